@@ -205,6 +205,36 @@ def test_numbers_of_keys(deterministic: bool) -> None:
         close(found, other.numpy(), 8)
 
 
+def test_packed_sequences() -> None:
+    """One of them is NaN, and so are rows of none; another one has no keys. Heads share keys."""
+    (q, k, v), (a, b, c) = given("bfloat16", (4, 400, 64), (2, 420, 64), (2, 420, 64))
+    starts_q, starts_k = np.array([2, 150, 260, 290, 395]), np.array([0, 160, 310, 310, 400])
+    for one, starts in ((q, starts_q), (k, starts_k), (v, starts_k)):
+        one[:, starts[1] : starts[2]] = ck.nan
+        one[:, : starts[0]] = one[:, starts[-1] :] = ck.nan
+    slope = np.array([0.5, -0.25, 1.0, 2.0])
+
+    def call(*own: ck.Array, **options: Any) -> Any:
+        x = ck.asarray(slope, dtype=own[0].dtype, device=own[0].device).reshape(4, 1, 1)
+        return nn.attention(
+            *own, causal=True, score=lambda s, b, h, i, j, x: s + x * (j - i) / 64, arrays=[x], **options
+        )
+
+    starts = tuple(ck.asarray(one) for one in (starts_q, starts_k))
+    made, pull = ck.vjp(lambda *own: call(*own, starts=starts), q, k, v)
+    found = [made, *pull(ck.ones_like(made) * ck.arange(64, dtype=made.dtype) / 8)]
+    for i in (0, 2, 3):
+        rows, keys = (slice(*one[i : i + 2]) for one in (starts_q, starts_k))
+        one = [ck.asarray(x[:, part]) for x, part in ((a, rows), (b, keys), (c, keys))]
+        if i == 2:
+            assert not any(x[:, rows].numpy().any() for x in found[:2])
+            continue
+        wanted, pull = ck.vjp(call, *one)
+        exact = [wanted, *pull(ck.ones_like(wanted) * ck.arange(64, dtype="float64") / 8)]
+        for x, y, part in zip(found, exact, (rows, rows, keys, keys), strict=True):
+            close(x[:, part], y.numpy(), 8)
+
+
 def test_copies_and_products_at_any_time() -> None:
     i, j = np.arange(260)[:, None], np.arange(260)
     shapes = [(1, 2, 260, 64)] * 3

@@ -81,8 +81,10 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         kind: the kernel.
         rows: the matrices that it reads and writes.
     """
-    q, options = call.q, call.options
-    if not dtypes.info(q.dtype).narrow or q.shape[2] < _MANY or options.packed:
+    q = call.q
+    packed, starts = call.options.packed, call.starts[0]
+    sequences = 1 if starts is None else starts.size - 1
+    if not dtypes.info(q.dtype).narrow or q.shape[2] < _MANY * sequences or (packed and kind == "backward"):
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
@@ -243,7 +245,7 @@ def _prepare(
             function = _TMA[kind].bind(device, **variables).function
             sharing, along = heads // k.shape[1], length if of_keys else keys
             grid = min(blocks, tile.blocks), 1, 1
-            work = _work(call, tile, of_keys)
+            work = _work(call, tile, of_keys, tiles)
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
@@ -255,9 +257,11 @@ def _prepare(
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
 
 
-def _work(call: Call, tile: TmaTile, of_keys: bool) -> np.ndarray:
+def _work(call: Call, tile: TmaTile, of_keys: bool, tiles: int) -> np.ndarray:
     """How many tiles each tile of a head walks along, in the order in which the kernel begins them."""
     options, length, keys = call.options, call.q.shape[2], call.k.shape[2]
+    if options.packed:  # which sequences there are is known when the kernel runs
+        return np.ones(tiles)
     offset = keys - length if options.offset is None else options.offset
     size, along, total, end = tile.rows, tile.keys, length, keys
     before, after = options.left, options.right

@@ -18,7 +18,7 @@ constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * o
 constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
 // Weights multiply cotangents before the scores' cotangents are made.
 constexpr bool values_first = << by_turns | lower >> && early && makes_k && makes_v;
-constexpr bool stops = makes_q || counted;  // keys beyond the last one must have no weight
+constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
 // Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
 enum Meeting { there = 1, writable = 2, written = 4 };
 
@@ -46,14 +46,14 @@ __device__ __forceinline__ void supply(
     constexpr int own_rows = (tile_m + 31) / 32;  // of a lane
     const int lane = threadIdx.x % 32;
     while (turns.next()) {
-        Place at = turns.place<sharing>();
+        Place at = turns.place<sharing, true>();
         const int key = at.tile * tile_n, key_head = at.head / sharing;
         const Walk walk(at, key);
         if (!walk.count) continue;
         if (lane == 0) {
             MBarrier* const full = keys.open(keys.size * sizeof(T));
-            bring<tile_n, head_lines>(keys.memory, k, at.batch, key_head, key, full);
-            bring<tile_n, value_lines>(keys.memory + size_k, v, at.batch, key_head, key, full);
+            bring<tile_n, head_lines>(keys.memory, k, at.matrix(), key_head, at.before_k + key, full);
+            bring<tile_n, value_lines>(keys.memory + size_k, v, at.matrix(), key_head, at.before_k + key, full);
         }
         ++keys.number;
         for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
@@ -74,8 +74,8 @@ __device__ __forceinline__ void supply(
             mbarrier_arrive(&rows.full[rows.stage()]);
             if (lane == 0) {
                 MBarrier* const full = rows.open(rows.size * sizeof(T));
-                bring<tile_m, head_lines>(rows.tile(), q, at.batch, at.head, row, full);
-                bring<tile_m, value_lines>(rows.tile() + size_q, d, at.batch, at.head, row, full);
+                bring<tile_m, head_lines>(rows.tile(), q, at.matrix(), at.head, at.before_q + row, full);
+                bring<tile_m, value_lines>(rows.tile() + size_q, d, at.matrix(), at.head, at.before_q + row, full);
             }
             if (++i == walk.count) i = 0, ++at.head;
         }
@@ -155,6 +155,11 @@ __device__ __forceinline__ void advance(
         return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
     };
     rows.wait_full();
+    if (sequenced && row + tile_m > at.rows) {
+        clear_rows<tile_m, head_lines>(rows.tile(), at.rows - row);
+        clear_rows<tile_m, value_lines>(rows.tile() + size_q, at.rows - row);
+        wait_cleared();
+    }
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
     if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_keys + size_k, of_d);
@@ -238,14 +243,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_k), keys, rows, statistics);
+        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_q, starts_k), keys, rows, statistics);
         return;
     }
     take_registers<taken_registers>();
     const Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
     if constexpr (makes_q) barrier_arrive(writable + 1 - group_number, 256);
-    for (Turns turns(sizes, order, starts_k); turns.next();) {
-        Place at = turns.place<sharing>();
+    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+        Place at = turns.place<sharing, true>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
         const int first_head = at.head;
         const Walk walk(at, at.tile * tile_n);
@@ -254,7 +259,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             Scores of_head = scores;
             const Cotangents cotangents(sizes, of_head, draw);
             keys.wait_full();
-            if (counted && at.tile * tile_n + tile_n > at.keys) {
+            if (mixed && at.tile * tile_n + tile_n > at.keys) {
                 clear_rows<tile_n, head_lines>(of_k, at.keys - at.tile * tile_n);
                 clear_rows<tile_n, value_lines>(of_k + size_k, at.keys - at.tile * tile_n);
                 wait_cleared();
@@ -270,8 +275,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             at.head = first_head;
         }
         const float scale = Cotangents(sizes, scores, draw).factor(), of_dk[2] = {scale, scale}, of_dv[2] = {1.0f, 1.0f};
-        if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, sizes.keys), warp_key, sums_k, of_dk);
-        if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, sizes.keys), warp_key, sums_v, of_dv);
+        const int keys_end = sequenced ? at.keys : sizes.keys;
+        if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, keys_end), warp_key, sums_k, of_dk);
+        if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, keys_end), warp_key, sums_v, of_dv);
     }
     if constexpr (makes_q) wait_stores<0>();
 }

@@ -14,18 +14,18 @@ __device__ __forceinline__ void supply(
     Stages rows, Stages keys)
 {
     while (turns.next()) {
-        const Place at = turns.place<1>();
+        const Place at = turns.place<1, false>();
         const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Range range = at.keys_of(row);
         if (range.first >= range.end) continue;
         MBarrier* const of_rows = rows.open(rows.size * sizeof(T));
-        bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, of_rows);
-        bring<tile_m, value_lines>(rows.memory + size_q, d, at.batch, at.head, row, of_rows);
+        bring<tile_m, head_lines>(rows.memory, q, at.matrix(), at.head, at.before_q + row, of_rows);
+        bring<tile_m, value_lines>(rows.memory + size_q, d, at.matrix(), at.head, at.before_q + row, of_rows);
         ++rows.number;
         for (int key = range.first; key < range.end; key += tile_n, ++keys.number) {
             MBarrier* const full = keys.open(keys.size * sizeof(T));
-            bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, key, full);
-            bring<tile_n, value_lines>(keys.tile() + size_k, v, at.batch, key_head, key, full);
+            bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + key, full);
+            bring<tile_n, value_lines>(keys.tile() + size_k, v, at.matrix(), key_head, at.before_k + key, full);
         }
     }
 }
@@ -58,7 +58,7 @@ __device__ __forceinline__ void advance(
     float s[tile_n / 2], ds[tile_n / 2];
     unsigned dscores[tile_n / 16][4];
     keys.wait_full();
-    if (counted && key + tile_n > own.at.keys) {
+    if (mixed && key + tile_n > own.at.keys) {
         clear_rows<tile_n, head_lines>(keys.tile(), own.at.keys - key);
         clear_rows<tile_n, value_lines>(keys.tile() + size_k, own.at.keys - key);
         wait_cleared();
@@ -122,12 +122,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_k), rows, keys);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_q, starts_k), rows, keys);
         return;
     }
     take_registers<taken_registers>();
-    for (Turns turns(sizes, order, starts_k); turns.next();) {
-        const Place at = turns.place<1>();
+    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+        const Place at = turns.place<1, false>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const Range range = at.keys_of(row);
         const Own own(at, sizes, warp_row + threadIdx.x % 32 / 4, lse, delta);

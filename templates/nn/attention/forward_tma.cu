@@ -120,21 +120,21 @@ __device__ __forceinline__ void supply(
     Stages values)
 {
     while (turns.next()) {
-        const Place at = turns.place<1>();
+        const Place at = turns.place<1, false>();
         const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Walk walk(at, row);
         if (!walk.count) continue;
-        bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, rows.open(size_q * sizeof(T)));
+        bring<tile_m, head_lines>(rows.memory, q, at.matrix(), at.head, at.before_q + row, rows.open(size_q * sizeof(T)));
         ++rows.number;
         for (int i = walk.count; i-- > -1;) {  // values come after the keys of the tile before them
             if (i >= 0) {
                 MBarrier* const full = keys.open(size_k * sizeof(T));
-                bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, walk.key(i), full);
+                bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + walk.key(i), full);
                 ++keys.number;
             }
             if (i + 1 < walk.count) {
                 MBarrier* const full = values.open(size_v * sizeof(T));
-                bring<tile_n, value_lines>(values.tile(), v, at.batch, key_head, walk.key(i + 1), full);
+                bring<tile_n, value_lines>(values.tile(), v, at.matrix(), key_head, at.before_k + walk.key(i + 1), full);
                 ++values.number;
             }
         }
@@ -157,7 +157,7 @@ __device__ __forceinline__ void attend(
     keys.release();
     task.weigh<true>(s, shrink, of, walk.key(i));
     round<tile_n>(words, s);
-    if (counted && walk.key(i) + tile_n > task.at.keys) {
+    if (mixed && walk.key(i) + tile_n > task.at.keys) {
         values.wait_full();
         clear_rows<tile_n, value_lines>(values.tile(), task.at.keys - walk.key(i));
         wait_cleared();
@@ -192,14 +192,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_k), rows, keys, values);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_q, starts_k), rows, keys, values);
         return;
     }
     take_registers<taken_registers>();
     if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
     const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
-    for (Turns turns(sizes, order, starts_k); turns.next();) {
-        const Place at = turns.place<1>();
+    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+        const Place at = turns.place<1, false>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const int own_row = warp_row + threadIdx.x % 32 / 4;
         const Walk walk(at, row);

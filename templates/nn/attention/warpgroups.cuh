@@ -10,6 +10,7 @@
 static_assert(group == 1, "the heads of queries are apart");
 constexpr int line = 64;  // elements of 128 bytes
 constexpr int stages = << stages >>, workers = << workers >>;  // warpgroups that multiply
+constexpr bool mixed = counted || sequenced;  // what lies beyond the last key of a tile may be anything
 constexpr int kept_registers = workers == 2 ? 24 : 32, taken_registers = workers == 2 ? 240 : 160;
 // Features that are multiplied; a tile has whole lines of them, with zeros beyond those of a head.
 constexpr int head_width = (head_size + 15) / 16 * 16, value_width = (value_size + 15) / 16 * 16;
@@ -25,11 +26,11 @@ struct Order {
 struct Turns {
     const Sizes& sizes;
     const Order& order;
-    const int* counts;  // of the keys of each batch
+    const int *starts_q, *starts_k;  // of sequences, or how many keys each batch has
     int turn, first, number;  // the first head of the section, and the number of the tile in it
 
-    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order, const int* counts)
-        : sizes(sizes), order(order), counts(counts), turn(-1) {}
+    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order, const int* starts_q, const int* starts_k)
+        : sizes(sizes), order(order), starts_q(starts_q), starts_k(starts_k), turn(-1) {}
     __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first); }
     __device__ __forceinline__ bool next() {
         const int blocks = gridDim.x;
@@ -43,11 +44,12 @@ struct Turns {
         return true;
     }
     // Of the first head among every so many.
-    template <int HEADS>
+    template <int HEADS, bool OF_KEYS>
     __device__ __forceinline__ Place place() const {
         const int head = first + number % width(), heads = sizes.heads / HEADS;
-        Place at(sizes, counts, head / heads, head % heads * HEADS);
+        Place at(sizes, starts_k, head / heads, head % heads * HEADS);
         at.tile = number / width();
+        if constexpr (sequenced) at.find(sizes, starts_q, starts_k, OF_KEYS);
         return at;
     }
 };

@@ -11,20 +11,6 @@ __device__ __forceinline__ acc power_of_two(acc x) {
 <% endif %>
     return exp2(x);
 }
-// The same of what is at most 0, to within 1.1e-4 of the value, and 0 below 2 to the power of -126: by sums and products, beside
-// which the unit of that instruction has other work. The polynomial is that of the least relative error in -1/2 to 1/2 with 1 at 0.
-__device__ __forceinline__ acc power_of_two_near(acc x) {
-<% if half %>
-#ifdef __CUDA_ARCH__
-    const float shift = 12582912.0f;  // a sum with it has whole numbers in its low bits
-    x = fmaxf(x, -127.0f);
-    const float whole = x + shift, rest = x - (whole - shift);
-    const float power = fmaf(fmaf(fmaf(0.05500893f, rest, 0.24221097f), rest, 0.69328293f), rest, 1.0f);
-    return __int_as_float(__float_as_int(power) + (int)shl((unsigned)__float_as_int(whole), 23));
-#endif
-<% endif %>
-    return exp2(x);
-}
 // The hyperbolic tangent of x * log(2) / 2; of half types to within 2e-7, not of the value.
 __device__ __forceinline__ acc tanh_of_power(acc x) {
 <% if half %>

@@ -215,9 +215,9 @@ def test_packed_sequences() -> None:
     slope = np.array([0.5, -0.25, 1.0, 2.0])
 
     def call(*own: ck.Array, **options: Any) -> Any:
-        x = ck.asarray(slope, dtype=own[0].dtype, device=own[0].device).reshape(4, 1, 1)
+        x = ck.asarray(slope, dtype="float32", device=own[0].device).reshape(4, 1, 1)
         return nn.attention(
-            *own, causal=True, score=lambda s, b, h, i, j, x: s + x * (j - i) / 64, arrays=[x], **options
+            *own, causal=True, score=lambda s, b, h, i, j, x: s + x * (j - i), arrays=[x], **options
         )
 
     starts = tuple(ck.asarray(one) for one in (starts_q, starts_k))
@@ -255,9 +255,11 @@ def test_copies_and_products_at_any_time() -> None:
 )
 def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, kind: str, right: str) -> None:
     """Without one of them the host shows wrong numbers, or a fault."""
-    text = (TEMPLATES / "nn" / "attention" / f"{kind}_tma.cu").read_text()
+    file = "backward_keys" if kind == "backward" else kind
+    text = (TEMPLATES / "nn" / "attention" / f"{file}_tma.cu").read_text()
     assert text.count(right) == 1
     monkeypatch.setattr(plan, "_prepared", {})
     monkeypatch.setitem(plan._TMA, kind, ck.Kernel(text.replace(right, ""), name=f"attention_{kind}"))
     with ck.device("host"), asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
-        check_gradients("bfloat16", [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)])
+        shapes = [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)]
+        check_gradients("bfloat16", shapes, deterministic=kind == "backward_queries")

@@ -15,8 +15,11 @@ from ...kernel.sizes import divide_up
 from .call import Call
 from .geometry import MmaTile, tile_for
 from .plan import Sum, choose, dense, fed, launch, like
+from .scores import curved
 from .tma import TmaTile, whole_lines
 
+#: The most rows of a tile whose scores' derivatives take registers besides.
+_CURVED_ROWS = 96
 _ROUNDED = Kernel("nn/attention/backward_rounded.cu", name="attention_backward_rounded", block=256)
 
 
@@ -42,6 +45,8 @@ def launch_backward(
     dq = dk = dv = None
     whole = fed(call, "backward", rows) if all(wanted[:3]) and not call.options.deterministic else None
     if whole is not None:
+        if call.options.program is not None and curved(call.options.program):
+            whole = whole._replace(rows=min(whole.rows, _CURVED_ROWS))
         dq, dk, dv = _together(call, given, whole)
         wanted = (False, False, False, *wanted[3:])
     if wanted[0]:

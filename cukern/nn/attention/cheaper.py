@@ -21,6 +21,8 @@ _KEPT = ("at.batch", "at.head", "at.row", "at.key")
 _KNOWN = {2: "at.more_row", 3: "at.more_key"}
 #: Whole numbers that float32 holds, less what a tile has beyond the end.
 _WHOLE = 2**24 - 2**12
+#: Twice this in an exponent of e is far from a subnormal number of float32 and bfloat16.
+_LIMIT = 40.0
 _THROUGH = frozenset({"abs", "negative", "maximum", "minimum", "add", "subtract"})
 _Linear = tuple[tuple[int, int, int, int], int]
 
@@ -48,20 +50,22 @@ class Parts(NamedTuple):
         value, shift: the parts.
         gain: above 0.
         scaled: whether the gain is to be multiplied by the scale of the scores, which is above 0.
+        limited: whether no value is above 1, and exponentials of differences of scores are far from subnormal.
     """
 
     value: Node
     shift: Node
     gain: float
     scaled: bool
+    limited: bool
 
 
 def cheaper(
     roots: Sequence[Node], first: int, given: Given
-) -> tuple[tuple[Node, ...], list[Statement], tuple[float, bool]]:
+) -> tuple[tuple[Node, ...], list[Statement], tuple[float, bool, bool]]:
     """Nodes with the values of ``roots``, and statements of the inputs that they read besides.
 
-    Where ``given.shifted``, the only root becomes value and shift of Parts, whose gain and scaled are the last result.
+    Where ``given.shifted``, the only root becomes value and shift of Parts, the rest of which is the last result.
 
     Args:
         roots: of float32, of which input 0 is the score and 1 to 4 are its places.
@@ -71,12 +75,12 @@ def cheaper(
     made = _Inputs(first, given)
     for rule in (made.as_sum, made.apart, _simpler):
         roots = _rewritten(roots, rule)
-    unit = (1.0, False)
+    unit = (1.0, False, False)
     if given.shifted:
         parts = made.in_parts(roots[0])
         roots, unit = parts[:2], parts[2:]
     known = frozenset(node for node in order(roots) if _named(node, "tanh"))
-    for rule in (lambda node: _by_tanh(node, known), made.tanh, made.scaled):
+    for rule in (lambda node: _by_tanh(node, known), _simpler, made.tanh, made.scaled):
         roots = _rewritten(roots, rule)
     return tuple(roots), made.lines, unit
 
@@ -88,6 +92,17 @@ def _rewritten(roots: Sequence[Node], rule: Callable[[Node], Node | None]) -> Se
         if found is None:
             return roots
         roots = substitute(roots, dict([found]))
+
+
+def finite(root: Node, lines: Sequence[Statement]) -> bool:
+    """Whether a node is sums and products of constants and of tanh."""
+    tanh = {line.name for line in lines if line.code.startswith("tanh")}
+    return all(
+        _named(one, "add", "subtract", "multiply")
+        or (one.kind == "constant" and math.isfinite(one.value))
+        or (one.kind == "input" and f"a{one.value}" in tanh)
+        for one in order((root,))
+    )
 
 
 def _named(node: Node, *names: str) -> bool:
@@ -152,6 +167,8 @@ def _simpler(node: Node) -> Node | None:
     inner = _factor(x) if _named(x, "multiply") and _depends(x) else None
     if inner is None or not _fits(by * inner[0]):
         return None
+    if by * inner[0] == 1:
+        return inner[1]
     return call(FUNCTIONS["multiply"], (constant(by * inner[0], dtypes.float32), inner[1]))
 
 
@@ -219,7 +236,7 @@ class _Inputs:
         terms = list(_terms(root, 1.0))
         own = [one for one in terms if _depends(one[1])]
         if len(own) != 1 or not own[0][0] > 0:
-            return Parts(root, constant(0.0, dtypes.float32), 1.0, False)
+            return Parts(root, constant(0.0, dtypes.float32), 1.0, False, False)
         ((gain, value),) = own
         scaled = value == input_node(0, dtypes.float32)
         made = {True: constant(0.0, dtypes.float32), False: self._input("product") if scaled else value}
@@ -231,7 +248,8 @@ class _Inputs:
                 by = _product(by, self._input("inverse"))
             keeps = self._is_kept(term)
             made[keeps] = call(FUNCTIONS["add"], (made[keeps], self._times(term, by)))
-        return Parts(made[False], made[True], gain, scaled)
+        limited = self._given.near and _named(made[False], "tanh") and gain <= _LIMIT
+        return Parts(made[False], made[True], gain, scaled, limited)
 
     def _times(self, term: Node, by: Node) -> Node:
         """A product, of which what is uniform is made ahead."""

@@ -36,7 +36,6 @@ _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") fo
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
-SHARE = [0]
 AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
@@ -302,7 +301,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts)
         lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
-        lines = lines._replace(unit=(1.0, True))
+        lines = lines._replace(unit=(1.0, True, False))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
     variables = {
         "elem": call.q.dtype,
@@ -341,7 +340,8 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "slope": lines.values[1] if lines.constant_slope else None,
         "gain": lines.unit[0],
         "scaled": lines.unit[1],
-        "share": SHARE[0],
+        "limited": lines.unit[2],
+        "finite_slope": lines.finite_slope,
     }
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -13,7 +14,7 @@ from ...elementwise.graph import Expr, Node, constant, input_node
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
-from .cheaper import Given, cheaper
+from .cheaper import Given, cheaper, finite
 
 #: Inputs of the program before the arrays: the score, and its batch, head, query and key.
 PLACES = 5
@@ -156,13 +157,15 @@ class Printed(NamedTuple):
         lines: the statements.
         values: the names of its value, slope and derivatives by arrays; in parts, of the value and what shifts it.
         constant_slope: whether the slope is a number.
-        unit: in parts, the gain, and whether it is multiplied by the scale; see :class:`.cheaper.Parts`.
+        finite_slope: whether the slope is finite, whatever the score is.
+        unit: in parts, the gain, and so on; see :class:`.cheaper.Parts`.
     """
 
     lines: list[Statement]
     values: list[str]
     constant_slope: bool
-    unit: tuple[float, bool] = (1.0, False)
+    finite_slope: bool = True
+    unit: tuple[float, bool, bool] = (1.0, False, False)
 
 
 def printed(
@@ -178,11 +181,21 @@ def printed(
     """
     roots = of.outputs if wanted is None else _with_slopes(of, wanted)
     ahead: list[Statement] = []
-    unit = (1.0, False)
+    unit = (1.0, False, False)
     if given is not None:
         roots, ahead, unit = cheaper(roots, len(of.inputs), given)
     body, names = _looked_up(lookups, roots)
-    return Printed([*ahead, *body], names, wanted is not None and roots[1].kind == "constant", unit)
+    of_slope = None if wanted is None else roots[1]
+    constant_slope = of_slope is not None and of_slope.kind == "constant"
+    return Printed(
+        [*ahead, *body], names, constant_slope, of_slope is not None and finite(of_slope, ahead), unit
+    )
+
+
+@lru_cache(maxsize=1024)
+def curved(of: Program) -> bool:
+    """Whether the derivative of a score by the one it is made of is no constant."""
+    return _with_slopes(of, ())[1].kind != "constant"
 
 
 def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:

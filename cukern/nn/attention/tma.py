@@ -66,8 +66,8 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
         256: TmaTile(128, 80, 2),
     },
     "backward": {
-        64: TmaTile(96, 128, 2),
-        128: TmaTile(80, 128, 2),
+        64: TmaTile(128, 128, 2),
+        128: TmaTile(64, 128, 2),
     },
     "backward_keys": {
         64: TmaTile(128, 128, 2),

@@ -16,8 +16,6 @@ constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
 constexpr bool by_features = head_lines > line;
 constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * own_columns;
 constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
-// Weights multiply cotangents before the scores' cotangents are made.
-constexpr bool values_first = << by_turns | lower >> && early && makes_k && makes_v;
 constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
 // Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
 enum Meeting { there = 1, writable = 2, written = 4 };
@@ -181,12 +179,8 @@ __device__ __forceinline__ void advance(
             for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, true), weigh(2 * i + 1, true));
         }
     }
-    if constexpr (values_first) {
-        wgmma_fence();
-        multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-    }
     if constexpr (makes_k) {
-        wgmma_wait<values_first ? 1 : 0>(s);
+        wgmma_wait<0>(s);
         wgmma_made(ds);
     }
     if constexpr (makes_k || !early) {
@@ -200,7 +194,7 @@ __device__ __forceinline__ void advance(
     if constexpr (makes_v && !early) round<tile_m>(weights, s);
     if constexpr (makes_k) round<tile_m>(dscores, ds);
     wgmma_fence();
-    if constexpr (makes_v && !values_first) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
+    if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
     if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
     if constexpr (makes_q) {
         float dq[own_columns / 2];

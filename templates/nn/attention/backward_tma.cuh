@@ -1,6 +1,7 @@
 // What the backward kernels on sm_90a share: the cotangents of a tile of scores, by lanes' elements.
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr bool constant_slope = << (slope is not none) | lower >>;  // the derivative of a score by the one it is made of is a number
+constexpr bool finite_slope = << finite_slope | lower >>;
 constexpr float slope = << slope or "0" >>;
 constexpr bool early = !dropping;  // weights are made before their cotangents are there
 
@@ -27,6 +28,7 @@ struct Cotangents {
     // The derivative that the factor leaves out, times a weight.
     __device__ __forceinline__ float sloped(float p, float product, const Spot& at) const {
         if constexpr (constant_slope) return p;
+        else if constexpr (finite_slope) return p * scores(product, at).slope;
         else return p == 0.0f ? 0.0f : p * scores(product, at).slope;  // not 0 times a derivative that is infinite there
     }
     // With dropout, from products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the

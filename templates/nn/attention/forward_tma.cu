@@ -10,7 +10,7 @@ constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v
 constexpr double gain = << gain >>;
 constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
 constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower >>;
-constexpr int share = << share >>;  // one of so many weights is made by sums and products; 0: none
+constexpr bool limited = << limited | lower >>;  // what the function makes is at most 1, and its weights by that are no subnormals
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
@@ -53,6 +53,7 @@ struct Task {
             const int own = row + 8 * half, place = own + at.offset - key - q;
             int end = at.keys - key - q;
             if constexpr (bounded_right) end = minimum(end, place + at.right + 1);
+            // The shift is of the lane's first key.
             const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, own, key + q}).slope : 0.0f;
             float most[2] = {of.largest[half] - shift, -limits<float>::infinity()};
 #pragma unroll
@@ -64,20 +65,22 @@ struct Task {
                                        MASKED ? at.keys - 1 : limits<int>::highest()}).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
-                most[i % 2] = maximum(most[i % 2], x);
+                if constexpr (!limited) most[i % 2] = maximum(most[i % 2], x);
             }
-            float largest = maximum(most[0], most[1]);
-            largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-            const float from = largest == -limits<float>::infinity() ? 0.0f : largest * unit;
-            shrink[half] = power_of_two((of.largest[half] - shift) * unit - from);
-            of.largest[half] = largest + shift;
+            float largest = 1.0f;
+            if constexpr (!limited) {
+                largest = maximum(most[0], most[1]) + shift;
+                largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+                largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+            }
+            const float from = largest == -limits<float>::infinity() ? 0.0f : (largest - shift) * unit;
+            shrink[half] = limited ? 1.0f : power_of_two((of.largest[half] - shift) * unit - from);
+            of.largest[half] = largest;
             float total[2] = {of.total[half] * shrink[half], 0.0f};
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                const bool by_sums = share > 0 && i / 2 % share == 0;
-                x = by_sums ? power_of_two_near(x * unit - from) : power_of_two(x * unit - from);
+                x = power_of_two(x * unit - from);
                 total[i % 2] += x;
                 if constexpr (dropping)
                     x *= draw.factor(sizes, at.element(sizes, own, key + q + i / 2 * 8 + i % 2));
@@ -110,7 +113,8 @@ __device__ __forceinline__ void advance(
     wgmma_wait<0>(sums);
     of_v.release();
 #pragma unroll
-    for (int i = 0; i < value_width / 2; ++i) sums[i] *= shrink[i / 2 % 2];
+    for (int i = 0; i < value_width / 2; ++i)
+        if constexpr (!limited) sums[i] *= shrink[i / 2 % 2];
     round<tile_n>(words, s);
 }
 

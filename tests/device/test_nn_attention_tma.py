@@ -260,6 +260,6 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, kind: str, right:
     assert text.count(right) == 1
     monkeypatch.setattr(plan, "_prepared", {})
     monkeypatch.setitem(plan._TMA, kind, ck.Kernel(text.replace(right, ""), name=f"attention_{kind}"))
+    shapes = [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)]
     with ck.device("host"), asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
-        shapes = [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)]
         check_gradients("bfloat16", shapes, deterministic=kind == "backward_queries")

@@ -4,6 +4,7 @@
 // Query i attends to keys i + offset - left to i + offset + right, as far as there are such.
 <% include "prelude/math.cuh" %>
 <% include "prelude/exponential.cuh" %>
+<% include "prelude/settled.cuh" %>
 <% if dropping %>
 <% include "lib/philox.cuh" %>
 <% endif %>
@@ -60,13 +61,6 @@ template <typename I>
 __device__ __forceinline__ index clipped(I i, int n) {
     using Whole = decltype(i + 0);  // which holds n
     return index(minimum(maximum(Whole(i), Whole(0)), Whole(n - 1)));
-}
-// x, which the compiler makes once, and not again from what it is made of.
-__device__ __forceinline__ float settled(float x) {
-#ifdef __CUDA_ARCH__
-    asm("" : "+f"(x));
-#endif
-    return x;
 }
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {

@@ -22,6 +22,17 @@ __device__ __forceinline__ acc tanh_of_power(acc x) {
 <% endif %>
     return tanh(x * acc(0.34657359));
 }
+// The hyperbolic tangent by the device's own instruction, to within 5e-4 of the value.
+__device__ __forceinline__ acc tanh_near(acc x) {
+<% if half %>
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
+    float made;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(made) : "f"(x));
+    return made;
+#endif
+<% endif %>
+    return tanh(x);
+}
 __device__ __forceinline__ acc tanh_of(acc x) {
 <% if half %>
 #ifdef __CUDA_ARCH__

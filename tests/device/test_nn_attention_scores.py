@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 import cukern as ck
 from cukern import dtypes
+from cukern.nn.attention.cheaper import Given
 from cukern.nn.attention.scores import printed, traced
 
 Score = Callable[..., Any]
+
+
+def tanh(x: Any) -> Any:
+    """That of a traced score or of a number."""
+    return math.tanh(x) if isinstance(x, float) else ck.tanh(x)
+
+
 SIZES = (2, 4, 1000, 2000)
 
 
-def text(score: Score, arrays: int = 0, slope: bool = False, sizes: tuple[int, ...] = SIZES) -> str:
+def text(
+    score: Score, arrays: int = 0, slope: bool = False, sizes: tuple[int, ...] = SIZES, **given: bool
+) -> str:
     """The statements of a score, and its results."""
     program, _ = traced(score, [dtypes.float32] * arrays, (False, False), dtypes.float32, ())
     assert program is not None
     uniform = range(5, 5 + arrays)
-    lines, values, _ = printed(program, (), () if slope else None, sizes, uniform)
-    return "; ".join([*(f"{line.name} = {line.code}" for line in lines), ", ".join(values)])
+    made = printed(program, (), () if slope else None, Given(sizes, uniform, **given))
+    return "; ".join([*(f"{line.name} = {line.code}" for line in made.lines), ", ".join(made.values)])
 
 
 @pytest.mark.parametrize(
@@ -32,17 +44,67 @@ def text(score: Score, arrays: int = 0, slope: bool = False, sizes: tuple[int, .
             lambda s, b, h, i, j: 4 * ck.tanh(s / 4),
             "a5 = tanh_of_power(product * (scale * float(0.7213475204444817))); v0 = float(4.0) * a5; v0",
         ),
-        (lambda s, b, h, i, j: s - h, "a5 = float((1) * at.head + (0)); v0 = a0 - a5; v0"),
+        (lambda s, b, h, i, j: s - h, "a5 = settled(float((1) * at.head + (0))); v0 = a0 - a5; v0"),
         (
             lambda s, b, h, i, j: s + (2 * (j - i) + 3),
-            "a5 = float((-2) * at.row + (2) * at.key + (3)); a6 = float((-2) * at.more_row + (2) * at.more_key); "
-            "v0 = a5 + a6; v1 = a0 + v0; v1",
+            "a5 = settled(float((-2) * at.row + (2) * at.key + (3))); "
+            "a6 = float((-2) * at.more_row + (2) * at.more_key); v0 = a5 + a6; v1 = a0 + v0; v1",
         ),
     ],
     ids=["linear", "tanh", "of a head", "of places"],
 )
 def test_what_a_score_takes(score: Score, expected: str) -> None:
     assert text(score) == expected
+
+
+@pytest.mark.parametrize(
+    ("score", "unit", "shifted"),
+    [
+        (lambda s, b, h, i, j, x: s / 2 + 1, (0.5, True), True),
+        (lambda s, b, h, i, j, x: s + x * (j - i), (1.0, True), True),
+        (lambda s, b, h, i, j, x: s / 4 - abs(i - j) / 2, (0.25, True), False),
+        (lambda s, b, h, i, j, x: 3 * tanh(s / 4) - x * (i - 2 * j), (3.0, False), True),
+        (lambda s, b, h, i, j, x: -(2 - s) - x, (1.0, True), True),
+        (lambda s, b, h, i, j, x: 1 - s, (1.0, False), False),
+        (lambda s, b, h, i, j, x: s * (j - i), (1.0, False), False),
+    ],
+    ids=["linear", "of heads", "distance", "tanh", "negative twice", "falling", "product"],
+)
+def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool) -> None:
+    """The sum of both, times the gain, is the score; the shift is the same for all keys of a tile."""
+    program, _ = traced(score, [dtypes.float32], (False, False), dtypes.float32, ())
+    assert program is not None
+    made = printed(program, (), None, Given(SIZES, [5], True, True))
+    assert made.unit[:2] == unit
+    x, scale, product = 0.375, 0.125, -3.0
+    shifts = set()
+    for more in range(3):
+        at = SimpleNamespace(batch=1, head=2, row=30, key=17, more_row=0, more_key=more)
+        known = {
+            "at": at,
+            "product": product,
+            "scale": scale,
+            "inverse": 1 / scale,
+            "settled": float,
+            "fabs": abs,
+        }
+        known |= {
+            "tanh_near": math.tanh,
+            "a0": product * scale,
+            "a3": at.row,
+            "a4": at.key + more,
+            "a5": x,
+            "float": float,
+        }
+        for line in made.lines:
+            known[line.name] = eval(line.code.replace("cast<float>", "float"), known)
+        value, shift = (eval(one, known) for one in made.values)
+        shifts.add(shift)
+        gain = made.unit[0] * (scale if made.unit[1] else 1)
+        wanted = score(product * scale, 1, 2, at.row, at.key + more, x)
+        assert gain * (value + shift) == pytest.approx(float(wanted), rel=1e-6)
+    assert len(shifts) == 1
+    assert (shifts != {0.0}) == shifted
 
 
 def test_an_array_of_heads_times_a_place() -> None:

@@ -23,6 +23,7 @@ class Options(NamedTuple):
         dropout: the probability of dropping a weight.
         packed: whether sequences lie behind one another along the axes of queries and keys.
         counted: whether each batch has its own number of keys.
+        deterministic: whether gradients are the same in every run, to the last bit.
     """
 
     scale: float
@@ -34,6 +35,7 @@ class Options(NamedTuple):
     dropout: float = 0.0
     packed: bool = False
     counted: bool = False
+    deterministic: bool = False
 
 
 class Call(NamedTuple):

@@ -7,7 +7,8 @@ less than its function says: that moves it by some 1e-6 of its largest term.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from ... import dtypes
 from ...array.operators import FUNCTIONS
@@ -20,28 +21,68 @@ _KEPT = ("at.batch", "at.head", "at.row", "at.key")
 _KNOWN = {2: "at.more_row", 3: "at.more_key"}
 #: Whole numbers that float32 holds, less what a tile has beyond the end.
 _WHOLE = 2**24 - 2**12
+#: Twice this in an exponent of e is far from a subnormal number of float32 and bfloat16.
+_LIMIT = 40.0
 _THROUGH = frozenset({"abs", "negative", "maximum", "minimum", "add", "subtract"})
 _Linear = tuple[tuple[int, int, int, int], int]
 
 
+class Given(NamedTuple):
+    """What is known of a score of 16-bit elements besides its function.
+
+    Attributes:
+        sizes: how many batches, heads, queries and keys there are.
+        uniform: the inputs that are the same for all queries and keys of a head.
+        near: whether a tanh may be that of the device's own instruction, to within 5e-4 of its value.
+        shifted: whether the kernel wants the score in parts; see :class:`Parts`.
+    """
+
+    sizes: Sequence[int]
+    uniform: Collection[int]
+    near: bool = False
+    shifted: bool = False
+
+
+class Parts(NamedTuple):
+    """A score as ``gain * (value + shift)``, where the shift is the same for all keys of a tile.
+
+    Attributes:
+        value, shift: the parts.
+        gain: above 0.
+        scaled: whether the gain is to be multiplied by the scale of the scores, which is above 0.
+        limited: whether no value is above 1, and exponentials of differences of scores are far from subnormal.
+    """
+
+    value: Node
+    shift: Node
+    gain: float
+    scaled: bool
+    limited: bool
+
+
 def cheaper(
-    roots: Sequence[Node], first: int, sizes: Sequence[int], uniform: Collection[int]
-) -> tuple[tuple[Node, ...], list[Statement]]:
+    roots: Sequence[Node], first: int, given: Given
+) -> tuple[tuple[Node, ...], list[Statement], tuple[float, bool, bool]]:
     """Nodes with the values of ``roots``, and statements of the inputs that they read besides.
+
+    Where ``given.shifted``, the only root becomes value and shift of Parts, the rest of which is the last result.
 
     Args:
         roots: of float32, of which input 0 is the score and 1 to 4 are its places.
         first: the number of the first new input.
-        sizes: how many batches, heads, queries and keys there are.
-        uniform: the inputs that are the same for all queries and keys of a head.
+        given: what is known of the score.
     """
-    made = _Inputs(first, sizes, uniform)
+    made = _Inputs(first, given)
     for rule in (made.as_sum, made.apart, _simpler):
         roots = _rewritten(roots, rule)
+    unit = (1.0, False, False)
+    if given.shifted:
+        parts = made.in_parts(roots[0])
+        roots, unit = parts[:2], parts[2:]
     known = frozenset(node for node in order(roots) if _named(node, "tanh"))
-    for rule in (lambda node: _by_tanh(node, known), made.tanh, made.scaled):
+    for rule in (lambda node: _by_tanh(node, known), _simpler, made.tanh, made.scaled):
         roots = _rewritten(roots, rule)
-    return tuple(roots), made.lines
+    return tuple(roots), made.lines, unit
 
 
 def _rewritten(roots: Sequence[Node], rule: Callable[[Node], Node | None]) -> Sequence[Node]:
@@ -51,6 +92,17 @@ def _rewritten(roots: Sequence[Node], rule: Callable[[Node], Node | None]) -> Se
         if found is None:
             return roots
         roots = substitute(roots, dict([found]))
+
+
+def finite(root: Node, lines: Sequence[Statement]) -> bool:
+    """Whether a node is sums and products of constants and of tanh."""
+    tanh = {line.name for line in lines if line.code.startswith("tanh")}
+    return all(
+        _named(one, "add", "subtract", "multiply")
+        or (one.kind == "constant" and math.isfinite(one.value))
+        or (one.kind == "input" and f"a{one.value}" in tanh)
+        for one in order((root,))
+    )
 
 
 def _named(node: Node, *names: str) -> bool:
@@ -78,6 +130,26 @@ def _factor(node: Node) -> tuple[float, Node] | None:
     return 1 / y.value, x
 
 
+def _product(x: Node, by: Node) -> Node:
+    if by.kind == "constant" and by.value == 1:
+        return x
+    return call(FUNCTIONS["multiply"], (x, by))
+
+
+def _terms(node: Node, factor: float) -> Iterator[tuple[float, Node]]:
+    """The summands of a float and their factors."""
+    found = _factor(node)
+    if _named(node, "add", "subtract") and node.dtype == dtypes.float32:
+        yield from _terms(node.args[0], factor)
+        yield from _terms(node.args[1], -factor if _named(node, "subtract") else factor)
+    elif _named(node, "negative"):
+        yield from _terms(node.args[0], -factor)
+    elif found is not None and _fits(found[0] * factor):
+        yield from _terms(found[1], found[0] * factor)
+    else:
+        yield factor, node
+
+
 def _fits(value: float) -> bool:
     """Whether float32 has a number with all its digits."""
     return 2.0**-126 <= abs(value) < 2.0**127
@@ -95,6 +167,8 @@ def _simpler(node: Node) -> Node | None:
     inner = _factor(x) if _named(x, "multiply") and _depends(x) else None
     if inner is None or not _fits(by * inner[0]):
         return None
+    if by * inner[0] == 1:
+        return inner[1]
     return call(FUNCTIONS["multiply"], (constant(by * inner[0], dtypes.float32), inner[1]))
 
 
@@ -127,10 +201,11 @@ def _number(node: Node) -> Node | None:
 class _Inputs:
     """The inputs that stand for what is computed ahead, and their statements."""
 
-    def __init__(self, first: int, sizes: Sequence[int], uniform: Collection[int]) -> None:
+    def __init__(self, first: int, given: Given) -> None:
         self.lines: list[Statement] = []
-        self._first, self._sizes, self._uniform = first, sizes, uniform
+        self._first, self._given = first, given
         self._known: dict[str, Node] = {}
+        self._kept: set[Node] = set()
 
     def _input(self, code: str) -> Node:
         if code not in self._known:
@@ -151,8 +226,46 @@ class _Inputs:
         found = _factor(node.args[0]) if _named(node, "tanh") else None
         if found is None or found[1] != input_node(0, dtypes.float32):
             return None
+        if self._given.near:
+            return self._input(f"tanh_near(product * (scale * {literal(found[0], dtypes.float32)}))")
         by = found[0] * 2 / math.log(2)
         return self._input(f"tanh_of_power(product * (scale * {literal(by, dtypes.float32)}))")
+
+    def in_parts(self, root: Node) -> Parts:
+        """A score in parts; as a whole where it is no sum with one summand of the score, of a factor above 0."""
+        terms = list(_terms(root, 1.0))
+        own = [one for one in terms if _depends(one[1])]
+        if len(own) != 1 or not own[0][0] > 0:
+            return Parts(root, constant(0.0, dtypes.float32), 1.0, False, False)
+        ((gain, value),) = own
+        scaled = value == input_node(0, dtypes.float32)
+        made = {True: constant(0.0, dtypes.float32), False: self._input("product") if scaled else value}
+        for factor, term in terms:
+            if term is value:
+                continue
+            by: Node = constant(factor / gain, dtypes.float32)
+            if scaled:
+                by = _product(by, self._input("inverse"))
+            keeps = self._is_kept(term)
+            made[keeps] = call(FUNCTIONS["add"], (made[keeps], self._times(term, by)))
+        limited = self._given.near and _named(made[False], "tanh") and gain <= _LIMIT
+        return Parts(made[False], made[True], gain, scaled, limited)
+
+    def _times(self, term: Node, by: Node) -> Node:
+        """A product, of which what is uniform is made ahead."""
+        if _named(term, "multiply"):
+            for x, y in (term.args, term.args[::-1]):
+                if self._is_uniform(y):
+                    return _product(x, _product(y, by))
+        return _product(term, by)
+
+    def _is_kept(self, node: Node) -> bool:
+        """Whether a term is the same for all keys of a tile, and finite."""
+        leaves = [one for one in order((node,)) if not one.args]
+        if node.kind == "constant":
+            return math.isfinite(node.value)
+        of_place = [one for one in leaves if one in self._kept]
+        return bool(of_place) and all(one in self._kept or self._is_uniform(one) for one in leaves)
 
     def apart(self, node: Node) -> Node | None:
         """A sum as from :meth:`as_sum` times what is uniform: one product that a loop keeps, and one added to it."""
@@ -171,7 +284,7 @@ class _Inputs:
 
     def _is_uniform(self, node: Node) -> bool:
         leaves = [one for one in order((node,)) if not one.args]
-        return all(one.kind == "constant" or one.value in self._uniform for one in leaves)
+        return all(one.kind == "constant" or one.value in self._given.uniform for one in leaves)
 
     def as_sum(self, node: Node) -> Node | None:
         """The float of an integer: of what a loop keeps, and of what is known."""
@@ -200,15 +313,16 @@ class _Inputs:
         if found is None:
             return None
         factors, more = found
-        most = abs(more) + sum(abs(c) * n for c, n in zip(factors, self._sizes, strict=True))
+        most = abs(more) + sum(abs(c) * n for c, n in zip(factors, self._given.sizes, strict=True))
         if most >= _WHOLE:
             return None
         if not any(factors):
             return cast(constant(more, dtypes.int32), dtypes.float32), most
         kept = [f"({c}) * {name}" for c, name in zip(factors, _KEPT, strict=True) if c]
-        code = f"float({' + '.join([*kept, f'({more})'])})"
+        code = f"settled(float({' + '.join([*kept, f'({more})'])}))"
         known = [f"({factors[k]}) * {name}" for k, name in _KNOWN.items() if factors[k]]
         made = self._input(code)
+        self._kept.add(made)
         if known:
             made = call(FUNCTIONS["add"], (made, self._input(f"float({' + '.join(known)})")))
         return made, most

@@ -20,8 +20,9 @@ from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
+from .backward import launch_backward
 from .call import Call, Options
-from .plan import can_run, dense, launch_backward, launch_forward
+from .plan import can_run, dense, launch_forward
 from .reference import composed
 from .scores import traced
 
@@ -237,6 +238,7 @@ def attention(
     starts: tuple[Array, Array] | None = None,
     key_lengths: Array | None = None,
     return_lse: bool = False,
+    deterministic: bool = False,
 ) -> Any:
     """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
 
@@ -276,6 +278,8 @@ def attention(
         return_lse: whether to return also the logarithm of each query's sum of exponentials of its scores. With it,
             results for several sets of keys can be joined: weighted by the exponentials of these numbers, their mean is
             the result for all the keys.
+        deterministic: whether gradients are the same in every run to the last bit. Otherwise blocks of the backward
+            pass may add to the gradient of q in any order, which takes less time.
 
     Returns:
         Shape (..., heads, L, V), in the promoted dtype of q, k and v; zeros where a query attends to no key. With
@@ -318,7 +322,9 @@ def attention(
         lse = full(result[:-1], -math.inf, dtypes.info(dtype).acc, q.device)
         return (made, lse) if return_lse else made
     given = (bias is not None, mask is not None)
-    options = options._replace(packed=where[0] is not None, counted=key_lengths is not None)
+    options = options._replace(
+        packed=where[0] is not None, counted=key_lengths is not None, deterministic=bool(deterministic)
+    )
     if score is not None or any(given):
         kinds = [one.dtype for one in operands]
         program, lookups = traced(score, kinds, given, dtypes.info(dtype).acc, tables)

@@ -15,16 +15,16 @@ from ...array import Array
 from ...array.creation import empty, full, zeros
 from ...array.layout import Layout
 from ...device.interface import Prepared
-from ...elementwise.fuse import fuse
 from ...elementwise.print_cxx import compute_type
 from ...kernel import Kernel
 from ...kernel.plan import on, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
 from .call import Call
+from .cheaper import Given
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
-from .scores import PLACES, printed
-from .tma import MAP_BYTES, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for
+from .scores import PLACES, Printed, printed
+from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -33,12 +33,14 @@ _KERNELS = {
 _COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") for kind in _KINDS}
+_TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
 AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
     "forward": ("o",),
+    "backward": ("dk", "dv"),
     "backward_keys": ("dk", "dv"),
     "backward_queries": ("dq",),
     "backward_arrays": (),
@@ -46,7 +48,7 @@ _MADE = {
 _WORDS = 2**32
 
 
-def _like(x: Array, features: int, blank: bool) -> Array:
+def like(x: Array, features: int, blank: bool) -> Array:
     """A new array of the shape of ``x`` but for the last axis, whose axes lie in memory in the order of those of x."""
     batch, heads, length, _ = x.shape
     make = zeros if blank else empty
@@ -71,17 +73,33 @@ def _vectors(arrays: Sequence[Array]) -> bool:
     )
 
 
-def _tile(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
-    q, options = call.q, call.options
+def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
+    """The tile of a launch that tensor maps feed; None if they cannot, or if there is too little to do for it.
+
+    Args:
+        kind: the kernel.
+        rows: the matrices that it reads and writes.
+    """
+    q = call.q
+    packed, starts = call.options.packed, call.starts[0]
+    sequences = 1 if starts is None else starts.size - 1
+    if not dtypes.info(q.dtype).narrow or q.shape[2] < _MANY * sequences or (packed and kind == "backward"):
+        return None
+    if not _vectors(rows) or not describable([x._planned() for x in rows]):
+        return None
+    return tma_tile_for(call.head, q.device, kind)
+
+
+def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
+    """The tile of a launch; see :func:`fed`."""
+    q = call.q
     few = kind == "forward" and call.rows <= FEW
     if dtypes.info(q.dtype).narrow and _vectors(rows):
-        counted = options.packed or options.counted
         made = mma_tile_for(call.head, q.device, "few" if few else kind)
-        if q.shape[2] >= _MANY and not counted and describable([x._planned() for x in rows]):
-            fed = tma_tile_for(call.head, q.device, kind)
-            # Where few blocks have all queries, more of them share the keys: those that tensor maps feed do not.
-            if fed is not None and (kind != "forward" or made is None or _parts(call, made) == 1):
-                return fed
+        best = fed(call, kind, rows)
+        # Where few blocks have all queries, more of them share the keys: those that tensor maps feed do not.
+        if best is not None and (kind != "forward" or made is None or _parts(call, made) == 1):
+            return best
         if made is not None:
             return made
     tile = tile_for(call.head, q.dtype, q.device, kind != "forward", few)
@@ -134,20 +152,20 @@ def _steps(x: Array) -> tuple[int, ...]:
 _prepared: dict[Any, Prepared | Mapped] = {}
 
 
-class _Sum(NamedTuple):
+class Sum(NamedTuple):
     """Of which of the score's arrays the gradient is summed, and the axes of the scores that it has."""
 
     which: int
     kept: tuple[bool, bool, bool, bool]
 
 
-def _launch(
+def launch(
     call: Call,
     kind: str,
     given: Sequence[Array],
     made: Sequence[Array | None],
     tile: AnyTile,
-    summed: _Sum | None = None,
+    summed: Sum | None = None,
     parts: int = 1,
 ) -> None:
     """Launch a kernel on the call's arrays, others that it reads, and those that it writes.
@@ -187,7 +205,7 @@ def _prepare(
     matrices: dict[str, Array],
     tile: AnyTile,
     layouts: Sequence[Layout | None],
-    summed: _Sum | None,
+    summed: Sum | None,
     parts: int,
 ) -> Prepared | Mapped:
     q, k, options = call.q, call.k, call.options
@@ -197,7 +215,7 @@ def _prepare(
     if options.packed:
         assert call.starts[0] is not None
         batch, shape = 1, (call.starts[0].size - 1, heads, 1, 1)
-    of_keys = kind == "backward_keys"
+    of_keys = kind in OF_KEYS
     size, extent = (tile.keys, keys) if of_keys else (tile.rows, length * heads // key_heads)
     if isinstance(tile, TmaTile) and not of_keys:
         extent, key_heads = length, heads
@@ -212,6 +230,7 @@ def _prepare(
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
     variables = _variables(call, kind, tile, wide, summed)
     variables |= {"split": parts > 1, "makes_k": "dk" in matrices, "makes_v": "dv" in matrices}
+    variables["makes_q"] = kind == "backward"
     if summed is not None:
         tiles = divide_up(keys, tile.keys)
         blocks = tiles * divide_up(length, tile.rows)
@@ -225,7 +244,7 @@ def _prepare(
             function = _TMA[kind].bind(device, **variables).function
             sharing, along = heads // k.shape[1], length if of_keys else keys
             grid = min(blocks, tile.blocks), 1, 1
-            work = _work(call, tile, of_keys)
+            work = _work(call, tile, of_keys, tiles)
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
@@ -237,9 +256,11 @@ def _prepare(
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
 
 
-def _work(call: Call, tile: TmaTile, of_keys: bool) -> np.ndarray:
+def _work(call: Call, tile: TmaTile, of_keys: bool, tiles: int) -> np.ndarray:
     """How many tiles each tile of a head walks along, in the order in which the kernel begins them."""
     options, length, keys = call.options, call.q.shape[2], call.k.shape[2]
+    if options.packed:  # which sequences there are is known when the kernel runs
+        return np.ones(tiles)
     offset = keys - length if options.offset is None else options.offset
     size, along, total, end = tile.rows, tile.keys, length, keys
     before, after = options.left, options.right
@@ -254,7 +275,7 @@ def _work(call: Call, tile: TmaTile, of_keys: bool) -> np.ndarray:
     return found if of_keys or options.right is None else found[::-1]
 
 
-def _heads_apart(tile: AnyTile, summed: _Sum | None) -> bool:
+def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
     """Whether each head of queries is for itself, though heads share one of keys."""
     return isinstance(tile, TmaTile) or summed is not None
 
@@ -264,19 +285,23 @@ def _by_place(operand: Array) -> bool:
     return any(n > 1 for n in operand.shape[max(0, operand.ndim - 2) :])
 
 
-def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | None) -> dict[str, Any]:
+def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
     program = options.program
-    lines: tuple[Any, Any, bool] = ([], ["a0", "1"], True)
+    lines = Printed([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
-        given: tuple[Any, ...] = ()
+        given = None
         if dtypes.info(q.dtype).narrow:
             batches = q.shape[0] if starts is None else starts.size
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            given = (batches, *q.shape[1:3], call.k.shape[2]), rows
-        lines = printed(program, options.lookups, None if kind == "forward" else wanted, *given)
+            sizes = (batches, *q.shape[1:3], call.k.shape[2])
+            in_parts = kind == "forward" and isinstance(tile, TmaTile) and options.scale > 0
+            given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts)
+        lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
+    elif options.scale > 0:
+        lines = lines._replace(unit=(1.0, True, False))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
     variables = {
         "elem": call.q.dtype,
@@ -310,9 +335,13 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: _Sum | 
         ],
         "reads_places": bool(call.tables) or any(map(_by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
-        "body": lines[0],
-        "values": lines[1],
-        "slope": lines[1][1] if lines[2] else None,
+        "body": lines.lines,
+        "values": lines.values,
+        "slope": lines.values[1] if lines.constant_slope else None,
+        "gain": lines.unit[0],
+        "scaled": lines.unit[1],
+        "limited": lines.unit[2],
+        "finite_slope": lines.finite_slope,
     }
     if summed is not None:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")
@@ -368,19 +397,19 @@ def _tail(
 def launch_forward(call: Call) -> tuple[Array, Array]:
     """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
     q, device, acc = call.q, call.q.device, dtypes.info(call.q.dtype).acc
-    made = _like(q, call.head.value, call.options.packed)
+    made = like(q, call.head.value, call.options.packed)
     # No block has the rows that belong to no packed sequence.
     lse = (
         full(q.shape[:3], -math.inf, acc, device) if call.options.packed else empty(q.shape[:3], acc, device)
     )
-    tile = _tile(call, "forward", (q, call.k, call.v, made))
+    tile = choose(call, "forward", (q, call.k, call.v, made))
     parts = _parts(call, tile)
     if parts == 1:
-        _launch(call, "forward", (), (made, lse), tile)
+        launch(call, "forward", (), (made, lse), tile)
         return made, lse
     shape = (parts * q.shape[0], *q.shape[1:3])
     of_parts, of_lse = empty((*shape, call.head.value), acc, device), empty(shape, acc, device)
-    _launch(call, "forward", (), (of_parts, of_lse), tile, parts=parts)
+    launch(call, "forward", (), (of_parts, of_lse), tile, parts=parts)
     _combine(parts, of_parts, of_lse, made, lse)
     return made, lse
 
@@ -422,58 +451,3 @@ def _combine(parts: int, of_parts: Array, of_lse: Array, made: Array, lse: Array
         launch = remember(_combiners, key, prepared)
     with on(device):
         launch(*(one._operand for one in arrays))
-
-
-@fuse
-def _delta(o: Any, d: Any, acc: Any) -> Any:
-    return ops.sum(o.astype(acc.dtype) * d.astype(acc.dtype), axis=-1)
-
-
-def launch_backward(
-    call: Call, made: Array, lse: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
-) -> list[Array | None]:
-    """The gradients of q, k, v and the score's arrays, or None for those that are not needed.
-
-    Args:
-        cotangent, of_lse: of the result and of its statistics.
-    """
-    q, k, v = call.q, call.k, call.v
-    d = dense(cotangent)
-    delta = _delta(made, d, lse[..., None])
-    # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
-    given = (d, lse, delta if of_lse is None else ops.subtract(delta, of_lse))
-    blank, rows = call.options.packed, (q, k, v, d)
-    dq = dk = dv = None
-    if wanted[0]:
-        dq = _like(q, call.head.size, blank)
-        _launch(call, "backward_queries", given, (dq,), _tile(call, "backward_queries", rows))
-    if wanted[1] or wanted[2]:
-        tile = _tile(call, "backward_keys", rows)
-        dk = _like(k, call.head.size, blank) if wanted[1] else None
-        dv = _like(v, call.head.value, blank) if wanted[2] else None
-        if dk is not None and dv is not None and isinstance(tile, MmaTile) and tile.apart:
-            _launch(call, "backward_keys", given, (dk, None), tile)
-            _launch(call, "backward_keys", given, (None, dv), tile)
-        else:
-            _launch(call, "backward_keys", given, (dk, dv), tile)
-    others = [_summed(call, i, given) if want else None for i, want in enumerate(wanted[3:])]
-    return [dq, dk, dv, *others]
-
-
-def _summed(call: Call, which: int, given: Sequence[Array]) -> Array:
-    """The gradient of one of the score's arrays."""
-    one, q = call.operands[which], call.q
-    tile = tile_for(call.head, q.dtype, q.device, True)
-    assert tile is not None
-    whole = (*q.shape[:3], call.k.shape[2])
-    shape = (1,) * (4 - one.ndim) + one.shape
-    kept = tuple(n == m for n, m in zip(shape, whole, strict=True))
-    parts = [
-        n if keep else 1 if axis < 2 else divide_up(n, (tile.rows, tile.keys)[axis - 2])
-        for axis, (n, keep) in enumerate(zip(whole, kept, strict=True))
-    ]
-    sums = empty(tuple(parts), dtypes.info(q.dtype).acc, q.device)
-    _launch(call, "backward_arrays", given, (sums,), tile, _Sum(which, kept))  # type: ignore[arg-type]
-    axes = tuple(axis for axis, keep in enumerate(kept) if not keep)
-    total = ops.sum(sums, axis=axes, keepdims=True) if axes else sums
-    return ops.reshape(total, one.shape).astype(one.dtype)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -13,7 +14,7 @@ from ...elementwise.graph import Expr, Node, constant, input_node
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
-from .cheaper import cheaper
+from .cheaper import Given, cheaper, finite
 
 #: Inputs of the program before the arrays: the score, and its batch, head, query and key.
 PLACES = 5
@@ -149,27 +150,52 @@ def traced(
     return program("attention_score", (made.node,), inputs), tuple(found)
 
 
+class Printed(NamedTuple):
+    """The text of a score.
+
+    Attributes:
+        lines: the statements.
+        values: the names of its value, slope and derivatives by arrays; in parts, of the value and what shifts it.
+        constant_slope: whether the slope is a number.
+        finite_slope: whether the slope is finite, whatever the score is.
+        unit: in parts, the gain, and so on; see :class:`.cheaper.Parts`.
+    """
+
+    lines: list[Statement]
+    values: list[str]
+    constant_slope: bool
+    finite_slope: bool = True
+    unit: tuple[float, bool, bool] = (1.0, False, False)
+
+
 def printed(
-    of: Program,
-    lookups: Sequence[Lookup],
-    wanted: Sequence[int] | None,
-    sizes: Sequence[int] = (),
-    uniform: Collection[int] = (),
-) -> tuple[list[Statement], list[str], bool]:
-    """The statements of a score, the names of its value, slope and derivatives by arrays, and if the slope is a number.
+    of: Program, lookups: Sequence[Lookup], wanted: Sequence[int] | None, given: Given | None = None
+) -> Printed:
+    """The text of a score.
 
     Args:
         of: the program of the score.
         lookups: what it reads of tables.
         wanted: the inputs whose derivatives are needed besides the score's; None if not even that one is.
-        sizes, uniform: of scores of 16-bit elements; see :func:`.cheaper.cheaper`.
+        given: of scores of 16-bit elements.
     """
     roots = of.outputs if wanted is None else _with_slopes(of, wanted)
     ahead: list[Statement] = []
-    if sizes:
-        roots, ahead = cheaper(roots, len(of.inputs), sizes, uniform)
+    unit = (1.0, False, False)
+    if given is not None:
+        roots, ahead, unit = cheaper(roots, len(of.inputs), given)
     body, names = _looked_up(lookups, roots)
-    return [*ahead, *body], names, wanted is not None and roots[1].kind == "constant"
+    of_slope = None if wanted is None else roots[1]
+    constant_slope = of_slope is not None and of_slope.kind == "constant"
+    return Printed(
+        [*ahead, *body], names, constant_slope, of_slope is not None and finite(of_slope, ahead), unit
+    )
+
+
+@lru_cache(maxsize=1024)
+def curved(of: Program) -> bool:
+    """Whether the derivative of a score by the one it is made of is no constant."""
+    return _with_slopes(of, ())[1].kind != "constant"
 
 
 def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:

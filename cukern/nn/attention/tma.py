@@ -23,6 +23,8 @@ _LONGEST_STRIDE = 2**40
 _SECTION = 32 * 2**20
 #: What it takes to begin a tile, in tiles that it walks along; and of how many tiles at most orders are tried.
 _BEGUN, _TRIED = 1.0, 2**16
+#: The kernels of which a block has a tile of keys: "backward" makes all gradients.
+OF_KEYS = ("backward", "backward_keys")
 
 
 class TmaTile(NamedTuple):
@@ -43,14 +45,15 @@ class TmaTile(NamedTuple):
 
     def workers(self, kind: str) -> int:
         """The warpgroups that multiply; another one brings tiles."""
-        return (self.keys if kind == "backward_keys" else self.rows) // 64
+        return (self.keys if kind in OF_KEYS else self.rows) // 64
 
     def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block."""
-        size, value = (2 * _LINE * divide_up(n, _LINE) for n in head)
+        size, value = (2 * whole_lines(n) for n in head)
         both = size + value
-        if kind == "backward_keys":
-            return self.keys * both + self.stages * self.rows * (both + 8) + 1024
+        if kind in OF_KEYS:
+            own = self.keys * both + self.stages * self.rows * (both + 8) + 1024
+            return own + self.rows * (2 * self.keys + 2 * size) * (kind == "backward")
         first = size if kind == "forward" else both
         return self.rows * first + self.stages * self.keys * both + 1024
 
@@ -62,6 +65,10 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
         128: TmaTile(128, 128, 2, by_turns=True),
         256: TmaTile(128, 80, 2),
     },
+    "backward": {
+        64: TmaTile(128, 128, 2),
+        128: TmaTile(64, 128, 2),
+    },
     "backward_keys": {
         64: TmaTile(128, 128, 2),
         128: TmaTile(80, 128, 2),
@@ -71,6 +78,11 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
         128: TmaTile(128, 96, 2),
     },
 }
+
+
+def whole_lines(features: int) -> int:
+    """The features of a tile in shared memory, of which those beyond a head's are zeros."""
+    return _LINE * divide_up(features, _LINE)
 
 
 def tma_tile_for(head: Head, device: Device, kind: str) -> TmaTile | None:

@@ -4,6 +4,7 @@
 // Query i attends to keys i + offset - left to i + offset + right, as far as there are such.
 <% include "prelude/math.cuh" %>
 <% include "prelude/exponential.cuh" %>
+<% include "prelude/settled.cuh" %>
 <% if dropping %>
 <% include "lib/philox.cuh" %>
 <% endif %>
@@ -84,6 +85,7 @@ struct Scores {
 <% endfor %>
     ScoreSteps steps;
     A scale;  // of the products of queries and keys, which are scores then
+    A inverse = A(1) / scale;
 <% for x in operands if x.settled %>
     << x.compute >> s<< x.k >>;
 <% endfor %>
@@ -146,39 +148,7 @@ struct Place {
     int rows, keys, offset, left, right;
     index before_q, before_k;  // rows of other sequences before this one
 
-    __device__ __forceinline__ Place(const Sizes& sizes, const int* starts_q, const int* starts_k, bool of_keys)
-        : batch(0), rows(sizes.queries), keys(sizes.keys), offset(sizes.offset), left(sizes.left),
-          right(sizes.right), before_q(0), before_k(0)
-    {
-        int block = blockIdx.x;
-        tile = block % sizes.tiles;
-        block /= sizes.tiles;
-        head = block % sizes.heads;
-        if constexpr (sequenced) {
-            const int size = of_keys ? tile_n : tile_m;
-            rows = keys = 0;
-            // Places out of range are clipped, so that nothing beyond the arrays is touched.
-            const auto start = [&](const int* starts, int n, int end) { return minimum(maximum(starts[n], 0), end); };
-            for (; batch < sizes.sequences; ++batch) {
-                const int first_q = start(starts_q, batch, sizes.queries), first_k = start(starts_k, batch, sizes.keys);
-                const int q = start(starts_q, batch + 1, sizes.queries) - first_q;
-                const int k = start(starts_k, batch + 1, sizes.keys) - first_k;
-                const int tiles = divide_up(of_keys ? k : q * group, size);
-                if (tile < tiles) {
-                    rows = q, keys = k;
-                    before_q = first_q, before_k = first_k;
-                    break;
-                }
-                tile -= tiles;
-            }
-        } else {
-            batch = block / sizes.heads;
-            if constexpr (counted) keys = minimum(maximum(starts_k[batch], 0), keys);
-        }
-        if constexpr (at_end) offset = keys - rows;
-        rows *= group;
-    }
-    // A head of a batch.
+    // A head of a batch, without a tile.
     __device__ __forceinline__ Place(const Sizes& sizes, const int* counts, int batch, int head)
         : batch(batch), head(head), tile(0), rows(sizes.queries * group), keys(sizes.keys), offset(sizes.offset),
           left(sizes.left), right(sizes.right), before_q(0), before_k(0)
@@ -186,23 +156,52 @@ struct Place {
         if constexpr (counted) keys = minimum(maximum(counts[batch], 0), keys);
         if constexpr (at_end) offset = keys - sizes.queries;
     }
+    // The block's.
+    __device__ __forceinline__ Place(const Sizes& sizes, const int* starts_q, const int* starts_k, bool of_keys)
+        : Place(sizes, starts_k, sequenced ? 0 : blockIdx.x / sizes.tiles / sizes.heads, blockIdx.x / sizes.tiles % sizes.heads)
+    {
+        tile = blockIdx.x % sizes.tiles;
+        if constexpr (sequenced) find(sizes, starts_q, starts_k, of_keys);
+    }
+    // Goes to the sequence that has the tile of this number among those of all.
+    __device__ __forceinline__ void find(const Sizes& sizes, const int* starts_q, const int* starts_k, bool of_keys) {
+        const int size = of_keys ? tile_n : tile_m;
+        rows = keys = 0;
+        // Places out of range are clipped, so that nothing beyond the arrays is touched.
+        const auto start = [&](const int* starts, int n, int end) { return minimum(maximum(starts[n], 0), end); };
+        for (; batch < sizes.sequences; ++batch) {
+            const int first_q = start(starts_q, batch, sizes.queries), first_k = start(starts_k, batch, sizes.keys);
+            const int q = start(starts_q, batch + 1, sizes.queries) - first_q;
+            const int k = start(starts_k, batch + 1, sizes.keys) - first_k;
+            const int tiles = divide_up(of_keys ? k : q * group, size);
+            if (tile < tiles) {
+                rows = q, keys = k;
+                before_q = first_q, before_k = first_k;
+                break;
+            }
+            tile -= tiles;
+        }
+        batch = minimum(batch, sizes.sequences - 1);
+        if constexpr (at_end) offset = keys - rows;
+        rows *= group;
+    }
     // Work that takes longest is begun first: late queries have the most keys before them.
     __device__ __forceinline__ int first_row(const Sizes& sizes) const {
         return (bounded_right && !sequenced ? sizes.tiles - 1 - tile : tile) * tile_m;
     }
+    // The batch of the arrays, in which all sequences are one.
+    __device__ __forceinline__ int matrix() const { return sequenced ? 0 : batch; }
     template <typename P>
     __device__ __forceinline__ Rows<group, P> of_rows(P* base, const Steps& steps) const {
-        const index batches = sequenced ? 0 : batch;
-        return {base + batches * steps.batch + (index)head * group * steps.head + before_q * steps.row, steps.head, steps.row, rows};
+        return {base + (index)matrix() * steps.batch + (index)head * group * steps.head + before_q * steps.row, steps.head, steps.row, rows};
     }
     template <typename P>
     __device__ __forceinline__ Rows<1, P> of_keys(P* base, const Steps& steps, int end) const {
-        const index batches = sequenced ? 0 : batch;
-        return {base + batches * steps.batch + (index)(head / sharing) * steps.head + before_k * steps.row, 0, steps.row, end};
+        return {base + (index)matrix() * steps.batch + (index)(head / sharing) * steps.head + before_k * steps.row, 0, steps.row, end};
     }
     // The place of a row in an array of one number for each query, (batch, head, query) or (head, query).
     __device__ __forceinline__ index statistic(const Sizes& sizes, int row) const {
-        const index heads = (index)(sequenced ? 0 : batch) * sizes.heads * group + (index)head * group + row % group;
+        const index heads = (index)matrix() * sizes.heads * group + (index)head * group + row % group;
         return heads * sizes.queries + before_q + row / group;
     }
 

@@ -1,14 +1,24 @@
 // backward_keys.cu on the tensor cores of sm_90a, fed by the hardware's copies: scores are made transposed, so that they stay in
 // registers for the products with rows. Each warpgroup that multiplies has 64 keys of a tile and walks along the rows that attend
-// to it, of all heads that share the keys.
+// to it, of all heads that share the keys. With the queries' gradients, which blocks add up in no certain order.
 // Launch: blocks, of which each makes tiles of keys of a head. A warp of the last warpgroup brings tiles of
 // queries and of the result's cotangent to a ring of stages with the rows' statistics, and before them the keys and values.
-// Shared, dynamic: keys, values, the stages of queries and of the cotangent, statistics; 1024 bytes before for alignment.
-<% set wgmma_columns = [tile_m, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
+// Shared, dynamic: keys, values, the stages of queries and of the cotangent; for the queries' gradients the scores' cotangents
+// and what a tile adds; statistics; 1024 bytes before for alignment.
+<% set wgmma_columns = [tile_m, tile_m // 2, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
-constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
+<% include "prelude/mma.cuh" %>
+constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>, makes_q = << makes_q | lower >>;
+static_assert(!makes_q || (makes_k && makes_v && workers == 2), "with the gradients of queries, all");
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
+// What a warpgroup makes of the gradients of a tile of queries, transposed: 64 features of all rows, or all features of half of them.
+constexpr bool by_features = head_lines > line;
+constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * own_columns;
+constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
+constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
+// Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
+enum Meeting { there = 1, writable = 2, written = 4 };
 
 // The tiles of rows that attend to a tile of keys, of each head.
 struct Walk {
@@ -22,25 +32,26 @@ struct Walk {
     // Whether all rows of a tile attend to all of 64 keys that there are.
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
         const int place = row + at.offset;
-        return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right);
+        return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right) &&
+               (plain || row + tile_m <= at.rows) && (!stops || key + 64 <= at.keys);
     }
 };
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
 __device__ __forceinline__ void supply(
     const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const float* lse, const float* delta,
-    const Sizes& sizes, const Order& order, Stages keys, Stages rows, float* statistics)
+    Turns turns, Stages keys, Stages rows, float* statistics)
 {
     constexpr int own_rows = (tile_m + 31) / 32;  // of a lane
     const int lane = threadIdx.x % 32;
-    for (Turns turns(sizes, order); turns.next();) {
-        Place at = turns.place<sharing>();
+    while (turns.next()) {
+        Place at = turns.place<sharing, true>();
         const int key = at.tile * tile_n, key_head = at.head / sharing;
         const Walk walk(at, key);
         if (!walk.count) continue;
         if (lane == 0) {
             MBarrier* const full = keys.open(keys.size * sizeof(T));
-            bring<tile_n, head_lines>(keys.memory, k, at.batch, key_head, key, full);
-            bring<tile_n, value_lines>(keys.memory + size_k, v, at.batch, key_head, key, full);
+            bring<tile_n, head_lines>(keys.memory, k, at.matrix(), key_head, at.before_k + key, full);
+            bring<tile_n, value_lines>(keys.memory + size_k, v, at.matrix(), key_head, at.before_k + key, full);
         }
         ++keys.number;
         for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
@@ -50,8 +61,8 @@ __device__ __forceinline__ void supply(
 #pragma unroll
             for (int r = 0; r < own_rows; ++r) {
                 const int own = row + 32 * r + lane;
-                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(sizes, own)]) : limits<float>::infinity();
-                of_delta[r] = own < at.rows ? delta[at.statistic(sizes, own)] : 0.0f;
+                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)]) : limits<float>::infinity();
+                of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
             }
             rows.wait_empty();
@@ -61,42 +72,111 @@ __device__ __forceinline__ void supply(
             mbarrier_arrive(&rows.full[rows.stage()]);
             if (lane == 0) {
                 MBarrier* const full = rows.open(rows.size * sizeof(T));
-                bring<tile_m, head_lines>(rows.tile(), q, at.batch, at.head, row, full);
-                bring<tile_m, value_lines>(rows.tile() + size_q, d, at.batch, at.head, row, full);
+                bring<tile_m, head_lines>(rows.tile(), q, at.matrix(), at.head, at.before_q + row, full);
+                bring<tile_m, value_lines>(rows.tile() + size_q, d, at.matrix(), at.head, at.before_q + row, full);
             }
             if (++i == walk.count) i = 0, ++at.head;
         }
     }
 }
-// Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes weights, others multiply.
+// Where the warpgroups make the gradients of queries together.
+struct Together {
+    int group;     // the number of the warpgroup
+    T* dscores;    // of a tile: rows, in blocks of 64 keys
+    float* sums;   // of the warpgroup
+    float* total;  // of all tiles of a batch's heads, in the order in which lanes have them
+
+    // Passes the cotangents of scores on to the other warpgroup.
+    __device__ __forceinline__ void share(const unsigned (&words)[tile_m / 16][4]) const {
+        const int lane = threadIdx.x % 32, chunk = threadIdx.x % 128 / 32 * 2 + lane / 8 % 2;
+        barrier_sync(writable + group, 256);
+#pragma unroll
+        for (int i = 0; i < tile_m / 16; ++i) {
+            const int row = 16 * i + lane / 16 * 8 + lane % 8;
+            store_matrices_transposed(dscores + (group * tile_m + row) * line + (chunk ^ row % 8) * 8, words[i]);
+        }
+        fence_to_async();
+        if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+        barrier_sync(there, 256);
+    }
+    // Starts the product of the cotangents of scores and the keys.
+    __device__ __forceinline__ void multiply(float (&d)[own_columns / 2], const T* keys) const {
+        SharedMatrix left(keys + (by_features ? group * tile_n * line : 0), 16, 8 * line * sizeof(T));
+        const SharedMatrix right(dscores + (by_features ? 0 : group * own_columns * line), 16, 8 * line * sizeof(T));
+#pragma unroll
+        for (int k = 0; k < tile_n; k += 16) {
+            SharedMatrix from = right;
+            from += (k / line * line * tile_m + k % line) * int(sizeof(T));
+            wgmma<T, own_columns, false, true>(d, left, from, k > 0);
+            left += 16 * line * sizeof(T);
+        }
+        wgmma_commit();
+    }
+    // Adds the warpgroup's product to those of other keys, for the tile of this number.
+    __device__ __forceinline__ void add(const float (&d)[own_columns / 2], float factor, index tile) const {
+        const int own = threadIdx.x % 128;
+        barrier_arrive(writable + 1 - group, 256);
+#pragma unroll
+        for (int i = 0; i < own_columns / 8; ++i) {
+            Pack<float, 4> pack;
+#pragma unroll
+            for (int e = 0; e < 4; ++e) pack.at[e] = d[4 * i + e] * factor;
+            *(Pack<float, 4>*)(sums + (i * 128 + own) * 4) = pack;
+        }
+        fence_to_async();
+        barrier_sync(written + group, 128);
+        if (own == 0) {
+            add_bulk(total + (2 * tile + group) * own_sums, sums, own_sums * sizeof(float));
+            commit_stores();
+        }
+    }
+};
+// Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes
+// weights, others multiply.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, int row, int key, bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1], float (&sums_v)[makes_v ? value_width / 2 : 1])
+    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, const Together& together,
+    int row, int key, bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
     float s[tile_m / 2], ds[tile_m / 2];
     unsigned weights[tile_m / 16][4], dscores[tile_m / 16][4];
+    const T* const own_keys = keys + together.group * 64 * line;
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
     const int lane_row = row + threadIdx.x % 4 * 2;
     const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
-        return whole || ((!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right));
+        return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
+               (!stops || own < at.keys);
     };
     const auto spot = [&](int i) {
         return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
     };
     rows.wait_full();
+    if (sequenced && row + tile_m > at.rows) {
+        clear_rows<tile_m, head_lines>(rows.tile(), at.rows - row);
+        clear_rows<tile_m, value_lines>(rows.tile() + size_q, at.rows - row);
+        wait_cleared();
+    }
     wgmma_fence();
-    multiply_rows<head_width, tile_n, tile_m>(s, keys, of_q);
-    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, keys + size_k, of_d);
+    multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
+    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_keys + size_k, of_d);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
+        const auto weigh = [&](int i, bool masked) {
+            const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
+            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i))
+                                   : cotangents.weight(product, row_lse, spot(i));
+            s[i] = cotangents.sloped(p, product, spot(i));
+            return p;
+        };
+        if (whole) {
 #pragma unroll
-        for (int i = 0; i < tile_m / 2; ++i) s[i] = cotangents.weight(s[i], of_lse[i / 4 * 8 + i % 2], spot(i));
-        if ((bounded_left || bounded_right) && !whole) {
+            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, false), weigh(2 * i + 1, false));
+        } else {
 #pragma unroll
-            for (int i = 0; i < tile_m / 2; ++i)
-                if (!attends(i)) s[i] = 0.0f;
+            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, true), weigh(2 * i + 1, true));
         }
     }
     if constexpr (makes_k) {
@@ -107,28 +187,44 @@ __device__ __forceinline__ void advance(
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], early || attends(i));
+            if constexpr (early) ds[i] = s[i] * (ds[i] - of_lse[tile_m + column]);
+            else cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], whole || attends(i));
         }
     }
-    if constexpr (makes_v) round<tile_m>(weights, s);
+    if constexpr (makes_v && !early) round<tile_m>(weights, s);
     if constexpr (makes_k) round<tile_m>(dscores, ds);
     wgmma_fence();
     if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
     if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
-    if constexpr (makes_k) wgmma_wait<0>(sums_k);
-    if constexpr (makes_v) wgmma_wait<0>(sums_v);
-    rows.release();
+    if constexpr (makes_q) {
+        float dq[own_columns / 2];
+        const index tile = ((index)at.batch * cotangents.sizes.heads + at.head) * divide_up(at.rows, tile_m) + row / tile_m;
+        together.share(dscores);
+        wgmma_fence();
+        together.multiply(dq, keys);
+        wgmma_wait<1>(sums_k);
+        wgmma_made(sums_k);
+        wgmma_made(sums_v);
+        rows.release();
+        wgmma_wait<0>(dq);
+        together.add(dq, cotangents.factor(), tile);
+    } else {
+        if constexpr (makes_k) wgmma_wait<0>(sums_k);
+        if constexpr (makes_v) wgmma_wait<0>(sums_v);
+        rows.release();
+    }
 }
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
     const __grid_constant__ TensorMap d, const float* lse, const float* delta,
-    T* dk, T* dv, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
+    T* dk, T* dv, << "float* dq, " if makes_q >>unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_k = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const of_rows = of_k + size_k + size_v;
-    float* const statistics = (float*)(of_rows + stages * (size_q + size_d));
+    T* const of_scores = of_rows + stages * (size_q + size_d);
+    float *const of_sums = (float*)(of_scores + exchanged), *const statistics = of_sums + added;
     __shared__ MBarrier full[stages + 1], empty[stages + 1];
     if (threadIdx.x == 0) {
         prepare(full, empty, stages, 32);
@@ -138,27 +234,34 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     __syncthreads();
     Stages keys{of_k, full + stages, empty + stages, size_k + size_v, 1, 0};
     Stages rows{of_rows, full, empty, size_q + size_d, stages, 0};
-    const int group_number = threadIdx.x / 128;
+    const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, sizes, order, keys, rows, statistics);
+        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_q, starts_k), keys, rows, statistics);
         return;
     }
     take_registers<taken_registers>();
-    for (Turns turns(sizes, order); turns.next();) {
-        Place at = turns.place<sharing>();
+    const Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
+    if constexpr (makes_q) barrier_arrive(writable + 1 - group_number, 256);
+    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+        Place at = turns.place<sharing, true>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
         const int first_head = at.head;
         const Walk walk(at, at.tile * tile_n);
         float sums_k[makes_k ? head_width / 2 : 1] = {}, sums_v[makes_v ? value_width / 2 : 1] = {};
-        if (walk.count) {
-            keys.wait_full();
+        if (const int count = sharing * walk.count) {
             Scores of_head = scores;
             const Cotangents cotangents(sizes, of_head, draw);
-            for (int n = 0, i = 0; n < sharing * walk.count; ++n) {
+            keys.wait_full();
+            if (mixed && at.tile * tile_n + tile_n > at.keys) {
+                clear_rows<tile_n, head_lines>(of_k, at.keys - at.tile * tile_n);
+                clear_rows<tile_n, value_lines>(of_k + size_k, at.keys - at.tile * tile_n);
+                wait_cleared();
+            }
+            for (int n = 0, i = 0; n < count; ++n) {
                 const int row = walk.first + i * tile_m;
                 if (i == 0) of_head = scores.of(at.batch, at.head);
-                advance(cotangents, at, of_k + group_number * 64 * line, rows, statistics, row, warp_key + threadIdx.x % 32 / 4,
+                advance(cotangents, at, of_k, rows, statistics, together, row, warp_key + threadIdx.x % 32 / 4,
                         walk.whole(at, row, group_key), sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
@@ -166,7 +269,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             at.head = first_head;
         }
         const float scale = Cotangents(sizes, scores, draw).factor(), of_dk[2] = {scale, scale}, of_dv[2] = {1.0f, 1.0f};
-        if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, sizes.keys), warp_key, sums_k, of_dk);
-        if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, sizes.keys), warp_key, sums_v, of_dv);
+        const int keys_end = sequenced ? at.keys : sizes.keys;
+        if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, keys_end), warp_key, sums_k, of_dk);
+        if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, keys_end), warp_key, sums_v, of_dv);
     }
+    if constexpr (makes_q) wait_stores<0>();
 }

@@ -10,22 +10,22 @@ constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
 
 // Brings what the warpgroups that multiply go through; by one thread.
 __device__ __forceinline__ void supply(
-    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const Sizes& sizes, const Order& order,
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, Turns turns,
     Stages rows, Stages keys)
 {
-    for (Turns turns(sizes, order); turns.next();) {
-        const Place at = turns.place<1>();
-        const int row = at.first_row(sizes), key_head = at.head / sharing;
+    while (turns.next()) {
+        const Place at = turns.place<1, false>();
+        const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Range range = at.keys_of(row);
         if (range.first >= range.end) continue;
         MBarrier* const of_rows = rows.open(rows.size * sizeof(T));
-        bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, of_rows);
-        bring<tile_m, value_lines>(rows.memory + size_q, d, at.batch, at.head, row, of_rows);
+        bring<tile_m, head_lines>(rows.memory, q, at.matrix(), at.head, at.before_q + row, of_rows);
+        bring<tile_m, value_lines>(rows.memory + size_q, d, at.matrix(), at.head, at.before_q + row, of_rows);
         ++rows.number;
         for (int key = range.first; key < range.end; key += tile_n, ++keys.number) {
             MBarrier* const full = keys.open(keys.size * sizeof(T));
-            bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, key, full);
-            bring<tile_n, value_lines>(keys.tile() + size_k, v, at.batch, key_head, key, full);
+            bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + key, full);
+            bring<tile_n, value_lines>(keys.tile() + size_k, v, at.matrix(), key_head, at.before_k + key, full);
         }
     }
 }
@@ -58,6 +58,11 @@ __device__ __forceinline__ void advance(
     float s[tile_n / 2], ds[tile_n / 2];
     unsigned dscores[tile_n / 16][4];
     keys.wait_full();
+    if (mixed && key + tile_n > own.at.keys) {
+        clear_rows<tile_n, head_lines>(keys.tile(), own.at.keys - key);
+        clear_rows<tile_n, value_lines>(keys.tile() + size_k, own.at.keys - key);
+        wait_cleared();
+    }
     wgmma_fence();
     multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
     multiply_rows<value_width, tile_m, tile_n>(ds, rows + size_q, keys.tile() + size_k);
@@ -70,13 +75,19 @@ __device__ __forceinline__ void advance(
         const Place& at = own.at;
         return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, i / 4 * 8 + i % 2, at.rows - 1, at.keys - 1};
     };
+    const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
     if constexpr (early) {
+        const auto weigh = [&](int i, bool masked) {
+            const float lse = own.lse[i / 2 % 2];
+            const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i)) : cotangents.weight(s[i], lse, spot(i));
+            s[i] = cotangents.sloped(p, s[i], spot(i));
+        };
+        if (whole) {
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) s[i] = cotangents.weight(s[i], own.lse[i / 2 % 2], spot(i));
-        if (!whole) {
+            for (int i = 0; i < tile_n / 2; ++i) weigh(i, false);
+        } else {
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i)
-                if (!own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2)) s[i] = 0.0f;
+            for (int i = 0; i < tile_n / 2; ++i) weigh(i, true);
         }
     }
     wgmma_wait<0>(s);
@@ -84,8 +95,8 @@ __device__ __forceinline__ void advance(
 #pragma unroll
     for (int i = 0; i < tile_n / 2; ++i) {
         const int half = i / 2 % 2;
-        const bool attends = early || whole || own.attends(half, lane_key + i / 4 * 8 + i % 2);
-        cotangents.finish(s[i], ds[i], spot(i), own.at, own.lse[half], own.delta[half], attends);
+        if constexpr (early) ds[i] = s[i] * (ds[i] - own.delta[half]);
+        else cotangents.finish(s[i], ds[i], spot(i), own.at, own.lse[half], own.delta[half], whole || attends(i));
     }
     round<tile_n>(dscores, ds);
     wgmma_fence();
@@ -111,12 +122,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, d, sizes, order, rows, keys);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_q, starts_k), rows, keys);
         return;
     }
     take_registers<taken_registers>();
-    for (Turns turns(sizes, order); turns.next();) {
-        const Place at = turns.place<1>();
+    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+        const Place at = turns.place<1, false>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const Range range = at.keys_of(row);
         const Own own(at, sizes, warp_row + threadIdx.x % 32 / 4, lse, delta);
@@ -124,11 +135,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         const Cotangents cotangents(sizes, of_head, draw);
         float sums[head_width / 2] = {};
         if (range.first < range.end) {
-            const int rows_end = minimum(group_row + 64, at.rows);
             rows.wait_full();
             for (int key = range.first; key < range.end; key += tile_n)
                 advance(cotangents, own, of_q + group_number * 64 * line, keys, key, key == range.first,
-                        at.attends_to_all(minimum(group_row, at.rows), rows_end, key, key + tile_n), sums);
+                        at.attends_to_all(group_row, group_row + 64, key, key + tile_n), sums);
             wgmma_wait<0>(sums);
             arrive(&keys.empty[(keys.number - 1) % stages]);
             rows.release();

@@ -1,8 +1,9 @@
 // What the backward kernels on sm_90a share: the cotangents of a tile of scores, by lanes' elements.
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr bool constant_slope = << (slope is not none) | lower >>;  // the derivative of a score by the one it is made of is a number
+constexpr bool finite_slope = << finite_slope | lower >>;
 constexpr float slope = << slope or "0" >>;
-constexpr bool early = constant_slope && !dropping;  // weights are made before their cotangents are there
+constexpr bool early = !dropping;  // weights are made before their cotangents are there
 
 // The cotangents of the scores of a launch.
 struct Cotangents {
@@ -16,27 +17,30 @@ struct Cotangents {
     // Beyond the last query and key, where the row's lse is +inf, the score may be NaN.
     __device__ __forceinline__ float weight(float product, float lse, const Spot& at) const {
         if constexpr (plain) return power_of_two(product * unit - lse);
-        else return lse != limits<float>::infinity() ? power_of_two(scores(product, at).value * float(log2_e) - lse) : 0.0f;
+        else return power_of_two(scores(product, at).value * float(log2_e) - lse);
+    }
+    __device__ __forceinline__ float weight(float product, float lse, const Spot& at, bool attends) const {
+        const float p = weight(product, lse, at);
+        return attends && (plain || lse != limits<float>::infinity()) ? p : 0.0f;
     }
     // What the cotangents of scores are multiplied by where they are stored.
-    __device__ __forceinline__ float factor() const { return float(sizes.scale) * (early ? slope : 1.0f); }
-    // From products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
+    __device__ __forceinline__ float factor() const { return float(sizes.scale) * (constant_slope ? slope : 1.0f); }
+    // The derivative that the factor leaves out, times a weight.
+    __device__ __forceinline__ float sloped(float p, float product, const Spot& at) const {
+        if constexpr (constant_slope) return p;
+        else if constexpr (finite_slope) return p * scores(product, at).slope;
+        else return p == 0.0f ? 0.0f : p * scores(product, at).slope;  // not 0 times a derivative that is infinite there
+    }
+    // With dropout, from products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
     // score but for its factor.
     __device__ __forceinline__ void finish(
         float& s, float& d, const Spot& at, const Place& place, float lse, float delta, bool attends) const
     {
-        if constexpr (early) {
-            d = s * (d - delta);
-        } else {
-            const float p = attends ? weight(s, lse, at) : 0.0f;
-            float by_score = 1.0f;
-            if constexpr (!plain) by_score = scores(s, at).slope;
-            float factor = 1.0f;
-            if constexpr (dropping) factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
-            const float ds = p * (d * factor - delta);
-            d = p == 0.0f ? 0.0f : ds * by_score;  // not 0 times a derivative that is infinite there
-            s = p * factor;
-        }
+        const float p = weight(s, lse, at, attends);
+        const float factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
+        const float by_score = sloped(1.0f, s, at), ds = p * (d * factor - delta);
+        d = p == 0.0f ? 0.0f : ds * by_score;
+        s = p * factor;
     }
 };
 // The logarithm of a row's sum to base 2; without a sum, +inf, with which its weights are 0. Such a row's delta counts as 0 too:

@@ -6,6 +6,11 @@
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v = tile_n * value_lines;
+// A score is gain times what the function of it makes, and what shifts it, which is the same for all keys of a tile.
+constexpr double gain = << gain >>;
+constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
+constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower >>;
+constexpr bool limited = << limited | lower >>;  // what the function makes is at most 1, and its weights by that are no subnormals
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
@@ -37,7 +42,7 @@ struct Task {
     const Scores& scores;
     const Draw& draw;
     int row;     // the lane's first
-    float unit;  // scores are compared before they are scaled, if the factor is all that is between
+    float unit;  // scores are compared before they are multiplied
 
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink`.
     template <bool MASKED>
@@ -48,7 +53,9 @@ struct Task {
             const int own = row + 8 * half, place = own + at.offset - key - q;
             int end = at.keys - key - q;
             if constexpr (bounded_right) end = minimum(end, place + at.right + 1);
-            float most[2] = {of.largest[half], -limits<float>::infinity()};
+            // The shift is of the lane's first key.
+            const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, own, key + q}).slope : 0.0f;
+            float most[2] = {of.largest[half] - shift, -limits<float>::infinity()};
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
@@ -58,13 +65,16 @@ struct Task {
                                        MASKED ? at.keys - 1 : limits<int>::highest()}).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
-                most[i % 2] = maximum(most[i % 2], x);
+                if constexpr (!limited) most[i % 2] = maximum(most[i % 2], x);
             }
-            float largest = maximum(most[0], most[1]);
-            largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
-            const float from = largest == -limits<float>::infinity() ? 0.0f : largest * unit;
-            shrink[half] = power_of_two(of.largest[half] * unit - from);
+            float largest = 1.0f;
+            if constexpr (!limited) {
+                largest = maximum(most[0], most[1]) + shift;
+                largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+                largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+            }
+            const float from = largest == -limits<float>::infinity() ? 0.0f : (largest - shift) * unit;
+            shrink[half] = limited ? 1.0f : power_of_two((of.largest[half] - shift) * unit - from);
             of.largest[half] = largest;
             float total[2] = {of.total[half] * shrink[half], 0.0f};
 #pragma unroll
@@ -103,31 +113,32 @@ __device__ __forceinline__ void advance(
     wgmma_wait<0>(sums);
     of_v.release();
 #pragma unroll
-    for (int i = 0; i < value_width / 2; ++i) sums[i] *= shrink[i / 2 % 2];
+    for (int i = 0; i < value_width / 2; ++i)
+        if constexpr (!limited) sums[i] *= shrink[i / 2 % 2];
     round<tile_n>(words, s);
 }
 
 // Brings what the warpgroups that multiply go through; by one thread.
 __device__ __forceinline__ void supply(
-    const TensorMap& q, const TensorMap& k, const TensorMap& v, const Sizes& sizes, const Order& order, Stages rows, Stages keys,
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, Turns turns, Stages rows, Stages keys,
     Stages values)
 {
-    for (Turns turns(sizes, order); turns.next();) {
-        const Place at = turns.place<1>();
-        const int row = at.first_row(sizes), key_head = at.head / sharing;
+    while (turns.next()) {
+        const Place at = turns.place<1, false>();
+        const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Walk walk(at, row);
         if (!walk.count) continue;
-        bring<tile_m, head_lines>(rows.memory, q, at.batch, at.head, row, rows.open(size_q * sizeof(T)));
+        bring<tile_m, head_lines>(rows.memory, q, at.matrix(), at.head, at.before_q + row, rows.open(size_q * sizeof(T)));
         ++rows.number;
         for (int i = walk.count; i-- > -1;) {  // values come after the keys of the tile before them
             if (i >= 0) {
                 MBarrier* const full = keys.open(size_k * sizeof(T));
-                bring<tile_n, head_lines>(keys.tile(), k, at.batch, key_head, walk.key(i), full);
+                bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + walk.key(i), full);
                 ++keys.number;
             }
             if (i + 1 < walk.count) {
                 MBarrier* const full = values.open(size_v * sizeof(T));
-                bring<tile_n, value_lines>(values.tile(), v, at.batch, key_head, walk.key(i + 1), full);
+                bring<tile_n, value_lines>(values.tile(), v, at.matrix(), key_head, at.before_k + walk.key(i + 1), full);
                 ++values.number;
             }
         }
@@ -150,6 +161,11 @@ __device__ __forceinline__ void attend(
     keys.release();
     task.weigh<true>(s, shrink, of, walk.key(i));
     round<tile_n>(words, s);
+    if (mixed && walk.key(i) + tile_n > task.at.keys) {
+        values.wait_full();
+        clear_rows<tile_n, value_lines>(values.tile(), task.at.keys - walk.key(i));
+        wait_cleared();
+    }
     for (; i > maximum(whole.end, 0); --i) advance<true>(task, keys, values, own, walk.key(i - 1), sums, words, of);
     for (; i > maximum(whole.first, 0); --i) advance<false>(task, keys, values, own, walk.key(i - 1), sums, words, of);
     if constexpr (bounded_left)
@@ -180,14 +196,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, sizes, order, rows, keys, values);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_q, starts_k), rows, keys, values);
         return;
     }
     take_registers<taken_registers>();
     if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
-    const float unit = float(plain ? sizes.scale * log2_e : log2_e);
-    for (Turns turns(sizes, order); turns.next();) {
-        const Place at = turns.place<1>();
+    const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
+    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+        const Place at = turns.place<1, false>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
         const int own_row = warp_row + threadIdx.x % 32 / 4;
         const Walk walk(at, row);

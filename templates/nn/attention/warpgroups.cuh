@@ -10,6 +10,7 @@
 static_assert(group == 1, "the heads of queries are apart");
 constexpr int line = 64;  // elements of 128 bytes
 constexpr int stages = << stages >>, workers = << workers >>;  // warpgroups that multiply
+constexpr bool mixed = counted || sequenced;  // what lies beyond the last key of a tile may be anything
 constexpr int kept_registers = workers == 2 ? 24 : 32, taken_registers = workers == 2 ? 240 : 160;
 // Features that are multiplied; a tile has whole lines of them, with zeros beyond those of a head.
 constexpr int head_width = (head_size + 15) / 16 * 16, value_width = (value_size + 15) / 16 * 16;
@@ -25,9 +26,11 @@ struct Order {
 struct Turns {
     const Sizes& sizes;
     const Order& order;
+    const int *starts_q, *starts_k;  // of sequences, or how many keys each batch has
     int turn, first, number;  // the first head of the section, and the number of the tile in it
 
-    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order) : sizes(sizes), order(order), turn(-1) {}
+    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order, const int* starts_q, const int* starts_k)
+        : sizes(sizes), order(order), starts_q(starts_q), starts_k(starts_k), turn(-1) {}
     __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first); }
     __device__ __forceinline__ bool next() {
         const int blocks = gridDim.x;
@@ -41,14 +44,18 @@ struct Turns {
         return true;
     }
     // Of the first head among every so many.
-    template <int HEADS>
+    template <int HEADS, bool OF_KEYS>
     __device__ __forceinline__ Place place() const {
         const int head = first + number % width(), heads = sizes.heads / HEADS;
-        Place at(sizes, nullptr, head / heads, head % heads * HEADS);
+        Place at(sizes, starts_k, head / heads, head % heads * HEADS);
         at.tile = number / width();
+        if constexpr (sequenced) at.find(sizes, starts_q, starts_k, OF_KEYS);
         return at;
     }
 };
+
+// The number of a thread's warpgroup, which the compiler knows to be the same for a warp.
+__device__ __forceinline__ int own_group() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
 
 // A tile in shared memory consists of blocks of 64 features, in each of which a row is a line whose chunks change places.
 // Asks for COUNT rows of a head, from `first` on; beyond the end they are zeros.
@@ -56,6 +63,18 @@ template <int COUNT, int FEATURES>
 __device__ __forceinline__ void bring(T* to, const TensorMap& map, int batch, int head, int first, MBarrier* full) {
 #pragma unroll
     for (int e = 0; e < FEATURES; e += line) copy_tile(to + e * COUNT, map, {batch, head, first, e}, full);
+}
+// Makes zeros of the rows of a tile of keys or values from `end` on, where a weight that is 0 may meet what is NaN: by all threads
+// that multiply, once the tile has come. Others wait for them with wait_cleared.
+template <int COUNT, int FEATURES>
+__device__ __forceinline__ void clear_rows(T* tile, int end) {
+    constexpr int chunks = FEATURES / 8;
+    for (int i = end * chunks + threadIdx.x; i < COUNT * chunks; i += 128 * workers)
+        *(Pack<T, 8>*)(tile + i % chunks / 8 * COUNT * line + i / chunks * line + i % 8 * 8) = Pack<T, 8>{};
+}
+__device__ __forceinline__ void wait_cleared() {
+    fence_to_async();
+    barrier_sync(8, 128 * workers);
 }
 // By each of the warps that have been waited for with the barrier.
 __device__ __forceinline__ void arrive(MBarrier* barrier) {

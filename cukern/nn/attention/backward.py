@@ -1,0 +1,98 @@
+"""The launches of attention's backward pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.creation import empty, zeros
+from ...elementwise.fuse import fuse
+from ...kernel import Kernel
+from ...kernel.sizes import divide_up
+from .call import Call
+from .geometry import MmaTile, tile_for
+from .plan import Sum, choose, dense, fed, launch, like
+from .scores import curved
+from .tma import TmaTile, whole_lines
+
+#: The most rows of a tile whose scores' derivatives take registers besides.
+_CURVED_ROWS = 96
+_ROUNDED = Kernel("nn/attention/backward_rounded.cu", name="attention_backward_rounded", block=256)
+
+
+@fuse
+def _delta(o: Any, d: Any, acc: Any) -> Any:
+    return ops.sum(o.astype(acc.dtype) * d.astype(acc.dtype), axis=-1)
+
+
+def launch_backward(
+    call: Call, made: Array, lse: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
+) -> list[Array | None]:
+    """The gradients of q, k, v and the score's arrays, or None for those that are not needed.
+
+    Args:
+        cotangent, of_lse: of the result and of its statistics.
+    """
+    q, k, v = call.q, call.k, call.v
+    d = dense(cotangent)
+    delta = _delta(made, d, lse[..., None])
+    # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
+    given = (d, lse, delta if of_lse is None else ops.subtract(delta, of_lse))
+    blank, rows = call.options.packed, (q, k, v, d)
+    dq = dk = dv = None
+    whole = fed(call, "backward", rows) if all(wanted[:3]) and not call.options.deterministic else None
+    if whole is not None:
+        if call.options.program is not None and curved(call.options.program):
+            whole = whole._replace(rows=min(whole.rows, _CURVED_ROWS))
+        dq, dk, dv = _together(call, given, whole)
+        wanted = (False, False, False, *wanted[3:])
+    if wanted[0]:
+        dq = like(q, call.head.size, blank)
+        launch(call, "backward_queries", given, (dq,), choose(call, "backward_queries", rows))
+    if wanted[1] or wanted[2]:
+        tile = choose(call, "backward_keys", rows)
+        dk = like(k, call.head.size, blank) if wanted[1] else None
+        dv = like(v, call.head.value, blank) if wanted[2] else None
+        if dk is not None and dv is not None and isinstance(tile, MmaTile) and tile.apart:
+            launch(call, "backward_keys", given, (dk, None), tile)
+            launch(call, "backward_keys", given, (None, dv), tile)
+        else:
+            launch(call, "backward_keys", given, (dk, dv), tile)
+    others = [_summed(call, i, given) if want else None for i, want in enumerate(wanted[3:])]
+    return [dq, dk, dv, *others]
+
+
+def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array, Array, Array]:
+    """The gradients of q, k and v by one kernel, in which blocks add to those of q."""
+    q = call.q
+    dq = like(q, call.head.size, False)
+    dk, dv = like(call.k, call.head.size, False), like(call.v, call.head.value, False)
+    batch, heads, length, _ = q.shape
+    lines = whole_lines(call.head.size)
+    sums = zeros((batch, heads, divide_up(length, tile.rows), tile.rows, lines), "float32", q.device)
+    launch(call, "backward", given, (dk, dv, sums), tile)
+    count = sums.size // 8
+    _ROUNDED(dq, sums, count, grid=divide_up(count, 256), tile_m=tile.rows, lines=lines)
+    return dq, dk, dv
+
+
+def _summed(call: Call, which: int, given: Sequence[Array]) -> Array:
+    """The gradient of one of the score's arrays."""
+    one, q = call.operands[which], call.q
+    tile = tile_for(call.head, q.dtype, q.device, True)
+    assert tile is not None
+    whole = (*q.shape[:3], call.k.shape[2])
+    shape = (1,) * (4 - one.ndim) + one.shape
+    kept = tuple(n == m for n, m in zip(shape, whole, strict=True))
+    parts = [
+        n if keep else 1 if axis < 2 else divide_up(n, (tile.rows, tile.keys)[axis - 2])
+        for axis, (n, keep) in enumerate(zip(whole, kept, strict=True))
+    ]
+    sums = empty(tuple(parts), dtypes.info(q.dtype).acc, q.device)
+    launch(call, "backward_arrays", given, (sums,), tile, Sum(which, kept))  # type: ignore[arg-type]
+    axes = tuple(axis for axis, keep in enumerate(kept) if not keep)
+    total = ops.sum(sums, axis=axes, keepdims=True) if axes else sums
+    return ops.reshape(total, one.shape).astype(one.dtype)

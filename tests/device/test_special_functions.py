@@ -113,7 +113,6 @@ def test_bessel_functions_of_float32_have_all_its_digits(device: ck.Device, name
     assert ulps.max() < 0.6
 
 
-
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_values(device: ck.Device, name: str) -> None:
     arguments, want = SPECIAL[name]

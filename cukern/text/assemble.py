@@ -10,9 +10,10 @@ from .conditions import Conditions
 
 #: Headers of the host's libraries, which kernels do not need; NVRTC has none of them.
 _HOST_HEADERS = re.compile(
-    rb"[a-z_0-9]+|(?:assert|ctype|errno|float|limits|math|memory|omp|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|"
-    rb"time|unistd|sys/\w+|mpi|cuda|cuda_runtime|cuda_runtime_api|cuda_profiler_api|curand|cublas_v2|cufft|getopt|"
-    rb"helper_\w+)\.h|thrust/.*"
+    rb"[a-z_0-9]+|(?:assert|ctype|dirent|errno|fcntl|float|getopt|inttypes|iso646|limits|locale|malloc|math|memory|omp|"
+    rb"pthread|sched|setjmp|signal|stdarg|stdbool|stddef|stdint|stdio|stdlib|string|strings|time|unistd|values|wchar|"
+    rb"sys/\w+|mpi|nccl|cuda|cuda_runtime|cuda_runtime_api|cuda_profiler_api|curand|cublas\w*|cudnn|cufft|cusolver\w*|"
+    rb"cusparse|nvToolsExt|helper_\w+)\.h|(?:ATen|boost|c10|thrust|torch)/.*"
 )
 #: The parts of cub/cub.cuh, which NVRTC cannot include as a whole.
 _CUB = {

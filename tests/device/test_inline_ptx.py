@@ -55,9 +55,10 @@ FLOATS = {
 
 
 def _kernel(instructions: list[str], letter: str, kind: str) -> ck.Kernel:
+    ended = [one if one.endswith("}") else f"{one};" for one in instructions]
+    operands = f': "={letter}"(r) : "{letter}"(a), "{letter}"(b)'
     lines = "\n".join(
-        f'asm volatile("{one};" : "={letter}"(r) : "{letter}"(a), "{letter}"(b)); out[{i} * 32 + t] = r;'
-        for i, one in enumerate(instructions)
+        f'asm volatile("{one}" {operands}); out[{i} * 32 + t] = r;' for i, one in enumerate(ended)
     )
     text = f"""
     __global__ void compute(const {kind}* x, const {kind}* y, {kind}* out) {{

@@ -217,16 +217,19 @@ def test_grids_of_several_blocks_do_not_meet_on_the_host() -> None:
 
 CUB = """
 #include <cub/cub.cuh>
+struct Minus { __device__ int operator()(int a, int b) const { return a - b; } };
 template <int B>
 __global__ void sums(const float* x, float* sums, int* scans, int* sorted) {
     using Reduce = cub::BlockReduce<float, B>;
     using Scan = cub::BlockScan<int, B>;
     using Sort = cub::BlockRadixSort<int, B, 2, int>;
+    using Beside = cub::BlockAdjacentDifference<int, B>;
     typedef cub::WarpReduce<float> Warp;
     __shared__ union {
         typename Reduce::TempStorage reduce;
         typename Scan::TempStorage scan;
         typename Sort::TempStorage sort;
+        typename Beside::TempStorage beside;
     } temp;
     __shared__ typename Warp::TempStorage warps[B / 32];
     const int t = threadIdx.x;
@@ -242,13 +245,19 @@ __global__ void sums(const float* x, float* sums, int* scans, int* sorted) {
     int keys[2] = {(7 * t + 3) % B, -t}, values[2] = {2 * t, 2 * t + 1};
     Sort(temp.sort).Sort(keys, values);
     for (int i = 0; i < 2; ++i) sorted[2 * t + i] = keys[i], sorted[2 * B + 2 * t + i] = values[i];
+    __syncthreads();
+    int square[2] = {4 * t * t, (2 * t + 1) * (2 * t + 1)}, left[2], right[2];
+    Beside(temp.beside).SubtractLeft(square, left, Minus());
+    __syncthreads();
+    Beside(temp.beside).SubtractRight(square, right, Minus());
+    for (int i = 0; i < 2; ++i) sorted[4 * B + 2 * t + i] = left[i], sorted[6 * B + 2 * t + i] = right[i];
 }
 """
 
 
 def test_cub(device: ck.Device, cukern_checked: Callable[[], None]) -> None:
     x = np.random.default_rng(0).standard_normal(64).astype(np.float32)
-    sums, scans, ordered = ck.zeros(2), ck.zeros((3, 64), "int32"), ck.zeros((2, 128), "int32")
+    sums, scans, ordered = ck.zeros(2), ck.zeros((3, 64), "int32"), ck.zeros((4, 128), "int32")
     ck.Kernel(CUB, block=64, plain=True)["sums<64>"](ck.asarray(x), sums, scans, ordered, grid=1)
     np.testing.assert_allclose(sums.numpy(), [x.sum(), x[:32].sum()], rtol=1e-5, atol=1e-5)
     t = np.arange(64)
@@ -256,7 +265,12 @@ def test_cub(device: ck.Device, cukern_checked: Callable[[], None]) -> None:
     np.testing.assert_array_equal(scans.numpy()[1:], [np.full(64, t.sum()), np.cumsum(t + 1)])
     keys = np.stack([(7 * t + 3) % 64, -t], 1).reshape(-1)
     order = np.argsort(keys, kind="stable")
-    np.testing.assert_array_equal(ordered.numpy(), [keys[order], order])
+    np.testing.assert_array_equal(ordered.numpy()[:2], [keys[order], order])
+    squares = np.arange(128) ** 2
+    np.testing.assert_array_equal(ordered.numpy()[2], np.diff(squares, prepend=0))
+    np.testing.assert_array_equal(
+        ordered.numpy()[3], -np.diff(squares, append=0) * (squares < 127**2) + squares * (squares == 127**2)
+    )
 
 
 def test_functions_that_few_kernels_call(device: ck.Device) -> None:

@@ -114,7 +114,8 @@ def compiled(unit: Unit, name: str) -> bytes:
     only = "a" if (major, minor) == (9, 0) and is_for_90a(unit) else ""
     try:
         text = driver.waiting(unit) if waits else unit.text
-        return nvrtc.compile(text, f"sm_{major}{minor}{only}", options=_OPTIONS).cubin
+        options = [*_OPTIONS, nvrtc.PLAIN] if unit.plain else _OPTIONS
+        return nvrtc.compile(text, f"sm_{major}{minor}{only}", options=options).cubin
     except CompilerFailure as failure:
         raise CompilerFailure(failure.log.replace(driver.WAIT, "")) from None
 

@@ -138,6 +138,59 @@ class WarpExchange {
 #undef CUKERN_EXCHANGES
 #undef CUKERN_EXCHANGE
 
+// Items beside their neighbours: `edge` is what comes before the first one, or after the last.
+template <class T, int block_x, int block_y = 1, int block_z = 1, int = 0>
+class BlockAdjacentDifference {
+    static constexpr int threads = block_x * block_y * block_z;
+
+   public:
+    struct TempStorage {
+        detail::Room<T, threads> firsts, lasts;
+    };
+
+   private:
+    template <int items, class Out, class Op>
+    void left(T (&in)[items], Out (&out)[items], Op op, const T* edge, int valid, const char* file, int line) {
+        const int rank = detail::rank();
+        const T own = in[items - 1];
+        temp_.lasts[rank] = own;
+        __syncthreads(file, line);
+        for (int i = items - 1; i >= 0; --i) {
+            const bool has = i || rank || edge;
+            const T before = i ? in[i - 1] : rank ? temp_.lasts[rank - 1] : edge ? *edge : in[i];
+            out[i] = has && rank * items + i < valid ? (Out)op(in[i], before) : (Out)in[i];
+        }
+    }
+    template <int items, class Out, class Op>
+    void right(T (&in)[items], Out (&out)[items], Op op, const T* edge, int valid, const char* file, int line) {
+        const int rank = detail::rank();
+        temp_.firsts[rank] = in[0];
+        __syncthreads(file, line);
+        for (int i = 0; i < items; ++i) {
+            const bool last = i == items - 1, has = !last || rank < threads - 1 || edge;
+            const T after = !last ? in[i + 1] : rank < threads - 1 ? temp_.firsts[rank + 1] : edge ? *edge : in[i];
+            out[i] = has && rank * items + i < valid - !edge ? (Out)op(in[i], after) : (Out)in[i];
+        }
+    }
+    CUKERN_CUB(BlockAdjacentDifference)
+#define CUKERN_BESIDE(name, partial, side)                                                                             \
+    template <int items, class Out, class Op>                                                                          \
+    void name(T (&in)[items], Out (&out)[items], Op op, CUKERN_HERE) {                                                 \
+        side(in, out, op, nullptr, threads * items, file, line);                                                       \
+    }                                                                                                                  \
+    template <int items, class Out, class Op>                                                                          \
+    void name(T (&in)[items], Out (&out)[items], Op op, T edge, CUKERN_HERE) {                                         \
+        side(in, out, op, &edge, threads * items, file, line);                                                         \
+    }                                                                                                                  \
+    template <int items, class Out, class Op>                                                                          \
+    void partial(T (&in)[items], Out (&out)[items], Op op, int valid, CUKERN_HERE) {                                   \
+        side(in, out, op, nullptr, valid, file, line);                                                                 \
+    }
+    CUKERN_BESIDE(SubtractLeft, SubtractLeftPartialTile, left)
+    CUKERN_BESIDE(SubtractRight, SubtractRightPartialTile, right)
+#undef CUKERN_BESIDE
+};
+
 // Stable: each item goes behind those that are smaller, and those that are equal and came earlier.
 template <class Key, int block_x, int items, class Value = NullType, int = 4, bool = true, int = 0, int = 0, int block_y = 1,
           int block_z = 1, int = 0>

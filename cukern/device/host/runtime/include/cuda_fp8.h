@@ -61,6 +61,8 @@ template <__nv_fp8_interpretation_t kind>
 struct Fp8x2 {
     __nv_fp8x2_storage_t __x;
     Fp8x2() = default;
+    template <Format format>
+    explicit Fp8x2(Small2<format> x) : Fp8x2(float2{(float)x.x, (float)x.y}) {}
     explicit Fp8x2(float2 x) : __x((unsigned short)(Fp8<kind>(x.x).__x | Fp8<kind>(x.y).__x << 8)) {}
     explicit operator float2() const {
         return {from_fp8((unsigned char)__x, kind), from_fp8((unsigned char)(__x >> 8), kind)};
@@ -70,6 +72,9 @@ template <__nv_fp8_interpretation_t kind>
 struct Fp8x4 {
     __nv_fp8x4_storage_t __x;
     Fp8x4() = default;
+    template <Format format>
+    Fp8x4(Small2<format> low, Small2<format> high)
+        : Fp8x4(float4{(float)low.x, (float)low.y, (float)high.x, (float)high.y}) {}
     explicit Fp8x4(float4 x)
         : __x(Fp8x2<kind>(float2{x.x, x.y}).__x | (unsigned)Fp8x2<kind>(float2{x.z, x.w}).__x << 16) {}
     explicit operator float4() const {

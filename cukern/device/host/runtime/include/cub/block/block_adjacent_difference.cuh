@@ -1,0 +1,1 @@
+#include "../../../cukern_cub_data.h"

@@ -188,6 +188,8 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
     defined += [
         f"#ifndef {name}\n#define {name}{value}\n#endif" for name, value in _OLD.items() if name in words
     ]
+    if "__forceinline__" in words:  # the host's compilers refuse it of functions that call themselves
+        defined.append("#ifndef __CUDACC_RTC__\n#undef __forceinline__\n#define __forceinline__\n#endif")
     # The host has neither, where programs choose by them what runs on a GPU.
     defined += [
         f"#ifndef {name}\n#define {name} {value}\n#endif"

@@ -202,7 +202,7 @@ def _wrapper(kernel: _Kernel, values: dict[str, str], head: str) -> str:
     if scope:
         spaces = " ".join(f"namespace {name} {{" for name in scope)
         wrapper = f"{spaces} {wrapper} {'}' * len(scope)} using ::{'::'.join(scope)}::{symbol};"
-    return f'\n#line 1 "the kernel of a plain name"\n{wrapper}\n'
+    return f'\n#line 1 "prelude/plain name"\n{wrapper}\n'
 
 
 def _chosen(kernels: list[_Kernel], wanted: str | None) -> tuple[_Kernel, list[str]]:

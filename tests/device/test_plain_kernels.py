@@ -79,6 +79,23 @@ def test_lines_stay_where_they_are(kernels: ck.Kernel) -> None:
         wrong["times<int>"].bind()
 
 
+def test_reports_of_templates_name_the_innermost_line() -> None:
+    text = """
+    __device__ int beyond(int i) {
+        return i + 1;
+    }
+    namespace q {
+    template <class T, class U = T> __global__ void shift(const T* x, U* y) {
+        y[threadIdx.x] = x[beyond(threadIdx.x)];
+    }
+    }"""
+    kernel = ck.Kernel(text, block=4, plain=True)["shift<float>"]
+    with ck.device("host"), ck.testing.checked(collect=True) as reports:
+        kernel(ck.ones(4), ck.zeros(4))
+    ((kind, place),) = {(one.kind, one.place.rpartition(">")[2]) for one in reports}
+    assert (kind, place) == ("out of bounds", ":7")
+
+
 @pytest.mark.parametrize(
     ("entry", "message"),
     [

@@ -46,10 +46,12 @@ def templates_of(unit: Unit) -> list[str]:
 
 
 def template_line(frames: Sequence[str], templates: Sequence[str]) -> str | None:
-    """The innermost of addr2line's frames that is in a template."""
-    for template in templates:
+    """The innermost of addr2line's frames that is in a template, and not in the prelude if there is another."""
+    for of_prelude in (False, True):
+        group = [name for name in templates if name.startswith("prelude/") == of_prelude]
         for frame in frames:
             file, _, number = frame.partition(" (")[0].rpartition(":")
-            if file.endswith(template) and number.isdigit():
-                return f"{template}:{number}"
+            for template in group:
+                if file.endswith(template) and number.isdigit():
+                    return f"{template}:{number}"
     return None

@@ -157,7 +157,7 @@ class BlockAdjacentDifference {
         __syncthreads(file, line);
         for (int i = items - 1; i >= 0; --i) {
             const bool has = i || rank || edge;
-            const T before = i ? in[i - 1] : rank ? temp_.lasts[rank - 1] : edge ? *edge : in[i];
+            T before = i ? in[i - 1] : rank ? temp_.lasts[rank - 1] : edge ? *edge : in[i];
             out[i] = has && rank * items + i < valid ? (Out)op(in[i], before) : (Out)in[i];
         }
     }
@@ -168,7 +168,7 @@ class BlockAdjacentDifference {
         __syncthreads(file, line);
         for (int i = 0; i < items; ++i) {
             const bool last = i == items - 1, has = !last || rank < threads - 1 || edge;
-            const T after = !last ? in[i + 1] : rank < threads - 1 ? temp_.firsts[rank + 1] : edge ? *edge : in[i];
+            T after = !last ? in[i + 1] : rank < threads - 1 ? temp_.firsts[rank + 1] : edge ? *edge : in[i];
             out[i] = has && rank * items + i < valid - !edge ? (Out)op(in[i], after) : (Out)in[i];
         }
     }

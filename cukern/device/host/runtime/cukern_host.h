@@ -63,9 +63,15 @@ static inline DynamicShared dynamic_shared() { return {}; }
 
 template <class T>
 inline T load(const unsigned char* from) {
-    T value;
-    __builtin_memcpy(&value, from, sizeof(T));
-    return value;
+    if constexpr (__is_trivially_constructible(T)) {
+        T value;
+        __builtin_memcpy(&value, from, sizeof(T));
+        return value;
+    } else {
+        alignas(T) unsigned char bytes[sizeof(T)];
+        __builtin_memcpy(bytes, from, sizeof(T));
+        return *(const T*)bytes;
+    }
 }
 
 template <class Function>

@@ -95,7 +95,7 @@ def test_memory_and_barriers(device: ck.Device) -> None:
         """
     __device__ __forceinline__ int load(const int* at) {
         int value;
-        asm volatile("ld.global.cg.s32 %[value], [%[at]+4];" : [value] "=r"(value) : [at] "l"(at) : "memory");
+        asm volatile("ld.global.cg.s32 %0, [%1+4];" : "=r"(value) : "l"(at) : "memory");
         return value;
     }
     __global__ void compute(const int4* x, int* out, unsigned* sum) {

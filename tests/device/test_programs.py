@@ -151,7 +151,7 @@ __global__ void tiles(const int* x, int* y) {
     cg::sync(warp);
     int* out = y + 8 * block.thread_rank();
     out[0] = total, out[1] = most, out[2] = scan, out[3] = odd, out[4] = (int)(2 * wide.a) + wide.b;
-    out[5] = four.ballot(own % 4 != 2), out[6] = four.meta_group_rank(), out[7] = cg::this_grid().thread_rank();
+    out[5] = four.ballot(own % 4 != 2), out[6] = 100 * warp.meta_group_rank() + four.meta_group_rank(), out[7] = cg::this_grid().thread_rank();
 }
 """
 
@@ -169,7 +169,7 @@ def test_cooperative_groups(device: ck.Device, cukern_checked: Callable[[], None
         np.where(x & 1, 1600 + x % 32 // 2 + (x & ~31) + 1, 0),
         2 * first + 1 + first,
         np.full(64, 0b1011),
-        x // 4,
+        100 * (x // 32) + x % 32 // 4,
         x,
     ]
     np.testing.assert_array_equal(y.numpy(), np.stack(wanted, 1))

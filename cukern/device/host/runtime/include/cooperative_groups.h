@@ -133,15 +133,19 @@ class thread_block_tile : public warp_lanes {
                   "cukern's host: a tile has 1, 2, 4, 8, 16 or 32 threads; larger tiles run on a GPU alone");
 
    public:
-    thread_block_tile() : warp_lanes((count == 32 ? ~0u : (1u << (count & 31)) - 1) << (details::lane() & ~(count - 1))) {}
+    // `rank` and `size` are those of the thread in the group that is divided, and of that group.
+    thread_block_tile(unsigned rank, unsigned size)
+        : warp_lanes((count == 32 ? ~0u : (1u << (count & 31)) - 1) << (details::lane() & ~(count - 1))),
+          meta_rank_(rank / count), meta_size_((size + count - 1) / count) {}
     // A tile's parent is a part of its type alone.
     template <class Other>
-    thread_block_tile(const thread_block_tile<count, Other>&) : thread_block_tile() {}
+    thread_block_tile(const thread_block_tile<count, Other>& other)
+        : thread_block_tile(other.meta_group_rank() * count, other.meta_group_size() * count) {}
     static constexpr unsigned size() { return count; }
     static constexpr unsigned num_threads() { return count; }
     static unsigned thread_rank() { return details::lane() & (count - 1); }
-    static unsigned meta_group_rank() { return cukern::thread_rank() / count; }
-    static unsigned meta_group_size() { return (blockDim.x * blockDim.y * blockDim.z + count - 1) / count; }
+    unsigned meta_group_rank() const { return meta_rank_; }
+    unsigned meta_group_size() const { return meta_size_; }
     template <class T>
     T shfl(T value, int rank, CUKERN_HERE) const {
         return details::shuffled(cukern::warp_shuffle, lanes_, value, rank, count, file, line);
@@ -158,11 +162,14 @@ class thread_block_tile : public warp_lanes {
     T shfl_xor(T value, unsigned mask, CUKERN_HERE) const {
         return details::shuffled(cukern::warp_shuffle_xor, lanes_, value, (int)mask, count, file, line);
     }
+
+   private:
+    unsigned meta_rank_, meta_size_;
 };
 
 template <unsigned count, class Parent>
-inline thread_block_tile<count, Parent> tiled_partition(const Parent&) {
-    return thread_block_tile<count, Parent>();
+inline thread_block_tile<count, Parent> tiled_partition(const Parent& parent) {
+    return thread_block_tile<count, Parent>((unsigned)parent.thread_rank(), (unsigned)parent.num_threads());
 }
 inline thread_group tiled_partition(const thread_group& parent, unsigned count) {
     const unsigned rank = (unsigned)parent.thread_rank(), first = rank - rank % count;

@@ -151,7 +151,8 @@ __global__ void tiles(const int* x, int* y) {
     cg::sync(warp);
     int* out = y + 8 * block.thread_rank();
     out[0] = total, out[1] = most, out[2] = scan, out[3] = odd, out[4] = (int)(2 * wide.a) + wide.b;
-    out[5] = four.ballot(own % 4 != 2), out[6] = 100 * warp.meta_group_rank() + four.meta_group_rank(), out[7] = cg::this_grid().thread_rank();
+    out[5] = four.ballot(own % 4 != 2), out[6] = 100 * warp.meta_group_rank() + four.meta_group_rank();
+    out[7] = cg::this_grid().thread_rank();
 }
 """
 
@@ -348,8 +349,8 @@ def test_parts_of_an_integer(device: ck.Device) -> None:
         const unsigned x = a[i], y = b[i];
         const unsigned all[] = {__vadd2(x, y), __vsub4(x, y), __vaddss2(x, y), __vsubus4(x, y), __vmaxs2(x, y),
                                 __vminu4(x, y), __vabs4(x), __vabsss2(x), __vabsdiffu4(x, y), __vcmpgts2(x, y),
-                                __vsetleu4(x, y), __vsadu4(x, y), __vneg2(x), __vavgu4(x, y)};
-        for (int k = 0; k < 14; ++k) out[14 * i + k] = all[k];
+                                __vsetleu4(x, y), __vsadu4(x, y), __vneg2(x), __vavgu4(x, y), __vavgs2(x, y)};
+        for (int k = 0; k < 15; ++k) out[15 * i + k] = all[k];
     }
     """,
         block=40,
@@ -358,7 +359,7 @@ def test_parts_of_an_integer(device: ck.Device) -> None:
     random = np.random.default_rng(0)
     x, y = random.integers(0, 2**32, (2, 40), dtype=np.uint32)
     x[0], y[0] = 0x80007FFF, 0x8000FFFF
-    out = ck.zeros((40, 14), "uint32")
+    out = ck.zeros((40, 15), "uint32")
     kernel(ck.asarray(x), ck.asarray(y), out, grid=1)
 
     def by_part(kind: str, wide: np.ndarray) -> np.ndarray:
@@ -380,5 +381,6 @@ def test_parts_of_an_integer(device: ck.Device) -> None:
         abs(u4[0] - u4[1]).reshape(40, 4).sum(1),
         by_part("i2", -s2[0]),
         by_part("u1", (u4[0] + u4[1] + 1) // 2),
+        by_part("i2", np.sign(s2[0] + s2[1]) * ((abs(s2[0] + s2[1]) + 1) // 2)),
     ]
     np.testing.assert_array_equal(out.numpy(), np.stack(wanted, 1))

@@ -38,6 +38,8 @@ inline int within(int x, int low, int high) { return x < low ? low : high < x ? 
     CUKERN_PARTS(__vsubss##n, s, cukern::within(x - y, low, high))                             \
     CUKERN_PARTS(__vaddus##n, u, cukern::within(x + y, 0, 2 * high + 1))                       \
     CUKERN_PARTS(__vsubus##n, u, cukern::within(x - y, 0, 2 * high + 1))                       \
+    /* Halves are rounded away from zero. */                                                   \
+    CUKERN_PARTS(__vavgs##n, s, x + y < 0 ? (x + y - 1) / 2 : (x + y + 1) / 2)                 \
     CUKERN_PARTS(__vavgu##n, u, (x + y + 1) / 2)                                               \
     CUKERN_PARTS(__vhaddu##n, u, (x + y) / 2)                                                  \
     CUKERN_PARTS(__vabsdiffs##n, s, x < y ? y - x : x - y)                                     \

@@ -266,7 +266,7 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     if m > n and int(rank) == n:
         apart = matmul(matrix, x) - target
         return LstsqResult(x, sum(real(multiply(conjugated(apart), apart)), 0), rank, s)
-    return LstsqResult(x, empty(0, x.dtype, x.device), rank, s)
+    return LstsqResult(x, empty(0, s.dtype, x.device), rank, s)
 
 
 def tensorinv(a: Array, /, ind: int = 2) -> Array:

@@ -367,8 +367,8 @@ def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "fu
     """The convolution of two vectors: ``sum over j of a[j] * v[i - j]``; differentiable.
 
     Args:
-        a: shape (n,).
-        v: shape (m,).
+        a: shape (n,); a 0-d array is taken as one element.
+        v: shape (m,), as ``a``.
         mode: ``"full"`` for every overlap, n + m - 1 elements; ``"same"`` for the middle max(n, m) of them;
             ``"valid"`` for those where the shorter vector lies within the longer.
 
@@ -380,6 +380,7 @@ def convolve(a: Array, v: Array, /, mode: Literal["full", "same", "valid"] = "fu
     >>> ck.convolve(ck.asarray([1, 2, 3]), ck.asarray([1, 1])).tolist()
     [1, 3, 5, 3]
     """
+    a, v = (x if x.ndim else reshape(x, (1,)) for x in require_arrays((a, v), "convolve", ("a", "v")))
     return _correlated("convolve", a, v, mode, True)
 
 

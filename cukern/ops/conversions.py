@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
@@ -24,8 +25,16 @@ __all__ = ["float_power", "real_if_close", "sort_complex", "unwrap"]
 
 
 @public
-def float_power(x1: Any, x2: Any, /) -> Array:
+def float_power(x1: Any, x2: Any, /, *, dtype: npt.DTypeLike | None = None) -> Array:
     """x1 to the power x2 in float64, or complex128, so that negative integer powers are not truncated.
+
+    Args:
+        x1: any array or number.
+        x2: any array or number.
+        dtype: float64 or complex128; by default the latter for complex numbers.
+
+    Raises:
+        TypeError: ``dtype`` is another one, or real and an operand complex.
 
     >>> import cukern as ck
     >>> ck.float_power(ck.asarray([2, 4]), -1).tolist()
@@ -33,6 +42,10 @@ def float_power(x1: Any, x2: Any, /) -> Array:
     """
     base, power = require_arrays((x1, x2), "float_power", ("x1", "x2"))
     wide = dtypes.result_type(dtypes.float64, base.dtype, power.dtype)
+    if dtype is not None:
+        wide = dtypes.as_dtype(dtype)
+        if wide not in (dtypes.float64, dtypes.complex128):
+            raise TypeError(f"float_power: dtype: expected float64 or complex128, got {wide}")
     made: Array = pow(astype(base, wide, copy=False), astype(power, wide, copy=False))
     return made
 

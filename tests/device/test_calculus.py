@@ -165,9 +165,14 @@ def test_long_sums_keep_their_digits(device: ck.Device) -> None:
 
 def test_sum_refusals(device: ck.Device) -> None:
     x = ck.ones((3,))
-    for wrong in (ck.ones((2, 2)), ck.ones((0,)), ck.asarray(1.0)):
+    for f, wrong in (
+        (ck.convolve, ck.ones((2, 2))),
+        (ck.convolve, ck.ones((0,))),
+        (ck.correlate, ck.asarray(1.0)),
+    ):
         with pytest.raises(ValueError, match="one axis, not empty"):
-            ck.convolve(x, wrong)
+            f(x, wrong)
+    assert ck.convolve(x, 2.0).tolist() == [2.0, 2.0, 2.0]  # as in NumPy
     with pytest.raises(ValueError, match="mode"):
         ck.correlate(x, x, "most")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="v: expected an array, a number or nested lists of them"):

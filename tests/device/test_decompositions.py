@@ -291,6 +291,8 @@ def test_lstsq(device: ck.Device, shapes: tuple[tuple[int, ...], tuple[int, ...]
         assert_close(one, other, rtol=1e-10, atol=1e-12)
     assert gradcheck(lambda a, b: L.lstsq(a, b).x, [ck.asarray(a), ck.asarray(b)], order=2)
     deficient = L.lstsq(ck.ones((4, 2)), ck.ones(4))
+    assert deficient.rank.dtype == ck.int32
+    assert L.lstsq(ck.ones((2, 2), "complex64"), ck.ones(2)).residuals.dtype == ck.float32
     assert (deficient.rank.item(), deficient.residuals.shape) == (1, (0,))
     assert_close(deficient.x, [0.5, 0.5], **tolerance("float32"))
 

@@ -213,3 +213,35 @@ def test_estimators_of_scikit_learn(device: ck.Device) -> None:
         check=False,
     )
     assert ran.stdout.strip() == "fitted", ran.stderr
+
+
+def test_functions_of_scipy_that_support_the_array_api(device: ck.Device) -> None:
+    """In a process of its own, as SciPy reads the setting when it is imported."""
+    program = """
+import numpy as np
+import scipy.fft, scipy.signal
+import cukern as ck
+real = np.random.default_rng(0).standard_normal(32)
+complex_ = real + 1j * real[::-1]
+b, a = scipy.signal.butter(3, 0.3)
+calls = {
+    "fft.fft": (complex_,), "fft.hfft": (complex_,), "fft.rfft": (real,), "fft.irfft": (complex_,), "fft.dct": (real,),
+    "signal.convolve": (real, real[:5]), "signal.fftconvolve": (real, real[:5]), "signal.hilbert": (real,),
+    "signal.detrend": (real,), "signal.resample": (real, 20), "signal.lfilter": (b, a, real),
+    "signal.filtfilt": (b, a, real),
+}
+for name, given in calls.items():
+    module, function = name.split(".")
+    call = getattr(getattr(scipy, module), function)
+    made = call(*(ck.asarray(one) if isinstance(one, np.ndarray) else one for one in given))
+    assert isinstance(made, ck.Array), name
+    np.testing.assert_allclose(made.numpy(), call(*given), rtol=1e-9, atol=1e-12, err_msg=name)
+"""
+    pytest.importorskip("scipy")
+    if device.kind != "host":
+        pytest.skip("SciPy computes most of these on the host")
+    environment = {**os.environ, "SCIPY_ARRAY_API": "1", "CUKERN_DEVICE": "host"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr

@@ -78,6 +78,7 @@ CALLS: list[tuple[str, tuple[Any, ...], dict[str, Any]]] = [
     ("unwrap", (np.array([0, 2, 4, 7]),), {"period": 5}),
     ("float_power", (np.array([2, -4]), np.array([-1, 2])), {}),
     ("float_power", (Z, 0.5), {}),
+    ("float_power", (X, 2), {"dtype": "complex128"}),
     ("real_if_close", (P + 1e-15j,), {}),
     ("real_if_close", (Z, 0.5), {}),
     ("sort_complex", (Z,), {}),

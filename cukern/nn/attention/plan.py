@@ -243,8 +243,6 @@ def _prepare(
         if isinstance(tile, TmaTile):
             function = _TMA[kind].bind(device, **variables).function
             sharing, along = heads // k.shape[1], length if of_keys else keys
-            if kind == "backward":  # the sums of the queries' gradients are as large as what is read
-                along *= 2
             grid = min(blocks, tile.blocks), 1, 1
             work = _work(call, tile, of_keys, tiles)
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)

@@ -23,11 +23,17 @@ enum Meeting { there = 1, writable = 2, written = 4 };
 // The tiles of rows that attend to a tile of keys, of each head.
 struct Walk {
     int first, count;
+    int begin;  // the tile that comes first: where all rows have all keys, blocks add to different rows at a time
 
     __device__ __forceinline__ Walk(const Place& at, int key) {
         const Range range = at.rows_of(key);
         first = range.first;
         count = divide_up(maximum(range.end - first, 0), tile_m);
+        begin = makes_q && !bounded_right && count ? 2 * at.tile % count : 0;
+    }
+    __device__ __forceinline__ int row(int i) const {
+        const int tile = i + begin;
+        return first + (tile < count ? tile : tile - count) * tile_m;
     }
     // Whether all rows of a tile attend to all of 64 keys that there are.
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
@@ -55,7 +61,7 @@ __device__ __forceinline__ void supply(
         }
         ++keys.number;
         for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
-            const int row = walk.first + i * tile_m;
+            const int row = walk.row(i);
             float* const to = statistics + 2 * rows.stage() * tile_m + lane;
             float of_lse[own_rows], of_delta[own_rows];
 #pragma unroll
@@ -259,7 +265,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                 wait_cleared();
             }
             for (int n = 0, i = 0; n < count; ++n) {
-                const int row = walk.first + i * tile_m;
+                const int row = walk.row(i);
                 if (i == 0) of_head = scores.of(at.batch, at.head);
                 advance(cotangents, at, of_k, rows, statistics, together, row, warp_key + threadIdx.x % 32 / 4,
                         walk.whole(at, row, group_key), sums_k, sums_v);

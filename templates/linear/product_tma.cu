@@ -15,6 +15,7 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
+<% include "prelude/overlap.cuh" %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
@@ -85,6 +86,7 @@ struct Kept {
     }
     // Stores 64 columns from `x` on through shared memory, by all threads of the warpgroup.
     __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, int x, T* to) const {
+        if (row >= sizes.m) return;
         const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
@@ -94,7 +96,7 @@ struct Kept {
         fence_to_async();
         barrier_sync(1 + group, 128);
         if (threadIdx.x % 128 == 0) {
-            if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
+            if (column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
             commit_stores();
         }
     }
@@ -116,8 +118,14 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         }
         fence_mbarrier_init();
     }
+    if (threadIdx.x == 256) {
+        prefetch_map(a);
+        prefetch_map(b);
+    }
     __syncthreads();
     if (cluster > 1) cluster_barrier();
+    allow_next_kernel();
+    wait_for_earlier_kernels();
 
     const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
     if (group == 2) {

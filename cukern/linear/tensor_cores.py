@@ -237,9 +237,11 @@ def forms(task: Task, device: Device, tf32: bool = False) -> dict[str, Form]:
     few = few_rows_for(task, device)
     if few is not None:
         return {"few rows" if task.itemsize == 2 else "few rows of float32": few}
-    if task.itemsize == 4:
-        return {"tf32": tile_for(task, device)} if tf32 else {}
+    if task.itemsize == 4 and not tf32:
+        return {}
     tile, fed = tile_for(task, device), tma_tile_for(task, device)
+    if task.itemsize == 4:
+        return {"tf32": tile} if fed is None else {"tf32 tma": fed, "tf32": tile}
     if tile.parts > 1:
         return {"parts": tile}
     return {"tiles": tile} if fed is None else {"tma": fed, "tiles": tile}

@@ -165,7 +165,7 @@ class Plan(kernel_plan.Plan):
 
     def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
         self.converters = tuple(map(converter, made.scalars))
-        self._maps = form.maps(task, out.dtype) if isinstance(form, TmaTile) else ()
+        self._maps = form.maps(task, out.dtype, out.strides[-2]) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
         self._sums: Layout | None = None
@@ -188,12 +188,12 @@ class Plan(kernel_plan.Plan):
         block, maps = (form.threads, 1, 1), [_MAP] * len(self._maps)
         return bound, bound.function.prepare(grid, block, form.shared, form.tail(task), maps)
 
-    def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
-        """Launch and return the result, a new array."""
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
+        """Launch and return the result: ``into``, or a new array if it is None."""
         numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         assert self.launch is not None
         with on(self.device):
-            made = Array._made(self.layouts[0])
+            made = Array._made(self.layouts[0]) if into is None else into
             values = [*(one._operand for one in arrays), *numbers, made._operand]
             if self._maps:
                 mapped = zip((0, 1, -1), self._maps, (*arrays[:2], made), strict=True)

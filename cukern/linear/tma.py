@@ -97,9 +97,14 @@ class TmaTile(NamedTuple):
         """The kernel's structs."""
         return tiled_structs(task, self.tiles(task))
 
-    def maps(self, task: Task, elem: dtypes.DType) -> tuple[Tiles, ...]:
-        """How the kernel finds tiles of the factors and of D, without addresses."""
-        row = task.itemsize * task.n
+    def maps(self, task: Task, elem: dtypes.DType, row: int) -> tuple[Tiles, ...]:
+        """How the kernel finds tiles of the factors and of D, without addresses.
+
+        Args:
+            task: the product.
+            elem: of the factors and of D.
+            row: bytes from a row of D to the next.
+        """
         shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
         return (
             self._map(task, elem, task.a, task.m, self.m),

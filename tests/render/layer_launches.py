@@ -18,7 +18,7 @@ from cukern.nn.convolution import plan as convolutions
 from cukern.nn.convolution import tensor as convolution
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
-from cukern.quant import few_rows, planes, tiles
+from cukern.quant import few_rows, many_rows, planes, tiles
 from cukern.quant.kinds import KINDS
 
 
@@ -305,6 +305,8 @@ def launch_quantised(dtype: Any) -> None:
         if dtype == ck.bfloat16 and kind.name in ("Q4_0", "Q6_K"):
             for tile in (tensor_cores.TILES[1], tensor_cores.TILES[-1]):
                 tiles.product(wide, w, bias, tile=tile)
+            w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(inputs)), "uint8"), (72, inputs), kind.name)
+            many_rows.product(wide, w, None, 64)
     if dtype == ck.float32:
         ck.quant.take(w, [1], dtype)
         ck.quant.quantize(x, "Q4_0")

@@ -39,6 +39,7 @@ class TmaTile(NamedTuple):
         depth: bytes of a slab along the depth.
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
+        with_next: whether the next kernel may begin on multiprocessors that have no tile.
         parts: blocks that share the depth: one.
     """
 
@@ -51,6 +52,7 @@ class TmaTile(NamedTuple):
     depth: int = _LINE
     blocks: int = 1
     by_turns: bool = False
+    with_next: bool = False
     parts: int = 1
 
     @property
@@ -78,6 +80,7 @@ class TmaTile(NamedTuple):
             "stages": self.stages,
             "band": self.band,
             "by_turns": self.by_turns,
+            "with_next": self.with_next,
             "wide": True,
         }
 

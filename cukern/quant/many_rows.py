@@ -58,7 +58,8 @@ def _planned(x: Layout, out: Layout, biased: bool) -> Plan:
     found = _plans.get(key)
     if found is None:
         (m, k), n = x.shape, out.shape[1]
-        tile = _TILE._replace(blocks=max(x.device.properties.multiprocessors, _TILE.cluster))
+        blocks = max(x.device.properties.multiprocessors, _TILE.cluster)
+        tile = _TILE._replace(blocks=blocks, with_next=True)
         found = remember(_plans, key, Plan(ended(x.dtype, biased), _task(m, n, k, biased), tile, out))
     return found
 

@@ -1,5 +1,6 @@
 // D = epilogue(A @ B) on the tensor cores of sm_90a, fed by the hardware's copies: for A (m, k) and B (k, n) of 16-bit floats, or
-// of floats along k whose digits beyond tf32 are left out, in batches, sums in float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). Maps
+// of floats that are contiguous along k and whose digits beyond tf32 are left out, in batches: sums in float, and the epilogue an
+// elementwise expression of the sum and of operands that broadcast to (m, n). Maps
 // lead to the factors, each contiguous along one of its two axes, and to D, in rows that begin at multiples of 16 bytes.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
@@ -15,7 +16,7 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
-<% include "prelude/overlap.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
 constexpr bool keeps = !by_turns && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
@@ -99,7 +100,6 @@ struct Kept {
     }
     // Stores the part from column `x` on through shared memory, by all threads of the warpgroup.
     __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, int x, T* to) const {
-        if (row >= sizes.m) return;
         const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
@@ -111,7 +111,7 @@ struct Kept {
         fence_to_async();
         barrier_sync(1 + group, 128);
         if (threadIdx.x % 128 == 0) {
-            if (column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
+            if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
             commit_stores();
         }
     }
@@ -133,14 +133,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         }
         fence_mbarrier_init();
     }
-    if (threadIdx.x == 256) {
-        prefetch_map(a);
-        prefetch_map(b);
-    }
     __syncthreads();
     if (cluster > 1) cluster_barrier();
-    allow_next_kernel();
-    wait_for_earlier_kernels();
+    << "allow_next_kernel();" if with_next >>
 
     const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
     if (group == 2) {

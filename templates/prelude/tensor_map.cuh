@@ -14,10 +14,6 @@ struct alignas(64) TensorMap {
 
 #ifdef __CUDACC__
 
-// Asks for the map, so that the first copy by it need not wait for it; by one thread.
-__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
-    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
-}
 // `instruction` with the coordinates, innermost first, as operands from %3 on.
 #define CUKERN_BY_RANK(instruction)                                                                              \
     static_assert(RANK >= 1 && RANK <= 5, "a tile has 1 to 5 axes");                                             \
@@ -79,8 +75,6 @@ __device__ __forceinline__ void add_tile(const TensorMap& map, const int (&at)[R
 #undef CUKERN_BY_RANK
 
 #else
-
-inline void prefetch_map(const TensorMap&) {}
 
 namespace cukern {
 constexpr unsigned long long tensor_map_mark = 0x70616D726F736E65ull;  // as in tensor_map.py of the host

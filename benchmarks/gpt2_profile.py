@@ -10,6 +10,7 @@ Usage: python benchmarks/gpt2_profile.py [--preset NAME] [--steps N] [--most N] 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -119,6 +120,8 @@ def rows(gpt: Any, device: ck.Device, options: argparse.Namespace) -> Iterator[t
         yield name, found, profiled(lambda step=step: step(*batch), options.steps) if captured else {}  # type: ignore[misc]
     codes = [torch.tensor(one.numpy().astype(np.int64), device="cuda") for one in batch]
     for mode in (None, *options.modes):
+        step = None  # what the last one held
+        gc.collect()
         torch.cuda.empty_cache()
         name = f"PyTorch, torch.compile, {mode}" if mode else "PyTorch, eager"
         memory = gpt.taken_since(device)

@@ -14,7 +14,7 @@ class Times(NamedTuple):
 
     Attributes:
         form: the kernel: "tiles" of :mod:`.tensor_cores`, "parts" if blocks share the depth, "tf32" if of float32,
-            "tma" of :mod:`.tma`, "few rows" and "few rows of float32" of :mod:`.few_rows`.
+            "tma" and "tf32 tma" of :mod:`.tma`, "few rows" and "few rows of float32" of :mod:`.few_rows`.
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the kernel.
@@ -62,6 +62,9 @@ TIMES = (
     Times("few rows", 1, 16, 65536, 128, True, 29.5, 11.5, 12.5),
     Times("tf32", 1, 4096, 4096, 4096, False, 1047.7, 349.6, 383.6),
     Times("tf32", 32, 512, 512, 512, False, 78.6, 39.2, 60.3),
+    Times("tf32 tma", 1, 4096, 4096, 4096, True, 341.1, 331.3, 367.1),
+    Times("tf32 tma", 32, 512, 512, 512, True, 37.1, 40.4, 60.7),
+    Times("tf32 tma", 1, 8192, 768, 3072, True, 117.2, 103, 155.3),
 )
 
 

@@ -165,7 +165,7 @@ class Plan(kernel_plan.Plan):
 
     def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
         self.converters = tuple(map(converter, made.scalars))
-        self._maps = form.maps(task, out.dtype) if isinstance(form, TmaTile) else ()
+        self._maps = form.maps(task, out.dtype, out.strides[-2]) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
         self._sums: Layout | None = None
@@ -188,12 +188,12 @@ class Plan(kernel_plan.Plan):
         block, maps = (form.threads, 1, 1), [_MAP] * len(self._maps)
         return bound, bound.function.prepare(grid, block, form.shared, form.tail(task), maps)
 
-    def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
-        """Launch and return the result, a new array."""
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
+        """Launch and return the result: ``into``, or a new array if it is None."""
         numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         assert self.launch is not None
         with on(self.device):
-            made = Array._made(self.layouts[0])
+            made = Array._made(self.layouts[0]) if into is None else into
             values = [*(one._operand for one in arrays), *numbers, made._operand]
             if self._maps:
                 mapped = zip((0, 1, -1), self._maps, (*arrays[:2], made), strict=True)
@@ -237,9 +237,11 @@ def forms(task: Task, device: Device, tf32: bool = False) -> dict[str, Form]:
     few = few_rows_for(task, device)
     if few is not None:
         return {"few rows" if task.itemsize == 2 else "few rows of float32": few}
-    if task.itemsize == 4:
-        return {"tf32": tile_for(task, device)} if tf32 else {}
+    if task.itemsize == 4 and not tf32:
+        return {}
     tile, fed = tile_for(task, device), tma_tile_for(task, device)
+    if task.itemsize == 4:
+        return {"tf32": tile} if fed is None else {"tf32 tma": fed, "tf32": tile}
     if tile.parts > 1:
         return {"parts": tile}
     return {"tiles": tile} if fed is None else {"tma": fed, "tiles": tile}

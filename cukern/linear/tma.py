@@ -10,17 +10,17 @@ from ..device import Device
 from ..device.interface import Tiles
 from ..elementwise.program import Program
 from ..kernel import Kernel
-from ..kernel.sizes import LARGEST_INDEX, divide_up
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..text.signature import Dim3
 from .task import Factor, Task, tiled_structs, tiled_variables
 
 _KERNEL = Kernel("linear/product_tma.cu")
-#: Elements of 16 bits in a line of 128 bytes, and in the 16 bytes to which strides are aligned.
-_LINE, _CHUNK = 64, 8
+#: Bytes of a line, and those to which strides are aligned.
+_LINE = 128
 #: The threads of two warpgroups that multiply, and of one that brings.
 _THREADS = 384
 #: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
-_PARTS, _ALIGNMENT = 4 * _LINE * 2 * _LINE, 1024
+_PARTS, _ALIGNMENT = 4 * 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
 #: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, and
 #: where another warpgroup multiplies meanwhile. Estimated.
@@ -36,9 +36,10 @@ class TmaTile(NamedTuple):
         rate: about which share of the tensor cores' arithmetic it reaches, in the unit of the other forms; estimated.
         band: rows of tiles that are made column by column.
         cluster: blocks that make tiles below one another, each of which brings a part of the right factor for all.
-        depth: of a slab.
+        depth: bytes of a slab along the depth.
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
+        with_next: whether the next kernel may begin on multiprocessors that have no tile.
         parts: blocks that share the depth: one.
     """
 
@@ -51,6 +52,7 @@ class TmaTile(NamedTuple):
     depth: int = _LINE
     blocks: int = 1
     by_turns: bool = False
+    with_next: bool = False
     parts: int = 1
 
     @property
@@ -66,7 +68,7 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        return 2 * self.stages * self.depth * (self.m + self.n) + _PARTS + _ALIGNMENT
+        return self.stages * self.depth * (self.m + self.n) + _PARTS + _ALIGNMENT
 
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -74,10 +76,11 @@ class TmaTile(NamedTuple):
             **tiled_variables(program, elem, task, self.m, self.n),
             "block": self.threads,
             "cluster": self.cluster,
-            "depth": self.depth,
+            "depth": self.depth // task.itemsize,
             "stages": self.stages,
             "band": self.band,
             "by_turns": self.by_turns,
+            "with_next": self.with_next,
             "wide": True,
         }
 
@@ -97,21 +100,28 @@ class TmaTile(NamedTuple):
         """The kernel's structs."""
         return tiled_structs(task, self.tiles(task))
 
-    def maps(self, task: Task, elem: dtypes.DType) -> tuple[Tiles, ...]:
-        """How the kernel finds tiles of the factors and of D, without addresses."""
-        shape, strides = (task.batches, task.m, task.n), (2 * task.m * task.n, 2 * task.n)
+    def maps(self, task: Task, elem: dtypes.DType, row: int) -> tuple[Tiles, ...]:
+        """How the kernel finds tiles of the factors and of D, without addresses.
+
+        Args:
+            task: the product.
+            elem: of the factors and of D.
+            row: bytes from a row of D to the next.
+        """
+        shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
         return (
             self._map(task, elem, task.a, task.m, self.m),
             self._map(task, elem, task.b, task.n, self.n // self.cluster),
-            Tiles(0, elem, shape, strides, (1, _LINE, _LINE), 2 * _LINE, True),
+            Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True),
         )
 
     def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int) -> Tiles:
         lines, elements = (size, task.k) if factor.by_depth else (task.k, size)
         shape = (task.batches if factor.batch else 1, lines, elements)
-        strides = tuple(2 * (step or _CHUNK) for step in (factor.batch, factor.row))
-        box = (1, tile if factor.by_depth else _LINE, _LINE)
-        return Tiles(0, elem, shape, strides, box, 2 * _LINE, False)
+        strides = tuple(task.itemsize * step or ACCESS for step in (factor.batch, factor.row))
+        line = _LINE // task.itemsize
+        box = (1, tile if factor.by_depth else line, line)
+        return Tiles(0, elem, shape, strides, box, _LINE, False)
 
 
 #: Large tiles read each factor from the L2 less often, small ones waste less of the last wave.
@@ -120,19 +130,28 @@ TMA_TILES = (
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
 )
+#: Of floats that are cut to tf32.
+TF32_TMA_TILES = (
+    TmaTile(128, 256, 4, 2.0, 16, 2),
+    TmaTile(128, 128, 6, 1.8, 16, by_turns=True),
+)
 
 
 def takes(task: Task) -> bool:
-    """Whether tensor maps describe the product: all step forward by 16 bytes, and no two rows have one address."""
-    steps = 2 * task.m * task.n < _LONGEST_STRIDE and task.n % _CHUNK == 0
+    """Whether tensor maps describe the product: all step forward by 16 bytes, and no two rows have one address.
+
+    Floats have to be contiguous along the depth: the tensor cores do not read them otherwise.
+    """
+    size = task.itemsize
+    steps = size * task.m * task.n < _LONGEST_STRIDE and size * task.n % ACCESS == 0
     return (
-        task.itemsize == 2
+        (size == 2 or (size == 4 and task.a.by_depth and task.b.by_depth))
         and steps
         and all(
             one.batch >= 0
-            and (one.row > 0 or (task.k if not one.by_depth else size) == 1)
-            and 2 * max(one.batch, one.row) < _LONGEST_STRIDE
-            for one, size in ((task.a, task.m), (task.b, task.n))
+            and (one.row > 0 or (task.k if not one.by_depth else across) == 1)
+            and size * max(one.batch, one.row) < _LONGEST_STRIDE
+            for one, across in ((task.a, task.m), (task.b, task.n))
         )
     )
 
@@ -146,7 +165,8 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
         store = _HIDDEN_STORE if tile.by_turns else _STORE
-        return waves * tile.m * tile.n * (divide_up(task.k, tile.depth) / tile.rate + store)
+        slabs = divide_up(task.k * task.itemsize, tile.depth)
+        return waves * tile.m * tile.n * (slabs / tile.rate + store)
 
-    best = min(TMA_TILES, key=cost)
+    best = min(TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

@@ -35,7 +35,12 @@ def _bound(kernel: Kernel, device: Device, name: str, block: int, **variables: A
 
 
 def dequantized(
-    blocks: Array, kind: Kind, shape: tuple[int, ...], dtype: dtypes.DType, places: Any = None
+    blocks: Array,
+    kind: Kind,
+    shape: tuple[int, ...],
+    dtype: dtypes.DType,
+    places: Any = None,
+    early: bool = False,
 ) -> Array:
     """The weights of rows of blocks as an array of ``shape``.
 
@@ -45,6 +50,8 @@ def dequantized(
         shape: of the result; its last axis is that of a row.
         dtype: of the result, floating.
         places: the rows that are made: an ndarray of indices, settled or to be clipped; all rows if None.
+        early: whether it need not wait for the kernel before, which neither writes the blocks nor uses the memory that
+            is free now.
     """
     device = blocks.device
     row_blocks = shape[-1] // kind.weights
@@ -57,7 +64,8 @@ def dequantized(
             function = _bound(
                 _DEQUANTIZE,
                 device,
-                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if places is None else '_rows'}",
+                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if places is None else '_rows'}"
+                f"{'_early' if early else ''}",
                 block,
                 kind=kind.header,
                 elem=dtype,
@@ -66,6 +74,7 @@ def dequantized(
                 placed=places is not None,
                 clip=not serial,
                 serial=serial,
+                early=early,
             )
             values = (blocks._data, places, made, count, piece, row_blocks, blocks.shape[0])
             launch(device, function, grid, block, values)

@@ -12,7 +12,7 @@ from ..elementwise.operands import require_array
 from ..errors import DeviceError
 from ..function import Function
 from ..index.take import integers, settled_in
-from . import few_rows, tiles
+from . import few_rows, many_rows, tiles
 from .array import QuantArray, require_weights
 from .blocks import dequantized
 
@@ -27,6 +27,9 @@ class _Linear(Function):
             return few_rows.product(_aligned(x), w, None if bias is None else bias.contiguous())
         if tiles.are_quicker(x, w, False):
             return tiles.product(_aligned(x), w, None if bias is None else bias.contiguous())
+        if many_rows.are_quicker(x, w):
+            first = many_rows.first_outputs(x.shape[0], w.shape[0], x.device)
+            return many_rows.product(_aligned(x), w, None if bias is None else bias.contiguous(), first)
         y = ops.matmul(x, ops.matrix_transpose(w._dense(x.dtype)))
         return y if bias is None else ops.add(y, bias)
 

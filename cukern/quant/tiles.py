@@ -22,7 +22,7 @@ _MOST_ROWS = 256
 
 
 @cache
-def _ended(dtype: dtypes.DType, biased: bool) -> Program:
+def ended(dtype: dtypes.DType, biased: bool) -> Program:
     """The product, with a bias or without."""
     total = input_node(0, dtypes.float32)
     if not biased:
@@ -78,7 +78,7 @@ def _plan(
     m, k = x.shape
     task = _task(m, k, kind, shape, biased, transposed)
     tile = tile or tile_for(task, x.device, (1,))
-    made = _ended(x.dtype, biased)
+    made = ended(x.dtype, biased)
     variables = tile.variables(made, x.dtype, task)
     variables["name"] = f"{variables['name']}_{kind.header}{'_transposed' if transposed else ''}"
     with on(x.device):

@@ -1,25 +1,29 @@
-// D = epilogue(A @ B) on the tensor cores of sm_90a, fed by the hardware's copies: for A (m, k) and B (k, n) of 16-bit floats in
-// batches, sums in float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). Maps
+// D = epilogue(A @ B) on the tensor cores of sm_90a, fed by the hardware's copies: for A (m, k) and B (k, n) of 16-bit floats, or
+// of floats that are contiguous along k and whose digits beyond tf32 are left out, in batches: sums in float, and the epilogue an
+// elementwise expression of the sum and of operands that broadcast to (m, n). Maps
 // lead to the factors, each contiguous along one of its two axes, and to D, in rows that begin at multiples of 16 bytes.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
-// and multiply. They keep a finished tile in registers, and store its parts while the first slabs of the next are multiplied. Or
-// they make tiles by turns, so that one stores its tile while the other multiplies.
+// and multiply. They keep a finished tile of 16-bit elements in registers, and store its parts while the first slabs of the next
+// are multiplied. Or they make tiles by turns, so that one stores its tile while the other multiplies.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
-// Shared, dynamic: the stages, then two parts of 64 by 64 elements of D for each warpgroup; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
+constexpr bool keeps = !by_turns && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
-constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * 64;
-static_assert(rows % 64 == 0 && depth == 64 && tile_n % 64 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
+constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * line;
+static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
+static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
 // Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
 struct Turn {
     int number;
@@ -44,53 +48,66 @@ __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, 
         copy(slab, {batch, first, from});
     } else {
 #pragma unroll
-        for (int x = 0; x < SIZE; x += 64) copy(slab + x * depth, {batch, from, first + x});
+        for (int x = 0; x < SIZE; x += line) copy(slab + x * depth, {batch, from, first + x});
     }
 }
-// The operands of a lane's elements of 64 rows and columns: for the first and second row of each pair, and each eight columns.
+constexpr int groups = line / 8;  // of eight columns of a part
+// The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
 struct PartOperands {
-    Operands of[2][8][2];
+    Operands of[2][groups][2];
 
     __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
         const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
-        if (row + 64 <= sizes.m && column + 64 <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+        if (row + 64 <= sizes.m && column + line <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
         else load_within<true>(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
     }
     template <bool AT_END = false>
     __device__ __forceinline__ void load_within(const Epilogue& epilogue, int batch, int row, int column, int m, int n) {
 #pragma unroll
-        for (int i = 0; i < 32; ++i) {
-            const int r = row + i / 16 * 8, c = column + i / 2 % 8 * 8 + i % 2;
-            of[i / 16][i / 2 % 8][i % 2] = epilogue.load(batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 1) : c);
+        for (int i = 0; i < 4 * groups; ++i) {
+            const int half = i / (2 * groups), group = i / 2 % groups;
+            const int r = row + half * 8, c = column + group * 8 + i % 2;
+            of[half][group][i % 2] = epilogue.load(batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 1) : c);
         }
     }
 };
 // What a lane holds of the operands of a part, and of how many parts it may hold them.
-constexpr int part_registers = 1<% for x in operands %> + << (1 if x.row == "zero" else 2) * (1 if x.column == "zero" else 16) >><% endfor %>;
-constexpr int held = part_registers < 80 ? 80 / part_registers : 1, ahead = held < tile_n / 64 ? held : tile_n / 64;
-// Elements of D of a warpgroup's 64 rows, two neighbours a word: for each eight columns one of row g, for each 64 then those of
-// row g + 8.
+constexpr int part_registers = 1<% for x in operands %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * 2 * groups" >><% endfor %>;
+constexpr int held = part_registers < 80 ? 80 / part_registers : 1, ahead = held < tile_n / line ? held : tile_n / line;
+template <int BYTES>
+struct PairOf {
+    using type = unsigned;
+};
+template <>
+struct PairOf<8> {
+    using type = uint2;
+};
+using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
+// Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
-    unsigned words[tile_n / 4];
+    Pair pairs[tile_n / 4];
 
-    // Makes those of 64 columns from `x` on.
+    // Makes those of the part from column `x` on.
     __device__ __forceinline__ void finish(const Epilogue& epilogue, const PartOperands& own, int x, const float (&sums)[tile_n / 2]) {
 #pragma unroll
-        for (int i = 0; i < 16; ++i) {
-            alignas(4) Out two[2];
+        for (int i = 0; i < 2 * groups; ++i) {
+            const int half = i / groups, group = i % groups;
+            alignas(Pair) Out two[2];
 #pragma unroll
-            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + i % 8 * 4 + i / 8 * 2 + j], own.of[i / 8][i % 8][j]);
-            words[x / 4 + i] = *(const unsigned*)two;
+            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + group * 4 + half * 2 + j], own.of[half][group][j]);
+            pairs[x / 4 + i] = *(const Pair*)two;
         }
     }
-    // Stores 64 columns from `x` on through shared memory, by all threads of the warpgroup.
+    // Stores the part from column `x` on through shared memory, by all threads of the warpgroup.
     __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, int x, T* to) const {
         const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
-        for (int i = 0; i < 16; ++i)  // chunks change places as in a slab, and as the map says
-            *(unsigned*)(to + (16 * warp + i / 8 * 8 + g) * line + (i % 8 ^ g) * chunk + 2 * q) = words[x / 4 + i];
+        for (int i = 0; i < 2 * groups; ++i) {  // chunks change places as in a slab, and as the map says
+            const int own = i % groups * 8 + 2 * q;
+            *(Pair*)(to + (16 * warp + i / groups * 8 + g) * line + (own / chunk ^ g) * chunk + own % chunk) = pairs[x / 4 + i];
+        }
         fence_to_async();
         barrier_sync(1 + group, 128);
         if (threadIdx.x % 128 == 0) {
@@ -118,6 +135,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     }
     __syncthreads();
     if (cluster > 1) cluster_barrier();
+    << "allow_next_kernel();" if with_next >>
 
     const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
     if (group == 2) {
@@ -155,7 +173,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int x = 0; x < rows / 64; ++x) {
             SharedMatrix left = part(SlabA{slab}, first_row + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
 #pragma unroll
-            for (int k = 0; k < depth; k += 16) {
+            for (int k = 0; k < depth; k += step) {
                 wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, !first || k > 0);
                 left += step_a;
                 right += step_b;
@@ -167,28 +185,28 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     Kept kept[rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
-    constexpr int across = tile_n / 64;
+    constexpr int across = tile_n / line;
     const auto store = [&](int i) {  // part i of it
-        kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * 64, parts + i % 2 * part_size);
+        kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
     };
-    constexpr int kept_parts = rows / 64 * (tile_n / 64);
+    constexpr int tile_parts = rows / 64 * across;
     if (by_turns && group == 1) barrier_arrive(3, 256);
     for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
-        if constexpr (!by_turns) {
+        if constexpr (keeps) {
 #pragma unroll
-            for (int i = 0; i < kept_parts; ++i) {
+            for (int i = 0; i < tile_parts; ++i) {
                 if (i < slabs) multiply(turn * slabs + i, i == 0);
                 store(i);
             }
         }
         if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
-        for (int i = by_turns ? 0 : kept_parts; i < slabs; ++i) multiply(turn * slabs + i, by_turns && i == 0);
+        for (int i = keeps ? tile_parts : 0; i < slabs; ++i) multiply(turn * slabs + i, !keeps && i == 0);
         if constexpr (by_turns) barrier_arrive(4 - group, 256);
         const Place at = Turn(turn).place(sizes);
         batch = at.batch, row = at.m0 + first_row, column = at.n0;
         PartOperands operands[ahead];  // on their way while the last slab is multiplied, and parts are made
         const auto load = [&](int i) {
-            operands[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * 64);
+            operands[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
         };
 #pragma unroll
         for (int i = 0; i < ahead; ++i) load(i);
@@ -196,18 +214,19 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(turn * slabs + slabs - 1) % stages]);
 #pragma unroll
-        for (int i = 0; i < kept_parts; ++i) {
-            kept[i / across].finish(epilogue, operands[i % ahead], i % across * 64, sums[i / across]);
-            if (i + ahead < kept_parts) load(i + ahead);
+        for (int i = 0; i < tile_parts; ++i) {
+            kept[i / across].finish(epilogue, operands[i % ahead], i % across * line, sums[i / across]);
+            if (i + ahead < tile_parts) load(i + ahead);
+            if constexpr (!keeps && !by_turns) store(i);
         }
         if constexpr (by_turns) {
 #pragma unroll
-            for (int i = 0; i < kept_parts; ++i) store(i);
+            for (int i = 0; i < tile_parts; ++i) store(i);
         }
     }
-    if constexpr (!by_turns) {
+    if constexpr (keeps) {
 #pragma unroll
-        for (int i = 0; i < kept_parts; ++i) store(i);
+        for (int i = 0; i < tile_parts; ++i) store(i);
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it

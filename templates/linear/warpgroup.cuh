@@ -8,6 +8,7 @@ __device__ __forceinline__ SharedMatrix part(const Slab<SIZE, BY_DEPTH>& slab, i
     if constexpr (BY_DEPTH) return SharedMatrix(slab.memory + first * line, 16, 8 * bytes);
     else return SharedMatrix(slab.memory + first / line * slab.block, sizeof(T) * slab.block, 8 * bytes);
 }
-// Bytes from one step of 16 along the depth to the next.
-constexpr int step_a = a_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
-constexpr int step_b = b_by_depth ? 16 * sizeof(T) : 16 * sizeof(T) * line;
+// Elements that an instruction multiplies along the depth, and bytes from one step of so many to the next.
+constexpr int step = 32 / sizeof(T);
+constexpr int step_a = a_by_depth ? 32 : 32 * line;
+constexpr int step_b = b_by_depth ? 32 : 32 * line;

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from test_few_rows import gpu
-from test_tensor_cores import check, random
+from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.task import Factor, Task
-from cukern.linear.tma import TMA_TILES, TmaTile, takes, tma_tile_for
+from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
 TALL, SQUARE = (TMA_TILES[i]._replace(blocks=2, cluster=1) for i in (1, 2))
@@ -46,6 +46,21 @@ def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_sw
 def test_the_widest_tile(device: ck.Device) -> None:
     a, b = random(device, "float16", 130, 72), random(device, "float16", 72, 520, swapped=True)
     check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=2))
+
+
+@pytest.mark.parametrize("tile", TF32_TMA_TILES, ids=["wide", "square"])
+def test_floats_are_cut_to_tf32(device: ck.Device, tile: TmaTile) -> None:
+    """No tile divides the sizes; the low 13 bits of the factors do not count."""
+    a, b = random(device, "float32", 264, 84), random(device, "float32", 84, 268, swapped=True)
+    bias = random(device, "float32", 268)
+    operands = [x._planned() for x in (a, b, bias)]
+    own = tile._replace(blocks=2, cluster=1)
+    plan = tensor_cores.make_plan(bias_and_relu(a.dtype), *operands[:2], operands[2:], own)
+    assert plan is not None
+    left, right = ((x.numpy().view(np.uint32) & 0xFFFFE000).view(np.float32).astype(float) for x in (a, b))
+    exact = np.maximum(left @ right + bias.numpy(), 0)
+    size = np.abs(left) @ np.abs(right) + np.abs(bias.numpy())
+    np.testing.assert_array_less(np.abs(plan(a, b, bias).numpy() - exact), 2e-6 * size)
 
 
 def test_batches(device: ck.Device) -> None:
@@ -129,7 +144,9 @@ def test_what_tensor_maps_take() -> None:
     assert chosen.shared <= gpu().properties.max_shared_memory_per_block
     assert tma_tile_for(task, gpu(compute_capability=(8, 0))) is None
     assert tma_tile_for(task, gpu(compute_capability=(10, 0))) is None
-    assert not takes(task._replace(itemsize=4))
+    assert takes(task._replace(itemsize=4))
+    assert not takes(task._replace(itemsize=4, b=Factor(0, 4096, False)))
+    assert not takes(task._replace(itemsize=8))
     assert not takes(task._replace(n=4095))
     assert not takes(task._replace(a=Factor(0, 0, True)))
     assert takes(task._replace(a=Factor(0, 0, True), m=1))
@@ -160,3 +177,10 @@ def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(tensor_cores.quickest(odd, gpu()), tensor_cores.Tile)
     assert isinstance(tensor_cores.quickest(task, gpu(compute_capability=(8, 0))), tensor_cores.Tile)
     assert tensor_cores.quickest(task._replace(m=8192, n=8192, k=8192), gpu()) is None
+    floats = task._replace(itemsize=4)
+    table += [measured.Times("tf32 tma", 1, 8192, 8192, 8192, True, 90, 80, 100)]
+    assert tensor_cores.quickest(floats, gpu()) is None
+    with ck.matmul_precision("tf32"):
+        assert isinstance(tensor_cores.quickest(floats, gpu()), TmaTile)
+        assert tensor_cores.quickest(floats, gpu(), then=False) is None  # the library rounds
+        assert tensor_cores.quickest(floats._replace(b=Factor(0, 4096, False)), gpu()) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from blocks import BLOCKS, random_blocks
 import cukern as ck
 from cukern.array.layout import address
 from cukern.linear import tensor_cores
-from cukern.quant import few_rows, planes, tiles
+from cukern.quant import few_rows, many_rows, planes, tiles
 from cukern.quant.few_rows import Shape
 from cukern.quant.kinds import KINDS
 from cukern.testing import asynchrony, gradcheck
@@ -106,6 +107,30 @@ def test_many_inputs_take_several_launches(device: ck.Device) -> None:
         pytest.skip("the host's threads read activations where they are")
     inputs = 32 * 1024
     check(random(8, inputs), weights("Q4_0", 40, inputs))
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_weights_dequantised_beside_a_product(device: ck.Device, biased: bool) -> None:
+    """Two products, the second of less than a tile."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("has no tensor maps")
+    w, bias = weights("Q4_0", 72, 96), random(72, dtype="bfloat16") if biased else None
+    x = random(70, 96, dtype="bfloat16")
+    made = many_rows.product(x, w, bias, 64)
+    want = x.astype("float64").numpy() @ w.dequantize("bfloat16").astype("float64").numpy().T
+    if bias is not None:
+        want += bias.astype("float64").numpy()
+    found = made.astype("float64").numpy()
+    np.testing.assert_allclose(found, want, rtol=2**-8, atol=1e-4 * np.abs(want).max())
+
+
+def test_outputs_of_the_first_of_two_products() -> None:
+    """The tiles of the second keep all multiprocessors busy, in one turn or in two."""
+    gpu: Any = SimpleNamespace(properties=SimpleNamespace(multiprocessors=132))
+    assert many_rows.first_outputs(512, 14336, gpu) == 23 * 256
+    assert many_rows.first_outputs(768, 14336, gpu) == 12 * 256
+    for rows, outputs in ((512, 8192), (512, 8448), (100, 4096), (1, 256)):
+        assert many_rows.first_outputs(rows, outputs, gpu) == 0
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q6_K"])

@@ -13,12 +13,12 @@ import cukern as ck
 from cukern import dtypes
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
 from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear.tma import TMA_TILES
+from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
 from cukern.nn.convolution import plan as convolutions
 from cukern.nn.convolution import tensor as convolution
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
-from cukern.quant import few_rows, planes, tiles
+from cukern.quant import few_rows, many_rows, planes, tiles
 from cukern.quant.kinds import KINDS
 
 
@@ -258,6 +258,11 @@ def launch_products_of_other_forms(dtype: Any) -> None:
         with ck.matmul_precision("tf32"):
             ended(c, d, bias)
             ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
+            for tile in TF32_TMA_TILES:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(epilogue, "_plans", {})
+                    patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
+                    ended(c, ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
     weights, bias = arrays(dtype, (64, 264), (264,))
     ended(ck.zeros((3, 64), dtype), weights, bias)
     ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
@@ -301,6 +306,8 @@ def launch_quantised(dtype: Any) -> None:
         if dtype == ck.bfloat16 and kind.name in ("Q4_0", "Q6_K"):
             for tile in (tensor_cores.TILES[1], tensor_cores.TILES[-1]):
                 tiles.product(wide, w, bias, tile=tile)
+            w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(inputs)), "uint8"), (72, inputs), kind.name)
+            many_rows.product(wide, w, None, 64)
     if dtype == ck.float32:
         ck.quant.take(w, [1], dtype)
         ck.quant.quantize(x, "Q4_0")

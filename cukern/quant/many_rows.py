@@ -1,0 +1,88 @@
+"""Products of many rows with quantised weights: some weights are dequantised while the product with others is made."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..array import Array
+from ..array.layout import Layout
+from ..device import Device
+from ..kernel.plan import on, remember
+from ..kernel.sizes import divide_up
+from ..linear import tma
+from ..linear.task import Factor, Task
+from ..linear.tensor_cores import Plan
+from .array import QuantArray
+from .blocks import dequantized
+from .tiles import ended
+
+#: Rows at most: with more the product takes so long that it does not matter what is done beside it. Estimated.
+_MOST_ROWS = 1024
+_TILE = tma.TMA_TILES[0]
+
+
+def first_outputs(rows: int, outputs: int, device: Device) -> int:
+    """The outputs of the first of two products, which leaves the multiprocessors idle that the second keeps busy.
+
+    The second has as many tiles as fill whole turns of all multiprocessors, the first the rest of them. The weights of
+    the second are dequantised by those that the first leaves idle. 0 if all tiles are made in one turn.
+    """
+    multiprocessors = device.properties.multiprocessors // _TILE.cluster * _TILE.cluster
+    down = divide_up(rows, _TILE.m * _TILE.cluster) * _TILE.cluster
+    across = divide_up(outputs, _TILE.n)
+    turns = divide_up(down * across, multiprocessors) - 1
+    second = turns * multiprocessors // down * _TILE.n
+    return max(0, outputs - second) if turns else 0
+
+
+def are_quicker(x: Array, w: QuantArray) -> bool:
+    """Whether :func:`product` is sooner than one product after all weights have been dequantised."""
+    device = x.device
+    if device.style == "serial" or device.properties.compute_capability[0] != 9:
+        return False
+    fits = x.dtype.itemsize == 2 and w._row.dtype is None and 0 < x.shape[0] <= _MOST_ROWS and w.ndim == 2
+    if not fits or w.shape[0] % _TILE.n or not (first := first_outputs(x.shape[0], w.shape[0], device)):
+        return False
+    return tma.takes(_task(x.shape[0], first, x.shape[1], False))
+
+
+def _task(m: int, n: int, k: int, biased: bool) -> Task:
+    return Task(1, m, n, k, Factor(0, k, True), Factor(0, k, True), ((0, 0, 1),) if biased else ())
+
+
+_plans: dict[tuple[Layout, Layout, bool], Plan] = {}
+
+
+def _planned(x: Layout, out: Layout, biased: bool) -> Plan:
+    key = (x, out, biased)
+    found = _plans.get(key)
+    if found is None:
+        (m, k), n = x.shape, out.shape[1]
+        blocks = max(x.device.properties.multiprocessors, _TILE.cluster)
+        tile = _TILE._replace(blocks=blocks, with_next=True)
+        found = remember(_plans, key, Plan(ended(x.dtype, biased), _task(m, n, k, biased), tile, out))
+    return found
+
+
+def product(x: Array, w: QuantArray, bias: Array | None, first: int) -> Array:
+    """``x @ W.T + bias``, of weights rounded to the dtype of ``x``.
+
+    Args:
+        x: shape (rows, inputs), float16 or bfloat16, contiguous and aligned.
+        w: its kind is one of blocks.
+        bias: contiguous, of the dtype of ``x``.
+        first: the outputs of the first product, a multiple of 8.
+    """
+    outputs, inputs = w.shape
+    blocks = w._rows()
+    with on(x.device):
+        data = x.device.backend.empty((x.shape[0], outputs), x.dtype)
+        for part in (slice(0, first), slice(first, outputs)):
+            rows = Array._wrap(blocks._data[part], x.device)
+            shape = (part.stop - part.start, inputs)
+            weights = dequantized(rows, w._row, shape, x.dtype, early=part.start > 0)
+            made = Array._wrap(data[:, part], x.device)
+            given: list[Any] = [x, weights, *([] if bias is None else [bias[part]])]
+            layouts = [one._planned() for one in (*given, made)]
+            _planned(layouts[0], layouts[-1], bias is not None).run(given, (), made)
+    return Array._wrap(data, x.device)

@@ -37,6 +37,8 @@ class FewRows(NamedTuple):
         columns: of a block.
         warps: of a block, which share the depth.
         parts: blocks that share the depth, whose sums another kernel adds up.
+        ahead: slabs that a warp asks for before it multiplies the first of them.
+        resident: blocks that a multiprocessor must have room for.
     """
 
     turned: bool
@@ -44,6 +46,8 @@ class FewRows(NamedTuple):
     columns: int
     warps: int
     parts: int = 1
+    ahead: int = 1
+    resident: int = 1
 
     @property
     def kernel(self) -> Kernel:
@@ -70,6 +74,8 @@ class FewRows(NamedTuple):
             "rows": self.rows,
             "columns": self.columns,
             "warps": self.warps,
+            "ahead": self.ahead,
+            "resident": self.resident,
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,

@@ -7,6 +7,7 @@
 // Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions.
 <% set threads = 32 %>
 <% include "prelude/overlap.cuh" %>
+<% include "prelude/prefetch.cuh" %>
 <% include "generate/head.cuh" %>
 <% include "prelude/exponential.cuh" %>
 <% include "prelude/cluster.cuh" %>
@@ -150,12 +151,13 @@ __device__ __forceinline__ void send(Memory& memory, Own (&own)[group], int rank
 extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__(<< block >>) << name >>(
     const float* q, const float* k, const float* v, const float* q_bias, const float* k_bias, const float* v_bias,
     const float* q_weight, const float* k_weight, const float* table, const int* lengths, T* keys, T* values, float* y,
-    uint2* numbers, Factor* factors, long long q_step, long long k_step, long long v_step, int key_heads, int capacity,
-    int window, float scale, float cap, float eps)
+    uint2* numbers, Factor* factors, const unsigned char* next, long long q_step, long long k_step, long long v_step, int key_heads, int capacity,
+    int window, int next_bytes, float scale, float cap, float eps)
 {
     Memory& memory = memory_of_block();
     cluster_arrive();
     allow_next_kernel();
+    Prefetched{next, next_bytes}.ask(blockIdx.x * 32 * warps + threadIdx.x, gridDim.x * 32 * warps);
     wait_for_earlier_kernels();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
     const long long matrix = blockIdx.x / parts, batch = matrix / key_heads;

@@ -1,7 +1,8 @@
 // y = x @ W.T + bias for a few rows of x and blocks of W, which is read once, at the speed of memory: integer dot products with x
 // in 8 bits. Inputs: W (outputs, row_units units), x (columns, k): of T, of which each thread quantises `packs` packs of eight, or,
 // if these are 0, as the planes of activations.cuh. If `normed`, x is one row, of which x / sqrt(mean square + eps) * norm is
-// multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T).
+// multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T). If `settled`, `next_bytes`
+// at `next` are asked for, which are what a later kernel reads first.
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
 // of 2048 weights, of which each lane has 64: one unit of each piece.
 // Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
@@ -20,6 +21,7 @@
 <% include "prelude/issue_loads.cuh" %>
 <% if settled %>
 <% include "prelude/overlap.cuh" %>
+<% include "prelude/prefetch.cuh" %>
 <% else %>
 <% include "prelude/next_kernel.cuh" %>
 <% endif %>
@@ -324,7 +326,7 @@ struct Sums {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y,
-    const float* norm, int outputs, int k, float eps)
+    const float* norm, const unsigned char* next, int outputs, int k, int next_bytes, float eps)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     const int row_units = k / (16 * groups), slices = divide_up(row_units, 32 * pieces);
@@ -369,6 +371,14 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     if (packs) own.store(activations, k);
     if (!settled) wait_copies<bulk ? 0 : stages - 1>();
     __syncthreads();
+<% if settled %>
+    // Each warp asks for its part when all of its own weights are on their way.
+    Prefetched later{next, threadIdx.x % 32 ? 0 : next_bytes};
+    const auto ask = [&] {
+        if (sender.item >= w.items) later.ask(blockIdx.x * warps + warp, gridDim.x * warps);
+    };
+    ask();
+<% endif %>
     Sums sums;
     int stage = 0;
     unsigned parity = 0;
@@ -380,6 +390,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 <% endif %>
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
         sender.next();
+<% if settled %>
+        ask();
+<% endif %>
         sums.add(ring + stage * stage_bytes, activations, w, at);
         if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
         at.next(slices);

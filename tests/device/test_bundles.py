@@ -227,6 +227,32 @@ print(bundle.missing)
     assert done.stdout.splitlines() == printed, done.stderr
 
 
+def test_a_gpu_refuses_what_was_built_for_another(program: Path, tmp_path: Path) -> None:
+    """At the first kernel, and with the reason, though the kernel could be compiled; another bundle's runs."""
+    gpus = [device for device in ck.devices() if device.kind == "cuda"]
+    if not gpus:
+        pytest.skip("needs a GPU")
+    major, minor = gpus[0].properties.compute_capability
+    other = "sm_80" if major != 8 else "sm_90"
+    built = tmp_path / "b"
+    assert cli.main(["build", str(program), "--arch", other, "--out", str(built), "--", "more"]) == 0
+    code = f"""
+import cukern as ck
+bundle = ck.load_bundle({str(built)!r})
+try:
+    ck.ones(3) + 1
+except ck.DeviceError as error:
+    print(error)
+bundle.close()
+print((ck.ones(3) + 1).tolist())
+"""
+    done = run(program, code=code, CUKERN_DEVICE="cuda:0")
+    refused, printed = done.stdout.splitlines()
+    wanted = f"has no kernels that run here: {other}: this GPU, .*, is of sm_{major}{minor}"
+    assert re.search(wanted, refused), refused + done.stderr
+    assert printed == "[2.0, 2.0, 2.0]"
+
+
 def test_the_variable_s_error_names_it(program: Path, tmp_path: Path) -> None:
     done = run(program, CUKERN_BUNDLE=str(tmp_path / "none"))
     assert "DeviceError: CUKERN_BUNDLE: [Errno 2] No such file or directory" in done.stderr

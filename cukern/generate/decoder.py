@@ -23,9 +23,6 @@ from .hyper import HyperParameters
 from .kernels import Scores, add_norm, append_heads, attend, attends, gated_planes, is_serial
 from .weights import Layer, read_weights
 
-#: Bytes of weights that attention and a product ask for, of those that the kernel after the next and the next one read.
-_ATTEND_AHEAD, _PRODUCT_AHEAD = 16 * 2**20, 8 * 2**20
-
 
 @fuse(static=("activation",))
 def _gated(gate: Any, up: Any, activation: str) -> Any:
@@ -37,18 +34,11 @@ def _capped(x: Any, cap: float) -> Any:
     return ops.tanh(x / cap) * cap
 
 
-def _later(w: Any, start: int = 0) -> tuple[Any, int]:
-    """What a product asks for of the weights that the next kernel reads."""
-    return planes.part_of(w, start, _PRODUCT_AHEAD)
-
-
-def _product(
-    x: Array | Planes | Normed, w: Any, exact: bool = False, later: tuple[Any, int] = (None, 0)
-) -> Array:
+def _product(x: Array | Planes | Normed, w: Any, exact: bool = False) -> Array:
     """``x @ w.T`` in float32, of activations in float32 or 8 bits and weights as they are stored."""
     if isinstance(x, Planes | Normed):
         # All weights were written before the first kernel of the step began.
-        return planes.product(x, w, later=later)
+        return planes.product(x, w)
     if isinstance(w, quant.QuantArray):
         rows = x.size // x.shape[-1]
         if exact or rows <= MOST_ROWS or is_serial(x.device):
@@ -152,17 +142,13 @@ class Decoder:
         with tape.stop_recording():
             x, delta, post = self._embedded(tokens), None, None
             self._lengths += length
-            firsts = [*(layer.projections[0] for layer in weights.layers[1:]), weights.out]
-            for layer, cache, window, following in zip(
-                weights.layers, self.caches, hyper.windows, firsts, strict=True
-            ):
+            for layer, cache, window in zip(weights.layers, self.caches, hyper.windows, strict=True):
                 y = self._normed(x, delta, layer.norm, post, layer.projections)
                 post = layer.post
-                y = self._attended(y, layer, cache, window)
-                x, delta = self._added(x, y, layer.out, post, _later(layer.networks[0], _ATTEND_AHEAD))
+                x, delta = self._added(x, self._attended(y, layer, cache, window), layer.out, post)
                 y = self._normed(x, delta, layer.network_norm, post, layer.networks)
                 post = layer.network_post
-                x, delta = self._added(x, self._network(y, layer), layer.down, post, _later(following))
+                x, delta = self._added(x, self._network(y, layer), layer.down, post)
             if delta is not None:
                 delta = ops.reshape(delta, x.shape)[:, -1].contiguous()
             y = self._normed(x[:, -1].contiguous(), delta, weights.norm, post, [weights.out])
@@ -195,22 +181,15 @@ class Decoder:
         kind = self._kind(x.size // x.shape[-1], matrices)
         return add_norm(x, delta, weight, self.hyper.eps, post, kind)
 
-    def _added(
-        self, x: Array, y: Array | Planes, w: Any, post: Array | None, later: tuple[Any, int]
-    ) -> tuple[Array, Array | None]:
+    def _added(self, x: Array, y: Array | Planes, w: Any, post: Array | None) -> tuple[Array, Array | None]:
         """The stream with the product ``y @ w.T`` added, and None; or both apart, as a norm takes them."""
         if post is None and self._fuses([w]):
-            return ops.reshape(planes.product(y, w, added=x, later=later), x.shape), None
-        return x, _product(y, w, self._exact, later)
+            return ops.reshape(planes.product(y, w, added=x), x.shape), None
+        return x, _product(y, w, self._exact)
 
-    def _products(
-        self, x: Array | Planes | Normed, matrices: list[Any], rows: list[int], following: Any
-    ) -> list[Array]:
+    def _products(self, x: Array | Planes | Normed, matrices: list[Any], rows: list[int]) -> list[Array]:
         """The products with matrices of so many rows, of which some are joined: shape (batch, length, rows)."""
-        made = [
-            _product(x, w, self._exact, _later(then))
-            for w, then in zip(matrices, [*matrices[1:], following], strict=True)
-        ]
+        made = [_product(x, w, self._exact) for w in matrices]
         made = [ops.reshape(one, (*self._shape, one.shape[-1])) for one in made]
         if len(made) == len(rows):
             return made
@@ -231,12 +210,11 @@ class Decoder:
         """The result of a block's attention, as the product with its last matrix takes it."""
         hyper, cap = self.hyper, self.hyper.score_cap
         rows = [count * hyper.head_features for count in (hyper.heads, hyper.key_heads, hyper.key_heads)]
-        q, k, v = self._products(y, layer.projections, rows, layer.out)
+        q, k, v = self._products(y, layer.projections, rows)
         given = (q, k, v), layer.heads, layer.table, cache, self._lengths, hyper.neighbours, hyper.eps
         kind = self._kind(self._shape[0] * self._shape[1], [layer.out])
         if self._shape[1] == 1 and attends(cache, hyper.heads):
-            later = planes.part_of(layer.networks[0], 0, _ATTEND_AHEAD)
-            return attend(*given, Scores(hyper.scale, cap, window), kind, later)
+            return attend(*given, Scores(hyper.scale, cap, window), kind)
         queries = append_heads(*given)
         made = nn.attention(
             queries,
@@ -259,9 +237,8 @@ class Decoder:
         """The result of a block's network, as the product with its last matrix takes it."""
         hyper = self.hyper
         if len(layer.networks) == 1 and self._fuses([*layer.networks], True) and self._fuses([layer.down]):
-            later = _later(layer.down)
-            return planes.product(y, layer.networks[0], gate=hyper.activation, later=later)
-        gate, up = self._products(y, layer.networks, [hyper.hidden] * 2, layer.down)
+            return planes.product(y, layer.networks[0], gate=hyper.activation)
+        gate, up = self._products(y, layer.networks, [hyper.hidden] * 2)
         kind = self._kind(gate.shape[0] * gate.shape[1], [layer.down])
         if kind is not None:
             return gated_planes(gate, up, hyper.activation, kind)

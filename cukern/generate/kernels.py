@@ -191,7 +191,6 @@ def attend(
     eps: float,
     scores: Scores,
     kind: Kind | None = None,
-    later: tuple[Any, int] = (None, 0),
 ) -> Array | Planes:
     """What :func:`append_heads` and attention make of one new position of each sequence, in one launch.
 
@@ -200,7 +199,6 @@ def attend(
             :func:`attends`.
         scores: how scores are made.
         kind: that of the weights for which the result is :class:`Planes`; it is float32 when None.
-        later: weights that a later kernel reads, see :func:`cukern.quant.planes.part_of`.
 
     Returns:
         Shape (batch, heads * features).
@@ -232,14 +230,10 @@ def attend(
             else planes_like(batch, width, kind, device)
         )
         made = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
-        arrays = (
-            *map(_data, (*projected, *weights, table, lengths, cache.keys, cache.values)),
-            *made,
-            later[0],
-        )
+        arrays = (*map(_data, (*projected, *weights, table, lengths, cache.keys, cache.values)), *made)
         steps = (one._data.strides[0] // one.itemsize for one in projected)
         window = cache.capacity if scores.window is None else scores.window
-        numbers = (*steps, key_heads, cache.capacity, window, later[1], scores.scale, scores.cap or 1.0, eps)
+        numbers = (*steps, key_heads, cache.capacity, window, scores.scale, scores.cap or 1.0, eps)
         launch(device, function, batch * key_heads * _PARTS, 32 * warps, (*arrays, *numbers))
     for one in (cache.keys, cache.values):
         one._bump("attend")

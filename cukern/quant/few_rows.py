@@ -192,13 +192,7 @@ def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], s
 
 
 def run(
-    plan: _Plan,
-    w: QuantArray,
-    x: tuple[Any, Any, Any],
-    bias: Any,
-    made: Any,
-    norm: tuple[Any, float],
-    later: tuple[Any, int],
+    plan: _Plan, w: QuantArray, x: tuple[Any, Any, Any], bias: Any, made: Any, norm: tuple[Any, float]
 ) -> None:
     """Launch.
 
@@ -209,10 +203,9 @@ def run(
         bias: an ndarray, or None.
         made: the result, an ndarray (rows, results).
         norm: the weights of a norm, an ndarray or None, and what is added to mean squares.
-        later: what a later kernel reads first: an ndarray or None, and its bytes, a multiple of 16.
     """
     threads = 32 * plan.shape.warps
-    values = (w.blocks._data, *x, bias, made, norm[0], later[0], made.shape[1], w.shape[1], later[1], norm[1])
+    values = (w.blocks._data, *x, bias, made, norm[0], made.shape[1], w.shape[1], norm[1])
     launch(w.device, plan.function, plan.grid, threads, values, plan.shared)
 
 
@@ -240,7 +233,7 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
             return Array._wrap(made, device)
         plan = planned(device, kind, Form(x.dtype, bias is not None), (columns, outputs, inputs), shape)
         planes = (None, None) if shape.packs else activations(x, kind)
-        run(plan, w, (x._data, *planes), None if bias is None else bias._data, made, (None, 0.0), (None, 0))
+        run(plan, w, (x._data, *planes), None if bias is None else bias._data, made, (None, 0.0))
     return Array._wrap(made, device)
 
 

@@ -8,7 +8,6 @@ from .. import dtypes
 from ..array import Array
 from ..device import Device
 from ..kernel.plan import allocate, on
-from ..kernel.sizes import ACCESS
 from . import few_rows
 from .array import QuantArray
 from .kinds import Kind
@@ -85,25 +84,7 @@ def fuses(w: Any, gated: bool = False) -> bool:
     return shape is not None and shape.packs > 0 and (not gated or shape.rows > 1)
 
 
-def part_of(w: Any, start: int, size: int) -> tuple[Any, int]:
-    """So many bytes of a matrix, or as many as it has, as kernels take what a later kernel reads.
-
-    Returns:
-        An ndarray, or None where there are none, and the number of its bytes.
-    """
-    if not isinstance(w, QuantArray):
-        return None, 0
-    blocks = w.blocks._data.reshape(-1)[start : start + size]
-    return (blocks, blocks.size // ACCESS * ACCESS) if blocks.size >= ACCESS else (None, 0)
-
-
-def product(
-    x: Planes | Normed | Array,
-    w: QuantArray,
-    added: Array | None = None,
-    gate: str = "",
-    later: tuple[Any, int] = (None, 0),
-) -> Array:
+def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = None, gate: str = "") -> Array:
     """``x @ W.T`` in float32 on a GPU, of activations that are in 8 bits or are rounded to them.
 
     The weights must have been written before the kernel launched last could begin: they are read before it has ended.
@@ -114,7 +95,6 @@ def product(
         added: shape (1, outputs), float32, added to the result of one row.
         gate: ``"silu"`` or ``"gelu_tanh"`` for matrices W0 and W1 that are joined to W:
             ``f(x @ W0.T) * (x @ W1.T)``.
-        later: what a later kernel reads first, see :func:`part_of`.
 
     Returns:
         Shape (rows, outputs), of half of the outputs with a gate.
@@ -134,8 +114,8 @@ def product(
     form = few_rows.Form(dtypes.float32, added is not None, True, isinstance(x, Normed), gate)
     with on(device):
         plan = few_rows.planned(device, kind, form, (*made.shape, inputs), shape)
-        few_rows.run(plan, w, given, None if added is None else added._data, made, norm, later)
+        few_rows.run(plan, w, given, None if added is None else added._data, made, norm)
     return Array._wrap(made, device)
 
 
-__all__ = ["Normed", "Planes", "common_kind", "fuses", "part_of", "planes_like", "product", "rounded"]
+__all__ = ["Normed", "Planes", "common_kind", "fuses", "planes_like", "product", "rounded"]

@@ -1,11 +1,10 @@
 // y = x @ W.T + bias for a few rows of x and blocks of W, which is read once, at the speed of memory: integer dot products with x
 // in 8 bits. Inputs: W (outputs, row_units units), x (columns, k): of T, of which each thread quantises `packs` packs of eight, or,
 // if these are 0, as the planes of activations.cuh. If `normed`, x is one row, of which x / sqrt(mean square + eps) * norm is
-// multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T). If `settled`, `next_bytes`
-// at `next` are asked for, which are what a later kernel reads first.
+// multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T).
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
 // of 2048 weights, of which each lane has 64: one unit of each piece.
-// Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
+// Shared, dynamic: x, then for each warp `stages` slices of its rows, at first all on their way, then all but one. A warp brings its
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
 <% set bulk, halves = bulk | default(false), kind in ("q4_0", "q4_1", "q4_k") %>
@@ -21,7 +20,6 @@
 <% include "prelude/issue_loads.cuh" %>
 <% if settled %>
 <% include "prelude/overlap.cuh" %>
-<% include "prelude/prefetch.cuh" %>
 <% else %>
 <% include "prelude/next_kernel.cuh" %>
 <% endif %>
@@ -296,8 +294,14 @@ struct Sums {
             }
         }
     }
+    // What is added to the result that a lane stores.
+    static __device__ __forceinline__ float added(const T* bias, int first, int outputs) {
+        const int lane = threadIdx.x % 32, output = first + lane % made;
+        return biased && lane < columns * made && output < outputs ? cast<float>(bias[output]) : 0.0f;
+    }
     // Adds up the lanes' sums, stores what they make, and starts from zero again.
-    __device__ __forceinline__ void store(T* y, const T* bias, int first, int outputs) {
+    __device__ __forceinline__ void store(T* y, float added, int first, int outputs) {
+        static_assert(columns * made <= 32, "a lane stores one result");
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int column = 0; column < columns; ++column) {
@@ -309,12 +313,12 @@ struct Sums {
 #pragma unroll
             for (int row = 0; row < made; ++row) {
                 const int output = first + row;
-                if (lane == (column * made + row) % 32 && output < outputs) {
+                if (lane == column * made + row && output < outputs) {
                     float result = of[row][column];
 <% if gate %>
                     result = activated(result) * of[made + row][column];
 <% endif %>
-                    if (biased) result += cast<float>(bias[output]);
+                    if (biased) result += added;
                     y[(long long)column * outputs + output] = cast<T>(result);
                 }
             }
@@ -326,7 +330,7 @@ struct Sums {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y,
-    const float* norm, const unsigned char* next, int outputs, int k, int next_bytes, float eps)
+    const float* norm, int outputs, int k, float eps)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     const int row_units = k / (16 * groups), slices = divide_up(row_units, 32 * pieces);
@@ -358,7 +362,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 <% else %>
     Sender sender{w, ring, at.item};
 <% endif %>
-    for (int i = 0; i < stages - 1; ++i) sender.next();
+    for (int i = 0; i < stages; ++i) sender.next();
     allow_next_kernel();
 <% if settled %>
     wait_for_earlier_kernels();
@@ -369,19 +373,12 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     own.normalize(norms, k, eps);
 <% endif %>
     if (packs) own.store(activations, k);
-    if (!settled) wait_copies<bulk ? 0 : stages - 1>();
+    if (!settled) wait_copies<bulk ? 0 : stages>();
     __syncthreads();
-<% if settled %>
-    // Each warp asks for its part when all of its own weights are on their way.
-    Prefetched later{next, threadIdx.x % 32 ? 0 : next_bytes};
-    const auto ask = [&] {
-        if (sender.item >= w.items) later.ask(blockIdx.x * warps + warp, gridDim.x * warps);
-    };
-    ask();
-<% endif %>
     Sums sums;
     int stage = 0;
     unsigned parity = 0;
+    bool full = true;  // whether no slice has been multiplied
     while (at.item < w.items) {
 <% if bulk %>
         mbarrier_wait(arrivals + stage, parity);
@@ -389,12 +386,12 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         wait_copies<stages - 2>();
 <% endif %>
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
-        sender.next();
-<% if settled %>
-        ask();
-<% endif %>
+        if (!full) sender.next();
+        full = false;
+        const bool last = at.slice == slices - 1;
+        const float added = last ? Sums::added(bias, at.item * made, outputs) : 0.0f;  // it comes while the slice is multiplied
         sums.add(ring + stage * stage_bytes, activations, w, at);
-        if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
+        if (last) sums.store(y, added, at.item * made, outputs);
         at.next(slices);
         if (++stage == stages) stage = 0, parity ^= 1;
     }

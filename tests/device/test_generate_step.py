@@ -64,9 +64,9 @@ def test_products_with_norms_gates_and_sums(
     small.setattr(kernels, "has_clusters", lambda device: False)
     calls, own = [], planes.product
 
-    def counted(x: Any, w: Any, added: Any = None, gate: str = "", **more: Any) -> ck.Array:
+    def counted(x: Any, w: Any, added: Any = None, gate: str = "") -> ck.Array:
         calls.append((type(x), added is not None, gate))
-        return own(x, w, added, gate, **more)
+        return own(x, w, added, gate)
 
     small.setattr(planes, "product", counted)
     found = written(path, device)

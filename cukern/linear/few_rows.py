@@ -21,8 +21,9 @@ _SLAB = 64
 #: Columns of a block, and those where so many leave multiprocessors idle, of which each then has two blocks. More make
 #: fewer blocks read the few rows.
 _COLUMNS, _FEWER_COLUMNS = 32, 16
-#: Warps of a block at most, each of which has a slab at least, and slabs that it asks for at once.
-_WARPS, _AHEAD = 16, 2
+#: Warps of a block at most, each of which has a slab at least, and slabs that it asks for at once: of up to eight rows,
+#: and of more, which take more registers.
+_WARPS, _AHEAD = 16, (3, 2)
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
@@ -115,4 +116,4 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
         parts *= 2
     warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
     resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
-    return FewRows(turned, rows, columns, warps, parts, _AHEAD, resident)
+    return FewRows(turned, rows, columns, warps, parts, _AHEAD[resident > 1 or rows > 8], resident)

@@ -169,35 +169,20 @@ struct Sums {
 };
 <% endif %>
 
-// A warp's slabs one after another, in a circle. Blocks begin at different places, so that they do not all read the same part of
-// X, and of each column, at the same time.
-struct Round {
-    int worker, workers, slabs, count, number;
-
-    __device__ __forceinline__ Round(int worker, int workers, int slabs) : worker(worker), workers(workers), slabs(slabs) {
-        count = worker < slabs ? divide_up(slabs - worker, workers) : 0;
-        number = worker + (count ? int(blockIdx.x % count) * workers : 0);
-    }
-    __device__ __forceinline__ int next() {
-        const int found = number;
-        number = number + workers < slabs ? number + workers : worker;
-        return found;
-    }
-};
 // Adds up a warp's slabs. WHOLE: each slab and the block's columns are there to their ends; then `ahead` slabs are on their way.
 template <bool WHOLE>
 __device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, int worker, int workers) {
     constexpr int held = WHOLE ? ahead : 1;
     Slab slab[held];
-    Round loaded(worker, workers, factors.slabs), added = loaded;
 #pragma unroll
     for (int u = 0; u < held; ++u)
-        if (u < loaded.count) slab[u].template load<WHOLE>(factors, loaded.next());
-    for (int first = 0; first < added.count; first += held)
+        if (worker + u * workers < factors.slabs) slab[u].template load<WHOLE>(factors, worker + u * workers);
+    for (int first = worker; first < factors.slabs; first += held * workers)
 #pragma unroll
         for (int u = 0; u < held; ++u) {
-            if (first + u < added.count) sums.add<WHOLE>(slab[u], factors, added.next());
-            if (first + u + held < added.count) slab[u].template load<WHOLE>(factors, loaded.next());
+            const int number = first + u * workers, next = number + held * workers;
+            if (number < factors.slabs) sums.add<WHOLE>(slab[u], factors, number);
+            if (next < factors.slabs) slab[u].template load<WHOLE>(factors, next);
         }
 }
 

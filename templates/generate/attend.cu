@@ -106,26 +106,19 @@ __device__ __forceinline__ Memory& memory_of_block() {
     __shared__ Memory memory;
     return memory;
 }
-// Makes the heads of a sequence's new position, a head a warp at a time: those of queries, then the key and the value.
+// Makes the heads of a sequence's new position, a head a warp at a time.
 struct Heads {
-    const float *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_weight, *k_weight;
+    const float *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_weight, *k_weight, *angles;
     float eps;
-    int key_head;
 
-    __device__ __forceinline__ Head read(int i) const {
-        const int which = i < group ? 0 : i - group + 1, start = (which ? key_head : key_head * group + i) * features;
-        const float* const bias = which == 0 ? q_bias : which == 1 ? k_bias : v_bias;
-        Head head;
-        head.read((which == 0 ? q : which == 1 ? k : v) + start, bias ? bias + start : nullptr);
-        return head;
-    }
-    // With the first one, which has been read, and the angles of the position; null for none.
-    __device__ __forceinline__ void make(Memory& memory, Head head, const float* angles) const {
+    __device__ __forceinline__ void make(Memory& memory, int key_head) const {
         for (int i = threadIdx.x / 32; i < group + 2; i += warps) {
-            const int which = i < group ? 0 : i - group + 1;
+            const int which = i < group ? 0 : i - group + 1, start = (which ? key_head : key_head * group + i) * features;
+            const float* const bias = which == 0 ? q_bias : which == 1 ? k_bias : v_bias;
             const float* const weight = which == 0 ? q_weight : which == 1 ? k_weight : nullptr;
             int phase = 0;
-            if (i >= warps) head = read(i);
+            Head head;
+            head.read((which == 0 ? q : which == 1 ? k : v) + start, bias ? bias + start : nullptr);
             if (weight) head.normalize(weight, eps, phase);
             if (which < 2 && angles) head.turn(angles);
             head.write(which == 0 ? memory.queries[i] : which == 1 ? memory.key : memory.value);
@@ -166,11 +159,7 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     wait_for_earlier_kernels();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
     const long long matrix = blockIdx.x / parts, batch = matrix / key_heads;
-    const int key_head = matrix % key_heads, length = lengths[batch];
-    const Heads heads{q + batch * q_step, k + batch * k_step, v + batch * v_step, q_bias, k_bias, v_bias, q_weight, k_weight,
-                      eps, key_head};
-    const Head first_head = heads.read(minimum(int(threadIdx.x / 32), group + 1));  // it comes with the length
-    const int place = length - 1, end = minimum(length, capacity);
+    const int key_head = matrix % key_heads, place = lengths[batch] - 1, end = minimum(place + 1, capacity);
     T *const own_keys = keys + matrix * capacity * features, *const own_values = values + matrix * capacity * features;
     // A warp's teams have neighbouring positions.
     constexpr int step = parts * warps * teams;
@@ -178,7 +167,9 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     Rows rows = {};
     rows.load(own_keys, own_values, before + lane / lanes, step, minimum(end, place));
     const bool inside = place >= 0 && place < capacity;
-    heads.make(memory, first_head, inside ? table + (long long)place * turned : nullptr);
+    const Heads heads{q + batch * q_step, k + batch * k_step, v + batch * v_step, q_bias, k_bias, v_bias, q_weight, k_weight,
+                      inside ? table + (long long)place * turned : nullptr, eps};
+    heads.make(memory, key_head);
     __syncthreads();
     if (rank == 0 && inside)
         for (int i = threadIdx.x; i < features; i += 32 * warps) {

@@ -4,7 +4,7 @@
 // multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T).
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
 // of 2048 weights, of which each lane has 64: one unit of each piece.
-// Shared, dynamic: x, then for each warp `stages` slices of its rows, at first all on their way, then all but one. A warp brings its
+// Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
 <% set bulk, halves = bulk | default(false), kind in ("q4_0", "q4_1", "q4_k") %>
@@ -294,14 +294,8 @@ struct Sums {
             }
         }
     }
-    // What is added to the result that a lane stores.
-    static __device__ __forceinline__ float added(const T* bias, int first, int outputs) {
-        const int lane = threadIdx.x % 32, output = first + lane % made;
-        return biased && lane < columns * made && output < outputs ? cast<float>(bias[output]) : 0.0f;
-    }
     // Adds up the lanes' sums, stores what they make, and starts from zero again.
-    __device__ __forceinline__ void store(T* y, float added, int first, int outputs) {
-        static_assert(columns * made <= 32, "a lane stores one result");
+    __device__ __forceinline__ void store(T* y, const T* bias, int first, int outputs) {
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int column = 0; column < columns; ++column) {
@@ -313,12 +307,12 @@ struct Sums {
 #pragma unroll
             for (int row = 0; row < made; ++row) {
                 const int output = first + row;
-                if (lane == column * made + row && output < outputs) {
+                if (lane == (column * made + row) % 32 && output < outputs) {
                     float result = of[row][column];
 <% if gate %>
                     result = activated(result) * of[made + row][column];
 <% endif %>
-                    if (biased) result += added;
+                    if (biased) result += cast<float>(bias[output]);
                     y[(long long)column * outputs + output] = cast<T>(result);
                 }
             }
@@ -362,7 +356,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 <% else %>
     Sender sender{w, ring, at.item};
 <% endif %>
-    for (int i = 0; i < stages; ++i) sender.next();
+    for (int i = 0; i < stages - 1; ++i) sender.next();
     allow_next_kernel();
 <% if settled %>
     wait_for_earlier_kernels();
@@ -373,12 +367,11 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     own.normalize(norms, k, eps);
 <% endif %>
     if (packs) own.store(activations, k);
-    if (!settled) wait_copies<bulk ? 0 : stages>();
+    if (!settled) wait_copies<bulk ? 0 : stages - 1>();
     __syncthreads();
     Sums sums;
     int stage = 0;
     unsigned parity = 0;
-    bool full = true;  // whether no slice has been multiplied
     while (at.item < w.items) {
 <% if bulk %>
         mbarrier_wait(arrivals + stage, parity);
@@ -386,12 +379,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         wait_copies<stages - 2>();
 <% endif %>
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
-        if (!full) sender.next();
-        full = false;
-        const bool last = at.slice == slices - 1;
-        const float added = last ? Sums::added(bias, at.item * made, outputs) : 0.0f;  // it comes while the slice is multiplied
+        sender.next();
         sums.add(ring + stage * stage_bytes, activations, w, at);
-        if (last) sums.store(y, added, at.item * made, outputs);
+        if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
         at.next(slices);
         if (++stage == stages) stage = 0, parity ^= 1;
     }

@@ -18,11 +18,12 @@ _KERNEL = Kernel("linear/few_rows.cu")
 MOST_ROWS = {2: 16, 4: 4}
 #: Bytes of a slab along the depth.
 _SLAB = 64
-#: Columns of a block, of a large factor that is contiguous along the depth and of one that is not, where accesses are
-#: as long as a lane's columns. More make fewer blocks read the few rows.
-_COLUMNS = {True: 16, False: 32}
-#: Warps of a block at most, each of which has a slab at least.
-_WARPS = 16
+#: Columns of a block, and those where so many leave multiprocessors idle, of which each then has two blocks. More make
+#: fewer blocks read the few rows.
+_COLUMNS, _FEWER_COLUMNS = 32, 16
+#: Warps of a block at most, each of which has a slab at least, and slabs that it asks for at once: of up to eight rows,
+#: and of more, which take more registers.
+_WARPS, _AHEAD = 16, (3, 2)
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
@@ -37,6 +38,8 @@ class FewRows(NamedTuple):
         columns: of a block.
         warps: of a block, which share the depth.
         parts: blocks that share the depth, whose sums another kernel adds up.
+        ahead: slabs that a warp asks for before it multiplies the first of them.
+        resident: blocks that a multiprocessor must have room for.
     """
 
     turned: bool
@@ -44,6 +47,8 @@ class FewRows(NamedTuple):
     columns: int
     warps: int
     parts: int = 1
+    ahead: int = 1
+    resident: int = 1
 
     @property
     def kernel(self) -> Kernel:
@@ -70,6 +75,8 @@ class FewRows(NamedTuple):
             "rows": self.rows,
             "columns": self.columns,
             "warps": self.warps,
+            "ahead": self.ahead,
+            "resident": self.resident,
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,
@@ -99,13 +106,14 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     if few.m > MOST_ROWS[task.itemsize]:
         return None
     rows = few.m if task.itemsize == 4 else 8 * divide_up(few.m, 8)
-    columns, parts = _COLUMNS[few.b.by_depth], 1
+    columns, parts = _COLUMNS, 1
     multiprocessors = device.properties.multiprocessors
     if 8 * task.batches * divide_up(few.n, columns) < 7 * multiprocessors:
-        columns = min(_COLUMNS.values())
+        columns = _FEWER_COLUMNS
     blocks = task.batches * divide_up(few.n, columns)
     read = columns * task.k * task.itemsize  # bytes of the large factor, by a block
     while 2 * parts * blocks <= multiprocessors and read >= 2 * parts * _FEWEST_BYTES and parts < _MOST_PARTS:
         parts *= 2
     warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
-    return FewRows(turned, rows, columns, warps, parts)
+    resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
+    return FewRows(turned, rows, columns, warps, parts, _AHEAD[resident > 1 or rows > 8], resident)

@@ -29,6 +29,8 @@ _MOST_PACKS, _PACK = 4, 8
 _BLOCK, _FACTOR = 32, 8
 #: Warps of a block for one row of activations and for several, which take more registers.
 _WARPS = (24, 16)
+#: Warps at most of a block of which each has one row.
+_MOST_WARPS = 32
 #: Stages of a warp at least if it takes several rows of weights, for one row of activations and for several; those at
 #: most, and the bytes of all: more of them delay the first ones.
 _FEWEST_STAGES, _MOST_STAGES, _IN_FLIGHT = (2, 3), 4, 212 * 1024
@@ -93,6 +95,16 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
             enough = stages >= _FEWEST_STAGES[columns > 1]
             if rows == 1 or (enough and 2 * outputs >= limits.multiprocessors * warps * rows):
                 break
+    if (
+        columns == 1
+        and rows > 1
+        and stages == _FEWEST_STAGES[0]
+        and outputs <= _MOST_WARPS * limits.multiprocessors
+    ):
+        # A row for each of more warps, of which more slices are on their way.
+        alone = min(_MOST_STAGES, min(room, _IN_FLIGHT) // (_MOST_WARPS * _chunks(kind, inputs)))
+        if alone > stages:
+            rows, warps, stages = 1, _MOST_WARPS, alone
     packs = divide_up(columns * inputs, _PACK * 32 * warps)
     return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0)
 

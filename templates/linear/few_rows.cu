@@ -7,13 +7,15 @@
 // block's warps are added in order, those of blocks along z lie behind one another in D.
 // Registers: W goes from memory straight to the registers of the lane that multiplies it. A sum may take its terms in any order,
 // and columns of W may have any place in an instruction of the tensor cores: so a lane multiplies what its accesses bring,
-// without a detour through shared memory. Many warps with one slab each hide the memory's latency.
+// without a detour through shared memory. Many warps with `ahead` slabs each hide the memory's latency.
 <% include "linear/epilogue.cuh" %>
 <% include "lib/pack.cuh" %>
+<% include "prelude/streaming.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 <% if elem != "float" %>
 <% include "prelude/mma.cuh" %>
 <% endif %>
-constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>;
+constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, ahead = << ahead >>;
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
@@ -27,15 +29,15 @@ struct Sizes {
 };
 
 // The words of N neighbouring elements, of which the first `present` are in memory, `apart` elements from each other; the
-// others are zeros.
-template <int N>
+// others are zeros. WHOLE: all are there. ONCE: no other thread reads them.
+template <int N, bool WHOLE, bool ONCE>
 __device__ __forceinline__ Words<N * sizeof(T)> load_present(const T* from, int present, index apart = 1) {
     using Loaded = Words<N * sizeof(T)>;
-    if (apart == 1 && present >= N) return *(const Loaded*)from;
+    if (apart == 1 && (WHOLE || present >= N)) return ONCE ? load_streaming((const Loaded*)from) : *(const Loaded*)from;
     Loaded words = {};
 #pragma unroll
     for (int i = 0; i < N; ++i)
-        if (i < present) words.at[i * sizeof(T) / 4] |= shl((unsigned)*(const Bits*)(from + i * apart), int(i * sizeof(T) % 4 * 8));
+        if (WHOLE || i < present) words.at[i * sizeof(T) / 4] |= shl((unsigned)*(const Bits*)(from + i * apart), int(i * sizeof(T) % 4 * 8));
     return words;
 }
 
@@ -54,10 +56,11 @@ struct Factors {
     static __device__ __forceinline__ int begin(int slab) { return slab * depth + threadIdx.x % 4 * chunk; }
     __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
 
+    template <bool WHOLE>
     __device__ __forceinline__ Words<16> of_x(int row, int slab) const {
         row = minimum(row, sizes.rows - 1);
         const index at = x_by_depth ? row * sizes.row_x + begin(slab) : begin(slab) * sizes.row_x + row;
-        return load_present<chunk>(x + at, present(slab), x_by_depth ? 1 : sizes.row_x);
+        return load_present<chunk, WHOLE, false>(x + at, present(slab), x_by_depth ? 1 : sizes.row_x);
     }
 };
 // What a lane holds of W in a slab: packs along the depth, one a column, or packs along the columns, one a place of the depth.
@@ -65,17 +68,18 @@ struct OfW {
     static constexpr int size = w_by_depth ? chunk : own;
     Words<size * sizeof(T)> pack[w_by_depth ? own : chunk];
 
+    template <bool WHOLE>
     __device__ __forceinline__ void load(const Factors& of, int slab) {
         const int from = Factors::begin(slab), left = of.present(slab), last = of.sizes.columns - 1;
         if (w_by_depth) {
 #pragma unroll
             for (int c = 0; c < own; ++c)
-                pack[c] = load_present<size>(of.w + minimum(of.first + Factors::column_of(c), last) * of.sizes.row_w + from, left);
+                pack[c] = load_present<size, WHOLE, true>(of.w + minimum(of.first + Factors::column_of(c), last) * of.sizes.row_w + from, left);
         } else {
             const int column = minimum(of.first + Factors::column_of(0), last / own * own);
 #pragma unroll
             for (int i = 0; i < chunk; ++i)
-                pack[i] = load_present<size>(of.w + (from + i) * of.sizes.row_w + column, i < left ? last + 1 - column : 0);
+                pack[i] = load_present<size, WHOLE, true>(of.w + (from + i) * of.sizes.row_w + column, i < left ? last + 1 - column : 0);
         }
     }
     // Element i of column c, of 32 bits; or elements i and i + 1, of 16.
@@ -95,16 +99,18 @@ struct Slab {
     OfW w;
     Words<16> x[eights];
 
+    template <bool WHOLE>
     __device__ __forceinline__ void load(const Factors& of, int slab) {
-        w.load(of, slab);
+        w.load<WHOLE>(of, slab);
 #pragma unroll
-        for (int e = 0; e < eights; ++e) x[e] = of.of_x(8 * e + threadIdx.x % 32 / 4, slab);
+        for (int e = 0; e < eights; ++e) x[e] = of.of_x<WHOLE>(8 * e + threadIdx.x % 32 / 4, slab);
     }
 };
 // What a warp sums up, W's columns as rows of the tensor cores' A: those of two columns a lane, for each eight rows of X.
 struct Sums {
     float of[own / 2][eights][4] = {};
 
+    template <bool WHOLE>
     __device__ __forceinline__ void add(const Slab& slab, const Factors&, int) {
 #pragma unroll
         for (int i = 0; i < chunk; i += 4)
@@ -130,16 +136,20 @@ struct Sums {
 struct Slab {
     OfW w;
 
-    __device__ __forceinline__ void load(const Factors& of, int slab) { w.load(of, slab); }
+    template <bool WHOLE>
+    __device__ __forceinline__ void load(const Factors& of, int slab) {
+        w.load<WHOLE>(of, slab);
+    }
 };
 // What a lane sums up: its columns in each row of X, over its part of the depth.
 struct Sums {
     float of[rows][own] = {};
 
+    template <bool WHOLE>
     __device__ __forceinline__ void add(const Slab& slab, const Factors& factors, int number) {
 #pragma unroll
         for (int row = 0; row < rows; ++row) {
-            const Words<16> x = factors.of_x(row, number);
+            const Words<16> x = factors.of_x<WHOLE>(row, number);
 #pragma unroll
             for (int i = 0; i < chunk; ++i)
 #pragma unroll
@@ -159,7 +169,24 @@ struct Sums {
 };
 <% endif %>
 
-extern "C" __global__ void __launch_bounds__(threads) << name >>(
+// Adds up a warp's slabs. WHOLE: each slab and the block's columns are there to their ends; then `ahead` slabs are on their way.
+template <bool WHOLE>
+__device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, int worker, int workers) {
+    constexpr int held = WHOLE ? ahead : 1;
+    Slab slab[held];
+#pragma unroll
+    for (int u = 0; u < held; ++u)
+        if (worker + u * workers < factors.slabs) slab[u].template load<WHOLE>(factors, worker + u * workers);
+    for (int first = worker; first < factors.slabs; first += held * workers)
+#pragma unroll
+        for (int u = 0; u < held; ++u) {
+            const int number = first + u * workers, next = number + held * workers;
+            if (number < factors.slabs) sums.add<WHOLE>(slab[u], factors, number);
+            if (next < factors.slabs) slab[u].template load<WHOLE>(factors, next);
+        }
+}
+
+extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
@@ -168,15 +195,17 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = turned ? b : a, *const w = turned ? a : b;
-    const int slabs = divide_up(sizes.k, depth);
-    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs};
-    Slab slab;
-    slab.load(factors, worker);
+    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, divide_up(sizes.k, depth)};
+    const auto operands_of = [&](int i) {
+        const int row = i / columns, column = first + i % columns;
+        if (row >= sizes.rows || column >= sizes.columns) return Operands{};
+        return turned ? epilogue.load(batch, column, row) : epilogue.load(batch, row, column);
+    };
+    const Operands early = operands_of(threadIdx.x);  // they come with the first slabs
     Sums sums;
-    for (int number = worker; number < slabs; number += workers) {
-        sums.add(slab, factors, number);
-        slab.load(factors, number + workers);
-    }
+    allow_next_kernel();
+    if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_slabs<true>(sums, factors, worker, workers);
+    else add_slabs<false>(sums, factors, worker, workers);
 
     sums.store(of_warps[warp]);
     __syncthreads();
@@ -184,7 +213,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     for (int i = threadIdx.x; i < rows * columns; i += threads) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) continue;
-        const Operands operands = turned ? epilogue.load(batch, column, row) : epilogue.load(batch, row, column);
+        const Operands operands = i < threads ? early : operands_of(i);
         float sum = 0;
 #pragma unroll
         for (int part = 0; part < warps; ++part) sum += of_warps[part][row][i % columns];

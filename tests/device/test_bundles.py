@@ -200,11 +200,13 @@ except ck.KernelFault as error:
     assert "endless_int32_1: stopped, as it ran longer than 0.2 s" in done.stdout, done.stderr
 
 
-def test_a_gpu_runs_what_was_built_without_one(program: Path, tmp_path: Path) -> None:
+def limits_of_a_gpu() -> Any:
     gpus = [device for device in ck.devices() if device.kind == "cuda"]
-    if not gpus:
-        pytest.skip("needs a GPU")
-    limits = gpus[0].properties
+    return gpus[0].properties if gpus else pytest.skip("needs a GPU")
+
+
+def test_a_gpu_runs_what_was_built_without_one(program: Path, tmp_path: Path) -> None:
+    limits = limits_of_a_gpu()
     built = tmp_path / "b"
     arch = ["--arch", "sm_{}{}".format(*limits.compute_capability)]
     arch += ["--multiprocessors", str(limits.multiprocessors)]
@@ -225,6 +227,28 @@ print(bundle.missing)
     done = run(program, code=code, CUKERN_DEVICE="cuda:0")
     printed = ["[6.0, 8.0, 6.0]", str([1.523] * 4), PRINTED.strip().replace("host", "cuda:0"), "()"]
     assert done.stdout.splitlines() == printed, done.stderr
+
+
+def test_a_gpu_refuses_what_was_built_for_another(program: Path, tmp_path: Path) -> None:
+    """At the first kernel, and with the reason, though the kernel could be compiled; another bundle's runs."""
+    major, minor = limits_of_a_gpu().compute_capability
+    other = "sm_80" if major != 8 else "sm_90"
+    built = tmp_path / "b"
+    assert cli.main(["build", str(program), "--arch", other, "--out", str(built), "--", "more"]) == 0
+    code = f"""
+import cukern as ck
+bundle = ck.load_bundle({str(built)!r})
+try:
+    ck.ones(3) + 1
+except ck.DeviceError as error:
+    print(error)
+bundle.close()
+print((ck.ones(3) + 1).tolist())
+"""
+    done = run(program, code=code, CUKERN_DEVICE="cuda:0")
+    refused, printed = done.stdout.splitlines()
+    assert re.search(f"that run here: {other}: this GPU, .*, is of sm_{major}{minor}", refused), done.stderr
+    assert printed == "[2.0, 2.0, 2.0]"
 
 
 def test_the_variable_s_error_names_it(program: Path, tmp_path: Path) -> None:

@@ -28,10 +28,10 @@ def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2) -> FewRows
     ("x_swapped", "w_swapped"), [(False, False), (False, True), (True, False), (True, True)]
 )
 def test_layouts_of_the_factors(device: ck.Device, dtype: str, x_swapped: bool, w_swapped: bool) -> None:
-    """The last slab and the last columns are cut, and some warps have a slab more."""
-    x = random(device, dtype, 16 if dtype == "bfloat16" else 4, 328, swapped=x_swapped)
-    w = random(device, dtype, 328, 72, swapped=w_swapped)
-    check(x, w, random(device, dtype, 72), form(x, w))
+    """The last columns are cut, and some warps have a slab more than others, and more than are on their way."""
+    x = random(device, dtype, 16 if dtype == "bfloat16" else 4, 320, swapped=x_swapped)
+    w = random(device, dtype, 320, 72, swapped=w_swapped)
+    check(x, w, random(device, dtype, 72), form(x, w, warps=3)._replace(ahead=3))
 
 
 @pytest.mark.parametrize(("dtype", "rows"), [("float16", 1), ("float16", 8), ("float16", 11), ("float32", 1)])
@@ -98,12 +98,13 @@ def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = T
 
 def test_how_the_work_is_divided() -> None:
     """Enough blocks for all multiprocessors, if there are columns, and no warp without a slab."""
-    assert divided(1, 4096) == FewRows(False, 8, 16, 16)
-    assert divided(16, 4096) == FewRows(False, 16, 16, 16)
-    assert divided(4096, 3) == FewRows(True, 8, 16, 16)
-    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 16, 16)
+    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 2)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3)
+    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3)
     assert divided(5, 4096, itemsize=4) is None
-    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16)
-    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16)
-    assert divided(4, 4096, k=200) == FewRows(False, 8, 16, 8)
+    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2)
+    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2)
+    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2)
+    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3)
     assert divided(17, 4096) is None

@@ -248,6 +248,7 @@ def test_how_the_work_is_divided() -> None:
     assert divided("Q4_0", 1, 4096, 14336) == Shape(2, 24, 3, 3)
     assert divided("Q4_0", 1, 1024, 4096) == Shape(1, 24, 4, 1)
     assert divided("Q6_K", 1, 14336, 4096) == Shape(2, 24, 2, 1)
+    assert divided("Q6_K", 1, 4096, 14336) == Shape(1, 32, 3, 2)
     assert divided("Q4_0", 8, 14336, 4096) == Shape(2, 16, 4, 0)
     assert divided("Q4_0", 1, 14336, 4096, shared=48 * 1024) == Shape(1, 12, 3, 2)
     assert divided("Q4_0", 8, 4096, 28672) is None

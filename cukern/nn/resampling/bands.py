@@ -67,6 +67,17 @@ class Band:
             found[rows] = Band(self.n, starts, weights)
         return found[rows]
 
+    def patterns(self, rows: int) -> tuple[list[int], list[int]]:
+        """Of what :meth:`banded` gives: the weights of a band's rows that are not 0 in any band, and in all, as bits."""
+        weights = self.banded(rows).weights.copy()
+        every = weights != 0
+        every[self.out :] = True
+        some = (weights != 0).reshape(-1, rows, weights.shape[1]).any(0)
+        bits = 1 << np.arange(weights.shape[1], dtype=object)
+        both = some, every.reshape(-1, rows, weights.shape[1]).all(0) & some
+        made = [[int((one * bits).sum()) for one in masks] for masks in both]
+        return made[0], made[1]
+
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""
         return _arrays(self, device, dtypes.info(elem).acc)

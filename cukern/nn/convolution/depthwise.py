@@ -40,7 +40,6 @@ class Form(NamedTuple):
         block: threads of a block.
         resident: blocks that a multiprocessor has at a time.
         across: neighbouring threads that have packs of channels.
-        passed: whether neighbouring threads pass each other columns.
     """
 
     last: bool
@@ -52,7 +51,6 @@ class Form(NamedTuple):
     block: int
     resident: int
     across: int = 1
-    passed: bool = False
 
 
 def takes(groups: int, filters: int, channels: int, windows: Windows, kernel: tuple[int, ...]) -> bool:
@@ -91,8 +89,7 @@ def form_for(task: Task, x: Layout, out: Layout, device: Device) -> Form | None:
         items = _widest(ACCESS // item, lambda n: within and _even(x, n, 3) and _even(out, n, 3))
         whole = items > 1
         form = Form(False, whole, 1, items if whole else _COLUMNS, 1, 0, _BLOCK, 6)
-    same = form.whole and along.pixels == task.image.size[2] <= 32 * form.items
-    form = form._replace(block=1, resident=1) if serial else _across(form, task)._replace(passed=same)
+    form = form._replace(block=1, resident=1) if serial else _across(form, task)
     return form._replace(rows=y.pixels if serial else _rows(form, task, device))
 
 
@@ -141,6 +138,5 @@ def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, for
     )
     sizes = bands, task.groups, task.image.batch
     tail = (task.packed((runs, tiles), form.rows, False, sizes), steps(task, made))
-    rows = math.prod((bands, task.image.batch, 1 if form.last else task.groups))
-    jobs = divide_up(rows, 32 // runs) * 32 if form.passed else rows * runs
+    jobs = math.prod((runs, bands, task.image.batch, 1 if form.last else task.groups))
     return bound.function.prepare((divide_up(jobs, down) * tiles, 1, 1), (form.block, 1, 1), 0, tail)

@@ -2,8 +2,7 @@
 // owns `items` neighbouring columns of the output of `width` channels, and walks down the image's rows. It reads each row once, adds
 // it to the sums of all rows of the output whose windows it is in, and ends with an elementwise expression of each sum and of operands.
 // Memory: `last`, channels lie innermost in image and output, and `width` divides them; else width is 1. `whole`: rows of image and
-// output are read and written in packs of `items` columns, which divide them; `passed`, they are equally long, no longer than a
-// warp's packs, and neighbouring threads pass each other the columns beside their packs.
+// output are read and written in packs of `items` columns, which divide them.
 // Launch: a thread for g.each rows of its columns. << across >> neighbouring threads have packs of channels, the others of a block
 // columns; without `last`, columns alone. Shared, static: the windows of the block's channels, if `last`.
 <% include "linear/epilogue.cuh" %>
@@ -13,7 +12,7 @@ using acc = << acc >>;
 using size = unsigned << index >>;
 constexpr int block = << block >>, across = << across >>, down = block / across;
 constexpr int items = << items >>, width = << width >>, taps_x = << taps_x >>, taps_y = << taps_y >>, ahead = << ahead >>;
-constexpr bool last = << last | lower >>, turned = << turned | lower >>, passed = << passed | lower >>;
+constexpr bool last = << last | lower >>, turned = << turned | lower >>;
 // Columns of a row; those of them that are not of a pack of columns, and how many of those are before it.
 constexpr int span = items + taps_x - 1, edges = taps_x - 1, before = << before >>;
 
@@ -26,27 +25,14 @@ struct Row {
     __device__ __forceinline__ void load(const T* line, int column, int columns, index, bool is) {
         pack = is && column < columns ? load_pack<items>(line + column) : Pack<T, items>{};
 #pragma unroll
-        for (int i = 0; i < (passed ? 0 : edges); ++i) {
+        for (int i = 0; i < edges; ++i) {
             const int at = column + (i < before ? i - before : items + i - before);
             edge[i] = is && unsigned(at) < unsigned(columns) ? line[at] : T();
         }
     }
-    __device__ __forceinline__ void numbers(acc (&to)[span][width], bool first, bool end) const {
+    __device__ __forceinline__ void numbers(acc (&to)[span][width]) const {
         acc own[items];
         unpack(pack, own);
-<% if passed %>
-#pragma unroll
-        for (int i = 0; i < span; ++i) {
-            if (i < before) {
-                const acc other = __shfl_up_sync(0xffffffffu, own[items - before + i], 1);
-                to[i][0] = first ? acc(0) : other;
-            } else if (i >= before + items) {
-                const acc other = __shfl_down_sync(0xffffffffu, own[i - before - items], 1);
-                to[i][0] = end ? acc(0) : other;
-            } else to[i][0] = own[i - before];
-        }
-        return;
-<% endif %>
 #pragma unroll
         for (int i = 0; i < span; ++i)
             to[i][0] = i < before ? cast<acc>(edge[i]) : i < before + items ? own[i - before] : cast<acc>(edge[i - items]);
@@ -61,7 +47,7 @@ struct Row {
             packs[i] = there ? load_pack<width>(line + (column + i) * step) : Pack<T, width>{};
         }
     }
-    __device__ __forceinline__ void numbers(acc (&to)[span][width], bool, bool) const {
+    __device__ __forceinline__ void numbers(acc (&to)[span][width]) const {
 #pragma unroll
         for (int i = 0; i < span; ++i) unpack(packs[i], to[i]);
     }
@@ -79,12 +65,6 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     // m: bands of rows; n: channels; tiles_m: runs of `items` columns; tiles_n: blocks for all channels.
     const int tile = last ? int(blockIdx.x % g.tiles_n) : 0, pack = last ? tile * across + threadIdx.x % across : 0;
     size rest = size(last ? blockIdx.x / g.tiles_n : blockIdx.x) * down + threadIdx.x / across;
-    bool mine = true;
-    if constexpr (passed) {  // a warp has whole rows
-        const int together = 32 / g.tiles_m * g.tiles_m, lane = threadIdx.x % 32;
-        mine = lane < together;
-        rest = rest / 32 * together + minimum(lane, together - 1);
-    }
     const int column = int(rest % g.tiles_m) * items;
     rest /= g.tiles_m;
     const int first = int(rest % g.m) * g.each;
@@ -105,25 +85,22 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
             for (int v = 0; v < width; ++v) factors[tap / taps_x][tap % taps_x][v] = shared[tap][threadIdx.x % across * width + v];
         }
     }
-    mine = mine && batch < g.k && channel < g.n && int(threadIdx.x) < down * across;
-    if (!passed && !mine) return;
-    if (!last && mine) {
+    if (batch >= g.k || channel >= g.n || int(threadIdx.x) >= down * across) return;
+    if constexpr (!last) {
 #pragma unroll
         for (int tap = 0; tap < taps_y * taps_x; ++tap)
             factors[tap / taps_x][tap % taps_x][0] = cast<acc>(w[channel * g.weight_group + tap_of(g, tap / taps_x, tap % taps_x)]);
     }
     Operands of[width];
 #pragma unroll
-    for (int v = 0; v < width; ++v) of[v] = epilogue.load(mine ? channel + v : 0, 0, 0);
+    for (int v = 0; v < width; ++v) of[v] = epilogue.load(channel + v, 0, 0);
 
-    // Threads that pass each other columns make as many rows as all.
-    const int own_rows = mine ? minimum(g.each, g.pixels[1].by - first) : 0, rows = passed ? g.each : own_rows;
-    const int columns = g.pixels[2].by;
+    const int rows = minimum(g.each, g.pixels[1].by - first), columns = g.pixels[2].by;
     const int top = first + g.base[1] - (turned ? taps_y - 1 : 0), shift = g.base[2] - (turned ? taps_x - 1 : 0) + before;
     x += batch * g.image.batch + channel * g.image.group;
     y += batch * g.output.batch + channel * g.output.group + first * g.output.at[1] + column * g.output.at[2];
     auto load = [&](Row& row, int r) {
-        const bool is = r < own_rows + taps_y - 1 && own_rows > 0 && unsigned(top + r) < unsigned(g.size[1]);
+        const bool is = r < rows + taps_y - 1 && unsigned(top + r) < unsigned(g.size[1]);
         row.load(x + (top + r) * g.image.at[1], column + shift, g.size[2], g.image.at[2], is);
     };
     Row given[ahead];
@@ -136,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
             const int r = start + k, made = r - (taps_y - 1);
             if (made >= rows) break;
             acc values[span][width];
-            given[k % ahead].numbers(values, column == 0, column + items >= columns);
+            given[k % ahead].numbers(values);
             load(given[k % ahead], r + ahead);
 #pragma unroll
             for (int b = 0; b < taps_y; ++b) {
@@ -151,7 +128,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
                 }
             }
             acc(&done)[items][width] = sums[(k + 1) % taps_y];
-            if (made >= 0 && made < own_rows) {
+            if (made >= 0) {
                 Out* const to = y + made * g.output.at[1];
 <% if whole %>
                 Pack<Out, items> all;

@@ -23,6 +23,8 @@ from .tensor import arranged
 _KERNEL = Kernel("nn/convolution/depthwise_ring.cu")
 #: Warps that read rows, threads of a block, columns of a warp at most, and blocks that a multiprocessor has at a time.
 _WARPS, _THREADS, _ITEMS, _RESIDENT = 8, 288, 7, 2
+#: Blocks, one after the other, that each place for one gets.
+_WAVES = 2
 #: Bytes of shared memory that blocks leave, and rows in it: the largest of these numbers that fits.
 _LEFT, _STAGES = 4096, (8, 4, 2)
 
@@ -71,7 +73,7 @@ def form_of(task: Task, image: Layout, memory: int, multiprocessors: int) -> For
     form = Form(items, y.pixels, 0)
     most = (memory // _RESIDENT - _LEFT) // (form.brought(task) * LINE * 2)
     blocks = task.image.batch * form.tiles(task)[0] * form.tiles(task)[1]
-    bands = max(1, min(_RESIDENT * multiprocessors // blocks, divide_up(y.pixels, _WARPS)))
+    bands = max(1, min(_WAVES * _RESIDENT * multiprocessors // blocks, divide_up(y.pixels, _WARPS)))
     stages = max((n for n in _STAGES if n <= most), default=0)
     return form._replace(rows=divide_up(y.pixels, bands), stages=stages) if stages else None
 

@@ -29,9 +29,9 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 
 #: Threads of a block of a GPU, those that neighbouring packs of channels have at most, and those that join parts.
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
-#: Blocks that a multiprocessor has at a time, by whether channels lie innermost, where a thread holds numbers of
-#: several, and those that it gets for results, and for derivatives.
-_RESIDENT, _APPLYING, _DERIVING = {False: 4, True: 3}, {False: 32, True: 16}, {False: 32, True: 4}
+#: Blocks that a multiprocessor gets for results, and for derivatives, by whether channels lie innermost; and the most
+#: channels of a thread there, which holds numbers of each.
+_APPLYING, _DERIVING, _WIDTH = {False: 32, True: 16}, {False: 32, True: 4}, 4
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.
@@ -162,19 +162,22 @@ def _back(x: Array, places: Places) -> Array:
     return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
 
 
-def _share(places: Places, arrays: Sequence[Array]) -> Share:
+def _share(places: Places, arrays: Sequence[Array], derivative: bool) -> Share:
     last = places.inner == 1
     neighbours = places.channels if last else places.inner
     aligned = all(address(one._data) % ALIGNMENT == 0 for one in arrays)
     item = max(one.itemsize for one in arrays)
     serial = arrays[0].device.style == "serial"
-    width = (_HOST_WIDTH if serial else ACCESS // item) if aligned else 1
+    most = min(ACCESS // item, _WIDTH) if last else ACCESS // item
+    width = (_HOST_WIDTH if serial else most) if aligned else 1
     while neighbours % width:
         width //= 2
     if serial:
         return Share(1, 1, width, 1, last)
     across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
-    return Share(_BLOCK, across, width, _UNROLL, last, _RESIDENT[last])
+    narrow = last and item == 2
+    unroll = 2 * _UNROLL if narrow and not derivative else _UNROLL
+    return Share(_BLOCK, across, width, unroll, last, 3 if last and not narrow else 4)
 
 
 class _Cut(NamedTuple):
@@ -186,12 +189,13 @@ class _Cut(NamedTuple):
     integer: str
 
 
-def _cut(places: Places, share: Share, device: Device, busy: int, least: int) -> _Cut:
+def _cut(places: Places, share: Share, device: Device, busy: int, least: int, before: int = 1) -> _Cut:
     """How the sequences of channels are cut.
 
     Args:
         busy: blocks a multiprocessor.
         least: packs of a thread, unless there is one part only.
+        before: parts of the kernel before, which this one takes backwards.
     """
     sequence = places.outer * places.inner
     own = divide_up(places.channels, share.across * share.width) if share.last else places.channels
@@ -200,13 +204,20 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int) ->
     else:
         wanted = busy * device.properties.multiprocessors // (own * places.instances)
         parts = min(wanted, sequence // (share.step * least))
-    grain = 1 if share.last else share.width
-    each = divide_up(divide_up(sequence, max(1, parts)), grain) * grain
+    grain, turns = 1 if share.last else share.width, max(1, parts // before)
+    each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
     row = places.channels * places.inner
     index = index_type(places.instances * places.outer * row + (share.step // places.inner + 2) * row)
-    numbers = (places.outer, places.channels, places.inner, each, own, places.together)
-    sizes = struct.pack(f"6{'i' if index == 'int' else 'q'}", *numbers)
-    return _Cut(own * places.instances, divide_up(sequence, each), sizes, index)
+    numbers = (places.outer, places.channels, places.inner, each, own, places.together, before)
+    sizes = struct.pack(f"7{'i' if index == 'int' else 'q'}", *numbers)
+    parts = divide_up(sequence, each) if before == 1 else before * turns
+    return _Cut(own * places.instances, parts, sizes, index)
+
+
+def _cut_after_sums(places: Places, share: Share, device: Device, busy: int) -> _Cut:
+    """How results are cut that take the parts of sums backwards."""
+    before = _cut(places, share, device, share.resident, 2 * share.unroll).parts
+    return _cut(places, share, device, busy, share.unroll, before)
 
 
 @cache
@@ -215,6 +226,11 @@ def _bound(kernel: Kernel, device: Device, name: str, **variables: Any) -> Bound
         k: dtypes.info(variables.pop(k)).cxx for k in ("out", "param", "running", "grad") if k in variables
     }
     return kernel.bind(device, name=name, **cxx, **variables)
+
+
+def _backwards(name: str, device: Device, share: Share, cut: _Cut, variables: dict[str, Any]) -> BoundKernel:
+    shared = {"index": cut.integer, "backwards": True, **share._asdict()}
+    return _bound(_apply, device, name, **variables, **shared)
 
 
 def _join_block(device: Device) -> dict[str, int]:
@@ -226,7 +242,7 @@ def _summed(
 ) -> tuple[Array, int]:
     """Parts of sums over each channel, and their number a channel."""
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
-    share = _share(places, arrays)
+    share = _share(places, arrays, derivative)
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
     given = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
     shared = {"index": cut.integer, "backwards": False, **share._asdict()}
@@ -287,27 +303,16 @@ def _normalized(
 ) -> Array:
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
-    share = _share(places, (x, y))
-    cut = _cut(places, share, x.device, _APPLYING[share.last], share.unroll)
+    share = _share(places, (x, y), False)
+    cut = _cut_after_sums(places, share, x.device, _APPLYING[share.last])
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": x.dtype if options.constants is None else options.constants[0].dtype,
         "constant": options.constants is not None,
     }
-    bound = _bound(
-        _apply,
-        x.device,
-        "channel_normalized",
-        elem=x.dtype,
-        out=y.dtype,
-        acc=acc,
-        index=cut.integer,
-        derivative=False,
-        backwards=True,
-        **variables,
-        **share._asdict(),
-    )
+    variables |= {"elem": x.dtype, "out": y.dtype, "acc": acc, "derivative": False}
+    bound = _backwards("channel_normalized", x.device, share, cut, variables)
     bound((x, weight, bias, *given, y, cut.sizes, options.eps), (cut.blocks, cut.parts))
     return y
 
@@ -358,21 +363,10 @@ def _differentiated(
 def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
     """The gradient of ``x``, as it lies in memory."""
     dx = empty(x.shape, x.dtype, x.device)
-    share = _share(places, (x, dy, dx))
-    cut = _cut(places, share, x.device, _DERIVING[share.last], share.unroll)
-    bound = _bound(
-        _apply,
-        x.device,
-        "channel_derivative",
-        elem=x.dtype,
-        out=dy.dtype,
-        param=x.dtype,
-        acc=factors.dtype,
-        index=cut.integer,
-        derivative=True,
-        backwards=True,
-        **share._asdict(),
-    )
+    share = _share(places, (x, dy, dx), True)
+    cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
+    types = {"elem": x.dtype, "out": dy.dtype, "param": x.dtype, "acc": factors.dtype}
+    bound = _backwards("channel_derivative", x.device, share, cut, types | {"derivative": True})
     bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))
     return dx
 

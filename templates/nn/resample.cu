@@ -2,7 +2,8 @@
 // x[p, starts_d[d] + a, starts_h[i] + b, starts_w[j] + c]: interpolation, averages over windows, and their transposes.
 // x (planes, depth, height, width), y (planes, out_depth, out_height, out_width), contiguous; of each axis starts (out), in
 // ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN. Along the height the starts
-// are of bands of `rows` rows of y, with weights (bands * rows, reach) for the rows of x from there on.
+// are of bands of `rows` rows of y, with weights (bands * rows, reach) for the rows of x from there on; if `joint`, along the
+// width they are of `items` columns, with weights (groups * items, taps_w).
 // Launch: a thread owns `items` elements of each row of a band: neighbours, which it stores at once, or if not `packed` such
 // that next to each lies one of the next thread's. `held`: it first sums each row of x along the others, in registers.
 // << block >> threads a block. Shared: none. No atomics.
@@ -16,9 +17,17 @@ constexpr int taps_d = << taps[0] >>, reach = << taps[1] >>, taps_w = << taps[2]
 // Whether there is no first axis.
 constexpr bool flat = << flat | lower >>, packed_rows = << packed | lower >>;
 
-__device__ __forceinline__ void add(acc& sum, acc weight, acc value) {
-    if (weight != acc(0)) sum += weight * value;
+__device__ __forceinline__ void add(acc& sum, acc weight, acc value, bool sure = false) {
+    if (sure || weight != acc(0)) sum += weight * value;
 }
+<% if held %>
+// Which weights of the rows of a band are not 0 in any of the bands, and in all of them; and along the width, if `joint`.
+<% for name, masks in patterns.items() %>
+__device__ __forceinline__ constexpr bool << name >>(int row, int place) {
+    return (<% for mask in masks %>row == << loop.index0 >> ? << mask >>ull : <% endfor %>0ull) >> place & 1;
+}
+<% endfor %>
+<% endif %>
 // Slices of a plane, and their weights.
 struct Source {
     const T* from;
@@ -39,6 +48,27 @@ struct Source {
         }
         return sum;
     }
+<% if held and joint %>
+    // The same for `items` columns, whose elements are read once.
+    __device__ __forceinline__ void add_to(acc (&sums)[items], index row, size column, const acc (&along)[items][taps_w]) const {
+#pragma unroll 4
+        for (int a = 0; a < taps_d; ++a) {
+            const T* line = from + a * slice + row * width + column;
+            acc parts[items] = {}, values[taps_w];
+#pragma unroll
+            for (int c = 0; c < taps_w; ++c) values[c] = cast<acc>(line[c]);
+#pragma unroll
+            for (int item = 0; item < items; ++item) {
+#pragma unroll
+                for (int c = 0; c < taps_w; ++c) {
+                    if (used_w(item, c)) add(parts[item], along[item][c], values[c], sure_w(item, c));
+                }
+                if (flat) sums[item] = parts[item];
+                else add(sums[item], weights[a], parts[item]);
+            }
+        }
+    }
+<% endif %>
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
@@ -59,6 +89,16 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const acc* down = weights_h + band * (rows * reach);
 <% if held %>
     const index left = packed_rows ? first * items : first, step = packed_rows ? 1 : index(groups);
+<% if joint %>
+    acc sums[reach][items] = {}, across[items][taps_w];
+    const size from = starts_w[first];
+#pragma unroll
+    for (int i = 0; i < items * taps_w; ++i) {
+        if (used_w(i / taps_w, i % taps_w)) across[i / taps_w][i % taps_w] = weights_w[first * (items * taps_w) + i];
+    }
+#pragma unroll
+    for (int b = 0; b < reach; ++b) source.add_to(sums[b], top + b, from, across);
+<% else %>
     acc sums[reach][items];
 #pragma unroll
     for (int item = 0; item < items; ++item) {
@@ -70,6 +110,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
         for (int b = 0; b < reach; ++b) sums[b][item] = source.at(top + b, from, across);
     }
+<% endif %>
 #pragma unroll
     for (int r = 0; r < rows; ++r) {
         if (band * rows + r >= out_height) break;
@@ -77,9 +118,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         acc made[items] = {};
 #pragma unroll
         for (int b = 0; b < reach; ++b) {
+            if (!used_h(r, b)) continue;
             const acc weight = down[r * reach + b];
 #pragma unroll
-            for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item]);
+            for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item], sure_h(r, b));
         }
         if constexpr (packed_rows) {
             store_pack(to, packed<T>(made));

@@ -23,8 +23,10 @@ from .tensor import arranged
 _KERNEL = Kernel("nn/convolution/depthwise_ring.cu")
 #: Warps that read rows, threads of a block, columns of a warp at most, and blocks that a multiprocessor has at a time.
 _WARPS, _THREADS, _ITEMS, _RESIDENT = 8, 288, 7, 2
-#: Bytes of shared memory that blocks leave, and rows in it at most.
-_LEFT, _MOST = 4096, 16
+#: Blocks, one after the other, that each place for one gets.
+_WAVES = 2
+#: Bytes of shared memory that blocks leave, and rows in it: the largest of these numbers that fits.
+_LEFT, _STAGES = 4096, (8, 4, 2)
 
 
 class Form(NamedTuple):
@@ -69,10 +71,11 @@ def form_of(task: Task, image: Layout, memory: int, multiprocessors: int) -> For
         return None
     items = divide_up(divide_up(x.pixels, divide_up(x.pixels, _WARPS * _ITEMS)), _WARPS)
     form = Form(items, y.pixels, 0)
-    stages = (memory // _RESIDENT - _LEFT) // (form.brought(task) * LINE * 2)
+    most = (memory // _RESIDENT - _LEFT) // (form.brought(task) * LINE * 2)
     blocks = task.image.batch * form.tiles(task)[0] * form.tiles(task)[1]
-    bands = max(1, min(_RESIDENT * multiprocessors // blocks, divide_up(y.pixels, _WARPS)))
-    return form._replace(rows=divide_up(y.pixels, bands), stages=min(stages, _MOST))
+    bands = max(1, min(_WAVES * _RESIDENT * multiprocessors // blocks, divide_up(y.pixels, _WARPS)))
+    stages = max((n for n in _STAGES if n <= most), default=0)
+    return form._replace(rows=divide_up(y.pixels, bands), stages=stages) if stages else None
 
 
 class Launch:
@@ -92,6 +95,7 @@ class Launch:
             taps_y=y.taps,
             taps_x=x.taps,
             turned=x.tap_step < 0,
+            whole=x.pixels % form.items == 0,
         )
         tiles, across, bands = form.tiles(task)
         output, weights = task.output.steps, task.weights

@@ -1,4 +1,4 @@
-"""Convolutions by windows that move by one pixel or two, with images brought once for all taps (sm_90a)."""
+"""Convolutions by windows that move by one pixel, with images brought once for all taps (sm_90a)."""
 
 from __future__ import annotations
 
@@ -107,12 +107,6 @@ def around_of(axis: Axis) -> int:
     return (divide_up(axis.taps, axis.step) - 1) * (abs(axis.tap_step) if axis.step == 1 else 1)
 
 
-def phases_of(task: Task) -> list[tuple[int, int]]:
-    """The first taps, along rows and columns, of the phases of an image: see shifted.cu."""
-    _, y, x = task.axes
-    return list(itertools.product(range(min(y.step, y.taps)), range(min(x.step, x.taps))))
-
-
 def fits(task: Task, elem: dtypes.DType) -> bool:
     """Whether the windows of a convolution of two axes move by one pixel or two, in images of 16-bit floats."""
     z, y, x = task.axes
@@ -157,7 +151,8 @@ def _form(
     task: Task, elem: dtypes.DType, strides: Sequence[int], memory: int, multiprocessors: int
 ) -> Form | None:
     dense = (
-        strides[1] == 1
+        task.axes[1].step == 1
+        and strides[1] == 1
         and min(strides[0], strides[4]) > 0
         and strides[3] % strides[4] == 0
         and task.filters % 8 == 0
@@ -206,9 +201,8 @@ class Launch:
         multiprocessors: int,
     ) -> None:
         image, weights, output = layouts
-        self._phases = len(phases_of(task))
         tiles = (
-            *phase_tiles(image, task, (form.brought // form.pitch, form.pitch)),
+            image_tiles(image, (form.brought // form.pitch, form.pitch)),
             _weight_tiles(weights, form.tile_n),
             _output_tiles(output, task, (form.band, form.pitch)),
         )
@@ -228,21 +222,8 @@ class Launch:
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:
         """Launch for image, weights and operands."""
-        *inputs, output = self._maps((*[arrays[0]] * self._phases, arrays[1], out))
-        self._launch(*inputs, *(one._operand for one in arrays[2:]), output)
-
-
-def phase_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> list[Tiles]:
-    """How kernels find rows and columns of an image's phases, 64 channels of each."""
-    axes = task.axes[1:]
-    return [
-        image_tiles(
-            layout,
-            box,
-            [((axis.base + tap) % axis.step, axis.step) for axis, tap in zip(axes, taps, strict=True)],
-        )
-        for taps in phases_of(task)
-    ]
+        image, weights, output = self._maps((*arrays[:2], out))
+        self._launch(image, weights, *(one._operand for one in arrays[2:]), output)
 
 
 def _output_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> Tiles:
@@ -303,8 +284,6 @@ def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dic
         "taps_x": x.taps,
         "step_y": y.tap_step,
         "step_x": x.tap_step,
-        "by": y.step,
-        "phases": len(phases_of(task)),
         "tap_y": y.tap,
         "each_y": y.each,
         "tap_x": x.tap,

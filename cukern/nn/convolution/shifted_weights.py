@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from ... import dtypes
 from ...array import Array
 from ...array.layout import Layout
 from ...device import Device
-from ...device.interface import Prepared
+from ...device.interface import Prepared, Tiles
 from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.sizes import divide_up
@@ -27,8 +28,6 @@ from .shifted import (
     around_of,
     fits,
     image_tiles,
-    phase_tiles,
-    phases_of,
 )
 
 _KERNEL = Kernel("nn/convolution/shifted_weights.cu")
@@ -73,7 +72,7 @@ class Form(NamedTuple):
 def _forms(task: Task, memory: int) -> list[Form]:
     """The forms that compute a gradient with so much shared memory a block."""
     _, y, x = task.axes
-    around, phases = [around_of(one) for one in (y, x)], len(phases_of(task))
+    around, phases = [around_of(one) for one in (y, x)], len(_phases(task))
     pitch, found = x.pixels + around[1], []
     for band in range(1, y.pixels + 1):
         if max(pitch, band + around[0]) > LONGEST:
@@ -146,7 +145,7 @@ class Launch:
         output, image = layouts
         tiles = (
             image_tiles(output, (form.band, form.pitch)),
-            *phase_tiles(image, task, (form.brought // form.pitch, form.pitch)),
+            *_phase_tiles(image, task, (form.brought // form.pitch, form.pitch)),
         )
         self._phases = len(tiles) - 1
         self._maps = Maps(device, tiles)
@@ -177,10 +176,29 @@ class Launch:
         self._launch(*self._maps((output, *[image] * self._phases)), out._operand)
 
 
+def _phases(task: Task) -> list[tuple[int, int]]:
+    """The first taps, along rows and columns, of the phases of an image: see shifted_weights.cu."""
+    _, y, x = task.axes
+    return list(itertools.product(range(min(y.step, y.taps)), range(min(x.step, x.taps))))
+
+
+def _phase_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> list[Tiles]:
+    """How kernels find rows and columns of an image's phases, 64 channels of each."""
+    axes = task.axes[1:]
+    return [
+        image_tiles(
+            layout,
+            box,
+            [((axis.base + tap) % axis.step, axis.step) for axis, tap in zip(axes, taps, strict=True)],
+        )
+        for taps in _phases(task)
+    ]
+
+
 def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dict[str, Any]:
     """The template variables."""
     _, y, x = task.axes
-    phases = len(phases_of(task))
+    phases = len(_phases(task))
     return {
         **variables(task, made, elem),
         "name": f"{made.name}_shifted_weights_{dtypes.info(elem).name}",

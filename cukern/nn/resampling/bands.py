@@ -67,9 +67,25 @@ class Band:
             found[rows] = Band(self.n, starts, weights)
         return found[rows]
 
+    def patterns(self, rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The weights of the rows of :meth:`banded`'s bands that are not 0 in any band, and in all, as bits."""
+        found: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = self.__dict__.setdefault("_patterns", {})
+        if rows not in found:
+            used = self.banded(rows).weights != 0
+            of_bands = (-1, rows, used.shape[1])
+            some = used.reshape(of_bands).any(0)
+            used[self.out :] = True  # rows of zeros after the last
+            every = used.reshape(of_bands).all(0) & some
+            found[rows] = _bits(some), _bits(every)
+        return found[rows]
+
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""
         return _arrays(self, device, dtypes.info(elem).acc)
+
+
+def _bits(rows: npt.NDArray[np.bool_]) -> tuple[int, ...]:
+    return tuple(sum(1 << place for place, one in enumerate(row) if one) for row in rows.tolist())
 
 
 @lru_cache(maxsize=256)

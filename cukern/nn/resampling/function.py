@@ -25,6 +25,8 @@ _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
 #: The rows that a thread owns, the most sums along a row that it keeps, and the threads per multiprocessor below which
 #: it has fewer rows. Of a row it owns as many elements as an access has.
 _ROWS, _HELD, _BUSY = 8, 56, 2048
+#: The most elements of a row of x from which a thread makes its elements of a row together.
+_JOINT = 32
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -60,6 +62,12 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     owned = _work(x, planes, axes)
     items, rows = (max(1, n) for n in owned)
     depth, across, along = axes[0], axes[1].banded(rows), axes[2]
+    packed = any(owned) and axes[2].out % items == 0 and address(y._data) % ACCESS == 0
+    joint = packed and along.banded(items).taps <= min(_JOINT, items * along.taps)
+    patterns = dict(zip(("used_h", "sure_h"), axes[1].patterns(rows), strict=True)) if any(owned) else {}
+    if joint:
+        patterns |= zip(("used_w", "sure_w"), axes[2].patterns(items), strict=True)
+        along = along.banded(items)
     bound = _KERNEL.bind(
         x.device,
         elem=x.dtype,
@@ -67,12 +75,14 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
         items=items,
         rows=rows,
         held=any(owned),
-        packed=any(owned) and axes[2].out % items == 0 and address(y._data) % ACCESS == 0,
+        packed=packed,
+        joint=joint,
+        patterns=patterns,
         flat=depth.n == depth.out == 1,
         taps=(depth.taps, across.taps, along.taps),
     )
     tables = [array for one in (depth, across, along) for array in one.on(x.device, x.dtype)]
-    threads = planes * depth.out * len(across.starts) * divide_up(along.out, items)
+    threads = planes * depth.out * len(across.starts) * divide_up(axes[2].out, items)
     bound((x, y, *tables, planes, *x.shape[-3:], *shape[-3:]), divide_up(threads, _BLOCK))
     return y
 

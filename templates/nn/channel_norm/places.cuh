@@ -3,7 +3,8 @@
 // the one instance of batch norm is the whole batch. The outer * inner elements of a channel are a sequence, which is cut into
 // parts of `each`. Channels that lie innermost (inner is 1) are read in packs of `width` channels, others in packs along the
 // sequence, which never reach into another channel.
-// `backwards`, elements are taken from the last to the first: those that a kernel before has read last may still be in a cache.
+// `backwards`, elements are taken from the last to the first: those that a kernel before has read last may still be in a cache. If
+// that had `before` parts side by side, theirs are taken by turns.
 // Launch: blockIdx.x numbers instances, and in each `blocks` times `across` packs of channels, or its channels; blockIdx.y parts.
 <% include "prelude/packs.cuh" %>
 using T = << elem >>;
@@ -17,14 +18,15 @@ constexpr int own_channels = last ? width : 1;  // of a thread
 constexpr int step = last ? down : down * width;
 
 struct Sizes {
-    index outer, channels, inner, each, blocks, together;
+    index outer, channels, inner, each, blocks, together, before;
 };
 // A thread's place among the elements of its channels, and how it moves on.
 struct Walk {
     index instance, channel, at, left, in, step_in, step_at, row, wrap;
 
     __device__ __forceinline__ explicit Walk(const Sizes& g) {
-        const index part = backwards ? gridDim.y - 1 - blockIdx.y : blockIdx.y;
+        const index from_end = gridDim.y - 1 - blockIdx.y;
+        const index part = backwards ? from_end % g.before * (gridDim.y / g.before) + from_end / g.before : index(blockIdx.y);
         const index block_x = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
         index from = part * g.each + threadIdx.x / across * (last ? 1 : width);
         instance = block_x / g.blocks;

@@ -9,7 +9,7 @@
 <% include "prelude/tensor_map.cuh" %>
 using acc = << acc >>;
 constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, stages = << stages >>, warps = 8, line = 64;
-constexpr bool turned = << turned | lower >>;
+constexpr bool turned = << turned | lower >>, whole = << whole | lower >>;  // whether all warps have columns, or none
 constexpr int span = items + taps_x - 1, stage_size = (warps * items + taps_x - 1) * line;
 
 struct Sizes {
@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
         return;
     }
     const int column = first_column + warp * items, channel = first_channel + 2 * lane;
-    const bool is = channel < g.channels;
+    const int own_columns = channel < g.channels ? g.columns - column : 0;
     acc factors[taps_y][taps_x][2];
     Operands of[2];
 #pragma unroll
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
             const int made = r - (taps_y - 1);
 #pragma unroll
             for (int i = 0; i < items; ++i) {
-                if (made >= 0 && is && column + i < g.columns) {
+                if (made >= 0 && (whole ? 0 : i) < own_columns) {
                     alignas(4) const Pack<Out, 2> two{{epilogue(done[i][0], of[0]), epilogue(done[i][1], of[1])}};
                     store_pack(y + made * g.row + i * g.column, two);
                 }

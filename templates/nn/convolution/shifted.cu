@@ -1,11 +1,9 @@
-// A convolution of images by windows that move by one or two pixels, on the tensor cores of sm_90a: output (pixels, filters) is the sum,
+// A convolution of images by windows that move by one pixel, on the tensor cores of sm_90a: output (pixels, filters) is the sum,
 // over the window's taps, of image (pixels, channels) @ weights (channels, filters), with the image shifted by the tap. Where it
 // lies in shared memory with rows of `pitch` pixels, which hold the padding too, a shift is another first line: each part of the
 // image is brought once for all taps. It ends with an elementwise expression of each sum and of operands.
 // image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
 // of 16-bit floats. What the maps fill with zeros are the padding, and channels beyond the last.
-// Of windows that move by two pixels, taps of even numbers read other pixels than those of odd ones: each of the image's `phases`
-// is brought by a map of its own, of every second row and column.
 // A warpgroup makes a band: `band` rows of one image, of which each is `pitch` pixels long, those beyond the image for nothing.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
 // last brings to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
@@ -18,9 +16,8 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
-constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>;
+constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
 constexpr int step_y = << step_y >>, step_x = << step_x >>;  // lines of the image from one tap to the next
-constexpr int by = << by >>, phases_y = taps_y < by ? taps_y : by, phases_x = taps_x < by ? taps_x : by, phases = phases_y * phases_x;
 constexpr int first_y = step_y < 0 ? -(taps_y - 1) * step_y : 0, first_x = step_x < 0 ? -(taps_x - 1) * step_x : 0;
 constexpr int image_stages = << image_stages >>, weight_stages = << weight_stages >>;
 constexpr int line = 64;  // elements, of 128 bytes
@@ -31,21 +28,10 @@ struct Sizes {
     int bands, of_image, tiles_n, filters, slabs;  // all bands, those of an image, tiles across, and stages of 64 channels
     int base_y, base_x;                            // of the first line that a band's windows read
 };
-// The taps of a phase, by their numbers.
-struct Phase {
-    int y, x, across, count;  // its first tap, its taps of a row, and all of them
-
-    __device__ __forceinline__ explicit Phase(int number)
-        : y(number / phases_x), x(number % phases_x), across((taps_x - x + by - 1) / by), count(across * ((taps_y - y + by - 1) / by)) {}
-    // Its place among the weights' taps, of which the window has every << each_y >>th row from << tap_y >> on, and so along columns.
-    __device__ __forceinline__ int weights(int tap) const {
-        return (<< tap_y >> + (y + tap / across * by) * << each_y >>) * << row >> + << tap_x >> + (x + tap % across * by) * << each_x >>;
-    }
-    // The first line that it multiplies.
-    __device__ __forceinline__ int shift(int tap) const {
-        return (first_y + tap / across * step_y) * pitch + first_x + tap % across * step_x;
-    }
-};
+// A tap's number among those of the weights, of which the window has every << each_y >>th row from << tap_y >> on, and so along columns.
+__device__ __forceinline__ int of_weights_taps(int tap) {
+    return (<< tap_y >> + tap / taps_x * << each_y >>) * << row >> + << tap_x >> + tap % taps_x * << each_x >>;
+}
 // Tile `turn` of this block.
 struct Turn {
     int number;
@@ -60,7 +46,7 @@ struct Turn {
 };
 
 extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
-    <% for i in range(phases) %>const __grid_constant__ TensorMap image<< i >>, <% endfor %>const __grid_constant__ TensorMap weights,
+    const __grid_constant__ TensorMap image, const __grid_constant__ TensorMap weights,
     <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>const __grid_constant__ TensorMap output, Sizes g, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
@@ -80,24 +66,20 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
         give_registers<24>();
         for (int turn = 0, number = 0, slab = 0; threadIdx.x == 256 && Turn(turn).there(g); ++turn) {
             const Turn tile(turn);
-            for (int i = 0; i < g.slabs * phases; ++i, ++slab) {
-                const int of_image = slab % image_stages, channel = i / phases * line;
-                const Phase phase(i % phases);
+            for (int i = 0; i < g.slabs; ++i, ++slab) {
+                const int of_image = slab % image_stages;
                 mbarrier_wait(&empty_image[of_image], slab / image_stages % 2 ^ 1);
                 mbarrier_arrive_expecting(&full_image[of_image], 2 * brought * line * int(sizeof(T)));
                 for (int k = 0; k < 2; ++k) {
-                    const int own = tile.own_band(g, k), row = own % g.of_image * band + ((g.base_y + phase.y) >> (by - 1));
-                    const int column = (g.base_x + phase.x) >> (by - 1);
-                    T* const to = images + of_image * image_stage + k * lines * line;
-<% for i in range(phases) %>
-                    if (i % phases == << i >>) copy_tile(to, image<< i >>, {own / g.of_image, row, column, channel}, &full_image[of_image]);
-<% endfor %>
+                    const int own = tile.own_band(g, k), row = own % g.of_image * band;
+                    copy_tile(images + of_image * image_stage + k * lines * line, image,
+                              {own / g.of_image, row + g.base_y, g.base_x, i * line}, &full_image[of_image]);
                 }
-                for (int tap = 0; tap < phase.count; ++tap, ++number) {
+                for (int tap = 0; tap < taps; ++tap, ++number) {
                     const int stage = number % weight_stages;
                     mbarrier_wait(&empty[stage], number / weight_stages % 2 ^ 1);
                     mbarrier_arrive_expecting(&full[stage], weight_stage * int(sizeof(T)));
-                    copy_tile(filters + stage * weight_stage, weights, {tile.column(g), phase.weights(tap), channel}, &full[stage]);
+                    copy_tile(filters + stage * weight_stage, weights, {tile.column(g), of_weights_taps(tap), i * line}, &full[stage]);
                 }
             }
         }
@@ -113,13 +95,13 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     float sums[halves][tile_n / 2];
     for (int turn = 0, number = 0, slab = 0; Turn(turn).there(g); ++turn) {
         const Turn tile(turn);
-        for (int i = 0; i < g.slabs * phases; ++i, ++slab) {
+        for (int i = 0; i < g.slabs; ++i, ++slab) {
             const int of_image = slab % image_stages;
-            const Phase phase(i % phases);
             T* const own = images + of_image * image_stage + group * lines * line;
             mbarrier_wait(&full_image[of_image], slab / image_stages % 2);
-            for (int tap = 0; tap < phase.count; ++tap, ++number) {
-                const int stage = number % weight_stages, shift = phase.shift(tap);
+            for (int tap = 0; tap < taps; ++tap, ++number) {
+                const int stage = number % weight_stages;
+                const int shift = (first_y + tap / taps_x * step_y) * pitch + first_x + tap % taps_x * step_x;
                 mbarrier_wait(&full[stage], number / weight_stages % 2);
                 wgmma_fence();
 #pragma unroll

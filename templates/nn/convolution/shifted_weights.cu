@@ -1,6 +1,8 @@
 // The gradient of the weights of a convolution by windows that move by one or two pixels, on the tensor cores of sm_90a:
 // weights (filters, taps, channels) = the sum, over the pixels of a part of the bands, of output (pixels, filters) and image
 // (pixels, channels), shifted by the tap as nn/convolution/shifted.cu has it: what a band needs is brought once for all taps.
+// Of windows that move by two pixels, taps of even numbers read other pixels than those of odd ones: each of the image's `phases`
+// is brought by a map of its own, of every second row and column.
 // image and output (images, height, width, channels or filters) by maps, of 16-bit floats; beyond the arrays are zeros.
 // Launch: blocks of four warpgroups, of which three share the taps of 64 filters by 64 channels. blockIdx.x numbers these tiles,
 // blockIdx.y parts of the bands: a cluster of blocks adds up as many, and the sums of clusters lie behind one another. One thread of
@@ -16,7 +18,7 @@
 <% include "prelude/packs.cuh" %>
 constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x;
 constexpr int step_y = << step_y >>, step_x = << step_x >>;
-constexpr int by = << by >>, phases_x = taps_x < by ? taps_x : by, phases = << phases >>;  // of the image, as shifted.cu has them
+constexpr int by = << by >>, phases_x = taps_x < by ? taps_x : by, phases = << phases >>;  // of the image
 constexpr int own_taps = (taps + 2) / 3;  // of a warpgroup
 // Blocks of a cluster, and the numbers of a tap that each thread of one of them ends with.
 constexpr int cluster = << cluster >>, own = 32 / cluster;

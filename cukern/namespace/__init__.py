@@ -22,6 +22,7 @@ from ..index.put import *  # noqa: F403
 from ..index.scan import *  # noqa: F403
 from ..index.search import *  # noqa: F403
 from ..index.select import *  # noqa: F403
+from ..index.segments import *  # noqa: F403
 from ..index.sets import *  # noqa: F403
 from ..index.sort import *  # noqa: F403
 from ..index.subscript import *  # noqa: F403

@@ -1,0 +1,168 @@
+"""Products of sparse matrices with dense ones, and the entries of dense products at given places.
+
+Each is the derivative of the other, so that there are derivatives of any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+from .. import dtypes
+from .. import namespace as ops
+from ..array import Array
+from ..autodiff import tape
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..dtypes import DType
+from ..elementwise.complex_rows import conjugated
+from ..kernel import Kernel
+from ..kernel.plan import allocate, launch
+from ..kernel.sizes import divide_up, power_of_two
+from .structure import Structure, chosen
+
+_MULTIPLY = Kernel("sparse/multiply.cu", block=256)
+_SAMPLE = Kernel("sparse/sample.cu", block=256)
+#: Threads that share a row, or a number, at most: a warp.
+_WARP = 32
+#: The most blocks along y.
+_GRID_Y = 65535
+#: Numbers that one host thread computes, about, and columns that it computes at a time.
+_HOST_PIECE, _HOST_ITEMS = 16384, 8
+_BLOCK = 256
+
+#: Rows and columns of the blocks that entries are.
+Blocks = tuple[int, int]
+
+
+@cache
+def _multiplying(
+    device: Device, dtype: DType, place: DType, blocks: Blocks, across: int, along: int, items: int
+) -> CompiledFunction:
+    block = 1 if device.style == "serial" else _BLOCK
+    return _MULTIPLY.bind(
+        device, name=f"sparse_multiply_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
+        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], across=across, along=along, items=items,
+    ).function  # fmt: skip
+
+
+def _shares(device: Device, structure: Structure, columns: int) -> tuple[int, int, int]:
+    """Threads that share the columns and the entries of a row, and columns that each has at a time."""
+    if device.style == "serial":
+        return 1, 1, min(_HOST_ITEMS, columns)
+    across = min(_WARP, power_of_two(columns))
+    items = min(4, power_of_two(divide_up(columns, across)))
+    mean = divide_up(structure.count, max(1, structure.shape[0]))
+    return across, min(_WARP // across, power_of_two(max(1, mean))), items
+
+
+def _multiplied(structure: Structure, blocks: Blocks, data: Array, x: Array) -> Array:
+    device, columns = x.device, x.shape[1]
+    rows = structure.shape[0] * blocks[0]
+    made = allocate(device, (rows, columns), x.dtype)
+    if made.size:
+        across, along, items = _shares(device, structure, columns)
+        function = _multiplying(device, x.dtype, structure.indices.dtype, blocks, across, along, items)
+        serial = device.style == "serial"
+        block = 1 if serial else _BLOCK
+        cost = columns * blocks[1] * divide_up(structure.count, structure.shape[0])
+        piece = divide_up(_HOST_PIECE, max(1, cost)) if serial else 1
+        groups = block // (across * along) * piece
+        beside = 1 if serial else min(_GRID_Y, divide_up(columns, across * items))
+        arrays = (
+            data.contiguous()._data,
+            structure.indices._data,
+            structure.offsets._data,
+            x.contiguous()._data,
+        )
+        values = (*arrays, made, rows, columns, piece)
+        launch(device, function, (divide_up(rows, groups), beside, 1), block, values)
+    return Array._wrap(made, device)
+
+
+@cache
+def _sampling(device: Device, dtype: DType, place: DType, blocks: Blocks, lanes: int) -> CompiledFunction:
+    block = 1 if device.style == "serial" else _BLOCK
+    return _SAMPLE.bind(
+        device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
+        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes,
+    ).function  # fmt: skip
+
+
+def _sampled(structure: Structure, blocks: Blocks, g: Array, x: Array) -> Array:
+    device, columns = g.device, g.shape[1]
+    made = allocate(device, data_shape(structure, blocks), g.dtype)
+    if made.size:
+        serial = device.style == "serial"
+        lanes = 1 if serial else min(_WARP, power_of_two(max(1, columns)))
+        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, lanes)
+        block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, 1)
+        arrays = (g.contiguous()._data, structure.rows._data, structure.indices._data, x.contiguous()._data)
+        values = (*arrays, made, made.size, columns, piece)
+        launch(device, function, divide_up(made.size, block // lanes * piece), block, values)
+    return Array._wrap(made, device)
+
+
+def data_shape(structure: Structure, blocks: Blocks) -> tuple[int, ...]:
+    """The shape of the data of a sparse array."""
+    return (structure.count,) if blocks == (1, 1) else (structure.count, *blocks)
+
+
+def transposed(structure: Structure, blocks: Blocks, data: Array) -> Array:
+    """The data of the transpose, in its order."""
+    made = chosen(data, structure.transposed[1])
+    return made if blocks == (1, 1) else ops.swapaxes(made, 1, 2)
+
+
+def multiply(structure: Structure, blocks: Blocks, data: Array, x: Array) -> Array:
+    """The product of a sparse matrix with a dense one (columns of the first, n); bilinear.
+
+    Args:
+        structure: the places of the entries.
+        blocks: their size.
+        data: their values.
+        x: the dense matrix, of the dtype of ``data``.
+    """
+    with tape.stop_recording():
+        made = _multiplied(structure, blocks, data, x)
+    if tape.recording((data, x)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            data, x = map(conjugated, saved)
+            back = structure.transposed[0] if needs[1] else structure
+            return [
+                sample(structure, blocks, given[0], x) if needs[0] else None,
+                multiply(back, blocks[::-1], transposed(structure, blocks, data), given[0])
+                if needs[1]
+                else None,
+            ]
+
+        tape.record("sparse.multiply", (data, x), (made,), vjp, (data, x))
+    return made
+
+
+def sample(structure: Structure, blocks: Blocks, g: Array, x: Array) -> Array:
+    """The entries of ``g @ x.T`` at the places of a structure: a sampled dense-dense product; bilinear.
+
+    Args:
+        structure: the places.
+        blocks: the size of an entry.
+        g: a dense matrix with the rows of the sparse one.
+        x: a dense matrix with as many rows as the sparse one has columns.
+    """
+    with tape.stop_recording():
+        made = _sampled(structure, blocks, g, x)
+    if tape.recording((g, x)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            g, x = map(conjugated, saved)
+            back = structure.transposed[0] if needs[1] else structure
+            return [
+                multiply(structure, blocks, given[0], x) if needs[0] else None,
+                multiply(back, blocks[::-1], transposed(structure, blocks, given[0]), g)
+                if needs[1]
+                else None,
+            ]
+
+        tape.record("sparse.sample", (g, x), (made,), vjp, (g, x))
+    return made

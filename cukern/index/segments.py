@@ -186,7 +186,7 @@ def _between(name: str, x: Array, offsets: Any, number: Any, axis: int) -> Segme
         raise ValueError(f"{name}: num_segments: expected {size}, one less than offsets, got {number}")
     if count and not size:
         raise ValueError(
-            f"{name}: offsets: expected the last to be {count}, the number of rows, got {data.size} offset"
+            f"{name}: offsets: expected rising numbers from 0 to {count}, the number of rows, got one"
         )
     if x.device.addressable and (data[0] != 0 or data[-1] != count or bool((data[1:] < data[:-1]).any())):
         raise ValueError(

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from typing import NamedTuple
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction
+from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.complex_rows import conjugated
 from ..kernel import Kernel
@@ -35,68 +36,85 @@ _BLOCK = 256
 Blocks = tuple[int, int]
 
 
+class Shares(NamedTuple):
+    """How threads share the work.
+
+    Attributes:
+        block: threads per block.
+        across: neighbours that share the columns.
+        along: neighbours that share the entries of a row.
+        items: columns that each has at a time.
+        piece: rows that each group of threads has.
+    """
+
+    block: int
+    across: int
+    along: int
+    items: int
+    piece: int
+
+
+def shares(style: Style, structure: Structure, blocks: Blocks, columns: int) -> Shares:
+    """The geometry of a product with ``columns`` columns."""
+    mean = divide_up(structure.count, max(1, structure.shape[0]))
+    if style == "serial":
+        cost = max(1, columns * blocks[1] * mean)
+        return Shares(1, 1, 1, min(_HOST_ITEMS, columns), divide_up(_HOST_PIECE, cost))
+    across = min(_WARP, power_of_two(columns))
+    along = min(_WARP // across, power_of_two(max(1, mean)))
+    return Shares(_BLOCK, across, along, min(4, power_of_two(divide_up(columns, across))), 1)
+
+
 @cache
-def _multiplying(
-    device: Device, dtype: DType, place: DType, blocks: Blocks, across: int, along: int, items: int
-) -> CompiledFunction:
-    block = 1 if device.style == "serial" else _BLOCK
+def _multiplying(device: Device, dtype: DType, place: DType, blocks: Blocks, s: Shares) -> CompiledFunction:
     return _MULTIPLY.bind(
-        device, name=f"sparse_multiply_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], across=across, along=along, items=items,
+        device, name=f"sparse_multiply_{dtypes.info(dtype).name}_{s.block}", elem=dtype, block=s.block,
+        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], across=s.across, along=s.along, items=s.items,
     ).function  # fmt: skip
 
 
-def _shares(device: Device, structure: Structure, columns: int) -> tuple[int, int, int]:
-    """Threads that share the columns and the entries of a row, and columns that each has at a time."""
-    if device.style == "serial":
-        return 1, 1, min(_HOST_ITEMS, columns)
-    across = min(_WARP, power_of_two(columns))
-    items = min(4, power_of_two(divide_up(columns, across)))
-    mean = divide_up(structure.count, max(1, structure.shape[0]))
-    return across, min(_WARP // across, power_of_two(max(1, mean))), items
-
-
-def _multiplied(structure: Structure, blocks: Blocks, data: Array, x: Array) -> Array:
+def multiplied(
+    structure: Structure, blocks: Blocks, data: Array, x: Array, shape: Shares | None = None
+) -> Array:
+    """:func:`multiply` without a derivative; by default with the geometry that the device asks for."""
     device, columns = x.device, x.shape[1]
     rows = structure.shape[0] * blocks[0]
     made = allocate(device, (rows, columns), x.dtype)
     if made.size:
-        across, along, items = _shares(device, structure, columns)
-        function = _multiplying(device, x.dtype, structure.indices.dtype, blocks, across, along, items)
-        serial = device.style == "serial"
-        block = 1 if serial else _BLOCK
-        cost = columns * blocks[1] * divide_up(structure.count, structure.shape[0])
-        piece = divide_up(_HOST_PIECE, max(1, cost)) if serial else 1
-        groups = block // (across * along) * piece
-        beside = 1 if serial else min(_GRID_Y, divide_up(columns, across * items))
+        s = shape or shares(device.style, structure, blocks, columns)
+        function = _multiplying(device, x.dtype, structure.indices.dtype, blocks, s._replace(piece=1))
+        groups = s.block // (s.across * s.along) * s.piece
+        beside = 1 if s.block == 1 else min(_GRID_Y, divide_up(columns, s.across * s.items))
         arrays = (
             data.contiguous()._data,
             structure.indices._data,
             structure.offsets._data,
             x.contiguous()._data,
         )
-        values = (*arrays, made, rows, columns, piece)
-        launch(device, function, (divide_up(rows, groups), beside, 1), block, values)
+        values = (*arrays, made, rows, columns, s.piece)
+        launch(device, function, (divide_up(rows, groups), beside, 1), s.block, values)
     return Array._wrap(made, device)
 
 
 @cache
-def _sampling(device: Device, dtype: DType, place: DType, blocks: Blocks, lanes: int) -> CompiledFunction:
-    block = 1 if device.style == "serial" else _BLOCK
+def _sampling(
+    device: Device, dtype: DType, place: DType, blocks: Blocks, block: int, lanes: int
+) -> CompiledFunction:
     return _SAMPLE.bind(
         device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
         place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes,
     ).function  # fmt: skip
 
 
-def _sampled(structure: Structure, blocks: Blocks, g: Array, x: Array) -> Array:
+def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int | None = None) -> Array:
+    """:func:`sample` without a derivative; by default with as many threads for a number as the device asks for."""
     device, columns = g.device, g.shape[1]
     made = allocate(device, data_shape(structure, blocks), g.dtype)
     if made.size:
-        serial = device.style == "serial"
-        lanes = 1 if serial else min(_WARP, power_of_two(max(1, columns)))
-        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, lanes)
+        serial = device.style == "serial" and lanes is None
+        lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns))))
         block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, 1)
+        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, block, lanes)
         arrays = (g.contiguous()._data, structure.rows._data, structure.indices._data, x.contiguous()._data)
         values = (*arrays, made, made.size, columns, piece)
         launch(device, function, divide_up(made.size, block // lanes * piece), block, values)
@@ -124,7 +142,7 @@ def multiply(structure: Structure, blocks: Blocks, data: Array, x: Array) -> Arr
         x: the dense matrix, of the dtype of ``data``.
     """
     with tape.stop_recording():
-        made = _multiplied(structure, blocks, data, x)
+        made = multiplied(structure, blocks, data, x)
     if tape.recording((data, x)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
@@ -151,7 +169,7 @@ def sample(structure: Structure, blocks: Blocks, g: Array, x: Array) -> Array:
         x: a dense matrix with as many rows as the sparse one has columns.
     """
     with tape.stop_recording():
-        made = _sampled(structure, blocks, g, x)
+        made = sampled(structure, blocks, g, x)
     if tape.recording((g, x)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:

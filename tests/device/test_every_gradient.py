@@ -100,6 +100,8 @@ CALLS = [
     Call("histogram_bin_edges", (M, f(0, 1, 1.75, 3)), label="edges"),
     Call("histogram_bin_edges", (M, 3), {"range": (0.25, 2.5), "weights": M}),
     Call("index_add", (M, BINS, M[:, :4] + 1.0)),
+    *(Call(f"segment_{how}", (M, np.asarray([0, 1, 0]), 2)) for how in ("sum", "prod", "mean", "max", "min")),
+    Call("scatter", (M, np.asarray([[0, 1, 0, 1]]), 1, 2), {"reduce": "prod"}),
     Call("isclose", (V, V, 0.5, 0.5)),
     Call("linalg.cond", (S, 1.0)),
     Call("linalg.eigh", (S,)),

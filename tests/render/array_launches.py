@@ -19,6 +19,8 @@ from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
 from cukern.reduction import softmax
 from cukern.shape.copy import Copies
+from cukern.sparse.products import data_shape, multiplied, sampled
+from cukern.sparse.structure import Structure
 
 
 def arrays(dtype: Any, *shapes: tuple[int, ...]) -> list[ck.Array]:
@@ -216,6 +218,30 @@ def launch_at(dtype: Any) -> None:
     x[places] = 1
 
 
+def launch_segments(dtype: Any) -> None:
+    """Few rows of each segment, and so many that a tree combines them; sorted or not."""
+    for shape in ((200, 8), (200,)) if dtype == ck.float32 else ((200, 8),):
+        (x,) = arrays(dtype, shape)
+        places = ck.zeros(200, "int64")
+        for how in ("sum", "prod") if dtype in dtypes.COMPLEX else ("sum", "prod", "max", "min"):
+            ck.scatter(x, places, 0, 3, reduce=how)
+        ck.segment_sum(x, places, 3, indices_are_sorted=True)
+
+
+def launch_sparse(dtype: Any) -> None:
+    """Products with vectors and matrices, and the entries of dense products, of single entries and of blocks."""
+    if dtype == ck.bool:
+        return
+    places = ck.zeros(5, "int32")
+    for blocks in ((1, 1), (2, 3)):
+        structure = Structure((4, 5), places, places)
+        data = ck.zeros(data_shape(structure, blocks), dtype)
+        for columns in (1, 3, 200):
+            x, g = arrays(dtype, (5 * blocks[1], columns), (4 * blocks[0], columns))
+            multiplied(structure, blocks, data, x)
+            sampled(structure, blocks, g, x)
+
+
 #: What takes every dtype.
 EVERY: tuple[Callable[[Any], None], ...] = (
     launch_elementwise,
@@ -227,4 +253,6 @@ EVERY: tuple[Callable[[Any], None], ...] = (
     launch_convolve,
     launch_histogram,
     launch_at,
+    launch_segments,
+    launch_sparse,
 )

@@ -62,8 +62,9 @@ def test_elements(device: ck.Device, make: Callable[[Any], Any]) -> None:
     a, b, dense = make(ck.asarray(A)), make(ck.asarray(B)), ck.asarray(B)
     for made, want in (
         (a + b, A + B), (a - b, A - B), (a * b, A * B), (a + a, A + A), (a * a, A * A), (a * 2, A * 2),
-        (0.5 * a, A / 2), (a / 4, A / 4), (-a, -A), (abs(a), abs(A)), (a * dense, A * B), (dense * a, A * B), (a * dense[0], A * B[0]),
-        (a * dense[:, :1], A * B[:, :1]), (a / (dense * dense + 1), A / (B * B + 1)), 
+        (0.5 * a, A / 2), (a / 4, A / 4), (-a, -A), (abs(a), abs(A)), (a * dense, A * B), (dense * a, A * B),
+        (a * dense[0], A * B[0]),
+        (a * dense[:, :1], A * B[:, :1]), (a / (dense * dense + 1), A / (B * B + 1)),
         (a.with_data(ck.exp(a.data)) * 0, 0 * A),
     ):  # fmt: skip
         assert issparse(made)

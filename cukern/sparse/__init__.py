@@ -5,6 +5,11 @@ The gradient with respect to the values, ``A.data``, is a sampled dense-dense pr
 
 from __future__ import annotations
 
+from ..namespace.hints import MODULES as _MODULES
+from ..namespace.hints import missing as _missing
 from .array import SparseArray, bsr_array, coo_array, csr_array, issparse
 
 __all__ = ["SparseArray", "bsr_array", "coo_array", "csr_array", "issparse"]
+
+
+__getattr__, __dir__ = _missing(__name__, __all__, _MODULES["sparse"])

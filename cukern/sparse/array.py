@@ -43,6 +43,11 @@ class SparseArray(Operators):
     Attributes:
         data: the values.
         shape: rows and columns.
+
+    >>> import cukern as ck
+    >>> A = ck.sparse.csr_array([[1.0, 0.0], [0.0, 4.0]])
+    >>> isinstance(A, SparseArray), A.with_data(ck.sqrt(A.data)).toarray().tolist()
+    (True, [[1.0, 0.0], [0.0, 2.0]])
     """
 
     __slots__ = ("_blocks", "_structure", "data", "shape")
@@ -443,7 +448,12 @@ def _of_scipy(given: Any, device: Device | None) -> SparseArray:
 
 
 def issparse(x: object) -> bool:
-    """Whether ``x`` is a sparse array of this module."""
+    """Whether ``x`` is a sparse array of this module.
+
+    >>> import cukern as ck
+    >>> issparse(ck.sparse.coo_array((2, 3))), issparse(ck.zeros((2, 3)))
+    (True, False)
+    """
     return isinstance(x, SparseArray)
 
 

@@ -44,8 +44,8 @@ JOINS: dict[Combination, str] = {
 _IDENTITIES: dict[Combination, str] = {
     "sum": "acc(0)",
     "prod": "acc(1)",
-    "max": "cast<acc>(limits<T>::lowest())",
-    "min": "cast<acc>(limits<T>::highest())",
+    "max": "limits<acc>::lowest()",
+    "min": "limits<acc>::highest()",
 }
 _KERNELS = {
     "all": Kernel("index/combine.cu", block=256),

@@ -420,8 +420,8 @@ def test_the_gradient_by_each_argument_is_right_or_refused(
 FLOATING = re.compile("Any|Array|float|Scalar|Number|Parameter|_empty")
 #: Parameters with such an annotation that never hold one.
 STATIC = frozenset(
-    """axes device dtype func func1d function fweights ids ind indices kind mask_func multi_index obj offsets optimize out
-    out1 out2 pad_width repeats s segment_ids shift sorter stat_length where window_shape condlist""".split()
+    """axes device dtype func func1d function fweights ids ind indices kind mask_func multi_index obj offsets optimize
+    out out1 out2 pad_width repeats s segment_ids shift sorter stat_length where window_shape condlist""".split()
 )
 #: Parameters, or all of a function, that are not probed, and why.
 EXCLUDED = {

@@ -7,16 +7,15 @@ Options: `--elements N` (a small one tries the script itself on the host), `--on
 from __future__ import annotations
 
 import argparse
-import math
 import re
 import sys
 import time
 from collections.abc import Callable
-from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
+from large_inputs import Case, Inputs, ends, host, tail, written
 
 import cukern as ck
 from cukern.cli.catalog import families
@@ -33,73 +32,6 @@ LEFT_OUT = """
     matrix_power matrix_rank multi_dot pinv qr     slogdet solve solve_triangular svd svdvals tensorinv
     tensorsolve mask_indices tril_indices_from triu_indices     triu_indices_from ix_ sort_complex corrcoef
 """.split()
-
-
-class Case(NamedTuple):
-    """A call, what it should give, and by how much it may differ."""
-
-    call: Callable[[], Any]
-    wanted: Any
-    tolerance: float = 0.0
-
-
-class Inputs:
-    """Arrays of ``n`` elements."""
-
-    def __init__(self, n: int) -> None:
-        self.n = n
-        self.rows, self.columns = (3, n // 3) if n % 3 == 0 else (1, n)
-        self.side = math.isqrt(n) + 1
-
-    @cached_property
-    def marks(self) -> ck.Array:
-        """int8: 3, 9, 7 and -5 at the start, the middle, the last but one and the end; zeros elsewhere."""
-        made = ck.zeros(self.n, dtype="int8")
-        for place, value in ((0, 3), (self.n // 2, 9), (self.n - 2, 7), (self.n - 1, -5)):
-            made[place] = value
-        return made
-
-    @cached_property
-    def numbers(self) -> ck.Array:
-        """bfloat16 from 0.1 to 0.9."""
-        return ck.random.default_rng(0).uniform(0.1, 0.9, self.n, dtype="bfloat16")
-
-    @cached_property
-    def flags(self) -> ck.Array:
-        """Three that are true."""
-        made = ck.zeros(self.n, dtype="bool")
-        made[1] = made[self.n // 2] = made[self.n - 2] = True
-        return made
-
-    @cached_property
-    def places(self) -> ck.Array:
-        """Of the marks."""
-        return ck.asarray([0, self.n // 2, self.n - 2, self.n - 1])
-
-
-def host(x: Any) -> np.ndarray[Any, Any]:
-    """A result in float64 on the host."""
-    if isinstance(x, ck.Array):
-        x = (x.astype("float64") if x.dtype in ck.dtypes.FLOATS else x).numpy()
-    return np.asarray(x, "complex128" if np.iscomplexobj(x) else "float64")
-
-
-def tail(x: ck.Array, count: int = 5) -> ck.Array:
-    """The last elements along the first axis; negative starts of slices are avoided here."""
-    return x[x.shape[0] - count :]
-
-
-def ends(f: Callable[..., ck.Array], *xs: ck.Array, tolerance: float = 0.01) -> Case:
-    """An elementwise function: at both ends of the result, what it makes of the ends."""
-
-    def call() -> Any:
-        made = f(*xs)
-        return [host(made[:5]), host(tail(made))]
-
-    def wanted() -> Any:
-        return [host(f(*(x[:5] for x in xs))), host(f(*(tail(x) for x in xs)))]
-
-    return Case(call, wanted, tolerance)
 
 
 def elementwise(a: Inputs) -> dict[str, Case]:
@@ -347,10 +279,108 @@ def transformed(a: Inputs) -> Any:
     return [host(made[0]).real, abs(host(made[0]))]
 
 
-def written(a: Inputs, f: Callable[[ck.Array], object]) -> Any:
-    y = ck.copy(a.marks)
-    f(y)
-    return np.r_[host(y[:2]), host(y[a.n // 2]), host(tail(y, 2))]
+def everyday(a: Inputs) -> dict[str, Case]:
+    """Reductions, sorts, pieces and sums that programs use most."""
+    x, r, n, flags, places = a.marks, a.numbers, a.n, a.flags, a.places
+    variance, middle = 0.64 / 12, n // 2
+    few = ck.asarray([1, 5], "int8")
+    units, wide = ck.where(x == 0, 1, x), r.reshape((a.rows, a.columns))
+    pairs = {
+        "all": (lambda: ck.all(flags), False),
+        "any": (lambda: ck.any(flags), True),
+        "argmax": (lambda: ck.argmax(x), middle),
+        "argmin": (lambda: ck.argmin(x), n - 1),
+        "max": (lambda: ck.max(x), 9),
+        "min": (lambda: ck.min(x), -5),
+        "sum": (lambda: ck.sum(x), 14),
+        "prod": (lambda: ck.prod(units), -945),
+        "ptp": (lambda: ck.ptp(x), 14),
+        "nanmax": (lambda: ck.nanmax(x), 9),
+        "nanargmax": (lambda: ck.nanargmax(x), middle),
+        "count_nonzero": (lambda: ck.count_nonzero(flags), 3),
+        "median": (lambda: ck.median(x), 0),
+        "bincount": (lambda: ck.bincount(flags.astype("int8")), [n - 3, 3]),
+        "histogram": (lambda: ck.histogram(x, 2, (-10, 10))[0], [1, n - 1]),
+        "sort": (lambda: tail(ck.sort(x), 3), [3, 7, 9]),
+        "argsort": (lambda: tail(ck.argsort(x), 3), [0, n - 2, middle]),
+        "topk": (lambda: ck.topk(x, 3)[0], [9, 7, 3]),
+        "partition": (lambda: tail(ck.partition(x, 5), 3), [3, 7, 9]),
+        "unique": (lambda: ck.unique(x), [-5, 0, 3, 7, 9]),
+        "unique_counts": (lambda: ck.unique_counts(x)[1], [1, n - 4, 1, 1, 1]),
+        "isin": (lambda: tail(ck.isin(x, few[:1] + 6), 2), [1, 0]),
+        "nonzero": (lambda: ck.nonzero(flags)[0], [1, middle, n - 2]),
+        "flatnonzero": (lambda: ck.flatnonzero(x), [0, middle, n - 2, n - 1]),
+        "argwhere": (lambda: ck.argwhere(flags)[:, 0], [1, middle, n - 2]),
+        "compress": (lambda: ck.compress(flags, x), [0, 9, 7]),
+        "extract": (lambda: ck.extract(flags, x), [0, 9, 7]),
+        "take": (lambda: ck.take(x, places), [3, 9, 7, -5]),
+        "take_along_axis": (lambda: ck.take_along_axis(x, places, 0), [3, 9, 7, -5]),
+        "searchsorted": (lambda: tail(ck.searchsorted(few, x), 3), [0, 2, 0]),
+        "digitize": (lambda: tail(ck.digitize(x, few), 3), [0, 2, 0]),
+        "unravel_index": (
+            lambda: ck.stack(ck.unravel_index(places[3:], (a.rows, a.columns)))[:, 0],
+            [a.rows - 1, a.columns - 1],
+        ),
+        "cumsum": (lambda: tail(ck.cumsum(x), 3), [12, 19, 14]),
+        "cummax": (lambda: tail(ck.cummax(x), 2), [9, 9]),
+        "cumprod": (lambda: tail(ck.cumprod(units), 2), [189, -945]),
+        "roll": (lambda: ck.roll(x, 2)[:3], [7, -5, 3]),
+        "flip": (lambda: ck.flip(x).copy()[:2], [-5, 7]),
+        "concat": (lambda: tail(ck.concat([x, x[:1]]), 3), [7, -5, 3]),
+        "stack": (lambda: ck.stack([x, x])[1, n - 2 :], [7, -5]),
+        "repeat": (lambda: tail(ck.repeat(x, 2), 3), [7, -5, -5]),
+        "tile": (lambda: ck.tile(x, 2)[n - 1 : n + 1], [-5, 3]),
+        "resize": (lambda: tail(ck.resize(x, n + 1), 2), [-5, 3]),
+        "append": (lambda: tail(ck.append(x, x[:1]), 2), [-5, 3]),
+        "insert": (lambda: tail(ck.insert(x, n - 1, 4), 2), [4, -5]),
+        "delete": (lambda: tail(ck.delete(x, n - 2), 2), [0, -5]),
+        "pad": (lambda: tail(ck.pad(x, 2, mode="edge"), 3), [-5] * 3),
+        "diff": (lambda: tail(ck.diff(x), 2), [7, -12]),
+        "ediff1d": (lambda: tail(ck.ediff1d(x), 2), [7, -12]),
+        "convolve": (lambda: tail(ck.convolve(x, few), 2), [30, -25]),
+        "arange": (lambda: tail(ck.arange(n), 1), [n - 1]),
+        "full": (lambda: tail(ck.full(n, 3, dtype="int8"), 1), [3]),
+        "zeros": (lambda: tail(ck.zeros(n, dtype="int8"), 1), [0]),
+        "eye": (lambda: ck.eye(a.side, dtype="int8")[-1, -2:], [0, 1]),
+        "broadcast_to": (lambda: tail(ck.broadcast_to(x[:1], (n,)).copy(), 1), [3]),
+        "tril": (
+            lambda: ck.tril(x.reshape((a.rows, a.columns)))[-1, :1],
+            lambda: host(x.reshape((a.rows, a.columns))[-1, :1]),
+        ),
+        "trim_zeros": (lambda: ck.trim_zeros(x[1:])[:1], [9]),
+        "put_along_axis": (
+            lambda: written(a, lambda y: ck.put_along_axis(y, places, ck.asarray([1, 2, 3, 4], "int8"), 0)),
+            [1, 0, 2, 3, 4],
+        ),
+        "allclose": (lambda: ck.allclose(r, r), 1),
+        "array_equal": (lambda: ck.array_equal(x, x), 1),
+    }
+    made = {name: Case(lambda call=call: host(call()), want) for name, (call, want) in pairs.items()}
+    near: dict[str, tuple[Callable[[], Any], float]] = {
+        "mean": (lambda: ck.mean(r), 0.5),
+        "average": (lambda: ck.average(r), 0.5),
+        "var": (lambda: ck.var(r), variance),
+        "std": (lambda: ck.std(r), variance**0.5),
+        "quantile": (lambda: ck.quantile(r, 0.25), 0.3),
+        "nansum": (lambda: ck.nansum(r, dtype="float64") / n, 0.5),
+        "dot": (lambda: ck.dot(r, r) / n, 0.25 + variance),
+        "vdot": (lambda: ck.vdot(r, r) / n, 0.25 + variance),
+        "softmax": (lambda: ck.sum(ck.softmax(wide, 1), dtype="float64") / a.rows, 1.0),
+        "linspace": (lambda: ck.linspace(0, 1, n, dtype="float32")[n - 1], 1.0),
+        "logsumexp": (lambda: ck.logsumexp(r), float(np.log(n * (np.exp(0.9) - np.exp(0.1)) / 0.8))),
+        "logcumsumexp": (
+            lambda: ck.logcumsumexp(r, 0)[n - 1],
+            float(np.log(n * (np.exp(0.9) - np.exp(0.1)) / 0.8)),
+        ),
+        "random.normal": (lambda: ck.std(ck.random.normal(0, 1, n, dtype="bfloat16")), 1.0),
+        "random.uniform": (lambda: ck.mean(ck.random.uniform(0, 1, n, dtype="bfloat16")), 0.5),
+    }
+    made |= {name: Case(lambda call=call: host(call()), want, 0.02) for name, (call, want) in near.items()}
+    made |= {name: ends(getattr(ck, name), r) for name in ("nan_to_num",)}
+    return made | {
+        "astype": ends(lambda y: ck.astype(y, "float32"), r),
+        "isclose": ends(lambda y: ck.isclose(y, y), r),
+    }
 
 
 def draws(a: Inputs) -> dict[str, Case]:
@@ -404,7 +434,9 @@ def main() -> int:
     given = parser.parse_args()
     start, a = time.monotonic(), Inputs(given.elements)
     cases = {
-        k: v for group in (of_parts, reductions, searches, draws, elementwise) for k, v in group(a).items()
+        k: v
+        for group in (everyday, of_parts, reductions, searches, draws, elementwise)
+        for k, v in group(a).items()
     }
     part, of = map(int, given.slice.split("/"))
     names = [name for name in cases if not given.only or name in given.only][part::of]

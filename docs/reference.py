@@ -42,6 +42,7 @@ _MODULES = (
     "quant",
     "generate",
     "random",
+    "sparse",
     "testing",
     "tree",
 )

@@ -14,7 +14,7 @@ MODULES = [
     "cukern",
     *(
         f"cukern.{name}"
-        for name in ("fft", "linalg", "nn", "nn.functional", "optim", "quant", "random", "testing")
+        for name in ("fft", "linalg", "nn", "nn.functional", "optim", "quant", "random", "sparse", "testing")
     ),
 ]
 

@@ -30,7 +30,7 @@ ORDER = """
     ops
     function transforms
     namespace tree
-    linalg fft io capture random
+    linalg fft io capture random sparse
     nn
     quant
     gguf generate

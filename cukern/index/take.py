@@ -30,7 +30,8 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..shape.views import broadcast_to, reshape
-from .places import added_along, expect_added, gathered, picked_along, summed
+from .combine import added_along, combined, expect_added
+from .places import gathered, picked_along
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -114,13 +115,13 @@ def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
 
 def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """The sums of g (outer, count, inner) at ``places`` (count): (outer, size, inner)."""
-    made = summed(g, places, outer, size, inner)
+    made = combined(g, places, outer, size, inner)
     return recorded("scatter_add", g, made, lambda gg: gather(gg, places, outer, size, inner))
 
 
 def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
     """x (outer, size, inner) with g (outer, count, inner) added at ``places`` (count)."""
-    made = summed(g, places, outer, size, inner, x)
+    made = combined(g, places, outer, size, inner, x)
 
     def vjp(c: Array, needs: tuple[bool, ...]) -> tuple[Array, Array | None]:
         return c, gather(c, places, outer, size, inner) if needs[1] else None

@@ -67,6 +67,7 @@ class _Places:
         """For each element the product of its values, 1 if there is none; differentiable to any order."""
         placed = ordered(self._device, self.flat, self.size)
         (keys, order), starts = placed, placed.starts(self.size)
+        assert order is not None
         in_order = take(values, order)
         with tape.stop_recording():
             apart = not_equal(keys[1:], keys[:-1])

@@ -21,6 +21,7 @@ from ..index.padding import *  # noqa: F403
 from ..index.put import *  # noqa: F403
 from ..index.scan import *  # noqa: F403
 from ..index.search import *  # noqa: F403
+from ..index.segments import *  # noqa: F403
 from ..index.select import *  # noqa: F403
 from ..index.sets import *  # noqa: F403
 from ..index.sort import *  # noqa: F403

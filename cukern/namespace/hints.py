@@ -111,6 +111,12 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "lr_scheduler": "lr is a function of the step: write optim.SGD(model, lr=optim.CosineDecay(0.1, steps=1000))",
         "apply_updates": "write optimizer.step(gradients)",
     },
+    "sparse": {
+        "bsr_matrix": "write bsr_array, whose * is by entry, and @ the matrix product",
+        "coo_matrix": "write coo_array, whose * is by entry, and @ the matrix product",
+        "csc_array": "write csr_array(...).T: rows and columns change places",
+        "csr_matrix": "write csr_array, whose * is by entry, and @ the matrix product",
+    },
     "testing": {
         "assert_allclose": "write cukern.testing.assert_close(actual, expected)",
         "check_grads": "write cukern.testing.gradcheck(f, inputs)",

@@ -1,4 +1,4 @@
-// y[o, p, i] << "+=" if adds else "=" >> x[o, j, i] in the order of j, with p = places<< "[o, j, i]" if each else "[j]" >><< "" if adds else ": the last of a place stays" >>.
+// y[o, p, i] = << join or "b" >> of a = y[o, p, i] and b = x[o, j, i], in the order of j, with p = places<< "[o, j, i]" if each else "[j]" >><< "" if join else ": the last of a place stays" >>.
 // x (outer, count, inner), y (outer, size, inner), in C order.
 // Launch: a thread owns `piece` of the i of one o: one thread alone writes to an element. No shared memory, no atomics.
 <% include "lib/place.cuh" %>
@@ -7,9 +7,11 @@ using T = << elem >>;
 using Sum = << out >>;
 using Place = << place >>;
 constexpr int block = << block >>;
-constexpr bool adds = << "true" if adds else "false" >>, each = << "true" if each else "false" >>;
+constexpr bool joins = << "true" if join else "false" >>, each = << "true" if each else "false" >>;
 // Whether inner is 1.
 constexpr bool single_inner = << "true" if single_inner else "false" >>;
+
+__device__ __forceinline__ Sum join(Sum a, Sum b) { return << join or "b" >>; }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, const Place* __restrict__ places, Sum* __restrict__ y,
@@ -24,8 +26,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const index from = (o * count + j) * width, row = each ? 0 : index(settled(places[j], size));
         for (index i = first; i < last; ++i) {
             const index to = (o * size + (each ? index(settled(places[from + i], size)) : row)) * width + i;
-            if constexpr (adds) y[to] += cast<Sum>(x[from + i]);
-            else y[to] = cast<Sum>(x[from + i]);
+            y[to] = joins ? join(y[to], cast<Sum>(x[from + i])) : cast<Sum>(x[from + i]);
         }
     }
 }

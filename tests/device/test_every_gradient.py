@@ -100,6 +100,8 @@ CALLS = [
     Call("histogram_bin_edges", (M, f(0, 1, 1.75, 3)), label="edges"),
     Call("histogram_bin_edges", (M, 3), {"range": (0.25, 2.5), "weights": M}),
     Call("index_add", (M, BINS, M[:, :4] + 1.0)),
+    *(Call(f"segment_{how}", (M, np.asarray([0, 1, 0]), 2)) for how in ("sum", "prod", "mean", "max", "min")),
+    Call("scatter", (M, np.asarray([[0, 1, 0, 1]]), 1, 2), {"reduce": "prod"}),
     Call("isclose", (V, V, 0.5, 0.5)),
     Call("linalg.cond", (S, 1.0)),
     Call("linalg.eigh", (S,)),
@@ -418,8 +420,8 @@ def test_the_gradient_by_each_argument_is_right_or_refused(
 FLOATING = re.compile("Any|Array|float|Scalar|Number|Parameter|_empty")
 #: Parameters with such an annotation that never hold one.
 STATIC = frozenset(
-    """axes device dtype func func1d function fweights ids ind indices kind mask_func multi_index obj optimize out out1
-    out2 pad_width repeats s shift sorter stat_length where window_shape condlist""".split()
+    """axes device dtype func func1d function fweights ids ind indices kind mask_func multi_index obj offsets optimize
+    out out1 out2 pad_width repeats s segment_ids shift sorter stat_length where window_shape condlist""".split()
 )
 #: Parameters, or all of a function, that are not probed, and why.
 EXCLUDED = {

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import cukern as ck
+from cukern.index import combine, subscript
 from cukern.index import places as rows
-from cukern.index import subscript
 from cukern.shape import copy
 from cukern.testing import assert_close, gradcheck
 
@@ -288,11 +288,11 @@ def test_rows_are_moved_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dt
 @pytest.mark.parametrize(
     ("shape", "dtype"),
     [
-        (rows.Adding(64, 4, 2, 3, 4), np.float32),
-        (rows.Adding(32, 32, 1, 1, 2), ck.bfloat16),
-        (rows.Adding(256, 1, 1, 4, 64), np.float64),
-        (rows.Adding(64, 8, 1, 2, 3), np.int8),
-        (rows.Adding(64, 8, 1, 2, 3), np.bool_),
+        (combine.Combining(64, 4, 2, 3, 4), np.float32),
+        (combine.Combining(32, 32, 1, 1, 2), ck.bfloat16),
+        (combine.Combining(256, 1, 1, 4, 64), np.float64),
+        (combine.Combining(64, 8, 1, 2, 3), np.int8),
+        (combine.Combining(64, 8, 1, 2, 3), np.bool_),
     ],
 )
 def test_rows_are_added_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dtype: Any) -> None:
@@ -306,14 +306,15 @@ def test_rows_are_added_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dt
             for base in (None, x):
                 want = np.zeros(x.shape) if base is None else base.numpy().astype(np.float64)
                 np.add.at(want, (slice(None), places), g.numpy().astype(np.float64))
-                got = rows.summed(g, ck.asarray(places)._data, outer, size, inner, base, shape)
+                got = combine.combined(g, ck.asarray(places)._data, outer, size, inner, base, shape)
                 np.testing.assert_array_equal(got.numpy(), ck.asarray(want).astype(dtype).numpy())
 
 
 @pytest.fixture
 def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of a GPU, in its launch shapes, on the host too."""
-    monkeypatch.setattr(rows, "_serial", lambda device: False)
+    for module in (rows, combine):
+        monkeypatch.setattr(module, "serial", lambda device: False)
 
 
 @pytest.mark.usefixtures("parallel")
@@ -374,7 +375,7 @@ def test_places_along_an_axis_on_a_gpu(device: ck.Device, shape: tuple[int, ...]
 def test_places_are_settled_by_the_kernels_of_a_gpu(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, parallel: None
 ) -> None:
-    monkeypatch.setattr(rows, "_clip", lambda device: True)
+    monkeypatch.setattr(rows, "clips", lambda device: True)
     a = np.arange(12.0).reshape(4, 3)
     places, settled = np.array([-1, 9, -4, -5, 2]), np.array([3, 3, 0, 0, 2])
     for dtype in (np.int32, np.int64):
@@ -382,7 +383,7 @@ def test_places_are_settled_by_the_kernels_of_a_gpu(
         assert_close(ck.Array._wrap(rows.gathered(x, at, 1, 4, 3), device), a[settled][None])
         want = np.zeros((1, 4, 3))
         np.add.at(want, (0, settled), np.ones((5, 3)))
-        assert_close(rows.summed(ck.ones((1, 5, 3), "float64"), at, 1, 4, 3, None), want)
+        assert_close(combine.combined(ck.ones((1, 5, 3), "float64"), at, 1, 4, 3, None), want)
         rows.put_rows(ck.asarray(np.arange(15.0)), at, x._data, 1, 4, 3)
         assert x.numpy()[:, 0].tolist() == [9.0, 3.0, 12.0, 3.0]
 

@@ -19,6 +19,8 @@ from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
 from cukern.reduction import softmax
 from cukern.shape.copy import Copies
+from cukern.sparse.products import data_shape, multiplied, sampled
+from cukern.sparse.structure import Structure
 
 
 def arrays(dtype: Any, *shapes: tuple[int, ...]) -> list[ck.Array]:
@@ -216,6 +218,32 @@ def launch_at(dtype: Any) -> None:
     x[places] = 1
 
 
+def launch_segments(dtype: Any) -> None:
+    """Few rows of each segment; of float32 so many that a tree combines them, and by each operation, sorted or not."""
+    rows, operations = (200, ("sum", "prod", "max", "min")) if dtype == ck.float32 else (20, ("max",))
+    if dtype in dtypes.COMPLEX:
+        operations = ("prod",)
+    (x,) = arrays(dtype, (rows, 8))
+    places = ck.zeros(rows, "int64")
+    for how in operations:
+        getattr(ck, f"segment_{how}")(x, places, 3)
+    if dtype == ck.float32:
+        ck.segment_sum(x, places, 3, indices_are_sorted=True)
+
+
+def launch_sparse(dtype: Any) -> None:
+    """Products, and the entries of dense products; of float32 with vectors and matrices, single entries and blocks."""
+    places = ck.zeros(5, "int32")
+    whole = dtype == ck.float32
+    for blocks in ((1, 1), (2, 3)) if whole else ((1, 1),):
+        structure = Structure((4, 5), places, places)
+        data = ck.zeros(data_shape(structure, blocks), dtype)
+        for columns in (1, 200) if whole else (3,):
+            x, g = arrays(dtype, (5 * blocks[1], columns), (4 * blocks[0], columns))
+            multiplied(structure, blocks, data, x)
+            sampled(structure, blocks, g, x)
+
+
 #: What takes every dtype.
 EVERY: tuple[Callable[[Any], None], ...] = (
     launch_elementwise,
@@ -227,4 +255,5 @@ EVERY: tuple[Callable[[Any], None], ...] = (
     launch_convolve,
     launch_histogram,
     launch_at,
+    launch_segments,
 )

@@ -7,7 +7,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from array_launches import arrays, launch_compact, launch_random, launch_softmax, with_derivatives
+from array_launches import (
+    arrays,
+    launch_compact,
+    launch_random,
+    launch_softmax,
+    launch_sparse,
+    with_derivatives,
+)
 
 import cukern as ck
 from cukern import dtypes
@@ -342,6 +349,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     launch_compact,
     launch_random,
     launch_softmax,
+    launch_sparse,
     launch_product,
     launch_quantised,
 )

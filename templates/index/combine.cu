@@ -1,9 +1,10 @@
-// y[o, k, :] = << "x[o, k, :] + " if based >>the sum of the rows g[o, j, :] that belong to k: j = order[starts[k]], ..., order[starts[k + 1] - 1].
+// y[o, k, :] = << "x[o, k, :] and " if based >>the << what >> of the rows g[o, j, :] that belong to k: j = order[starts[k]], ..., order[starts[k + 1] - 1],
+// or starts[k], ..., starts[k + 1] - 1 without `order`.
 // g (outer, count, inner), x and y (outer, size, inner), in C order. With `levels`, a place that has `fan` whole neighbours
-// in the order is left to scatter_add_long. What is added to what depends on the places alone, so that every run gives
+// in the order is left to combine_long. What is combined with what depends on the places alone, so that every run gives
 // the same bits. No atomics.
 // Launch: a group of `lanes` threads owns a row of y. No shared memory.
-<% include "index/scatter_add.cuh" %>
+<% include "index/combine.cuh" %>
 using Start = << starts >>;
 // Whether outer is 1.
 constexpr bool single = << "true" if single else "false" >>;
@@ -21,10 +22,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long to = (o * size + k) * inner;
 #pragma unroll 1
     for (index column = first_column(); column < inner; column += column_step()) {
-        Sums sums = {};
+        Rows made;
         const Base base(<< "x + to" if based else "nullptr" >>, inner, column);
-        sums.add_rows(from, order, first, last, inner, column);
-        base.add_to(sums);
-        sums.store(y + to, inner, column);
+        made.take(from, order, first, last, inner, column);
+        base.join_to(made);
+        made.store(y + to, inner, column);
     }
 }

@@ -1,9 +1,9 @@
-// As scatter_add, for the places that it leaves: the rows before and after the sums that scatter_add_parts has made of
-// theirs, then those of these that no sum of the next level has, and so on.
+// As combine, for the places that it leaves: the rows before and after the parts that combine_parts has made of
+// theirs, then those of these that no part of the next level has, and so on.
 // g (outer, count, inner), x and y (outer, size, inner), parts (outer, all, inner), in C order.
-// Launch: a group of `lanes` threads owns one of the `tiles` sums of the first level, and does the work of the place
+// Launch: a group of `lanes` threads owns one of the `tiles` parts of the first level, and does the work of the place
 // that it is the first of. No shared memory.
-<% include "index/scatter_add.cuh" %>
+<% include "index/combine.cuh" %>
 using Start = << starts >>;
 using Key = << key >>;
 
@@ -22,24 +22,24 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long to = (o * size + k) * inner;
 #pragma unroll 1
     for (index column = first_column(); column < inner; column += column_step()) {
-        Sums sums = {};
+        Rows made;
         const Base base(<< "x + to" if based else "nullptr" >>, inner, column);
-        sums.add_rows(from, order, first, tile * fan, inner, column);
-        sums.add_rows(from, order, last / fan * fan, last, inner, column);
+        made.take(from, order, first, tile * fan, inner, column);
+        made.take(from, order, last / fan * fan, last, inner, column);
         const acc* at = parts + o * all * inner;
         index a = tile, b = last / fan, here = tiles;
         for (int level = 1; level < levels; ++level) {
             const index up = divide_up(a, index(fan)), down = b / fan;
             if (up >= down) break;
-            sums.add_rows(at, nullptr, a, up * fan, inner, column);
-            sums.add_rows(at, nullptr, down * fan, b, inner, column);
+            made.take(at, nullptr, a, up * fan, inner, column);
+            made.take(at, nullptr, down * fan, b, inner, column);
             at += here * inner;
             here /= fan;
             a = up;
             b = down;
         }
-        sums.add_rows(at, nullptr, a, b, inner, column);
-        base.add_to(sums);
-        sums.store(y + to, inner, column);
+        made.take(at, nullptr, a, b, inner, column);
+        base.join_to(made);
+        made.store(y + to, inner, column);
     }
 }

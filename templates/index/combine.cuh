@@ -1,11 +1,11 @@
-// What the stages of scatter-add share. A group of `lanes` threads shares a row, and each has the sums of `items` packs
-// of `width` elements from its column on, `lanes` packs apart. Blocks along y share the columns.
+// What the stages of a scatter that combines rows share. A group of `lanes` threads shares a row, and each combines `items`
+// packs of `width` elements from its column on, `lanes` packs apart. Blocks along y share the columns.
 <% include "lib/pack.cuh" %>
 using index = << index >>;
 using T = << elem >>;
 using acc = << acc >>;
 constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, width = << width >>;
-// Neighbours in the order that a partial sum is of, and rows that a thread reads before it adds one.
+// Neighbours in the order that a part combines, and rows that a thread reads before it combines one.
 constexpr int fan = << fan >>, flight = << flight >>;
 // Whether the items of all threads lie in a row.
 constexpr bool exact = << "true" if exact else "false" >>;
@@ -18,12 +18,22 @@ __device__ __forceinline__ bool in_row(index column, int k, long long inner) {
     return exact || k == 0 || column + k * lanes * width < inner;
 }
 
-struct Sums {
+// How two values are combined, and the value that changes none.
+__device__ __forceinline__ acc join(acc a, acc b) { return << join >>; }
+__device__ __forceinline__ acc identity() { return << identity >>; }
+
+struct Rows {
     acc at[items][width];
 
-    // Adds rows first, ..., last - 1, or those that `order` names, in this order.
+    __device__ __forceinline__ Rows() {
+#pragma unroll
+        for (int k = 0; k < items; ++k)
+#pragma unroll
+            for (int w = 0; w < width; ++w) at[k][w] = identity();
+    }
+    // Combines with rows first, ..., last - 1, or those that `order` names, in this order.
     template <typename Row>
-    __device__ __forceinline__ void add_rows(
+    __device__ __forceinline__ void take(
         const Row* __restrict__ rows, const long long* __restrict__ order, index first, index last, long long inner, index column)
     {
 #pragma unroll 1
@@ -43,7 +53,7 @@ struct Sums {
                 for (int k = 0; k < items; ++k)
 #pragma unroll
                     for (int w = 0; w < width; ++w)
-                        if (f == 0 || j + f < last) at[k][w] += cast<acc>(held[f][k].at[w]);
+                        if (f == 0 || j + f < last) at[k][w] = join(at[k][w], cast<acc>(held[f][k].at[w]));
         }
     }
     template <typename Row>
@@ -59,7 +69,7 @@ struct Sums {
 };
 <% if based is defined %>
 
-// The row of x that the sums are added to: read before them and added last, so that nothing waits for it.
+// The row of x that is combined with the others: read before them and taken last, so that nothing waits for it.
 struct Base {
 <% if based %>
     Pack<T, width> held[items];
@@ -69,15 +79,15 @@ struct Base {
         for (int k = 0; k < items; ++k)
             if (in_row(column, k, inner)) held[k] = *(const Pack<T, width>*)(row + column + k * lanes * width);
     }
-    __device__ __forceinline__ void add_to(Sums& sums) const {
+    __device__ __forceinline__ void join_to(Rows& made) const {
 #pragma unroll
         for (int k = 0; k < items; ++k)
 #pragma unroll
-            for (int w = 0; w < width; ++w) sums.at[k][w] += cast<acc>(held[k].at[w]);
+            for (int w = 0; w < width; ++w) made.at[k][w] = join(made.at[k][w], cast<acc>(held[k].at[w]));
     }
 <% else %>
     __device__ __forceinline__ Base(const T*, long long, index) {}
-    __device__ __forceinline__ void add_to(Sums&) const {}
+    __device__ __forceinline__ void join_to(Rows&) const {}
 <% endif %>
 };
 <% endif %>

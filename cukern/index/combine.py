@@ -1,0 +1,239 @@
+"""Launches that combine the rows of an array that have the same place: their sum, product, largest or smallest value.
+
+The order in which values are combined depends only on the places, so every run gives the same bits; no atomics.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..autodiff import tape
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..dtypes import DType
+from ..elementwise.function import astype
+from ..kernel import Kernel
+from ..kernel.plan import allocate, on, raw, zeros
+from ..kernel.sizes import divide_up, index_type, power_of_two
+from .places import (
+    Order,
+    aligned,
+    bound,
+    columns,
+    cxx_name,
+    launch_beside,
+    ordered,
+    picked_along,
+    serial,
+)
+
+Combination = Literal["sum", "prod", "max", "min"]
+
+#: The C++ expressions that combine a and b, and of the value that changes none.
+JOINS: dict[Combination, str] = {
+    "sum": "a + b",
+    "prod": "a * b",
+    "max": "maximum(a, b)",
+    "min": "minimum(a, b)",
+}
+_IDENTITIES: dict[Combination, str] = {
+    "sum": "acc(0)",
+    "prod": "acc(1)",
+    "max": "limits<acc>::lowest()",
+    "min": "limits<acc>::highest()",
+}
+_KERNELS = {
+    "all": Kernel("index/combine.cu", block=256),
+    "parts": Kernel("index/combine_parts.cu", block=256),
+    "long": Kernel("index/combine_long.cu", block=256),
+}
+#: A GPU adds the elements of each column in order, with parallel columns, if columns are short or there are enough to
+#: keep it busy; otherwise it sorts.
+_SERIAL_COUNT, _SERIAL_COLUMNS = 64, 1 << 16
+
+
+class Combining(NamedTuple):
+    """How threads share the rows that are combined.
+
+    Attributes:
+        block: threads per block.
+        lanes: threads that share a row.
+        items: packs of a row that a thread combines.
+        flight: rows that a thread reads before it combines them.
+        fan: the fan-in of the tree for places with many rows.
+    """
+
+    block: int
+    lanes: int
+    items: int
+    flight: int
+    fan: int = 64
+
+
+def combining(packs: int, width: int) -> Combining:
+    """The geometry for rows of ``packs`` packs of ``width`` elements: eight values per thread, without spilling."""
+    items = 2 if packs > 1 and width <= 4 else 1
+    return Combining(256, min(256, power_of_two(divide_up(packs, items))), items, 2 if packs > 1 else 4)
+
+
+def identity(how: Combination, dtype: DType) -> Any:
+    """The value of no rows: 0, 1, the lowest or the highest value of the dtype."""
+    if how in ("sum", "prod"):
+        return dtype.type(how == "prod")
+    if dtype in dtypes.FLOATS:
+        return dtype.type(-np.inf if how == "max" else np.inf)
+    limits = np.iinfo(dtype)
+    return dtype.type(limits.min if how == "max" else limits.max)
+
+
+def combined(
+    g: Array,
+    places: Any,
+    outer: int,
+    size: int,
+    inner: int,
+    base: Array | None = None,
+    shape: Combining | None = None,
+    how: Combination = "sum",
+    rising: bool = False,
+) -> Array:
+    """Combine the rows of ``g`` (outer, count, inner) at their places, and ``base``: (outer, size, inner).
+
+    Args:
+        g: the rows.
+        places: an ndarray (count,).
+        base: an array (outer, size, inner) to combine with the result.
+        shape: the geometry.
+        how: the operation. Results are rounded to the dtype once.
+        rising: whether the places are in rising order, so that they need no sorting.
+    """
+    device = g.device
+    if serial(device) and shape is None:
+        return _in_turn(g, places, outer, size, inner, base, how=how)
+    with on(device):
+        made = allocate(device, (outer, size, inner), g.dtype)
+        if not made.size:
+            return Array._wrap(made, device)
+        datas = (*(() if base is None else (base.contiguous()._data,)), g.contiguous()._data)
+        order, count = ordered(device, places, size, rising), places.size
+        starts = order.starts(size)._data
+        width = aligned(inner * g.itemsize, g.itemsize, 16, (*datas, made)) // g.itemsize
+        s = shape or combining(inner // width, width)
+        wide = index_type(outer * size * s.lanes, outer * count * s.lanes, inner)
+        variables: dict[str, Any] = {
+            "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
+            "index": wide, "exact": inner % (width * s.lanes * s.items) == 0, "what": how,
+        }  # fmt: skip
+        parts, tiles = _parts(datas[-1], order, (outer, count, inner), s, variables)
+        variables |= {"based": base is not None, "starts": cxx_name(starts)}
+        arrays = (*datas, order.indices, starts, made)
+        sizes = (size, count, inner, len(tiles))
+        kernel = _stage(device, s.block, g.dtype, "all", **variables, single=outer == 1)
+        groups = s.block // s.lanes
+        beside = divide_up(inner, width * s.lanes * s.items)
+        blocks = divide_up(outer * size, groups)
+        launch_beside(device, kernel, blocks, s.block, *arrays, outer * size, *sizes, beside=beside)
+        if tiles:
+            kernel = _stage(device, s.block, g.dtype, "long", **variables, key=cxx_name(order.keys._data))
+            tail = (order.keys._data, parts, tiles[0], sum(tiles))
+            blocks = divide_up(outer * tiles[0], groups)
+            launch_beside(
+                device, kernel, blocks, s.block, *arrays, outer * tiles[0], *sizes, *tail, beside=beside
+            )
+    return Array._wrap(made, device)
+
+
+def _stage(
+    device: Device, block: int, dtype: DType, stage: str, what: Combination, **variables: Any
+) -> CompiledFunction:
+    name = f"{what}_{stage}_rows_{dtypes.info(dtype).name}_{block}"
+    return bound(
+        _KERNELS[stage], device, block, name=name, elem=dtype, what=what, join=JOINS[what],
+        identity=_IDENTITIES[what], **variables,
+    )  # fmt: skip
+
+
+def _parts(
+    g: Any, order: Order, sizes: tuple[int, int, int], s: Combining, variables: dict[str, Any]
+) -> tuple[Any, list[int]]:
+    """The inner nodes of the tree for places with many rows, and their number on each level."""
+    outer, count, inner = sizes
+    device, dtype = order.keys.device, g.dtype
+    tiles: list[int] = []
+    n = count
+    while n >= 2 * s.fan:
+        n //= s.fan
+        tiles.append(n)
+    if not tiles:
+        return None, tiles
+    parts = allocate(device, (outer, sum(tiles), inner), dtypes.info(dtype).acc)
+    below = here = 0
+    for level, n in enumerate(tiles, 1):
+        key = cxx_name(order.keys._data)
+        kernel = _stage(device, s.block, dtype, "parts", level=min(level, 2), key=key, **variables)
+        arrays = (g, order.keys._data, order.indices, parts)
+        blocks = divide_up(outer * n, s.block // s.lanes)
+        numbers = (outer * n, count, inner, n, s.fan**level, sum(tiles), below, here)
+        beside = divide_up(inner, variables["width"] * s.lanes * s.items)
+        launch_beside(device, kernel, blocks, s.block, *arrays, *numbers, beside=beside)
+        below, here = here, here + n
+    return parts, tiles
+
+
+def _in_turn(
+    g: Array,
+    places: Any,
+    outer: int,
+    size: int,
+    inner: int,
+    base: Array | None,
+    each: bool = False,
+    how: Combination = "sum",
+) -> Array:
+    device, acc = g.device, dtypes.info(g.dtype).acc
+    with on(device), tape.stop_recording():
+        if base is None:
+            made = Array._wrap(zeros(device, (outer, size, inner), acc), device)
+            if how != "sum":
+                raw(made._data)[...] = identity(how, g.dtype).astype(acc)
+        else:
+            made = astype(base, acc).contiguous()
+        if made.size and g.size:
+            columns(how, g, places, made._data, (outer, size, inner), each, JOINS[how])
+        return astype(made, g.dtype, copy=False)
+
+
+@cache
+def expect_added(device: Device, dtype: DType, place: DType, single: bool, each: bool) -> None:
+    """Compile the host's kernel that adds rows ahead of need: it is the derivative of taking them.
+
+    Args:
+        device: where the rows are.
+        dtype: that of their elements.
+        place: the dtype of the places.
+        single: whether a row has one element.
+        each: whether each element has a place of its own.
+    """
+
+    def rehearse() -> None:
+        shape = (1, 1, 1 if single else 2)
+        rows = Array._wrap(np.zeros(shape, dtype), device)
+        _in_turn(rows, np.zeros(shape if each else 1, place), *shape, None, each)
+
+    if serial(device):
+        device.backend.ahead(rehearse)
+
+
+def added_along(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
+    """y[o, places[o, j, i], i] += g[o, j, i] from zeros, for ``g`` (outer, count, inner): (outer, size, inner)."""
+    count, width = places.size // max(1, outer * inner), outer * inner
+    if serial(g.device) or count <= _SERIAL_COUNT or width >= _SERIAL_COLUMNS:
+        return _in_turn(g, places, outer, size, inner, None, True)
+    flat = picked_along(None, places, g.device, outer, size, inner)
+    made = combined(g, flat.reshape(-1), 1, outer * size * inner, 1)
+    return Array._wrap(made._data.reshape(outer, size, inner), g.device)

@@ -1,0 +1,441 @@
+"""Reductions of segments: rows that share a number, or that lie between two offsets; and ``scatter``.
+
+Each result depends on the rows and their numbers alone: the order in which values are combined is that of the rows, in
+a tree where a segment has very many. So every run gives the same bits.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import asarray, ones
+from ..autodiff import tape
+from ..elementwise.complex_rows import conjugated
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import normalize_axis, on_device, public, recorded
+from ..elementwise.table import equal, maximum, not_equal, where
+from ..shape.views import broadcast_to, concat, reshape
+from .combine import Combination, combined
+from .places import gathered, ordered, picked_along
+from .scan import recurrence, shifted
+from .search import searchsorted
+from .sort import permuted
+from .take import gather, integers, settled_in
+
+__all__ = ["scatter", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
+
+Reduction = Literal["sum", "prod", "mean", "max", "min"]
+
+
+class Segments(NamedTuple):
+    """Which rows of an array (outer, count, inner) belong to which segment.
+
+    Attributes:
+        places: the segment of each row, an ndarray of integers from 0 to ``number - 1``.
+        number: how many segments there are.
+        rising: whether the places are in rising order.
+    """
+
+    places: Any
+    number: int
+    rising: bool = False
+
+
+# ----- sums, and what they are the derivative of -----
+
+
+def total(x: Array, segments: Segments) -> Array:
+    """The sums of the segments of ``x`` (outer, count, inner): (outer, number, inner)."""
+    outer, _, inner = x.shape
+    made = combined(x, segments.places, outer, segments.number, inner, rising=segments.rising)
+    return recorded("segment_sum", x, made, lambda g: spread(g, segments))
+
+
+def spread(y: Array, segments: Segments) -> Array:
+    """For each row the value of its segment: (outer, count, inner) for ``y`` (outer, number, inner)."""
+    outer, number, inner = y.shape
+    made = Array._wrap(gathered(y, segments.places, outer, number, inner), y.device)
+    return recorded("take", y, made, lambda g: total(g, segments))
+
+
+def _counts(segments: Segments, like: Array) -> Array:
+    """The number of rows of each segment, int64 (1, number, 1)."""
+    with tape.stop_recording():
+        each = ones((1, segments.places.size, 1), dtype=dtypes.int64, device=like.device)
+        return total(each, segments)
+
+
+# ----- products and extremes -----
+
+
+def _recorded(
+    how: Combination, x: Array, segments: Segments, vjp: Callable[[Array, Array, Array, Segments], Array]
+) -> Array:
+    outer, _, inner = x.shape
+    places, number, rising = segments
+    made = combined(x, places, outer, number, inner, how=how, rising=rising)
+    if tape.recording((x,)):
+
+        def pull(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array]:
+            return [vjp(given[0], saved[0], saved[1], segments)]
+
+        tape.record(f"segment_{how}", (x,), (made,), pull, (x, made))
+    return made
+
+
+def _extreme_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
+    """Rows that equal the extreme share its cotangent."""
+    with tape.stop_recording():
+        chosen = equal(x, spread(y, segments))
+        count = total(astype(chosen, dtypes.int64), segments)
+    return where(chosen, spread(_shared(g, count), segments), 0)
+
+
+@fuse
+def _shared(g: Array, count: Array) -> Array:
+    return g / astype(maximum(count, 1), g.dtype)
+
+
+def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
+    others: Array = conjugated(_product_of_others(x, segments))
+    return spread(g, segments) * others
+
+
+def _product_of_others(x: Array, segments: Segments) -> Array:
+    """For each row the product of the other rows of its segment; exact for zeros, with all derivatives."""
+    outer, count, inner = x.shape
+    places, number, rising = segments
+    (keys, order) = ordered(x.device, places, number, rising)
+    rows = x if order is None else gather(x, order._data, outer, count, inner)
+    with tape.stop_recording():
+        apart = reshape(not_equal(keys[1:], keys[:-1]), (1, -1, 1))
+        end = ones((1, 1, 1), dtype=dtypes.bool_, device=x.device)
+        first, last = concat((end, apart), axis=1), concat((apart, end), axis=1)
+    # p[j] = rows[j - 1] * p[j - 1], and 1 where a segment begins, is the product of what comes before; of what comes
+    # after, the same from the end.
+    parts = [
+        recurrence(
+            where(edge, 0, shifted(rows, 1, back)), broadcast_to(astype(edge, x.dtype), x.shape), 1, back
+        )
+        for edge, back in ((first, False), (last, True))
+    ]
+    made = parts[0] * parts[1]
+    if order is None:
+        return made
+    with tape.stop_recording():
+        numbers = asarray(np.arange(count), device=x.device)
+        former = permuted(numbers, order, "scatter")
+    return gather(made, former._data, outer, count, inner)
+
+
+# ----- the public functions -----
+
+
+def _segments(name: str, x: Array, ids: Any, number: Any, axis: int, offsets: Any, rising: bool) -> Segments:
+    """The segments that the arguments of a public function describe.
+
+    Raises:
+        IndexError: a number is out of range, or not an integer.
+        TypeError: neither numbers nor offsets are given, or both.
+        ValueError: a shape or an order is wrong.
+    """
+    if (ids is None) == (offsets is None):
+        raise TypeError(
+            f"{name}: expected either segment_ids or offsets, got {'both' if ids is not None else 'neither'}"
+        )
+    if offsets is not None:
+        return _between(name, x, offsets, number, axis)
+    data = integers(ids, x, name)
+    if data.shape != (x.shape[axis],):
+        raise ValueError(
+            f"{name}: segment_ids: expected shape ({x.shape[axis]},), one for each row along axis {axis} of "
+            f"shape {x.shape}, got {data.shape}"
+        )
+    size = _size(name, "num_segments", number, data)
+    places = settled_in(data, size, x, name)
+    if rising and x.device.addressable and bool((places[1:] < places[:-1]).any()):
+        raise ValueError(f"{name}: segment_ids: expected rising order with indices_are_sorted=True")
+    return Segments(places, size, rising)
+
+
+def _size(name: str, argument: str, given: Any, data: Any) -> int:
+    """How many places there are; by default one more than the largest of ``data``, for which the host waits."""
+    if given is None:
+        return int(data.max()) + 1 if data.size else 0
+    size = operator.index(given)
+    if size < 0:
+        raise ValueError(f"{name}: {argument}: expected at least 0, got {given}")
+    return size
+
+
+def _between(name: str, x: Array, offsets: Any, number: Any, axis: int) -> Segments:
+    """The segments between offsets; on a GPU offsets are not checked, but never lead out of bounds."""
+    data, count = integers(offsets, x, name), x.shape[axis]
+    if data.ndim != 1 or not data.size:
+        raise ValueError(f"{name}: offsets: expected a vector of at least one number, got shape {data.shape}")
+    size = data.size - 1
+    if number is not None and operator.index(number) != size:
+        raise ValueError(f"{name}: num_segments: expected {size}, one less than offsets, got {number}")
+    if count and not size:
+        raise ValueError(
+            f"{name}: offsets: expected rising numbers from 0 to {count}, the number of rows, got one"
+        )
+    if x.device.addressable and (data[0] != 0 or data[-1] != count or bool((data[1:] < data[:-1]).any())):
+        raise ValueError(
+            f"{name}: offsets: expected rising numbers from 0 to {count}, the number of rows, got {data.tolist()[:8]}"
+        )
+    with tape.stop_recording():
+        rows = Array._wrap(x.device.xp.arange(count), x.device)
+        ends = Array._wrap(x.device.xp.ascontiguousarray(data[1:]), x.device)
+        places = searchsorted(ends, rows, side="right")._data
+    return Segments(settled_in(places, size, x, name), size, True)
+
+
+def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    dtype = x.dtype
+    integer = dtype not in dtypes.INEXACT
+    if how == "mean":
+        x = astype(x, dtypes.float64) if integer else x
+    elif how in ("sum", "prod"):
+        x = astype(x, dtypes.uint64 if dtypes.info(dtype).kind == "u" else dtypes.int64) if integer else x
+    elif dtype == dtypes.bool_:
+        x = astype(x, dtypes.uint8)
+    rows = reshape(x, (math.prod(before), x.shape[axis], math.prod(after)))
+    if how == "sum":
+        made = total(rows, segments)
+    elif how == "mean":
+        made = _divided(total(rows, segments), _counts(segments, x))
+    else:
+        made = _recorded(how, rows, segments, _product_vjp if how == "prod" else _extreme_vjp)
+    if integer and how == "mean":
+        made = astype(made, dtypes.get_default_dtype())
+    elif dtype == dtypes.bool_ and how in ("max", "min"):
+        made = astype(made, dtype)
+    return reshape(made, (*before, segments.number, *after))
+
+
+@fuse
+def _divided(total: Array, count: Array) -> Array:
+    return total / astype(maximum(count, 1), total.dtype)
+
+
+def _segmented(
+    how: Reduction, x: Array, ids: Any, number: Any, axis: int, offsets: Any, rising: bool
+) -> Array:
+    name = f"segment_{how}"
+    if how in ("max", "min") and x.dtype in dtypes.COMPLEX:
+        raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
+    place = normalize_axis(axis, x.ndim, name)
+    return _reduced(x, _segments(name, x, ids, number, place, offsets, bool(rising)), how, place)
+
+
+@public
+@on_device
+def segment_sum(
+    x: Array,
+    /,
+    segment_ids: Any = None,
+    num_segments: int | None = None,
+    *,
+    axis: int = 0,
+    offsets: Any = None,
+    indices_are_sorted: bool = False,
+) -> Array:
+    """The sum of the rows of each segment, 0 for a segment without rows.
+
+    The segments are given by a number for each row, or by offsets as in the CSR format: segment k has the rows
+    ``offsets[k]`` to ``offsets[k + 1] - 1``. Rows are summed in their order; a segment with very many rows has a tree
+    of partial sums. The same bits come in every run.
+
+    Args:
+        x: any array. Floats are summed in their dtype, half types in float32; integers and bool in int64 or uint64.
+        segment_ids: integers, one for each row along ``axis``; negative ones count from the end.
+        num_segments: the number of segments; by default one more than the largest of ``segment_ids``, for which the
+            host waits for the device. Give it in a captured function.
+        axis: the axis of the rows.
+        offsets: in place of ``segment_ids``: rising integers from 0 to the number of rows, one more than there are
+            segments.
+        indices_are_sorted: whether ``segment_ids`` are in rising order, so that they are not sorted.
+
+    Returns:
+        An array in which the segments replace the rows of ``x``.
+
+    Raises:
+        AxisError: there is no such axis.
+        IndexError: a number is out of range (on the host; on a GPU it is clipped), or not an integer.
+        TypeError: neither ``segment_ids`` nor ``offsets`` are given, or both.
+        ValueError: a shape is wrong; ``offsets``, or ``segment_ids`` that are said to be sorted, are not in rising
+            order (on the host; on a GPU this is not checked, and the result is then unspecified).
+
+    >>> import cukern as ck
+    >>> ck.segment_sum(ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 2, 0]), 4).tolist()
+    [4.0, 0.0, 2.0, 0.0]
+    >>> ck.segment_sum(ck.asarray([1.0, 2.0, 3.0]), offsets=ck.asarray([0, 1, 3])).tolist()
+    [1.0, 5.0]
+    """
+    return _segmented("sum", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
+
+
+@public
+@on_device
+def segment_prod(
+    x: Array,
+    /,
+    segment_ids: Any = None,
+    num_segments: int | None = None,
+    *,
+    axis: int = 0,
+    offsets: Any = None,
+    indices_are_sorted: bool = False,
+) -> Array:
+    """The product of the rows of each segment, 1 for a segment without rows; arguments as of :func:`segment_sum`.
+
+    >>> import cukern as ck
+    >>> ck.segment_prod(ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 1, 1]), 3).tolist()
+    [1.0, 6.0, 1.0]
+    """
+    return _segmented("prod", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
+
+
+@public
+@on_device
+def segment_mean(
+    x: Array,
+    /,
+    segment_ids: Any = None,
+    num_segments: int | None = None,
+    *,
+    axis: int = 0,
+    offsets: Any = None,
+    indices_are_sorted: bool = False,
+) -> Array:
+    """The mean of the rows of each segment, 0 for a segment without rows; arguments as of :func:`segment_sum`.
+
+    Integers are computed in float64 for a result of the default floating dtype.
+
+    >>> import cukern as ck
+    >>> ck.segment_mean(ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 1, 1]), 3).tolist()
+    [1.0, 2.5, 0.0]
+    """
+    return _segmented("mean", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
+
+
+@public
+@on_device
+def segment_max(
+    x: Array,
+    /,
+    segment_ids: Any = None,
+    num_segments: int | None = None,
+    *,
+    axis: int = 0,
+    offsets: Any = None,
+    indices_are_sorted: bool = False,
+) -> Array:
+    """The largest of the rows of each segment, NaN if one is; arguments as of :func:`segment_sum`.
+
+    A segment without rows has -inf, or the lowest integer of the dtype. Equal values share the derivative.
+
+    >>> import cukern as ck
+    >>> ck.segment_max(ck.asarray([1, 2, 3]), ck.asarray([0, 1, 1]), 2).tolist()
+    [1, 3]
+    """
+    return _segmented("max", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
+
+
+@public
+@on_device
+def segment_min(
+    x: Array,
+    /,
+    segment_ids: Any = None,
+    num_segments: int | None = None,
+    *,
+    axis: int = 0,
+    offsets: Any = None,
+    indices_are_sorted: bool = False,
+) -> Array:
+    """The smallest of the rows of each segment, NaN if one is; arguments as of :func:`segment_sum`.
+
+    A segment without rows has inf, or the highest integer of the dtype. Equal values share the derivative.
+
+    >>> import cukern as ck
+    >>> ck.segment_min(ck.asarray([1, 2, 3]), ck.asarray([0, 1, 1]), 2).tolist()
+    [1, 2]
+    """
+    return _segmented("min", x, segment_ids, num_segments, axis, offsets, indices_are_sorted)
+
+
+@public
+@on_device
+def scatter(
+    x: Array,
+    /,
+    indices: Any,
+    axis: int = -1,
+    size: int | None = None,
+    *,
+    reduce: Reduction = "sum",
+) -> Array:
+    """Combine the elements of ``x`` at their indices along an axis, as ``torch_scatter.scatter`` does.
+
+    ``y[i, indices[i, j], k]`` combines ``x[i, j, k]`` over j, for ``axis=1``. :func:`take_along_axis` is the way back.
+    An update of a given array is ``x.at[key].add(values)``.
+
+    Args:
+        x: any array; dtypes as for :func:`segment_sum`.
+        indices: integers that broadcast to the shape of ``x``; or a vector, one for each row along ``axis``. Negative
+            ones count from the end.
+        axis: the axis.
+        size: that of the axis in the result; by default one more than the largest index, for which the host waits for
+            the device.
+        reduce: ``"sum"``, ``"prod"``, ``"mean"``, ``"max"`` or ``"min"``.
+
+    Returns:
+        An array of the shape of ``x`` but for ``axis``. Where nothing goes it is 0, or 1 with ``"prod"``.
+
+    Raises:
+        AxisError: there is no such axis.
+        IndexError: an index is out of range (on the host; on a GPU it is clipped), or not an integer.
+        TypeError: the largest or smallest of complex numbers is asked for.
+        ValueError: the indices do not broadcast, ``size`` is negative, or there is no such reduction.
+
+    >>> import cukern as ck
+    >>> x = ck.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    >>> ck.scatter(x, ck.asarray([[0, 1, 1], [2, 2, 0]]), 1, 3).tolist()
+    [[1.0, 5.0, 0.0], [6.0, 0.0, 9.0]]
+    """
+    place = normalize_axis(axis, x.ndim, "scatter")
+    if reduce not in get_args(Reduction):
+        raise ValueError(f"scatter: reduce: expected one of {', '.join(get_args(Reduction))}, got {reduce!r}")
+    if reduce in ("max", "min") and x.dtype in dtypes.COMPLEX:
+        raise TypeError(f"scatter: x: expected real numbers for the {reduce}, got {x.dtype}")
+    data = integers(indices, x, "scatter")
+    number = _size("scatter", "size", size, data)
+    if data.shape == (x.shape[place],):
+        segments, rows, at = Segments(settled_in(data, number, x, "scatter"), number), x, place
+    else:
+        try:
+            data = x.device.xp.broadcast_to(data, x.shape)
+        except ValueError:
+            raise ValueError(
+                f"scatter: indices of shape {data.shape} do not broadcast to the shape {x.shape} of x"
+            ) from None
+        sizes = (math.prod(x.shape[:place]), number, math.prod(x.shape[place + 1 :]))
+        places = settled_in(data, number, x, "scatter")
+        flat = picked_along(None, places, x.device, *sizes).reshape(-1)
+        segments, rows, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
+    made = _reduced(rows, segments, reduce, at)
+    if reduce in ("max", "min"):
+        empty = equal(reshape(_counts(segments, x), (-1,) + (1,) * (rows.ndim - 1 - at)), 0)
+        made = where(empty, 0, made)
+    return reshape(made, (*x.shape[:place], number, *x.shape[place + 1 :]))

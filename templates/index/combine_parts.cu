@@ -1,0 +1,27 @@
+// The << what >> of each `fan` neighbours in the order of the places that all belong to one place, for combine_long: at the
+// first level of rows g[o, order[j], :], at the next of the parts of the level below.
+// g (outer, count, inner), parts (outer, all, inner), in C order: the `tiles` parts of this level start at `here`, those of
+// the level below at `below`, and each is of `span` rows.
+// Launch: a group of `lanes` threads owns a part. No shared memory.
+<% include "index/combine.cuh" %>
+using Key = << key >>;
+constexpr bool of_rows = << "true" if level == 1 else "false" >>;
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+    const T* __restrict__ g, const Key* __restrict__ keys, const long long* __restrict__ order, acc* __restrict__ parts,
+    index total, long long count, long long inner, index tiles, long long span, long long all, long long below, long long here)
+{
+    const index row = group();
+    if (row >= total) return;
+    const index tile = row % tiles;
+    const long long o = row / tiles;
+    // Nobody asks for a part of rows of several places.
+    if (keys[tile * span] != keys[(tile + 1) * span - 1]) return;
+#pragma unroll 1
+    for (index column = first_column(); column < inner; column += column_step()) {
+        Rows made;
+        if constexpr (of_rows) made.take(g + o * count * inner, order, tile * fan, (tile + 1) * fan, inner, column);
+        else made.take(parts + (o * all + below) * inner, nullptr, tile * fan, (tile + 1) * fan, inner, column);
+        made.store(parts + (o * all + here + tile) * inner, inner, column);
+    }
+}

@@ -1,0 +1,181 @@
+"""Reductions of segments, and scatter: values, dtypes, derivatives and errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.index import combine, places
+from cukern.testing import assert_close, gradcheck
+
+X = np.random.default_rng(0).standard_normal((300, 3))
+#: Segment 3 has no rows, and segment 1 so many that a tree combines them.
+IDS = np.where(np.arange(300) % 7 < 4, 1, np.arange(300) * 5 % 3 * 2)
+UFUNCS = {
+    "sum": (np.add, 0),
+    "prod": (np.multiply, 1),
+    "max": (np.maximum, -np.inf),
+    "min": (np.minimum, np.inf),
+}
+
+
+def wanted(how: str, x: np.ndarray[Any, Any], ids: np.ndarray[Any, Any], number: int) -> np.ndarray[Any, Any]:
+    if how == "mean":
+        counts = np.bincount(ids, minlength=number)
+        return wanted("sum", x, ids, number) / np.maximum(counts, 1).reshape(-1, *(1,) * (x.ndim - 1))
+    ufunc, start = UFUNCS[how]
+    made = np.full((number, *x.shape[1:]), start, x.dtype)
+    ufunc.at(made, ids, x)
+    return made
+
+
+def few(*names: str) -> list[Any]:
+    """The reductions; all but some are thorough."""
+    every = [*UFUNCS, "mean"]
+    return [how if how in names else pytest.param(how, marks=pytest.mark.thorough) for how in every]
+
+
+@pytest.fixture(params=["own", "parallel"])
+def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernels of the device; those of a GPU on the host too."""
+    if request.param == "parallel":
+        for module in (places, combine):
+            monkeypatch.setattr(module, "serial", lambda device: False)
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("how", few("prod", "max"))
+def test_values(device: ck.Device, how: str) -> None:
+    f: Callable[..., ck.Array] = getattr(ck, f"segment_{how}")
+    x, ids = ck.asarray(X), ck.asarray(IDS)
+    assert_close(f(x, ids, 6), wanted(how, X, IDS, 6), rtol=1e-12)
+    rising = np.sort(IDS)
+    offsets = np.searchsorted(rising, np.arange(7))
+    want = wanted(how, X, rising, 6)
+    assert_close(f(x, ck.asarray(rising), 6, indices_are_sorted=True), want, rtol=1e-12)
+    assert_close(f(x, offsets=ck.asarray(offsets)), want, rtol=1e-12)
+    assert_close(f(x.T, offsets=ck.asarray(offsets), axis=1), want.T, rtol=1e-12)
+    assert f(x, ids).shape == (5, 3)
+    assert_close(f(x[:, 0], ids, 6), wanted(how, X[:, 0], IDS, 6), rtol=1e-12)
+    assert ck.array_equal(f(x, ids, 6), f(x, ids, 6))
+
+
+@pytest.mark.parametrize("how", few("sum", "prod", "max"))
+def test_derivatives(device: ck.Device, how: str) -> None:
+    f: Callable[..., ck.Array] = getattr(ck, f"segment_{how}")
+    x, ids = ck.asarray(X[:6, :2]), ck.asarray([1, 0, 2, 0, 1, 0])
+    gradcheck(lambda x: f(x, ids, 3), (x,), order=2)
+    gradcheck(lambda x: f(x, axis=1, offsets=[0, 4, 6]), (x.T,), order=2)
+
+
+def test_derivatives_of_zeros_and_of_equal_values(device: ck.Device) -> None:
+    x = ck.asarray([2.0, 0.0, 3.0, 5.0])
+    product = ck.grad(lambda x: ck.segment_prod(x, [0, 0, 0, 1], 2).sum())(x)
+    assert product.tolist() == [0.0, 6.0, 0.0, 1.0]
+    equal = ck.grad(lambda x: (ck.segment_max(x, [0, 0, 1, 1], 2) * ck.asarray([4.0, 1.0])).sum())
+    assert equal(ck.asarray([7.0, 7.0, 1.0, float("nan")])).tolist()[:3] == [2.0, 2.0, 0.0]
+
+
+def test_complex_numbers(device: ck.Device) -> None:
+    x = ck.asarray(X[:5] + 1j * X[5:10])
+    ids = np.asarray([0, 1, 0, 0, 1])
+    for how in ("sum", "prod", "mean"):
+        f = getattr(ck, f"segment_{how}")
+        assert_close(f(x, ck.asarray(ids), 2), wanted(how, x.numpy(), ids, 2), rtol=1e-12)
+    gradcheck(lambda x: ck.segment_prod(x, ids, 2), (x,))
+    with pytest.raises(TypeError, match="segment_max: x: expected real numbers, got complex128"):
+        ck.segment_max(x, ids)
+    with pytest.raises(TypeError, match="scatter: x: expected real numbers for the min"):
+        ck.scatter(x, [0, 1, 0, 0, 1], 0, reduce="min")
+
+
+def test_dtypes(device: ck.Device) -> None:
+    ids = ck.asarray([0, 0, 2])
+    for dtype, total, mean in (
+        ("bool", "int64", "float32"),
+        ("int8", "int64", "float32"),
+        ("float16", "float16", "float16"),
+    ):
+        x = ck.ones(3, dtype=dtype)
+        assert ck.segment_sum(x, ids).dtype == total and ck.segment_prod(x, ids).dtype == total
+        assert ck.segment_mean(x, ids).dtype == mean
+        assert ck.segment_max(x, ids).dtype == ck.segment_min(x, ids).dtype == dtype
+        assert ck.segment_sum(x, ids).tolist() == [2, 0, 1]
+    assert ck.segment_max(ck.asarray([1, 2, 3], "int8"), ids).tolist() == [2, -128, 3]
+    assert ck.segment_min(ck.asarray([1, 2, 3], "uint16"), ids).tolist() == [1, 65535, 3]
+    assert ck.segment_max(ck.asarray([False, True, False]), ids).tolist() == [True, False, False]
+
+
+def test_sizes_of_nothing(device: ck.Device) -> None:
+    nothing = ck.zeros((0, 2))
+    assert ck.segment_sum(nothing, ck.zeros(0, dtype="int64")).shape == (0, 2)
+    assert ck.segment_prod(nothing, [], 2).tolist() == [[1.0, 1.0], [1.0, 1.0]]
+    assert ck.segment_mean(nothing, offsets=[0, 0]).tolist() == [[0.0, 0.0]]
+    assert ck.segment_max(ck.zeros((3, 0)), [0, 0, 1]).shape == (2, 0)
+    assert ck.grad(lambda x: ck.segment_prod(x, [], 2).sum())(nothing).shape == (0, 2)
+    assert (
+        ck.scatter(nothing, ck.zeros((0, 2), dtype="int64"), 0, 3, reduce="max").tolist() == [[0.0, 0.0]] * 3
+    )
+    row = ck.broadcast_to(ck.asarray([1.0, 2.0]), (4, 2))
+    assert ck.segment_sum(row, [0, 1, 1, 0], 2).tolist() == [[2.0, 4.0], [2.0, 4.0]]
+
+
+@pytest.mark.usefixtures("kernels")
+@pytest.mark.parametrize("how", few("max", "mean"))
+def test_scatter(device: ck.Device, how: Any) -> None:
+    x, ids = X[:24].reshape(4, 6, 3), np.arange(72).reshape(4, 6, 3) * 7 % 5
+    want = np.stack(
+        [np.stack([wanted(how, x[i, :, k], ids[i, :, k], 6) for k in range(3)], 1) for i in range(4)]
+    )
+    want[np.isinf(want)] = 0
+    assert_close(ck.scatter(ck.asarray(x), ck.asarray(ids), 1, 6, reduce=how), want, rtol=1e-12)
+    column = ck.asarray(ids[:1, :, :1])
+    want = ck.scatter(ck.asarray(x), ck.broadcast_to(column, x.shape), 1, 6, reduce=how)
+    assert_close(ck.scatter(ck.asarray(x), column, 1, 6, reduce=how), want)
+    assert_close(ck.scatter(ck.asarray(x), column[0, :, 0], 1, 6, reduce=how), want)
+
+
+def test_scatter_has_derivatives(device: ck.Device) -> None:
+    ids = ck.asarray([[0, 2, 0], [1, 1, 0]])
+    gradcheck(lambda x: ck.scatter(x, ids, 1, 4, reduce="prod"), (ck.asarray(X[:2]),), order=2)
+
+
+def test_errors(device: ck.Device) -> None:
+    x, ids = ck.zeros((3, 2)), ck.asarray([0, 1, 1])
+    for call, error, message in (
+        (lambda: ck.segment_sum(x), TypeError, "expected either segment_ids or offsets, got neither"),
+        (lambda: ck.segment_sum(x, ids, offsets=[0, 3]), TypeError, "got both"),
+        (lambda: ck.segment_sum(x, ids[:2]), ValueError, r"segment_ids: expected shape \(3,\)"),
+        (lambda: ck.segment_sum(x, [0.5, 0, 0]), IndexError, "expected integer indices"),
+        (lambda: ck.segment_sum(x, ids, -1), ValueError, "num_segments: expected at least 0, got -1"),
+        (lambda: ck.segment_sum(x, offsets=[[0, 3]]), ValueError, "offsets: expected a vector"),
+        (lambda: ck.segment_sum(x, offsets=[0]), ValueError, "offsets: expected rising numbers from 0 to 3"),
+        (lambda: ck.segment_sum(x, num_segments=2, offsets=[0, 3]), ValueError, "num_segments: expected 1"),
+        (lambda: ck.segment_sum(ck.asarray(1.0), ids), ValueError, "axis 0 is out of bounds"),
+        (lambda: ck.scatter(x, ck.asarray([[0, 1, 1]]), 1), ValueError, "do not broadcast"),
+        (lambda: ck.scatter(x, ids, 0, reduce="or"), ValueError, "reduce: expected one of sum, prod"),  # type: ignore[arg-type]
+        (
+            lambda: ck.fuse(lambda x: ck.segment_sum(x, [0], 1))(x),
+            TypeError,
+            "a fused function is elementwise",
+        ),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_numbers_out_of_range(device: ck.Device) -> None:
+    if device.kind != "host":
+        pytest.skip("not checked on a GPU")
+    x = ck.zeros(3)
+    with pytest.raises(IndexError, match="index 2 is out of bounds for an axis of size 2"):
+        ck.segment_sum(x, [0, 1, 2], 2)
+    with pytest.raises(ValueError, match="segment_ids: expected rising order"):
+        ck.segment_sum(x, [0, 1, 0], 2, indices_are_sorted=True)
+    for offsets in ([0, 2], [1, 3], [0, 2, 1, 3]):
+        with pytest.raises(ValueError, match="offsets: expected rising numbers from 0 to 3"):
+            ck.segment_sum(x, offsets=offsets)

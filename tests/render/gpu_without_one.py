@@ -45,6 +45,7 @@ class _Cupy(Library):
 
 class _Function:
     attributes: Mapping[str, int] = types.MappingProxyType({})
+    variables: Mapping[str, Any] = types.MappingProxyType({})
 
     def __call__(self, grid: Any, block: Any, shared: int, values: Sequence[Any]) -> None:
         """Runs nothing."""

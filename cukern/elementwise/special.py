@@ -389,15 +389,29 @@ def divmod(
         options: ``where``, ``dtype`` and ``casting``, as of :func:`floor_divide`.
     """
     first, second = (one if one is not None else other for one, other in zip((out1, out2), out, strict=True))
+    both = isinstance(x, Array) and isinstance(y, Array) and not options
+    if both and first is None and second is None:
+        made: tuple[Array, Array] = _divided(x, y)
+        return made
     quotient = floor_divide(x, y, **options)
     rest = remainder(x, y, out=second, **options)
     return written("divmod", quotient, one_out("divmod", first)), rest
 
 
+@fuse
+def _divided(x: Any, y: Any) -> tuple[Any, Any]:
+    return floor_divide(x, y), remainder(x, y)
+
+
 @public
 def modf(x: Array, /) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of x."""
-    x = require_array(x, "modf")
+    made: tuple[Array, Array] = _parts(require_array(x, "modf"))
+    return made
+
+
+@fuse
+def _parts(x: Any) -> tuple[Any, Any]:
     whole = trunc(x)
     return copysign(where(equal(x, whole), 0, x - whole), x), whole
 

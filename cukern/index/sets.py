@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of, full, ones
@@ -258,6 +260,10 @@ def isin(
         elements, among = _pair(x1, x2, "isin", kept=False)
         if not among.size:
             return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
+        if elements.device.addressable and dtypes.info(elements.dtype).kind in "biu":
+            # NumPy looks integers up in a table.
+            inside = np.isin(elements._data, among._data, invert=bool(invert))
+            return Array._wrap(inside, elements.device)
         ordered = sort(among, axis=None)
         made = Array._wrap(allocate(elements.device, elements.shape, dtypes.bool_), elements.device)
         found = search_into(made, ordered, None, elements.contiguous())

@@ -1,4 +1,4 @@
-"""Rows for the Bessel functions of orders 0 and 1; computed in double precision."""
+"""Rows for the Bessel functions of orders 0 and 1; computed to 0.6 units in the last place of float32."""
 
 from __future__ import annotations
 

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array.array import Array, shape_of
-from ..array.creation import Shape, arange, asarray, device_of, ones
-from ..device import Device
+from ..array.creation import Shape, arange, asarray, device_of, ones, tri
+from ..device import Device, current
 from ..elementwise.function import astype
+from ..elementwise.logic import logical_not
 from ..elementwise.operands import require_array, require_arrays
 from ..elementwise.row import is_scalar
 from ..index.search import flatnonzero, nonzero
@@ -237,6 +238,9 @@ def tril_indices(
     >>> [places.tolist() for places in tril_indices(2)]
     [[0, 1, 1], [0, 0, 1]]
     """
+    where = Device(device) if device is not None else current()
+    if not where.addressable:
+        return nonzero(tri(n, m, k, dtypes.bool_, device=where))
     return tuple(asarray(places, device=device) for places in np.tril_indices(n, k, m))
 
 
@@ -244,6 +248,9 @@ def triu_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
     """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
+    where = Device(device) if device is not None else current()
+    if not where.addressable:
+        return nonzero(logical_not(tri(n, m, k - 1, dtypes.bool_, device=where)))
     return tuple(asarray(places, device=device) for places in np.triu_indices(n, k, m))
 
 

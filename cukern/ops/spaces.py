@@ -73,8 +73,7 @@ def _spaced(
     last = float(max(num - endpoint, 1))
     ndim = max((end.ndim for end in wide if isinstance(end, Array)), default=0)
     counted = reshape(arange(num, dtype=dtypes.float64, device=where), (num,) + (1,) * ndim)
-    made = between(*wide, counted, last)
-    made = astype(floor(made) if wanted in dtypes.INTS else made, wanted, copy=False)
+    made = between(*wide, counted, last, wanted)
     return moveaxis(made, 0, axis) if axis else made
 
 
@@ -83,19 +82,24 @@ def _made_there(ends: Sequence[Any], count: int, wanted: dtypes.DType, where: De
     return count >= _MANY and not where.addressable and wanted in dtypes.FLOATS and all(map(_is_number, ends))
 
 
-@fuse
-def _line(low: Any, high: Any, k: Any, last: float) -> Any:
-    return where(equal(k, last), high, low + k * ((high - low) / last))
+def _as(wanted: dtypes.DType, made: Any) -> Any:
+    """Numbers in a dtype; integers are rounded down."""
+    return astype(floor(made) if wanted in dtypes.INTS else made, wanted)
 
 
-@fuse
-def _powers(low: Any, high: Any, base: Any, k: Any, last: float) -> Any:
-    return power(base, where(equal(k, last), high, low + (high - low) * (k / last)))
+@fuse(static=("wanted",))
+def _line(low: Any, high: Any, k: Any, last: float, wanted: dtypes.DType) -> Any:
+    return _as(wanted, where(equal(k, last), high, low + k * ((high - low) / last)))
 
 
-@fuse
-def _ratios(low: Any, high: Any, k: Any, last: float) -> Any:
-    return where(equal(k, last), high, low * power(high / low, k / last))
+@fuse(static=("wanted",))
+def _powers(low: Any, high: Any, base: Any, k: Any, last: float, wanted: dtypes.DType) -> Any:
+    return _as(wanted, power(base, where(equal(k, last), high, low + (high - low) * (k / last))))
+
+
+@fuse(static=("wanted",))
+def _ratios(low: Any, high: Any, k: Any, last: float, wanted: dtypes.DType) -> Any:
+    return _as(wanted, where(equal(k, last), high, low * power(high / low, k / last)))
 
 
 @public

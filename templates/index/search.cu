@@ -18,10 +18,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     << "bool" if among else "long long" >>* __restrict__ y, I n, long long count, I piece)
 {
 <% if kept %>
-    __shared__ acc table[<< kept >>];
-    for (I i = threadIdx.x; i < n; i += block) table[i] = cast<acc>(xs[i]);
+    // A search begins at places a power of two apart, which are spread over the banks.
+    const auto spread = [](I i) { return i + i / 32u + i / 1024u; };
+    __shared__ acc table[<< kept + kept // 32 + kept // 1024 + 1 >>];
+    for (I i = threadIdx.x; i < n; i += block) table[spread(i)] = cast<acc>(xs[i]);
     __syncthreads();
-    const auto element = [&](I i) { return table[i]; };
+    const auto element = [&](I i) { return table[spread(i)]; };
 <% else %>
     const auto element = [&](I i) { return cast<acc>(xs[<< "order[i]" if indirect else "i" >>]); };
 <% endif %>

@@ -22,12 +22,24 @@ __device__ __forceinline__ double digamma_of(double x) {
     return value + log(x) - 0.5 * reciprocal - series;
 }
 
+// x^-n for a whole n of at least 1.
+__device__ __forceinline__ double inverse_power(double x, double n) {
+    if (n > 64.0) return pow(x, -n);
+    double made = 1.0, square = 1.0 / x;
+#pragma unroll 1
+    for (int left = int(n); left; left /= 2) {
+        if (left % 2) made *= square;
+        square *= square;
+    }
+    return made;
+}
+
 // The sum of (k + x)^-s over k >= 0 by the formula of Euler and Maclaurin (Abramowitz and Stegun, 23.1.30), for x from
-// 10 + s on.
-__device__ __forceinline__ double zeta_tail(double s, double x) {
-    double sum = pow(x, 1.0 - s) / (s - 1.0) + 0.5 * pow(x, -s);
+// 10 + s on; `power` is x^(1 - s).
+__device__ __forceinline__ double zeta_tail(double s, double x, double power) {
+    double sum = power / (s - 1.0) + 0.5 * (power / x);
     const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
-    double factor = s * pow(x, -s - 1.0) / 2.0;
+    double factor = s * (power / x / x) / 2.0;
 #pragma unroll 1
     for (int j = 0; j < 8; ++j) {
         sum += bernoulli[j] * factor;
@@ -46,8 +58,10 @@ __device__ __forceinline__ double polygamma_of(double n, double x) {
     const double s = n + 1.0, enough = 10.0 + s;
     double sum = 0.0;
 #pragma unroll 1
-    for (; x < enough; x += 1.0) sum += pow(x, -s);
-    sum += zeta_tail(s, x);
-    const double factorial = exp(lgamma(n + 1.0));
+    for (; x < enough; x += 1.0) sum += inverse_power(x, s);
+    sum += zeta_tail(s, x, inverse_power(x, n));
+    double factorial = n > 64.0 ? exp(lgamma(n + 1.0)) : 1.0;
+#pragma unroll 1
+    for (double k = 2.0; k <= n && n <= 64.0; k += 1.0) factorial *= k;
     return n != 2.0 * floor(0.5 * n) ? factorial * sum : -factorial * sum;
 }

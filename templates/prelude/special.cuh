@@ -209,7 +209,7 @@ __device__ __forceinline__ double zeta_of(double s, double q) {
         sum += term;
         if (q > 1.0 && term <= 1e-18 * fabs(sum)) return sum;
     }
-    return sum + zeta_tail(s, q);
+    return sum + zeta_tail(s, q, pow(q, 1.0 - s));
 }
 
 }  // namespace special

@@ -14,7 +14,7 @@ from ..dtypes import DType
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_arrays
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch
+from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
 from ..shape.views import moveaxis, stack, unstack
 
@@ -39,7 +39,7 @@ def _parts(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> 
 
 def _joined(a: Array, b: Array) -> Array:
     """The cross products of two arrays (..., 3) of one shape and floating dtype, in one launch."""
-    device = a.device
+    device = one_device("cross", (a, b))
     block, piece = (1, _HOST_PIECE) if device.style == "serial" else (256, 1)
     with tape.stop_recording():
         first, second = a.contiguous(), b.contiguous()

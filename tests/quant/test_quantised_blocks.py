@@ -89,7 +89,14 @@ def test_the_kernel_of_gpus(device: ck.Device, kind: str, dtype: str) -> None:
     w = ck.quant.from_blocks(random_blocks(kind, 3, 2304), (3, 2304), kind)
     made, row = ck.empty((3, 2304), dtype), KINDS[kind]
     kernel = ck.Kernel(
-        "quant/dequantize.cu", block=64, kind=row.header, place="int", serial=False, placed=False, clip=True
+        "quant/dequantize.cu",
+        block=64,
+        kind=row.header,
+        place="int",
+        serial=False,
+        placed=False,
+        clip=True,
+        early=False,
     )
     count = made.size // row.unit
     kernel(w.blocks, None, made, count, 1, 2304 // row.weights, 3, grid=-(-count // 64), elem=made.dtype)

@@ -128,6 +128,27 @@ def test_pointers_to_pointers(device: ck.Device, cukern_checked: Callable[[], No
         kernel(x, y[0], 1, grid=1)
 
 
+def test_enumerations_are_whole_numbers(device: ck.Device) -> None:
+    kernel = ck.Kernel(
+        """
+    enum Mode { Add = -1, Multiply = 2 };
+    enum class Kind : unsigned char { A = 3, B = 200 };
+    typedef enum { Red, Green } Color;
+    __device__ Mode last;
+    __global__ void run(int* y, Mode mode, const Kind kind, enum Mode* modes, Color color) {
+        y[0] = mode == Multiply; y[1] = kind == Kind::B; y[2] = modes[1]; y[3] = color; last = mode;
+    }
+    """,
+        block=1,
+        plain=True,
+    )
+    y = ck.zeros(4, "int32")
+    kernel(y, 2, np.uint8(200), ck.asarray([0, -1], dtype=ck.int32), 1, grid=1)
+    assert (y.tolist(), int(kernel.globals["last"])) == ([1, 1, -1, 1], 2)
+    with pytest.raises(ck.LaunchError, match="argument kind: expected an integer for const Kind"):
+        kernel(y, 2, 1.5, y, 1, grid=1)
+
+
 GROUPS = """
 #include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>

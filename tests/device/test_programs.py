@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -160,6 +161,22 @@ def test_enumerations_are_whole_numbers(device: ck.Device) -> None:
     assert (y.tolist(), int(kernel.globals["last"])) == ([1, 1, -1, 1], 2)
     with pytest.raises(ck.LaunchError, match="argument kind: expected an integer for const Kind"):
         kernel(y, 2, 1.5, y, 1, grid=1)
+
+
+def test_reports_show_lines_of_the_file_that_is_meant(tmp_path: Path) -> None:
+    for folder, line in (("a", 2), ("b", 4)):
+        (tmp_path / folder).mkdir()
+        text = "\n" * (line - 1) + f"__device__ void put(float* y, int i) {{ y[i] = {line}; }}\n"
+        (tmp_path / folder / "put.cuh").write_text(text)
+        (tmp_path / folder / "main.cu").write_text(
+            '#include "put.cuh"\n__global__ void run(float* y) { put(y, 5); }'
+        )
+    for folder, line in (("a", 2), ("b", 4)):
+        kernel = ck.Kernel(tmp_path / folder / "main.cu", block=1, plain=True, checked=True)
+        with ck.device("host"), pytest.raises(ck.KernelFault) as raised:
+            kernel(ck.zeros(5), grid=1)
+        assert raised.value.reports[0].place == f"put.cuh:{line}"
+        assert f">{line:5d} | __device__ void put(float* y, int i) {{ y[i] = {line}; }}" in str(raised.value)
 
 
 GROUPS = """

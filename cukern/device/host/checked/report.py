@@ -7,12 +7,13 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ....errors import KernelReport
+from ....errors import KernelReport, TemplateError
 from ....text import render
 from ....text.signature import Dim3, Unit
 from ..lines import template_line, templates_of
@@ -274,11 +275,24 @@ class Reader:
         parts = [f"{self._name}: {what}{at}"]
         for spot in dict.fromkeys(p for p in (place, other) if p):
             name, _, line = spot.rpartition(":")
-            try:
-                parts.append(render.excerpt(render.source_of(name), int(line), 1))
-            except Exception:
-                continue
+            if text := self._text_of(name):
+                parts.append(render.excerpt(text, int(line), 1))
         return "\n".join(parts)
+
+    def _text_of(self, name: str) -> str:
+        """The lines of a template, or else of a file, as far as the kernel needs them; empty if there are none."""
+        with suppress(TemplateError):
+            return render.source_of(name)
+        lines: dict[int, str] = {}
+        file, number = "", 0
+        for line in self._unit.text.split("\n"):
+            if directive := _DIRECTIVE.match(line):
+                file, number = directive[2], int(directive[1])
+            else:
+                if file == name:
+                    lines[number] = line
+                number += 1
+        return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1))
 
     def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
         """The name of what was touched, the index in it, and both in words."""

@@ -163,6 +163,22 @@ def test_enumerations_are_whole_numbers(device: ck.Device) -> None:
         kernel(y, 2, 1.5, y, 1, grid=1)
 
 
+def test_names_that_macros_join_are_kept(device: ck.Device) -> None:
+    kernel = ck.Kernel(
+        """
+    #define CALL(kind, x) kind ## _value(x)
+    __device__ float twice_value(float x) { return 2 * x; }
+    void host_value(std::vector<float>& x) { x.clear(); }
+    __global__ void run(float* y) { y[0] = CALL(twice, 4); }
+    """,
+        block=1,
+        plain=True,
+    )
+    y = ck.empty(1)
+    kernel(y, grid=1)
+    assert y.tolist() == [8]
+
+
 def test_reports_show_lines_of_the_file_that_is_meant(tmp_path: Path) -> None:
     for folder, line in (("a", 2), ("b", 4)):
         (tmp_path / folder).mkdir()

@@ -184,11 +184,14 @@ def _bytes(variable: Variable, value: Any) -> bytes:
         raise TypeError(
             f"{variable.name}: expected what {dtypes.info(variable.dtype).name} can hold, got dtype {given.dtype}"
         )
+    if dtype.kind in "iu" and given.size:
+        low, high = np.iinfo(dtype).min, np.iinfo(dtype).max
+        for one in (given.min(), given.max()):
+            if not low <= one <= high or one != int(one):
+                raise ValueError(
+                    f"{variable.name}: expected an integer in the range of {variable.type_text}, got {one}"
+                )
     cast = given.astype(dtype)
-    if number and dtype.kind in "iu" and not np.array_equal(cast, given):
-        raise ValueError(
-            f"{variable.name}: expected an integer in the range of {variable.type_text}, got {value!r}"
-        )
     if variable.shape is not None:
         if cast.ndim and cast.shape != variable.shape:
             raise ValueError(f"{variable.name}: expected shape {variable.shape}, got {cast.shape}")

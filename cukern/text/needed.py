@@ -42,13 +42,17 @@ _OWN = re.compile(rb'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 @dataclass
 class _Item:
-    """A declaration: where it is, what it declares, the words in it, and whether a kernel may use it."""
+    """A declaration: where it is, what it declares, the words in it, and whether a kernel may use it.
+
+    ``joined`` are the names that a macro makes of parts.
+    """
 
     node: tree_sitter.Node
     names: frozenset[str]
     words: set[str]
     droppable: bool = True
     of_host: bool = False
+    joined: tuple[re.Pattern[str], ...] = ()
 
 
 def _text(node: tree_sitter.Node | None) -> str:
@@ -161,6 +165,13 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
     return item
 
 
+def _joins(value: str, taken: set[str]) -> Iterator[re.Pattern[str]]:
+    """The names that a macro's text joins by ``##``, with anything for the macro's parameters."""
+    for found in re.findall(r"\w+(?:\s*##\s*\w+)+", value):
+        parts = re.split(r"\s*##\s*", found)
+        yield re.compile("".join(r"\w*" if part in taken else re.escape(part) for part in parts))
+
+
 def _items(node: tree_sitter.Node) -> Iterator[_Item]:
     for child in node.named_children:
         body = child.child_by_field_name("body")
@@ -171,7 +182,13 @@ def _items(node: tree_sitter.Node) -> Iterator[_Item]:
             yield from _items(child)
         elif child.type in ("preproc_def", "preproc_function_def"):
             name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
-            yield _Item(child, frozenset([_text(name)]), _words(_text(value)))
+            taken = _words(_text(child.child_by_field_name("parameters")))
+            yield _Item(
+                child,
+                frozenset([_text(name)]),
+                _words(_text(value)),
+                joined=tuple(_joins(_text(value), taken)),
+            )
         elif child.type in ("template_declaration", "linkage_specification"):
             inner = child
             while inner.type in ("template_declaration", "linkage_specification"):
@@ -224,6 +241,11 @@ def _annotated(items: list[_Item]) -> set[str]:
     return names - {""}
 
 
+def _joined(item: _Item, name: str) -> bool:
+    """Whether a macro may make a name of parts, as ``#define CALL(f) f##_device()`` does."""
+    return any(pattern.fullmatch(name) for pattern in item.joined)
+
+
 def needed(text: str) -> str:
     """The text with what its kernel does not need overwritten by spaces."""
     source = text.encode()
@@ -240,7 +262,8 @@ def needed(text: str) -> str:
     kept = {id(item) for item in items if item in kernels or not (item.droppable or item.of_host)}
     queue = [item for item in items if id(item) in kept]
     while queue:
-        for word in queue.pop().words:
+        one = queue.pop()
+        for word in one.words | {name for name in by_name if _joined(one, name)}:
             for item in by_name.pop(word, ()):
                 if id(item) not in kept:
                     kept.add(id(item))

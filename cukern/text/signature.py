@@ -50,7 +50,7 @@ _VECTORS = {
 } | {pair: (row.cxx, 2 * row.itemsize) for row in dtypes.TABLE for pair in row.pairs}
 #: Sizes along x, y and z: of a grid in blocks, of a block in threads.
 Dim3 = tuple[int, int, int]
-_NOISE = {"const", "volatile", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
+_NOISE = {"const", "volatile", "enum", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
 
 
 @dataclass(frozen=True)
@@ -349,14 +349,19 @@ def _defines(node: tree_sitter.Node | None) -> bool:
 
 
 def aliases(node: tree_sitter.Node) -> dict[str, str]:
-    """The name that a typedef, an alias or a macro declares, and what it stands for; nothing for other nodes."""
+    """The name that a typedef, an alias, an enumeration or a macro declares, and what it stands for."""
     declared, levels = _text(node.child_by_field_name("name")), 0
     if node.type == "preproc_def":
         return {declared: _text(node.child_by_field_name("value"))}
+    if node.type == "enum_specifier":
+        base = _text(node.child_by_field_name("base")) or "int"
+        return {declared: base} if declared and _defines(node) else {}
     if node.type == "type_definition":
         declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
-        if not declared or _defines(node.child_by_field_name("type")):
-            return {}
+        kind = node.child_by_field_name("type")
+        if not declared or _defines(kind):
+            is_enum = kind is not None and kind.type == "enum_specifier"
+            return {declared: "int"} if declared and is_enum else {}
     elif node.type != "alias_declaration":
         return {}
     kept = [_text(child) for child in node.children if child.type == "type_qualifier"]

@@ -14,6 +14,7 @@ from idioms import IDIOMS, Idiom
 from planted import PAIRS, Pair
 
 import cukern as ck
+from cukern.device.host import compiler as host_compiler
 from cukern.testing import checked
 
 #: The first of each class runs by default, the others when asked for.
@@ -100,6 +101,36 @@ extern "C" __global__ void << name >>(float* y) {
     assert (one.place[-2:], one.other_place[-2:]) == (":7", ":5")
     assert str(one) in str(caught.value) and ">    7 |         y[0] = s[1][1];" in str(one)
     assert ">    5 |         s[1][1] = 3;" in str(one)
+
+
+MAYBE_UNSET = """
+__device__ int launches;
+__global__ void scaled_most(const float* x, float* y, int* count, int n, int mode) {
+    float scale, most;
+    switch (mode) { case 0: scale = 1; break; case 1: scale = 2; break; }
+    int at = -1;
+    for (int j = 0; j < n; ++j)
+        if (at < 0 || x[j] > most) { most = x[j]; at = j; }
+    if (at >= 0) y[threadIdx.x] += scale * most;
+    atomicAdd(count, 1);
+    if (threadIdx.x == 0) ++launches;
+}
+"""
+
+
+def test_what_may_be_unset_is_reported_where_it_is() -> None:
+    if not host_compiler.compiler().is_gcc:
+        pytest.skip("other compilers do not follow a switch")
+    kernel = ck.Kernel(MAYBE_UNSET, block=32, plain=True, checked=True)
+    x, y, count = ck.asarray([-3.0, -2.0, -5.0]), ck.ones(32), ck.zeros(1, "int32")
+    kernel(x, y, count, 3, 1, grid=1)
+    assert (y.tolist(), count.tolist(), int(kernel.globals["launches"])) == ([-3] * 32, [32], 1)
+    with pytest.raises(
+        ck.KernelFault, match="unset register: .scale. may be used uninitialized.*:9\n"
+    ) as raised:
+        kernel(x, y, count, 3, 2, grid=1)
+    assert len(raised.value.reports) == 1
+    assert (count.tolist(), int(kernel.globals["launches"])) == ([64], 2)
 
 
 def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -81,6 +82,19 @@ def test_variables_of_one_kernel(device: ck.Device) -> None:
             ValueError,
             "a::counter: expected an integer in the range of unsigned int, got 1.5",
         ),
+        (
+            "a::counter",
+            -1,
+            ValueError,
+            "a::counter: expected an integer in the range of unsigned int, got -1",
+        ),
+        (
+            "a::counter",
+            np.int64(2**32),
+            ValueError,
+            "a::counter: expected an integer in the range of .*, got 4294",
+        ),
+        ("a::counter", 2**70, ValueError, "a::counter: expected an integer in the range of .*, got 118059"),
         ("a::p", 1.0, TypeError, "a::p: expected bytes or a NumPy structured array for the struct P"),
         ("a::p", b"123", ck.LaunchError, r"globals\['a::p'\] was set to 3 bytes; the variable has 8"),
     ],
@@ -126,6 +140,59 @@ def test_pointers_to_pointers(device: ck.Device, cukern_checked: Callable[[], No
         ck.LaunchError, match=r"expected a list of arrays for float\*\*, got an array of float32"
     ):
         kernel(x, y[0], 1, grid=1)
+
+
+def test_enumerations_are_whole_numbers(device: ck.Device) -> None:
+    kernel = ck.Kernel(
+        """
+    enum Mode { Add = -1, Multiply = 2 };
+    enum class Kind : unsigned char { A = 3, B = 200 };
+    typedef enum { Red, Green } Color;
+    __device__ Mode last;
+    __global__ void run(int* y, Mode mode, const Kind kind, enum Mode* modes, Color color) {
+        y[0] = mode == Multiply; y[1] = kind == Kind::B; y[2] = modes[1]; y[3] = color; last = mode;
+    }
+    """,
+        block=1,
+        plain=True,
+    )
+    y = ck.zeros(4, "int32")
+    kernel(y, 2, np.uint8(200), ck.asarray([0, -1], dtype=ck.int32), 1, grid=1)
+    assert (y.tolist(), int(kernel.globals["last"])) == ([1, 1, -1, 1], 2)
+    with pytest.raises(ck.LaunchError, match="argument kind: expected an integer for const Kind"):
+        kernel(y, 2, 1.5, y, 1, grid=1)
+
+
+def test_names_that_macros_join_are_kept(device: ck.Device) -> None:
+    kernel = ck.Kernel(
+        """
+    #define CALL(kind, x) kind ## _value(x)
+    __device__ float twice_value(float x) { return 2 * x; }
+    void host_value(std::vector<float>& x) { x.clear(); }
+    __global__ void run(float* y) { y[0] = CALL(twice, 4); }
+    """,
+        block=1,
+        plain=True,
+    )
+    y = ck.empty(1)
+    kernel(y, grid=1)
+    assert y.tolist() == [8]
+
+
+def test_reports_show_lines_of_the_file_that_is_meant(tmp_path: Path) -> None:
+    for folder, line in (("a", 2), ("b", 4)):
+        (tmp_path / folder).mkdir()
+        text = "\n" * (line - 1) + f"__device__ void put(float* y, int i) {{ y[i] = {line}; }}\n"
+        (tmp_path / folder / "put.cuh").write_text(text)
+        (tmp_path / folder / "main.cu").write_text(
+            '#include "put.cuh"\n__global__ void run(float* y) { put(y, 5); }'
+        )
+    for folder, line in (("a", 2), ("b", 4)):
+        kernel = ck.Kernel(tmp_path / folder / "main.cu", block=1, plain=True, checked=True)
+        with ck.device("host"), pytest.raises(ck.KernelFault) as raised:
+            kernel(ck.zeros(5), grid=1)
+        assert raised.value.reports[0].place == f"put.cuh:{line}"
+        assert f">{line:5d} | __device__ void put(float* y, int i) {{ y[i] = {line}; }}" in str(raised.value)
 
 
 GROUPS = """

@@ -8,7 +8,7 @@ import struct
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,14 @@ from numpy.lib.array_utils import byte_bounds
 
 from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
+from ...interface import CompilerFailure
 from .. import asynchrony, settings
 from ..compiler import build_checked, build_runtime
 from ..elf import symbols
 from ..packing import GRID, Kernel, Packing, load, placed_variables
 from ..python import python_api, reraise
-from . import mode, unset
-from .report import RawReport, Reader
+from . import fills, mode, unset
+from .report import TIMEOUT, RawReport, Reader
 from .source import depends_on_order, runs_in_fibers, source
 from .tracing import SHARED
 
@@ -124,6 +125,28 @@ def build(unit: Unit) -> tuple[Path, str]:
     return build_checked(source(unit), _library()[1])
 
 
+class _Build:
+    """A library of a kernel for checked launches, loaded and known to the runtime."""
+
+    def __init__(self, unit: Unit, path: Path, packing: Packing | None = None, flushes: bool = False) -> None:
+        self.library = load(path)
+        kernel = Kernel.in_dll(self.library, "cukern_kernel")
+        #: The address and the bytes of each variable.
+        self.places = placed_variables(self.library, unit)
+        self.packing = packing or Packing(unit, kernel)
+        self.handle = _library()[0].cukern_register(
+            ctypes.addressof(kernel), self.packing.nbytes, self.packing.table, flushes
+        )
+        own = _lasting(path.read_bytes())
+        self._lasting = (_Lasting * max(1, len(own)))(*own)
+        self._lasting_count = len(own)
+
+    def check(self, packed: bytes, options: _Options) -> int:
+        """Launch; return the runtime's status."""
+        options.lasting, options.lasting_count = ctypes.addressof(self._lasting), self._lasting_count
+        return int(_library()[0].cukern_check(self.handle, packed, ctypes.byref(options)))
+
+
 class CheckedFunction:
     """A kernel of which every access can be watched.
 
@@ -138,18 +161,9 @@ class CheckedFunction:
     def __init__(self, unit: Unit) -> None:
         self._runtime, _ = _library()
         path, said = build(unit)
-        self._library = load(path)
-        kernel = Kernel.in_dll(self._library, "cukern_kernel")
-        #: The address and the bytes of each variable.
-        self.places = placed_variables(self._library, unit)
-        self._packing = packing = Packing(unit, kernel)
-        self._handle = self._runtime.cukern_register(
-            ctypes.addressof(kernel), packing.nbytes, packing.table, "printf" in unit.calls
-        )
+        self._build = _Build(unit, path, flushes="printf" in unit.calls)
+        self.places, self._packing = self._build.places, self._build.packing
         self._reader = Reader(unit, path, said)
-        own = _lasting(path.read_bytes())
-        self._lasting = (_Lasting * max(1, len(own)))(*own)
-        self._lasting_count = len(own)
         self._unit = unit
         self._ordered = not depends_on_order(unit)
         self._fibers = runs_in_fibers(unit)
@@ -175,8 +189,6 @@ class CheckedFunction:
             asynchrony=when,
             unset=ctypes.addressof(structs),
             unset_count=len(empties),
-            lasting=ctypes.addressof(self._lasting),
-            lasting_count=self._lasting_count,
             itemsizes=ctypes.addressof(itemsizes),
             sampled=chosen.sampled,
         )
@@ -191,12 +203,13 @@ class CheckedFunction:
         empties: list[tuple[int, unset.Empty]],
     ) -> None:
         header = struct.unpack_from(f"={GRID}", packed)
+        harmless = self._harmless(packed, options, arrays, empties)
         tracer = mode.current().tracer
         if tracer is not None and not tracer.takes(self._unit.signature.name, header[:3], header[3:6]):
             tracer = None
         events = tracer.start(self._runtime) if tracer else None
         try:
-            status = self._runtime.cukern_check(self._handle, packed, ctypes.byref(options))
+            status = self._build.check(packed, options)
         finally:
             traced = tracer.stop(self._runtime) if tracer else 0
         if status == _INTERRUPTED:
@@ -205,7 +218,8 @@ class CheckedFunction:
             raise LaunchError(f"{self._unit.signature.name}: {self._runtime.cukern_last_error().decode()}")
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-        found = self._reader.read(raw[: count.value], header, arrays, self._shared_name, self._shared_size)
+        sizes = self._shared_name, self._shared_size
+        found = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
         for number, empty in empties:
             if not self._packing.params[number].const:
                 place = self._reader.line(self._runtime.cukern_written_place(number))
@@ -213,6 +227,54 @@ class CheckedFunction:
         if tracer is not None and events is not None:
             tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
         mode.tell(found)
+
+    @cached_property
+    def _filled(self) -> tuple[_Build, frozenset[str]] | None:
+        """The kernel with variables filled that may be unset, and these; None if it cannot be run more than once."""
+        unsure = self._reader.unsure
+        names = frozenset(name for name, _ in fills.declarations(self._unit.text.encode(), unsure))
+        if not names or "printf" in self._unit.calls or any(p.kind == "table" for p in self._packing.params):
+            return None
+        try:
+            path, said = build_checked(source(self._unit, names), _library()[1])
+        except CompilerFailure:  # of a type that takes no such value
+            return None
+        names -= fills.unsure(said)  # others of the same name, such as arrays
+        return _Build(self._unit, path, self._packing), names
+
+    def _harmless(
+        self,
+        packed: bytes,
+        options: _Options,
+        arrays: list[np.ndarray[Any, Any] | None],
+        empties: list[tuple[int, unset.Empty]],
+    ) -> frozenset[str]:
+        """The variables that may be unset and whose value makes no difference to this launch."""
+        if options.sampled or self._filled is None:  # the arrays of sampled launches are too large to copy
+            return frozenset()
+        build, names = self._filled
+        byte = ctypes.c_ubyte.in_dll(build.library, "cukern_fill")
+        written = [
+            array
+            for array, param in zip(arrays, self._packing.params, strict=False)
+            if array is not None and not param.const
+        ]
+        state = [*written, *(empty.elements for _, empty in empties)]
+        before, variables = [array.copy() for array in state], fills.copy_of(self.places)
+        outcomes: list[tuple[object, ...]] = []
+        for byte.value in fills.BYTES:
+            fills.put(variables, build.places)
+            status = build.check(packed, options)
+            count, every = ctypes.c_uint(), ctypes.c_uint()
+            raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
+            outcomes.append((every.value, fills.bits(state), fills.copy_of(build.places)))
+            for array, values in zip(state, before, strict=True):
+                array[...] = values
+            if status == _INTERRUPTED:
+                reraise(self._runtime)
+            if status or any(one.kind == TIMEOUT for one in raw[: count.value]):
+                return frozenset()
+        return names if fills.same(outcomes) else frozenset()
 
     def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> tuple[str, int]:
         """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""

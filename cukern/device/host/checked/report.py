@@ -7,15 +7,17 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ....errors import KernelReport
+from ....errors import KernelReport, TemplateError
 from ....text import render
 from ....text.signature import Dim3, Unit
 from ..lines import template_line, templates_of
+from . import fills
 
 _Array = np.ndarray[Any, Any]
 
@@ -23,9 +25,10 @@ _KINDS = (
     *("out of bounds", "race", "unset", "const", "misaligned", "overflow", "shift", "division", "lane"),
     *("divergence", "fault", "timeout", "fault"),
 )
+TIMEOUT = _KINDS.index("timeout")
 _SHARED = 1000
 _WARNING = re.compile(
-    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(?:maybe-|sometimes-)?uninitialized\]$",
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-)?uninitialized\]$",
     re.M,
 )
 
@@ -89,11 +92,13 @@ class Reader:
         self._lines: dict[int, str] = {}
         own = _OWN_LINES.search(unit.text)
         self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
+        #: Reads of variables that may be unset: where, the compiler's words, and of which variable it is unsure.
         self._unset = [
-            (f"{file}:{line}", text)
-            for file, line, text in _WARNING.findall(said)
+            (f"{file}:{line}", text, fills.named(text) if unsure else "")
+            for file, line, text, unsure in _WARNING.findall(said)
             if file in self._templates and not file.startswith("prelude/")
         ]
+        self.unsure = frozenset(name for _, _, name in self._unset if name)
 
     def read(
         self,
@@ -102,6 +107,7 @@ class Reader:
         arrays: Sequence[_Array | None],
         shared_name: Callable[[int], str],
         shared_size: Callable[[int], int],
+        harmless: frozenset[str] = frozenset(),
     ) -> list[KernelReport]:
         """The reports, each place once for each kind.
 
@@ -111,6 +117,7 @@ class Reader:
             arrays: that of each parameter, or None.
             shared_name: the name of a variable in static shared memory, by its number.
             shared_size: its size in bytes.
+            harmless: variables of which the compiler is unsure, and whose unset values this launch has not used.
         """
         self._find_lines({p for one in raw for p in (one.here.place, one.other.place) if p})
         self._grid, self._block = header[:3], header[3:6]
@@ -118,7 +125,9 @@ class Reader:
         found: dict[tuple[object, ...], KernelReport] = {}
         for report in self._misfits():
             found[report.kind, report.message] = report
-        for place, text in self._unset:
+        for place, text, name in self._unset:
+            if name in harmless:
+                continue
             report = KernelReport(
                 "unset", self._message(place, "", f"unset register: {text}"), self._name, place
             )
@@ -266,11 +275,24 @@ class Reader:
         parts = [f"{self._name}: {what}{at}"]
         for spot in dict.fromkeys(p for p in (place, other) if p):
             name, _, line = spot.rpartition(":")
-            try:
-                parts.append(render.excerpt(render.source_of(name), int(line), 1))
-            except Exception:
-                continue
+            if text := self._text_of(name):
+                parts.append(render.excerpt(text, int(line), 1))
         return "\n".join(parts)
+
+    def _text_of(self, name: str) -> str:
+        """The lines of a template, or else of a file, as far as the kernel needs them; empty if there are none."""
+        with suppress(TemplateError):
+            return render.source_of(name)
+        lines: dict[int, str] = {}
+        file, number = "", 0
+        for line in self._unit.text.split("\n"):
+            if directive := _DIRECTIVE.match(line):
+                file, number = directive[2], int(directive[1])
+            else:
+                if file == name:
+                    lines[number] = line
+                number += 1
+        return "\n".join(lines.get(n, "") for n in range(1, max(lines, default=0) + 1))
 
     def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
         """The name of what was touched, the index in it, and both in words."""

@@ -11,6 +11,7 @@ from ....text.signature import Unit, syntax_tree
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED
 from ..translate import Edit, alignment_edits, needs_fibers, ptx_edits, shared_edit, variable_table
+from . import fills
 
 _ENTRY = """
 #line 1 "cukern entry point"
@@ -107,13 +108,14 @@ def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
             yield node.start_byte, node.end_byte, new
 
 
-def _rewritten(unit: Unit) -> str:
+def _rewritten(unit: Unit, filled: frozenset[str]) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, found) for found in unit.dynamic_shared]
     if not _COPIES.search(unit.text):
         edits.extend(_static_shared_edits(unit, text))
     spans = [(start, end) for start, end, _ in edits]
     edits += ptx_edits(unit)
+    edits += [edit for _, edit in fills.declarations(text, filled)] if filled else []
     for edit in alignment_edits(text):
         if not any(start <= edit[0] < end for start, end in spans):
             edits.append(edit)
@@ -134,8 +136,12 @@ def runs_in_fibers(unit: Unit) -> bool:
     return needs_fibers(unit) or _SPINS.search(unit.text) is not None
 
 
-def source(unit: Unit) -> str:
-    """The C++ text that is compiled for ``unit``, without the included headers."""
+def source(unit: Unit, filled: frozenset[str] = frozenset()) -> str:
+    """The C++ text that is compiled for ``unit``, without the included headers.
+
+    Args:
+        filled: variables that get a value where they are declared: see :mod:`.fills`.
+    """
     count = len(unit.signature.params)
     entry = _ENTRY.format(
         name=unit.signature.name,
@@ -147,4 +153,5 @@ def source(unit: Unit) -> str:
         arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
-    return f"#include <{HEADER}>\n{marks}{_rewritten(unit)}{entry}{variable_table(unit)}"
+    head = f"#include <{HEADER}>\n{marks}{fills.PRELUDE if filled else ''}"
+    return f"{head}{_rewritten(unit, filled)}{entry}{variable_table(unit)}"

@@ -1,0 +1,88 @@
+"""Variables that the compiler warns may be read before they are set: whether that shows in what a launch does.
+
+The kernel is compiled once more with these variables filled at their declarations by a byte that each run chooses.
+Where no byte makes a difference, the launch has used no unset value, as where
+one condition guards both the write and the read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from ....text.signature import syntax_tree
+from ..translate import Edit
+
+#: Zeros; large numbers; negative ones of small and of large size.
+BYTES = (0x00, 0x7F, 0xFE)
+#: What a filled variable is set to.
+PRELUDE = """
+#line 1 "prelude/fills"
+extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned char cukern_fill; }
+namespace cukern {
+struct Filled {
+    operator bool() const { return cukern_fill & 1; }
+    template <typename T> __attribute__((no_sanitize("thread"))) operator T() const {
+        T value;
+        __builtin_memset((void*)&value, cukern_fill, sizeof value);
+        return value;
+    }
+};
+}
+"""
+_UNSURE = re.compile(r"warning: (.*) \[-W(?:maybe|sometimes)-uninitialized\]$", re.MULTILINE)
+_NAMED = re.compile(r"[‘'](\w+)")
+_ELSEWHERE = re.compile(rb"\b(?:static|extern|__shared__|typedef|volatile)\b")
+
+
+def named(warning: str) -> str:
+    """The variable of a compiler's warning; empty if it names none."""
+    found = _NAMED.search(warning)
+    return found[1] if found else ""
+
+
+def unsure(said: str) -> set[str]:
+    """The variables of which a compiler's warnings say that they may be unset."""
+    return {named(warning) for warning in _UNSURE.findall(said)}
+
+
+def declarations(text: bytes, names: Iterable[str]) -> Iterator[tuple[str, Edit]]:
+    """The edits that fill variables of these names where functions declare them without a value."""
+    wanted = {name.encode() for name in names}
+    nodes = [(syntax_tree(text), False)]
+    while nodes:
+        node, inside = nodes.pop()
+        inside = inside or node.type == "compound_statement"
+        if inside and node.type == "declaration" and not node.has_error:
+            if _ELSEWHERE.search(text[node.start_byte : node.end_byte]):
+                continue
+            for one in node.children_by_field_name("declarator"):
+                if one.type == "identifier" and one.text in wanted:
+                    yield one.text.decode(), (one.end_byte, one.end_byte, " = cukern::Filled()")
+        nodes.extend((child, inside) for child in node.children)
+
+
+def copy_of(places: dict[str, tuple[int, int]]) -> dict[str, bytes]:
+    """The values of variables at these addresses, of so many bytes."""
+    return {name: ctypes.string_at(at, size) for name, (at, size) in places.items()}
+
+
+def put(values: dict[str, bytes], places: dict[str, tuple[int, int]]) -> None:
+    """Set the variables at these addresses."""
+    for name, (at, size) in places.items():
+        ctypes.memmove(at, values[name], size)
+
+
+def same(outcomes: list[tuple[object, ...]]) -> bool:
+    """Whether launches did the same, bit for bit."""
+    return all(one == outcomes[0] for one in outcomes)
+
+
+def bits(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[bytes, ...]:
+    """Digests of what is in arrays."""
+    return tuple(hashlib.sha256(array.tobytes()).digest() for array in arrays)

@@ -155,7 +155,7 @@ import cukern as ck
 assert sys.argv[1:] == ["one", "two"], sys.argv
 kernel = ck.Kernel('''extern "C" __global__ void << name >>(const float* x, float* y) {
     y[threadIdx.x] = x[threadIdx.x + 1];
-}''', name="shifted", block=4)
+}''', name="skewed", block=4)
 kernel(ck.ones(4), ck.zeros(4), grid=1)
 """
 
@@ -173,7 +173,7 @@ def test_commands(
     assert out.endswith("1 finding\n")
     assert main(["trace", str(script), "--out", str(tmp_path / "pages"), "--", "one", "two"]) == 0
     (page,) = (tmp_path / "pages").iterdir()
-    assert page.name == "01-shifted_float32_4.html"
+    assert page.name == "01-skewed_float32_4.html"
     script.write_text("raise ValueError('no')")
     assert main(["check", str(script)]) == 1
     assert main(["check", str(script), "--seeds", "0"]) == 2

@@ -20,13 +20,13 @@ extern "C" __global__ void k(const Three given, float rate, const double* number
 
 def test_structs_before_and_after_what_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     def launcher(
-        cupy: Any, index: int, kernel: int, sizes: Any, memory: bytearray, pack: Any, overlap: bool
+        cupy: Any, index: int, kernel: int, sizes: Any, memory: bytearray, pack: Any, *kinds: bool
     ) -> Any:
         return lambda *values: (pack(*values), bytes(memory))[1]
 
     monkeypatch.setattr(driver, "launcher", launcher)
     function: Any = type("Function", (), {"ptr": 0})
-    made = cuda.CudaFunction(function, {}, signature.parse(TEXT), 0, None, False)  # type: ignore[arg-type]
+    made = cuda.CudaFunction(function, {}, signature.parse(TEXT), 0, None, False, None)  # type: ignore[arg-type]
     kept, more = struct.pack("=2i", 5, 6), struct.pack("=3Q", 7, 8, 9)
     launch = made.prepare((1, 1, 1), (1, 1, 1), 0, (kept, more), structs=[24])
     memory: Any = launch(struct.pack("=3Q", 1, 2, 3), 0.5, 4)

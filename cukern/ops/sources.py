@@ -91,8 +91,10 @@ def fromfile(
 ) -> Array:
     """The numbers whose bytes a file holds, or which it writes down; arguments as of ``numpy.fromfile``.
 
-    >>> np.arange(3, dtype="int32").tofile("three.bin")
-    >>> fromfile("three.bin", "int32").tolist()
+    >>> import os, tempfile
+    >>> path = os.path.join(tempfile.mkdtemp(), "three.bin")
+    >>> np.arange(3, dtype="int32").tofile(path)
+    >>> fromfile(path, "int32").tolist()
     [0, 1, 2]
     """
     wanted = dtypes.get_default_dtype() if dtype is None else np.dtype(dtype)

@@ -263,6 +263,25 @@ def test_the_process_goes_on(what: str) -> None:
     assert float(ck.sum(ck.ones(5))) == 5
 
 
+def test_what_a_warp_does_is_not_taken_for_another_one_s() -> None:
+    """In a random order, threads of other warps find that all lanes have come."""
+    text = """<% include "prelude/mma.cuh" %>
+    extern "C" __global__ void << name >>(int* y) {
+        __shared__ __align__(16) unsigned own[4][32];
+        const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+        for (unsigned i = 0; i < 4; ++i) {
+            const unsigned words[1] = {i};
+            store_matrices(own[warp] + lane % 8 * 4, words);
+        }
+        __syncwarp();
+        y[threadIdx.x] = (int)own[warp][lane];
+    }"""
+    y = ck.zeros(128, "int32", "host")
+    with ck.testing.checked(seeds=6):
+        ck.Kernel(text, name="by_warps", block=128)(y, grid=1)
+    assert y.tolist() == [3] * 128
+
+
 SCRIPT = """
 import cukern as ck
 x, y = ck.ones(6, device="host"), ck.zeros(8, device="host")

@@ -249,8 +249,10 @@ static bool resolve_warp(Worker* w, unsigned index) {
     for (unsigned pending = collecting; pending;) {
         const unsigned lane = __builtin_ctz(pending);
         check_collective(w, index * 32 + lane);
+        on_switch(index * 32 + lane);  // whose warp does it, though another one's thread has come to see it
         const unsigned group = group_of(waits, lane, collecting, warp->live);
         if (group && waits[lane]->what == cukern::warp_sync) on_warp_sync(index, waits[lane]->mask);
+        on_switch(w->current);
         resumed |= group;
         pending &= ~(group | 1u << lane);
     }

@@ -86,7 +86,9 @@ def scaled_dot_product_attention(
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
 
     Without a mask and dropout, half types on GPUs with tensor cores are left to :func:`attention` where it was
-    measured to be faster. Elsewhere the matrix of scores is in memory.
+    measured to be faster. Elsewhere the matrix of scores is in memory. By :func:`attention`, the query's gradient may
+    differ in its last bits from run to run on GPUs of compute capability 9.0: call it with ``deterministic=True`` where
+    that matters.
 
     Args:
         query: shape (..., L, E), a floating dtype.

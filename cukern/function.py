@@ -27,11 +27,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def alias(array: Array) -> Array:
-    """Another array with the same memory, which no tape tracks."""
-    return Array._wrap(array._data, array.device, array._storage)
-
-
 class Context:
     """What a Function's ``forward`` keeps for its ``backward``; further attributes may be set freely.
 
@@ -124,24 +119,30 @@ class Function:
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not an argument; or a
                 tracked array is an attribute of an argument.
         """
-        if any(isinstance(arg, Expr) for arg in args):
-            raise TypeError(
-                f"{cls.__name__}: a fused function is made of elementwise ones: apply {cls.__name__} before or after "
-                "it, or write cukern.elementwise(..., vjp=...)"
-            )
-        held = [_held(cls, i, arg) for i, arg in enumerate(args)] if tape.active() else []
-        arrays = [array for inside in held for array in inside.arrays]
-        tracked = tape.recording(arrays)
-        needs = tuple([tracked and any(map(_tracked, inside.arrays)) for inside in held]) or (False,) * len(
-            args
-        )
+        recording = tape.active()
+        held: list[_Held] = []
+        arrays: list[Array] = []
+        for i, arg in enumerate(args):
+            if isinstance(arg, Expr):
+                raise TypeError(
+                    f"{cls.__name__}: a fused function is made of elementwise ones: apply {cls.__name__} before or "
+                    "after it, or write cukern.elementwise(..., vjp=...)"
+                )
+            if recording:
+                held.append(inside := _held(cls, i, arg))
+                arrays += inside.arrays
+        tracking = tape.tracked(arrays)
+        needs = (False,) * len(args)
+        if tracking is not None:
+            each = iter(tracking[0])
+            needs = tuple([True in [next(each) for _ in inside.arrays] for inside in held])
         ctx = Context(cls.__name__, needs)
         versions = [array._storage.version for array in arrays]
         with tape.stop_recording():
             result = cls.forward(ctx, *args)
         if isinstance(result, list):
             raise TypeError(f"{cls.__name__}: forward returned a list; return an array or a tuple")
-        if not tracked:
+        if tracking is None:
             return result
         for array, version in zip(arrays, versions, strict=True):
             if array._storage.version != version:
@@ -149,7 +150,9 @@ class Function:
                 raise GradientError(
                     f"{cls.__name__}: forward wrote to its argument {_argument(cls, where)}; write to a copy"
                 )
-        outputs = _record(cls, ctx, held, result if isinstance(result, tuple) else (result,))
+        outputs = _record(
+            cls, ctx, held, arrays, tracking, result if isinstance(result, tuple) else (result,)
+        )
         return outputs if isinstance(result, tuple) else outputs[0]
 
 
@@ -214,15 +217,19 @@ def _argument(cls: type[Function], position: int) -> str:
 
 
 def _record(
-    cls: type[Function], ctx: Context, held: Sequence[_Held], result: tuple[Any, ...]
+    cls: type[Function],
+    ctx: Context,
+    held: Sequence[_Held],
+    arrays: Sequence[Array],
+    tracking: tape.Tracking,
+    result: tuple[Any, ...],
 ) -> tuple[Any, ...]:
     """Record the call, and return its outputs as arrays of their own.
 
     An output may be an argument itself, or an array that outlives the call; what is returned and
     saved are new arrays on the same memory, so that only they are known as results of this call.
     """
-    arrays = [array for inside in held for array in inside.arrays]
-    outputs = tuple(alias(output) if is_array(output) else output for output in result)
+    outputs = tuple([output._alias() if is_array(output) else output for output in result])
     made = {id(old): new for old, new in zip(result, outputs, strict=True) if is_array(old)}
     kept = {id(array): array for array in arrays}
     inner: list[Array] = []
@@ -234,9 +241,9 @@ def _record(
                 f"{cls.__name__}: forward saved a tracked array that is not among its arguments, which would "
                 "get no gradient; pass it to apply, or save stop_gradient of it"
             )
-        kept[id(array)] = alias(array)
+        kept[id(array)] = array._alias()
         inner.append(kept[id(array)])
-    saved = tuple(None if one is None else kept.get(id(one), made.get(id(one))) for one in ctx._saved)
+    saved = tuple([None if one is None else kept.get(id(one), made.get(id(one))) for one in ctx._saved])
     live = [
         i
         for i, (old, new) in enumerate(zip(result, outputs, strict=True))
@@ -244,8 +251,8 @@ def _record(
     ]
     backward = _Backward(cls, ctx, held, outputs, live)
     recorded = [*(outputs[i] for i in live), *inner]
-    tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False)
-    ctx._inputs = tuple(meta(array) for array in arrays)
+    tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False, tracking=tracking)
+    ctx._inputs = tuple(map(meta, arrays))
     ctx._saved = ()  # the tape holds them
     return outputs
 
@@ -354,7 +361,7 @@ def once_differentiable(backward: B) -> B:
         with tape.stop_recording():
             returned = backward(ctx, *grads)
         gradients = returned if isinstance(returned, tuple) else (returned,)
-        own = pytree.map(lambda one: alias(one) if is_array(one) else one, gradients)
+        own = pytree.map(lambda one: one._alias() if is_array(one) else one, gradients)
         tape.poison(
             f"{ctx._name} backward",
             [*ctx._inputs, *(meta(grad) for grad in grads if is_array(grad))],
@@ -431,7 +438,7 @@ def checkpoint(f: Callable[P, R]) -> Callable[P, R]:
         results = _arrays(result)
         capture._needs(results)
         read = list(capture.read.values())
-        own = {id(array): alias(array) for array in results}
+        own = {id(array): array._alias() for array in results}
 
         def backward(
             cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
@@ -482,7 +489,7 @@ _STOPPED = Elementwise("stop_gradient", "x", ALL, "x->x", None, public=False)
 
 
 def _constant(array: Array) -> Array:
-    made = alias(array)
+    made = array._alias()
     if writes.remembered(array):
         made._storage = _Constant(array._storage)
     return made

@@ -17,7 +17,6 @@ from .autodiff.cotangents import float_leaves, is_array, is_float
 from .autodiff.tape import Tape
 from .device import Device
 from .elementwise.function import astype
-from .function import alias
 from .shape.views import reshape, stack
 
 __all__ = [
@@ -57,7 +56,7 @@ def _fresh(value: Any, path: str, device: Device | None) -> Array:
         raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
     if getattr(value, "_is_parameter", False):
         return value  # modules hold their parameters by identity
-    made = alias(value)
+    made = value._alias()
     if tape.recording((value,)):
         tape.record("argument", (value,), (made,), lambda cotangents, saved, needs: cotangents)
     return made

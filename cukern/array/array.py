@@ -97,11 +97,20 @@ class Array(Memory):
 
     def _seen(self, layout: Layout) -> Array:
         """A view on a GPU with another layout of the same dtype, from the first element on; tapes do not track it."""
-        own = self._planned()
-        made = object.__new__(Array)
+        if self._layout is None:
+            self._planned()
+        made = _new(Array)
         made._ndarray, made._layout, made._operand = None, layout, self._operand
         made._memory = self._ndarray.data if self._memory is None else self._memory
-        made.device, made._storage, made._key = own.device, self._storage, None
+        made.device, made._storage, made._key = self.device, self._storage, None
+        return made
+
+    def _alias(self) -> Array:
+        """Another array with the same memory, which no tape tracks."""
+        made = _new(Array)
+        made._ndarray, made._memory = self._ndarray, self._memory
+        made._layout, made._operand = self._layout, self._operand
+        made.device, made._storage, made._key = self.device, self._storage, None
         return made
 
     @property
@@ -183,7 +192,8 @@ class Array(Memory):
     @property
     def is_contiguous(self) -> bool:
         """Whether the elements are contiguous in C order."""
-        return bool(self._data.flags.c_contiguous)
+        layout = self._layout
+        return layout.contiguous if layout is not None else bool(self._ndarray.flags.c_contiguous)
 
     @property
     def at(self) -> Any:

@@ -13,6 +13,7 @@ from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import uploaded
 from .array import Array, copied, shape_of
+from .layout import fresh_layout
 from .operators import FUNCTIONS
 
 __all__ = [
@@ -270,8 +271,9 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    layout = fresh_layout(where, wanted, shape_of(shape))
     with where.activate():
-        made = Array._wrap(where.backend.empty(shape_of(shape), wanted), where)
+        made = Array._made(layout)
     if capture_hooks.made_empty is not None:
         capture_hooks.made_empty(made)
     return made

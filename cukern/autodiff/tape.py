@@ -139,6 +139,7 @@ def record(
     saved: Sequence[Array | None] = (),
     *,
     materialize: bool = True,
+    tracking: Tracking | None = None,
 ) -> None:
     """Put an operation on every active tape that tracks one of its inputs.
 
@@ -151,11 +152,12 @@ def record(
             the shape that the input was broadcast to, and another floating dtype.
         saved: the arrays that ``vjp`` reads, handed to it as the same objects.
         materialize: whether the cotangent of an unused output is zeros (the default) or None.
+        tracking: what :func:`tracked` has said of ``inputs``, if it has been asked.
 
     Raises:
         GradientError: an input was written since a tape began to track it; an output was not made just now.
     """
-    tracking = tracked(inputs)
+    tracking = tracking or tracked(inputs)
     if tracking is not None:
         _, keys, tapes = tracking
         _append(tapes, name, keys, list(map(form_of, inputs)), outputs, vjp, saved, materialize)
@@ -171,14 +173,14 @@ def record_tracked(
     """:func:`record` in fewer steps, with the keys of inputs and the tapes that :func:`tracked` has just given.
 
     Args:
-        outputs: arrays of known layouts that a kernel has just made, one of them of a floating dtype.
+        outputs: arrays of known layouts that have just been made, one of them of a floating dtype.
     """
     made = []
     for array in outputs:
         if array._layout.floating:  # type: ignore[union-attr]
             array._key = key = next(_keys)
             for tape in tapes:
-                tape._tracked[key] = 0
+                tape._tracked[key] = array._storage.version
         made.append(array._key)
     recorded = (operation, keys, made, saved, _versions(saved) if saved else ())
     for tape in tapes:

@@ -15,6 +15,7 @@ from ..errors import DeviceError
 from . import capture_hooks
 from .interface import Backend, Properties, Style
 
+_HERE = nullcontext()
 _MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 
 
@@ -116,12 +117,20 @@ class Device:
             CaptureError: a step of another GPU is being recorded.
         """
         if self.which is None:
-            return nullcontext()
+            return _HERE
         recorder = capture_hooks.recorder()
         if recorder is not None:
             recorder.enter(self)
-        scope: AbstractContextManager[object] = self.xp.cuda.Device(self.index)
-        return scope
+        elif self.which() == self.index:
+            return _HERE
+        return self._scope()
+
+    def _scope(self) -> AbstractContextManager[object]:
+        """:meth:`activate` that also undoes what changes the current device within the block."""
+        made: AbstractContextManager[object] = (
+            _HERE if self.which is None else self.xp.cuda.Device(self.index)
+        )
+        return made
 
     def synchronize(self) -> None:
         """Wait for all launches on this device."""
@@ -188,7 +197,7 @@ def device(name: str | Device) -> Iterator[Device]:
     before, chosen = _current.device, Device(name)
     _current.device = chosen
     try:
-        with chosen.activate():
+        with chosen.activate(), chosen._scope():
             yield chosen
     finally:
         _current.device = before

@@ -311,6 +311,8 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     Raises:
         TypeError: ``dtype`` is not a dtype of cukern, or ``x`` is complex and ``dtype`` is not, nor bool.
     """
+    if not copy and device is None and isinstance(x, Array) and x.dtype is dtype:
+        return x
     if isinstance(x, Expr):
         return x.astype(dtype)
     x = require_array(x, "astype")

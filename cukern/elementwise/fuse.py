@@ -251,19 +251,37 @@ class Fused(Generic[P, R]):
         if unknown:
             raise ValueError(f"static: {self._name} has no parameter {', '.join(sorted(unknown))}")
         self._traces: dict[tuple[Any, ...], _Traced] = {}
+        #: By the layouts of arrays and the types of other arguments of calls that have no more.
+        self._known: dict[tuple[Any, ...], _Traced] = {}
 
     def __repr__(self) -> str:
         return f"<fused function {self._name}>"
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the kernel; within another fused function, become part of its kernel."""
-        call = self._sort(args, kwargs)
-        if call.symbolic:
-            return self._function(*args, **kwargs)
-        traced = self._traced(call)
-        values: list[Any] = list(call.arrays)
+        values: list[Any] = []
+        scalars: list[Any] = []
+        key: list[Any] = [dtypes.get_default_dtype()]
+        plain = self._signature is None and not kwargs
+        for one in args:
+            if isinstance(one, Array):
+                values.append(one)
+                key.append(one._layout or one._planned())
+            else:
+                key.append(type(one))
+                plain = plain and type(one) in _PLAIN
+                if one is not None:
+                    scalars.append(one)
+        traced = self._known.get(tuple(key)) if plain else None
+        if traced is None:
+            call = self._sort(args, kwargs)
+            if call.symbolic:
+                return self._function(*args, **kwargs)
+            traced, values, scalars = self._traced(call), list(call.arrays), call.scalars
+            if plain:
+                remember(self._known, tuple(key), traced)
         for kernel in traced.kernels:
-            values += kernel.run(values, call.scalars)
+            values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
             return values[traced.places[0]]  # type: ignore[no-any-return]
         result: R = pytree.replace(traced.outputs, [values[k] for k in traced.places])
@@ -281,8 +299,6 @@ class Fused(Generic[P, R]):
 
     def _sort(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Call:
         tree: Any = (args, kwargs)
-        if self._signature is None and not kwargs and _PLAIN.issuperset(map(type, args)):
-            return _sorted(tree, args)
         static: dict[str, Any] = {}
         if self._signature is not None:
             bound = self._signature.bind(*args, **kwargs)
@@ -375,26 +391,8 @@ class Fused(Generic[P, R]):
         return _Traced(tuple(kernels.made), tuple(places[i] for i in range(len(places))), outputs)
 
 
-#: The types of the arguments of most calls.
-_PLAIN = frozenset((Array, int, float, type(None)))
-
-
-def _sorted(tree: Any, args: tuple[Any, ...]) -> _Call:
-    """The arguments of a call that are only arrays, numbers and None, without walking pytrees."""
-    key: list[Any] = [dtypes.get_default_dtype()]
-    call = _Call(tree, {}, [], (), [], [])
-    for value in args:
-        if type(value) is Array:
-            call.arrays.append(value)
-            key.append((value.dtype, value.shape))
-        else:
-            key.append(type(value))
-            if value is None:
-                continue
-            call.scalars.append(value)
-        call.leaves.append(value)
-    call.key = tuple(key)
-    return call
+#: The types of the arguments of most calls, besides arrays.
+_PLAIN = frozenset((int, float, type(None)))
 
 
 def _integers(nodes: Sequence[Node]) -> tuple[tuple[int, dtypes.DType], ...]:

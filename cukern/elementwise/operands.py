@@ -167,7 +167,7 @@ def view(x: Array, data: Any) -> Array:
 
 def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | None]) -> Array:
     """``made``, recorded as a linear function of ``x`` if a tape tracks ``x``."""
-    if tape.recording((x,)):
+    if tape.active():
         tape.record(name, (x,), (made,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))
     return made
 
@@ -179,6 +179,6 @@ def recorded_many(
     vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]],
 ) -> Array:
     """``made``, recorded as a linear function of several arrays if a tape tracks one of them."""
-    if tape.recording(xs):
+    if tape.active():
         tape.record(name, xs, (made,), lambda cotangents, saved, needs: vjp(cotangents[0], needs))
     return made

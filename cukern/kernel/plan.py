@@ -77,7 +77,7 @@ def launch(
         function: the compiled kernel.
         grid: blocks along x, or along each axis.
         block: threads per block.
-        values: ndarrays, None for a null pointer, and numbers that their parameters hold.
+        values: arrays or ndarrays, None for a null pointer, and numbers that their parameters hold.
         shared: bytes of dynamic shared memory per block.
     """
     key = (function, grid, block, shared)
@@ -86,8 +86,16 @@ def launch(
         blocks = (grid, 1, 1) if isinstance(grid, int) else grid
         run = remember(_prepared, key, function.prepare(blocks, (block, 1, 1), shared, ()))
     operand, ndarray = device.backend.operand, device.xp.ndarray
+    operands: list[Any] = []
+    for one in values:
+        if isinstance(one, Array):
+            if one._layout is None:
+                one._planned()
+            operands.append(one._operand)
+        else:
+            operands.append(operand(one) if one is None or isinstance(one, ndarray) else one)
     with on(device):
-        run(*[operand(one) if one is None or isinstance(one, ndarray) else one for one in values])
+        run(*operands)
 
 
 def one_device(name: str, arrays: Sequence[Array]) -> Device:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
@@ -25,11 +26,8 @@ _plans: dict[tuple[Any, ...], Plan | None] = {}
 
 def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
     """The launch that computes both; None if the library's product is to be taken."""
-    elem = arrays[0].dtype
-    if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
-        return None
     layouts = [one._layout or one._planned() for one in arrays]
-    key = (made, at, elem == dtypes.float32 and allows_tf32(), *layouts)
+    key = (made, at, allows_tf32(), *layouts)
     if key not in _plans:
         one_device(made.name, arrays)
         return remember(_plans, key, _made(made, at, layouts))
@@ -38,6 +36,9 @@ def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
 
 def _made(made: Program, at: int, layouts: Sequence[Layout]) -> Plan | None:
     a, b, *others = layouts
+    elem = a.dtype
+    if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
+        return None
     return make_plan(of_sum(made, at), a, b, others) if a.ndim > 1 and b.ndim > 1 else None
 
 
@@ -65,43 +66,64 @@ def product_then(
         others: the other inputs, in order.
         scalars: the program's numbers.
     """
-    plan = _planned(made, at, (a, b, *others))
+    arrays = (a, b, *others)
+    plan = _planned(made, at, arrays)
     if plan is not None:
-        tracking = tape.tracked((a, b, *others))
+        tracking = tape.tracked(arrays)
         if tracking is None:
-            return plan.run((a, b, *others), scalars)
-        back = _backward(made, at, tracking[0], [one.shape != plan.layouts[0].shape for one in others])
-        if at not in back.saved("input"):
-            return _recorded(plan, back, at, (a, b, *others), scalars, tracking)
+            return plan.run(arrays, scalars)
+        found = plan.backwards.get(tracking[0])
+        if found is None:
+            found = plan.backwards[tracking[0]] = _derived(plan, made, at, arrays, tracking[0])
+        if found.operation is not None:
+            return _recorded(plan, found, arrays, scalars, tracking)
     return evaluate(made, (*others[:at], matmul(a, b), *others[at:]), scalars)[0]
 
 
-def _backward(made: Program, at: int, needs: Sequence[bool], wide: Sequence[bool]) -> Backward:
-    """The derivative of the program, for the factors and operands that are tracked."""
-    needed, summed = list(needs[2:]), list(wide)
+class _Derivative(NamedTuple):
+    """The derivative of a launch for the factors and operands that are tracked.
+
+    Attributes:
+        operation: what a tape records of a call without numbers; None if the derivative reads the product.
+        kept: which of the operands, numbered behind the factors, it reads.
+        keeps_result: whether it reads the result.
+    """
+
+    operation: tape.Operation | None
+    kept: tuple[int, ...] = ()
+    keeps_result: bool = False
+
+
+def _derived(
+    plan: Plan, made: Program, at: int, arrays: Sequence[Array], needs: tuple[bool, ...]
+) -> _Derivative:
+    needed, summed = list(needs[2:]), [one.shape != plan.layouts[0].shape for one in arrays[2:]]
     needed.insert(at, needs[0] or needs[1])
     summed.insert(at, False)
-    return made.backward(tuple(needed), tuple(summed))
+    back = made.backward(tuple(needed), tuple(summed))
+    if at in back.saved("input"):
+        return _Derivative(None)
+    kept = [2 + k - (k > at) for k in back.saved("input")]
+    then = partial(_pull, back, at, arrays[1].ndim == 2, ())
+    operation = tape.Operation("product", [one._planned() for one in arrays], plan.layouts, then)
+    return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
 
 def _recorded(
-    plan: Plan,
-    back: Backward,
-    at: int,
-    arrays: Sequence[Array],
-    scalars: Sequence[Any],
-    tracking: tape.Tracking,
+    plan: Plan, of: _Derivative, arrays: Sequence[Array], scalars: Sequence[Any], tracking: tape.Tracking
 ) -> Array:
     """The result of one launch, whose derivative does not read the product."""
     made = plan.run(arrays, scalars)
     needs, keys, tapes = tracking
+    operation = of.operation
+    assert operation is not None
     saved = [arrays[0] if needs[1] else None, arrays[1] if needs[0] else None]
-    inputs = list(arrays[2:])
-    inputs.insert(at, made)  # in the place of the product, which is not read
-    saved += [inputs[k] for k in back.saved("input")] + [made] * len(back.saved("output"))
-    forms = [one._planned() for one in arrays]
-    then = partial(_pull, back, at, tuple(scalars), arrays[1].ndim == 2)
-    operation = tape.Operation("product", forms, plan.layouts, then)
+    saved += [arrays[k] for k in of.kept]
+    if of.keeps_result:
+        saved.append(made)
+    if scalars:
+        back, at, flat, _ = operation.vjp.args  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=partial(_pull, back, at, flat, tuple(scalars)))
     tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
@@ -109,8 +131,8 @@ def _recorded(
 def _pull(
     back: Backward,
     at: int,
-    scalars: Sequence[Any],
     flat: bool,
+    scalars: Sequence[Any],
     cotangents: Sequence[Array],
     saved: Sequence[Any],
     needs: object,

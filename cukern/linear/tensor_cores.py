@@ -159,15 +159,17 @@ class Plan(kernel_plan.Plan):
     Attributes:
         converters: functions that convert each Python number to the dtype in which it is computed.
         bound: the kernel that ends with the epilogue.
+        backwards: what a tape records of a call, by which inputs are tracked.
     """
 
-    __slots__ = ("_known", "_maps", "_multiply", "_sums", "bound", "converters")
+    __slots__ = ("_known", "_maps", "_multiply", "_sums", "backwards", "bound", "converters")
 
     def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
         self.converters = tuple(map(converter, made.scalars))
         self._maps = form.maps(task, out.dtype, out.strides[-2]) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
+        self.backwards: dict[tuple[bool, ...], Any] = {}
         self._sums: Layout | None = None
         self._multiply: tuple[BoundKernel, Prepared] | None = None
         grid, elem = form.grid(task), out.dtype
@@ -190,13 +192,15 @@ class Plan(kernel_plan.Plan):
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
         """Launch and return the result: ``into``, or a new array if it is None."""
-        numbers = [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         assert self.launch is not None
         with on(self.device):
             made = Array._made(self.layouts[0]) if into is None else into
-            values = [*(one._operand for one in arrays), *numbers, made._operand]
+            values = [one._operand for one in arrays]
+            if scalars:
+                values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+            values.append(made._operand)
             if self._maps:
-                mapped = zip((0, 1, -1), self._maps, (*arrays[:2], made), strict=True)
+                mapped = zip((0, 1, -1), self._maps, (arrays[0], arrays[1], made), strict=True)
                 for place, tiles, one in mapped:
                     values[place] = self._map(place, tiles, one)
             if self._multiply is not None and self._sums is not None:

@@ -93,20 +93,28 @@ def common_dtype(
         TypeError: an argument is not an array, or none has a floating dtype.
         ValueError: they are on different devices.
     """
-    present = {argument: array for argument, array in (optional or {}).items() if array is not None}
-    given = {**arrays, **present}
+    given = dict(arrays)
+    for argument, array in (optional or {}).items():
+        if array is not None:
+            given[argument] = array
+    first: Array | None = None
+    same = True
     for argument, array in given.items():
         if not isinstance(array, Array):
             raise TypeError(f"{name}: {argument}: expected a cukern array, got {type(array).__name__}")
-        if dtypes.info(array.dtype).kind != "f":
-            raise TypeError(f"{name}: {argument}: expected a floating dtype, got {array.dtype}")
-    first, device = next((argument, array.device) for argument, array in given.items())
-    for argument, array in given.items():
-        if array.device is not device:
+        dtype = array.dtype
+        if first is None:
+            first, named = array, argument
+        elif dtype is not first.dtype:
+            same = False
+        if dtype not in dtypes.FLOATS:
+            raise TypeError(f"{name}: {argument}: expected a floating dtype, got {dtype}")
+        if array.device is not first.device:
             raise ValueError(
-                f"{name}: {argument} is on {array.device}, {first} on {device}; move one of them"
+                f"{name}: {argument} is on {array.device}, {named} on {first.device}; move one of them"
             )
-    return dtypes.result_type(*given.values())
+    assert first is not None
+    return first.dtype if same else dtypes.result_type(*given.values())
 
 
 def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:

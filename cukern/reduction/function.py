@@ -27,6 +27,8 @@ from ..shape.broadcast import repeated
 from ..shape.views import broadcast_to, reshape
 from .plan import Plan, Reduction, keep, known, planned, source
 
+_INT = frozenset((int,))
+
 
 class Span(NamedTuple):
     """A reduction's properties for its derivative: its axes, the number of values per result, the parameter."""
@@ -236,7 +238,10 @@ class Reduce:
     ) -> Array:
         where = None if where is True else where
         plain = dtype is None and where is None and initial is None and type(keepdims) is bool
-        if plain and isinstance(x, Array) and (axis is None or type(axis) is int):
+        simple = (
+            axis is None or type(axis) is int or (type(axis) is tuple and _INT.issuperset(map(type, axis)))
+        )
+        if plain and simple and isinstance(x, Array):
             layout = x._layout or x._planned()
             plan = known(self, layout, axis, keepdims)
             if plan is None and self.result == "float":
@@ -271,7 +276,7 @@ class Reduce:
         empty = initial is not None
         y = self.evaluate(made, arrays, (), axes, keepdims, result, parameter, empty)
         if initial is None:
-            if plain:
+            if plain and simple:
                 plan = planned(self.row, made, arrays, axes, keepdims, result)
                 by_default = self.result == "float" and x.dtype not in dtypes.INEXACT
                 default = (dtypes.get_default_dtype(),) if by_default else ()

@@ -32,6 +32,7 @@ from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse
 from .copy import in_order, write
+from .known_views import known, viewed
 from .remap import remap
 
 Shape = SupportsIndex | Sequence[SupportsIndex]
@@ -87,17 +88,20 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
         ValueError: the shape has another number of elements, or a copy is needed and ``copy`` is False.
     """
     x = require_array(x, "reshape")
-    sizes = _resolved(_sizes(shape, "reshape"), x.shape)
+    given = _sizes(shape, "reshape")
+    key = ("reshape", *given)
+    if order == "C" and not copy and (made := known(x, key)) is not None:
+        return made
+    sizes = _resolved(given, x.shape)
     if order != "C" and _first_fastest(x, order):
         return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
     shared = _is_view(x, sizes)
     if copy is False and not shared:
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
     before = x.shape
-    if copy or not shared:
-        made = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
-    else:
-        made = view(x, x._data.reshape(sizes))
+    if not copy and shared:
+        return viewed(x, x._data.reshape(sizes), lambda g: reshape(g, before), key)
+    made = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
     return recorded("reshape", x, made, lambda g: reshape(g, before))
 
 
@@ -155,11 +159,14 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
         ValueError: ``axes`` is not a permutation of the axes.
     """
     x = require_array(x, "permute_dims")
+    key = ("permute_dims", *axes)
+    if (made := known(x, key)) is not None:
+        return made
     order = normalize_axes(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
     back = tuple(sorted(range(x.ndim), key=order.__getitem__))
-    return recorded("permute_dims", x, view(x, x._data.transpose(order)), lambda g: permute_dims(g, back))
+    return viewed(x, x._data.transpose(order), lambda g: permute_dims(g, back), key)
 
 
 @public
@@ -186,10 +193,13 @@ def matrix_transpose(x: Array, /) -> Array:
 def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     """A view with two axes swapped."""
     x = require_array(x, "swapaxes")
+    key = ("swapaxes", axis1, axis2)
+    if (made := known(x, key)) is not None:
+        return made
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
-    return permute_dims(x, order)
+    return viewed(x, x._data.transpose(order), lambda g: swapaxes(g, i, j), key)
 
 
 @public

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import ml_dtypes
 import numpy as np
@@ -342,6 +343,13 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
         monkeypatch.setattr(ck.Device, library, property(lambda self: Recorder()))
 
     class Recorder:
+        def allocator(self, shape, dtype, nbytes):
+            def allocate():
+                seen.append(("empty", active[0]))
+                return SimpleNamespace(ptr=0)
+
+            return allocate
+
         def __getattr__(self, name):
             def call(*args, **kwargs):
                 seen.append((name, active[0]))
@@ -358,7 +366,7 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
     ):
         x = make()
         assert seen and all(index == 1 for _, index in seen), seen
-        x._ndarray = np.zeros((2, 3)).T
+        x = ck.Array._wrap(np.zeros((2, 3)).T, x.device)
 
         copy.copy(x)
     assert all(index == 1 for _, index in seen), seen

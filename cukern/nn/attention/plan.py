@@ -177,10 +177,6 @@ def launch(
         parts: of the keys, of which the forward kernel makes a result each.
     """
     q = call.q
-    matrices = {"q": q, "k": call.k, "v": call.v}
-    if given:
-        matrices["o"] = given[0]
-    matrices |= {name: one for name, one in zip(_MADE[kind], made, strict=False) if one is not None}
     device = q.device
     live = None if call.draw is None else call.draw.live
     arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *given, *made]
@@ -188,6 +184,10 @@ def launch(
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
     launch = _prepared.get(key)
     if launch is None:
+        matrices = {"q": q, "k": call.k, "v": call.v}
+        if given:
+            matrices["o"] = given[0]
+        matrices |= {name: one for name, one in zip(_MADE[kind], made, strict=False) if one is not None}
         launch = remember(_prepared, key, _prepare(call, kind, matrices, tile, layouts, summed, parts))
     null = device.backend.operand(None)
     values = [null if one is None else one._operand for one in arrays]

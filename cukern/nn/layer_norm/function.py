@@ -15,6 +15,7 @@ from ...device import Device
 from ...elementwise.operands import first_array, require_array
 from ...function import Function
 from ...kernel import BoundKernel, Kernel
+from ...kernel.plan import launch
 from ...kernel.sizes import divide_up, index_type
 from ...reduction.function import load
 from ..fused import common_dtype, fused_vjp, is_int, require_eps
@@ -95,6 +96,11 @@ def expect_backward(
         device.backend.ahead(rehearse)
 
 
+def _launch(bound: BoundKernel, grid: int, values: Sequence[Any], shared: int = 0) -> None:
+    """Launch on arrays that are contiguous and aligned as the kernel's shape needs, of which it writes new ones."""
+    launch(bound.device, bound.function, grid, bound.block[0], values, shared)
+
+
 def _dense(x: Array | None) -> Array | None:
     return None if x is None else x.contiguous()
 
@@ -127,7 +133,7 @@ def launch_forward(
     else:
         bound = _bound(_forward, x.device, x.dtype, elements, columns, shape, **variables)
     grid = divide_up(rows, shape.groups) * shape.cluster
-    bound((x, weight, bias, y, statistics, rows, columns, eps), grid)
+    _launch(bound, grid, (x, weight, bias, y, statistics, rows, columns, eps))
     return y, statistics
 
 
@@ -171,7 +177,8 @@ def launch_groups(
         even=inner % shape.width == 0,
     )
     arrays = (x, _dense(weight), _dense(bias), y, statistics)
-    bound((*arrays, rows, columns, eps, groups, inner), divide_up(rows, shape.groups) * shape.cluster)
+    grid = divide_up(rows, shape.groups) * shape.cluster
+    _launch(bound, grid, (*arrays, rows, columns, eps, groups, inner))
     return y, statistics
 
 
@@ -209,7 +216,7 @@ def launch_backward(
     if not shape.chunks:
         kernel, variables = _backward, {**variables, "weighted": weight is not None}
     bound = _bound(kernel, x.device, x.dtype, elements, columns, shape, **variables)
-    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster)
+    _launch(bound, teams * shape.cluster, (x, dy, weight, statistics, dx, *sums, rows, columns))
     dweight, dbias = (
         ops.astype(ops.sum(one, axis=0), x.dtype, copy=False) if want and one is not None else None
         for want, one in zip(wanted[1:], sums, strict=True)
@@ -243,7 +250,8 @@ def _launch_rows(
         centered=centered,
     )
     if not shape.stages:
-        bound((x, dy, weight, statistics, dx, rows, columns), divide_up(rows, shape.groups) * shape.cluster)
+        grid = divide_up(rows, shape.groups) * shape.cluster
+        _launch(bound, grid, (x, dy, weight, statistics, dx, rows, columns))
         return dx, None, None
     groups = shape.groups * shape.turn
     busy = max(1, x.device.properties.multiprocessors // shape.cluster)
@@ -253,7 +261,8 @@ def _launch_rows(
     parts = empty((sum(wanted[1:]), teams, columns), acc, x.device)
     places = iter(range(sum(wanted[1:])))
     sums = [parts[next(places)] if want else None for want in wanted[1:]]
-    bound((x, dy, weight, statistics, dx, *sums, rows, columns), teams * shape.cluster, shape.shared)
+    values = (x, dy, weight, statistics, dx, *sums, rows, columns)
+    _launch(bound, teams * shape.cluster, values, shape.shared)
     found = ops.sum.evaluate(load(acc, acc), (parts,), (), (1,), False, x.dtype)
     made = iter(range(found.shape[0]))
     dweight, dbias = (found[next(made)] if want else None for want in wanted[1:])

@@ -1,0 +1,64 @@
+"""Views of GPU arrays by their layouts alone: what an earlier call found for the same layout and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from ..array import Array
+from ..array.layout import Layout, layout
+from ..autodiff import tape
+from ..elementwise.operands import recorded, view
+from ..kernel.plan import remember
+
+
+class _View(NamedTuple):
+    """A view of all elements of arrays of one layout: its layout, and what a tape records."""
+
+    layout: Layout
+    operation: tape.Operation
+
+
+_views: dict[tuple[Any, ...], _View] = {}
+#: Of arguments that are equal only if they mean the same; True equals 1, and is none.
+_PLAIN = frozenset((str, int))
+
+
+def known(x: Array, key: tuple[Any, ...]) -> Array | None:
+    """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
+    if x.device.addressable:
+        return None
+    found = _views.get((x._layout or x._planned(), *key))
+    if found is None or not _PLAIN.issuperset(map(type, key)):
+        return None
+    return _seen(x, found)
+
+
+def _seen(x: Array, found: _View) -> Array:
+    made = x._seen(found.layout)
+    tracking = tape.tracked((x,))
+    if tracking is not None:
+        _, keys, tapes = tracking
+        tape.record_tracked(found.operation, keys, (made,), (), tapes)
+    return made
+
+
+def viewed(x: Array, data: Any, vjp: Callable[[Array], Array | None], key: tuple[Any, ...]) -> Array:
+    """The view ``data`` of ``x``, recorded as a linear function of it.
+
+    Args:
+        x: any array.
+        data: a view of its ndarray that begins with the same element.
+        vjp: the cotangent of ``x`` from that of the view.
+        key: the function's name and arguments, strings and integers, from which both follow for the layout of ``x``.
+    """
+    if x.device.addressable or not _PLAIN.issuperset(map(type, key)):
+        return recorded(key[0], x, view(x, data), vjp)
+    own = x._layout or x._planned()
+    made = layout(x.device, data.dtype, data.shape, data.strides, own.aligned)
+
+    def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | None]:
+        return (vjp(cotangents[0]),)
+
+    found = _View(made, tape.Operation(key[0], (own,), (made,), pull))
+    return _seen(x, remember(_views, (own, *key), found))

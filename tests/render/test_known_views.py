@@ -1,0 +1,61 @@
+"""Views of a GPU's arrays, which the second call takes from the layout alone."""
+
+import numpy as np
+import pytest
+from gpu_without_one import gpu_without_one
+
+import cukern as ck
+
+CALLS = {
+    "reshape": lambda x: ck.reshape(x, (6, -1)),
+    "reshape of a view": lambda x: ck.reshape(ck.swapaxes(x, 0, 1), (3, 2, 2, 2)),
+    "permute_dims": lambda x: ck.permute_dims(x, (2, 0, -2)),
+    "swapaxes": lambda x: ck.swapaxes(x, -1, 0),
+    "matrix_transpose": lambda x: x.mT,
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_known_view_is_that_of_numpy(name: str) -> None:
+    values = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    expected = {
+        "reshape": values.reshape(6, 4),
+        "reshape of a view": values.swapaxes(0, 1).reshape(3, 2, 2, 2),
+        "permute_dims": values.transpose(2, 0, 1),
+        "swapaxes": values.swapaxes(-1, 0),
+        "matrix_transpose": values.mT,
+    }[name]
+    with gpu_without_one(compiles=False):
+        for _ in range(3):
+            x = ck.asarray(values)
+            with ck.Tape() as tape:
+                tape.watch(x)
+                y = CALLS[name](x)
+            assert y._storage is x._storage and y._operand == x._operand
+            assert (y.shape, y.strides) == (expected.shape, expected.strides)
+            assert (y._fetched() == expected).all()
+            # The cotangent takes the way back.
+            back = tape.gradient(y, x, ck.asarray(np.ascontiguousarray(expected)))
+            assert (back.shape, back.dtype) == (x.shape, x.dtype) and (back._fetched() == values).all()
+
+
+def test_a_view_of_a_written_parameter_has_its_version() -> None:
+    with gpu_without_one(compiles=False):
+        weight = ck.nn.Parameter(ck.asarray(np.ones((2, 3), np.float32)))
+        weight[...] = 2.0
+        for _ in range(2):
+            with ck.Tape() as tape:
+                y = ck.swapaxes(weight.T, 0, 1)
+            assert tape.gradient(y, weight).shape == (2, 3)
+
+
+def test_arguments_that_equal_known_ones_are_still_checked() -> None:
+    with gpu_without_one(compiles=False):
+        x = ck.asarray(np.ones((2, 3), np.float32))
+        for _ in range(2):
+            ck.swapaxes(x, 0, 1)
+            ck.permute_dims(x, (1, 0))
+        with pytest.raises(TypeError):
+            ck.swapaxes(x, 0.0, 1)  # type: ignore[arg-type]
+        with pytest.raises(TypeError):
+            ck.permute_dims(x, (1.0, 0))  # type: ignore[arg-type]

@@ -94,6 +94,10 @@ def _launched(bound: Any) -> dict[str, str]:
             arguments.append(_FLOAT if param.dtype.kind == "f" else _INTEGER)
         elif param.kind == "table":
             arguments.append([ck.ones(_ELEMENTS, param.dtype) for _ in range(_INTEGER)])
+        elif param.cxx == "cudaTextureObject_t":
+            arguments.append(ck.Texture(ck.ones((_INTEGER, _INTEGER))))
+        elif param.cxx == "cudaSurfaceObject_t":
+            arguments.append(ck.Surface(ck.ones((_INTEGER, _INTEGER))))
         elif param.kind == "struct":
             arguments.append(bytes(bound.function.param_sizes[len(arguments)]))
         else:

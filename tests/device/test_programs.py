@@ -451,3 +451,12 @@ def test_parts_of_an_integer(device: ck.Device) -> None:
         by_part("i2", np.sign(s2[0] + s2[1]) * ((abs(s2[0] + s2[1]) + 1) // 2)),
     ]
     np.testing.assert_array_equal(out.numpy(), np.stack(wanted, 1))
+
+
+def test_a_kernel_that_launches_kernels_is_refused_by_name() -> None:
+    program = ck.Kernel(
+        "__global__ void child(int* x) { *x = 1; }\n__global__ void parent(int* x) { child<<<1, 2>>>(x); }",
+        plain=True,
+    )
+    with pytest.raises(ck.TemplateError, match=r"parent: child<<<1, 2>>>\(x\).*dynamic parallelism"):
+        program["parent"](ck.zeros(1, "int32"))

@@ -1,6 +1,7 @@
 // cuRAND's generators XORWOW and Philox4_32_10, with the states, numbers and order of numbers of CUDA's header. Sources: Marsaglia,
 // "Xorshift RNGs" (2003), section 3.1; Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011); cuRAND's guide.
 #pragma once
+#include "cukern_xorwow.h"
 
 struct curandStateXORWOW {
     unsigned d, v[5];
@@ -26,51 +27,17 @@ struct curandStateMRG32k3a {
 typedef curandStateMRG32k3a curandStateMRG32k3a_t;
 
 namespace cukern {
-// Polynomials over two elements, of degrees below 160. One in the step of XORWOW's five words jumps over many steps at once.
-struct Polynomial {
-    unsigned words[5];
-    constexpr bool has(int power) const { return words[power / 32] >> power % 32 & 1; }
-};
-
-constexpr Polynomial product(Polynomial a, Polynomial b) {
-    // What x^160 is, as the step is a zero of its characteristic polynomial.
-    constexpr Polynomial top{{0x60001, 0x8610030, 0x62121, 0xf3c0035, 0xf0e}};
-    Polynomial result{};
-    for (int power = 159; power >= 0; --power) {
-        const bool over = result.has(159), add = b.has(power);
-        for (int i = 4; i >= 0; --i) {
-            const unsigned carry = i ? result.words[i - 1] >> 31 : 0;
-            result.words[i] = (result.words[i] << 1 | carry) ^ (over ? top.words[i] : 0) ^ (add ? a.words[i] : 0);
-        }
-    }
-    return result;
-}
-
-// A polynomial to the powers 1, 2, 4, ...
-struct Squares {
-    Polynomial of[64];
-    constexpr Squares(Polynomial first) : of{} {
-        for (int i = 0; i < 64; ++i) {
-            of[i] = first;
-            first = product(first, first);
-        }
-    }
-};
-static constexpr Squares xorwow_steps{Polynomial{{2, 0, 0, 0, 0}}};
-// x^(2^67), as sequences are 2^67 numbers apart.
-static constexpr Squares xorwow_sequences{Polynomial{{0x26294934, 0x77bbc248, 0x1a87dad0, 0x930052d4, 0x947e6dd2}}};
-
 inline void xorwow_step(unsigned (&v)[5]) {
     const unsigned t = v[0] ^ v[0] >> 2, last = v[4];
     for (int i = 0; i < 4; ++i) v[i] = v[i + 1];
     v[4] = last ^ last << 4 ^ t ^ t << 1;
 }
-inline void xorwow_jump(unsigned (&v)[5], unsigned long long count, const Squares& squares) {
+inline void xorwow_jump(unsigned (&v)[5], unsigned long long count, const Polynomial (&jumps)[64]) {
     for (int bit = 0; count >> bit; ++bit) {
         if (count >> bit & 1) {
             unsigned sum[5] = {};
             for (int power = 0; power < 160; ++power) {
-                for (int i = 0; i < 5; ++i) sum[i] ^= squares.of[bit].has(power) ? v[i] : 0;
+                for (int i = 0; i < 5; ++i) sum[i] ^= jumps[bit].words[power / 32] >> power % 32 & 1 ? v[i] : 0;
                 xorwow_step(v);
             }
             for (int i = 0; i < 5; ++i) v[i] = sum[i];
@@ -167,12 +134,10 @@ inline void curand_init(
     template <class... T>                                                                                            \
     __attribute__((error(what))) type name(T...);
 #define CUKERN_ONLY "the host has cuRAND's XORWOW and Philox4_32_10 alone, uniform, normal and log-normal"
-template <class... T>
-__attribute__((error(CUKERN_ONLY))) unsigned curand(T...);
-template <class... T>
-__attribute__((error(CUKERN_ONLY))) void curand_init(T...);
-template <class... T>
-__attribute__((error(CUKERN_ONLY))) void skipahead(T...);
+__attribute__((error(CUKERN_ONLY))) unsigned curand(curandStateMRG32k3a*);
+__attribute__((error(CUKERN_ONLY))) void curand_init(
+    unsigned long long, unsigned long long, unsigned long long, curandStateMRG32k3a*);
+__attribute__((error(CUKERN_ONLY))) void skipahead(unsigned long long, curandStateMRG32k3a*);
 CUKERN_LACKS(unsigned, curand_poisson, CUKERN_ONLY)
 CUKERN_LACKS(uint4, curand_poisson4, CUKERN_ONLY)
 CUKERN_LACKS(unsigned, curand_discrete, CUKERN_ONLY)

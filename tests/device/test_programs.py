@@ -362,21 +362,6 @@ def test_functions_that_few_kernels_call(device: ck.Device) -> None:
     assert m.tolist() == [2, 2, -3, 3, 2]
 
 
-def test_curand_is_refused_by_name() -> None:
-    program = ck.Kernel(
-        """
-    #include <curand_kernel.h>
-    __global__ void draw(curandState* states, float* x) { x[0] = curand_uniform(states); }
-    __global__ void other(float* x) { x[0] = 1; }
-    """,
-        plain=True,
-    )
-    with ck.device("host"):
-        with pytest.raises(ck.CompileError, match="cuRAND's device generators run on a GPU alone"):
-            program["draw"].bind()
-        program["other"](ck.zeros(1))
-
-
 def test_small_floats_and_complex_numbers(device: ck.Device) -> None:
     kernel = ck.Kernel(
         """

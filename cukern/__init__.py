@@ -36,7 +36,7 @@ from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
 from .gguf import *  # noqa: F403
 from .io import *  # noqa: F403
-from .kernel import Kernel, TensorMap
+from .kernel import Kernel, Surface, TensorMap, Texture
 from .namespace import *  # noqa: F403
 from .namespace import aliases
 from .namespace import hints as _names
@@ -72,8 +72,10 @@ __all__ = [
     "Array",
     "Device",
     "Kernel",
+    "Surface",
     "Tape",
     "TensorMap",
+    "Texture",
     "add_templates",
     "bfloat16",
     "bool",

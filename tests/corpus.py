@@ -14,6 +14,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ _ELEMENTS, _INTEGER, _FLOAT = 4096, 64, 1.0
 _BLOCK, _GRID, _SHARED = 64, 2, 16384
 #: Of a file; and of a launch that is not checked, of which a checked one takes ten times as many.
 _SECONDS, _LAUNCH_SECONDS = 900, 1
+#: The state of a kernel that is being compiled or runs; and what a line with a row begins with, as kernels print too.
+_BEGUN, _ROW = "begun", "corpus: "
 
 
 def _instance(name: str, parameters: list[tuple[str, bool, str]]) -> str:
@@ -41,45 +44,46 @@ def _first_error(text: str) -> str:
     return lines[0].strip()[:200]
 
 
-def one_file(path: Path, launch: bool) -> list[dict[str, Any]]:
-    """What became of each kernel of a file."""
-    found = []
+def one_file(path: Path, launch: bool) -> Iterator[dict[str, Any]]:
+    """What became of each kernel of a file, and before it a row that says what is being done."""
     try:
         source = ck.Kernel(path, block=_BLOCK, checked=True, plain=True)
         names = entry.kernels(render.render(source.template, {}, plain=True).text)
     except (ck.CukernError, OSError) as error:
-        return [{"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}]
+        yield {"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}
+        return
     for name, parameters in names.items():
         row: dict[str, Any] = {"file": str(path), "kernel": _instance(name, parameters)}
-        found.append(row)
+        yield {**row, "state": _BEGUN, "why": "while it was compiled"}
         try:
             kernel = source[row["kernel"]]
-            text = kernel.source()
-            nvrtc.compile(text, "sm_90", options=["--Ofast-compile=max", nvrtc.PLAIN])
+            nvrtc.compile(kernel.source(), "sm_90", options=["--Ofast-compile=max", nvrtc.PLAIN])
         except CompilerFailure as error:
-            row.update(state="not for NVRTC", why=_first_error(error.log))
+            yield {**row, "state": "not for NVRTC", "why": _first_error(error.log)}
             continue
         except ck.TemplateError as error:
-            row.update(state="not for NVRTC", why=_first_error(str(error)))
+            yield {**row, "state": "not for NVRTC", "why": _first_error(str(error))}
             continue
         try:
-            bound = kernel.bind("host")
-        except ck.LaunchError:  # its launch bounds allow fewer threads
-            try:
-                bound = kernel.bind("host", block=32)
-            except ck.CukernError as error:
-                row.update(state="refused", why=_first_error(str(error)))
-                continue
+            bound = _bound(kernel)
         except ck.CukernError as error:
-            row.update(state="refused", why=_first_error(str(error)))
+            yield {**row, "state": "refused", "why": _first_error(str(error))}
             continue
         row["state"] = "compiled"
         if launch:
-            row.update(_launched(kernel, bound))
-    return found
+            yield {**row, "state": _BEGUN, "why": "while it ran"}
+            row.update(_launched(bound))
+        yield row
 
 
-def _launched(kernel: ck.Kernel, bound: Any) -> dict[str, str]:
+def _bound(kernel: ck.Kernel) -> Any:
+    try:
+        return kernel.bind("host")
+    except ck.LaunchError:  # its launch bounds allow fewer threads
+        return kernel.bind("host", block=32)
+
+
+def _launched(bound: Any) -> dict[str, str]:
     """What a checked launch of generated arguments ends with."""
     arguments: list[Any] = []
     for param in bound.signature.params:
@@ -90,6 +94,10 @@ def _launched(kernel: ck.Kernel, bound: Any) -> dict[str, str]:
             arguments.append(_FLOAT if param.dtype.kind == "f" else _INTEGER)
         elif param.kind == "table":
             arguments.append([ck.ones(_ELEMENTS, param.dtype) for _ in range(_INTEGER)])
+        elif param.cxx == "cudaTextureObject_t":
+            arguments.append(ck.Texture(ck.ones((_INTEGER, _INTEGER))))
+        elif param.cxx == "cudaSurfaceObject_t":
+            arguments.append(ck.Surface(ck.ones((_INTEGER, _INTEGER))))
         elif param.kind == "struct":
             arguments.append(bytes(bound.function.param_sizes[len(arguments)]))
         else:
@@ -105,18 +113,21 @@ def _launched(kernel: ck.Kernel, bound: Any) -> dict[str, str]:
 
 
 def _apart(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    """:func:`one_file` in a process of its own."""
+    """:func:`one_file` in a process of its own; of one that crashes or hangs, the kernels up to there."""
     command = [sys.executable, __file__, str(path), "--alone", *(["--launch"] if options.launch else [])]
+    environment = {"CUKERN_KERNEL_TIMEOUT": str(_LAUNCH_SECONDS), **os.environ}
     try:
-        environment = {"CUKERN_KERNEL_TIMEOUT": str(_LAUNCH_SECONDS), **os.environ}
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, env=environment)
-    except subprocess.TimeoutExpired:
-        return [{"file": str(path), "kernel": "", "state": "hangs", "why": ""}]
-    try:
-        rows: list[dict[str, Any]] = json.loads(done.stdout.splitlines()[-1])
-    except (IndexError, ValueError):
-        return [{"file": str(path), "kernel": "", "state": "crashes", "why": done.stderr[-300:]}]
-    return rows
+        printed, end, why = done.stdout, "crashes", f"exit status {done.returncode}: {done.stderr[-300:]}"
+    except subprocess.TimeoutExpired as error:
+        output = error.stdout or b""
+        printed, end, why = output.decode() if isinstance(output, bytes) else output, "hangs", ""
+    rows = [json.loads(line[len(_ROW) :]) for line in printed.split("\n") if line.startswith(_ROW)]
+    found = [row for row in rows if row["state"] != _BEGUN]
+    if end == "hangs" or done.returncode:
+        last = rows[-1] if rows else {"file": str(path), "kernel": "", "why": ""}
+        found.append({**last, "state": end, "why": f"{last['why']} {why}"})
+    return found
 
 
 def main() -> None:
@@ -132,7 +143,8 @@ def main() -> None:
     options = parser.parse_args()
     if options.alone:
         with ck.device("host"):
-            print(json.dumps(one_file(options.checkout, options.launch)))
+            for row in one_file(options.checkout, options.launch):
+                print(f"\n{_ROW}{json.dumps(row)}", flush=True)
         return
     paths = [path for path in sorted(options.checkout.rglob("*.cu")) if options.only in str(path)]
     paths = [path for path in paths if "__global__" in path.read_text(errors="replace")]

@@ -47,6 +47,50 @@ class Tiles(NamedTuple):
     writes: bool
 
 
+class TextureForm(NamedTuple):
+    """How kernels sample elements: see :class:`cukern.Texture`.
+
+    Attributes:
+        dtype, channels: of the components of an element, and their number.
+        extent: the elements along each axis, outermost first.
+        layers: the number of layers; 0 for none.
+        address: a number of CUDA's for the address mode along x, y and z.
+        linear_filter, normalized_float, normalized_coords: the other modes.
+        border: the components of what is outside, in the address mode of a border.
+        linear_memory: whether the elements are an array's own memory.
+        surface: whether kernels read and write elements at places that they count in bytes.
+    """
+
+    dtype: DType
+    channels: int
+    extent: tuple[int, ...]
+    layers: int = 0
+    address: tuple[int, int, int] = (1, 1, 1)
+    linear_filter: bool = False
+    normalized_float: bool = False
+    normalized_coords: bool = False
+    border: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    linear_memory: bool = False
+    surface: bool = False
+
+
+class Texels(Protocol):
+    """The elements of textures and surfaces, in memory that is theirs or, of linear memory, an array's."""
+
+    def copy_from(self, data: Any) -> None:
+        """Set the elements from a C-contiguous ndarray of the device."""
+
+    def copy_to(self, data: Any) -> None:
+        """Copy the elements to a C-contiguous ndarray of the device."""
+
+
+class TextureObject(Protocol):
+    """A texture or a surface; ``handle`` is the 64-bit number that kernels take."""
+
+    @property
+    def handle(self) -> int: ...
+
+
 class CompilerFailure(Exception):
     """A compiler refused a unit; ``log`` is the compiler's output."""
 
@@ -154,3 +198,12 @@ class Backend(Protocol):
         Raises:
             DeviceError: the device has no such copies.
         """
+
+    def texels(self, form: TextureForm, data: Any) -> Texels:
+        """New elements with the values of ``data``, an ndarray of shape ``(layers, *extent, channels)``.
+
+        Of linear memory they are ``data`` itself.
+        """
+
+    def texture(self, texels: Texels, form: TextureForm) -> TextureObject:
+        """A texture or a surface of these elements."""

@@ -3,3 +3,5 @@
 from .bound import BoundKernel as BoundKernel
 from .kernel import Kernel as Kernel
 from .tensor_map import TensorMap as TensorMap
+from .texture import Surface as Surface
+from .texture import Texture as Texture

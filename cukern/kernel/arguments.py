@@ -15,6 +15,7 @@ from ..device import Device
 from ..errors import LaunchError
 from ..text.signature import Param, Signature
 from .tensor_map import TensorMap
+from .texture import Surface, Texture
 
 Converter = Callable[[Any], Any]
 
@@ -206,6 +207,24 @@ def _tensor_map(device: Device, where: str) -> Converter:
     return convert
 
 
+#: What a parameter of each of these types takes.
+_OBJECTS: dict[str, type[Texture | Surface]] = {
+    "cudaTextureObject_t": Texture,
+    "cudaSurfaceObject_t": Surface,
+}
+
+
+def _object(kind: type[Texture | Surface], device: Device, where: str) -> Converter:
+    def convert(value: Any) -> bytes:
+        if type(value) is not kind:
+            raise LaunchError(f"{where}: expected a cukern.{kind.__name__}, got {_describe(value)}")
+        if value.device is not device:
+            raise LaunchError(f"{where}: expected one on {device}, got {_describe(value)} on {value.device}")
+        return value.handle.to_bytes(8, "little")
+
+    return convert
+
+
 def _struct(param: Param, where: str) -> Converter:
     def convert(value: Any) -> bytes:
         if isinstance(value, np.void) and value.dtype.names:
@@ -235,6 +254,8 @@ def converters(signature: Signature, device: Device) -> list[Converter]:
             made.append(_table(param, device, where))
         elif is_tensor_map(param):
             made.append(_tensor_map(device, where))
+        elif param.kind == "struct" and param.cxx in _OBJECTS:
+            made.append(_object(_OBJECTS[param.cxx], device, where))
         else:
             made.append(_struct(param, where))
     return made

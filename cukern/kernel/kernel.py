@@ -259,7 +259,8 @@ class Kernel:
         Args:
             args: one argument per parameter. ``const T*`` and ``T*`` take None or an Array of that dtype, which for
                 ``const T*`` is made contiguous; ``T**`` takes a list of such arrays; ``View`` takes any strides; a
-                scalar is cast to the declared type; a struct takes ``bytes``.
+                scalar is cast to the declared type; a struct takes ``bytes``; a ``cudaTextureObject_t`` a
+                :class:`Texture`, a ``cudaSurfaceObject_t`` a :class:`Surface`.
             grid: blocks along x, y and z. None: one thread for each element of the first written
                 array, or of the first array.
             shared: bytes of dynamic shared memory per block.

@@ -254,6 +254,21 @@ def kernels(text: str) -> dict[str, list[tuple[str, bool, str]]]:
     return made
 
 
+def _refuse_launches(kernel: _Kernel) -> None:
+    """Raise if a kernel launches kernels, which NVRTC compiles for no launch of ours."""
+    if b"<<<" not in (kernel.node.text or b""):
+        return
+    nodes = [kernel.node]
+    while nodes:
+        node = nodes.pop()
+        if node.type == "kernel_call_syntax" and node.parent is not None:
+            raise TemplateError(
+                f"{kernel.name}: {' '.join(_text(node.parent).split())[:80]}: a kernel that launches kernels (dynamic "
+                "parallelism) cannot run here: launch both from Python"
+            )
+        nodes.extend(node.named_children)
+
+
 def isolated(text: str, wanted: str | None) -> str:
     """The text with one kernel, whose name is plain.
 
@@ -270,6 +285,7 @@ def isolated(text: str, wanted: str | None) -> str:
     found: _Found = ([], [])
     _walk(syntax_tree(source), found, (), None, False)
     kernel, given = _chosen(found[0], wanted)
+    _refuse_launches(kernel)
     values = _arguments(kernel, given)
     edits: list[tuple[int, int, bytes]] = []
 

@@ -65,6 +65,7 @@ class Param:
         ndim: the number of axes of a view, else 0.
         type_text: the type as written in the text.
         alignment: the alignment in bytes that a pointer needs.
+        cxx: the type without qualifiers and pointers, its aliases expanded.
     """
 
     name: str
@@ -74,6 +75,7 @@ class Param:
     ndim: int
     type_text: str
     alignment: int = 1
+    cxx: str = ""
 
 
 @dataclass(frozen=True)
@@ -275,7 +277,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
                 f"parameter {name}: {type_text} cannot be passed by a launch: T** takes a list of arrays"
             )
         return Param(name, "table", dtype, "const" in qualifiers, 0, type_text, dtypes.info(dtype).itemsize)
-    return Param(name, "struct" if dtype is None else "scalar", dtype, True, 0, type_text)
+    return Param(name, "struct" if dtype is None else "scalar", dtype, True, 0, type_text, cxx=plain)
 
 
 def _has(node: tree_sitter.Node | None, *kinds: str) -> bool:

@@ -362,21 +362,6 @@ def test_functions_that_few_kernels_call(device: ck.Device) -> None:
     assert m.tolist() == [2, 2, -3, 3, 2]
 
 
-def test_curand_is_refused_by_name() -> None:
-    program = ck.Kernel(
-        """
-    #include <curand_kernel.h>
-    __global__ void draw(curandState* states, float* x) { x[0] = curand_uniform(states); }
-    __global__ void other(float* x) { x[0] = 1; }
-    """,
-        plain=True,
-    )
-    with ck.device("host"):
-        with pytest.raises(ck.CompileError, match="cuRAND's device generators run on a GPU alone"):
-            program["draw"].bind()
-        program["other"](ck.zeros(1))
-
-
 def test_small_floats_and_complex_numbers(device: ck.Device) -> None:
     kernel = ck.Kernel(
         """
@@ -451,3 +436,12 @@ def test_parts_of_an_integer(device: ck.Device) -> None:
         by_part("i2", np.sign(s2[0] + s2[1]) * ((abs(s2[0] + s2[1]) + 1) // 2)),
     ]
     np.testing.assert_array_equal(out.numpy(), np.stack(wanted, 1))
+
+
+def test_a_kernel_that_launches_kernels_is_refused_by_name() -> None:
+    program = ck.Kernel(
+        "__global__ void child(int* x) { *x = 1; }\n__global__ void parent(int* x) { child<<<1, 2>>>(x); }",
+        plain=True,
+    )
+    with pytest.raises(ck.TemplateError, match=r"parent: child<<<1, 2>>>\(x\).*dynamic parallelism"):
+        program["parent"](ck.zeros(1, "int32"))

@@ -18,9 +18,9 @@ from ...text.signature import Dim3, Param, Unit
 from ...text.variables import device_variables
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of
-from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from ..interface import CompilerFailure, Prepared, Properties, Style, TextureForm, Tiles
 from ..nvrtc import PLAIN
-from . import architectures, driver, tensor_map
+from . import architectures, driver, tensor_map, texture
 from .libraries import needed
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
@@ -271,6 +271,14 @@ class CudaBackend:
     def tensor_map(self, tiles: Tiles) -> bytes:
         """See :class:`..interface.Backend`."""
         return tensor_map.tensor_map(tiles)
+
+    def texels(self, form: TextureForm, data: Any) -> texture.Texels:
+        """See :class:`..interface.Backend`."""
+        return texture.Texels(self.xp, form, data)
+
+    def texture(self, texels: Any, form: TextureForm) -> texture.Object:
+        """See :class:`..interface.Backend`."""
+        return texture.Object(self.xp, texels, form)
 
     def synchronize(self, index: int) -> None:
         self.xp.cuda.Device(index).synchronize()

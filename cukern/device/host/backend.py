@@ -29,7 +29,7 @@ from ...errors import DeviceError, KernelFault, LaunchError
 from ...text.signature import Dim3, Unit
 from ...text.variables import device_variables
 from .. import bundles
-from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from ..interface import CompilerFailure, Prepared, Properties, Style, TextureForm, Tiles
 from . import processors, settings
 from .ahead import ahead
 from .asynchrony import started
@@ -50,6 +50,7 @@ from .packing import GRID, Kernel, Packing, placed_variables
 from .packing import load as _load
 from .python import LARGEST_COPY, allocation, python_api, reraise
 from .tensor_map import tensor_map
+from .texture import Object, Texels
 from .translate import source
 
 _SHARED_BYTES = 232448
@@ -421,6 +422,14 @@ class Host:
     def tensor_map(self, tiles: Tiles) -> bytes:
         """See :class:`..interface.Backend`."""
         return tensor_map(tiles)
+
+    def texels(self, form: TextureForm, data: Any) -> Texels:
+        """See :class:`..interface.Backend`."""
+        return Texels(data if form.linear_memory else data.copy())
+
+    def texture(self, texels: Any, form: TextureForm) -> Object:
+        """See :class:`..interface.Backend`."""
+        return Object(texels, form)
 
     def synchronize(self, index: int) -> None:
         """Return at once: a launch on the host has finished when it returns."""

@@ -9,6 +9,7 @@ import tree_sitter
 
 from ...text.signature import DynamicShared, Unit, syntax_tree
 from ...text.variables import device_variables
+from . import texture
 from .compiler import HEADER
 from .ptx import WAITS, asm_edits
 
@@ -256,4 +257,5 @@ def source(unit: Unit) -> str:
     entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
     marks = "#define CUKERN_FIBERS\n" if fibers else ""
-    return f"#include <{HEADER}>\n{marks}{_rewritten(unit, fibers)}{entry}{variable_table(unit)}"
+    head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}"
+    return f"{head}{_rewritten(unit, fibers)}{entry}{variable_table(unit)}"

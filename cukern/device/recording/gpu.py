@@ -19,7 +19,16 @@ from ...text.signature import Dim3, Unit
 from ...text.variables import Variable
 from ..host.backend import Host, HostFunction
 from ..host.checked import mode
-from ..interface import CompilerFailure, Prepared, Properties, Style, Tiles
+from ..interface import (
+    CompilerFailure,
+    Prepared,
+    Properties,
+    Style,
+    Texels,
+    TextureForm,
+    TextureObject,
+    Tiles,
+)
 from . import Recording
 from .library import Data, Library, Memory, address, do, keep
 
@@ -158,6 +167,14 @@ class RecordedGpu:
     def tensor_map(self, tiles: Tiles) -> bytes:
         """See :class:`..interface.Backend`."""
         return self._host.tensor_map(tiles)
+
+    def texels(self, form: TextureForm, data: Any) -> Texels:
+        """See :class:`..interface.Backend`."""
+        return self._host.texels(form, data)
+
+    def texture(self, texels: Texels, form: TextureForm) -> TextureObject:
+        """See :class:`..interface.Backend`."""
+        return self._host.texture(texels, form)
 
     def synchronize(self, index: int) -> None:
         """Return at once."""

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import tree_sitter
 
 from ....text.signature import Unit, syntax_tree
+from .. import texture
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED
 from ..translate import Edit, alignment_edits, needs_fibers, ptx_edits, shared_edit, variable_table
@@ -153,5 +154,5 @@ def source(unit: Unit, filled: frozenset[str] = frozenset()) -> str:
         arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
-    head = f"#include <{HEADER}>\n{marks}{fills.PRELUDE if filled else ''}"
+    head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{fills.PRELUDE if filled else ''}"
     return f"{head}{_rewritten(unit, filled)}{entry}{variable_table(unit)}"

@@ -1,0 +1,311 @@
+// Textures and surfaces of the host: arrays that kernels read at coordinates, by the rules of CUDA's programming guide
+// ("Texture Fetching"). A texture object is the address of what cukern.device.host.texture packs.
+#pragma once
+
+typedef unsigned long long cudaTextureObject_t;
+typedef unsigned long long cudaSurfaceObject_t;
+enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cudaBoundaryModeTrap };
+
+namespace cukern {
+
+enum Address : unsigned char { wraps, clamps, mirrors, borders };
+enum Format : unsigned char { of_signed, of_unsigned, of_floats };
+
+struct Sampled {
+    unsigned long long mark;
+    unsigned char* data;
+    long long extent[3];  // along x, y and z; 1 beyond the axes that there are
+    long long layers;     // at least 1
+    unsigned axes, channels, bytes;  // of an element: its components, and the bytes of each
+    Format format;
+    Address address[3];
+    unsigned char filters, normalizes, normalized_coords, layered, linear, surface;
+    float border[4];
+};
+constexpr unsigned long long sampled_mark = 0x6c706d61736e656b;
+
+// What a fetch returns: the type of a component, and their number.
+template <class T>
+struct Texel;
+template <class Part, unsigned parts>
+struct TexelOf {
+    using type = Part;
+    static constexpr unsigned count = parts;
+};
+template <class A, class B>
+struct Same {
+    static constexpr bool value = false;
+};
+template <class A>
+struct Same<A, A> {
+    static constexpr bool value = true;
+};
+#define CUKERN_TEXEL(type, name)                                                                                     \
+    template <> struct Texel<type> : TexelOf<type, 1> {};                                                             \
+    template <> struct Texel<name##1> : TexelOf<type, 1> {};                                                          \
+    template <> struct Texel<name##2> : TexelOf<type, 2> {};                                                          \
+    template <> struct Texel<name##4> : TexelOf<type, 4> {};
+CUKERN_TEXEL(signed char, char)
+CUKERN_TEXEL(unsigned char, uchar)
+CUKERN_TEXEL(short, short)
+CUKERN_TEXEL(unsigned short, ushort)
+CUKERN_TEXEL(int, int)
+CUKERN_TEXEL(unsigned int, uint)
+CUKERN_TEXEL(float, float)
+#undef CUKERN_TEXEL
+template <> struct Texel<char> : TexelOf<signed char, 1> {};
+
+[[noreturn]] static __attribute__((noinline, cold)) void mismatch(
+    const char* name, const char* what, const char* file, int line) {
+    char text[200];
+    __builtin_snprintf(text, sizeof text, "%s: %s", name, what);
+    fault(text, file, line);
+}
+
+// The array behind an object, once it is one that this function reads.
+static inline const Sampled& sampled(
+    unsigned long long object, const char* name, unsigned axes, bool layered, bool surface, const char* file, int line) {
+    const Sampled* found = (const Sampled*)object;
+    if (!found || object % alignof(Sampled) || found->mark != sampled_mark)
+        mismatch(name, "the object was not made by cukern.Texture or cukern.Surface", file, line);
+    if (found->surface != surface)
+        mismatch(name, surface ? "expected a surface, got a texture" : "expected a texture, got a surface", file, line);
+    if (found->axes != axes || found->layered != layered) mismatch(name, "the object has other axes", file, line);
+    return *found;
+}
+
+template <class T>
+inline void require_type(const Sampled& from, const char* name, const char* file, int line) {
+    using Part = typename Texel<T>::type;
+    constexpr Format format = Same<Part, float>::value ? of_floats : Part(-1) < Part(0) ? of_signed : of_unsigned;
+    const bool floats = from.normalizes || from.format == of_floats;
+    if (Texel<T>::count != from.channels) mismatch(name, "the texture's elements have another number of channels", file, line);
+    if (format != (floats ? of_floats : from.format) || (!floats && sizeof(Part) != from.bytes))
+        mismatch(name, "the texture's elements are of another type than what is fetched", file, line);
+}
+
+template <class Part>
+inline Part part_at(const unsigned char* at) {
+    Part part;
+    __builtin_memcpy(&part, at, sizeof(Part));
+    return part;
+}
+
+static inline float half_at(const unsigned char* at) {
+    const unsigned bits = part_at<unsigned short>(at), exponent = bits >> 10 & 31, digits = bits & 1023;
+    float value = exponent == 31 ? (digits ? __builtin_nanf("") : __builtin_inff())
+                  : exponent     ? __builtin_ldexpf(1024 + digits, (int)exponent - 25)
+                                 : __builtin_ldexpf(digits, -24);
+    return bits >> 15 ? -value : value;
+}
+
+// A component as a float: of integers, as a share of the largest.
+static inline float float_at(const Sampled& from, const unsigned char* at) {
+    if (from.format == of_floats) return from.bytes == 2 ? half_at(at) : part_at<float>(at);
+    if (from.format == of_unsigned)
+        return from.bytes == 1 ? part_at<unsigned char>(at) / 255.0f : part_at<unsigned short>(at) / 65535.0f;
+    const float share = from.bytes == 1 ? part_at<signed char>(at) / 127.0f : part_at<short>(at) / 32767.0f;
+    return share < -1 ? -1 : share;
+}
+
+// An index brought into 0 to size - 1; -1 for the border.
+static inline long long addressed(long long index, long long size, Address mode) {
+    if (index >= 0 && index < size) return index;
+    if (mode == borders) return -1;
+    if (mode == clamps) return index < 0 ? 0 : size - 1;
+    const long long period = mode == wraps ? size : 2 * size;
+    index %= period;
+    if (index < 0) index += period;
+    return index < size ? index : period - 1 - index;
+}
+
+// A coordinate in elements, where wrapping and mirroring leave its place within the array.
+static inline float in_elements(const Sampled& from, unsigned axis, float x) {
+    if (x != x) return 0;
+    if (from.normalized_coords) {
+        const float whole = __builtin_floorf(x);
+        if (from.address[axis] == wraps) x = __builtin_isinf(x) ? 0 : x - whole;
+        if (from.address[axis] == mirrors)
+            x = __builtin_isinf(x) ? 0 : __builtin_fmodf(whole, 2) ? 1 - (x - whole) : x - whole;
+        x *= from.extent[axis];
+    }
+    const float limit = from.extent[axis] + 2;
+    return x < -2 ? -2 : x > limit ? limit : x;
+}
+
+// An element and its successor along an axis, and the share of the latter in steps of 1/256.
+struct Between {
+    long long at[2];
+    float share;
+};
+
+static inline Between between(const Sampled& from, unsigned axis, float x) {
+    if (axis >= from.axes) return {{0, 0}, 0};
+    x = in_elements(from, axis, x);
+    Between result{{0, 0}, 0};
+    long long first;
+    if (from.filters) {
+        const long long steps = (long long)__builtin_floorf((x - 0.5f) * 256 + 0.5f);
+        first = steps >> 8;
+        result.share = (steps & 255) / 256.0f;
+    } else {
+        first = (long long)__builtin_floorf(x);
+    }
+    for (int i = 0; i < 2; ++i) result.at[i] = addressed(first + i, from.extent[axis], from.address[axis]);
+    return result;
+}
+
+// Where an element is; null for the border.
+static inline const unsigned char* element(
+    const Sampled& from, long long x, long long y, long long z, long long layer) {
+    if (x < 0 || y < 0 || z < 0) return nullptr;
+    const long long row = ((layer * from.extent[2] + z) * from.extent[1] + y) * from.extent[0] + x;
+    return from.data + row * from.channels * from.bytes;
+}
+
+template <class T>
+inline T fetched(const Sampled& from, const unsigned char* at, T* = nullptr) {
+    using Part = typename Texel<T>::type;
+    Part parts[Texel<T>::count];
+    for (unsigned i = 0; i < Texel<T>::count; ++i) {
+        if constexpr (Same<Part, float>::value)
+            parts[i] = at ? float_at(from, at + i * from.bytes) : from.border[i];
+        else
+            parts[i] = at ? part_at<Part>(at + i * from.bytes) : (Part)from.border[i];
+    }
+    T result;
+    __builtin_memcpy(&result, parts, sizeof(T));
+    return result;
+}
+
+template <class T>
+inline T fetch(const Sampled& from, float x, float y, float z, int layer) {
+    const Between along[3] = {between(from, 0, x), between(from, 1, y), between(from, 2, z)};
+    const long long chosen = layer < 0 ? 0 : layer < from.layers ? layer : from.layers - 1;
+    if constexpr (Same<typename Texel<T>::type, float>::value) {
+        if (from.filters) {
+            float sums[Texel<T>::count] = {};
+            for (unsigned corner = 0; corner < 1u << from.axes; ++corner) {
+                float weight = 1;
+                long long at[3];
+                for (unsigned axis = 0; axis < 3; ++axis) {
+                    const bool next = corner >> axis & 1;
+                    at[axis] = along[axis].at[next];
+                    if (axis < from.axes) weight *= next ? along[axis].share : 1 - along[axis].share;
+                }
+                if (weight == 0) continue;
+                const unsigned char* place = element(from, at[0], at[1], at[2], chosen);
+                for (unsigned i = 0; i < Texel<T>::count; ++i)
+                    sums[i] += weight * (place ? float_at(from, place + i * from.bytes) : from.border[i]);
+            }
+            T result;
+            __builtin_memcpy(&result, sums, sizeof(T));
+            return result;
+        }
+    }
+    return fetched<T>(from, element(from, along[0].at[0], along[1].at[0], along[2].at[0], chosen));
+}
+
+template <class T>
+inline T texture(
+    unsigned long long object, const char* name, unsigned axes, bool layered, float x, float y, float z, int layer,
+    const char* file, int line) {
+    const Sampled& from = sampled(object, name, axes, layered, false, file, line);
+    if (from.linear) mismatch(name, "a texture of linear memory is read by tex1Dfetch alone", file, line);
+    require_type<T>(from, name, file, line);
+    return fetch<T>(from, x, y, z, layer);
+}
+
+template <class T>
+inline T linear_texture(unsigned long long object, int x, const char* file, int line) {
+    const Sampled& from = sampled(object, "tex1Dfetch", 1, false, false, file, line);
+    if (!from.linear) mismatch("tex1Dfetch", "expected a texture of linear memory: Texture(..., linear=True)", file, line);
+    require_type<T>(from, "tex1Dfetch", file, line);
+    return fetched<T>(from, x < 0 || x >= from.extent[0] ? nullptr : element(from, x, 0, 0, 0));
+}
+
+// Where a surface function reads or writes; null for an access that does nothing. `x` counts bytes.
+static inline unsigned char* on_surface(
+    unsigned long long object, const char* name, unsigned axes, bool layered, unsigned bytes, const int (&x)[3], int layer,
+    cudaSurfaceBoundaryMode mode, const char* file, int line) {
+    const Sampled& from = sampled(object, name, axes, layered, true, file, line);
+    const long long row = from.extent[0] * from.channels * from.bytes;
+    if (x[0] % (int)bytes) mismatch(name, "x counts bytes, and is no multiple of those that are read or written", file, line);
+    const long long limits[4] = {row - bytes, from.extent[1] - 1, from.extent[2] - 1, from.layers - 1};
+    long long at[4] = {x[0], axes > 1 ? x[1] : 0, axes > 2 ? x[2] : 0, layered ? layer : 0};
+    for (int axis = 0; axis < 4; ++axis) {
+        if (at[axis] >= 0 && at[axis] <= limits[axis]) continue;
+        if (mode == cudaBoundaryModeZero) return nullptr;
+        if (mode == cudaBoundaryModeTrap)
+            mismatch(name, axis == 0   ? "x, which counts bytes, is outside the surface"
+                           : axis == 1 ? "y is outside the surface"
+                           : axis == 2 ? "z is outside the surface"
+                                       : "the layer is outside the surface", file, line);
+        at[axis] = at[axis] < 0 ? 0 : limits[axis];
+    }
+    return from.data + ((at[3] * from.extent[2] + at[2]) * from.extent[1] + at[1]) * row + at[0];
+}
+
+template <class T>
+inline T surface_value(const unsigned char* at) {
+    T value{};
+    if (at) __builtin_memcpy((void*)&value, at, sizeof(T));
+    return value;
+}
+}  // namespace cukern
+
+// Each function in CUDA's two forms: the value as result, or at an address.
+#define CUKERN_UNPACKED(...) __VA_ARGS__
+#define CUKERN_TEXTURE(name, parameters, names, axes, layered, x, y, z, layer)                                        \
+    template <class T>                                                                                                \
+    inline T name(cudaTextureObject_t object, CUKERN_UNPACKED parameters, CUKERN_HERE) {                              \
+        return cukern::texture<T>(object, #name, axes, layered, x, y, z, layer, file, line);                          \
+    }                                                                                                                 \
+    template <class T>                                                                                                \
+    inline void name(T* to, cudaTextureObject_t object, CUKERN_UNPACKED parameters, CUKERN_HERE) {                    \
+        *to = name<T>(object, CUKERN_UNPACKED names, file, line);                                                     \
+    }
+CUKERN_TEXTURE(tex1D, (float x), (x), 1, false, x, 0, 0, 0)
+CUKERN_TEXTURE(tex2D, (float x, float y), (x, y), 2, false, x, y, 0, 0)
+CUKERN_TEXTURE(tex3D, (float x, float y, float z), (x, y, z), 3, false, x, y, z, 0)
+CUKERN_TEXTURE(tex2DLayered, (float x, float y, int layer), (x, y, layer), 2, true, x, y, 0, layer)
+#undef CUKERN_TEXTURE
+template <class T>
+inline T tex1Dfetch(cudaTextureObject_t object, int x, CUKERN_HERE) {
+    return cukern::linear_texture<T>(object, x, file, line);
+}
+template <class T>
+inline void tex1Dfetch(T* to, cudaTextureObject_t object, int x, CUKERN_HERE) {
+    *to = cukern::linear_texture<T>(object, x, file, line);
+}
+
+#define CUKERN_SURFACE(name, parameters, names, axes, layered, places, layer)                                         \
+    template <class T>                                                                                                \
+    inline T name##read(                                                                                              \
+        cudaSurfaceObject_t object, CUKERN_UNPACKED parameters,                                                       \
+        cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap, CUKERN_HERE) {                                           \
+        const int place[3] = {CUKERN_UNPACKED places};                                                                \
+        return cukern::surface_value<T>(                                                                              \
+            cukern::on_surface(object, #name "read", axes, layered, sizeof(T), place, layer, mode, file, line));      \
+    }                                                                                                                 \
+    template <class T>                                                                                                \
+    inline void name##read(                                                                                           \
+        T* to, cudaSurfaceObject_t object, CUKERN_UNPACKED parameters,                                                \
+        cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap, CUKERN_HERE) {                                           \
+        *to = name##read<T>(object, CUKERN_UNPACKED names, mode, file, line);                                         \
+    }                                                                                                                 \
+    template <class T>                                                                                                \
+    inline void name##write(                                                                                          \
+        T value, cudaSurfaceObject_t object, CUKERN_UNPACKED parameters,                                              \
+        cudaSurfaceBoundaryMode mode = cudaBoundaryModeTrap, CUKERN_HERE) {                                           \
+        const int place[3] = {CUKERN_UNPACKED places};                                                                \
+        unsigned char* at =                                                                                           \
+            cukern::on_surface(object, #name "write", axes, layered, sizeof(T), place, layer, mode, file, line);      \
+        if (at) __builtin_memcpy(at, &value, sizeof(T));                                                              \
+    }
+CUKERN_SURFACE(surf1D, (int x), (x), 1, false, (x), 0)
+CUKERN_SURFACE(surf2D, (int x, int y), (x, y), 2, false, (x, y), 0)
+CUKERN_SURFACE(surf3D, (int x, int y, int z), (x, y, z), 3, false, (x, y, z), 0)
+CUKERN_SURFACE(surf2DLayered, (int x, int y, int layer), (x, y, layer), 2, true, (x, y), layer)
+#undef CUKERN_SURFACE
+#undef CUKERN_UNPACKED

@@ -1,0 +1,64 @@
+"""Textures and surfaces of the host: what ``runtime/include/cukern_texture.h`` reads."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes
+from ..interface import TextureForm
+
+#: The first word of each, by which kernels tell it from anything else.
+_MARK = 0x6C706D61736E656B
+_USES = re.compile(r"\bcuda(?:Texture|Surface)Object_t\b")
+
+
+def header(text: str) -> str:
+    """The line that includes what textures need in a kernel's text, if it takes any."""
+    return "#include <cukern_texture.h>\n" if _USES.search(text) else ""
+
+
+class Texels:
+    """The elements of textures and surfaces: a C-contiguous ndarray."""
+
+    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+        self.data = data
+
+    def copy_from(self, data: np.ndarray[Any, Any]) -> None:
+        """Set the elements."""
+        self.data[...] = data
+
+    def copy_to(self, data: np.ndarray[Any, Any]) -> None:
+        """Copy the elements to an ndarray."""
+        data[...] = self.data
+
+
+class Object:
+    """A texture or a surface: ``handle`` is what a kernel takes."""
+
+    def __init__(self, texels: Texels, form: TextureForm) -> None:
+        row = dtypes.info(form.dtype)
+        extent = (*reversed(form.extent), 1, 1)[:3]
+        packed = struct.pack(
+            "=QQ3qq3I4B6B2x4f",
+            *(
+                _MARK,
+                texels.data.ctypes.data,
+                *extent,
+                max(1, form.layers),
+                len(form.extent),
+                form.channels,
+                row.itemsize,
+            ),
+            *("iuf".index(row.kind), *form.address, form.linear_filter, form.normalized_float),
+            *(form.normalized_coords, form.layers > 0, form.linear_memory, form.surface, *form.border),
+        )
+        self._texels = texels
+        self._memory = ctypes.create_string_buffer(packed, len(packed) + 16)
+        offset = -ctypes.addressof(self._memory) % 16
+        ctypes.memmove(ctypes.addressof(self._memory) + offset, packed, len(packed))
+        self.handle = ctypes.addressof(self._memory) + offset

@@ -1,0 +1,211 @@
+"""Textures and surfaces: sampled as CUDA's guide says, on both devices; and what they refuse."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+
+PROGRAM = ck.Kernel(
+    """
+template <typename T> __global__ void line(cudaTextureObject_t t, const float* x, T* y) {
+    y[threadIdx.x] = tex1D<T>(t, x[threadIdx.x]);
+}
+template <typename T> __global__ void plane(cudaTextureObject_t t, const float* x, T* y) {
+    tex2D(&y[threadIdx.x], t, x[2 * threadIdx.x], x[2 * threadIdx.x + 1]);
+}
+__global__ void deep(cudaTextureObject_t t, cudaTextureObject_t layers, const float* x, float* y) {
+    const int i = 3 * threadIdx.x;
+    y[2 * threadIdx.x] = tex3D<float>(t, x[i], x[i + 1], x[i + 2]);
+    y[2 * threadIdx.x + 1] = tex2DLayered<float>(layers, x[i], x[i + 1], (int)threadIdx.x - 1);
+}
+__global__ void fetch(cudaTextureObject_t t, ushort2* y) {
+    y[threadIdx.x] = tex1Dfetch<ushort2>(t, (int)threadIdx.x - 1);
+}
+__global__ void surface(cudaSurfaceObject_t s, float* y, int z, int chosen) {
+    const cudaSurfaceBoundaryMode mode = (cudaSurfaceBoundaryMode)chosen;
+    const int x = threadIdx.x * 4 - 4;
+    y[threadIdx.x] = surf3Dread<float>(s, x, 1, z, mode);
+    surf3Dwrite(9.0f, s, x + 16, 0, 0, mode);
+}
+""",
+    block=8,
+    plain=True,
+)
+
+
+def _elements(data: np.ndarray[Any, Any], places: Any, modes: Any, border: float) -> Any:
+    """The elements at integer places, of which the first is along the last axis."""
+    outside, found = np.zeros(places[0].shape, bool), []
+    for size, place, mode in zip(data.shape[::-1], places, modes, strict=True):
+        if mode == "border":
+            outside |= (place < 0) | (place >= size)
+        if mode == "wrap":
+            place = place % size
+        if mode == "mirror":
+            place = np.where(place // size % 2 == 0, place % size, size - 1 - place % size)
+        found.append(np.clip(place, 0, size - 1).astype(int))
+    return np.where(outside, border, data[tuple(found[::-1])])
+
+
+def sampled(
+    data: Any, x: Any, linear: bool, modes: Any, normalized: bool = False, border: float = 0.0
+) -> Any:
+    """What CUDA's guide defines, in float64, with weights in steps of 1/256."""
+    scale = data.shape[::-1] if normalized else (1,) * data.ndim
+    along = [x[..., i].astype(np.float64) * n for i, n in enumerate(scale)]
+    if not linear:
+        return _elements(data, [np.floor(a) for a in along], modes, border)
+    steps = [np.round((a - 0.5) * 256) for a in along]
+    total = 0.0
+    for corner in range(2**data.ndim):
+        at = [np.floor(s / 256) + (corner >> i & 1) for i, s in enumerate(steps)]
+        shares = [s / 256 - np.floor(s / 256) for s in steps]
+        weight = np.prod([w if corner >> i & 1 else 1 - w for i, w in enumerate(shares)], axis=0)
+        total = total + weight * _elements(data, at, modes, border)
+    return total
+
+
+@pytest.mark.parametrize("linear", [False, True])
+def test_one_and_two_axes_in_each_mode(device: ck.Device, linear: bool) -> None:
+    rng = np.random.default_rng(3)
+    line, plane = rng.random(6).astype(np.float32), rng.random((5, 7)).astype(np.float32)
+    # Multiples of 1/64 are exact in steps of 1/256, whichever way the device rounds; none lies on an edge.
+    x = (rng.integers(-100, 500, (24, 1)) * 2 + 1).astype(np.float32) / 128
+    options: dict[str, Any] = {"filter_mode": "linear" if linear else "point", "border_color": (0.25,)}
+    for mode in ("clamp", "border"):
+        y = ck.empty(24)
+        PROGRAM["line<float>"](
+            ck.Texture(ck.asarray(line), address_mode=mode, **options), ck.asarray(x), y, block=24
+        )
+        np.testing.assert_allclose(y.numpy(), sampled(line, x, linear, [mode], border=0.25), rtol=1e-6)
+    x = (rng.integers(-200, 300, (32, 2)) * 2 + 1).astype(np.float32) / 256
+    plane = plane[:4, :]
+    plane = np.concatenate([plane, plane[:, :1]], 1)  # 4 by 8: powers of two keep normalised places exact
+    for modes in (("wrap", "mirror"), ("mirror", "wrap"), ("clamp", "border")):
+        texture = ck.Texture(ck.asarray(plane), address_mode=modes, normalized_coords=True, **options)
+        y = ck.empty(32)
+        PROGRAM["plane<float>"](texture, ck.asarray(x), y, block=32)
+        expected = sampled(plane, x, linear, modes, True, 0.25)
+        np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
+
+
+def test_elements_of_several_channels(device: ck.Device) -> None:
+    rng = np.random.default_rng(4)
+    x = np.array([[0.5, 0.5], [2.5, 1.5], [9.0, -1.0], [1.0, 1.0]], np.float32)
+    small = rng.integers(0, 255, (2, 3, 4), np.uint8)
+    y = ck.empty((4, 4), "uint8")
+    PROGRAM["plane<uchar4>"](ck.Texture(ck.asarray(small), channels=4), ck.asarray(x), y, block=4)
+    assert y.tolist() == small[[0, 1, 0, 1], [0, 2, 2, 1]].tolist()
+    shares = ck.Texture(ck.asarray(small), channels=4, read_mode="normalized_float", filter_mode="linear")
+    z = ck.empty((4, 4))
+    PROGRAM["plane<float4>"](shares, ck.asarray(x), z, block=4)
+    expected = np.stack([sampled(small[..., i] / 255, x, True, ["clamp"] * 2) for i in range(4)], -1)
+    np.testing.assert_allclose(z.numpy(), expected, atol=1 / 65536)
+    halves = rng.standard_normal((2, 3, 4)).astype(np.float16)
+    PROGRAM["plane<float4>"](ck.Texture(ck.asarray(halves), channels=4), ck.asarray(x), z, block=4)
+    np.testing.assert_array_equal(z.numpy(), halves[[0, 1, 0, 1], [0, 2, 2, 1]])
+
+
+def test_three_axes_layers_and_linear_memory(device: ck.Device) -> None:
+    rng = np.random.default_rng(5)
+    cube = rng.random((3, 4, 5)).astype(np.float32)
+    x = (rng.integers(-64, 380, (6, 3)) * 2 + 1).astype(np.float32) / 128
+    texture = ck.Texture(ck.asarray(cube), filter_mode="linear")
+    y = ck.empty((6, 2))
+    PROGRAM["deep"](texture, ck.Texture(ck.asarray(cube), layered=True), ck.asarray(x), y, grid=1, block=6)
+    np.testing.assert_allclose(y.numpy()[:, 0], sampled(cube, x, True, ["clamp"] * 3), rtol=1e-5)
+    layers = [
+        sampled(cube[max(0, min(i - 1, 2))], x[i : i + 1, :2], False, ["clamp"] * 2)[0] for i in range(6)
+    ]
+    assert y.numpy()[:, 1].tolist() == layers
+    pairs = ck.asarray(np.arange(6, dtype=np.uint16).reshape(3, 2))
+    fetched = ck.empty((5, 2), "uint16")
+    texture = ck.Texture(pairs, channels=2, linear=True)
+    pairs[0] = 7  # its own memory
+    PROGRAM["fetch"](texture, fetched, grid=1, block=5)
+    assert fetched.tolist() == [[0, 0], [7, 7], [2, 3], [4, 5], [0, 0]]
+
+
+def test_a_surface_is_read_and_written_and_sampled(device: ck.Device) -> None:
+    cube = np.arange(12, dtype=np.float32).reshape(2, 2, 3)
+    surface, y = ck.Surface(ck.asarray(cube)), ck.empty(4)
+    PROGRAM["surface"](surface, y, 1, 0, grid=1, block=4)  # zeros beyond the bounds
+    assert y.tolist() == [0.0, 9.0, 10.0, 11.0]
+    PROGRAM["surface"](surface, y, 5, 1, grid=1, block=4)  # the nearest element
+    assert y.tolist() == [9.0, 9.0, 10.0, 11.0]
+    cube[0, 0, 2] = 9
+    assert surface.copy_to(ck.empty((2, 2, 3))).tolist() == cube.tolist()
+    place = ck.asarray(np.array([[2.5, 0.5, 0.5]], np.float32))
+    PROGRAM["deep"](
+        ck.Texture(surface), ck.Texture(ck.zeros((1, 2, 2)), layered=True), place, y, grid=1, block=1
+    )
+    assert y.tolist()[:2] == [9.0, 0.0]
+    surface.copy_from(ck.zeros((2, 2, 3)))
+    assert surface.copy_to(ck.ones((2, 2, 3))).tolist() == np.zeros((2, 2, 3)).tolist()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda x: ck.Texture(np.ones(3)), "array: expected an Array, got ndarray"),
+        (lambda x: ck.Texture(ck.ones(3, "float64")), "expected one of float16, .*, got float64"),
+        (lambda x: ck.Texture(x, channels=3), "channels: expected 1, 2 or 4, got 3"),
+        (lambda x: ck.Texture(x, channels=2), r"a last axis of the 2 channels, got shape \(4, 3\)"),
+        (lambda x: ck.Texture(x, layered=True), "expected the layers and 2 axes"),
+        (lambda x: ck.Texture(x[:0]), "none empty"),
+        (lambda x: ck.Texture(ck.ones(())), "expected 1 to 3 axes"),
+        (lambda x: ck.Texture(x, address_mode="wrap"), "'wrap' needs normalized_coords=True"),
+        (lambda x: ck.Texture(x, address_mode=("clamp",)), "address_mode: expected one, or 2 of them"),
+        (
+            lambda x: ck.Texture(x, filter_mode="cubic"),
+            "filter_mode: expected one of point, linear, got 'cubic'",
+        ),
+        (lambda x: ck.Texture(x, read_mode="normalized_float"), "integers of 8 or 16 bits, got float32"),
+        (lambda x: ck.Texture(ck.ones(3, "int32"), filter_mode="linear"), "linear needs floats"),
+        (lambda x: ck.Texture(x, border_color=3), "border_color: expected 1 to 4 numbers, got 3"),
+        (lambda x: ck.Texture(x, linear=True), "expected an array in C order of one axis"),
+        (lambda x: ck.Texture(x[0], linear=True, filter_mode="linear"), "tex1Dfetch takes integers"),
+        (lambda x: ck.Texture(ck.Surface(x), channels=4), "those of the surface"),
+        (lambda x: ck.Surface(x).copy_to(ck.ones((3, 4))), r"expected float32 of shape \(4, 3\), got"),
+        (lambda x: ck.Surface(x).copy_to(ck.ones((3, 4)).T), "in C order that may be written"),
+    ],
+)
+def test_what_is_refused(make: Any, message: str) -> None:
+    with pytest.raises(ck.LaunchError, match=message):
+        make(ck.ones((4, 3)))
+
+
+def test_arguments_of_launches() -> None:
+    x, y = ck.ones((2, 2)), ck.empty(2)
+    texture, surface = ck.Texture(x), ck.Surface(x)
+    kernel = PROGRAM["line<float>"]
+    for wrong in (surface, x, 3, None, bytes(8)):
+        with pytest.raises(ck.LaunchError, match="argument t: expected a cukern.Texture, got"):
+            kernel(wrong, y, y)
+    assert repr(texture) == "Texture(float32, shape (2, 2), channels 1)" and texture.handle != surface.handle
+    with pytest.raises(TypeError, match="cannot be pickled"):
+        pickle.dumps(texture)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ck.GradientError, match="a texture has no derivative"):
+            ck.Texture(x)
+
+
+def test_mistakes_in_kernels_are_named_on_the_host() -> None:
+    x, y = ck.ones((2, 2)), ck.zeros(2)
+    with ck.device("host"):
+        with pytest.raises(ck.KernelFault, match="tex1D: the object has other axes"):
+            PROGRAM["line<float>"](ck.Texture(x), x[0], y, block=2)
+        with pytest.raises(
+            ck.KernelFault, match="tex1D: a texture of linear memory is read by tex1Dfetch alone"
+        ):
+            PROGRAM["line<float>"](ck.Texture(x[0], linear=True), x[0], y, block=2)
+        with pytest.raises(ck.KernelFault, match="tex1D: the texture's elements are of another type"):
+            PROGRAM["line<float>"](ck.Texture(ck.ones(3, "int32")), x[0], y, block=2)
+        with pytest.raises(ck.KernelFault, match="surf3Dread: x, which counts bytes, is outside the surface"):
+            PROGRAM["surface"](ck.Surface(ck.ones((2, 2, 3))), y, 0, 2, grid=1, block=4)

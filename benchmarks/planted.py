@@ -98,14 +98,18 @@ def sanitized(tool: str, wrong: bool, numbers: list[int], deadline: float, out: 
         rest = [number for number in rest if str(number) not in pieces[1::2]]
 
 
-def on_gpu(out: Any, seconds: float, processes: int) -> None:
-    """All kernels under all tools, the wrong ones first."""
+def on_gpu(out: Any, seconds: float, processes: int, done: Path | None) -> None:
+    """All kernels under all tools but those with results in ``done``, the wrong ones first."""
     deadline = time.monotonic() + seconds
-    every = list(range(len(pairs())))
-    jobs = [("memcheck", True, [number]) for number in every]
+    rows = [json.loads(line) for line in done.read_text().splitlines()] if done else []
+    known = {(row["tool"], row["wrong"], row["class"], row["name"]) for row in rows}
+    jobs = []
     for wrong in (True, False):
-        for tool in TOOLS if not wrong else TOOLS[1:]:
-            jobs += [(tool, wrong, every[at : at + 8]) for at in range(0, len(every), 8)]
+        for tool in TOOLS:
+            names = ((number, pair.kinds, pair.name) for number, pair in enumerate(pairs()))
+            left = [number for number, *name in names if (tool, wrong, *name) not in known]
+            step = 1 if wrong and tool == "memcheck" else 8  # most launches end the context there
+            jobs += [(tool, wrong, left[at : at + step]) for at in range(0, len(left), step)]
     with ThreadPoolExecutor(processes) as pool:
         for job in [pool.submit(sanitized, *job, deadline, out) for job in jobs]:
             job.result()
@@ -151,6 +155,7 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=float, default=80, help="for compute-sanitizer")
     parser.add_argument("--processes", type=int, default=14)
+    parser.add_argument("--done", type=Path, help="results of compute-sanitizer that are not run again")
     parser.add_argument("--out", type=Path, help="a file for the results, one JSON object a line")
     parser.add_argument("--table", type=Path, nargs="+", help="files of results to show as a table")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -162,7 +167,7 @@ def main() -> None:
     elif options.table:
         print(table(options.table))
     elif options.sanitizer:
-        on_gpu(out, options.seconds, options.processes)
+        on_gpu(out, options.seconds, options.processes, options.done)
     else:
         on_host(out)
 

@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if kind == "tables" %>
         cosine[v] = cosines[place * count + pair], sine[v] = sines[place * count + pair];
 <% else %>
-        const Angle angle(<< "first + double(place)" if kind == "first" else "double(positions[place])" >>, pair);
+        const Angle angle(<< "first + double(place)" if kind == "first" else "(double)positions[place]" >>, pair);
         cosine[v] = angle.cosine, sine[v] = angle.sine;
 <% endif %>
         if (inverse) sine[v] = -sine[v];

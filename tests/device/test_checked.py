@@ -6,6 +6,7 @@ import pickle
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import entry_points
 
 import numpy as np
@@ -261,6 +262,26 @@ def test_the_process_goes_on(what: str) -> None:
     assert message in str(found)
     assert found.place.startswith("<hard") and found.place.endswith(">:2")
     assert float(ck.sum(ck.ones(5))) == 5
+
+
+def test_logarithms_of_what_has_none_are_no_overflow() -> None:
+    with checked():
+        found = ck.log(ck.asarray([-0.0, 0.0, -1.0, 1e-45, 1.0], dtype="float32")).numpy()
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(found, np.log(np.float32([-0.0, 0.0, -1.0, 1e-45, 1.0])), rtol=1e-6)
+
+
+def test_a_block_that_fails_takes_its_empty_arrays_along() -> None:
+    first = ck.Kernel('extern "C" __global__ void << name >>(float* y) { y[0] = 1; }', name="first", block=1)
+    with checked():
+        y = None
+        with suppress(ZeroDivisionError), checked():
+            y = ck.empty(4)
+            first(y, grid=1)
+            raise ZeroDivisionError
+        with checked(collect=True) as reports:
+            pass
+    assert y is not None and not reports
 
 
 def test_what_a_warp_does_is_not_taken_for_another_one_s() -> None:

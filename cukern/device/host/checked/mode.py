@@ -84,6 +84,7 @@ def _apply() -> None:
     on = active()
     capture_hooks.made_empty = unset.made if on else None
     capture_hooks.watch_reads(_read, on)
+    unset.nested(len(_modes))
     if not on:
         unset.forget()
     if _divert is not None:

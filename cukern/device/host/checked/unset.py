@@ -37,6 +37,7 @@ class Empty:
         expected: the largest version that its storage may have: a larger one counts a write that was not watched.
         kernel, place: that wrote to it last, and where.
         seen: whether a part of it was read that has been written.
+        depth: how many with-blocks of checked launches were open when it was made.
     """
 
     low: int
@@ -46,6 +47,7 @@ class Empty:
     kernel: str = ""
     place: str = ""
     seen: bool = False
+    depth: int = 0
 
     def struct(self) -> Unset:
         high = self.low + self.elements.size * self.itemsize
@@ -53,6 +55,8 @@ class Empty:
 
 
 _empties: weakref.WeakKeyDictionary[Any, Empty] = weakref.WeakKeyDictionary()
+#: How many with-blocks of checked launches are open.
+_depth = 0
 
 
 def made(array: Array) -> None:
@@ -60,7 +64,9 @@ def made(array: Array) -> None:
     if array.device.kind != "host" or not array.size:
         return
     data = array._data
-    _empties[array._storage] = Empty(data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8))
+    _empties[array._storage] = Empty(
+        data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8), depth=_depth
+    )
 
 
 def _current(storage: Any) -> Empty | None:
@@ -99,6 +105,16 @@ def launched(empty: Empty, kernel: str, place: str) -> None:
         for storage in list(_empties):
             if _empties.get(storage) is empty:
                 del _empties[storage]
+
+
+def nested(depth: int) -> None:
+    """Note how many with-blocks are open, and forget the arrays that were made in one that has ended."""
+    global _depth
+    _depth = depth
+    for storage in list(_empties):
+        one = _empties.get(storage)
+        if one is not None and one.depth > depth:
+            del _empties[storage]
 
 
 def forget() -> None:

@@ -55,9 +55,10 @@ CUKERN_INLINE float exponential_minus_1(float x) {
 CUKERN_INLINE float logarithm(float x) {
     const bool small = x < 1.17549435e-38f;  // subnormal numbers have no exponent to read
     const int bits = bits_as<int>(small ? x * 8388608.0f : x);
-    const int exponent = (bits - 0x3f3504f3) >> 23;  // of the power of two that leaves 0.707 to 1.414
+    // Of the power of two that leaves 0.707 to 1.414. Unsigned, as the bits of -0 less those of a number are no int.
+    const int exponent = (int)((unsigned)bits - 0x3f3504f3u) >> 23;
     const float whole = (float)(small ? exponent - 23 : exponent);
-    const float t = bits_as<float>(bits - exponent * (1 << 23)) - 1.0f;
+    const float t = bits_as<float>((unsigned)bits - (unsigned)exponent * (1u << 23)) - 1.0f;
     const float p = polynomial(t, 0.333333313f, -0.24999997f, 0.200007156f, -0.166678026f, 0.142490581f,
                                -0.124256872f, 0.116854198f, -0.114797339f, 0.0697161183f);
     const float cube = t * t * t * p;

@@ -57,8 +57,8 @@ def matrix(case: Case) -> Any:
         drawn = rng.pareto(1.5, rows) + 0.1
         counts = np.minimum(rows // 2, (drawn * each / drawn.mean()).astype(np.int64))
     pointers = np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
-    # The k-th of n columns of a row lies at random within the k-th of n parts of the row.
-    place = np.arange(pointers[-1]) - np.repeat(pointers[:-1], counts) + rng.random(pointers[-1])
+    # The k-th of n columns of a row lies at random in the first half of the k-th of n parts of the row: none twice.
+    place = np.arange(pointers[-1]) - np.repeat(pointers[:-1], counts) + 0.5 * rng.random(pointers[-1])
     indices = (place * np.repeat(rows / np.maximum(counts, 1), counts)).astype(np.int32)
     shape = (case.side, case.side)
     if case.block == 1:

@@ -162,7 +162,9 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 
 def view(x: Array, data: Any) -> Array:
     """An Array over a view of the memory of ``x``."""
-    return Array._wrap(data, x.device, x._storage)
+    made = Array._wrap(data, x.device, x._storage)
+    made._viewed = x if x.base is None else x.base
+    return made
 
 
 def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | None]) -> Array:

@@ -43,6 +43,8 @@ _MODULES = (
     "generate",
     "random",
     "sparse",
+    "polynomial.polynomial",
+    "polynomial.polyutils",
     "testing",
     "tree",
 )
@@ -141,7 +143,7 @@ def public(module: ModuleType) -> list[str]:
 
 def modules() -> list[ModuleType]:
     """The public modules whose names are on the pages."""
-    names = ("linalg", "fft", *_MODULES)
+    names = ("linalg", "fft", "polynomial", *_MODULES)
     return [ck, *(importlib.import_module(f"cukern.{name}") for name in names)]
 
 

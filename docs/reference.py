@@ -43,6 +43,7 @@ _MODULES = (
     "generate",
     "random",
     "sparse",
+    "polynomial",
     "polynomial.polynomial",
     "polynomial.polyutils",
     "testing",
@@ -143,7 +144,7 @@ def public(module: ModuleType) -> list[str]:
 
 def modules() -> list[ModuleType]:
     """The public modules whose names are on the pages."""
-    names = ("linalg", "fft", "polynomial", *_MODULES)
+    names = ("linalg", "fft", *_MODULES)
     return [ck, *(importlib.import_module(f"cukern.{name}") for name in names)]
 
 

@@ -163,7 +163,8 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 def view(x: Array, data: Any) -> Array:
     """An Array over a view of the memory of ``x``."""
     made = Array._wrap(data, x.device, x._storage)
-    made._viewed = x if x.base is None else x.base
+    owner = getattr(x, "_viewed", x)
+    made._viewed = owner if owner._storage is x._storage else x
     return made
 
 

@@ -30,7 +30,7 @@ def trimseq(seq: Array) -> Array:
         raise TypeError("trimseq: seq: expected a vector, got an array without axes")
     if x.ndim > 1:
         raise ValueError(f"trimseq: seq: expected one axis, got shape {x.shape}")
-    return _until(x, x != 0) if x.size else x
+    return _until(x, x != 0) if x.size > 1 else x
 
 
 def _until(x: Array, kept: Array) -> Array:

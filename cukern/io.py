@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import pickle
 import struct
 import tokenize
 import zipfile
@@ -118,14 +119,40 @@ def save_safetensors(
     save_file({name: np.asarray(x, order="C") for name, x in _by_name(arrays).items()}, file, metadata)
 
 
-def load(file: File, *, device: Device | str | None = None) -> Array | dict[str, Array]:
+class Arrays(dict[str, Array]):
+    """The arrays of a file by name. As NumPy's ``NpzFile``, ``with load(file) as arrays:`` is allowed; nothing is open.
+
+    Attributes:
+        files: the names.
+    """
+
+    @property
+    def files(self) -> list[str]:
+        """The names."""
+        return list(self)
+
+    def close(self) -> None:
+        """Do nothing: all arrays have been read."""
+
+    def __enter__(self) -> Arrays:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def load(
+    file: File, *, device: Device | str | None = None, allow_pickle: bool = False
+) -> Array | dict[str, Array]:
     """Read the array of a ``.npy`` file, or the arrays of an ``.npz`` or safetensors file as a dict by name.
 
-    Every size in the file is checked before memory is allocated for it, and pickled Python objects are never read.
-    The contents of an ``.npz`` file are checked by their checksums.
+    Every size in the file is checked before memory is allocated for it, and Python objects are never made. The
+    contents of an ``.npz`` file are checked by their checksums.
 
     Args:
         file: a path or a binary file; for safetensors, a path.
+        allow_pickle: whether a pickle of one NumPy array is read, such as :meth:`cukern.Array.dump` writes. A pickle
+            that names anything but NumPy's arrays and dtypes is refused.
         device: where to put the arrays; the current device when None.
 
     Raises:
@@ -134,17 +161,48 @@ def load(file: File, *, device: Device | str | None = None) -> Array | dict[str,
         OSError: the file cannot be read.
     """
     if not isinstance(file, (str, os.PathLike)):
-        return _load(file, str(getattr(file, "name", "a file")), device, whole=False)
+        return _load(file, str(getattr(file, "name", "a file")), device, False, allow_pickle)
     name = os.fspath(file)
     with open(file, "rb") as opened:
         head = opened.read(9)
         if head[:6] != _NPY and head[8:] == b"{":
             return read_safetensors(name, device)
         opened.seek(0)
-        return _load(opened, name, device, whole=True)
+        return _load(opened, name, device, True, allow_pickle)
 
 
-def _load(file: Any, name: str, device: Device | str | None, whole: bool) -> Array | dict[str, Array]:
+class _OfArrays(pickle.Unpickler):
+    """Reads pickles of NumPy's arrays, and refuses what names another function or class."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if module.split(".")[0] == "numpy" and name in ("_reconstruct", "_frombuffer", "ndarray", "dtype"):
+            return super().find_class(module, name)
+        if (module, name) == ("ml_dtypes", "bfloat16") or (module, name) == ("_codecs", "encode"):
+            return super().find_class(module, name)
+        raise pickle.UnpicklingError(f"it names {module}.{name}, and only NumPy's arrays are read")
+
+
+def _unpickled(file: Any, name: str, device: Device | str | None) -> Array:
+    with _described(name):
+        try:
+            made = _OfArrays(file).load()
+        except (
+            pickle.UnpicklingError,
+            AttributeError,
+            ImportError,
+            IndexError,
+            KeyError,
+            TypeError,
+        ) as error:
+            raise ValueError(f"expected a pickle of an array: {error}") from None
+        if not isinstance(made, np.ndarray):
+            raise ValueError(f"expected a pickle of an array, got one of {type(made).__name__}")
+        return _array(made, device)
+
+
+def _load(
+    file: Any, name: str, device: Device | str | None, whole: bool, pickled: bool
+) -> Array | dict[str, Array]:
     """:func:`load`; ``whole``: whether a ``.npy`` file must end with its array."""
     start = file.tell()
     head = file.read(len(_NPY))
@@ -156,7 +214,11 @@ def _load(file: Any, name: str, device: Device | str | None, whole: bool) -> Arr
             return _array(_read_npy(file, end - start, whole), device)
     if head[:2] == b"PK":
         return _load_npz(file, name, device)
-    raise ValueError(f"{name}: expected a .npy, .npz or safetensors file; pickled objects are not read")
+    if pickled and head[:1] == b"\x80":
+        return _unpickled(file, name, device)
+    raise ValueError(
+        f"{name}: expected a .npy, .npz or safetensors file; pickles of arrays are read with allow_pickle=True"
+    )
 
 
 @contextmanager
@@ -209,8 +271,8 @@ def _read_npy(file: Any, size: int, whole: bool) -> npt.NDArray[Any]:
     return np.frombuffer(data, dtype).reshape(shape, order="F" if in_columns else "C")
 
 
-def _load_npz(file: Any, name: str, device: Device | str | None) -> dict[str, Array]:
-    made: dict[str, Array] = {}
+def _load_npz(file: Any, name: str, device: Device | str | None) -> Arrays:
+    made = Arrays()
     start = file.tell()
     with _described(name):
         archive = zipfile.ZipFile(file)

@@ -43,6 +43,9 @@ _MODULES = (
     "generate",
     "random",
     "sparse",
+    "polynomial",
+    "polynomial.polynomial",
+    "polynomial.polyutils",
     "testing",
     "tree",
 )

@@ -1,7 +1,8 @@
 """Functions of more than 2**31 elements: `python tests/large.py` runs each on a GPU and checks values of its result.
 
 Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, `--slice K/OF`,
-`--seconds S`, after which no further case starts. The names of functions without a case are printed, too.
+`--seconds S`, after which no further case starts, and `--workers N`: so many processes, for which most of the time goes
+into compiling. The names of functions without a case are printed, too.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import large_workers
 import numpy as np
 from large_inputs import Case, Inputs, ends, host, tail, written
 
@@ -140,7 +142,7 @@ def reductions(a: Inputs) -> dict[str, Case]:
     x, r, n = a.marks, a.numbers, a.n
     variance, half = 0.64 / 12, n // 2
     units = ck.where(x == 0, 1, x)
-    wide = r.reshape((a.rows, a.columns))
+    wide, few = r.reshape((a.rows, a.columns)), ck.asarray([3, 5, 7], "int8")
     return {
         "nanargmin": Case(lambda: host(ck.nanargmin(x)), n - 1),
         "nanmin": Case(lambda: host(ck.nanmin(x)), -5),
@@ -200,6 +202,15 @@ def reductions(a: Inputs) -> dict[str, Case]:
         "segment_mean": Case(lambda: host(ck.segment_mean(r, a.flags.astype("int8"), 2))[0], 0.5, 0.01),
         "segment_max": Case(lambda: host(ck.segment_max(x, offsets=[0, 5, n])), [3, 9]),
         "segment_min": Case(lambda: host(ck.segment_min(x, a.flags.astype("int8"), 2)), [-5, 0]),
+        "matmul": ends(lambda y: ck.matmul(y[:, None], r[:1, None]), r),
+        "outer": Case(lambda: host(ck.outer(few, x[: half + 1])[-1, half - 1 :]), [0, 9 * 7]),
+        "meshgrid": Case(lambda: host(ck.meshgrid(few[:2], x)[1].copy()[n - 1]), [-5, -5]),
+        "gradient": Case(
+            lambda: host(tail(ck.gradient(r), 1)), lambda: host(r[n - 1]) - host(r[n - 2 : n - 1]), 0.01
+        ),
+        "interp": ends(lambda y: ck.interp(y, ck.asarray([0.0, 1.0]), ck.asarray([0.0, 2.0])), r),
+        "trapezoid": Case(lambda: host(ck.trapezoid(r)) / n, 0.5, 0.02),
+        "reshape": Case(lambda: host(ck.reshape(x, (n, 1))[n - 1]), [-5]),
         "scatter": Case(lambda: host(ck.scatter(x, a.flags.astype("int8"), 0, 2, reduce="max")), [3, 9]),
     }
 
@@ -431,7 +442,10 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", default=())
     parser.add_argument("--slice", default="0/1")
     parser.add_argument("--seconds", type=float, default=1e9)
+    parser.add_argument("--workers", type=int, default=1)
     given = parser.parse_args()
+    if given.workers > 1:
+        return large_workers.run(given.elements, given.workers, given.seconds, given.only)
     start, a = time.monotonic(), Inputs(given.elements)
     cases = {
         k: v
@@ -443,7 +457,7 @@ def main() -> int:
     device, good, bad = a.marks.device, 0, []
     for i, name in enumerate(names):
         if time.monotonic() - start > given.seconds:
-            print("out of time before:", " ".join(names[i:]))
+            print("out of time before:", "  ".join(names[i:]))
             break
         began = time.monotonic()
         try:

@@ -30,7 +30,7 @@ ORDER = """
     ops
     function transforms
     namespace tree
-    linalg fft io capture random sparse
+    linalg fft io capture random sparse polynomial
     nn
     quant
     gguf generate

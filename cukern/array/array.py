@@ -47,7 +47,17 @@ class Array(Memory):
         device: the device of its memory.
     """
 
-    __slots__ = ("__weakref__", "_key", "_layout", "_memory", "_ndarray", "_operand", "_storage", "device")
+    __slots__ = (
+        "__weakref__",
+        "_key",
+        "_layout",
+        "_memory",
+        "_ndarray",
+        "_operand",
+        "_storage",
+        "_viewed",
+        "device",
+    )
     __array_priority__ = 1000
     # Whether every tape watches the array without being told, as it does a trainable parameter.
     _trainable = False
@@ -63,6 +73,8 @@ class Array(Memory):
     _memory: Any
     _layout: Layout | None
     _operand: Any
+    #: The array whose memory this one views; views alone have it.
+    _viewed: Array
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError("an Array is made by cukern.asarray, cukern.zeros and their like")

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import pickle
 from dataclasses import dataclass
-from typing import Any, Self
+from pathlib import Path
+from typing import IO, Any, Self
 
 from .. import dtypes
 from .operators import FUNCTIONS, Operators
+
+#: NumPy's.
+_PROTOCOL = 4
 
 
 @dataclass(frozen=True)
@@ -67,6 +73,13 @@ class Memory(Operators):
         found, sizes = x._data.flags, zip(x.strides, x.shape, strict=True)
         writeable = not x._storage.constant and all(stride or n <= 1 for stride, n in sizes)
         return Flags(bool(found.c_contiguous), bool(found.f_contiguous), bool(found.owndata), writeable)
+
+    @property
+    def base(self) -> Self | None:
+        """The array that this one is a view of, itself no view; None of an array with memory of its own."""
+        x: Any = self
+        found: Any = getattr(x, "_viewed", None)
+        return found if found is not None and found._storage is x._storage else None
 
     @property
     def flat(self) -> Any:
@@ -139,6 +152,19 @@ class Memory(Operators):
         x: Any = self
         found: bytes = x.numpy().tobytes(order)
         return found
+
+    def dumps(self) -> bytes:
+        """A pickle of the elements as a NumPy array, which :func:`cukern.load` reads with ``allow_pickle=True``."""
+        x: Any = self
+        return pickle.dumps(x.numpy(), protocol=_PROTOCOL)
+
+    def dump(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
+        """Write :meth:`dumps` to a path or a binary file."""
+        data = self.dumps()
+        if isinstance(file, (str, os.PathLike)):
+            Path(file).write_bytes(data)
+        else:
+            file.write(data)
 
     def view(self, dtype: Any = None) -> Any:
         """A view of the same memory, whose bytes are read as ``dtype``.

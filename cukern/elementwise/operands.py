@@ -162,7 +162,10 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 
 def view(x: Array, data: Any) -> Array:
     """An Array over a view of the memory of ``x``."""
-    return Array._wrap(data, x.device, x._storage)
+    made = Array._wrap(data, x.device, x._storage)
+    owner = getattr(x, "_viewed", x)
+    made._viewed = owner if owner._storage is x._storage else x
+    return made
 
 
 def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | None]) -> Array:

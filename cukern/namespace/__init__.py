@@ -9,6 +9,7 @@ from ..elementwise.complex_rows import *  # noqa: F403
 from ..elementwise.complex_rows import as_cotangent
 from ..elementwise.constants import constant, owned
 from ..elementwise.custom import elementwise as elementwise
+from ..elementwise.exponents import *  # noqa: F403
 from ..elementwise.function import astype as astype
 from ..elementwise.fuse import fuse as fuse
 from ..elementwise.logic import *  # noqa: F403
@@ -65,6 +66,7 @@ INTERNAL = frozenset(
         *("cast_to", "flat", "viewed"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
+        *("bits", "exponent", "mantissa", "scaled"),
         *("product_then", "product_source", "times_i", "phase"),
     }
 )

@@ -25,6 +25,7 @@ from . import (
     remainder,
     round,
     trunc,
+    vstack,
 )
 
 absolute = abs
@@ -49,6 +50,7 @@ mod = remainder
 power = pow
 radians = deg2rad
 right_shift = bitwise_right_shift
+row_stack = vstack
 true_divide = divide
 
 __all__ = [
@@ -74,5 +76,6 @@ __all__ = [
     "power",
     "radians",
     "right_shift",
+    "row_stack",
     "true_divide",
 ]

@@ -14,7 +14,16 @@ from ..array.creation import array, asarray
 from ..device import Device
 from ..elementwise.table import isfinite
 
-__all__ = ["asarray_chkfinite", "frombuffer", "fromfile", "fromiter", "fromstring"]
+__all__ = ["asarray_chkfinite", "frombuffer", "fromfile", "fromiter", "fromstring", "require"]
+
+#: What ``require`` can ask for, by NumPy's names.
+_REQUIREMENTS = {
+    **dict.fromkeys(("C", "C_CONTIGUOUS", "CONTIGUOUS"), "C"),
+    **dict.fromkeys(("F", "F_CONTIGUOUS", "FORTRAN"), "F"),
+    **dict.fromkeys(("W", "WRITEABLE"), "W"),
+    **dict.fromkeys(("O", "OWNDATA"), "O"),
+    **dict.fromkeys(("A", "ALIGNED", "E", "ENSUREARRAY"), ""),
+}
 
 
 def asarray_chkfinite(
@@ -100,3 +109,45 @@ def fromfile(
     wanted = dtypes.get_default_dtype() if dtype is None else np.dtype(dtype)
     read = np.fromfile(file, wanted, count, sep, offset)
     return array(read.astype(dtypes.as_dtype(wanted), copy=False), device=device)
+
+
+def require(
+    a: Any, dtype: npt.DTypeLike | None = None, requirements: str | Iterable[str] | None = None
+) -> Array:
+    """``a`` as an array with the properties that are asked for, copied only if needed.
+
+    Args:
+        a: what :func:`cukern.asarray` takes.
+        dtype: the dtype; by default that of ``a``.
+        requirements: of "C" (C order), "F" (Fortran order, of arrays that have it without a copy), "W" (writeable), "O"
+            (memory of its own), and "A" (aligned) and "E" (of this class), which every array is; or NumPy's long names.
+
+    Raises:
+        ValueError: another requirement, both orders, or Fortran order of an array that lacks it.
+
+    >>> x = require([[1.0, 2.0], [3.0, 4.0]])
+    >>> require(x, requirements="C") is x, require(x.T, requirements="CW").flags.c_contiguous
+    (True, True)
+    """
+    asked = set()
+    for one in requirements or ():
+        if not isinstance(one, str) or one.upper() not in _REQUIREMENTS:
+            raise ValueError(
+                f"require: requirements: expected some of {', '.join(_REQUIREMENTS)}, got {one!r}"
+            )
+        asked.add(_REQUIREMENTS[one.upper()])
+    if asked >= {"C", "F"}:
+        raise ValueError("require: requirements: expected one order, got C and F")
+    made = asarray(a, dtype)
+    if "F" in asked and not made.flags.f_contiguous:
+        raise ValueError(
+            "require: requirements: new arrays are in C order, and this one has not Fortran order"
+        )
+    if "C" in asked:
+        made = made.contiguous()
+    owned = made.base is None and made.flags.writeable
+    return (
+        made
+        if not asked & {"O", "W"} or owned or (asked.isdisjoint("O") and made.flags.writeable)
+        else made.copy()
+    )

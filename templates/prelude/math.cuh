@@ -107,6 +107,16 @@ __device__ __forceinline__ T least_multiple(T x, T y) {
 <% if "gamma_of" in code or "special::" in code %>
 <% include "prelude/digamma.cuh" %>
 <% endif %>
+<% if "count_bits" in code %>
+// The bits that are set in the magnitude of x.
+template <typename T>
+__device__ __forceinline__ int count_bits(T x) {
+    unsigned long long a = x < T(0) ? 0ull - (unsigned long long)x : (unsigned long long)x;
+    int found = 0;
+    for (; a; a &= a - 1) ++found;
+    return found;
+}
+<% endif %>
 <% if "sinc_of" in code %>
 // sin(pi x) / (pi x). Where pi x overflows, the value is smaller than any number.
 template <typename T>

@@ -1,0 +1,107 @@
+"""Floating-point numbers as mantissas and powers of two, and integers as bits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from .function import astype
+from .kinds import binary, unary
+from .logic import _bits
+from .operands import public, require_array, require_arrays
+from .table import equal, where
+from .ufunc import one_out, written
+
+__all__ = ["bitwise_count", "frexp", "ldexp"]
+
+_PLAIN = "x == T(0) || x - x != T(0)"
+
+_mantissa = unary(
+    "mantissa",
+    f"{_PLAIN} ? x : ldexp(x, -1 - ilogb(x))",
+    vjp=lambda g, x, r: g * where(equal(x, 0), 1, r / x),
+    doc="x over the power of two that brings it into [0.5, 1); 0, NaN and infinities as they are.",
+)
+_exponent = unary(
+    "exponent", f"{_PLAIN} ? T(0) : T(1 + ilogb(x))", doc="The power of two of the mantissa's unit."
+)
+_scaled: Any = binary(
+    "scaled",
+    "ldexp(x, int(minimum(maximum(y, T(-5000)), T(5000))))",
+    vjp=lambda g, x, y, r: (_scaled(g, y), None),
+    doc="x times 2 to the power y, a whole number.",
+)
+
+
+@public
+def frexp(x: Any, /) -> tuple[Array, Array]:
+    """The mantissa, in [0.5, 1) or (-1, -0.5], and the int32 exponent of each element: ``x = mantissa * 2**exponent``.
+
+    The mantissa of 0, NaN and infinities is the element itself, and their exponent 0. The mantissa is differentiable
+    with a constant exponent.
+
+    Args:
+        x: real numbers; integers are taken in the default floating dtype.
+
+    Raises:
+        TypeError: ``x`` is complex.
+
+    >>> import cukern as ck
+    >>> mantissa, exponent = ck.frexp(ck.asarray([1.0, -6.0, 0.0]))
+    >>> mantissa.tolist(), exponent.tolist()
+    ([0.5, -0.75, 0.0], [1, 3, 0])
+    """
+    a = require_array(x, "frexp")
+    if a.dtype in dtypes.COMPLEX:
+        raise TypeError(f"frexp: x: expected real numbers, got {a.dtype}")
+    return _mantissa(a), astype(_exponent(a), dtypes.int32)
+
+
+@public
+def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
+    """x1 times 2 to the power x2, rounded once; the inverse of :func:`frexp`. Differentiable in ``x1``.
+
+    Args:
+        x1: real numbers; integers are taken in the default floating dtype.
+        x2: integers that broadcast against ``x1``.
+        out: an array for the result.
+
+    Raises:
+        TypeError: ``x1`` is complex, or ``x2`` has another dtype than integers.
+        ValueError: the shapes do not broadcast.
+
+    >>> import cukern as ck
+    >>> ck.ldexp(ck.asarray([0.5, -0.75]), ck.asarray([1, 3])).tolist()
+    [1.0, -6.0]
+    """
+    values, powers = require_arrays((x1, x2), "ldexp", ("x1", "x2"))
+    if values.dtype in dtypes.COMPLEX:
+        raise TypeError(f"ldexp: x1: expected real numbers, got {values.dtype}")
+    if dtypes.info(powers.dtype).kind not in "iub":
+        raise TypeError(f"ldexp: x2: expected integers, got {powers.dtype}")
+    wanted = dtypes.float_of(values.dtype)
+    # A power of a half type would not hold every exponent.
+    wide = dtypes.info(wanted).acc
+    powers = astype(powers, wide, copy=False)
+    made = astype(_scaled(astype(values, wide, copy=False), powers), wanted, copy=False)
+    return made if out is None else written("ldexp", made, one_out("ldexp", out))
+
+
+@public
+def bitwise_count(x: Any, /, out: Array | None = None) -> Array:
+    """How many bits are set in the magnitude of each element, as uint8.
+
+    Args:
+        x: integers or bools.
+        out: an array for the result.
+
+    Raises:
+        TypeError: ``x`` has another dtype.
+
+    >>> import cukern as ck
+    >>> ck.bitwise_count(ck.asarray([255, -3, 0])).tolist()
+    [8, 2, 0]
+    """
+    made = astype(_bits(require_array(x, "bitwise_count")), dtypes.uint8, copy=False)
+    return made if out is None else written("bitwise_count", made, one_out("bitwise_count", out))

@@ -191,6 +191,7 @@ def launch_random(dtype: Any) -> None:
         ck.y1(*arrays(dtype, (9,)))
     for integer in ("int8", "uint64"):
         rng.integers(5, size=9, dtype=integer)
+    rng.integers(2**40, size=9)
     rng.bits(9)
     rng.bits(9, "uint64")
 

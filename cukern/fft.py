@@ -103,23 +103,26 @@ def _weighted(x: Array, n: int, axis: int, inner: float) -> Array:
     return x * asarray(weights.reshape(shape), dtypes.info(x.dtype).real, x.device)
 
 
-def _half(x: Array, axis: int, norm: str) -> Array:
-    """The non-negative frequencies of real numbers along an axis."""
+def _half(x: Array, axes: tuple[int, ...], norm: str) -> Array:
+    """The frequencies of real numbers along axes, of the last one the non-negative ones."""
+    axis = axes[-1]
     n = x.shape[axis]
     shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
     with tape.stop_recording():
-        made = _transformed(x, "rfft", shape, dtypes.complex_of(x.dtype), axis=axis, norm=norm)
+        made = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), axes=axes, norm=norm)
     return recorded(
-        "rfft", x, made, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axis, _ADJOINT[norm])
+        "rfft", x, made, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm])
     )
 
 
-def _from_half(x: Array, n: int, axis: int, norm: str) -> Array:
-    """The ``n`` real numbers of non-negative frequencies along an axis."""
+def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str) -> Array:
+    """The real numbers of frequencies along axes, of the last one the non-negative ones of ``n``."""
+    axis = axes[-1]
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
+    sizes = [shape[place] for place in axes]
     with tape.stop_recording():
-        made = _transformed(x, "irfft", shape, dtypes.info(x.dtype).real, n=n, axis=axis, norm=norm)
-    return recorded("irfft", x, made, lambda g: _weighted(_half(g, axis, _ADJOINT[norm]), n, axis, 2.0))
+        made = _transformed(x, "irfftn", shape, dtypes.info(x.dtype).real, s=sizes, axes=axes, norm=norm)
+    return recorded("irfft", x, made, lambda g: _weighted(_half(g, axes, _ADJOINT[norm]), n, axis, 2.0))
 
 
 def _sized(x: Array, n: int, axis: int) -> Array:
@@ -239,7 +242,7 @@ def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "
     """
     made = _real(x, "rfft")
     place = normalize_axis(axis, made.ndim, "rfft")
-    return _half(_sized(made, _count(n, made.shape[place], "rfft"), place), place, _norm(norm, "rfft"))
+    return _half(_sized(made, _count(n, made.shape[place], "rfft"), place), (place,), _norm(norm, "rfft"))
 
 
 def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
@@ -253,7 +256,7 @@ def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = 
 def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str) -> Array:
     place = normalize_axis(axis, x.ndim, name)
     count = _count(n, 2 * (x.shape[place] - 1), name)
-    return _from_half(_sized(x, count // 2 + 1, place), count, place, norm)
+    return _from_half(_sized(x, count // 2 + 1, place), count, (place,), norm)
 
 
 def rfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
@@ -269,7 +272,7 @@ def _half_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Arr
         raise ValueError(f"{name}: axes: expected at least one")
     for place, n in zip(places, sizes, strict=True):
         made = _sized(made, n, place)
-    return _whole(_half(made, places[-1], kind), places[:-1], kind, False)
+    return _half(made, places, kind)
 
 
 def irfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
@@ -286,7 +289,7 @@ def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Arr
     for place, n in zip(places[:-1], sizes[:-1], strict=True):
         made = _sized(made, n, place)
     made = _sized(made, sizes[-1] // 2 + 1, places[-1])
-    return _from_half(_whole(made, places[:-1], kind, True), sizes[-1], places[-1], kind)
+    return _from_half(made, sizes[-1], places, kind)
 
 
 def rfft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
@@ -314,7 +317,7 @@ def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = 
     made = _real(x, "ihfft")
     place = normalize_axis(axis, made.ndim, "ihfft")
     kind = _ADJOINT[_norm(norm, "ihfft")]
-    return ops.conj(_half(_sized(made, _count(n, made.shape[place], "ihfft"), place), place, kind))
+    return ops.conj(_half(_sized(made, _count(n, made.shape[place], "ihfft"), place), (place,), kind))
 
 
 def _frequencies(

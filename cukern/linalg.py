@@ -3,6 +3,7 @@
 LAPACK computes factorisations on the host, cuSOLVER on a GPU, in float32 and float64; integers become the default
 dtype, half types are refused as in NumPy. Derivatives are of any order. On a GPU singular matrices raise no error:
 inverses and solutions have NaN or infinities, and the Cholesky factor of a matrix that is not positive definite is NaN.
+There cukern's own kernels solve, invert and take determinants of a batch of matrices of up to 1024 rows, all at once.
 Within ``cupyx.errstate(linalg="raise")`` a function waits for its result and raises LinAlgError on a GPU too.
 """
 

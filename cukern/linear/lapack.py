@@ -29,6 +29,7 @@ from ..shape.views import (
     tril,
     triu,
 )
+from .batched import solutions, together
 from .products import adjoint, from_diagonal, matmul
 
 Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
@@ -121,9 +122,14 @@ def inv(x: Array, /) -> Array:
         TypeError: ``x`` is of a half type.
     """
     a = matrices(x, "inv", square=True)
-    (y,) = library(a, "inv")
+    (y,) = [_inverses(a)] if together(a) else library(a, "inv")
     differentiable("inv", a, (y,), (y,), lambda g, s: -matmul(matmul(adjoint(s[0]), g[0]), adjoint(s[0])))
     return y
+
+
+def _inverses(a: Array) -> Array:
+    with tape.stop_recording():
+        return solutions(a, broadcast_to(identity(a.shape[-1], a), a.shape))
 
 
 def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
@@ -157,7 +163,7 @@ def solve(x1: Array, x2: Array, /) -> Array:
         return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
     batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
     a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
-    y = library(a, "solve", b)[0] if b.size else empty(b.shape, b.dtype, b.device)
+    y = _solved(a, b) if b.size else empty(b.shape, b.dtype, b.device)
     if tape.recording((a, b)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
@@ -167,6 +173,13 @@ def solve(x1: Array, x2: Array, /) -> Array:
 
         tape.record("solve", (a, b), (y,), vjp, (a, y))
     return y
+
+
+def _solved(a: Array, b: Array) -> Array:
+    if not together(a):
+        return library(a, "solve", b)[0]
+    with tape.stop_recording():
+        return solutions(a, b)
 
 
 def solve_triangular(

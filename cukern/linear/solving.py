@@ -18,10 +18,11 @@ from ..autodiff.cotangents import meta
 from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
-from ..elementwise.table import abs, ceil, divide, equal, exp2, isfinite, log2, maximum, multiply, where
+from ..elementwise.table import abs, ceil, divide, equal, exp, exp2, isfinite, log2, maximum, multiply, where
 from ..errors import DeviceError
 from ..reduction.rows import any, max, prod, sum
 from ..shape.views import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
+from .batched import log_determinants, together
 from .decompositions import eigh, eigvalsh, svd, svdvals
 from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, total
 from .products import adjoint, matmul
@@ -54,9 +55,15 @@ def det(x: Array, /) -> Array:
         TypeError: ``x`` is of a half type.
     """
     a = matrices(x, "det", square=True)
-    (y,) = library(a, "det")
+    (y,) = [_determinants(a)] if together(a) else library(a, "det")
     differentiable("det", a, (y,), (a, y), lambda g, s: expand_dims(g[0], (-2, -1)) * _cofactors(*s))
     return y
+
+
+def _determinants(a: Array) -> Array:
+    with tape.stop_recording():
+        sign, size = log_determinants(a)
+        return astype(sign * exp(size), a.dtype)
 
 
 def _cofactors(a: Array, value: Array) -> Array:
@@ -87,7 +94,7 @@ def slogdet(x: Array, /) -> SlogdetResult:
         LinAlgError: a matrix is not square; in the derivative, on the host, it is singular.
     """
     a = matrices(x, "slogdet", square=True)
-    sign, size = library(a, "slogdet")
+    sign, size = _log_determinants(a) if together(a) else library(a, "slogdet")
     turns = a.dtype in dtypes.COMPLEX
 
     def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
@@ -100,6 +107,12 @@ def slogdet(x: Array, /) -> SlogdetResult:
 
     differentiable("slogdet", a, (sign, size), (a, sign), vjp)
     return SlogdetResult(sign, size)
+
+
+def _log_determinants(a: Array) -> list[Array]:
+    with tape.stop_recording():
+        sign, size = log_determinants(a)
+        return [astype(sign, a.dtype), astype(size, dtypes.info(a.dtype).real)]
 
 
 def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:

@@ -7,50 +7,60 @@ from collections.abc import Callable
 from typing import Any
 
 from ..array import Array
-from ..array.creation import arange, empty, ones
+from ..array.creation import arange, asarray, empty, ones
 from ..dtypes import get_default_dtype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
-from ..elementwise.table import abs, cos, sqrt
+from ..elementwise.table import abs, cos, maximum, sqrt
+from ..shape.views import reshape
 from .bessel_functions import i0
 
 __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 _PI = 3.141592653589793
+#: Positions that lie in a row.
+_ROW = 4096
 
 
 def _window(name: str, m: int, shape: Callable[..., Any], *parameters: Any) -> Array:
-    """``shape`` of ``m`` positions from -1 to 1, in the default floating dtype."""
+    """``shape`` of ``m`` positions from -1 to 1, in the default floating dtype.
+
+    A position is the sum of that of its row and that of its column, so that no array of all is read.
+    """
     try:
         count = operator.index(int(m)) if m == int(m) else operator.index(m)
     except TypeError:
         raise TypeError(f"{name}: M: expected an integer, got {m!r}") from None
     if count < 2:
         return empty(0) if count < 1 else ones(1)
-    positions = arange(1 - count, count, 2, dtype=get_default_dtype())
-    made: Array = shape(positions, float(count - 1), *parameters)
-    return made
+    width = min(count, _ROW)
+    rows = arange(1 - count, count, 2 * width, dtype=get_default_dtype())
+    columns = arange(0, 2 * width, 2, dtype=get_default_dtype())
+    made: Array = shape(reshape(rows, (-1, 1)), columns, float(count - 1), *parameters)
+    return reshape(made, (-1,))[:count]
 
 
 @fuse
-def _bartlett(n: Any, last: Any) -> Any:
-    return 1 - abs(n / last)
+def _bartlett(row: Any, column: Any, last: Any) -> Any:
+    return 1 - abs((row + column) / last)
 
 
 @fuse
-def _blackman(n: Any, last: Any) -> Any:
+def _blackman(row: Any, column: Any, last: Any) -> Any:
+    n = row + column
     return 0.42 + 0.5 * cos(_PI * n / last) + 0.08 * cos(2 * _PI * n / last)
 
 
 @fuse
-def _cosine(n: Any, last: Any, middle: Any) -> Any:
-    return middle + (1 - middle) * cos(_PI * n / last)
+def _cosine(row: Any, column: Any, last: Any, middle: Any) -> Any:
+    return middle + (1 - middle) * cos(_PI * (row + column) / last)
 
 
 @fuse
-def _kaiser(n: Any, last: Any, beta: Any) -> Any:
-    inside = 1 - (n / last) * (n / last)
-    return i0(beta * sqrt(inside)) / i0(beta + 0 * n)
+def _kaiser(row: Any, column: Any, last: Any, beta: Any, largest: Any) -> Any:
+    t = (row + column) / last
+    # Beyond the end of the window, in the last row, there is no root.
+    return i0(beta * sqrt(maximum(1 - t * t, 0))) / largest
 
 
 @public
@@ -111,4 +121,6 @@ def kaiser(M: int, beta: Any) -> Array:
     >>> kaiser(4, 0).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
-    return _window("kaiser", M, _kaiser, beta if isinstance(beta, Array) else float(beta))
+    if not isinstance(beta, Array):
+        beta = asarray(float(beta), get_default_dtype())
+    return _window("kaiser", M, _kaiser, beta, i0(beta))

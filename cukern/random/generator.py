@@ -153,6 +153,8 @@ class Generator(Transformed):
     ) -> Array:
         """Uniform integers from ``low`` up to but not including ``high``.
 
+        Each is made of a word of 32 bits where the range has at most 2**32 integers, else of 64 bits.
+
         Args:
             low: the smallest integer; if ``high`` is None, this is ``high``, and ``low`` is 0. An array or a list gives
                 each element its own range, of fewer than 2**53 integers; empty ranges are not refused then.
@@ -181,10 +183,10 @@ class Generator(Transformed):
         limits = np.iinfo(wanted)
         if not limits.min <= first < end <= limits.max + 1:
             raise ValueError(f"integers: expected low < high within {wanted}, got {first} and {end}")
-        # The kernel gets a range of 2**64 as 0, and then accepts every word.
-        unsigned = (end - first) % 2**64
+        # The kernel gets a range of all words as 0, and then accepts each.
+        kind, words = ("short integers", 2**32) if end - first <= 2**32 else ("integers", 2**64)
         signed = (first + 2**63) % 2**64 - 2**63
-        return self._draw("integers", size, wanted, unsigned, signed)
+        return self._draw(kind, size, wanted, (end - first) % words, signed)
 
     def _within(self, first: Any, end: Any, size: Size, wanted: dtypes.DType, endpoint: bool) -> Array:
         """Uniform integers of a range for each element."""

@@ -38,15 +38,18 @@ def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> t
     """The kernel for a kind of number, and its block size."""
     info = dtypes.info(dtype)
     block = 1 if device.style == "serial" else 256
-    variables = {"elem": dtype, "block": block, "kind": kind, "each": numbers(dtype, kind), "live": in_memory}
+    each, whole = numbers(dtype, kind), kind.removeprefix("short ")
+    variables = {"elem": dtype, "block": block, "kind": whole, "each": each, "live": in_memory}
     if info.kind == "f":
         variables["digits"] = info.digits
-    name = f"random_{kind}_{info.name}_{block}"
+    name = f"random_{kind.replace(' ', '_')}_{info.name}_{block}"
     return _KERNEL.bind(device, name=name, **variables).function, block
 
 
 def numbers(dtype: dtypes.DType, kind: str) -> int:
     """How many numbers four words give."""
+    if kind == "short integers":
+        return 4
     return 2 if kind == "integers" or dtype.itemsize == 8 else 4
 
 

@@ -51,10 +51,15 @@ __device__ __forceinline__ Point on_circle(T turn) {
 // The range of a draw, 0 for all words. Lemire, "Fast random integer generation in an interval", 2019: where the low half of
 // the product is below `refused`, a word is drawn again.
 struct Interval {
-    unsigned long long range, low, refused;
+    Word range, refused;
+    unsigned long long low;
 
     __device__ __forceinline__ Interval(unsigned long long range, long long low)
-        : range(range), low(low), refused(range ? (0 - range) % range : 0) {}
+        : range(Word(range)), refused(range ? Word(Word(0) - Word(range)) % Word(range) : 0), low(low) {}
+    __device__ __forceinline__ Word high(Word word) const {
+        if constexpr (each == 2) return __umul64hi(word, range);
+        return Word((unsigned long long)word * range >> 32);
+    }
 };
 <% endif %>
 
@@ -98,10 +103,10 @@ struct Group : Pack<Number, each> {
 <% elif kind == "cauchy" %>
             at[i] = cast<Number>(tan(T(3.141592653589793) * (open_unit<near_ends>(word) - T(0.5))));
 <% else %>
-            unsigned long long value = interval.range ? __umul64hi(word, interval.range) : word;
+            Word value = interval.range ? interval.high(word) : word;
             for (unsigned attempt = 1; word * interval.range < interval.refused; ++attempt) {
                 word = word_of(philox(counter, attempt, k0, k1), i);
-                value = __umul64hi(word, interval.range);
+                value = interval.high(word);
             }
             at[i] = Number(interval.low + value);
 <% endif %>

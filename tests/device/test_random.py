@@ -49,21 +49,26 @@ def test_bits_are_philox(device: ck.Device) -> None:
     ]
 
 
-def test_integers_are_the_same_on_every_device_and_in_one_draw_or_several(device: ck.Device) -> None:
-    """Beside the bits: a range that refuses almost half of the words, by Lemire's rule in Python."""
-    span = 2**63 + 2**62
+@pytest.mark.parametrize("bits", [32, 64])
+def test_integers_are_the_same_on_every_device_and_in_one_draw_or_several(
+    device: ck.Device, bits: int
+) -> None:
+    """Beside the bits: a range that refuses a quarter of the words, by Lemire's rule in Python."""
+    span = 2 ** (bits - 1) + 2 ** (bits - 2)
+    each = 128 // bits
     rng = ck.random.default_rng(5)
     key = rng.state["key"]
     want = []
     for i in range(200):
         attempt = 0
         while True:
-            words = philox.philox((i // 2, 0, 0, attempt), key)
-            product = (words[i % 2 * 2] | words[i % 2 * 2 + 1] << 32) * span
-            if product % 2**64 >= (2**64 - span) % span:
+            words = philox.philox((i // each, 0, 0, attempt), key)
+            word = words[i % 4] if each == 4 else words[i % 2 * 2] | words[i % 2 * 2 + 1] << 32
+            product = word * span
+            if product % 2**bits >= (2**bits - span) % span:
                 break
             attempt += 1
-        want.append(product >> 64)
+        want.append(product >> bits)
     assert rng.integers(span, size=200, dtype="uint64").tolist() == want
     again = ck.random.default_rng(5)
     parts = again.integers(span, size=120, dtype="uint64").tolist()
@@ -131,6 +136,8 @@ def test_integers_are_uniform(device: ck.Device, dtype: str, low: int, high: int
 def test_integers_at_the_ends_of_dtypes(device: ck.Device) -> None:
     rng = ck.random.default_rng(0)
     assert set(rng.integers(-128, 127, 20_000, dtype="int8", endpoint=True).tolist()) == set(range(-128, 128))
+    words = rng.integers(0, 2**32, 1000).numpy()
+    assert words.max() > 2**31 and words.min() < 2**30
     full = rng.integers(0, 2**64, 1000, dtype="uint64").numpy()
     assert full.max() > 2**63 and full.min() < 2**62
     signed = rng.integers(-(2**63), 2**63, 1000).numpy()

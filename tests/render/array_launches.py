@@ -191,6 +191,7 @@ def launch_random(dtype: Any) -> None:
         ck.y1(*arrays(dtype, (9,)))
     for integer in ("int8", "uint64"):
         rng.integers(5, size=9, dtype=integer)
+    rng.integers(2**40, size=9)
     rng.bits(9)
     rng.bits(9, "uint64")
 
@@ -244,6 +245,13 @@ def launch_sparse(dtype: Any) -> None:
             sampled(structure, blocks, g, x)
 
 
+def launch_equations(dtype: Any) -> None:
+    """Batches of matrices, in one step and in several."""
+    if dtype in dtypes.INEXACT and not dtypes.info(dtype).narrow:
+        n = 40 if dtype == ck.float32 else 5
+        ck.linalg.solve(*arrays(dtype, (2, n, n), (2, n, 3)))
+
+
 #: What takes every dtype.
 EVERY: tuple[Callable[[Any], None], ...] = (
     launch_elementwise,
@@ -256,4 +264,5 @@ EVERY: tuple[Callable[[Any], None], ...] = (
     launch_histogram,
     launch_at,
     launch_segments,
+    launch_equations,
 )

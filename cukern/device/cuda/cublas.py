@@ -30,6 +30,8 @@ _WORKSPACE = 32 * 2**20
 #: the inner axis into a part per multiprocessor, and summing the parts takes longer than the product.
 _SMALL, _SHORT = 2**24, 1024
 _LARGEST_INT = 2**31 - 1
+#: The letters of cuBLAS's functions, by NumPy's of the dtype.
+_LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 class _Thread(threading.local):
@@ -195,6 +197,33 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
             _check(status, "cublasGemmBatchedEx")
 
     return call
+
+
+def subtract_product(xp: Any, a: Any, b: Any, out: Any) -> None:
+    """``out -= a @ b`` for ndarrays of CuPy or NumPy, not rounded to tf32.
+
+    Args:
+        a: shape (batch, m, k), ``b`` (batch, k, n), ``out`` (batch, m, n), of one dtype, float32 or wider, real or
+            complex, with contiguous rows.
+    """
+    if not hasattr(xp, "cuda") or hasattr(xp, "products"):  # NumPy, or what stands in for CuPy
+        out -= a @ b
+        return
+    from cupy_backends.cuda.libs import cublas
+
+    with needed(xp, "cublas"):
+        handle = xp.cuda.device.get_cublas_handle()
+    product = getattr(cublas, f"{_LETTERS[out.dtype.char]}gemmStridedBatched")
+    numbers = np.array([-1, 1], out.dtype)
+    (batch, rows, columns), inner = out.shape, a.shape[-1]
+    parts = []
+    for one in (b, a, out):  # the product is stored column-major, so it is that of the transposes
+        batch_step, row_step, _ = (step // one.itemsize for step in one.strides)
+        parts.append((one.data.ptr, max(row_step, 1), batch_step))
+    at = numbers.ctypes.data
+    product(
+        handle, 0, 0, columns, rows, inner, at, *parts[0], *parts[1], at + numbers.itemsize, *parts[2], batch
+    )
 
 
 def _arguments(a: Any, b: Any, out: Any, batch: int, add: bool = False) -> tuple[Any, ...]:

@@ -1,0 +1,130 @@
+"""Equations, inverses and determinants of a batch of matrices on a GPU, by an LU decomposition of all at once.
+
+cuSOLVER decomposes one matrix after another. Source: Golub and Van Loan, "Matrix computations", 2013, chapter 3.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+from .. import dtypes
+from ..array import Array
+from ..array.array import copied
+from ..device import Device
+from ..device.cuda.cublas import subtract_product
+from ..device.interface import CompiledFunction
+from ..dtypes import DType
+from ..elementwise.function import astype
+from ..elementwise.fuse import fuse
+from ..elementwise.table import abs, equal, log, where
+from ..kernel import Kernel
+from ..kernel.plan import allocate, launch, on
+from ..kernel.sizes import divide_up
+from ..reduction.rows import prod, sum
+from ..shape.views import concat, reshape
+from .products import diagonal
+
+_ELIMINATE, _SUBSTITUTE = Kernel("linear/eliminate.cu", block=256), Kernel("linear/substitute.cu", block=128)
+#: The largest matrices: a thread of a block owns a row.
+_LARGEST = 1024
+#: Bytes of a row of the panel that is eliminated at once, which is in a thread's registers.
+_PANEL = 128
+_COLUMNS = 128
+
+
+def together(a: Array) -> bool:
+    """Whether the square matrices ``a`` are a batch that is decomposed at once; singular ones raise no error."""
+    if a.device.addressable or not 0 < a.shape[-1] <= _LARGEST or math.prod(a.shape[:-2]) < 2:
+        return False
+    return hasattr(a.device.xp, "products") or not _raises()  # of what stands in for CuPy
+
+
+def _raises() -> bool:
+    """Whether singular matrices are to raise LinAlgError."""
+    import cupyx
+
+    return bool(cupyx.geterr()["linalg"] == "raise")
+
+
+@cache
+def _eliminating(device: Device, dtype: DType, block: int, panel: int) -> CompiledFunction:
+    row = dtypes.info(dtype)
+    variables = {"elem": dtype, "real": dtypes.info(row.real).cxx, "is_complex": row.kind == "c"}
+    name = f"eliminate_{row.name}_{block}_{panel}"
+    return _ELIMINATE.bind(device, name=name, block=block, panel=panel, **variables).function
+
+
+@cache
+def _substituting(device: Device, dtype: DType, panel: int) -> CompiledFunction:
+    name = f"substitute_{dtypes.info(dtype).name}_{panel}"
+    return _SUBSTITUTE.bind(device, name=name, elem=dtype, block=_COLUMNS, panel=panel).function
+
+
+def _panel(dtype: DType, n: int) -> int:
+    """Columns that are eliminated at once."""
+    return min(_PANEL // dtype.itemsize, max(4, 1 << (n - 1).bit_length()))
+
+
+def eliminated(a: Array) -> tuple[Any, Any]:
+    """Matrices with U in the upper triangle, and the number of rows that were exchanged in each.
+
+    Args:
+        a: shape (..., n, width), whose first ``n`` columns are the matrices and whose others are right-hand sides,
+            which are multiplied by the same exchanges and the inverse of L. It is overwritten.
+    """
+    n, width = a.shape[-2:]
+    device, dtype, data = a.device, a.dtype, a._data.reshape(-1, n, width)
+    exchanges, panel = allocate(device, (len(data),), dtypes.int32), _panel(dtype, n)
+    for first in range(0, n, panel):
+        block = max(32, 1 << (n - first - 1).bit_length())
+        kernel = _eliminating(device, dtype, block, panel)
+        launch(device, kernel, len(data), block, (data, exchanges, n, width, first))
+        end = first + panel
+        if end < n:
+            with on(device):
+                subtract_product(
+                    device.xp, data[:, end:, first:end], data[:, first:end, end:], data[:, end:, end:]
+                )
+    return data, exchanges
+
+
+def solutions(a: Array, b: Array) -> Array:
+    """The solutions ``x`` of ``a @ x = b``, by elimination with row exchanges and back substitution.
+
+    Args:
+        a: shape (..., n, n), and ``b`` (..., n, k) of the same dtype and batch, without a size of 0.
+    """
+    n, columns = b.shape[-2:]
+    data, _ = eliminated(concat([a, b], axis=-1))
+    device, dtype, panel = a.device, a.dtype, _panel(a.dtype, n)
+    made = allocate(device, (len(data), n, columns), dtype)
+    kernel, grid = _substituting(device, dtype, panel), (len(data), divide_up(columns, _COLUMNS), 1)
+    for first in reversed(range(0, n, panel)):
+        launch(device, kernel, grid, _COLUMNS, (data, made, n, n + columns, first))
+        if first:
+            end = min(first + panel, n)
+            with on(device):
+                subtract_product(
+                    device.xp, data[:, :first, first:end], made[:, first:end], data[:, :first, n:]
+                )
+    return Array._wrap(made.reshape(b.shape), device)
+
+
+def log_determinants(a: Array) -> tuple[Array, Array]:
+    """The signs of determinants, and the logarithms of their absolute values, in double precision."""
+    data, exchanges = eliminated(copied(a))
+    wide = dtypes.complex128 if a.dtype in dtypes.COMPLEX else dtypes.float64
+    pivots = diagonal(Array._wrap(data, a.device), 0, -2, -1)
+    turns, sizes = _of_pivots(astype(pivots, wide))
+    odd = Array._wrap(exchanges, a.device) % 2
+    sign = prod(turns, -1) * (1 - 2 * odd)
+    return reshape(sign, a.shape[:-2]), reshape(sum(sizes, -1), a.shape[:-2])
+
+
+@fuse
+def _of_pivots(pivots: Any) -> tuple[Any, Any]:
+    size = abs(pivots)
+    zero = equal(size, 0)
+    return where(zero, 0, pivots / where(zero, 1, size)), log(size)

@@ -159,6 +159,25 @@ def test_dropout_and_a_scale_below_zero() -> None:
         close(found, other.numpy(), 8)
 
 
+def test_the_sums_of_a_gradient_may_be_longer_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of narrow heads they have whole lines: their places need the wider index then, though no array does."""
+    q = ck.zeros((1, 2, 70, 8), "bfloat16", device="host")
+    call = Call(q, q, q, (), (), (None, None), Options(0.125), None)
+    sums = 2 * 128 * 64
+    asked = []
+
+    def variables(call: Call, kind: str, tile: Any, wide: bool, summed: Any) -> Any:
+        asked.append(wide)
+        raise StopIteration
+
+    monkeypatch.setattr(plan, "_variables", variables)
+    for largest in (sums - 1, sums):
+        monkeypatch.setattr(plan, "LARGEST_INDEX", largest + 2**20)
+        with pytest.raises(StopIteration):
+            plan._prepare(call, "backward", {"q": q}, TmaTile(128, 128, 2), (), None, 1)
+    assert asked == [True, False]
+
+
 def test_the_work_of_the_busiest_block() -> None:
     """As the kernels' Turns give tiles to blocks."""
     work = np.array([3.0, 1, 4, 1, 5])

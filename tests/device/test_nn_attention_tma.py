@@ -130,6 +130,19 @@ def test_scores_of_minus_infinity() -> None:
     assert np.isneginf(lse.numpy()[:, :, 7]).all()
 
 
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_a_key_without_weights_has_gradients_of_zero(deterministic: bool) -> None:
+    """Though its scores are -inf, with zeros that fill up the last tile of queries too."""
+    (q, k, v), _ = given("bfloat16", *[(1, 1, 130, 64)] * 3)
+    q, k = abs(q), ck.where(ck.arange(130)[:, None] == 5, -ck.inf, k)
+    made, pull = ck.vjp(lambda *own: nn.attention(*own, deterministic=deterministic), q, k.astype(q.dtype), v)
+    _, dk, dv = (one.numpy().astype(float) for one in pull(ck.ones_like(made)))
+    assert not dk[:, :, 5].any()
+    assert not dv[:, :, 5].any()
+    assert np.isfinite(dk).all()
+    assert np.isfinite(dv).all()
+
+
 def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those do that tensor maps do not feed, to which such launches are left."""
     monkeypatch.setattr(plan, "parts_for", lambda *given: 3)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 import types
+from typing import Any
 
 import numpy as np
 import pytest
@@ -159,6 +160,25 @@ def test_half_types_without_a_mask_are_left_to_the_kernels(
     assert any((one != other).any() for one, other in zip(kernels, composed, strict=True))
     for one, other in zip(kernels, composed, strict=True):
         np.testing.assert_allclose(one, other, rtol=4e-3, atol=4e-3)
+
+
+def test_deterministic_gradients_are_asked_for(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the function and by the module, with a cache too."""
+    asked = []
+
+    def given(*arrays: ck.Array, deterministic: bool, **options: Any) -> ck.Array:
+        asked.append(deterministic)
+        return nn.attention(*arrays, **options)
+
+    monkeypatch.setattr(module, "attention", given)
+    monkeypatch.setattr(module, "quickest", lambda *given: True)
+    x = ck.ones((1, 3, 8))
+    for wanted in (False, True):
+        nn.scaled_dot_product_attention(x[:, None], x[:, None], x[:, None], deterministic=wanted)
+        own = nn.MultiHeadAttention(8, 2, rng=0, deterministic=wanted)
+        own(x)
+        own(x, cache=nn.KeyValueCache(1, 2, 4, 4))
+    assert asked == [False] * 3 + [True] * 3
 
 
 def test_which_calls_are_left_to_the_kernels() -> None:

@@ -130,6 +130,19 @@ def test_scores_of_minus_infinity() -> None:
     assert np.isneginf(lse.numpy()[:, :, 7]).all()
 
 
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.thorough)])
+def test_a_key_without_weights_has_gradients_of_zero(deterministic: bool) -> None:
+    """Though its scores are -inf, with zeros that fill up the last tile of queries too."""
+    (q, k, v), _ = given("bfloat16", *[(1, 1, 130, 64)] * 3)
+    q, k = abs(q), ck.where(ck.arange(130)[:, None] == 5, -ck.inf, k)
+    made, pull = ck.vjp(lambda *own: nn.attention(*own, deterministic=deterministic), q, k.astype(q.dtype), v)
+    _, dk, dv = (one.numpy().astype(float) for one in pull(ck.ones_like(made)))
+    assert not dk[:, :, 5].any()
+    assert not dv[:, :, 5].any()
+    assert np.isfinite(dk).all()
+    assert np.isfinite(dv).all()
+
+
 def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those do that tensor maps do not feed, to which such launches are left."""
     monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
@@ -157,6 +170,25 @@ def test_dropout_and_a_scale_below_zero() -> None:
     close(made, wanted.numpy(), 8)
     for found, other in zip(pull(made), wanted_pull(made.astype("float64")), strict=True):
         close(found, other.numpy(), 8)
+
+
+def test_the_sums_of_a_gradient_may_be_longer_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of narrow heads they have whole lines: their places need the wider index then, though no array does."""
+    q = ck.zeros((1, 2, 70, 8), "bfloat16", device="host")
+    call = Call(q, q, q, (), (), (None, None), Options(0.125), None)
+    sums = 2 * 128 * 64
+    asked = []
+
+    def variables(call: Call, kind: str, tile: Any, wide: bool, summed: Any) -> Any:
+        asked.append(wide)
+        raise StopIteration
+
+    monkeypatch.setattr(plan, "_variables", variables)
+    for largest in (sums - 1, sums):
+        monkeypatch.setattr(plan, "LARGEST_INDEX", largest + 2**20)
+        with pytest.raises(StopIteration):
+            plan._prepare(call, "backward", {"q": q}, TmaTile(128, 128, 2), (), None, 1)
+    assert asked == [True, False]
 
 
 def test_the_work_of_the_busiest_block() -> None:

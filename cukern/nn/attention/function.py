@@ -244,8 +244,8 @@ def attention(
 
     The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
     computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. On GPUs, blocks share
-    the keys of few queries, and another launch combines their results. Every sum has a fixed order, so that results
-    and gradients are the same in each run. Derivatives of second and higher order compute the whole matrix of scores.
+    the keys of few queries, and another launch combines their results. Results are the same in each run; of gradients
+    see ``deterministic``. Derivatives of second and higher order compute the whole matrix of scores.
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index

@@ -82,13 +82,12 @@ def scaled_dot_product_attention(
     is_causal: bool = False,
     scale: float | None = None,
     rng: Generator | None = None,
+    deterministic: bool = False,
 ) -> Array:
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
 
     Without a mask and dropout, half types on GPUs with tensor cores are left to :func:`attention` where it was
-    measured to be faster. Elsewhere the matrix of scores is in memory. By :func:`attention`, the query's gradient may
-    differ in its last bits from run to run on GPUs of compute capability 9.0: call it with ``deterministic=True`` where
-    that matters.
+    measured to be faster. Elsewhere the matrix of scores is in memory.
 
     Args:
         query: shape (..., L, E), a floating dtype.
@@ -100,6 +99,7 @@ def scaled_dot_product_attention(
         is_causal: whether query i attends only to keys 0 to i.
         scale: the factor of the scores; ``1 / sqrt(E)`` when None.
         rng: the generator of dropout, see :func:`dropout`.
+        deterministic: whether gradients are the same in every run to the last bit, see :func:`attention`.
 
     Returns:
         Shape (..., L, V), in the promoted dtype of the arrays; zeros where a query may attend to no key.
@@ -135,7 +135,9 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
     if attn_mask is None and not dropout_p and quickest(query, key, value, is_causal):
-        attended: Array = attention(query, key, value, causal=is_causal, scale=factor)
+        attended: Array = attention(
+            query, key, value, causal=is_causal, scale=factor, deterministic=deterministic
+        )
         return attended
     alive = None
     if dtype == dtypes.float16 or (attn_mask is None and not is_causal):
@@ -169,6 +171,7 @@ class MultiHeadAttention(Module):
         dtype: that of the parameters; the default floating dtype when None.
         device: that of the parameters; the current one when None.
         rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
+        deterministic: whether gradients are the same in every run to the last bit, see :func:`attention`.
 
     Raises:
         ValueError: ``heads`` does not divide ``features``.
@@ -187,6 +190,7 @@ class MultiHeadAttention(Module):
         dtype: Any = None,
         device: Device | str | None = None,
         rng: init.Rng = None,
+        deterministic: bool = False,
     ) -> None:
         require_sizes("MultiHeadAttention", features=features, heads=heads)
         if not heads or features % heads:
@@ -194,6 +198,7 @@ class MultiHeadAttention(Module):
                 f"MultiHeadAttention: heads: expected a divisor of the {features} features, got {heads}"
             )
         self.heads = heads
+        self.deterministic = bool(deterministic)
         self.dropout = require_probability("MultiHeadAttention", dropout)
         generator = init.generator(rng)
         shape = (3 * features, features)
@@ -244,7 +249,9 @@ class MultiHeadAttention(Module):
         if self._stream is not None:
             self._stream.device = query.device
         if cache is None:
-            found = scaled_dot_product_attention(q, k, v, attn_mask, p, is_causal, rng=self._stream)
+            found = scaled_dot_product_attention(
+                q, k, v, attn_mask, p, is_causal, rng=self._stream, deterministic=self.deterministic
+            )
         else:
             cache.append(k, v)
             found = attention(
@@ -256,6 +263,7 @@ class MultiHeadAttention(Module):
                 dropout=p,
                 rng=self._stream,
                 key_lengths=cache.lengths,
+                deterministic=self.deterministic,
             )
         joined = ops.reshape(ops.swapaxes(found, 1, 2), (*query.shape[:2], features))
         return self.out_proj(joined)  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from .call import Call
 from .cheaper import Given
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
 from .scores import PLACES, Printed, printed
-from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for
+from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -227,6 +227,8 @@ def _prepare(
         for x in matrices.values()
     ]
     spans += [one.size for one in call.tables]
+    if kind == "backward":  # its sums for the gradient of q are of whole tiles and lines
+        spans.append(batch * heads * divide_up(length, tile.rows) * tile.rows * whole_lines(call.head.size))
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
     variables = _variables(call, kind, tile, wide, summed)
     variables |= {"split": parts > 1, "makes_k": "dk" in matrices, "makes_v": "dv" in matrices}

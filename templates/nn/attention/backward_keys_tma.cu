@@ -39,7 +39,7 @@ struct Walk {
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
         const int place = row + at.offset;
         return (!bounded_left || key >= place + tile_m - 1 - at.left) && (!bounded_right || key + 63 <= place + at.right) &&
-               (plain || row + tile_m <= at.rows) && (!stops || key + 64 <= at.keys);
+               row + tile_m <= at.rows && (!stops || key + 64 <= at.keys);
     }
 };
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
@@ -170,20 +170,20 @@ __device__ __forceinline__ void advance(
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
-        const auto weigh = [&](int i, bool masked) {
+        const auto weigh = [&](int i, bool masked, bool beyond) {
             const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i))
+            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
                                    : cotangents.weight(product, row_lse, spot(i));
             s[i] = cotangents.sloped(p, product, spot(i));
             return p;
         };
-        if (whole) {
+        const auto weigh_all = [&](bool masked, bool beyond) {
 #pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, false), weigh(2 * i + 1, false));
-        } else {
-#pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, true), weigh(2 * i + 1, true));
-        }
+            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
+        };
+        if (whole) weigh_all(false, false);
+        else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
+        else weigh_all(true, true);
     }
     if constexpr (makes_k) {
         wgmma_wait<0>(s);

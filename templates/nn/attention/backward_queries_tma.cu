@@ -79,7 +79,7 @@ __device__ __forceinline__ void advance(
     if constexpr (early) {
         const auto weigh = [&](int i, bool masked) {
             const float lse = own.lse[i / 2 % 2];
-            const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i)) : cotangents.weight(s[i], lse, spot(i));
+            const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i), false) : cotangents.weight(s[i], lse, spot(i));
             s[i] = cotangents.sloped(p, s[i], spot(i));
         };
         if (whole) {

@@ -19,9 +19,10 @@ struct Cotangents {
         if constexpr (plain) return power_of_two(product * unit - lse);
         else return power_of_two(scores(product, at).value * float(log2_e) - lse);
     }
-    __device__ __forceinline__ float weight(float product, float lse, const Spot& at, bool attends) const {
+    // `beyond`: some rows of the tile are no queries; a key of infinities makes NaN of their zeros.
+    __device__ __forceinline__ float weight(float product, float lse, const Spot& at, bool attends, bool beyond) const {
         const float p = weight(product, lse, at);
-        return attends && (plain || lse != limits<float>::infinity()) ? p : 0.0f;
+        return attends && ((plain && !beyond) || lse != limits<float>::infinity()) ? p : 0.0f;
     }
     // What the cotangents of scores are multiplied by where they are stored.
     __device__ __forceinline__ float factor() const { return float(sizes.scale) * (constant_slope ? slope : 1.0f); }
@@ -36,7 +37,7 @@ struct Cotangents {
     __device__ __forceinline__ void finish(
         float& s, float& d, const Spot& at, const Place& place, float lse, float delta, bool attends) const
     {
-        const float p = weight(s, lse, at, attends);
+        const float p = weight(s, lse, at, attends, true);
         const float factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
         const float by_score = sloped(1.0f, s, at), ds = p * (d * factor - delta);
         d = p == 0.0f ? 0.0f : ds * by_score;

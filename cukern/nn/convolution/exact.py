@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ... import dtypes
 from ... import namespace as ops
@@ -137,7 +137,9 @@ def _dense(place: Place, aligned: bool) -> bool:
     wanted = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
     found = [step for step, n in zip(place.steps[2:], place.size, strict=True) if n > 1]
     others = place.steps[:2]
-    return aligned and found == wanted and plane % _PACK == 0 and all(n >= 0 and n % _PACK == 0 for n in others)
+    return (
+        aligned and found == wanted and plane % _PACK == 0 and all(n >= 0 and n % _PACK == 0 for n in others)
+    )
 
 
 def _copies(task: Task, aligned: tuple[bool, bool]) -> _Copies | None:
@@ -189,7 +191,9 @@ def parts_for(task: Task, device: Device) -> int:
     blocks = divide_up(m, tile.m) * divide_up(n, tile.n) * task.groups
     slabs, places = divide_up(k, _DEPTH), device.properties.multiprocessors * tile.resident
     most = max(1, min(slabs // _FEWEST_SLABS, _MOST_PARTS, max(1, 4 * places // blocks)))
-    idle = {parts: divide_up(blocks * parts, places) * places / (blocks * parts) for parts in range(1, most + 1)}
+    idle = {
+        parts: divide_up(blocks * parts, places) * places / (blocks * parts) for parts in range(1, most + 1)
+    }
     parts = next((n for n in idle if idle[n] <= 1.05 * min(idle.values())), 1)
     return divide_up(slabs, divide_up(slabs, parts)) if slabs else 1
 
@@ -222,9 +226,7 @@ def launch_of(task: Task, copies: _Copies, made: Program, device: Device, parts:
     )
     each = max(1, divide_up(divide_up(product[2], parts), _DEPTH)) * _DEPTH
     pitch = [_DEPTH + 4 if by_depth else None for by_depth in copies[:2]]
-    floats = sum(
-        (size * p if p else _DEPTH * size) for size, p in zip((tile.m, tile.n), pitch, strict=True)
-    )
+    floats = sum((size * p if p else _DEPTH * size) for size, p in zip((tile.m, tile.n), pitch, strict=True))
     tail = (task.packed(tiles, each, False, product), steps(task, made))
     grid = (tiles[0] * tiles[1] * task.groups, parts, 1)
     return bound.function.prepare(grid, (tile.threads, 1, 1), 4 * _STAGES * floats, tail)

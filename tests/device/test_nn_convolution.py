@@ -284,6 +284,18 @@ def test_blocks_of_a_cluster_add_up(device: ck.Device, monkeypatch: pytest.Monke
     close(found, Definition(2, padding=1).weights(a, b, (3, 3)), 2)
 
 
+def test_an_empty_batch_has_no_bands(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda *_: True)
+    monkeypatch.setattr(tensor, "tile_for", lambda *_: tensor.TILES[-1])
+    monkeypatch.setattr(
+        shifted_weights, "form_for", lambda task, elem, _: shifted_weights.form_of(task, elem, 227 * 1024)
+    )
+    dy, x = (innermost(ck.zeros((0, 64, 5, 6), "bfloat16")) for _ in range(2))
+    found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
+    assert found.shape == (64, 64, 3, 3) and not found.numpy().any()
+
+
 def test_images_that_share_memory_are_not_brought_once() -> None:
     """Maps have no strides of 0."""
     image = geometry.Place(2, 64, (1, 5, 5), (1600, 1, 0, 320, 64))

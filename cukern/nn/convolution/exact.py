@@ -161,6 +161,8 @@ def _copies(task: Task, aligned: tuple[bool, bool]) -> _Copies | None:
 def form_for(task: Task, aligned: tuple[bool, bool]) -> _Copies | None:
     """How a task's slabs are copied, whose image and output are aligned or not; None if it has not this form."""
     reach = _DEPTH * max(abs(task.image.steps[1]), abs(task.output.steps[1]))
+    if task.of_weights and min(task.output.steps) < 0:  # of an output below 0 tells that there is none
+        return None
     if task.wide or max(task.image.span, task.output.span) + reach > LARGEST_INDEX:
         return None
     return _copies(task, aligned)

@@ -22,6 +22,9 @@ inline void copy_async(Word* to, const Word* from, CUKERN_HERE) {
 inline void copy_async_or_zeros(void* to, const void* from, int bytes, CUKERN_HERE) {
     cukern::send_copy("copy_async_or_zeros", to, from, bytes, 16, file, line);
 }
+inline void copy_float_or_zero(float* to, const float* from, bool is, CUKERN_HERE) {
+    cukern::send_copy("copy_float_or_zero", to, from, is ? 4 : 0, 4, file, line);
+}
 inline void commit_copies() { cukern::runtime->commit(cukern::copy_groups); }
 template <int N>
 inline void wait_copies() {
@@ -55,6 +58,15 @@ __device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, 
                  "l"(__cvta_generic_to_global(from)), "r"(bytes) : "memory");
 #else
     for (int i = 0; i < 16; ++i) ((unsigned char*)to)[i] = i < bytes ? ((const unsigned char*)from)[i] : 0;
+#endif
+}
+// The float at `from` if `is`, else zero, and nothing is read.
+__device__ __forceinline__ void copy_float_or_zero(float* to, const float* from, bool is) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
+                 "l"(__cvta_generic_to_global(from)), "r"(is ? 4 : 0) : "memory");
+#else
+    *to = is ? *from : 0;
 #endif
 }
 __device__ __forceinline__ void commit_copies() {

@@ -15,6 +15,7 @@ import cukern as ck
 from cukern import nn
 from cukern.nn.convolution import (
     direct,
+    exact,
     geometry,
     plan,
     shifted,
@@ -283,6 +284,18 @@ def test_blocks_of_a_cluster_add_up(device: ck.Device, monkeypatch: pytest.Monke
     close(found, Definition(2, padding=1).weights(a, b, (3, 3)), 2)
 
 
+def test_an_empty_batch_has_no_bands(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda *_: True)
+    monkeypatch.setattr(tensor, "tile_for", lambda *_: tensor.TILES[-1])
+    monkeypatch.setattr(
+        shifted_weights, "form_for", lambda task, elem, _: shifted_weights.form_of(task, elem, 227 * 1024)
+    )
+    dy, x = (innermost(ck.zeros((0, 64, 5, 6), "bfloat16")) for _ in range(2))
+    found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
+    assert found.shape == (64, 64, 3, 3) and not found.numpy().any()
+
+
 def test_images_that_share_memory_are_not_brought_once() -> None:
     """Maps have no strides of 0."""
     image = geometry.Place(2, 64, (1, 5, 5), (1600, 1, 0, 320, 64))
@@ -310,6 +323,50 @@ def test_tiles_of_many_threads(device: ck.Device, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tiles, "parts_for", lambda task, *_: 2)
     for last in (False, True):
         check((2, 5, 9, 8), (20, 5, 3, 2), last=last, padding=(2, 1), stride=(1, 2))
+
+
+#: Channels that are no multiples of a slab, filters that are padded, pixels without a tap, and groups.
+EXACT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 20, 6, 6), (38, 20, 3, 3), {"padding": 1}),
+    ((2, 12, 9, 8), (20, 12, 1, 2), {"padding": (2, 1), "stride": (1, 3)}),
+    ((2, 32, 5, 4), (72, 16, 2, 3), {"groups": 2, "padding": 1, "dilation": 2}),
+    ((1, 17, 3, 4, 5), (40, 17, 2, 1, 2), {"stride": 2, "padding": 3}),
+    ((3, 5, 5), (33, 5, 4), {"padding": 6}),
+]
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("number", "tile"),
+    [
+        (0, 2),
+        *(
+            pytest.param(*one, marks=pytest.mark.thorough)
+            for one in itertools.product(range(len(EXACT)), range(len(exact.TILES)))
+            if one != (0, 2)
+        ),
+    ],
+)
+def test_tiles_whose_slabs_are_copied_ahead(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, tile: int, last: bool
+) -> None:
+    """Those of a GPU for many channels, with parts of the pixels."""
+    made = []
+    real = exact.launch_of
+    monkeypatch.setattr(exact, "launch_of", lambda *given: (made.append(given), real(*given))[1])
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda *_: False)
+    monkeypatch.setattr(exact, "takes", lambda elem, of, groups, filters, _: groups == 1 or filters % 4 == 0)
+    monkeypatch.setattr(exact, "takes_weights", lambda *_: True)
+    monkeypatch.setattr(exact, "tile_for", lambda *_: exact.TILES[tile])
+    monkeypatch.setattr(exact, "parts_for", lambda task, _: 2 if task.pixels > 16 else 1)
+    x, w, options = EXACT[number]
+    check(x, w, last=last, **options)
+    reversed_dy, image = random(4, (2, 6, 4, 5), "float32")[..., ::-1], random(5, (2, 5, 4, 5), "float32")
+    found = plan.weights_gradient(reversed_dy, image, geometry.Windows((1, 1), (0, 0), (1, 1)), (1, 1), last)
+    a, b = (one.numpy().astype(np.float64) for one in (reversed_dy, image))
+    close(found, Definition(2).weights(a, b, (1, 1)), 16)
+    assert made or (last and w[1] % 4)  # others are not copied in packs
 
 
 def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -209,6 +209,9 @@ def launch_convolution(dtype: Any) -> None:
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
     with_derivatives(lambda x: ck.nn.unfold(x, 2), first)
+    if dtype == ck.float32:
+        many, weights = arrays(dtype, (2, 64, 8, 8), (64, 64, 3, 3))
+        with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), many, weights)
     form = convolution.TF32_TILES[-1] if dtype == ck.float32 else convolution.TILES[-1]
     with pytest.MonkeyPatch.context() as patch, ck.matmul_precision("tf32"):
         patch.setattr(convolutions, "_plans", {})

@@ -17,7 +17,7 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import depthwise, depthwise_ring, direct, pointwise, shifted, shifted_weights, tensor, tiles
+from . import depthwise, depthwise_ring, direct, exact, pointwise, shifted, shifted_weights, tensor, tiles
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -64,7 +64,7 @@ class Plan:
         self.launches: list[Prepared] = []
         #: Those of arrays that maps lead to.
         self.mapped: list[shifted.Launch | shifted_weights.Launch | depthwise_ring.Launch] = []
-        self.arrange: tuple[Arranged, ...] = ()
+        self.arrange: tuple[Arranged | exact.Ordered, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
 
@@ -163,10 +163,14 @@ def _plan(call: Call) -> Plan:
         plan.then((x.shape[0], outputs), not call.last)
     elif width > 1:
         plan.arrange = arranged(x), arranged(weights, True)
+    elif not by_threads and exact.takes(
+        x.dtype, device, groups, *((channels, filters) if turned else (filters, channels))
+    ):
+        plan.arrange = Arranged(x, False), exact.ordered(weights, turned)
     if plan.arrange:
         x, weights = (one.layout for one in plan.arrange)
     strides = place_of(weights).steps
-    if turned and not plan.arrange:
+    if turned and not (on_tensor_cores or width > 1):
         strides = (strides[1], strides[0], *strides[2:])
     channels, filters = x.shape[1] // groups, outputs // groups
     group = strides[1] * channels if turned or width > 1 else strides[0] * filters
@@ -194,9 +198,20 @@ def _plan(call: Call) -> Plan:
         elif by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
         else:
-            form: Any = tensor if on_tensor_cores else tiles
-            plan.launches.append(form.launch_of(task, made, device, x.dtype, 1))
+            plan.launches.append(_product(plan, task, made, x))
     return plan
+
+
+def _product(plan: Plan, task: Task, made: Program, x: Layout) -> Prepared:
+    """The launch of a product of an image of a layout."""
+    if any(isinstance(one, exact.Ordered) for one in plan.arrange):
+        copies = exact.form_for(task, (x.aligned, True))
+        if copies is not None:
+            return exact.launch_of(task, copies, made, plan.device, 1)
+        return tiles.launch_of(task, made, plan.device, x.dtype, 1)
+    form: Any = tensor if plan.arrange else tiles
+    launch: Prepared = form.launch_of(task, made, plan.device, x.dtype, 1)
+    return launch
 
 
 def weights_gradient(
@@ -239,13 +254,14 @@ def _plan_weights(
         arrange = arranged(output), arranged(image)
         output, image = (one.layout for one in arrange)
     filters, channels = output.shape[1], image.shape[1] // groups
-    plan = Plan(device, (filters, channels, *kernel), elem, last or on_tensor_cores)
+    own = filters // groups
+    is_exact = not (by_threads or on_tensor_cores) and exact.takes_weights(elem, device, own, channels)
+    plan = Plan(device, (filters, channels, *kernel), elem, last or on_tensor_cores or is_exact)
     plan.arrange = arrange
-    plan.then(sizes, on_tensor_cores and not last)
+    plan.then(sizes, (on_tensor_cores or is_exact) and not last)
     axes = forward_axes(windows, three(kernel, 1), place_of(output).size)
     strides = place_of(plan.out).steps
     places = place_of(image), place_of(output)
-    own = filters // groups
     task = Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
     if not plan.out.size:
         return plan
@@ -264,8 +280,11 @@ def _plan_weights(
         return plan
     form: Any = tensor if on_tensor_cores else tiles
     shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
+    copies = exact.form_for(task, (image.aligned, output.aligned)) if is_exact else None
     cluster = 1
-    if shift is None:
+    if copies is not None:
+        parts = exact.parts_for(task, device)
+    elif shift is None:
         parts = form.parts_for(task, elem, device)
     else:
         parts = shifted_weights.parts_of(task, shift, device.properties.multiprocessors)
@@ -273,7 +292,9 @@ def _plan_weights(
     if parts > cluster:
         plan.share(parts // cluster)
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
-    if shift is None:
+    if copies is not None:
+        plan.launches.append(exact.launch_of(task, copies, made, device, parts))
+    elif shift is None:
         plan.launches.append(form.launch_of(task, made, device, elem, parts))
     else:
         plan.mapped.append(shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster))

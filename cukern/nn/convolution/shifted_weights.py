@@ -99,6 +99,8 @@ def form_of(task: Task, elem: dtypes.DType, memory: int) -> Form | None:
     """The same for a device with so much shared memory a block."""
     if not fits(task, elem) or task.taps > _TAPS or min(task.filters, task.channels) < CHANNELS:
         return None
+    if not task.pixels:  # no band begins the sums
+        return None
     return min(_forms(task, memory), key=lambda one: one.cost(task), default=None)
 
 

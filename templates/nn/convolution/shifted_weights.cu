@@ -67,7 +67,8 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     __shared__ MBarrier full[stages], empty[stages];
-    for (int i = threadIdx.x; i < stages * stage_size / 8; i += 512) ((uint4*)ring)[i] = uint4{0, 0, 0, 0};
+    // By the threads that meet the cluster's other blocks, before those store to the ring.
+    for (int i = threadIdx.x; threadIdx.x < 384 && i < stages * stage_size / 8; i += 384) ((uint4*)ring)[i] = uint4{0, 0, 0, 0};
     fence_to_async();
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 12);

@@ -22,7 +22,7 @@ __device__ __forceinline__ void add(acc& sum, acc weight, acc value, bool sure =
 // Columns of x are read `wide` together. `inside`: none that is read is outside of x.
 constexpr int wide = << wide >>;
 constexpr bool inside = << inside | lower >>;
-// Whether the weight of a column for an item is not 0 in any group, and in all of them in which the column is inside of x.
+// Whether the weight of a column for an item is not 0 in some group, and in all of them in which the column is inside of x.
 <% for name, masks in patterns.items() %>
 __device__ __forceinline__ constexpr bool << name >>(int item, int column) {
     return (<% for mask in masks %>item == << loop.index0 >> ? << mask >>ull : <% endfor %>0ull) >> column & 1;

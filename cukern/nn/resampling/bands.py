@@ -72,8 +72,8 @@ class Groups(NamedTuple):
         band: with a start a group and weights of each row.
         wide: columns that are read together: starts and the columns of the matrix are multiples of them.
         inside: whether all columns that are read are of the matrix.
-        patterns: for each row of a group, the places whose weights are not 0 in any group, as bits; and those where they
-            are not 0 in any group in which the place is a column of the matrix.
+        patterns: for each row of a group, the places whose weights are not 0 in some group, as bits; and those where
+            they are not 0 in any group in which the place is a column of the matrix.
     """
 
     band: Band

@@ -14,7 +14,7 @@ from ..autodiff import tape
 from ..device import Device, current
 from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
-from ..nn.fused import require_ids
+from ..nn.fused import require_ids, require_sizes
 from ..quant import planes
 from ..quant.few_rows import MOST_ROWS
 from ..quant.kinds import Kind
@@ -73,7 +73,7 @@ class Decoder:
     Raises:
         ValueError: the file is damaged, its architecture is not known, or a tensor is missing or has another shape;
             the message names the file and the entry.
-        TypeError: a tensor has a type that cukern lacks.
+        TypeError: a tensor has a type that cukern lacks; or ``positions`` or ``batch`` is no int.
         OSError: the file cannot be read.
     """
 
@@ -87,6 +87,7 @@ class Decoder:
         exact: bool = False,
     ) -> None:
         where = current() if device is None else Device(device)
+        require_sizes("Decoder", batch=batch, **({} if positions is None else {"positions": positions}))
         mapped = file if isinstance(file, Mapped) else open_gguf(file)
         self.hyper = hyper = read_hyper(mapped)
         self._exact = exact

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from numbers import Real
 from typing import NamedTuple
 
 from .. import namespace as ops
@@ -35,8 +36,13 @@ class Sampling(NamedTuple):
         """These numbers.
 
         Raises:
-            ValueError: one is out of its range.
+            TypeError: ``temperature`` or ``top_p`` is not a real number.
+            ValueError: one is out of its range, or ``top_k`` is not an int.
         """
+        for name in ("temperature", "top_p"):
+            value = getattr(self, name)
+            if not isinstance(value, Real) or isinstance(value, bool):
+                raise TypeError(f"{name}: expected a number, got {value!r}")
         if not 0 <= self.temperature < math.inf:
             raise ValueError(f"temperature: expected a number of at least 0, got {self.temperature}")
         if not is_int(self.top_k) or self.top_k < 0:

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..nn.fused import is_int
+
 #: How byte-level vocabularies cut text into words before they merge, by ``tokenizer.ggml.pre``; whether words that are
 #: tokens themselves are not merged from parts and texts begin with a token of their own, unless the file says else.
 #: Source: ``llama-vocab.cpp`` of https://github.com/ggml-org/llama.cpp, and the tokenizer files of the models.
@@ -96,7 +98,10 @@ class Vocabulary:
 
         Raises:
             ValueError: there is no such token.
+            TypeError: it is no int.
         """
+        if not is_int(token):
+            raise TypeError(f"token: expected an int, got {token!r}")
         if not 0 <= token < len(self.tokens):
             raise ValueError(f"token: expected a number in 0 to {len(self.tokens) - 1}, got {token}")
         text, kind = self.tokens[token], self._types[token]

@@ -14,6 +14,7 @@ from ..array.creation import asarray
 from ..capture import capture
 from ..device import Device
 from ..gguf.file import Mapped, open_gguf
+from ..nn.fused import is_int
 from ..random import Generator, default_rng
 from .decoder import Decoder, read_hyper
 from .sampling import Sampling
@@ -82,8 +83,8 @@ class Model:
             seed: of the random numbers; fresh entropy when None.
 
         Raises:
-            ValueError: the prompt is empty, or has no room; or ``max_tokens`` or ``sampling`` is out of range.
-            TypeError: the prompt is no string.
+            ValueError: the prompt is empty, or has no room; or another argument is out of range.
+            TypeError: the prompt is no string, ``max_tokens`` or ``seed`` no int, or a number of ``sampling`` none.
             RuntimeError: while it is written: another text has begun.
         """
         return self.text(self.tokens(self.vocabulary.encode(prompt), max_tokens, sampling, seed))
@@ -112,12 +113,21 @@ class Model:
 
         Raises:
             ValueError: as :meth:`write`; or there is no such token.
+            TypeError: as :meth:`write`; or ``prompt`` is no sequence of ints.
             RuntimeError: as :meth:`write`.
         """
         chosen = (Sampling() if sampling is None else sampling).require()
         room = self.decoder.positions
+        if not is_int(max_tokens):
+            raise TypeError(f"max_tokens: expected an int, got {max_tokens!r}")
         if max_tokens < 0:
             raise ValueError(f"max_tokens: expected at least 0, got {max_tokens}")
+        if not isinstance(prompt, Sequence | np.ndarray) or isinstance(prompt, str | bytes):
+            raise TypeError(f"prompt: expected a sequence of ints, got {type(prompt).__name__}")
+        if seed is not None and not is_int(seed):
+            raise TypeError(f"seed: expected an int or None, got {seed!r}")
+        if seed is not None and seed < 0:
+            raise ValueError(f"seed: expected at least 0, got {seed}")
         if not len(prompt):
             raise ValueError("prompt: expected at least one token, got none")
         for token in prompt:

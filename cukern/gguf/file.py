@@ -61,6 +61,7 @@ class Mapped:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        require_path("load_gguf", path)
         _require_package("load_gguf")
         self.name = os.fspath(path)
         size = os.stat(path).st_size
@@ -130,6 +131,12 @@ def open_gguf(path: str | os.PathLike[str]) -> Mapped:
     return Mapped(path)
 
 
+def require_path(function: str, path: Any) -> None:
+    """Raise TypeError unless ``path`` is one."""
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f"{function}: path: expected a string or a path, got {type(path).__name__}")
+
+
 def _require_package(function: str) -> None:
     try:
         import gguf  # noqa: F401
@@ -151,7 +158,7 @@ def load_gguf(path: str | os.PathLike[str], *, device: Device | str | None = Non
 
     Raises:
         ValueError: it is not a GGUF file, or is damaged; the message names the file and the field.
-        TypeError: a tensor has a type that cukern lacks.
+        TypeError: a tensor has a type that cukern lacks; or ``path`` is none.
         OSError: the file cannot be read.
         ImportError: the package ``gguf`` is not installed.
 
@@ -182,7 +189,7 @@ def save_gguf(
             ``general.alignment`` is the alignment of the tensors, 32 by default.
 
     Raises:
-        TypeError: an array's dtype or a value's type is not one of the format's.
+        TypeError: an array's dtype or a value's type is not one of the format's, or an argument is none of these.
         ValueError: an array has more than four axes, a list is empty, a number does not fit, or a text is no valid
             Unicode.
         OSError: the file cannot be written.
@@ -193,6 +200,10 @@ def save_gguf(
     _require_package("save_gguf")
     from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
 
+    require_path("save_gguf", path)
+    for argument, given in (("tensors", tensors), ("metadata", metadata or {})):
+        if not isinstance(given, Mapping):
+            raise TypeError(f"save_gguf: {argument}: expected values by name, got {type(given).__name__}")
     writer = GGUFWriter(None, "")
     writer.kv_data[0].clear()  # the writer's own entry of the architecture
     for key, value in (metadata or {}).items():

@@ -133,7 +133,7 @@ def _shape_of(name: str, shape: Any, row: Kind) -> tuple[int, ...]:
     """
     sizes = tuple(shape) if isinstance(shape, Sequence) else (shape,)
     if not sizes or not all(is_int(n) and n >= 0 for n in sizes):
-        raise ValueError(f"{name}: shape: expected one size or more, got {shape!r}")
+        raise ValueError(f"{name}: shape: expected one size or more, ints of at least 0, got {shape!r}")
     if sizes[-1] % row.weights:
         raise ValueError(
             f"{name}: the last axis of {row.name} consists of blocks of {row.weights} weights, got shape {sizes}"

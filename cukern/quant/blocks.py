@@ -40,7 +40,7 @@ def dequantized(
     shape: tuple[int, ...],
     dtype: dtypes.DType,
     places: Any = None,
-    early: bool = False,
+    into: Any = None,
 ) -> Array:
     """The weights of rows of blocks as an array of ``shape``.
 
@@ -50,13 +50,13 @@ def dequantized(
         shape: of the result; its last axis is that of a row.
         dtype: of the result, floating.
         places: the rows that are made: an ndarray of indices, settled or to be clipped; all rows if None.
-        early: whether it need not wait for the kernel before, which neither writes the blocks nor uses the memory that
-            is free now.
+        into: the memory of the result, an ndarray that was allocated before the kernel before was launched, and which
+            that one does not use. That one does not write the blocks either: it need not have ended.
     """
     device = blocks.device
     row_blocks = shape[-1] // kind.weights
     with on(device):
-        made = allocate(device, shape, dtype)
+        made, early = (allocate(device, shape, dtype), False) if into is None else (into, True)
         serial = device.style == "serial"
         count = made.size // kind.unit
         if count:

@@ -7,7 +7,7 @@ from typing import Any
 from ..array import Array
 from ..array.layout import Layout
 from ..device import Device
-from ..kernel.plan import on, remember
+from ..kernel.plan import allocate, on, remember
 from ..kernel.sizes import divide_up
 from ..linear import tma
 from ..linear.task import Factor, Task
@@ -77,10 +77,12 @@ def product(x: Array, w: QuantArray, bias: Array | None, first: int) -> Array:
     blocks = w._rows()
     with on(x.device):
         data = x.device.backend.empty((x.shape[0], outputs), x.dtype)
-        for part in (slice(0, first), slice(first, outputs)):
+        # Allocated before the first launch: kernels that had this memory before, whichever thread launched them, have
+        # ended when the first product begins.
+        second = allocate(x.device, (outputs - first, inputs), x.dtype)
+        for part, into in ((slice(0, first), None), (slice(first, outputs), second)):
             rows = Array._wrap(blocks._data[part], x.device)
-            shape = (part.stop - part.start, inputs)
-            weights = dequantized(rows, w._row, shape, x.dtype, early=part.start > 0)
+            weights = dequantized(rows, w._row, (part.stop - part.start, inputs), x.dtype, into=into)
             made = Array._wrap(data[:, part], x.device)
             given: list[Any] = [x, weights, *([] if bias is None else [bias[part]])]
             layouts = [one._planned() for one in (*given, made)]

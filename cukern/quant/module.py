@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ..array import Array
+from ..elementwise.operands import require_array
 from ..nn.module import Module, Parameter
 from .array import QuantArray, require_weights
 from .product import linear
@@ -18,6 +19,10 @@ class Linear(Module):
     Attributes:
         blocks: the weights' bytes, a buffer, which a saved model has.
 
+    Raises:
+        TypeError: ``weight`` is no quantised array, or ``bias`` no array.
+        ValueError: ``bias`` has another shape.
+
     >>> import cukern as ck
     >>> layer = ck.quant.Linear(ck.quant.quantize(ck.ones((3, 32)), "Q8_0"))
     >>> layer(ck.ones((2, 32))).shape
@@ -26,6 +31,10 @@ class Linear(Module):
 
     def __init__(self, weight: QuantArray, bias: Array | Parameter | None = None) -> None:
         weight = require_weights(weight, "Linear")
+        if bias is not None:
+            given = require_array(bias, "Linear", "bias")
+            if given.shape != weight.shape[:1]:
+                raise ValueError(f"Linear: bias: expected shape ({weight.shape[0]},), got {given.shape}")
         self.blocks = weight.blocks
         self.bias = bias
         self._kind, self._shape = weight._row, weight.shape

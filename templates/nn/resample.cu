@@ -1,141 +1,151 @@
 // y[p, d, i, j] = the sum over (a, b, c) of weights_d[d, a] * weights_h[i, b] * weights_w[j, c] *
 // x[p, starts_d[d] + a, starts_h[i] + b, starts_w[j] + c]: interpolation, averages over windows, and their transposes.
 // x (planes, depth, height, width), y (planes, out_depth, out_height, out_width), contiguous; of each axis starts (out), in
-// ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN. Along the height the starts
-// are of bands of `rows` rows of y, with weights (bands * rows, reach) for the rows of x from there on; if `joint`, along the
-// width they are of `items` columns, with weights (groups * items, taps_w).
-// Launch: a thread owns `items` elements of each row of a band: neighbours, which it stores at once, or if not `packed` such
-// that next to each lies one of the next thread's. `held`: it first sums each row of x along the others, in registers.
-// << block >> threads a block. Shared: none. No atomics.
+// ascending order, and weights (out, taps), of which one that is 0 takes nothing, not even NaN. Along the width, if `walks`, the
+// starts are of groups of `items` columns, with weights (groups * items, taps) for the columns of x from there on.
+// Launch: a thread owns `items` neighbouring columns of a band of `rows` rows, << block >> threads a block. If `walks`, it goes
+// down the rows of x and sums each along the width once; the sums of the last `taps_h` of them are in its registers.
+// Shared: none. No atomics.
 <% include "prelude/packs.cuh" %>
 using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
 using size = unsigned << index >>;
-constexpr int block = << block >>, items = << items >>, rows = << rows >>;
-constexpr int taps_d = << taps[0] >>, reach = << taps[1] >>, taps_w = << taps[2] >>;
+constexpr int items = << items >>, taps_d = << taps[0] >>, taps_h = << taps[1] >>, taps_w = << taps[2] >>;
 // Whether there is no first axis.
-constexpr bool flat = << flat | lower >>, packed_rows = << packed | lower >>;
+constexpr bool flat = << flat | lower >>;
 
 __device__ __forceinline__ void add(acc& sum, acc weight, acc value, bool sure = false) {
     if (sure || weight != acc(0)) sum += weight * value;
 }
-<% if held %>
-// Which weights of the rows of a band are not 0 in any of the bands, and in all of them; and along the width, if `joint`.
+<% if walks %>
+// Columns of x are read `wide` together. `inside`: none that is read is outside of x.
+constexpr int wide = << wide >>;
+constexpr bool inside = << inside | lower >>;
+// Whether the weight of a column for an item is not 0 in some group, and in all of them in which the column is inside of x.
 <% for name, masks in patterns.items() %>
-__device__ __forceinline__ constexpr bool << name >>(int row, int place) {
-    return (<% for mask in masks %>row == << loop.index0 >> ? << mask >>ull : <% endfor %>0ull) >> place & 1;
+__device__ __forceinline__ constexpr bool << name >>(int item, int column) {
+    return (<% for mask in masks %>item == << loop.index0 >> ? << mask >>ull : <% endfor %>0ull) >> column & 1;
 }
 <% endfor %>
-<% endif %>
-// Slices of a plane, and their weights.
-struct Source {
-    const T* from;
-    const acc* weights;
-    index slice, width;
+// What a row of x has for a thread's columns; zeros outside.
+struct Columns {
+    Pack<T, wide> of[taps_w / wide];
 
-    // The sum along the first and the last axis at a row, from a column on.
-    __device__ __forceinline__ acc at(index row, size column, const acc* along) const {
-        acc sum = acc(0);
-#pragma unroll << 4 if held else 1 >>
-        for (int a = 0; a < taps_d; ++a) {
-            const T* line = from + a * slice + row * width + column;
-            acc part = acc(0);
-#pragma unroll << 16 if held else 1 >>
-            for (int c = 0; c < taps_w; ++c) add(part, along[c], cast<acc>(line[c]));
-            if (flat) return part;
-            add(sum, weights[a], part);
+    __device__ __forceinline__ void load(const T* row, index first, size width) {
+#pragma unroll
+        for (int i = 0; i < taps_w / wide; ++i) {
+            if (inside || size(first + i * wide) < width) of[i] = load_pack<wide>(row + (first + i * wide));
         }
-        return sum;
     }
-<% if held and joint %>
-    // The same for `items` columns, whose elements are read once.
-    __device__ __forceinline__ void add_to(acc (&sums)[items], index row, size column, const acc (&along)[items][taps_w]) const {
-#pragma unroll 4
-        for (int a = 0; a < taps_d; ++a) {
-            const T* line = from + a * slice + row * width + column;
-            acc parts[items] = {}, values[taps_w];
+    __device__ __forceinline__ void sum(acc (&sums)[items], const acc (&weights)[items][taps_w]) const {
+        acc values[taps_w];
 #pragma unroll
-            for (int c = 0; c < taps_w; ++c) values[c] = cast<acc>(line[c]);
+        for (int c = 0; c < taps_w; ++c) values[c] = cast<acc>(of[c / wide].at[c % wide]);
 #pragma unroll
-            for (int item = 0; item < items; ++item) {
+        for (int item = 0; item < items; ++item) {
+            sums[item] = acc(0);
 #pragma unroll
-                for (int c = 0; c < taps_w; ++c) {
-                    if (used_w(item, c)) add(parts[item], along[item][c], values[c], sure_w(item, c));
-                }
-                if (flat) sums[item] = parts[item];
-                else add(sums[item], weights[a], parts[item]);
+            for (int c = 0; c < taps_w; ++c) {
+                if (used(item, c)) add(sums[item], weights[item][c], values[c], sure(item, c));
             }
         }
     }
-<% endif %>
 };
+// A thread's columns of x and how they are weighted.
+struct Source {
+    const T* plane;
+    const acc* weights_d;
+    acc weights[items][taps_w];
+    index slice, width, first;
+    Columns next = {};  // of one row, if there is no first axis: it is asked for before it is needed
+    index next_row = -1;
+
+    __device__ __forceinline__ void ask(index row) {
+        next.load(plane + row * width, first, width);
+        next_row = row;
+    }
+    __device__ __forceinline__ void sum(acc (&sums)[items], index row) {
+        if (flat) {
+            if (next_row != row) ask(row);
+            return next.sum(sums, weights);
+        }
+#pragma unroll
+        for (int item = 0; item < items; ++item) sums[item] = acc(0);
+#pragma unroll
+        for (int a = 0; a < taps_d; ++a) {
+            acc part[items];
+            Columns own = {};
+            own.load(plane + a * slice + row * width, first, width);
+            own.sum(part, weights);
+#pragma unroll
+            for (int item = 0; item < items; ++item) add(sums[item], weights_d[a], part[item]);
+        }
+    }
+};
+<% endif %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, T* __restrict__ y, const int* __restrict__ starts_d, const acc* __restrict__ weights_d,
     const int* __restrict__ starts_h, const acc* __restrict__ weights_h, const int* __restrict__ starts_w,
     const acc* __restrict__ weights_w, index planes, index depth, index height, index width,
-    index out_depth, index out_height, index out_width)
+    index out_depth, index out_height, index out_width, index rows)
 {
-    const size groups = divide_up(out_width, index(items)), bands = divide_up(out_height, index(rows));
-    const size thread = size(blockIdx.x) * block + size(threadIdx.x), line = thread / groups, slab = line / bands;
+    const size groups = out_width / items, bands = divide_up(out_height, rows);
+    const size thread = size(blockIdx.x) * << block >> + size(threadIdx.x), line = thread / groups, slab = line / bands;
     if (slab >= size(planes) * size(out_depth)) return;
-    const index first = thread - line * groups, band = line - slab * bands;
+    const index group = thread - line * groups, top = (line - slab * bands) * rows;
     const index plane = slab / size(out_depth), d = slab - plane * size(out_depth);
-    const Source source = {
-        x + (plane * depth + starts_d[d]) * height * width, weights_d + d * taps_d, height * width, width};
-    T* target = y + (index(slab) * out_height + band * rows) * out_width;
-    const index top = starts_h[band];
-    const acc* down = weights_h + band * (rows * reach);
-<% if held %>
-    const index left = packed_rows ? first * items : first, step = packed_rows ? 1 : index(groups);
-<% if joint %>
-    acc sums[reach][items] = {}, across[items][taps_w];
-    const size from = starts_w[first];
+    const T* from = x + (plane * depth + starts_d[d]) * height * width;
+    T* to = y + (index(slab) * out_height + top) * out_width + group * items;
+    const index end = minimum(rows, out_height - top);
+    const int* of_rows = starts_h + top;
+    const acc* down = weights_h + top * taps_h;
+<% if walks %>
+    Source source = {from, weights_d + d * taps_d, {}, height * width, width, starts_w[group]};
 #pragma unroll
     for (int i = 0; i < items * taps_w; ++i) {
-        if (used_w(i / taps_w, i % taps_w)) across[i / taps_w][i % taps_w] = weights_w[first * (items * taps_w) + i];
+        if (used(i / taps_w, i % taps_w)) source.weights[i / taps_w][i % taps_w] = weights_w[group * (items * taps_w) + i];
     }
+    acc sums[taps_h][items] = {};
+    index row = of_rows[0];  // the next one of x
+    for (index r = 0; r < end; ++r, to += out_width, down += taps_h) {
+        const index start = of_rows[r];
+        row = maximum(row, start);
+        while (row < start + taps_h) {
 #pragma unroll
-    for (int b = 0; b < reach; ++b) source.add_to(sums[b], top + b, from, across);
-<% else %>
-    acc sums[reach][items];
+            for (int i = 0; i + 1 < taps_h; ++i) {
 #pragma unroll
-    for (int item = 0; item < items; ++item) {
-        const index column = minimum(left + item * step, out_width - 1);
-        const size from = starts_w[column];
-        acc across[taps_w];
-#pragma unroll
-        for (int c = 0; c < taps_w; ++c) across[c] = weights_w[column * taps_w + c];
-#pragma unroll
-        for (int b = 0; b < reach; ++b) sums[b][item] = source.at(top + b, from, across);
-    }
-<% endif %>
-#pragma unroll
-    for (int r = 0; r < rows; ++r) {
-        if (band * rows + r >= out_height) break;
-        T* to = target + r * out_width + left;
+                for (int item = 0; item < items; ++item) sums[i][item] = sums[i + 1][item];
+            }
+            source.sum(sums[taps_h - 1], row);
+            ++row;
+            if (flat && row < height) source.ask(row);
+        }
         acc made[items] = {};
 #pragma unroll
-        for (int b = 0; b < reach; ++b) {
-            if (!used_h(r, b)) continue;
-            const acc weight = down[r * reach + b];
+        for (int b = 0; b < taps_h; ++b) {
+            const acc weight = down[b];
 #pragma unroll
-            for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item], sure_h(r, b));
+            for (int item = 0; item < items; ++item) add(made[item], weight, sums[b][item]);
         }
-        if constexpr (packed_rows) {
-            store_pack(to, packed<T>(made));
-            continue;
-        }
-#pragma unroll
-        for (int item = 0; item < items; ++item) {
-            if (left + item * step < out_width) to[item * step] = cast<T>(made[item]);
-        }
+        store_pack(to, packed<T>(made));
     }
 <% else %>
-    acc made = acc(0);
-    for (int b = 0; b < reach; ++b)
-        add(made, down[b], source.at(top + b, starts_w[first], weights_w + first * taps_w));
-    target[first] = cast<T>(made);
+    const acc *const along = weights_w + group * taps_w, *const deep = weights_d + d * taps_d;
+    for (index r = 0; r < end; ++r, to += out_width, down += taps_h) {
+        acc made = acc(0);
+        for (int b = 0; b < taps_h; ++b) {
+            const T* line_of = from + (of_rows[r] + b) * width + starts_w[group];
+            acc sum = acc(0);
+            for (int a = 0; a < taps_d; ++a, line_of += height * width) {
+                acc part = acc(0);
+                for (int c = 0; c < taps_w; ++c) add(part, along[c], cast<acc>(line_of[c]));
+                add(sum, deep[a], part);
+            }
+            add(made, down[b], sum);
+        }
+        *to = cast<T>(made);
+    }
 <% endif %>
 }

@@ -277,6 +277,32 @@ def test_what_cannot_be_written_is_named(model_file: Path) -> None:
             call()
 
 
+def test_arguments_of_other_types_are_named(model_file: Path) -> None:
+    model = Model(model_file, positions=4, device="host")
+    odd: Any = 5.0
+    text: Any = "a"
+    for call, message in (
+        (lambda: model.tokens([1], odd), "max_tokens: expected an int, got 5.0"),
+        (lambda: model.tokens([1], True), "max_tokens: expected an int, got True"),
+        (lambda: model.tokens(text), "prompt: expected a sequence of ints, got str"),
+        (lambda: model.tokens([odd]), "token: expected an int, got 5.0"),
+        (lambda: model.tokens([1], seed=odd), "seed: expected an int or None, got 5.0"),
+        (lambda: model.tokens([1], sampling=Sampling(text)), "temperature: expected a number, got 'a'"),
+        (lambda: model.tokens([1], sampling=Sampling(top_p=text)), "top_p: expected a number, got 'a'"),
+        (lambda: Model(odd), "path: expected a string or a path, got float"),
+        (lambda: Model(model_file, odd), "Decoder: positions: expected an int, got 5.0"),
+        (lambda: Decoder(model_file, batch=odd), "Decoder: batch: expected an int, got 5.0"),
+        (lambda: ck.save_gguf(odd, {}), "save_gguf: path: expected a string or a path, got float"),
+        (lambda: ck.save_gguf("x", odd), "save_gguf: tensors: expected values by name, got float"),
+        (lambda: ck.save_gguf("x", {}, odd), "save_gguf: metadata: expected values by name, got float"),
+    ):
+        with pytest.raises(TypeError, match=re.escape(message)):
+            call()
+    with pytest.raises(ValueError, match="seed: expected at least 0, got -1"):
+        model.tokens([1], seed=-1)
+    assert list(model.tokens(np.asarray([1]), 1, Sampling(0))) == list(model.tokens([1], 1, Sampling(0)))
+
+
 def test_tokens_that_there_are_not_leave_the_positions(model_file: Path) -> None:
     decoder = Decoder(model_file, device="host", exact=True)
     first = decoder(codes(PROMPT, decoder.device)).numpy()

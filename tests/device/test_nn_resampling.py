@@ -40,12 +40,20 @@ def test_matrices(n: int, out: int) -> None:
         for one in (band, band.transposed):
             assert (np.diff(one.starts) >= 0).all() and one.starts.min() >= 0
             assert one.starts.max() + one.taps <= one.n
-            for rows in (2, 8):
-                several = one.banded(rows)
-                assert several.starts.min() >= 0 and several.starts.max() + several.taps <= one.n
-                each = bands.Band(one.n, np.repeat(several.starts, rows), several.weights)
-                np.testing.assert_array_equal(dense(each)[: one.out], dense(one))
-                assert not dense(each)[one.out :].any()
+            for items in (items for items in (1, 2, 4) if one.out % items == 0):
+                found = one.grouped(items, 4)
+                each = bands.Band(one.n, np.repeat(found.band.starts, items), found.band.weights)
+                columns = each.starts[:, None] + np.arange(each.taps)
+                inside = (columns >= 0) & (columns < one.n)
+                assert found.inside == inside.all() and not each.weights[~inside].any()
+                made = np.zeros((one.out, one.n))
+                np.add.at(made, (np.nonzero(inside)[0], columns[inside]), each.weights[inside])
+                np.testing.assert_array_equal(made, dense(one))
+                for used, sure, rows in zip(*found.patterns, range(items), strict=False):
+                    bits = 2 ** np.arange(each.taps)
+                    present, there = each.weights[rows::items] != 0, inside[rows::items]
+                    assert [used & int(bit) > 0 for bit in bits] == present.any(0).tolist()
+                    assert all(present[there[:, c], c].all() for c in range(each.taps) if sure & int(bits[c]))
 
 
 def test_values(device: ck.Device) -> None:
@@ -174,9 +182,13 @@ def test_refused(device: ck.Device) -> None:
 
 
 def test_the_work_of_a_thread(device: ck.Device) -> None:
-    x = ck.zeros((1, 1), "float32")
+    """Columns that it keeps the sums of and that divide a row; rows by how many threads there are."""
+    x, y = ck.zeros((4, 1), "float32"), ck.zeros((4, 4), "float32")
     one, two = bands.same(1), bands.linear(100, 200, 0.5, False)
-    assert function._work(x, 10**6, (one, two, two)) == (4, 8)
+    assert function._items(x, y, (one, two, two)) == 4
+    assert function._items(x, y, (one, two, bands.linear(50, 99, 0.5, False))) == 1
+    assert function._items(x, y[0, 2:], (one, two, two)) == 2
     wide = bands.windows(100, (0,), (100,), (100,))
-    assert function._work(x, 10**6, (one, one, wide)) == (0, 0)
-    assert function._work(x, 10**6, (one, wide, one)) == (0, 0)
+    assert function._items(x, y, (one, one, wide)) == function._items(x, y, (one, wide, one)) == 0
+    assert [function._rows(100, threads, 4) for threads in (10**6, 100, 1)] == [64, 4, 4]
+    assert function._rows(3, 1, 4) == 4 and function._rows(1, 1, 4) == 1

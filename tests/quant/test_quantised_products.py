@@ -124,6 +124,27 @@ def test_weights_dequantised_beside_a_product(device: ck.Device, biased: bool) -
     np.testing.assert_allclose(found, want, rtol=2**-8, atol=1e-4 * np.abs(want).max())
 
 
+def test_memory_of_what_begins_early_is_older_than_the_first_launch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that launches in between has not given this memory back: its kernels may still run."""
+    events: list[Any] = []
+    allocate, dequantized = many_rows.allocate, many_rows.dequantized
+
+    def noted(device: ck.Device, shape: Any, dtype: Any) -> Any:
+        events.append(made := allocate(device, shape, dtype))
+        return made
+
+    def begun(*given: Any, into: Any) -> Any:
+        events.append(into)
+        return dequantized(*given, into=into)
+
+    monkeypatch.setattr(many_rows, "allocate", noted)
+    monkeypatch.setattr(many_rows, "dequantized", begun)
+    with ck.device("host"):
+        many_rows.product(random(70, 96, dtype="bfloat16"), weights("Q4_0", 72, 96), None, 64)
+    memory, first, second = events
+    assert first is None and second is memory and memory.shape == (8, 96)
+
+
 def test_outputs_of_the_first_of_two_products() -> None:
     """The tiles of the second keep all multiprocessors busy, in one turn or in two."""
     gpu: Any = SimpleNamespace(properties=SimpleNamespace(multiprocessors=132))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +14,7 @@ from ... import dtypes
 from ...array import Array
 from ...array.creation import asarray
 from ...device import Device
+from ...kernel.sizes import ACCESS, divide_up
 
 Indices = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
@@ -20,8 +23,6 @@ Weights = npt.NDArray[np.float64]
 @dataclass(frozen=True, eq=False)
 class Band:
     """A matrix of sizes (out, n), whose row o has ``weights[o]`` from column ``starts[o]`` on, and zeros elsewhere.
-
-    Of :meth:`banded` a start is that of several rows.
 
     Attributes:
         n: elements along the axis that is read.
@@ -51,37 +52,59 @@ class Band:
         made.__dict__["transposed"] = self
         return made
 
-    def banded(self, rows: int) -> Band:
-        """The matrix with one start for each ``rows`` rows, the last of which are zeros."""
-        found: dict[int, Band] = self.__dict__.setdefault("_banded", {})
-        if rows not in found:
-            low = self.starts[::rows]
-            last = np.minimum(np.arange(rows - 1, len(low) * rows, rows), self.out - 1)
-            reach = int((self.starts[last] + self.taps - low).max())
-            starts = np.minimum(low, self.n - reach)
-            places = self.starts - np.repeat(starts, rows)[: self.out]
-            weights = np.zeros((len(low) * rows, reach))
-            np.put_along_axis(
-                weights[: self.out], places[:, None] + np.arange(self.taps), self.weights, axis=1
-            )
-            found[rows] = Band(self.n, starts, weights)
-        return found[rows]
-
-    def patterns(self, rows: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """The weights of the rows of :meth:`banded`'s bands that are not 0 in any band, and in all, as bits."""
-        found: dict[int, tuple[tuple[int, ...], tuple[int, ...]]] = self.__dict__.setdefault("_patterns", {})
-        if rows not in found:
-            used = self.banded(rows).weights != 0
-            of_bands = (-1, rows, used.shape[1])
-            some = used.reshape(of_bands).any(0)
-            used[self.out :] = True  # rows of zeros after the last
-            every = used.reshape(of_bands).all(0) & some
-            found[rows] = _bits(some), _bits(every)
-        return found[rows]
+    def grouped(self, items: int, bytes_of: int) -> Groups:
+        """The matrix by groups of ``items`` rows, which divide it, for elements of so many bytes."""
+        found: dict[tuple[int, int], Groups] = self.__dict__.setdefault("_groups", {})
+        key = items, bytes_of
+        if key not in found:
+            found[key] = _groups(self, items, ACCESS // bytes_of)
+        return found[key]
 
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""
         return _arrays(self, device, dtypes.info(elem).acc)
+
+
+class Groups(NamedTuple):
+    """A matrix with one start for several rows, which may lie before its first column; what reaches beyond is 0.
+
+    Attributes:
+        band: with a start a group and weights of each row.
+        wide: columns that are read together: starts and the columns of the matrix are multiples of them.
+        inside: whether all columns that are read are of the matrix.
+        patterns: for each row of a group, the places whose weights are not 0 in some group, as bits; and those where
+            they are not 0 in any group in which the place is a column of the matrix.
+    """
+
+    band: Band
+    wide: int
+    inside: bool
+    patterns: tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def _groups(band: Band, items: int, widest: int) -> Groups:
+    used = band.weights != 0
+    low = (band.starts + used.argmax(1)).reshape(-1, items).min(1)
+    last = band.starts + band.taps - 1 - used[:, ::-1].argmax(1)
+    last = np.where(used.any(1), last, band.starts).reshape(-1, items).max(1)
+    starts, wide, (step, left) = low, 1, divmod(items * band.n, band.out)
+    if not left:
+        # Equally far apart they have the same pattern, and may be read in packs.
+        first = (low - step * np.arange(len(low))).min()
+        wide = math.gcd(step, band.n, widest)
+        starts = first // wide * wide + step * np.arange(len(low))
+        if (last - starts).max() > 2 * (last - low).max() + 2 * wide:
+            starts, wide = low, 1
+    reach = divide_up(int((last - starts).max()) + 1, wide) * wide
+    weights = np.zeros((band.out, reach))
+    rows, taps = np.nonzero(used)
+    weights[rows, band.starts[rows] + taps - np.repeat(starts, items)[rows]] = band.weights[rows, taps]
+    columns = starts[:, None] + np.arange(reach)
+    outside = (columns < 0) | (columns >= band.n)
+    present = (weights != 0).reshape(-1, items, reach)
+    some = present.any(0)
+    sure = some & (present | outside[:, None]).all(0)
+    return Groups(Band(band.n, starts, weights), wide, not outside.any(), (_bits(some), _bits(sure)))
 
 
 def _bits(rows: npt.NDArray[np.bool_]) -> tuple[int, ...]:

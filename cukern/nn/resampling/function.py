@@ -14,7 +14,7 @@ from ...array.layout import address
 from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
-from ...kernel.sizes import ACCESS, divide_up, index_type
+from ...kernel.sizes import ACCESS, divide_up, index_type, power_of_two
 from ..fused import common_dtype, several
 from ..module import Module
 from . import bands
@@ -22,33 +22,38 @@ from .bands import Band
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
-#: The rows that a thread owns, the most sums along a row that it keeps, and the threads per multiprocessor below which
-#: it has fewer rows. Of a row it owns as many elements as an access has.
-_ROWS, _HELD, _BUSY = 8, 56, 2048
-#: The most elements of a row of x from which a thread makes its elements of a row together.
-_JOINT = 32
+#: Of a thread that goes down the rows of x: the most sums that it keeps, weights along each axis, and columns that it
+#: reads; the rows that it makes, at most and at least where there are others, and the threads per multiprocessor below
+#: which it has fewer.
+_HELD, _TAPS, _REACH = 64, (8, 16, 16), 32
+_MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
 _OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic": ("cubic", 2)}
 
 
-def _work(x: Array, planes: int, axes: Sequence[Band]) -> tuple[int, int]:
-    """Elements of a row and rows that a thread owns; none where it cannot keep their sums."""
-    depth, across, along = axes
-    items, rows, enough = ACCESS // x.itemsize, _ROWS, _BUSY * x.device.properties.multiprocessors
-
-    def threads() -> int:
-        return planes * depth.out * divide_up(across.out, rows) * divide_up(along.out, items)
-
-    while items > 1 and items > along.out:
+def _items(x: Array, y: Array, axes: Sequence[Band]) -> int:
+    """The columns of a thread that goes down the rows of ``x``; 0 where it cannot keep their sums."""
+    across, along = axes[1], axes[2]
+    items = ACCESS // x.itemsize
+    while items > 1 and (
+        along.out % items
+        or address(y._data) % (items * x.itemsize)
+        or items * (across.taps + along.taps) > _HELD
+        or along.grouped(items, x.itemsize).band.taps > _REACH
+    ):
         items //= 2
-    while rows > 1 and (threads() < enough or across.banded(rows).taps * items > _HELD):
+    fits = all(axis.taps <= most for axis, most in zip(axes, _TAPS, strict=True))
+    return items if fits else 0
+
+
+def _rows(out: int, threads: int, multiprocessors: int) -> int:
+    """The rows of a thread, of which each makes so many threads."""
+    rows = power_of_two(min(out, _MOST_ROWS))
+    while rows > _FEWEST_ROWS and threads * divide_up(out, rows) < _BUSY * multiprocessors:
         rows //= 2
-    while items > 1 and (threads() < enough or across.banded(rows).taps * items > _HELD):
-        items //= 2
-    fits = depth.taps <= 8 and along.taps <= 16 and across.banded(rows).taps * items <= _HELD
-    return (items, rows) if fits else (0, 0)
+    return rows
 
 
 def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
@@ -58,32 +63,28 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     y = empty(shape, x.dtype, x.device)
     if not y.size:
         return y
-    planes = math.prod(x.shape[:-3])
-    owned = _work(x, planes, axes)
-    items, rows = (max(1, n) for n in owned)
-    depth, across, along = axes[0], axes[1].banded(rows), axes[2]
-    packed = any(owned) and axes[2].out % items == 0 and address(y._data) % ACCESS == 0
-    joint = packed and along.banded(items).taps <= min(_JOINT, items * along.taps)
-    patterns = dict(zip(("used_h", "sure_h"), axes[1].patterns(rows), strict=True)) if any(owned) else {}
-    if joint:
-        patterns |= zip(("used_w", "sure_w"), axes[2].patterns(items), strict=True)
-        along = along.banded(items)
+    planes, (depth, across, along) = math.prod(x.shape[:-3]), axes
+    items = _items(x, y, axes)
+    groups = along.grouped(max(1, items), x.itemsize)
+    wide = groups.wide if address(x._data) % (groups.wide * x.itemsize) == 0 else 1
+    threads = planes * depth.out * (along.out // max(1, items))
+    rows = _rows(across.out, threads, x.device.properties.multiprocessors) if items else 1
+    tables = (depth, across, groups.band if items else along)
     bound = _KERNEL.bind(
         x.device,
         elem=x.dtype,
         index=index_type(x.size, y.size),
-        items=items,
-        rows=rows,
-        held=any(owned),
-        packed=packed,
-        joint=joint,
-        patterns=patterns,
+        items=max(1, items),
+        walks=items > 0,
+        wide=wide,
+        inside=groups.inside,
+        patterns=dict(zip(("used", "sure"), groups.patterns, strict=True)) if items else {},
         flat=depth.n == depth.out == 1,
-        taps=(depth.taps, across.taps, along.taps),
+        taps=tuple(one.taps for one in tables),
     )
-    tables = [array for one in (depth, across, along) for array in one.on(x.device, x.dtype)]
-    threads = planes * depth.out * len(across.starts) * divide_up(axes[2].out, items)
-    bound((x, y, *tables, planes, *x.shape[-3:], *shape[-3:]), divide_up(threads, _BLOCK))
+    arrays = [array for one in tables for array in one.on(x.device, x.dtype)]
+    threads *= divide_up(across.out, rows)
+    bound((x, y, *arrays, planes, *x.shape[-3:], *shape[-3:], rows), divide_up(threads, _BLOCK))
     return y
 
 

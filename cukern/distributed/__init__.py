@@ -13,7 +13,7 @@ from .group import Group, init, new_group, rank, shutdown, size, world
 from .mesh import Mesh
 from .sampler import Sampler, seed
 from .sharded import ShardedModule, load_model_state, model_state, shard_module
-from .tensor_parallel import ColumnLinear, ParallelAttention, ParallelEmbedding, RowLinear
+from .tensor_parallel import ColumnLinear, ParallelAttention, ParallelEmbedding, RowLinear, SequenceParallel
 
 __all__ = [
     "Checkpoint",
@@ -26,6 +26,7 @@ __all__ = [
     "Piece",
     "RowLinear",
     "Sampler",
+    "SequenceParallel",
     "ShardedModule",
     "init",
     "last_checkpoint",

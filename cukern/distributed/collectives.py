@@ -85,7 +85,7 @@ def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None
     group = _checked("reduce_scatter", x, group)
     _check_reduction("reduce_scatter", x.dtype, op)
     axis = normalize_axis(axis, x.ndim, "reduce_scatter")
-    _check_divisible("reduce_scatter", x, axis, group)
+    check_divisible("reduce_scatter", x, axis, group)
     leading = ops.moveaxis(x, axis, 0)
     made = _ReduceScatter.apply(leading, "sum" if op == "mean" else op, group)
     made = ops.moveaxis(made, 0, axis)
@@ -132,7 +132,7 @@ def all_to_all(x: Array, axis: int = 0, group: Group | None = None) -> Array:
     """
     group = _checked("all_to_all", x, group)
     axis = normalize_axis(axis, x.ndim, "all_to_all")
-    _check_divisible("all_to_all", x, axis, group)
+    check_divisible("all_to_all", x, axis, group)
     return ops.moveaxis(_AllToAll.apply(ops.moveaxis(x, axis, 0), group), 0, axis)
 
 
@@ -422,7 +422,7 @@ def _check_derivative(call: str, op: str) -> None:
         raise GradientError(f"{call}: op={op!r} has no derivative; sum and mean have")
 
 
-def _check_divisible(call: str, x: Array, axis: int, group: Group) -> None:
+def check_divisible(call: str, x: Array, axis: int, group: Group) -> None:
     if x.shape[axis] % group.size:
         raise ValueError(
             f"{call}: x: axis {axis} of shape {x.shape} is not divisible by the {group.size} ranks of the group"

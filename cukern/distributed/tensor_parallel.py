@@ -1,8 +1,14 @@
 """Layers whose weights are divided over ranks that compute one result together.
 
-Source: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019.
+Sources: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019;
+with ``sequence=True``, Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.
 All ranks of the group have the same inputs, results and loss, which counts once: unlike the gradients of the
 collectives themselves, those of these layers are the gradients of the loss of one rank.
+
+By default what lies between two such layers is whole on every rank. With ``sequence=True`` each rank has an equal part
+of its positions, along the last axis but one: the layers that begin gather the positions, those that end add up the
+ranks' results and keep a part of the positions each. As many bytes travel, and what lies between, norms and
+residuals, takes a share of the time and memory; :class:`SequenceParallel` holds its modules.
 """
 
 from __future__ import annotations
@@ -10,6 +16,7 @@ from __future__ import annotations
 from typing import Any
 
 from .. import namespace as ops
+from .. import pytree
 from ..array import Array
 from ..autodiff.tape import stop_recording
 from ..function import Function
@@ -18,10 +25,13 @@ from ..nn.embedding import Embedding, embedding
 from ..nn.linear import Linear, linear
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from .collectives import all_gather, all_reduce
+from .collectives import check_divisible, all_gather, all_reduce, reduce_scatter
 from .group import Group
 
-__all__ = ["ColumnLinear", "ParallelAttention", "ParallelEmbedding", "RowLinear"]
+__all__ = ["ColumnLinear", "ParallelAttention", "ParallelEmbedding", "RowLinear", "SequenceParallel"]
+
+#: The axis of the positions of a sequence.
+_POSITIONS = -2
 
 
 class _Enter(Function):
@@ -62,6 +72,40 @@ class _Join(Function):
         return ops.split(grad, ctx.group.size, axis=-1)[ctx.group.rank], None
 
 
+class _Gather(Function):
+    """The ranks' positions together, of which each rank computes another part of the result."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Array, group: Group) -> Array:
+        ctx.group = group
+        return all_gather(x, axis=_POSITIONS, group=group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        return reduce_scatter(grad, axis=_POSITIONS, group=ctx.group), None
+
+
+class _Scatter(Function):
+    """This rank's positions of the sum of the ranks' parts."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Array, group: Group) -> Array:
+        ctx.group = group
+        return reduce_scatter(x, axis=_POSITIONS, group=group)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Any:
+        return all_gather(grad, axis=_POSITIONS, group=ctx.group), None
+
+
+def _entered(x: Array, group: Group, sequence: bool) -> Any:
+    return (_Gather if sequence else _Enter).apply(x, group)
+
+
+def _left(x: Array, group: Group, sequence: bool) -> Any:
+    return (_Scatter if sequence else _Leave).apply(x, group)
+
+
 def _part(values: Array, axis: int, group: Group, what: str) -> Parameter:
     """This rank's equal part along an axis.
 
@@ -83,6 +127,7 @@ class ColumnLinear(Module):
         layer: the whole layer, the same on every rank; its parameters are copied in parts.
         group: the ranks.
         join: whether every rank gets all outputs; else its own part, which a :class:`RowLinear` takes.
+        sequence: whether the input has this rank's positions alone; the outputs have all.
 
     Raises:
         ValueError: the number of outputs is not divisible by the number of ranks.
@@ -94,14 +139,16 @@ class ColumnLinear(Module):
     True
     """
 
-    def __init__(self, layer: Linear, group: Group, join: bool = False) -> None:
-        self._group, self._join, self.activation = group, join, layer.activation
+    def __init__(self, layer: Linear, group: Group, join: bool = False, sequence: bool = False) -> None:
+        self._group, self._join, self._sequence = group, join, sequence
+        self.activation = layer.activation
         self.weight = _part(layer.weight, 0, group, "ColumnLinear: outputs")
         self.bias = None if layer.bias is None else _part(layer.bias, 0, group, "ColumnLinear: outputs")
 
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs / ranks), or (..., outputs) if they are joined, of ``x`` (..., inputs)."""
-        made = linear(_Enter.apply(x, self._group), self.weight, self.bias, activation=self.activation)
+        entered = _entered(x, self._group, self._sequence)
+        made = linear(entered, self.weight, self.bias, activation=self.activation)
         joined: Array = _Join.apply(made, self._group) if self._join else made
         return joined
 
@@ -112,6 +159,7 @@ class RowLinear(Module):
     Args:
         layer: the whole layer, the same on every rank; its weight is copied in parts.
         group: the ranks.
+        sequence: whether each rank gets the result at its positions alone.
 
     Raises:
         ValueError: the number of inputs is not divisible by the number of ranks, or the layer has an activation.
@@ -123,17 +171,19 @@ class RowLinear(Module):
     (2, 3)
     """
 
-    def __init__(self, layer: Linear, group: Group) -> None:
+    def __init__(self, layer: Linear, group: Group, sequence: bool = False) -> None:
         if layer.activation is not None:
             raise ValueError("RowLinear: layer: expected one without an activation")
-        self._group = group
+        self._group, self._sequence = group, sequence
         self.weight = _part(layer.weight, 1, group, "RowLinear: inputs")
         self.bias = None if layer.bias is None else Parameter(layer.bias)
 
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs) of this rank's part ``x`` (..., inputs / ranks)."""
-        made: Array = _Leave.apply(linear(x, self.weight, None), self._group)
-        return made if self.bias is None else made + self.bias
+        made: Array = _left(linear(x, self.weight, None), self._group, self._sequence)
+        if self.bias is None:
+            return made
+        return made + (_Enter.apply(self.bias, self._group) if self._sequence else self.bias)
 
 
 class ParallelEmbedding(Module):
@@ -142,6 +192,7 @@ class ParallelEmbedding(Module):
     Args:
         layer: the whole embedding, the same on every rank; its weight is copied in parts.
         group: the ranks.
+        sequence: whether each rank gets the rows of its positions alone.
 
     Raises:
         ValueError: the number of rows is not divisible by the number of ranks.
@@ -153,8 +204,8 @@ class ParallelEmbedding(Module):
     (2, 3)
     """
 
-    def __init__(self, layer: Embedding, group: Group) -> None:
-        self._group = group
+    def __init__(self, layer: Embedding, group: Group, sequence: bool = False) -> None:
+        self._group, self._sequence = group, sequence
         self.weight = _part(layer.weight, 0, group, "ParallelEmbedding: rows")
 
     def forward(self, tokens: Array) -> Array:
@@ -163,7 +214,7 @@ class ParallelEmbedding(Module):
         own = tokens - self._group.rank * rows
         here = ops.logical_and(own >= 0, own < rows)
         found = embedding(ops.where(here, own, 0), self.weight)
-        made: Array = _Leave.apply(ops.where(here[..., None], found, 0.0), self._group)
+        made: Array = _left(ops.where(here[..., None], found, 0.0), self._group, self._sequence)
         return made
 
 
@@ -173,6 +224,7 @@ class ParallelAttention(Module):
     Args:
         layer: the whole layer, the same on every rank; its parameters are copied in parts.
         group: the ranks.
+        sequence: whether the input and the result have this rank's positions alone.
 
     Raises:
         ValueError: the number of heads is not divisible by the number of ranks, or the layer drops weights.
@@ -184,17 +236,17 @@ class ParallelAttention(Module):
     (2, 5, 8)
     """
 
-    def __init__(self, layer: MultiHeadAttention, group: Group) -> None:
+    def __init__(self, layer: MultiHeadAttention, group: Group, sequence: bool = False) -> None:
         if layer.dropout:
             raise ValueError("ParallelAttention: layer: expected one without dropout")
         if layer.heads % group.size:
             raise ValueError(
                 f"ParallelAttention: heads: {layer.heads} is not divisible by the {group.size} ranks of the group"
             )
-        self._group, self.heads = group, layer.heads // group.size
+        self._group, self._sequence, self.heads = group, sequence, layer.heads // group.size
         self.in_proj_weight = self._of_heads(layer.in_proj_weight)
         self.in_proj_bias = None if layer.in_proj_bias is None else self._of_heads(layer.in_proj_bias)
-        self.out_proj = RowLinear(layer.out_proj, group)
+        self.out_proj = RowLinear(layer.out_proj, group, sequence)
 
     def _of_heads(self, values: Array) -> Parameter:
         """The rows of this rank's heads in the projections of queries, keys and values."""
@@ -204,10 +256,49 @@ class ParallelAttention(Module):
 
     def forward(self, x: Array, is_causal: bool = False) -> Array:
         """Attend among the positions of ``x`` (N, L, features); ``is_causal``: to the earlier ones alone."""
-        entered = _Enter.apply(x, self._group)
+        entered = _entered(x, self._group, self._sequence)
         parts = ops.split(linear(entered, self.in_proj_weight, self.in_proj_bias), 3, axis=-1)
-        shape = (*x.shape[:2], self.heads, parts[0].shape[-1] // self.heads)
+        shape = (*entered.shape[:2], self.heads, parts[0].shape[-1] // self.heads)
         q, k, v = (ops.moveaxis(part.reshape(shape), 2, 1) for part in parts)
         found = scaled_dot_product_attention(q, k, v, is_causal=is_causal)
-        made: Array = self.out_proj(ops.moveaxis(found, 1, 2).reshape(*x.shape[:2], -1))
+        made: Array = self.out_proj(ops.moveaxis(found, 1, 2).reshape(*entered.shape[:2], -1))
         return made
+
+
+class SequenceParallel(Module):
+    """A module that treats positions apart, such as a norm, called with this rank's positions.
+
+    Its parameters are the same on every rank. Their gradients are summed over the ranks.
+
+    Args:
+        module: takes and returns arrays whose positions are along the last axis but one.
+        group: the ranks.
+
+    Raises:
+        TypeError: ``module`` is not a Module.
+
+    >>> import cukern as ck
+    >>> world = ck.distributed.init()
+    >>> norm = SequenceParallel(ck.nn.LayerNorm(4), world)
+    >>> norm(norm.part(ck.ones((2, 8, 4)))).shape == (2, 8 // world.size, 4)
+    True
+    """
+
+    def __init__(self, module: Module, group: Group) -> None:
+        if not isinstance(module, Module):
+            raise TypeError(f"SequenceParallel: module: expected a Module, got {type(module).__name__}")
+        self._group, self.module = group, module
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The module's result at this rank's positions."""
+        shared = [_Enter.apply(one, self._group) for one in self.module.parameters()]
+        return pytree.replace(self.module, shared)(*args, **kwargs)
+
+    def part(self, x: Array, axis: int = _POSITIONS) -> Array:
+        """This rank's positions of what every rank has whole, along an axis.
+
+        Raises:
+            ValueError: their number is not divisible by the number of ranks.
+        """
+        check_divisible("SequenceParallel.part: positions", x, axis, self._group)
+        return ops.split(x, self._group.size, axis=axis)[self._group.rank]

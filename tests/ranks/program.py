@@ -235,9 +235,9 @@ def check_training() -> None:
 
 
 class Words(ck.nn.Module):
-    """A small language model, whole or divided over a group."""
+    """A small language model, whole or divided over a group, between whose layers each rank has all positions or some."""
 
-    def __init__(self, group: Any = None) -> None:
+    def __init__(self, group: Any = None, sequence: bool = False) -> None:
         parts = [
             ck.nn.Embedding(8, 8, rng=0),
             ck.nn.MultiHeadAttention(8, 4, rng=1),
@@ -245,6 +245,7 @@ class Words(ck.nn.Module):
             ck.nn.Linear(16, 8, rng=3),
             ck.nn.Linear(8, 8, rng=4),
         ]
+        norm: Any = ck.nn.LayerNorm(8)
         if group is not None:
             kinds = [
                 cd.ParallelEmbedding,
@@ -253,13 +254,18 @@ class Words(ck.nn.Module):
                 cd.RowLinear,
                 cd.ColumnLinear,
             ]
-            last = [{}, {}, {}, {}, {"join": True}]
-            parts = [kind(part, group, **more) for kind, part, more in zip(kinds, parts, last, strict=True)]
+            last: list[dict[str, bool]] = [{}, {}, {}, {}, {"join": True}]
+            parts = [
+                kind(part, group, sequence=sequence, **more)
+                for kind, part, more in zip(kinds, parts, last, strict=True)
+            ]
+            norm = cd.SequenceParallel(norm, group) if sequence else norm
         self.words, self.attention, self.wide, self.narrow, self.logits = parts
+        self.norm = norm
 
     def forward(self, tokens: Any) -> Any:
         x = self.words(tokens)
-        x = x + self.attention(x, is_causal=True)
+        x = x + self.attention(self.norm(x), is_causal=True)
         return self.logits(x + self.narrow(self.wide(x)))
 
 
@@ -269,13 +275,16 @@ def check_tensor_parallel() -> None:
     assert mesh.coordinates == {"data": RANK // 2, "tensor": RANK % 2}
     raises(ValueError, "product", call=lambda: cd.Mesh(data=SIZE + 1))
     raises(ValueError, "one of data, tensor", call=lambda: mesh.group("model"))
-    tokens = np.random.default_rng(1).integers(0, 8, (4, 6))
-    own = ck.asarray(tokens.reshape(2, 2, 6)[mesh.coordinates["data"]])
-    whole, divided = Words(), Words(mesh.group("tensor"))
-    alone, training = (
-        ck.optim.SGD(whole, lr=0.5),
-        cd.DataParallel(ck.optim.SGD(divided, lr=0.5), mesh.group("data")),
-    )
+    for sequence in (False, True):
+        tensor_parallel(mesh, sequence)
+
+
+def tensor_parallel(mesh: Any, sequence: bool) -> None:
+    tokens = np.random.default_rng(1).integers(0, 8, (4, 7))
+    own = ck.asarray(tokens.reshape(2, 2, 7)[mesh.coordinates["data"]])
+    whole, divided = Words(), Words(mesh.group("tensor"), sequence)
+    alone = ck.optim.SGD(whole, lr=0.5)
+    training = cd.DataParallel(ck.optim.SGD(divided, lr=0.5), mesh.group("data"))
     for step in range(2):
         with ck.Tape() as tape:
             expected = ck.nn.cross_entropy(whole(ck.asarray(tokens[:, :-1])), ck.asarray(tokens[:, 1:]))
@@ -285,11 +294,16 @@ def check_tensor_parallel() -> None:
         training.step(training.gradient(tape, loss))
         mean = cd.all_reduce(loss, "mean", group=mesh.group("data")).item()
         np.testing.assert_allclose(mean, expected.item(), rtol=1e-5 * 4**step)
-    np.testing.assert_allclose(
-        np.asarray(divided.narrow.bias), np.asarray(whole.narrow.bias), rtol=1e-3, atol=1e-6
-    )
+    norm = divided.norm.module if sequence else divided.norm
     joined = cd.all_gather(divided.words.weight, group=mesh.group("tensor"))
-    np.testing.assert_allclose(np.asarray(joined), np.asarray(whole.words.weight), rtol=1e-3, atol=1e-6)
+    for found, one in (
+        (divided.narrow.bias, whole.narrow.bias),
+        (norm.weight, whole.norm.weight),
+        (joined, whole.words.weight),
+    ):
+        np.testing.assert_allclose(np.asarray(found), np.asarray(one), rtol=1e-3, atol=1e-6)
+    if sequence:
+        raises(ValueError, "positions", "(1, 3, 8)", call=lambda: divided.norm.part(ck.ones((1, 3, 8))))
 
 
 def check_sums_in_bfloat16() -> None:

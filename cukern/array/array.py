@@ -115,6 +115,8 @@ class Array(Memory):
         made._ndarray, made._layout, made._operand = None, layout, self._operand
         made._memory = self._ndarray.data if self._memory is None else self._memory
         made.device, made._storage, made._key = self.device, self._storage, None
+        owner = getattr(self, "_viewed", self)
+        made._viewed = owner if owner._storage is self._storage else self
         return made
 
     def _alias(self) -> Array:

@@ -25,7 +25,7 @@ from ..nn.embedding import Embedding, embedding
 from ..nn.linear import Linear, linear
 from ..nn.module import Module
 from ..nn.parameter import Parameter
-from .collectives import check_divisible, all_gather, all_reduce, reduce_scatter
+from .collectives import all_gather, all_reduce, check_divisible, reduce_scatter
 from .group import Group
 
 __all__ = ["ColumnLinear", "ParallelAttention", "ParallelEmbedding", "RowLinear", "SequenceParallel"]

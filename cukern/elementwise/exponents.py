@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from .function import astype
@@ -21,15 +23,27 @@ _mantissa = unary(
     "mantissa",
     f"{_PLAIN} ? x : ldexp(x, -1 - ilogb(x))",
     vjp=lambda g, x, r: g * where(equal(x, 0), 1, r / x),
+    oracle=lambda x: np.frexp(x)[0],
     doc="x over the power of two that brings it into [0.5, 1); 0, NaN and infinities as they are.",
 )
 _exponent = unary(
-    "exponent", f"{_PLAIN} ? T(0) : T(1 + ilogb(x))", doc="The power of two of the mantissa's unit."
+    "exponent",
+    f"{_PLAIN} ? T(0) : T(1 + ilogb(x))",
+    oracle=lambda x: np.frexp(x)[1].astype(x.dtype),
+    doc="The power of two of the mantissa's unit.",
 )
+
+
+def _scaled_oracle(x: Any, y: Any) -> Any:
+    powers = np.nan_to_num(y).clip(-5000, 5000).astype(np.int32)
+    return np.where(np.isnan(y), y, np.ldexp(x, powers))
+
+
 _scaled: Any = binary(
     "scaled",
-    "ldexp(x, int(minimum(maximum(y, T(-5000)), T(5000))))",
+    "y != y ? y : ldexp(x, int(minimum(maximum(y, T(-5000)), T(5000))))",
     vjp=lambda g, x, y, r: (_scaled(g, y), None),
+    oracle=_scaled_oracle,
     doc="x times 2 to the power y, a whole number.",
 )
 

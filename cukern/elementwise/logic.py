@@ -25,7 +25,14 @@ bitwise_invert = unary(
     operator="__invert__",
     doc="The bits of x inverted.",
 )
-_bits = unary("bits", "T(count_bits(x))", "iu", bools=dtypes.uint8, doc="The bits set in the magnitude of x.")
+_bits = unary(
+    "bits",
+    "T(count_bits(x))",
+    "iu",
+    bools=dtypes.uint8,
+    oracle="bitwise_count",
+    doc="The bits set in the magnitude of x.",
+)
 _shift = partial(binary, types="iu", bools=dtypes.int8, domain=(0, 7))
 bitwise_left_shift = _shift(
     "bitwise_left_shift",

@@ -182,6 +182,7 @@ def our_result(row: Row, *kinds: Any) -> Any:
 
 #: Rows whose oracle is no single NumPy function, and so has no dtype rule of its own.
 NO_DTYPE_ORACLE = {name for name, row in ROWS.items() if not isinstance(row.oracle, str)} | {
+    "bits",
     "reciprocal",
     "clip",
 }

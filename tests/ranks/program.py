@@ -235,7 +235,7 @@ def check_training() -> None:
 
 
 class Words(ck.nn.Module):
-    """A small language model, whole or divided over a group, between whose layers each rank has all positions or some."""
+    """A small language model, whole or divided over a group; ``sequence``: with a part of the positions a rank."""
 
     def __init__(self, group: Any = None, sequence: bool = False) -> None:
         parts = [

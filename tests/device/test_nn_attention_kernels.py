@@ -178,6 +178,10 @@ def test_logarithms_of_sums(device: ck.Device) -> None:
     assert gradcheck(lambda *own: call(*own)[1], arrays, order=1)
     lengths, starts = ck.asarray([0, 7]), ck.asarray([0, 2])
     assert (call(*arrays, key_lengths=lengths)[1][0] == -np.inf).all()
+    far = ck.asarray([-(2**32) + 3, 2**32 + 3])
+    np.testing.assert_array_equal(
+        call(*arrays, key_lengths=far)[0].numpy(), call(*arrays, key_lengths=lengths)[0].numpy()
+    )
     # Of the third row no sequence is, and the sequence has two keys.
     _, packed = call(*(one[0] for one in arrays), starts=(starts, starts))
     assert (packed[:, 2] == -np.inf).all()

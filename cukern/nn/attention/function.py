@@ -142,6 +142,8 @@ def _require_starts(name: str, starts: object, beside: Array, size: int | None) 
         raise ValueError(f"attention: {name} is on {starts.device}, q on {beside.device}; move one of them")
     if size is not None and starts.size != size:
         raise ValueError(f"attention: {name}: expected shape ({size},), got {starts.shape}")
+    if starts.dtype not in (dtypes.int8, dtypes.int16, dtypes.uint8, dtypes.uint16, dtypes.int32):
+        starts = ops.clip(starts, 0 if dtypes.info(starts.dtype).kind == "u" else -1, 2**31 - 1)
     return starts.astype("int32", copy=False).contiguous()
 
 

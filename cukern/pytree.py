@@ -25,9 +25,16 @@ class Leaf(NamedTuple):
 
 
 class _Node(NamedTuple):
-    """A container taken apart: its children with the last part of their paths, and how to rebuild it."""
+    """A container taken apart.
 
-    children: Sequence[tuple[str, Any]]
+    Attributes:
+        children: its items.
+        ends: the last part of the path of each, to be read once.
+        rebuild: the container with other children.
+    """
+
+    children: Sequence[Any]
+    ends: Iterable[str]
     rebuild: Callable[[list[Any]], Any]
 
 
@@ -71,36 +78,39 @@ def _open(tree: Any) -> _Node | None:
     if type(tree) in _leaf_types:
         return None
     if tree is None:
-        return _Node((), lambda children: None)
+        return _Node((), (), lambda children: None)
     if isinstance(tree, dict):
         keys = list(tree)
         return _Node(
-            [(f"[{key!r}]", tree[key]) for key in keys],
+            list(tree.values()),
+            (f"[{key!r}]" for key in keys),
             lambda children: dict(zip(keys, children, strict=True)),
         )
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         cls = type(tree)
-        return _Node(
-            [(f".{name}", child) for name, child in zip(cls._fields, tree, strict=True)],
-            lambda children: cls(*children),
-        )
+        return _Node(tree, (f".{name}" for name in cls._fields), lambda children: cls(*children))
     if isinstance(tree, (list, tuple)):
-        make = list if isinstance(tree, list) else tuple
-        return _Node([(f"[{i}]", child) for i, child in enumerate(tree)], make)
+        return _Node(tree, _numbered(tree), list if isinstance(tree, list) else tuple)
     registration = _registration(type(tree))
     if registration is not None:
         flatten_, unflatten_ = registration
         found, rest = flatten_(tree)
-        return _Node([(f"[{i}]", child) for i, child in enumerate(found)], lambda new: unflatten_(rest, new))
+        found = found if isinstance(found, (list, tuple)) else list(found)
+        return _Node(found, _numbered(found), lambda new: unflatten_(rest, new))
     if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
         names = [field.name for field in dataclasses.fields(tree)]
         return _Node(
-            [(f".{name}", getattr(tree, name)) for name in names],
+            [getattr(tree, name) for name in names],
+            (f".{name}" for name in names),
             lambda children: _rebuild_dataclass(tree, names, children),
         )
     if not isinstance(tree, type):
         _leaf_types.add(type(tree))
     return None
+
+
+def _numbered(children: Sequence[Any]) -> Iterable[str]:
+    return (f"[{i}]" for i in range(len(children)))
 
 
 def leaves_with_path(tree: Any, path: str = "") -> Iterator[Leaf]:
@@ -113,7 +123,7 @@ def leaves_with_path(tree: Any, path: str = "") -> Iterator[Leaf]:
     if node is None:
         yield Leaf(path, tree)
     else:
-        for end, child in node.children:
+        for end, child in zip(node.ends, node.children, strict=True):
             yield from leaves_with_path(child, path + end)
 
 
@@ -123,15 +133,12 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"w": (1, 2), "b": None})
     [1, 2]
     """
-    kind = type(tree)
-    if kind in _leaf_types:
+    node = None if type(tree) in _leaf_types else _open(tree)
+    if node is None:
         return [tree]
-    if kind is list or kind is tuple:
-        found: list[Any] = []
-        for child in tree:
-            found += leaves(child)
-        return found
-    return [leaf.value for leaf in leaves_with_path(tree)]
+    if _leaf_types.issuperset([type(child) for child in node.children]):
+        return list(node.children)
+    return [leaf for child in node.children for leaf in leaves(child)]
 
 
 def containers(tree: Any) -> Any:
@@ -139,7 +146,9 @@ def containers(tree: Any) -> Any:
     node = _open(tree)
     if node is None:
         return None
-    return type(tree), *((end, containers(child)) for end, child in node.children)
+    return type(tree), *(
+        (end, containers(child)) for end, child in zip(node.ends, node.children, strict=True)
+    )
 
 
 class Structure:
@@ -234,29 +243,41 @@ def replace(tree: Any, new: Iterable[Any]) -> Any:
     >>> replace({"w": (1, 2), "b": None}, [10, 20])
     {'w': (10, 20), 'b': None}
     """
-    source = iter(new)
-    made = _replace(tree, source)
-    if next(source, source) is not source:
-        raise ValueError("replace: there are more new leaves than the tree has")
-    return made
+    return taken_apart(tree)[1](new)
 
 
-def _replace(tree: Any, new: Iterator[Any]) -> Any:
-    kind = type(tree)
-    if (kind is list or kind is tuple) and tree:
-        made = [_replace(child, new) for child in tree]
-        same = all(child is old for child, old in zip(made, tree, strict=True))
-        return tree if same else made if kind is list else tuple(made)
-    node = None if kind in _leaf_types else _open(tree)
+def taken_apart(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
+    """The leaves of ``tree`` in order, and what :func:`replace` makes of the tree and of other leaves.
+
+    >>> found, replaced = taken_apart({"w": (1, 2), "b": None})
+    >>> found, replaced([10, 20])
+    ([1, 2], {'w': (10, 20), 'b': None})
+    """
+    found, rebuild = _apart(tree)
+
+    def replaced(new: Iterable[Any]) -> Any:
+        given = list(new)
+        if len(given) != len(found):
+            which = "more" if len(given) > len(found) else "fewer"
+            raise ValueError(f"replace: there are {which} new leaves than the tree has")
+        return rebuild(iter(given))
+
+    return found, replaced
+
+
+def _apart(tree: Any) -> tuple[list[Any], Callable[[Iterator[Any]], Any]]:
+    """The leaves of ``tree``, and the tree with leaves taken from an iterator."""
+    node = None if type(tree) in _leaf_types else _open(tree)
     if node is None:
-        try:
-            return next(new)
-        except StopIteration:
-            raise ValueError("replace: there are fewer new leaves than the tree has") from None
-    made = [_replace(child, new) for _, child in node.children]
-    if all(child is old for child, (_, old) in zip(made, node.children, strict=True)):
-        return tree
-    return node.rebuild(made)
+        return [tree], next
+    parts = [_apart(child) for child in node.children]
+
+    def rebuild(new: Iterator[Any]) -> Any:
+        made = [take(new) for _, take in parts]
+        same = all(child is old for child, old in zip(made, node.children, strict=True))
+        return tree if same else node.rebuild(made)
+
+    return [leaf for own, _ in parts for leaf in own], rebuild
 
 
 def aligned(tree: Any, other: Any, path: str, missing: bool = False) -> list[Any]:
@@ -275,25 +296,29 @@ def aligned(tree: Any, other: Any, path: str, missing: bool = False) -> list[Any
     theirs = _open(other)
     if mine is None or theirs is None:
         if mine is not theirs:
-            raise ValueError(f"{path}: expected {_what(tree, mine)}, got {_what(other, theirs)}")
+            expected, got = (
+                _what(one, node and list(node.ends)) for one, node in ((tree, mine), (other, theirs))
+            )
+            raise ValueError(f"{path}: expected {expected}, got {got}")
         return [other]
-    given = dict(theirs.children)
-    if type(tree) is not type(other) or given.keys() != dict(mine.children).keys():
-        raise ValueError(f"{path}: expected {_what(tree, mine)}, got {_what(other, theirs)}")
+    ends = list(mine.ends)
+    given = dict(zip(theirs.ends, theirs.children, strict=True))
+    if type(tree) is not type(other) or given.keys() != set(ends):
+        raise ValueError(f"{path}: expected {_what(tree, ends)}, got {_what(other, list(given))}")
     found: list[Any] = []
-    for end, child in mine.children:
+    for end, child in zip(ends, mine.children, strict=True):
         found += aligned(child, given[end], path + end, missing)
     return found
 
 
-def _what(tree: Any, node: _Node | None) -> str:
-    """The description of a part of a tree in an error."""
+def _what(tree: Any, ends: Sequence[str] | None) -> str:
+    """The description of a part of a tree in an error, from the ends of its children's paths; None for a leaf."""
     name = type(tree).__name__
     if tree is None:
         return "None"
-    if node is None:
+    if ends is None:
         return f"a leaf ({name})"
-    return f"{name} of {', '.join(end for end, _ in node.children)}" if node.children else f"an empty {name}"
+    return f"{name} of {', '.join(ends)}" if ends else f"an empty {name}"
 
 
 def map(function: Callable[..., Any], tree: Any, /, *trees: Any) -> Any:

@@ -197,14 +197,18 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 def float_leaves(tree: Any, what: str) -> list[Array]:
     """The leaves of ``tree``, each of which must be an array of a floating dtype."""
     found = pytree.leaves(tree)
-    for value in found:
-        if not is_array(value) or value.dtype not in FLOATING:
-            _refuse(tree, what)
+    require_floats(found, tree, what)
     return found
 
 
-def _refuse(tree: Any, what: str) -> None:
-    """Raise for the leaf that is not a floating array."""
+def require_floats(leaves: Sequence[Any], tree: Any, what: str) -> None:
+    """Raise unless the ``leaves`` of ``tree`` are arrays of floating dtypes.
+
+    Raises:
+        TypeError: the message has the path to the leaf that is none.
+    """
+    if all(is_array(value) and value.dtype in FLOATING for value in leaves):
+        return
     for path, value in pytree.leaves_with_path(tree, what):
         if not is_array(value):
             raise TypeError(f"{path}: expected an array, got {type(value).__name__}")

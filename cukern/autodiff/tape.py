@@ -38,6 +38,7 @@ from .cotangents import (
     ones_for,
     register_algebra,
     registered,
+    require_floats,
     walk,
     written,
     zeros_like,
@@ -411,7 +412,8 @@ class Tape:
         if unconnected not in ("none", "zero"):
             raise ValueError(f"unconnected: expected 'none' or 'zero', got {unconnected!r}")
         self._check_usable()
-        wanted = float_leaves(sources, "sources")
+        wanted, replaced = pytree.taken_apart(sources)
+        require_floats(wanted, sources, "sources")
         cotangents = self._seeds(target, output_gradients)
         keys = {array._key for array in wanted if array._key in self._tracked}
         for array in wanted:
@@ -438,8 +440,7 @@ class Tape:
         for i in range(len(wanted)):
             if i not in made:
                 give(i)
-        gradients = [made[i] for i in range(len(wanted))]
-        return pytree.replace(sources, gradients)
+        return replaced([made[i] for i in range(len(wanted))])
 
     def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
         """The cotangents that the walk begins with."""

@@ -347,9 +347,10 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
         )
 
 
-def _flatten(module: Module) -> tuple[list[Any], Module]:
-    """The parameters or their values, and the module with this structure."""
-    return list(leaves_by_parameter(module).values()), vars(module).get(_STRUCTURE, module)
+def _flatten(module: Module) -> tuple[list[Any], tuple[Module, list[int]]]:
+    """The parameters or their values; and the module with this structure, with the identities of its parameters."""
+    found = leaves_by_parameter(module)
+    return list(found.values()), (vars(module).get(_STRUCTURE, module), list(found))
 
 
 def leaves_by_parameter(module: Module) -> dict[int, Any]:
@@ -361,26 +362,24 @@ def leaves_by_parameter(module: Module) -> dict[int, Any]:
 
 def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
     """Find the value in ``new`` for each parameter of ``old``; a parameter with two names has the first value."""
-    if isinstance(old, Parameter):
-        found.setdefault(id(old), new)
-    elif isinstance(old, Module):
-        if id(old) not in seen:
-            seen.add(id(old))
-            attributes = vars(new)
-            for name, value in vars(old).items():
-                if isinstance(value, _HOLDERS):
-                    _pair(value, attributes[name], found, seen)
-    elif isinstance(old, dict):
-        for key, value in old.items():
+    if isinstance(old, Module):
+        if id(old) in seen:
+            return
+        seen.add(id(old))
+        old, new = vars(old), vars(new)
+    elif isinstance(old, (list, tuple)) and len(old) != len(new):
+        raise ValueError(f"expected {len(old)} items as the module has, got {len(new)}")
+    for key, value in old.items() if isinstance(old, dict) else enumerate(old):
+        if isinstance(value, Parameter):
+            found.setdefault(id(value), new[key])
+        elif isinstance(value, _HOLDERS):
             _pair(value, new[key], found, seen)
-    elif isinstance(old, (list, tuple)):
-        for one, other in zip(old, new, strict=True):
-            _pair(one, other, found, seen)
 
 
-def _unflatten(structure: Module, leaves: Iterable[Any]) -> Module:
-    """A copy of a module's structure with ``leaves`` in place of its parameters."""
-    new = dict(zip(leaves_by_parameter(structure), leaves, strict=True))
+def _unflatten(of: tuple[Module, list[int]], leaves: Iterable[Any]) -> Module:
+    """A copy of a module's structure with ``leaves`` in place of the parameters of these identities."""
+    structure, parameters = of
+    new = dict(zip(parameters, leaves, strict=True))
     made: dict[int, Module] = {}
 
     def rebuild(value: Any) -> Any:
@@ -389,17 +388,18 @@ def _unflatten(structure: Module, leaves: Iterable[Any]) -> Module:
         if isinstance(value, Module):
             if id(value) not in made:
                 copy = made[id(value)] = object.__new__(type(value))
-                vars(copy).update({name: rebuild(item) for name, item in vars(value).items()})
+                vars(copy).update(changed(vars(value)))
                 vars(copy)[_STRUCTURE] = value
             return made[id(value)]
         if isinstance(value, dict):
-            return {key: rebuild(item) for key, item in value.items()}
+            return changed(value)
+        items = [rebuild(item) if isinstance(item, _HOLDERS) else item for item in value]
         if isinstance(value, list):
-            return [rebuild(item) for item in value]
-        if isinstance(value, tuple):
-            items = [rebuild(item) for item in value]
-            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-        return value
+            return items
+        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+
+    def changed(values: Mapping[Any, Any]) -> dict[Any, Any]:
+        return {key: rebuild(item) if isinstance(item, _HOLDERS) else item for key, item in values.items()}
 
     return cast(Module, rebuild(structure))
 

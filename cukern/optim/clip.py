@@ -50,7 +50,7 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
     """
     if not max_norm > 0:
         raise ValueError(f"max_norm: expected a positive number, got {max_norm!r}")
-    arrays = pytree.leaves(gradients)
+    arrays, replaced = pytree.taken_apart(gradients)
     if not arrays:
         raise ValueError("gradients: expected at least one array, got none")
     for array in arrays:
@@ -61,7 +61,7 @@ def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
                 f"gradients: expected arrays of one device, got {arrays[0].device} and {array.device}"
             )
     scaled, norm = _recorded(arrays, max_norm) if tape.recording(arrays) else _clipped(arrays, max_norm)
-    return pytree.replace(gradients, scaled), norm
+    return replaced(scaled), norm
 
 
 def _kind(value: Any) -> str:

@@ -107,13 +107,14 @@ class Array(Memory):
         made._key = None
         return made
 
-    def _seen(self, layout: Layout) -> Array:
-        """A view on a GPU with another layout of the same dtype, from the first element on; tapes do not track it."""
+    def _seen(self, layout: Layout, offset: int = 0) -> Array:
+        """A view on a GPU with another layout of the same dtype, from a byte on; tapes do not track it."""
         if self._layout is None:
             self._planned()
         made = _new(Array)
-        made._ndarray, made._layout, made._operand = None, layout, self._operand
-        made._memory = self._ndarray.data if self._memory is None else self._memory
+        made._ndarray, made._layout, made._operand = None, layout, self._operand + offset
+        memory = self._ndarray.data if self._memory is None else self._memory
+        made._memory = memory + offset if offset else memory
         made.device, made._storage, made._key = self.device, self._storage, None
         owner = getattr(self, "_viewed", self)
         made._viewed = owner if owner._storage is self._storage else self

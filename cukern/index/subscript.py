@@ -28,6 +28,7 @@ from ..errors import GradientError
 from ..kernel.plan import on, raw, zeros
 from ..kernel.strides import repeated
 from ..shape.copy import LARGE, write
+from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
 from .places import picked_along, put_rows
@@ -118,11 +119,16 @@ def getitem(x: Array, key: Any, /) -> Array:
         IndexError: the index does not fit the shape.
     """
     parts = key if isinstance(key, tuple) else (key,)
-    if _PLAIN.issuperset(map(type, parts)) and tape.tracked((x,)) is None:
-        try:
-            return view(x, x._data[parts if ... in parts else (*parts, ...)])
-        except IndexError:
-            pass  # the general path below raises the error
+    if _PLAIN.issuperset(map(type, parts)):
+        if not x.device.addressable:
+            made = known(x, _named(parts))
+            if made is not None:
+                return made
+        elif tape.tracked((x,)) is None:
+            try:
+                return view(x, x._data[parts if ... in parts else (*parts, ...)])
+            except IndexError:
+                pass  # the general path below raises the error
     return _getitem(x, key)
 
 
@@ -130,11 +136,22 @@ def getitem(x: Array, key: Any, /) -> Array:
 _PLAIN = frozenset((int, slice, type(None), type(...)))
 
 
+def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
+    """What names the view of a basic index among the views of an array."""
+    name: list[Any] = ["getitem"]
+    for part in parts:
+        if isinstance(part, slice):
+            name += (":", part.start, part.stop, part.step)
+        else:
+            name.append("..." if part is Ellipsis else part)
+    return tuple(name)
+
+
 @on_device
 def _getitem(x: Array, key: Any) -> Array:
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
-        return _basic(x, tuple(parts))
+        return _basic(x, tuple(parts), key if isinstance(key, tuple) else (key,))
     return _gathered(x, _picked(parts))
 
 
@@ -143,10 +160,10 @@ def _picked(parts: Sequence[Any]) -> list[Any]:
     return [_Places(np.int64(part)) if isinstance(part, int) else part for part in parts]
 
 
-def _basic(x: Array, key: tuple[Any, ...]) -> Array:
-    made = view(x, x._data[(*key, ...)])
-    shape = x.shape
-    return recorded("getitem", x, made, lambda g: _embedded(g, shape, key))
+def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = None) -> Array:
+    """The view at ``key``, which may have been ``written`` in another way."""
+    shape, name = x.shape, _named(key if written is None else written)
+    return viewed(x, x._data[(*key, ...)], lambda g: _embedded(g, shape, key), name)
 
 
 @on_device
@@ -158,7 +175,7 @@ def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
         write(g.device, data[(*key, ...)], g._data)
     else:
         data = remap(g.device, apart[0], shape, apart[1], "constant")
-    return recorded("embed", g, Array._wrap(data, g.device), lambda gg: _basic(gg, key))
+    return recorded("embed", g, Array._wrap(data, g.device), lambda gg: gg[key])
 
 
 def _spread(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[Any, list[int]] | None:

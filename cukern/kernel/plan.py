@@ -139,3 +139,20 @@ class Plan:
         if self.launch is not None:
             self.launch(*[one._operand for one in arrays], made._operand)
         return made
+
+    def results(self, given: Sequence[Array | None], *numbers: Any) -> list[Array]:
+        """Launch and return all results, new arrays; None stands for a null pointer, numbers follow the results."""
+        with on(self.device):
+            made = [Array._made(layout) for layout in self.layouts]
+            assert self.launch is not None
+            self.launch(*operands(self.device, (*given, *made)), *numbers)
+        return made
+
+
+def operands(device: Device, arrays: Sequence[Array | None]) -> list[Any]:
+    """What a prepared launch takes for arrays, and for None, a null pointer."""
+    null = device.backend.operand(None)
+    for one in arrays:
+        if one is not None and one._layout is None:
+            one._planned()
+    return [null if one is None else one._operand for one in arrays]

@@ -20,7 +20,7 @@ from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from ..kernel.sizes import ACCESS, divide_up, index_type, power_of_two
 from .fused import fused_vjp
-from .layer_norm.function import launch_groups
+from .layer_norm.launch import launch_groups
 
 _sums = Kernel("nn/channel_norm/sums.cu")
 _statistics = Kernel("nn/channel_norm/statistics.cu")

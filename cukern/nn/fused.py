@@ -160,6 +160,46 @@ def _chosen(gradients: Sequence[Array | None], wanted: Sequence[bool]) -> tuple[
     return chosen  # type: ignore[return-value]
 
 
+#: Gradients of primals from what was saved, the primals first; from cotangents; and from which are wanted.
+Kernels = Callable[[Sequence[Any], Sequence[Array], Sequence[bool]], Sequence[Array | None]]
+
+
+def tracked(primals: Sequence[Array | None]) -> tape.Tracking | None:
+    """What :func:`record_fused` needs to know; None where no active tape tracks one of ``primals``."""
+    return tape.tracked([one for one in primals if one is not None])
+
+
+def record_fused(
+    name: str,
+    primals: Sequence[Array | None],
+    made: Sequence[Array],
+    saved: Sequence[Array | None],
+    kernels: Kernels,
+    reference: Callable[..., Any],
+    tracking: tape.Tracking,
+) -> None:
+    """Put a fused operation on the tapes that track one of its primals, with the derivative of :func:`fused_vjp`.
+
+    Args:
+        made: its results.
+        saved: what ``kernels`` read besides the primals.
+        tracking: what :func:`tracked` has said of the primals.
+    """
+    given = [one is not None for one in primals]
+
+    def pull(
+        cotangents: Sequence[Array], kept: Sequence[Any], needs: Sequence[bool]
+    ) -> Sequence[Array | None]:
+        still = iter(needs)
+        wanted = [is_given and next(still) for is_given in given]
+        own = kept[: len(given)]
+        found = fused_vjp(lambda: kernels(kept, cotangents, wanted), reference, own, cotangents, wanted)
+        return list(itertools.compress(found, given))
+
+    present = [one for one in primals if one is not None]
+    tape.record(name, present, made, pull, (*primals, *saved), tracking=tracking)
+
+
 def fused_vjp(
     kernels: Callable[[], Sequence[Array | None]],
     reference: Callable[..., Any],

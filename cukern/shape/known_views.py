@@ -6,36 +6,35 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from ..array import Array
-from ..array.layout import Layout, layout
+from ..array.layout import ALIGNMENT, Layout, layout
 from ..autodiff import tape
 from ..elementwise.operands import recorded, view
 from ..kernel.plan import remember
 
 
 class _View(NamedTuple):
-    """A view of all elements of arrays of one layout: its layout, and what a tape records."""
+    """A view of arrays of one layout: its layout, the bytes before it, and what a tape records."""
 
     layout: Layout
+    offset: int
     operation: tape.Operation
 
 
 _views: dict[tuple[Any, ...], _View] = {}
 #: Of arguments that are equal only if they mean the same; True equals 1, and is none.
-_PLAIN = frozenset((str, int))
+_PLAIN = frozenset((str, int, type(None)))
 
 
 def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
-    if x.device.addressable:
+    if x.device.addressable or not _PLAIN.issuperset(map(type, key)):
         return None
     found = _views.get((x._layout or x._planned(), *key))
-    if found is None or not _PLAIN.issuperset(map(type, key)):
-        return None
-    return _seen(x, found)
+    return None if found is None else _seen(x, found)
 
 
 def _seen(x: Array, found: _View) -> Array:
-    made = x._seen(found.layout)
+    made = x._seen(found.layout, found.offset)
     tracking = tape.tracked((x,))
     if tracking is not None:
         _, keys, tapes = tracking
@@ -48,17 +47,20 @@ def viewed(x: Array, data: Any, vjp: Callable[[Array], Array | None], key: tuple
 
     Args:
         x: any array.
-        data: a view of its ndarray that begins with the same element.
+        data: a view of its ndarray.
         vjp: the cotangent of ``x`` from that of the view.
-        key: the function's name and arguments, strings and integers, from which both follow for the layout of ``x``.
+        key: the function's name and arguments, strings, integers and None, from which both follow for the layout of
+            ``x``.
     """
     if x.device.addressable or not _PLAIN.issuperset(map(type, key)):
         return recorded(key[0], x, view(x, data), vjp)
     own = x._layout or x._planned()
-    made = layout(x.device, data.dtype, data.shape, data.strides, own.aligned)
+    offset = x.device.backend.operand(data) - x._operand
+    aligned = own.aligned and offset % ALIGNMENT == 0
+    made = layout(x.device, data.dtype, data.shape, data.strides, aligned)
 
     def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | None]:
         return (vjp(cotangents[0]),)
 
-    found = _View(made, tape.Operation(key[0], (own,), (made,), pull))
+    found = _View(made, offset, tape.Operation(key[0], (own,), (made,), pull))
     return _seen(x, remember(_views, (own, *key), found))

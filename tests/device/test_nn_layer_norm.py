@@ -12,7 +12,7 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 import cukern as ck
 from cukern import nn
 from cukern.kernel.arguments import address
-from cukern.nn.layer_norm.function import launch_backward, launch_forward
+from cukern.nn.layer_norm.launch import launch_backward, launch_forward
 from cukern.nn.layer_norm.function import layer_norm_reference as reference
 from cukern.nn.layer_norm.geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
 from cukern.testing import gradcheck
@@ -403,8 +403,9 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        import_module("cukern.nn.layer_norm.function"), "index_type", lambda *sizes: "long long"
+        import_module("cukern.nn.layer_norm.launch"), "index_type", lambda *sizes: "long long"
     )
+    monkeypatch.setattr(import_module("cukern.nn.layer_norm.launch"), "_plans", {})
     check_equal(
         lambda x, w: nn.layer_norm(x, 7, w),
         lambda x, w: reference(x, 1, w),
@@ -431,8 +432,9 @@ def test_64_bit_indices_of_packs(device: ck.Device, monkeypatch: pytest.MonkeyPa
 
     expected = [one.numpy() for one in results()]
     monkeypatch.setattr(
-        import_module("cukern.nn.layer_norm.function"), "index_type", lambda *sizes: "long long"
+        import_module("cukern.nn.layer_norm.launch"), "index_type", lambda *sizes: "long long"
     )
+    monkeypatch.setattr(import_module("cukern.nn.layer_norm.launch"), "_plans", {})
     for made, want in zip(results(), expected, strict=True):
         close(made, want, 8)
 

@@ -12,7 +12,7 @@ from nn_support import close, doubles, random
 import cukern as ck
 from cukern import nn
 from cukern.nn import channel_norms
-from cukern.nn.layer_norm.function import launch_groups
+from cukern.nn.layer_norm.launch import launch_groups
 from cukern.nn.layer_norm.geometry import forward_shape
 from cukern.testing import gradcheck
 

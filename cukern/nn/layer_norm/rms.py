@@ -11,11 +11,11 @@ from ...array import Array
 from ...array.creation import ones
 from ...device import Device
 from ...elementwise.operands import first_array, require_array
-from ...function import Function
 from ...ops.info import finfo
-from ..fused import common_dtype, fused_vjp, require_eps
+from ..fused import common_dtype, record_fused, require_eps, tracked
 from ..module import Module, Parameter
-from .function import HOST_SLOTS, expect_backward, launch_backward, launch_forward, require_normalized_shape
+from .function import require_normalized_shape, shaped
+from .launch import expect_backward, launch_backward, launch_forward
 
 
 def rms_norm_reference(
@@ -27,37 +27,30 @@ def rms_norm_reference(
     return y if weight is None else ops.multiply(y, weight)
 
 
-class _RMSNorm(Function):
-    _only_reads = True
+def _normalized(x: Array, weight: Array | None, normalized_ndim: int, eps: float) -> Array:
+    """:func:`rms_norm` of checked arguments, recorded."""
+    columns = math.prod(x.shape[x.ndim - normalized_ndim :])
+    primals = (x, weight)
+    tracking = tracked(primals)
+    if tracking is not None:
+        expect_backward(x, columns, weight is not None, centered=False)
+    y, statistics = launch_forward(x, weight, None, eps, columns, centered=False)
+    if tracking is not None:
 
-    @staticmethod
-    def forward(ctx: Any, x: Array, weight: Array | None, normalized_ndim: int, eps: float) -> Array:
-        columns = math.prod(x.shape[x.ndim - normalized_ndim :])
-        tracked = any(ctx.needs_input_grad)
-        if tracked:
-            rows = min(x.size // columns, HOST_SLOTS)
-            expect_backward(x.device, x.dtype, rows, columns, weight is not None, centered=False)
-        y, statistics = launch_forward(x, weight, None, eps, columns, centered=False)
-        if tracked:
-            ctx.save_for_backward(x, weight, statistics)
-            ctx.normalized_ndim, ctx.eps, ctx.columns = normalized_ndim, eps, columns
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        x, weight, statistics = ctx.saved_arrays
-        wanted = ctx.needs_input_grad[:2]
-
-        def kernels() -> list[Array | None]:
+        def kernels(
+            saved: Sequence[Any], cotangents: Sequence[Array], wanted: Sequence[bool]
+        ) -> Sequence[Array | None]:
+            x, weight, statistics = saved
             dx, dweight, _ = launch_backward(
-                x, dy, weight, statistics, ctx.columns, (*wanted, False), centered=False
+                x, cotangents[0], weight, statistics, columns, (wanted[0], wanted[1], False), centered=False
             )
-            return [dx, None if dweight is None else ops.reshape(dweight, weight.shape)]
+            return [dx, shaped(dweight, weight)]
 
         def composed(x: Array, weight: Array | None) -> Array:
-            return rms_norm_reference(x, ctx.normalized_ndim, weight, ctx.eps)
+            return rms_norm_reference(x, normalized_ndim, weight, eps)
 
-        return (*fused_vjp(kernels, composed, (x, weight), [dy], wanted), None, None)
+        record_fused("rms_norm", primals, (y,), (statistics,), kernels, composed, tracking)
+    return y
 
 
 def rms_norm(
@@ -100,8 +93,7 @@ def rms_norm(
     weight = None if weight is None else ops.astype(weight, result, copy=False)
     if not x.size:
         return rms_norm_reference(x, len(sizes), weight, eps) if all(sizes) else x
-    y: Array = _RMSNorm.apply(x, weight, len(sizes), eps)
-    return y
+    return _normalized(x, weight, len(sizes), eps)
 
 
 class RMSNorm(Module):

@@ -2,7 +2,7 @@
 // dweight = sum over rows of dy * n, dbias = sum over rows of dy. Source: the chain rule through mean and variance.
 // Rows are of any length, and read twice: for the sums and for dx.
 // x, dy, dx (rows, columns); weight (columns), or not read; statistics (rows, 2) as forward.cu writes them. dweight, dbias
-// (slots, columns): zeros at the start, then sums over the rows of one slot, to be summed over the slots afterwards.
+// (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards.
 // Launch: any grid; a slot is a group of `threads` threads of it, and rows are dealt to the slots in turn. Shared: the
 // states of warps. A block owns its slots; no atomics, so every run gives the same bits.
 <% include "prelude/reduce.cuh" %>
@@ -41,6 +41,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     int phase = 0;
     acc* weight_sums = dweight + slot * columns;
     acc* bias_sums = dbias + slot * columns;
+    // Each column's sums are one thread's in every row.
+    const index packed = columns / width * width;
+    for (index start = lane * width; start < packed; start += threads * width)
+        for (int v = 0; v < width; ++v) weight_sums[start + v] = bias_sums[start + v] = 0;
+    for (index column = packed + lane; column < columns; column += threads) weight_sums[column] = bias_sums[column] = 0;
 
     // Every thread of a block goes round equally often, since row_sums needs them all.
     for (long long first = (long long)row_team() * row_groups; first < rows;

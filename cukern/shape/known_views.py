@@ -52,7 +52,8 @@ def viewed(x: Array, data: Any, vjp: Callable[[Array], Array | None], key: tuple
         key: the function's name and arguments, strings, integers and None, from which both follow for the layout of
             ``x``.
     """
-    if x.device.addressable or not _PLAIN.issuperset(map(type, key)):
+    backwards = min(data.strides, default=0) < 0
+    if x.device.addressable or backwards or not _PLAIN.issuperset(map(type, key)):
         return recorded(key[0], x, view(x, data), vjp)
     own = x._layout or x._planned()
     offset = x.device.backend.operand(data) - x._operand

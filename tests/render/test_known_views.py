@@ -1,5 +1,7 @@
 """Views of a GPU's arrays, which the second call takes from the layout alone."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from gpu_without_one import gpu_without_one
@@ -37,6 +39,41 @@ def test_a_known_view_is_that_of_numpy(name: str) -> None:
             # The cotangent takes the way back.
             back = tape.gradient(y, x, ck.asarray(np.ascontiguousarray(expected)))
             assert (back.shape, back.dtype) == (x.shape, x.dtype) and (back._fetched() == values).all()
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        1,
+        -1,
+        (1, 2, 3),
+        (slice(None), 2),
+        (..., 3),
+        (..., slice(3, None)),
+        (slice(1, 2), None, slice(None, None, 2)),
+        (slice(None, None, -1), 0),
+        slice(5, 9),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_known_part_is_that_of_numpy(key: Any, dtype: str) -> None:
+    """With its address, and an alignment that a kernel's widest loads may rely on."""
+    values = np.arange(24.0).astype(dtype).reshape(2, 3, 4)
+    expected = values[key]
+    with gpu_without_one(compiles=False):
+        for start in (0, 1):  # the memory of the second array is not aligned
+            whole = ck.asarray(np.append(np.zeros(start, dtype), values))
+            for _ in range(3):
+                x = ck.reshape(whole[start:], (2, 3, 4))
+                with ck.Tape() as tape:
+                    tape.watch(x)
+                    y = x[key]
+                assert y._storage is x._storage and y.shape == expected.shape
+                assert y._planned().strides == expected.strides or not y.size
+                assert not y._planned().aligned or y._operand % 16 == 0
+                assert (y._fetched() == expected).all()
+                assert tape.gradient(y, x).shape == x.shape
 
 
 def test_a_view_of_a_written_parameter_has_its_version() -> None:

@@ -76,6 +76,11 @@ class Memory(np.ndarray):
     def ptr(self) -> int:
         return address(self)
 
+    def __add__(self, nbytes: int) -> Memory:  # type: ignore[override]
+        made = self[nbytes:].view(Memory)
+        made.owner = self.owner
+        return made
+
 
 class _Stream:
     """A stream, whose work is done when it is asked for."""

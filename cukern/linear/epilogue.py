@@ -104,8 +104,9 @@ def _derived(
     if at in back.saved("input"):
         return _Derivative(None)
     kept = [2 + k - (k > at) for k in back.saved("input")]
-    then = partial(_pull, back, at, arrays[1].ndim == 2, ())
-    operation = tape.Operation("product", [one._planned() for one in arrays], plan.layouts, then)
+    forms = [one._planned() for one in arrays]
+    then = partial(_pull, back, at, forms[1], ())
+    operation = tape.Operation("product", forms, plan.layouts, then)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
 
@@ -122,8 +123,8 @@ def _recorded(
     if of.keeps_result:
         saved.append(made)
     if scalars:
-        back, at, flat, _ = operation.vjp.args  # type: ignore[attr-defined]
-        operation = replace(operation, vjp=partial(_pull, back, at, flat, tuple(scalars)))
+        back, at, right, _ = operation.vjp.args  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=partial(_pull, back, at, right, tuple(scalars)))
     tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
@@ -131,7 +132,7 @@ def _recorded(
 def _pull(
     back: Backward,
     at: int,
-    flat: bool,
+    right: Layout,
     scalars: Sequence[Any],
     cotangents: Sequence[Array],
     saved: Sequence[Any],
@@ -140,7 +141,7 @@ def _pull(
     """The cotangents of the factors and operands: an elementwise kernel and two products."""
     parts = pulled(back, scalars, cotangents, saved[2:], needs)
     g = parts.pop(at)
-    return [*([None, None] if g is None else pull(flat, (g,), saved[:2], needs)), *parts]
+    return [*([None, None] if g is None else pull(right, (g,), saved[:2], needs)), *parts]
 
 
 @public

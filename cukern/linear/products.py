@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import Layout
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
@@ -133,35 +134,33 @@ def _recorded_product(a: Array, b: Array, made: Array) -> Array:
     if tracking is not None:
         needs, keys, tapes = tracking
         saved = (a if needs[1] else None, b if needs[0] else None)
-        pull = _pull_flat if b.ndim == 2 else _pull_batched
         forms = (a._planned(), b._planned())
-        operation = tape.Operation("matmul", forms, (made._planned(),), pull)
+        operation = tape.Operation("matmul", forms, (made._planned(),), partial(pull, forms[1]))
         tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
 
-def pull(flat: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+def pull(right: Layout, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
     """The cotangents of a product's factors; of one that is not needed, the other is not saved.
 
     Args:
-        flat: whether the right factor is one matrix.
+        right: the layout of the right factor.
         cotangents: that of the product.
         saved: the factors.
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
     left = None if b is None else matmul(g, adjoint(b))
-    return [left, None if a is None else _right_cotangent(a, g, flat)]
+    return [left, None if a is None else _right_cotangent(a, g, right)]
 
 
-_pull_flat, _pull_batched = partial(pull, True), partial(pull, False)
-
-
-def _right_cotangent(a: Array, g: Array, flat: bool) -> Array:
-    """The cotangent of the right operand; one product over all rows if it had no batch axes."""
-    if flat and a.ndim > 2:
+def _right_cotangent(a: Array, g: Array, right: Layout) -> Array:
+    """The cotangent of the right factor, a transposed view if that is one, as ``weight.T`` is."""
+    if right.ndim == 2 and a.ndim > 2:  # one product over all rows
         rows = math.prod(a.shape[:-1])
         a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
+    if right.strides[-2] < right.strides[-1]:
+        return adjoint(matmul(adjoint(g), a))
     return matmul(adjoint(a), g)
 
 

@@ -37,7 +37,7 @@ from .errors import *  # noqa: F403
 from .function import *  # noqa: F403
 from .gguf import *  # noqa: F403
 from .io import *  # noqa: F403
-from .kernel import Kernel, Surface, TensorMap, Texture
+from .kernel import Kernel, Struct, Surface, TensorMap, Texture, struct
 from .namespace import *  # noqa: F403
 from .namespace import aliases
 from .namespace import hints as _names
@@ -73,6 +73,7 @@ __all__ = [
     "Array",
     "Device",
     "Kernel",
+    "Struct",
     "Surface",
     "Tape",
     "TensorMap",
@@ -113,6 +114,7 @@ __all__ = [
     "set_matmul_precision",
     "sparse",
     "stop_recording",
+    "struct",
     "testing",
     "tree",
     "uint8",

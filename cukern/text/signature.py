@@ -31,9 +31,9 @@ _ALIASES = {
         for n, cxx in ((8, "char"), (16, "short"), (32, "int"), (64, "long long"))
     },
 }
-# CUDA's vector types: the element type, and the alignment in bytes.
-_VECTORS = {
-    f"{cuda}{n}": (cxx, size * (n if n != 3 else 1) if size * n <= 16 else 16)
+#: CUDA's vector types: the element type, and the alignment in bytes.
+VECTORS = {
+    f"{cuda}{n}": (cxx, size if n == 3 else min(size * n, 16))
     for cuda, cxx, size in (
         ("char", "signed char", 1),
         ("uchar", "unsigned char", 1),
@@ -267,7 +267,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
             "const T*, View<T, N>, or a plain struct"
         )
     if levels == 1:
-        vector = _VECTORS.get(plain)
+        vector = VECTORS.get(plain)
         size = vector[1] if vector else 16 if dtype is None else dtypes.info(dtype).itemsize
         dtype = dtypes.from_cxx(vector[0]) if vector else dtype
         return Param(name, "pointer", dtype, "const" in qualifiers, 0, type_text, size)

@@ -15,7 +15,7 @@ def stored(unit: Unit) -> dict[str, Any]:
         "max_threads": unit.signature.max_threads,
         "cluster": list(unit.signature.cluster),
         "params": [
-            [p.name, p.kind, p.dtype and p.dtype.name, p.const, p.ndim, p.type_text, p.alignment]
+            [p.name, p.kind, p.dtype and p.dtype.name, p.const, p.ndim, p.type_text, p.alignment, p.cxx]
             for p in unit.signature.params
         ],
         "body": unit.body,

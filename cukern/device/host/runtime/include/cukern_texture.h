@@ -1,6 +1,7 @@
 // Textures and surfaces of the host: arrays that kernels read at coordinates, by the rules of CUDA's programming guide
 // ("Texture Fetching"). A texture object is the address of what cukern.device.host.texture packs.
 #pragma once
+#include "../cukern_half_bits.h"
 
 typedef unsigned long long cudaTextureObject_t;
 typedef unsigned long long cudaSurfaceObject_t;
@@ -9,7 +10,7 @@ enum cudaSurfaceBoundaryMode { cudaBoundaryModeZero, cudaBoundaryModeClamp, cuda
 namespace cukern {
 
 enum Address : unsigned char { wraps, clamps, mirrors, borders };
-enum Format : unsigned char { of_signed, of_unsigned, of_floats };
+enum Kind : unsigned char { of_signed, of_unsigned, of_floats };
 
 struct Sampled {
     unsigned long long mark;
@@ -17,7 +18,7 @@ struct Sampled {
     long long extent[3];  // along x, y and z; 1 beyond the axes that there are
     long long layers;     // at least 1
     unsigned axes, channels, bytes;  // of an element: its components, and the bytes of each
-    Format format;
+    Kind kind;
     Address address[3];
     unsigned char filters, normalizes, normalized_coords, layered, linear, surface;
     float border[4];
@@ -77,10 +78,10 @@ static inline const Sampled& sampled(
 template <class T>
 inline void require_type(const Sampled& from, const char* name, const char* file, int line) {
     using Part = typename Texel<T>::type;
-    constexpr Format format = Same<Part, float>::value ? of_floats : Part(-1) < Part(0) ? of_signed : of_unsigned;
-    const bool floats = from.normalizes || from.format == of_floats;
+    constexpr Kind kind = Same<Part, float>::value ? of_floats : Part(-1) < Part(0) ? of_signed : of_unsigned;
+    const bool floats = from.normalizes || from.kind == of_floats;
     if (Texel<T>::count != from.channels) mismatch(name, "the texture's elements have another number of channels", file, line);
-    if (format != (floats ? of_floats : from.format) || (!floats && sizeof(Part) != from.bytes))
+    if (kind != (floats ? of_floats : from.kind) || (!floats && sizeof(Part) != from.bytes))
         mismatch(name, "the texture's elements are of another type than what is fetched", file, line);
 }
 
@@ -91,18 +92,10 @@ inline Part part_at(const unsigned char* at) {
     return part;
 }
 
-static inline float half_at(const unsigned char* at) {
-    const unsigned bits = part_at<unsigned short>(at), exponent = bits >> 10 & 31, digits = bits & 1023;
-    float value = exponent == 31 ? (digits ? __builtin_nanf("") : __builtin_inff())
-                  : exponent     ? __builtin_ldexpf(1024 + digits, (int)exponent - 25)
-                                 : __builtin_ldexpf(digits, -24);
-    return bits >> 15 ? -value : value;
-}
-
 // A component as a float: of integers, as a share of the largest.
 static inline float float_at(const Sampled& from, const unsigned char* at) {
-    if (from.format == of_floats) return from.bytes == 2 ? half_at(at) : part_at<float>(at);
-    if (from.format == of_unsigned)
+    if (from.kind == of_floats) return from.bytes == 2 ? from_half_bits(part_at<unsigned short>(at)) : part_at<float>(at);
+    if (from.kind == of_unsigned)
         return from.bytes == 1 ? part_at<unsigned char>(at) / 255.0f : part_at<unsigned short>(at) / 65535.0f;
     const float share = from.bytes == 1 ? part_at<signed char>(at) / 127.0f : part_at<short>(at) / 32767.0f;
     return share < -1 ? -1 : share;
@@ -129,14 +122,13 @@ static inline float in_elements(const Sampled& from, unsigned axis, float x) {
             x = __builtin_isinf(x) ? 0 : __builtin_fmodf(whole, 2) ? 1 - (x - whole) : x - whole;
         x *= from.extent[axis];
     }
-    const float limit = from.extent[axis] + 2;
-    return x < -2 ? -2 : x > limit ? limit : x;
+    return x < -0x1p30f ? -0x1p30f : x > 0x1p30f ? 0x1p30f : x;
 }
 
 // An element and its successor along an axis, and the share of the latter in steps of 1/256.
 struct Between {
     long long at[2];
-    float share;
+    int share;
 };
 
 static inline Between between(const Sampled& from, unsigned axis, float x) {
@@ -145,9 +137,9 @@ static inline Between between(const Sampled& from, unsigned axis, float x) {
     Between result{{0, 0}, 0};
     long long first;
     if (from.filters) {
-        const long long steps = (long long)__builtin_floorf((x - 0.5f) * 256 + 0.5f);
+        const long long steps = (long long)__builtin_floor((x - 0.5) * 256 + 0.5);
         first = steps >> 8;
-        result.share = (steps & 255) / 256.0f;
+        result.share = (int)(steps & 255);
     } else {
         first = (long long)__builtin_floorf(x);
     }
@@ -171,35 +163,50 @@ inline T fetched(const Sampled& from, const unsigned char* at, T* = nullptr) {
         if constexpr (Same<Part, float>::value)
             parts[i] = at ? float_at(from, at + i * from.bytes) : from.border[i];
         else
-            parts[i] = at ? part_at<Part>(at + i * from.bytes) : (Part)from.border[i];
+            parts[i] = part_at<Part>(at ? at + i * from.bytes : (const unsigned char*)&from.border[i]);
     }
     T result;
     __builtin_memcpy(&result, parts, sizeof(T));
     return result;
 }
 
+// The weight of a corner in steps of 1/256, which the hardware rounds after each axis.
+static inline int weight_of(const Between (&along)[3], unsigned axes, unsigned corner) {
+    int weight = 256;
+    for (unsigned axis = 0; axis < axes; ++axis) {
+        const int share = along[axis].share;
+        weight = (weight * (corner >> axis & 1 ? share : 256 - share) + 128) >> 8;
+    }
+    return weight;
+}
+
+// What a filter returns of a sum: it keeps the precision of the elements, and 16 bits of integers.
+static inline float filtered(const Sampled& from, double sum) {
+    if (from.kind == of_floats) return from.bytes == 2 ? from_half_bits(to_half_bits(odd_float(sum))) : (float)sum;
+    const double steps = from.kind == of_unsigned ? 65535 : 32767;
+    return (float)(__builtin_floor(sum * steps + 0.5) / steps);
+}
+
 template <class T>
 inline T fetch(const Sampled& from, float x, float y, float z, int layer) {
     const Between along[3] = {between(from, 0, x), between(from, 1, y), between(from, 2, z)};
-    const long long chosen = layer < 0 ? 0 : layer < from.layers ? layer : from.layers - 1;
+    const long long chosen = (unsigned)layer < from.layers ? layer : from.layers - 1;
     if constexpr (Same<typename Texel<T>::type, float>::value) {
         if (from.filters) {
-            float sums[Texel<T>::count] = {};
+            double sums[Texel<T>::count] = {};
             for (unsigned corner = 0; corner < 1u << from.axes; ++corner) {
-                float weight = 1;
-                long long at[3];
-                for (unsigned axis = 0; axis < 3; ++axis) {
-                    const bool next = corner >> axis & 1;
-                    at[axis] = along[axis].at[next];
-                    if (axis < from.axes) weight *= next ? along[axis].share : 1 - along[axis].share;
-                }
+                const int weight = weight_of(along, from.axes, corner);
                 if (weight == 0) continue;
+                long long at[3];
+                for (unsigned axis = 0; axis < 3; ++axis) at[axis] = along[axis].at[corner >> axis & 1];
                 const unsigned char* place = element(from, at[0], at[1], at[2], chosen);
                 for (unsigned i = 0; i < Texel<T>::count; ++i)
-                    sums[i] += weight * (place ? float_at(from, place + i * from.bytes) : from.border[i]);
+                    sums[i] += weight / 256.0 * (place ? float_at(from, place + i * from.bytes) : from.border[i]);
             }
+            float parts[Texel<T>::count];
+            for (unsigned i = 0; i < Texel<T>::count; ++i) parts[i] = filtered(from, sums[i]);
             T result;
-            __builtin_memcpy(&result, sums, sizeof(T));
+            __builtin_memcpy(&result, parts, sizeof(T));
             return result;
         }
     }

@@ -68,9 +68,7 @@ def _eliminating(device: Device, dtype: DType, block: int, panel: int) -> Compil
 @cache
 def _of_small(what: str, device: Device, dtype: DType, lanes: int, **variables: Any) -> CompiledFunction:
     name = "_".join(map(str, (what, dtypes.info(dtype).name, lanes, *variables.values())))
-    kernel = _SMALL[what].bind(
-        device, name=name, block=_THREADS, lanes=lanes, **variables, **_numbers(dtype)
-    )
+    kernel = _SMALL[what].bind(device, name=name, block=_THREADS, lanes=lanes, **variables, **_numbers(dtype))
     return kernel.function
 
 

@@ -94,8 +94,12 @@ def launch_index(dtype: Any) -> None:
     x.at[:, many[:9]].set(1)
     for rows in (x.reshape((4, 30)), line):
         rows.at[many].add(1)
-        rows[many] = 1
-        rows[places[:1]] = 1
+        rows[many] = ck.zeros((), dtype)
+        rows[places[:1]] = ck.zeros((), dtype)
+        rows[places] = 1
+    if dtype in (ck.bool_, ck.uint8, ck.int32):
+        for bits in (line, line[:64].contiguous()):
+            ck.packbits(bits)
     if dtypes.info(dtype).kind == "f":
         with_derivatives(lambda x: ck.take_along_axis(x, many), line)
         with_derivatives(lambda x: ck.take(x, places, axis=1), x)

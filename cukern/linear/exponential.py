@@ -91,7 +91,8 @@ def _of_degree_18(a: Array, one: Array) -> Array:
     sixth = matmul(cube, cube)
     b1, b2, b3, b4, b5 = _combined(one, a, square, cube, sixth)
     ninth = matmul(b1, b5) + b4
-    return matmul(b3 + ninth, ninth) + b2
+    made: Array = matmul(b3 + ninth, ninth) + b2
+    return made
 
 
 @fuse

@@ -261,6 +261,9 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     if target.ndim == 1:
         made = lstsq(matrix, expand_dims(target, 1), rcond)
         return LstsqResult(squeeze(made.x, 1), made.residuals, made.rank, made.singular_values)
+    if matrix.device.addressable and not tape.recording((matrix, target)):
+        x, residuals, rank, s = library(matrix, "lstsq", target, rcond=rcond)
+        return LstsqResult(x, residuals, astype(rank, dtypes.int32), s)
     u, s, vh = svd(matrix, full_matrices=False)
     with tape.stop_recording():
         inverse = _reciprocals(s, rcond, matrix.shape)

@@ -6,9 +6,9 @@ pocketfft on the host and in cuFFT, through CuPy, which caches its plans, on a G
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
+from .elementwise.table import multiply
 from .namespace.hints import missing
 
 __all__ = [
@@ -45,6 +46,8 @@ __all__ = [
     "rfftn",
 ]
 
+#: The norm by which a transform divides by nothing, whose results cuFFT itself makes.
+_UNSCALED = {"fftn": "backward", "rfftn": "backward", "ifftn": "forward", "irfftn": "forward"}
 #: The norm of a transform's adjoint, by that of the transform.
 _ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 Axes = Sequence[int] | None
@@ -79,9 +82,25 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
     if not x.size:
         return empty(tuple(shape), dtype, x.device)
     xp = x.device.xp
-    with np.errstate(all="ignore"), nullcontext() if x.device.addressable else needed(xp, "cufft"):
-        made = getattr(xp.fft, name)(x._data, **options)
-    return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+    if x.device.addressable:
+        with np.errstate(all="ignore"):
+            made = getattr(xp.fft, name)(x._data, **options)
+        return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+    norm, axes = options.pop("norm"), options["axes"]
+    with needed(xp, "cufft"):
+        made = getattr(xp.fft, name)(x._data, **options, norm=_UNSCALED[name])
+    whole = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+    sizes = shape if name == "irfftn" else x.shape
+    return _scaled(whole, math.prod(sizes[axis] for axis in axes), norm, name)
+
+
+def _scaled(x: Array, n: int, norm: str, name: str) -> Array:
+    """The result of a transform that has not divided yet; both parts of complex numbers are numbers of their own."""
+    if norm == _UNSCALED[name]:
+        return x
+    parts = Array._wrap(x._data.view(dtypes.info(x.dtype).real), x.device)
+    made = multiply(parts, 1 / (math.sqrt(n) if norm == "ortho" else n))
+    return Array._wrap(made._data.view(x.dtype), x.device)
 
 
 def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:

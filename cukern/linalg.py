@@ -36,13 +36,13 @@ from .linear.decompositions import (
     svd,
     svdvals,
 )
+from .linear.exponential import expm
 from .linear.lapack import identity, inv, matrices, solve, solve_triangular
 from .linear.products import matmul, tensordot, vecdot
 from .linear.solving import (
     LstsqResult,
     SlogdetResult,
     det,
-    expm,
     lstsq,
     matrix_power,
     matrix_rank,

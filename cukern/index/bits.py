@@ -9,23 +9,31 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
-from ..elementwise.function import astype
-from ..elementwise.logic import bitwise_and, bitwise_left_shift, bitwise_right_shift
+from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
-from ..elementwise.table import not_equal
-from ..reduction.rows import sum
+from ..kernel import Kernel
+from ..kernel.plan import allocate
+from ..kernel.sizes import divide_up
 from ..shape.views import expand_dims, moveaxis, reshape
 from .padding import pad
+from .places import WORDS, aligned, bound, launch_beside
 
 __all__ = ["packbits", "unpackbits"]
+
+_PACKBITS = Kernel("index/packbits.cu", block=256)
+#: Bytes that a thread packs.
+_BYTES = 4
 
 Order = Literal["big", "little"]
 
 
-def _places(bitorder: Order, name: str, x: Array) -> Array:
-    """The place in a byte of each of its eight bits."""
+def _check(bitorder: Order, name: str) -> None:
     if bitorder not in ("big", "little"):
         raise ValueError(f"{name}: bitorder: expected 'big' or 'little', got {bitorder!r}")
+
+
+def _places(bitorder: Order, x: Array) -> Array:
+    """The place in a byte of each of its eight bits."""
     places = np.arange(8, dtype=np.uint8)
     return asarray(places[::-1].copy() if bitorder == "big" else places, device=x.device)
 
@@ -58,16 +66,28 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     x = require_array(x, "packbits")
     if x.dtype not in (*dtypes.INTS, dtypes.bool_):
         raise TypeError(f"packbits: x: expected bool or integers, got {x.dtype}")
-    places = _places(bitorder, "packbits", x)
+    _check(bitorder, "packbits")
     if x.device.addressable:
         where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
         return Array._wrap(np.packbits(x._data, where, bitorder), x.device)
-    bits, place = _with_last(astype(not_equal(x, 0), dtypes.uint8), axis, "packbits")
-    missing = -bits.shape[-1] % 8
-    if missing:
-        bits = pad(bits, [(0, 0)] * (bits.ndim - 1) + [(0, missing)])
-    eights = reshape(bits, (*bits.shape[:-1], bits.shape[-1] // 8, 8))
-    return moveaxis(sum(bitwise_left_shift(eights, places), -1, dtypes.uint8), -1, place)
+    bits, place = _with_last(x, axis, "packbits")
+    return moveaxis(_packed(bits.contiguous(), bitorder), -1, place)
+
+
+def _packed(x: Array, bitorder: Order) -> Array:
+    """Rows of bits in bytes."""
+    device, data, n = x.device, x._data, x.shape[-1]
+    made = allocate(device, (*x.shape[:-1], divide_up(n, 8)), dtypes.uint8)
+    whole = n % (8 * _BYTES) == 0 and aligned(16, x.itemsize, 16, (data,)) == 16
+    items = _BYTES if whole else 1
+    kernel = bound(
+        _PACKBITS, device, 256, name=f"packbits_{8 * x.itemsize}_{items}", items=items, word=WORDS[x.itemsize],
+        align=16 if whole else x.itemsize, big=bitorder == "big",
+    )  # fmt: skip
+    if made.size:
+        blocks = divide_up(made.size, 256 * items)
+        launch_beside(device, kernel, blocks, 256, data, made, made.size, n, made.shape[-1])
+    return Array._wrap(made, device)
 
 
 @public
@@ -93,10 +113,11 @@ def unpackbits(
     x = require_array(x, "unpackbits")
     if x.dtype != dtypes.uint8:
         raise TypeError(f"unpackbits: x: expected uint8, got {x.dtype}")
-    places = _places(bitorder, "unpackbits", x)
+    _check(bitorder, "unpackbits")
     if x.device.addressable:
         where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
         return Array._wrap(np.unpackbits(x._data, where, count, bitorder), x.device)
+    places = _places(bitorder, x)
     whole, place = _with_last(x, axis, "unpackbits")
     bits = bitwise_and(bitwise_right_shift(expand_dims(whole, -1), places), 1)
     bits = reshape(bits, (*whole.shape[:-1], whole.shape[-1] * 8))

@@ -26,7 +26,7 @@ from .sort import sorted_rows
 _GATHER = Kernel("index/gather.cu", block=256)
 _GATHER_ALONG = Kernel("index/gather_along.cu", block=256)
 _SCATTER_COLUMNS = Kernel("index/scatter_columns.cu", block=256)
-_PUT = Kernel("index/put.cu", block=256)
+_PUT, _PUT_NUMBER = Kernel("index/put.cu", block=256), Kernel("index/put_number.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
@@ -35,7 +35,7 @@ HOST_PIECE, _HOST_COLUMNS = 16384, 64
 #: The most blocks along y.
 _GRID_Y = 65535
 #: The types in which rows are moved, by size in bytes.
-_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "int4"}
+WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long", 16: "int4"}
 #: Elements per thread that gathers single elements, all in flight at once.
 _ALONG_ITEMS = 4
 #: With at most this many rows per index, a counter per row is cheaper than sorting the indices.
@@ -131,7 +131,7 @@ def _gathering(
         rows=s.rows,
         items=s.items,
         name=f"gather_{8 * unit}_{s.block}",
-        word=_WORDS[unit],
+        word=WORDS[unit],
         place=dtypes.info(place).cxx,
         single=outer == 1,
         scattered=words == 1 and s.block == 1,
@@ -338,9 +338,24 @@ def put_rows(x: Array, places: Any, made: Any, outer: int, size: int, inner: int
         dense = size <= _SPARSE * count
         turns = last_of_each(device, places, size) if dense else ordered(device, places, size).indices
         kernel = bound(
-            _PUT, device, 256, name=f"put_{8 * unit}", lanes=lanes, word=_WORDS[unit], place=cxx_name(places),
+            _PUT, device, 256, name=f"put_{8 * unit}", lanes=lanes, word=WORDS[unit], place=cxx_name(places),
             turn=cxx_name(turns), by_winner=dense, clip=True,
         )  # fmt: skip
         blocks = divide_up(outer * count, 256 // lanes)
         arrays, numbers = (data, places, turns, made), (outer * count, size, count, words)
         launch_beside(device, kernel, blocks, 256, *arrays, *numbers, beside=divide_up(words, 4 * lanes))
+
+
+def put_number(x: Array, places: Any, value: Any, outer: int, size: int, inner: int) -> None:
+    """x[o, places[j]] = value, a number, for a contiguous ``x`` (outer, size, inner) of at most 8 bytes each."""
+    device, lanes = x.device, moving("simt", inner).lanes
+    total = outer * places.size
+    if not total * inner:
+        return
+    kernel = bound(
+        _PUT_NUMBER, device, 256, name=f"put_number_{8 * x.itemsize}", lanes=lanes, word=WORDS[x.itemsize],
+        place=cxx_name(places), clip=clips(device),
+    )  # fmt: skip
+    number = int(np.array(value, x.dtype).view(f"u{x.itemsize}").item())
+    blocks, numbers = divide_up(total, 256 // lanes), (number, total, size, places.size, inner)
+    launch_beside(device, kernel, blocks, 256, places, x._data, *numbers, beside=divide_up(inner, 4 * lanes))

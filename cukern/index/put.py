@@ -29,7 +29,7 @@ from ..shape.views import broadcast_to, reshape
 from .search import flatnonzero
 from .subscript import getitem, setitem
 from .subscript import put as put_flat
-from .take import integers, places_in, take
+from .take import integers, settled_in, take
 
 __all__ = ["copyto", "place", "put", "putmask"]
 
@@ -121,18 +121,20 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     x = require_written(x, "put")
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"put: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
-    _put(x, ind, require_array(v, "put", "v", x), mode)
+    number = is_scalar(v) and dtypes.result_type(x.dtype, v) == x.dtype
+    _put(x, ind, v if number else require_array(v, "put", "v", x), mode)
 
 
 @on_device
-def _put(x: Array, ind: Any, values: Array, mode: str) -> None:
+def _put(x: Array, ind: Any, values: Any, mode: str) -> None:
     data = integers(ind, x, "put").reshape(-1)
-    if data.size and not values.size:
+    number = is_scalar(values)
+    if data.size and not (number or values.size):
         return
     if mode != "raise" and x.size:
         data = data % x.size if mode == "wrap" else data.clip(0, x.size - 1)
-    places = places_in(data, x.size, x, "put")
-    put_flat(x, places, _cycled(values, places.size), "put")
+    places = settled_in(data, x.size, x, "put")
+    put_flat(x, places, values if number else _cycled(values, places.size), "put")
 
 
 @public

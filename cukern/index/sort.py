@@ -41,6 +41,8 @@ _PERMUTE = Kernel("shape/permute.cu", block=256)
 #: Per host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of each, and
 #: elements that it permutes.
 _TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
+#: From how many floats on NumPy sorts them on the host, and from how many on several threads are faster.
+_MANY, _FOR_THREADS = 1 << 16, 1 << 21
 
 
 class Shape(NamedTuple):
@@ -257,15 +259,35 @@ def sort(
     shape = x.shape if not x.ndim else None
     x, place = along(x, axis, "sort")
     _no_fields(order, "sort")
-    if x.device.addressable and dtypes.info(x.dtype).kind in "biu":
-        # NumPy sorts integers in vectors; which of equal ones comes first does not show.
-        made = Array._wrap(np.sort(x._data, place), x.device)
-        made = flip(made, axis=place) if descending else made
+    by_numpy = _sorted_by_numpy(x, place, bool(descending))
+    if by_numpy is not None:
+        made = by_numpy
     elif tape.recording((x,)):
         made = sorted_along(x, place, bool(descending))[0]
     else:
         made = moveaxis(sorted_rows(moveaxis(x, place, -1), False, bool(descending))[0], -1, place)
     return made if shape is None or axis is None else reshape(made, shape)
+
+
+def _sorted_by_numpy(x: Array, place: int, descending: bool) -> Array | None:
+    """What NumPy sorts in vectors on the host: integers, and many floats, if the order of equal ones does not show."""
+    if not x.device.addressable:
+        return None
+    if dtypes.info(x.dtype).kind in "biu":
+        made = Array._wrap(np.sort(x._data, place), x.device)
+        return flip(made, axis=place) if descending else made
+    threads = x.device.properties.multiprocessors
+    few = x.size < _MANY or (threads > 1 and x.size >= _FOR_THREADS)
+    if descending or few or x.dtype not in (dtypes.float32, dtypes.float64) or tape.recording((x,)):
+        return None
+    ordered = np.sort(x._data, place)
+    zeros = ordered == 0
+    if zeros.any() and np.signbit(ordered[zeros]).any():
+        return None
+    last = ordered[(slice(None),) * place + (slice(-1, None),)]
+    if np.isnan(last).any():
+        ordered[np.isnan(ordered)] = np.nan
+    return Array._wrap(ordered, x.device)
 
 
 def _no_fields(order: object, name: str) -> None:
@@ -290,7 +312,7 @@ def msort(x: Array, /) -> Array:
 def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """Partition ``x`` around the ``kth`` smallest element: those before are no larger, those after no smaller.
 
-    The result is fully sorted, as by :func:`sort`.
+    On a GPU, and of few elements, the result is fully sorted, as by :func:`sort`.
 
     Args:
         x: any array.
@@ -304,6 +326,8 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
     """
     x, place = along(x, axis, "partition")
     _check_kth(kth, x.shape[place], "partition")
+    if _partitioned_by_numpy(x):
+        return Array._wrap(np.partition(x._data, kth, place), x.device)
     return sort(x, place)
 
 
@@ -312,7 +336,15 @@ def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, k
     """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
     x, place = along(x, axis, "argpartition")
     _check_kth(kth, x.shape[place], "argpartition")
+    if _partitioned_by_numpy(x):
+        return Array._wrap(np.argpartition(x._data, kth, place), x.device)
     return argsort(x, place)
+
+
+def _partitioned_by_numpy(x: Array) -> bool:
+    """Whether ``x`` is on the host and large, and no tape is to record the order."""
+    fast = x.dtype in (*dtypes.INTS, dtypes.float32, dtypes.float64)
+    return x.device.addressable and fast and x.size >= _MANY and not tape.recording((x,))
 
 
 @public

@@ -31,7 +31,7 @@ from ..shape.copy import LARGE, write
 from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
-from .places import picked_along, put_rows
+from .places import picked_along, put_number, put_rows, serial
 from .search import places_of
 from .take import along_axis, gather, integers, places_in, settled_in
 
@@ -415,6 +415,10 @@ def _put(
     x: Array, places: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
 ) -> None:
     """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
+    if is_scalar(value) and x.is_contiguous and x.itemsize <= 8 and not serial(x.device):
+        put_number(x, places, convert_scalar(value, x.dtype), *sizes)
+        x._bump(name)
+        return None
     source = _source(x, value)
     try:
         data = x.device.xp.broadcast_to(raw(source._data), shape)

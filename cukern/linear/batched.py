@@ -27,8 +27,13 @@ from ..shape.views import concat, reshape
 from .products import diagonal
 
 _ELIMINATE, _SUBSTITUTE = Kernel("linear/eliminate.cu", block=256), Kernel("linear/substitute.cu", block=128)
+_SMALL = {name: Kernel(f"linear/{name}_small.cu") for name in ("solve", "determinant")}
 #: The largest matrices: a thread of a block owns a row.
 _LARGEST = 1024
+#: The largest matrices of which a part of a warp has one, and the threads of a block of such parts.
+_SMALLEST, _THREADS = 32, 64
+#: Right-hand sides of small matrices that are solved at once.
+_TOGETHER = 8
 #: Bytes of a row of the panel that is eliminated at once, which is in a thread's registers.
 _PANEL = 128
 _COLUMNS = 128
@@ -48,12 +53,23 @@ def _raises() -> bool:
     return bool(cupyx.geterr()["linalg"] == "raise")
 
 
+def _numbers(dtype: DType) -> dict[str, Any]:
+    """The variables of templates that find pivots."""
+    row = dtypes.info(dtype)
+    return {"elem": dtype, "real": dtypes.info(row.real).cxx, "is_complex": row.kind == "c"}
+
+
 @cache
 def _eliminating(device: Device, dtype: DType, block: int, panel: int) -> CompiledFunction:
-    row = dtypes.info(dtype)
-    variables = {"elem": dtype, "real": dtypes.info(row.real).cxx, "is_complex": row.kind == "c"}
-    name = f"eliminate_{row.name}_{block}_{panel}"
-    return _ELIMINATE.bind(device, name=name, block=block, panel=panel, **variables).function
+    name = f"eliminate_{dtypes.info(dtype).name}_{block}_{panel}"
+    return _ELIMINATE.bind(device, name=name, block=block, panel=panel, **_numbers(dtype)).function
+
+
+@cache
+def _of_small(what: str, device: Device, dtype: DType, lanes: int, **variables: Any) -> CompiledFunction:
+    name = "_".join(map(str, (what, dtypes.info(dtype).name, lanes, *variables.values())))
+    kernel = _SMALL[what].bind(device, name=name, block=_THREADS, lanes=lanes, **variables, **_numbers(dtype))
+    return kernel.function
 
 
 @cache
@@ -97,6 +113,8 @@ def solutions(a: Array, b: Array) -> Array:
         a: shape (..., n, n), and ``b`` (..., n, k) of the same dtype and batch, without a size of 0.
     """
     n, columns = b.shape[-2:]
+    if n <= _SMALLEST:
+        return _small_solutions(a, b)
     data, _ = eliminated(concat([a, b], axis=-1))
     device, dtype, panel = a.device, a.dtype, _panel(a.dtype, n)
     made = allocate(device, (len(data), n, columns), dtype)
@@ -112,10 +130,41 @@ def solutions(a: Array, b: Array) -> Array:
     return Array._wrap(made.reshape(b.shape), device)
 
 
+def _lanes(n: int) -> int:
+    """The threads of a small matrix."""
+    return max(4, 1 << (n - 1).bit_length())
+
+
+def _small_solutions(a: Array, b: Array) -> Array:
+    n, columns = b.shape[-2:]
+    device, dtype, count, lanes = a.device, a.dtype, math.prod(a.shape[:-2]), _lanes(n)
+    together = b._data[(0,) * (b.ndim - 2)] if not any(b._data.strides[:-2]) else b._data
+    sides = Array._wrap(together, device).contiguous()
+    step = n * columns if sides.ndim > 2 else 0
+    made = allocate(device, b.shape, dtype)
+    width = min(_TOGETHER, 1 << (columns - 1).bit_length())
+    kernel = _of_small("solve", device, dtype, lanes, width=width)
+    arrays, numbers = (a.contiguous()._data, sides._data, made), (count, n, columns, step)
+    launch(device, kernel, divide_up(count * lanes, _THREADS), _THREADS, (*arrays, *numbers))
+    return Array._wrap(made, device)
+
+
+def _small_log_determinants(a: Array, wide: DType) -> tuple[Array, Array]:
+    device, batch, n = a.device, a.shape[:-2], a.shape[-1]
+    count, lanes = math.prod(batch), _lanes(n)
+    signs, sizes = allocate(device, batch, wide), allocate(device, batch, dtypes.float64)
+    kernel = _of_small("determinant", device, a.dtype, lanes)
+    values = (a.contiguous()._data, signs, sizes, count, n)
+    launch(device, kernel, divide_up(count * lanes, _THREADS), _THREADS, values)
+    return Array._wrap(signs, device), Array._wrap(sizes, device)
+
+
 def log_determinants(a: Array) -> tuple[Array, Array]:
     """The signs of determinants, and the logarithms of their absolute values, in double precision."""
-    data, exchanges = eliminated(copied(a))
     wide = dtypes.complex128 if a.dtype in dtypes.COMPLEX else dtypes.float64
+    if a.shape[-1] <= _SMALLEST:
+        return _small_log_determinants(a, wide)
+    data, exchanges = eliminated(copied(a))
     pivots = diagonal(Array._wrap(data, a.device), 0, -2, -1)
     turns, sizes = _of_pivots(astype(pivots, wide))
     odd = Array._wrap(exchanges, a.device) % 2

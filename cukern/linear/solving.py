@@ -18,7 +18,7 @@ from ..autodiff.cotangents import meta
 from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
-from ..elementwise.table import abs, ceil, divide, equal, exp, exp2, isfinite, log2, maximum, multiply, where
+from ..elementwise.table import abs, divide, equal, exp, multiply, where
 from ..errors import DeviceError
 from ..reduction.rows import any, max, prod, sum
 from ..shape.views import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
@@ -261,6 +261,9 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     if target.ndim == 1:
         made = lstsq(matrix, expand_dims(target, 1), rcond)
         return LstsqResult(squeeze(made.x, 1), made.residuals, made.rank, made.singular_values)
+    if matrix.device.addressable and not tape.recording((matrix, target)):
+        x, residuals, rank, s = library(matrix, "lstsq", target, rcond=rcond)
+        return LstsqResult(x, residuals, astype(rank, dtypes.int32), s)
     u, s, vh = svd(matrix, full_matrices=False)
     with tape.stop_recording():
         inverse = _reciprocals(s, rcond, matrix.shape)
@@ -318,58 +321,3 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     if b.size != math.prod(shape) or a.size != b.size**2:
         raise LinAlgError(f"tensorsolve: a of shape {a.shape} is not a square map to b of shape {b.shape}")
     return reshape(solve(reshape(a, (b.size, b.size)), reshape(b, (b.size,))), shape)
-
-
-#: The largest 1-norms for which the Padé approximants of the exponential are exact in a dtype, and their coefficients.
-_PADE: dict[dtypes.DType, tuple[float, tuple[float, ...]]] = {
-    dtypes.float32: (3.925724783138660, (17297280, 8648640, 1995840, 277200, 25200, 1512, 56, 1)),
-    dtypes.float64: (
-        5.371920351148152,
-        (
-            *(64764752532480000, 32382376266240000, 7771770303897600, 1187353796428800, 129060195264000),
-            *(10559470521600, 670442572800, 33522128640, 1323241920, 40840800, 960960, 16380, 182, 1),
-        ),
-    ),
-}
-
-
-def expm(x: Array, /) -> Array:
-    """The exponentials of square matrices, by scaling, a Padé approximant and squaring.
-
-    Waits for the device, to determine the number of squarings. Differentiable to any order.
-
-    Args:
-        x: shape (..., n, n); integers are computed in the default floating dtype.
-
-    Raises:
-        LinAlgError: a matrix is not square.
-        TypeError: ``x`` is of a half type.
-
-    Source: Higham, "The scaling and squaring method for the matrix exponential revisited", 2005.
-
-    >>> import cukern as ck
-    >>> expm(ck.asarray([[0.0, 1.0], [0.0, 0.0]])).tolist()
-    [[1.0, 1.0], [0.0, 1.0]]
-    """
-    a = matrices(x, "expm", square=True)
-    if not a.size:
-        return astype(a, a.dtype)
-    limit, coefficients = _PADE[dtypes.info(a.dtype).real]
-    with tape.stop_recording():
-        norm = max(sum(abs(a), -2), -1)
-        squarings = ceil(log2(maximum(where(isfinite(norm), norm / limit, 1.0), 1.0)))
-        most = int(max(squarings))
-        scale = expand_dims(exp2(-squarings), (-2, -1))
-        squarings = expand_dims(squarings, (-2, -1))
-    a = a * scale
-    square = matmul(a, a)
-    one = identity(a.shape[-1], a)
-    even, odd, power = coefficients[0] * one, coefficients[1] * one, one
-    for i in range(2, len(coefficients), 2):
-        power = square if i == 2 else matmul(power, square)
-        even, odd = even + coefficients[i] * power, odd + coefficients[i + 1] * power
-    odd = matmul(a, odd)
-    made = solve(even - odd, even + odd)
-    for i in range(most):
-        made = where(squarings > i, matmul(made, made), made)
-    return made

@@ -17,10 +17,11 @@ from ..elementwise.operands import first_array, public, require_array, require_c
 from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
+from ..index.padding import pad
 from ..index.sort import sort
 from ..linear.decompositions import eigvals
-from ..reduction.rows import all, any
-from ..shape.views import concat, reshape, stack
+from ..reduction.rows import all, any, sum
+from ..shape.views import concat, expand_dims, reshape, stack
 from .calculus import convolve
 
 __all__ = [
@@ -419,14 +420,39 @@ def poly(seq_of_zeros: Any) -> Array:
         raise ValueError(f"poly: seq_of_zeros: expected a vector or a square matrix, got shape {x.shape}")
     x = astype(x, dtypes.result_type(x.dtype, 0.0), copy=False)
     zeros_at = eigvals(x) if square else x
-    made = ones(1, zeros_at.dtype, x.device)
-    for i in range(zeros_at.size):
-        moved = concat([zeros(1, made.dtype, x.device), made * zeros_at[i]])
-        made = concat([made, zeros(1, made.dtype, x.device)]) - moved
+    made = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else _product(zeros_at)
     if made.dtype not in dtypes.COMPLEX:
         return made
     paired = x.dtype not in dtypes.COMPLEX or bool(all(sort(zeros_at) == sort(conj(zeros_at))))
     return real(made).copy() if paired else made
+
+
+#: The most factors that are multiplied together, of which all products of two coefficients are in memory at once.
+_FACTORS = 512
+
+
+def _product(zeros_at: Array) -> Array:
+    """The coefficients of the product of x - r for each r, by pairs of factors."""
+    made: Array | None = None
+    first, size = 0, zeros_at.size
+    while first < size:
+        count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
+        some = zeros_at[first : first + count]
+        factors = stack([ones(count, some.dtype, some.device), -some], axis=-1)
+        while len(factors) > 1:
+            factors = _products(factors[0::2], factors[1::2])
+        made = factors[0] if made is None else convolve(made, factors[0])
+        first += count
+    assert made is not None
+    return made
+
+
+def _products(p: Array, q: Array) -> Array:
+    """The products of polynomials, (n, k) each: rows of products of coefficients, each a place behind the one above."""
+    n, k = p.shape
+    apart = pad(expand_dims(p, 2) * expand_dims(q, 1), [(0, 0), (0, 0), (0, k)])
+    shifted = reshape(reshape(apart, (n, -1))[:, : k * (2 * k - 1)], (n, k, 2 * k - 1))
+    return sum(shifted, 1)
 
 
 @public

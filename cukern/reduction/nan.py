@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
@@ -76,7 +77,10 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     2
     """
     x = _taken(x, "count_nonzero")
-    made: Array = _nonzero(x, normalize_axes(axis, x.ndim, "count_nonzero"), dtypes.int64, bool(keepdims))
+    axes = normalize_axes(axis, x.ndim, "count_nonzero")
+    if x.device.addressable and x.dtype == dtypes.bool_ and len(axes) == x.ndim:
+        return Array._wrap(np.asarray(np.count_nonzero(x._data, axes, keepdims=bool(keepdims))), x.device)
+    made: Array = _nonzero(x, axes, dtypes.int64, bool(keepdims))
     return made
 
 

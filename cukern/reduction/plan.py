@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from .. import dtypes
 from ..array import Array
@@ -20,6 +22,19 @@ from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, one_device, remember
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
+
+#: What NumPy reduces on the host, in the dtypes of which it has vector instructions: it stops at the byte that decides,
+#: and drops all values of a vector but the largest in fewer instructions, which many values together are worth.
+_BY_NUMPY = {
+    **dict.fromkeys(("all", "any"), frozenset((dtypes.bool_, dtypes.int8, dtypes.uint8))),
+    **dict.fromkeys(
+        ("argmax", "argmin", "max", "min"),
+        frozenset((dtypes.bool_, *dtypes.INTS, dtypes.float32, dtypes.float64)),
+    ),
+}
+_MANY, _TOGETHER = 1 << 16, 512
+#: Values from which on several threads are faster than NumPy's one.
+_FOR_THREADS = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +80,7 @@ class Plan(kernel_plan.Plan):
         shape: the shape of the values.
         kept: that shape with size 1 for the reduced axes.
         count: values per result.
+        direct: NumPy's function on the host, where it is taken.
         parts: the memory for the states of pieces, if there are several.
         final: the kernel that combines them.
         converters: functions that convert each Python number to the dtype in which it is computed.
@@ -80,6 +96,7 @@ class Plan(kernel_plan.Plan):
         "axes",
         "converters",
         "count",
+        "direct",
         "final",
         "kept",
         "operands",
@@ -109,6 +126,7 @@ class Plan(kernel_plan.Plan):
         self.converters = tuple(map(converter, program.scalars))
         self.parts: Layout | None = None
         self.final: Prepared | None = None
+        self.direct: Callable[[Any], Any] | None = None
         self.axes = tuple(sorted(axes))
         self.pulls: dict[tuple[bool, ...], Any] = {}
         self.rendered: list[tuple[Any, dict[str, Any]]] = []
@@ -118,6 +136,8 @@ class Plan(kernel_plan.Plan):
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars, parameter)
+        if self.direct is not None:
+            return Array._wrap(self.direct(arrays[0]._data), self.device)
         made = Array._made(self.layouts[0])
         if self.launch is None:
             return made
@@ -232,6 +252,9 @@ def make_plan(
     if 0 in plan.layouts[0].shape:
         return plan
     on_host = _style(device) == "serial"
+    if on_host and device.addressable and _is_for_numpy(plan, reduction):
+        plan.direct = _direct(reduction.name, plan.axes, plan.layouts[0].shape)
+        return plan
     task = _task(reduction, program, operands, shape, axes)
     work = serial(task) if on_host else on_gpu(task)
     bound = _variables(reduction, program, result, work)
@@ -246,6 +269,27 @@ def make_plan(
         last = Work(PARTS, {}, (blocks, 1, 1), block, b"", ())
         plan.final = _prepare(plan, last, final, (plan.count, task.rows, work.pieces))
     return plan
+
+
+def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
+    """Whether one operand in C order is reduced, along its last axis or all of them, by what NumPy does faster."""
+    size, (operand, *others), program = math.prod(plan.shape), plan.operands, plan.program
+    if reduction.own or program.name != "load" or others or not operand.contiguous:
+        return False
+    if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _MANY or plan.count < _TOGETHER:
+        return False
+    alone, last = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
+    return (alone or size < _FOR_THREADS) and (plan.count == size or plan.axes == (last,))
+
+
+def _direct(name: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Callable[[Any], Any]:
+    function, axis = getattr(np, name), axes[0] if len(axes) == 1 else None
+
+    def reduce(data: Any) -> Any:
+        with np.errstate(invalid="ignore"):
+            return np.asarray(function(data, axis)).reshape(shape)
+
+    return reduce
 
 
 def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:

@@ -6,13 +6,9 @@
 // Launch: a block for each matrix, `block` threads, a multiple of 32 and at least n - first: a thread owns a row of the
 // panel, in registers, then columns to its right. Shared memory: static.
 <% include "prelude/reduce.cuh" %>
+<% include "linear/pivot.cuh" %>
 using T = << elem >>;
-using Size = << real >>;
 constexpr int block = << block >>, warps = block / 32, panel = << panel >>;
-__device__ __forceinline__ Size size_of(T x) {
-    const Size made = << "fabs(x.re) + fabs(x.im)" if is_complex else "fabs(x)" >>;
-    return made == made ? made : Size(0);
-}
 
 // The largest pivot of all threads, the first in the order of rows; `slot` is another one in each turn.
 __device__ __forceinline__ Indexed<Size, int> largest_of_block(Indexed<Size, int> best, Indexed<Size, int>* slot) {

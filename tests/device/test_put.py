@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.index import bits
+from cukern.index.places import put_number
 
 WRITES: dict[str, Callable[[Any, Any], None]] = {
     "copyto": lambda xp, x: xp.copyto(x, xp.asarray([[1, 2, 3, 4]])),
@@ -160,3 +163,21 @@ def test_broadcast_and_kinds_of_dtypes() -> None:
     assert ck.issubdtype(ck.float32, np.floating) and not ck.issubdtype(np.float32, ck.bfloat16)
     with pytest.raises(NotImplementedError, match="r_: there is no class of matrices"):
         ck.r_["r", [1, 2]]
+
+
+@pytest.mark.parametrize("shape", [(2, 64), (5, 13), (3, 0)])
+@pytest.mark.parametrize("dtype", ["bool", "int16"])
+def test_packed_by_the_kernel(dtype: str, shape: tuple[int, int]) -> None:
+    """Several bytes a thread, and one; a last byte with less than eight bits; an integer whose first byte is 0."""
+    x = (np.arange(math.prod(shape)).reshape(shape) ** 3 % 5 % 2 * 256).astype(dtype)
+    for order in ("big", "little"):
+        np.testing.assert_array_equal(bits._packed(ck.asarray(x), order), np.packbits(x, -1, order))
+
+
+def test_a_number_put_by_the_kernel() -> None:
+    for dtype in (ck.bfloat16, ck.complex64, ck.int8):
+        x = ck.zeros((2, 5, 3), dtype)
+        put_number(x, np.array([4, 0, 4]), 3, 2, 5, 3)
+        expected = np.zeros((2, 5, 3))
+        expected[:, [4, 0]] = 3
+        np.testing.assert_array_equal(x.astype("complex64"), expected)

@@ -424,3 +424,23 @@ def test_places_in_long_rows(device: ck.Device, name: str) -> None:
     x[5] = np.inf if name == "argmin" else -np.inf
     want = getattr(np, name)(x, 1)
     assert getattr(ck, name)(ck.asarray(x), axis=1).tolist() == want.tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.bool_, np.int8, np.float32])
+def test_many_values_in_few_results(device: ck.Device, dtype: Any) -> None:
+    """What the host gives to NumPy: NaN, the place of the first of equals, kept axes and the derivative."""
+    x = (np.arange(3 * 40_000).reshape(3, 40_000) * 7919 % 65_521 % 200 - 100).astype(dtype)
+    if dtype == np.float32:
+        x[1, 5000] = np.nan
+    of_bytes = () if dtype == np.float32 else ("all", "any")
+    for name in (*of_bytes, "argmax", "argmin", "max", "min"):
+        for axis in (None, 1):
+            want = getattr(np, name)(x, axis, keepdims=True)
+            made = getattr(ck, name)(ck.asarray(x), axis, keepdims=True)
+            assert made.dtype == want.dtype
+            np.testing.assert_array_equal(made, want)
+    if dtype == np.bool_:
+        assert ck.count_nonzero(ck.asarray(x)).item() == np.count_nonzero(x)
+    if dtype == np.float32:
+        g = ck.grad(lambda x: ck.max(x))(ck.asarray(x[0])).numpy()
+        np.testing.assert_allclose(g, (x[0] == np.max(x[0])) / np.sum(x[0] == np.max(x[0])), rtol=1e-6)

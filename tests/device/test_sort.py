@@ -256,3 +256,20 @@ def test_refusals(device: ck.Device) -> None:
         ck.lexsort([])
     with pytest.raises(ValueError, match="one shape"):
         ck.lexsort((ck.zeros(2), ck.zeros(3)))
+
+
+def test_many_floats(device: ck.Device) -> None:
+    """What the host gives to NumPy: along both axes, NaN last and of one kind of bits; zeros keep their order."""
+    x = np.random.default_rng(2).standard_normal((300, 300)).astype("float32")
+    x[3, :7] = np.float32(-np.nan)
+    for axis in (0, 1):
+        made = ck.sort(ck.asarray(x), axis).numpy()
+        np.testing.assert_array_equal(made, np.sort(x, axis))
+        assert len(set(made[np.isnan(made)].view("u4").tolist())) == 1
+    zeros = np.where(x > 0, 0.0, -0.0).astype("float32").ravel()
+    assert (np.signbit(ck.sort(ck.asarray(zeros)).numpy()) == np.signbit(zeros)).all()
+    places = ck.argpartition(ck.asarray(x), [5, 70], 0)
+    for made in (ck.partition(ck.asarray(x), [5, 70], 0), ck.take_along_axis(ck.asarray(x), places, 0)):
+        rows = np.sort(x, 0)
+        np.testing.assert_array_equal(made.numpy()[[5, 70]], rows[[5, 70]])
+        assert (made.numpy()[:5] <= rows[5]).all()

@@ -94,8 +94,12 @@ def launch_index(dtype: Any) -> None:
     x.at[:, many[:9]].set(1)
     for rows in (x.reshape((4, 30)), line):
         rows.at[many].add(1)
-        rows[many] = 1
-        rows[places[:1]] = 1
+        rows[many] = ck.zeros((), dtype)
+        rows[places[:1]] = ck.zeros((), dtype)
+        rows[places] = 1
+    if dtype in (ck.bool_, ck.uint8, ck.int32):
+        for bits in (line, line[:64].contiguous()):
+            ck.packbits(bits)
     if dtypes.info(dtype).kind == "f":
         with_derivatives(lambda x: ck.take_along_axis(x, many), line)
         with_derivatives(lambda x: ck.take(x, places, axis=1), x)
@@ -248,8 +252,9 @@ def launch_sparse(dtype: Any) -> None:
 def launch_equations(dtype: Any) -> None:
     """Batches of matrices, in one step and in several."""
     if dtype in dtypes.INEXACT and not dtypes.info(dtype).narrow:
-        n = 40 if dtype == ck.float32 else 5
-        ck.linalg.solve(*arrays(dtype, (2, n, n), (2, n, 3)))
+        for n in {ck.float32: (5, 40), ck.complex128: (40,)}.get(dtype, (5,)):
+            ck.linalg.solve(*arrays(dtype, (2, n, n), (2, n, 3)))
+        ck.linalg.det(*arrays(dtype, (2, 5, 5)))
 
 
 #: What takes every dtype.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
@@ -169,7 +168,7 @@ def _order(optimize: Any) -> tuple[Any, int | None]:
     """The method or the path as a key, and the limit of intermediate elements."""
     if not isinstance(optimize, (list, tuple)):
         return optimize, None
-    if len(optimize) == 2 and isinstance(optimize[0], str) and np.isscalar(optimize[1]):
+    if len(optimize) == 2 and isinstance(optimize[0], str) and isinstance(optimize[1], (int, float)):
         return optimize[0], int(optimize[1])
     return tuple(tuple(pair) for pair in optimize if not isinstance(pair, str)), None
 

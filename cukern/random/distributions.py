@@ -202,7 +202,7 @@ class Distributions:
         if not any(isinstance(p, Array) for p in known) and sample > good + bad:
             raise ValueError(f"hypergeometric: nsample: expected at most {good + bad} elements, got {sample}")
         counts = [on_host(p) for p in known]
-        if all(one is not None for one in counts) and np.any(counts[2] > counts[0] + counts[1]):  # type: ignore[operator]
+        if all(one is not None for one in counts) and np.any(counts[2] > counts[0] + counts[1]):
             raise ValueError("hypergeometric: nsample: expected at most ngood + nbad elements")
         drawn = self._variates("hypergeometric", dtypes.int64, size, good, bad, sample)
         return self._counts("hypergeometric", drawn, dtype)

@@ -73,6 +73,7 @@ def test_mantissas_and_exponents(dtype: str) -> None:
     np.testing.assert_array_equal(exponent.numpy(), wanted[1])
     np.testing.assert_array_equal(ck.ldexp(mantissa, exponent).numpy(), x)
     assert ck.ldexp(mantissa, exponent).dtype == mantissa.dtype == dtype
+    np.testing.assert_array_equal(ck.ldexp(mantissa, 1).numpy(), mantissa.numpy() * 2)
     with pytest.raises(TypeError, match="ldexp: x2: expected integers, got float"):
         ck.ldexp(mantissa, 1.0)
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import large_workers
 import numpy as np
+from large_draws import draws, newest
 from large_inputs import Case, Inputs, ends, host, tail, written
 
 import cukern as ck
@@ -394,26 +395,6 @@ def everyday(a: Inputs) -> dict[str, Case]:
     }
 
 
-def draws(a: Inputs) -> dict[str, Case]:
-    """Random numbers: the mean and the end of so many, which is not left as it was."""
-    means = {
-        "exponential": 1.0, "gumbel": 0.5772, "laplace": 0.0, "logistic": 0.0, "lognormal": np.exp(0.5),
-        "rayleigh": (np.pi / 2) ** 0.5, "standard_normal": 0.0, "random": 0.5,
-    }  # fmt: skip
-
-    def mean(name: str) -> Any:
-        return host(ck.mean(getattr(ck.random, name)(size=a.n)))
-
-    made = {
-        f"random.{name}": Case(lambda name=name: mean(name), value, 0.01) for name, value in means.items()
-    }
-    made["random.poisson"] = Case(
-        lambda: host(ck.mean(ck.random.poisson(4.0, a.n).astype("float32"))), 4, 0.01
-    )
-    made["random.gamma"] = Case(lambda: host(ck.mean(ck.random.gamma(2.0, size=a.n))), 2, 0.01)
-    return made
-
-
 def right(case: Case) -> tuple[bool, str]:
     """Whether a call gives what it should."""
     got = np.asarray(case.call(), dtype="complex128")
@@ -449,7 +430,7 @@ def main() -> int:
     start, a = time.monotonic(), Inputs(given.elements)
     cases = {
         k: v
-        for group in (everyday, of_parts, reductions, searches, draws, elementwise)
+        for group in (newest, draws, searches, of_parts, reductions, elementwise, everyday)
         for k, v in group(a).items()
     }
     part, of = map(int, given.slice.split("/"))

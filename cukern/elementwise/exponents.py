@@ -89,7 +89,9 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     >>> ck.ldexp(ck.asarray([0.5, -0.75]), ck.asarray([1, 3])).tolist()
     [1.0, -6.0]
     """
-    values, powers = require_arrays((x1, x2), "ldexp", ("x1", "x2"))
+    # A Python number would take the dtype of x1.
+    exponent = np.int64(x2) if isinstance(x2, int) else x2
+    values, powers = require_arrays((x1, exponent), "ldexp", ("x1", "x2"))
     if values.dtype in dtypes.COMPLEX:
         raise TypeError(f"ldexp: x1: expected real numbers, got {values.dtype}")
     if dtypes.info(powers.dtype).kind not in "iub":

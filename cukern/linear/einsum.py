@@ -23,7 +23,9 @@ __all__ = ["einsum"]
 
 
 @lru_cache(maxsize=4096)
-def _plan(key: tuple[Any, ...], optimize: Any) -> tuple[list[str], str, list[tuple[int, ...]]]:
+def _plan(
+    key: tuple[Any, ...], optimize: Any, limit: int | None
+) -> tuple[list[str], str, list[tuple[int, ...]]]:
     """The labels of each operand and of the result, and the order of contractions."""
     from opt_einsum import contract_path
     from opt_einsum.parser import parse_einsum_input
@@ -35,7 +37,10 @@ def _plan(key: tuple[Any, ...], optimize: Any) -> tuple[list[str], str, list[tup
             raise ValueError(f"einsum: the labels {term!r} do not fit an operand of shape {shape}")
     if len(terms) < 3:
         return terms, output, [tuple(range(len(terms)))]
-    path, _ = contract_path(f"{inputs}->{output}", *shapes, shapes=True, optimize=optimize)
+    if limit is not None and limit < 1:
+        return terms, output, [tuple(range(len(terms)))]
+    subscripts = f"{inputs}->{output}"
+    path, _ = contract_path(subscripts, *shapes, shapes=True, optimize=optimize, memory_limit=limit)
     return terms, output, [tuple(pair) for pair in path]
 
 
@@ -129,13 +134,11 @@ def _pair(
     return reshape(matmul(left, right), tuple(sizes[label] for label in labels)), labels
 
 
-def _arguments(
-    operands: tuple[Any, ...], dtype: npt.DTypeLike | None, casting: Casting
-) -> tuple[tuple[Any, ...], list[Array]]:
-    """The subscripts and shapes as a key, and the arrays in the dtype given or their common one.
+def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]:
+    """The subscripts and shapes as a key, and the arrays.
 
     Raises:
-        TypeError: an operand is not an array, or its cast is not allowed.
+        TypeError: an operand is not an array.
         ValueError: there is no operand.
     """
     key: list[Any] = list(operands)
@@ -149,14 +152,25 @@ def _arguments(
     for i, x in zip(places, arrays, strict=True):
         key[i] = x.shape
     key = [one.replace(" ", "") if isinstance(one, str) else tuple(one) for one in key]
-    if dtype is None:
-        wanted = dtypes.result_type(*(x.dtype for x in arrays))
-    else:
-        wanted = dtypes.as_dtype(dtype)
-        for x in arrays:
-            if not can_cast(x.dtype, wanted, casting):
-                raise TypeError(f"einsum: dtype: cannot cast {x.dtype} to {wanted}, casting={casting!r}")
-    return tuple(key), [astype(x, wanted, copy=False) for x in arrays]
+    return tuple(key), arrays
+
+
+def _cast(arrays: list[Array], dtype: npt.DTypeLike | None, casting: Casting) -> list[Array]:
+    """The arrays in the dtype given, or in their common one."""
+    wanted = dtypes.result_type(*(x.dtype for x in arrays)) if dtype is None else dtypes.as_dtype(dtype)
+    for x in arrays:
+        if dtype is not None and not can_cast(x.dtype, wanted, casting):
+            raise TypeError(f"einsum: dtype: cannot cast {x.dtype} to {wanted}, casting={casting!r}")
+    return [astype(x, wanted, copy=False) for x in arrays]
+
+
+def _order(optimize: Any) -> tuple[Any, int | None]:
+    """The method or the path as a key, and the limit of intermediate elements."""
+    if not isinstance(optimize, (list, tuple)):
+        return optimize, None
+    if len(optimize) == 2 and isinstance(optimize[0], str) and isinstance(optimize[1], (int, float)):
+        return optimize[0], int(optimize[1])
+    return tuple(tuple(pair) for pair in optimize if not isinstance(pair, str)), None
 
 
 @public
@@ -172,8 +186,10 @@ def einsum(
         operands: a string of subscripts such as ``"ij,jk->ik"`` followed by the arrays, or arrays alternating with
             lists of labels.
         optimize: opt_einsum's method for the order of three or more operands, such as ``"greedy"`` or ``"optimal"``;
-            False contracts from left to right, and a list of pairs as from ``numpy.einsum_path`` in that order.
-        dtype: the dtype of the computation and of the result; by default the common one of the arrays.
+            in a pair with a number, which limits the elements of intermediates. False contracts from left to right, and
+            a list of pairs as from ``numpy.einsum_path`` in that order.
+        dtype: the dtype of the computation and of the result; by default the common one of the arrays. It has no effect
+            where the result is a view of the only array, without a sum, as in NumPy.
         casting: which casts to ``dtype`` are allowed, as of ``numpy.can_cast``.
 
     Raises:
@@ -185,14 +201,13 @@ def einsum(
     >>> ck.einsum("ij,ij->i", ck.ones((2, 3)), ck.ones((2, 3))).tolist()
     [3.0, 3.0]
     """
-    key, arrays = _arguments(operands, dtype, casting)
-    order = optimize
-    if isinstance(optimize, (list, tuple)):
-        order = tuple(tuple(pair) for pair in optimize if not isinstance(pair, str))
+    key, arrays = _arguments(operands)
     try:
-        terms, output, path = _plan(key, order)
+        terms, output, path = _plan(key, *_order(optimize))
     except (ValueError, TypeError, KeyError) as error:
         raise ValueError(f"einsum: {str(error).removeprefix('einsum: ')}") from None
+    if len(arrays) > 1 or not set(terms[0]) <= set(output):
+        arrays = _cast(arrays, dtype, casting)
     diagonals = [_diagonals(x, term) for x, term in zip(arrays, terms, strict=True)]
     sizes = _sizes([term for _, term in diagonals], [x for x, _ in diagonals])
     parts = [_narrowed(x, term, sizes) for x, term in diagonals]

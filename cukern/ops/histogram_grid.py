@@ -8,13 +8,13 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import zeros
+from ..array.creation import arange, zeros
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.operands import first_array, public, require_array, require_arrays
 from ..elementwise.table import equal, where
 from ..reduction.rows import sum
-from ..shape.views import reshape, unstack
+from ..shape.views import concat, reshape, unstack
 from .calculus import diff
 from .histogram import as_sample, bincount, digitize, find_edges, shown_edges
 
@@ -44,6 +44,25 @@ def _for_each(value: Any, d: int, name: str) -> list[Any]:
     if len(value) != d:
         raise ValueError(f"histogramdd: {name}: expected one for each of {d} coordinates, got {len(value)}")
     return list(value)
+
+
+def _edges(flat: Array, bins: Any, ends: Any) -> tuple[Array, str]:
+    """The edges of a coordinate and their kind as of :func:`find_edges`; even ones as ``numpy.linspace`` rounds them.
+
+    Those are in float64 between ends that are given, else in the floating dtype of the data.
+    """
+    given = ends is not None and not isinstance(bins, str)
+    found, rule = find_edges(
+        "histogramdd", zeros(0, dtypes.float64, flat.device) if given else flat, bins, ends, None
+    )
+    if not found.size:
+        raise ValueError("histogramdd: bins: expected at least one edge")
+    if rule != "even" or found.dtype == dtypes.float64:
+        return found, rule
+    count = found.size - 1
+    step = (found[-1] - found[0]) / count
+    inner = arange(count, dtype=found.dtype, device=found.device) * step + found[0]
+    return concat([inner, found[-1:]]), rule
 
 
 @public
@@ -79,11 +98,10 @@ def histogramdd(
     for (flat, _), one, ends in zip(
         samples, _for_each(bins, d, "bins"), _for_each(range, d, "range"), strict=True
     ):
-        found, rule = find_edges("histogramdd", flat, one, ends, None)
-        if not found.size:
-            raise ValueError("histogramdd: bins: expected at least one edge")
+        found, rule = _edges(flat, one, ends)
         edges.append(found)
-        shown.append(shown_edges(found, rule, flat))
+        made_of = flat.dtype in dtypes.FLOATS and rule == "even"
+        shown.append(astype(found, flat.dtype, copy=False) if made_of else shown_edges(found, rule, flat))
     shape = tuple(one.size - 1 for one in edges)
     place = _cells([flat for flat, _ in samples], edges, shape)
     counts = bincount(place, samples[0][1], minlength=math.prod(shape) + 1)[:-1]

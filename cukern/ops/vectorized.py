@@ -9,13 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray
 from ..device import Device
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.operands import first_array, require_array, require_constant
+from ..elementwise.graph import Expr, order
+from ..elementwise.operands import first_array, require_constant
 
 __all__ = ["vectorize"]
 
@@ -59,13 +60,13 @@ class vectorize:
         self.excluded, self.signature, self.cache = excluded or (), signature, cache
         functools.update_wrapper(self, pyfunc)
         self.__doc__ = pyfunc.__doc__ if doc is None else doc
-        self._traced: Any = None if self.excluded or signature is not None else fuse(pyfunc)
+        self._traced: Any = None if self.excluded or signature is not None else fuse(_numbers_alone(pyfunc))
 
     def __call__(self, *args: Any, **options: Any) -> Any:
         beside = first_array((*args, *options.values()))
         if self._traced is not None and beside is not None:
             with contextlib.suppress(Exception):
-                arrays = [require_array(one, "vectorize", beside=beside) for one in args]
+                arrays = [asarray(one, device=beside.device) for one in args]
                 return self._cast(self._traced(*arrays, **options), beside.device)
             self._traced = None
         require_constant("vectorize", **{f"args[{i}]": one for i, one in enumerate(args)}, **options)
@@ -92,6 +93,26 @@ class vectorize:
                 astype(one, dtype, copy=False) for one, dtype in zip(results, self.otypes, strict=True)
             ]
         return tuple(results) if several else results[0]
+
+
+def _numbers_alone(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
+    """``pyfunc``, which cannot be traced if it orders complex numbers: Python refuses that, unlike NumPy's arrays."""
+
+    @functools.wraps(pyfunc)
+    def traced(*args: Any, **options: Any) -> Any:
+        made = pyfunc(*args, **options)
+        for node in order([one.node for one in pytree.leaves(made) if isinstance(one, Expr)]):
+            ordering = node.row is not None and node.row.name in (
+                "less",
+                "less_equal",
+                "greater",
+                "greater_equal",
+            )
+            if ordering and any(one.dtype in dtypes.COMPLEX for one in node.args):
+                raise TypeError("complex numbers have no order")
+        return made
+
+    return traced
 
 
 def _on_host(x: Any) -> Any:

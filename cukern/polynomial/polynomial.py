@@ -53,7 +53,7 @@ def polyval(x: Any, c: Any, tensor: bool = True) -> Array:
 
 
 def polyvander(x: Any, deg: SupportsIndex) -> Array:
-    """The powers 0 to ``deg`` of each element, along a new last axis.
+    """The powers 0 to ``deg`` of each element, along a new last axis, whose stride is the largest one, as NumPy's.
 
     Args:
         x: an array of any shape; integers and bools are taken in the default floating dtype.
@@ -73,8 +73,10 @@ def polyvander(x: Any, deg: SupportsIndex) -> Array:
     points: Array = require_array(x, "polyvander")
     points = ops.astype(points, dtypes.result_type(points.dtype, 0.0), copy=False)
     points = points if points.ndim else points.reshape((1,))
-    made: Array = ops.vander(points.reshape(-1), count + 1, increasing=True)
-    return made.reshape((*points.shape, count + 1))
+    factors = ops.broadcast_to(points, (count, *points.shape))
+    powers = ops.cumulative_prod(factors, axis=0, include_initial=True, dtype=points.dtype)
+    made: Array = ops.moveaxis(powers, 0, -1)
+    return made
 
 
 def polycompanion(c: Any) -> Array:

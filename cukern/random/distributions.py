@@ -48,7 +48,8 @@ class Distributions:
     """Methods of a random generator whose variates each need an unknown number of random words.
 
     Parameters are numbers or arrays; ``size`` defaults to their broadcast shape. A number out of range is an error,
-    also in a list or an array of NumPy; an element of a cukern array gives NaN, or -1 if integers are drawn.
+    also in a list or an array on the host; an element of an array on a GPU, whose check would have to wait, gives NaN,
+    or -1 if integers are drawn. So do elements of cukern arrays that are NaN, and those of a captured step.
     """
 
     device: Device
@@ -93,10 +94,15 @@ class Distributions:
                 raise ValueError(f"{name}: expected a number from {low:g} to {high:g}, got {value!r}")
             return value
         if isinstance(value, Array):
+            known = on_host(value)
+            if known is not None and np.any((known < low) | (known > high)):
+                raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
             return value
         made = asarray(value, device=self.device)
-        on_host = not (isinstance(value, (list, tuple)) and holds_array(value))
-        if on_host and not np.all((np.asarray(value) >= low) & (np.asarray(value) <= high)):
+        if isinstance(value, (list, tuple)) and holds_array(value):
+            return self._parameter(made, name, low, high)
+        known = np.asarray(value, np.float64)
+        if not np.all((known >= low) & (known <= high)):
             raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
         return made
 
@@ -195,6 +201,9 @@ class Distributions:
         good, bad, sample = known
         if not any(isinstance(p, Array) for p in known) and sample > good + bad:
             raise ValueError(f"hypergeometric: nsample: expected at most {good + bad} elements, got {sample}")
+        counts = [on_host(p) for p in known]
+        if all(one is not None for one in counts) and np.any(counts[2] > counts[0] + counts[1]):
+            raise ValueError("hypergeometric: nsample: expected at most ngood + nbad elements")
         drawn = self._variates("hypergeometric", dtypes.int64, size, good, bad, sample)
         return self._counts("hypergeometric", drawn, dtype)
 
@@ -247,7 +256,12 @@ class Distributions:
             ValueError: a number is out of range, there is no outcome, or parameters do not broadcast to ``size``.
         """
         n = self._parameter(n, "multinomial: n", 0, 2**62)
-        p = pvals if isinstance(pvals, Array) else asarray(pvals, dtypes.float64, self.device)
+        p = self._parameter(
+            pvals if isinstance(pvals, Array) else asarray(pvals, dtypes.float64, self.device),
+            "multinomial: pvals",
+            0.0,
+            1.0,
+        )
         if not p.ndim or not p.shape[-1]:
             raise ValueError(f"multinomial: pvals: expected at least one outcome, got shape {p.shape}")
         with tape.stop_recording():
@@ -256,7 +270,8 @@ class Distributions:
             left = broadcast_to(asarray(n, dtypes.int64, self.device), shape)
             rest, counts = p[..., 0] * 0 + 1, []
             for i in range(p.shape[-1] - 1):
-                counts.append(self.binomial(left, _share(p[..., i], rest), shape))
+                share = _share(p[..., i], rest)
+                counts.append(self._variates("binomial", dtypes.int64, shape, left, share))
                 left, rest = left - counts[-1], rest - p[..., i]
             return stack([*counts, left], axis=-1)
 
@@ -306,6 +321,15 @@ def _root(cov: Array, method: str) -> Array:
         raise ValueError(f"multivariate_normal: method: expected 'cholesky' or 'eigh', got {method!r}")
     values, vectors = eigh(cov)
     return vectors * expand_dims(sqrt(clip(values, 0.0, None)), -2)
+
+
+def on_host(parameter: Parameter, dtype: Any = np.float64) -> Any:
+    """The elements of a parameter that the host knows; None for an array on a GPU or of a captured step."""
+    if not isinstance(parameter, Array):
+        return np.asarray(parameter, dtype)
+    if not parameter.device.addressable or capture_hooks.recorder() is not None:
+        return None
+    return parameter._data.astype(dtype, copy=False)
 
 
 def positive(scale: Parameter) -> Parameter:

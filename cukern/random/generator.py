@@ -16,6 +16,7 @@ from ..array.creation import asarray
 from ..device import Device, capture_hooks, current
 from ..elementwise.operands import normalize_axis
 from ..kernel.plan import allocate
+from .distributions import on_host
 from .philox import WORD, draw, numbers, philox
 from .transformed import Transformed
 
@@ -142,9 +143,7 @@ class Generator(Transformed):
 
     def bernoulli(self, p: Number = 0.5, size: Size = None) -> Array:
         """Bools that are True with probability ``p``."""
-        p = self._known(p)
-        if not isinstance(p, Array) and not 0 <= p <= 1:
-            raise ValueError(f"bernoulli: p: expected a probability, got {p!r}")
+        p = self._parameter(p, "bernoulli: p", 0.0, 1.0)
         dtype = p.dtype if isinstance(p, Array) and p.dtype == dtypes.float64 else dtypes.float32
         return namespace.less(self._floats("uniform", size, dtype, p), p)
 
@@ -157,7 +156,7 @@ class Generator(Transformed):
 
         Args:
             low: the smallest integer; if ``high`` is None, this is ``high``, and ``low`` is 0. An array or a list gives
-                each element its own range, of fewer than 2**53 integers; empty ranges are not refused then.
+                each element its own range, of fewer than 2**53 integers; on a GPU empty ones are not refused then.
             high: the end of the range.
             size: the shape; by default the broadcast shape of the bounds.
             dtype: an integer dtype; int64 when None.
@@ -191,6 +190,11 @@ class Generator(Transformed):
     def _within(self, first: Any, end: Any, size: Size, wanted: dtypes.DType, endpoint: bool) -> Array:
         """Uniform integers of a range for each element."""
         first, end = (asarray(one, dtypes.int64, self.device) for one in (first, end))
+        known = [on_host(one, np.int64) for one in (first, end)]
+        if all(one is not None for one in known) and np.any(
+            (np.greater if endpoint else np.greater_equal)(*known)
+        ):
+            raise ValueError(f"integers: expected low < high, got {first} and {end}")
         share = self._floats("uniform", size, dtypes.float64, first, end)
         made: Array = _scaled(share, first, end + endpoint)
         return made.astype(wanted)

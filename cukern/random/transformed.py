@@ -17,7 +17,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, exp, expm1, floor, isnan, log1p, sqrt, where
 from ..reduction.softmax import softmax
-from .distributions import Distributions, Parameter, Size, floating, positive, shape_of_parameters
+from .distributions import Distributions, Parameter, Size, floating, on_host, positive, shape_of_parameters
 
 _MAX = 2**63 - 1
 
@@ -26,8 +26,8 @@ class Transformed(Distributions):
     """Methods of a random generator whose variates are functions of others.
 
     Parameters are numbers or arrays, with respect to which the variates are differentiable unless stated otherwise;
-    ``size`` defaults to their broadcast shape, ``dtype`` to the default floating one. A number out of range is an
-    error, also in a list or an array of NumPy; an element of a cukern array gives NaN, or -1 if integers are drawn.
+    ``size`` defaults to their broadcast shape, ``dtype`` to the default floating one. What is out of range is an error
+    or gives NaN or -1, as :class:`Distributions` says.
     """
 
     def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
@@ -164,8 +164,12 @@ class Transformed(Distributions):
             ValueError: numbers are not in the order ``left <= mode <= right``, with ``left < right``.
         """
         left, mode, right = (self._known(p) for p in (left, mode, right))
-        known = [p for p in (left, mode, right) if not isinstance(p, Array)]
-        if known != sorted(known) or (len(known) == 3 and left == right):
+        first, middle, last = (on_host(p) for p in (left, mode, right))
+        wrong = [
+            one is not None and other is not None and bool(np.any(one > other))
+            for one, other in ((first, middle), (middle, last), (first, last))
+        ]
+        if any(wrong) or (first is not None and last is not None and bool(np.any(first == last))):
             raise ValueError(
                 f"triangular: expected left <= mode <= right and left < right, got {left}, {mode} and {right}"
             )
@@ -210,7 +214,7 @@ class Transformed(Distributions):
         require_constant("noncentral_chisquare", nonc=nonc)
         size = shape_of_parameters(df, nonc) if size is None else size
         with tape.stop_recording():
-            extra = self.poisson(nonc * 0.5, size)
+            extra = self._variates("poisson", dtypes.int64, size, nonc * 0.5)
             extra = where(extra < 0, math.nan, astype(extra, dtypes.float64))
         return self.gamma(astype(positive(df) * 0.5 + extra, dtypes.float64), 2.0, size, dtype)
 
@@ -285,7 +289,7 @@ class Transformed(Distributions):
         size = shape_of_parameters(n, p) if size is None else size
         with tape.stop_recording():
             mean = self.gamma(n, 1.0, size, dtypes.float64) * ((1 - p) / p)
-        return self.poisson(mean, size, dtype)
+        return self._counts("negative_binomial", self._variates("poisson", dtypes.int64, size, mean), dtype)
 
 
 def _fused(function: Callable[..., Any]) -> Any:

@@ -115,12 +115,7 @@ def test_hypergeometric_in_every_branch(device: ck.Device) -> None:
             rng.hypergeometric(good, bad, sample, N), stats.hypergeom(good + bad, good, sample)
         )
         assert chi2 < k * (1 - 2 / (9 * k) + 4.75 * math.sqrt(2 / (9 * k))) ** 3
-    assert rng.hypergeometric(ck.asarray([5, 0, 5, 9]), 5, ck.asarray([10, 5, 0, 20])).tolist() == [
-        5,
-        0,
-        0,
-        -1,
-    ]
+    assert rng.hypergeometric(ck.asarray([5, 0, 5]), 5, ck.asarray([10, 5, 0])).tolist() == [5, 0, 0]
 
 
 def test_dirichlet(device: ck.Device) -> None:
@@ -133,7 +128,7 @@ def test_dirichlet(device: ck.Device) -> None:
 
 def test_ends_of_more_parameters(device: ck.Device) -> None:
     rng = ck.random.default_rng(0)
-    bad = ck.asarray([-1.0, np.nan])
+    bad = ck.asarray([np.nan if device.addressable else -1.0, np.nan])
     for name in ("pareto", "power", "rayleigh", "weibull", "chisquare"):
         assert np.isnan(getattr(rng, name)(bad).numpy()).all(), name
         with pytest.raises(ValueError, match=name):
@@ -184,12 +179,9 @@ def test_random_state(device: ck.Device) -> None:
         state.randint(-1.9, 2.9, 100).numpy().min() == -1
         and state.random_integers(3, size=200).max().item() == 3
     )
-    low, high = ck.asarray([[-5], [100]]), [3, 1000]
+    low, high = ck.asarray([[-5], [1]]), [3, 1000]
     x = state.randint(low, high, dtype="int32").numpy()
-    assert x.dtype == np.int32 and ((x >= low.numpy()) & (x < np.array(high))).tolist() == [
-        [True, True],
-        [False, True],
-    ]
+    assert x.dtype == np.int32 and ((x >= low.numpy()) & (x < np.array(high))).all()
     assert isinstance(state.bytes(5), bytes) and len(state.bytes(5)) == 5 and state.tomaxint(2).shape == (2,)
     ck.random.seed(3)
     one = [
@@ -209,11 +201,35 @@ def test_random_state(device: ck.Device) -> None:
 
 def test_ends_of_parameters(device: ck.Device) -> None:
     rng = ck.random.default_rng(0)
-    assert rng.poisson(ck.asarray([0.0, -1.0, np.nan])).tolist() == [0, -1, -1]
-    assert rng.binomial(ck.asarray([5, 5, -1, 0]), ck.asarray([0.0, 1.0, 0.5, 0.5])).tolist() == [0, 5, -1, 0]
-    assert np.isnan(rng.gamma(ck.asarray([-1.0])).numpy()).all()
+    assert rng.poisson(ck.asarray([0.0, np.nan])).tolist() == [0, -1]
+    assert rng.binomial(ck.asarray([5, 5, 0]), ck.asarray([0.0, 1.0, 0.5])).tolist() == [0, 5, 0]
     assert rng.gamma(0.0, size=2).tolist() == [0.0, 0.0]
     assert rng.poisson(3.0, (2, 0)).shape == (2, 0) and rng.poisson(3.0).shape == ()
+
+
+OUT_OF_RANGE = {
+    "poisson: lam": (lambda rng, x: rng.poisson(x), -1),
+    "binomial: n": (lambda rng, x: rng.binomial(x, 0.5), -1),
+    "gamma: shape": (lambda rng, x: rng.gamma(x), math.nan),
+    "normal: scale": (lambda rng, x: rng.normal(0.0, x), math.nan),
+    "weibull: a": (lambda rng, x: rng.weibull(x), math.nan),
+    "hypergeometric: nsample": (lambda rng, x: rng.hypergeometric(2, 2, x + 6), -1),
+    "triangular": (lambda rng, x: rng.triangular(0.0, x, 4.0), math.nan),
+    "multinomial: pvals": (lambda rng, x: rng.multinomial(3, x), None),
+    "integers": (lambda rng, x: rng.integers(0, x), None),
+}
+
+
+@pytest.mark.parametrize("name", OUT_OF_RANGE)
+def test_elements_out_of_range(device: ck.Device, name: str) -> None:
+    drawn, told = OUT_OF_RANGE[name]
+    rng, x = ck.random.default_rng(0), ck.asarray([1.0, -1.0])
+    x = x.astype("int64") if name == "integers" else x
+    if device.addressable:
+        with pytest.raises(ValueError, match=name):
+            drawn(rng, x)
+    elif told is not None:
+        np.testing.assert_equal(drawn(rng, x).numpy()[1], told)
 
 
 def test_multinomial(device: ck.Device) -> None:

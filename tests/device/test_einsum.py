@@ -101,9 +101,21 @@ def test_a_given_dtype(device: ck.Device) -> None:
     narrow = ck.asarray([100, 100], dtype="int8")
     made = ck.einsum("i,i->", narrow, narrow, dtype="int32")
     assert made.dtype == ck.int32 and made.item() == 20000
-    assert ck.einsum("i", ck.asarray([1.5]), dtype="int32", casting="unsafe").tolist() == [1]
+    assert ck.einsum("i->", ck.asarray([1.5]), dtype="int32", casting="unsafe").tolist() == 1
     with pytest.raises(TypeError, match="cannot cast float64 to float32, casting='safe'"):
-        ck.einsum("i", ck.ones(2, "float64"), dtype="float32")
+        ck.einsum("i->", ck.ones(2, "float64"), dtype="float32")
+    square = np.arange(4.0).reshape(2, 2)
+    for subscripts in ("ij->ji", "ii->i", "...j"):  # views keep their dtype
+        made = ck.einsum(subscripts, ck.asarray(square), dtype="int32")
+        wanted = np.einsum(subscripts, square, dtype="int32")
+        assert made.dtype == wanted.dtype and made.tolist() == wanted.tolist()
+
+
+def test_a_limit_of_intermediates(device: ck.Device) -> None:
+    arrays = [np.arange(n, dtype=np.float64) for n in (2, 3, 4)]
+    for limit in (0, 6):
+        made = ck.einsum("a,b,c->abc", *map(ck.asarray, arrays), optimize=("greedy", limit))
+        np.testing.assert_array_equal(made.numpy(), np.einsum("a,b,c->abc", *arrays))
 
 
 def test_an_operand_itself_is_a_view(device: ck.Device) -> None:

@@ -23,7 +23,10 @@ def test_values_and_derivatives() -> None:
     np.testing.assert_allclose(
         polynomial.polyval(c[0], c, tensor=False).numpy(), numpys.polyval(C[0], C, tensor=False), rtol=1e-12
     )
-    np.testing.assert_allclose(polynomial.polyvander(x, 3).numpy(), numpys.polyvander(X, 3), rtol=1e-12)
+    made = polynomial.polyvander(x, 3)
+    np.testing.assert_allclose(made.numpy(), numpys.polyvander(X, 3), rtol=1e-12)
+    assert made.strides == numpys.polyvander(X, 3).strides
+    assert polynomial.polyvander(c[0], 0).tolist() == [[1.0]] * c.shape[1]
     line = c[:, 0].copy()
     np.testing.assert_allclose(
         polynomial.polycompanion(line).numpy(), numpys.polycompanion(C[:, 0]), rtol=1e-12
@@ -70,6 +73,7 @@ def test_mantissas_and_exponents(dtype: str) -> None:
     np.testing.assert_array_equal(exponent.numpy(), wanted[1])
     np.testing.assert_array_equal(ck.ldexp(mantissa, exponent).numpy(), x)
     assert ck.ldexp(mantissa, exponent).dtype == mantissa.dtype == dtype
+    np.testing.assert_array_equal(ck.ldexp(mantissa, 1).numpy(), mantissa.numpy() * 2)
     with pytest.raises(TypeError, match="ldexp: x2: expected integers, got float"):
         ck.ldexp(mantissa, 1.0)
 

@@ -172,6 +172,22 @@ def test_functions_of_numbers(device: ck.Device) -> None:
     assert ck.vectorize(lambda a, w: a + w[0], excluded=[1])(x, [10]).tolist() == [11, 15, 13]
 
 
+def test_numbers_of_a_function(device: ck.Device) -> None:
+    assert ck.vectorize(lambda a, b: a + b)(ck.asarray([1, 2], "int8"), 1).dtype == ck.int64
+    with pytest.raises(TypeError, match="not supported between instances of 'complex'"):
+        ck.vectorize(lambda a: a + 1 > 2)(ck.asarray([1j, 2]))
+
+
+@pytest.mark.parametrize("ends", [None, [(-1.0, 0.7), (0.0, 1.0)]])
+def test_edges_of_a_grid_are_rounded_as_numpys(device: ck.Device, ends: Any) -> None:
+    points = (np.arange(400).reshape(200, 2) % 37 / 10 - 1).astype(np.float16)
+    counts, edges = ck.histogramdd(ck.asarray(points), 7, ends)
+    wanted, exact = np.histogramdd(points, 7, ends)
+    assert counts.tolist() == wanted.tolist()
+    for one, other in zip(edges, exact, strict=True):
+        assert one.dtype == ck.float16 and one.tolist() == other.astype(np.float16).tolist()
+
+
 def test_functions_over_axes(device: ck.Device) -> None:
     for axes in (0, (0, -1)):
         for f in ("sum", "cumsum"):

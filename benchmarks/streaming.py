@@ -136,7 +136,9 @@ class Work:
         """The variances along the principal axes, largest first, in two passes: means, then covariances."""
         chunks = self.library.chunks(self.x, self.rows)
         centred = chunks - da.from_array(chunks.mean(axis=0).compute(), chunks=-1, asarray=False, name=False)
-        covariance = da.tensordot(centred, centred, axes=([0], [0])).compute() / (len(self.x) - 1)
+        # Dask's optimizer would send each chunk once for each of the factors.
+        products = da.tensordot(centred, centred, axes=([0], [0])).compute(optimize_graph=False)
+        covariance = products / (len(self.x) - 1)
         return self.library.down(self.library.eigh(covariance)[0])[::-1]
 
 
@@ -166,7 +168,7 @@ def main() -> None:
     )
     parser.add_argument("--limit", type=float, default=2.0, help="GiB that arrays on the GPU may use")
     parser.add_argument("--chunk", type=int, default=128, help="MiB")
-    parser.add_argument("--threads", type=int, default=6, help="of Dask")
+    parser.add_argument("--threads", type=int, default=4, help="of Dask")
     parser.add_argument("--scale", type=int, default=1, help="divides sizes")
     parser.add_argument(
         "--page-locked", action="store_true", help="also with the array in page-locked memory"

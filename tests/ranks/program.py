@@ -172,10 +172,14 @@ def check_sampler_and_seed() -> None:
 class Net(ck.nn.Module):
     """Two layers, one of which may be divided over the ranks."""
 
-    def __init__(self, divide: bool) -> None:
-        first = ck.nn.Linear(5, 7, rng=0)
-        self.first = cd.shard_module(first) if divide else first
-        self.second = ck.nn.Linear(7, 3, rng=1)
+    def __init__(self, divide: bool, width: int = 7) -> None:
+        first = ck.nn.Linear(5, width, rng=0)
+        self.blocks = [cd.shard_module(first) if divide else first]
+        self.second = ck.nn.Linear(width, 3, rng=1)
+
+    @property
+    def first(self) -> Any:
+        return self.blocks[0]
 
     def forward(self, x: Any) -> Any:
         return self.second(ck.tanh(self.first(x)))
@@ -186,12 +190,13 @@ BATCH = np.random.default_rng(0).normal(size=(8 * SIZE, 5)).astype("float32")
 
 def losses(net: Any, training: Any, steps: int) -> list[float]:
     """Train on this rank's part of the batch; the mean loss of each step."""
-    own, made = ck.asarray(BATCH.reshape(SIZE, 8, 5)[RANK]), []
+    group, made = training.group, []
+    own = ck.asarray(BATCH.reshape(group.size, -1, 5)[group.rank])
     for _ in range(steps):
         with ck.Tape() as tape:
             loss = ck.mean(net(own) ** 2)
         gradients = training.gradient(tape, loss)
-        made.append(cd.all_reduce(loss, "mean").item())
+        made.append(cd.all_reduce(loss, "mean", group=group).item())
         scale = 1.0 / max(1.0, training.norm(gradients).item())
         training.step([one * scale for one in gradients])
     return made
@@ -202,10 +207,20 @@ def optimizer(net: Any) -> Any:
     return ck.optim.AdamW(groups, lr=0.05)
 
 
-def alone(steps: int) -> list[float]:
+def by_kind(net: Any) -> Any:
+    """Groups that each have a part of every layer."""
+    layers = (net.first, net.second)
+    groups = [
+        {"params": [one.bias for one in layers], "weight_decay": 0.0},
+        {"params": [one.weight for one in layers]},
+    ]
+    return ck.optim.AdamW(groups, lr=0.05, weight_decay=0.1)
+
+
+def alone(steps: int, make: Callable[[Any], Any] = optimizer, width: int = 7) -> list[float]:
     """What one process gets that has the whole batch."""
-    net, made = Net(False), []
-    step = optimizer(net)
+    net, made = Net(False, width), []
+    step = make(net)
     for _ in range(steps):
         with ck.Tape() as tape:
             loss = ck.mean(net(ck.asarray(BATCH)) ** 2)
@@ -232,6 +247,41 @@ def check_training() -> None:
     # Of each layer's 64 elements in flat memory a rank has an equal part, and two numbers of state for each.
     state = training.optimizer._state
     assert sum(one.size for slots in state for one in slots.values()) == 2 * 2 * 64 // SIZE
+
+
+def check_zero_stages() -> None:
+    """Stages 0, 1 and 3 give equal losses, on two ranks and on four; each leaves less on a rank than the one before."""
+    expected = alone(3, by_kind, 64)
+    pair = cd.new_group(range(RANK // 2 * 2, RANK // 2 * 2 + 2))
+    for group in (pair, WORLD):
+        kept = {}
+        for stage in (0, 1, 3):
+            net = Net(False, 64)
+            training = cd.DataParallel(by_kind(net), group, shard=stage, model=net)
+            np.testing.assert_allclose(losses(net, training, 3), expected, rtol=2e-5)
+            state = sum(one.size for slots in training.optimizer._state for one in slots.values())
+            kept[stage] = (sum(one.size for one in net.parameters()), state)
+        if RANK == 0:
+            print(f"{group.size} ranks, elements of parameters and of state on each, by stage: {kept}")
+
+        def share(*sizes: int, ranks: int = group.size) -> int:
+            """Of arrays that begin at multiples of 16 elements and are divided together."""
+            return -(-sum(-(-size // 16) * 16 for size in sizes) // (16 * ranks)) * 16
+
+        first, second = (5 * 64, 64), (64 * 3, 3)
+        whole = sum(first + second)
+        assert kept[0] == (whole, 2 * whole)
+        assert kept[1] == (whole, 2 * (share(first[0], second[0]) + share(first[1], second[1])))
+        blocks = share(first[0]) + share(first[1])
+        assert kept[3] == (blocks + sum(second), 2 * (blocks + share(second[0]) + share(second[1])))
+    net = Net(False)
+    with pytest.raises(TypeError, match="model: shard=3 expects a Module, got NoneType"):
+        cd.DataParallel(by_kind(net), shard=3)
+    with pytest.raises(ValueError, match="model: it lacks the optimizer's parameter '0'"):
+        cd.DataParallel(by_kind(net), shard=3, model=Net(False))
+    with pytest.raises(ValueError, match="expected modules in lists"):
+        cd.DataParallel(ck.optim.SGD(net.second, lr=0.1), shard=3, model=net.second)
+    assert type(net.first) is ck.nn.Linear and net.first.weight.size == 35  # nothing was divided
 
 
 class Words(ck.nn.Module):
@@ -324,10 +374,10 @@ def check_different_models() -> None:
 
 def check_checkpoint() -> None:
     """A saved run goes on as it would have; what is loaded may be divided otherwise than what was saved."""
-    for shard, divide in ((1, False), (0, True)):
+    for shard, later, divide in ((1, 3, False), (0, 1, True), (3, 0, False)):
         where = FOLDER / f"saved-{shard}"
         net = Net(divide)
-        training = cd.DataParallel(optimizer(net), shard=shard)
+        training = cd.DataParallel(optimizer(net), shard=shard, model=net)
         losses(net, training, 2)
         state = {f"model.{name}": one for name, one in cd.model_state(net).items()}
         state |= {f"optimizer.{name}": one for name, one in training.state_dict().items()}
@@ -336,7 +386,7 @@ def check_checkpoint() -> None:
         saved = cd.load_checkpoint(where)
         assert (saved.step, saved.texts) == (2, {"seen": 16})
         other = Net(divide)
-        again = cd.DataParallel(optimizer(other), shard=0 if shard else 1)
+        again = cd.DataParallel(optimizer(other), shard=later, model=other)
         cd.load_model_state(other, saved.under("model"))
         again.load_state_dict(saved.under("optimizer"))
         np.testing.assert_allclose(losses(other, again, 2), expected, rtol=2e-6)

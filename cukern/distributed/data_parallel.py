@@ -266,7 +266,10 @@ class DataParallel:
         return made
 
     def norm(self, gradients: Sequence[Array | None]) -> Array:
-        """The 2-norm of all gradients together, the same on every rank, as float32.
+        """The 2-norm of all gradients together, the same on every rank of the group, as float32.
+
+        Where layers are divided over another group, as :class:`ColumnLinear` is, it is that of this rank's parts, and
+        differs between the ranks of that group: scale nothing by it that they share.
 
         Args:
             gradients: of :meth:`gradient`.

@@ -353,7 +353,40 @@ def tensor_parallel(mesh: Any, sequence: bool) -> None:
     ):
         np.testing.assert_allclose(np.asarray(found), np.asarray(one), rtol=1e-3, atol=1e-6)
     if sequence:
-        raises(ValueError, "positions", "(1, 3, 8)", call=lambda: divided.norm.part(ck.ones((1, 3, 8))))
+        wrong_positions(divided, mesh.group("tensor"))
+
+
+def wrong_positions(model: Any, group: Any) -> None:
+    """Every rank gets an error that names the layer and the shape, and goes on."""
+    raises(ValueError, "positions", "(1, 3, 8)", call=lambda: model.norm.part(ck.ones((1, 3, 8))))
+    words = ("RowLinear", "(1, 3, 8)", "not divisible by the 2 ranks")
+    raises(ValueError, *words, call=lambda: model.narrow(ck.ones((1, 3, 8))))
+    raises(ValueError, "ParallelEmbedding", call=lambda: model.words(ck.zeros((2, 3), dtype="int32")))
+    raises(ValueError, "ColumnLinear", "got shape (8,)", call=lambda: model.wide(ck.ones(8)))
+    raises(ValueError, "ParallelEmbedding", "(8,)", call=lambda: model.words(ck.asarray(1)))
+    layer = ck.nn.Linear(4, 4, rng=0)
+    raises(TypeError, "expected a Group, got Mesh", call=lambda: cd.RowLinear(layer, cd.Mesh(data=SIZE)))
+    raises(TypeError, "expected a Linear", call=lambda: cd.ColumnLinear(ck.nn.LayerNorm(4), group))
+    raises(TypeError, "module: expected a Module", call=lambda: cd.SequenceParallel(ck.tanh, group))
+    dropped = cd.SequenceParallel(ck.nn.Dropout(0.5, rng=RANK), group)(ck.ones((64, 1)))
+    drawn = np.asarray(cd.all_gather(dropped, axis=1, group=group))
+    assert (drawn[:, 0] != drawn[:, 1]).any()
+    frozen = cd.RowLinear(layer.freeze(), group)
+    assert not frozen.weight.trainable and not frozen.bias.trainable
+
+
+def check_shard_module() -> None:
+    """Modes and frozen parameters of a divided module are those of the module; buffers are refused."""
+    block = ck.nn.Sequential(ck.nn.Linear(4, 4, rng=0), ck.nn.Dropout(0.5, rng=0))
+    weight, bias = (one.numpy() for one in block.layers[0].parameters())
+    block.layers[0].bias.trainable = False
+    divided = cd.shard_module(block)
+    assert [one.trainable for one in divided.shards] == [True, False]
+    x = ck.ones((8, 4))
+    assert (np.asarray(divided(x)) == 0.0).any()
+    np.testing.assert_allclose(np.asarray(divided.eval()(x)), np.ones((8, 4)) @ weight.T + bias, rtol=1e-6)
+    assert (np.asarray(divided.train()(x)) == 0.0).any()
+    raises(ValueError, "buffer", call=lambda: cd.shard_module(ck.nn.BatchNorm(3)))
 
 
 def check_sums_in_bfloat16() -> None:

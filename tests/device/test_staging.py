@@ -171,13 +171,14 @@ def test_page_locked_memory_is_read_where_it_is(stage: staging.Staging) -> None:
     assert np.asarray(made).tolist() == list(range(100))
     CUDA.locked.discard(first + given.nbytes - 1)  # only a part is
     stage.upload(given)
-    assert CUDA.copies[1:] == [64] * 6 + [16]
+    assert sorted(CUDA.copies[1:]) == [16] + [64] * 6
 
 
 def test_an_error_of_a_piece_is_raised_when_all_have_ended(stage: staging.Staging) -> None:
-    CUDA.runtime.fails = 2
+    CUDA.runtime.fails = 1
     with pytest.raises(RuntimeError, match="the link is down"):
         stage.upload(np.zeros(100, "int32"))
-    assert len(CUDA.copies) == 7
-    CUDA.runtime.fails = 0
-    assert np.asarray(stage.upload(np.ones(100, "int32"))).size == 100  # every piece was given back
+    count, CUDA.runtime.fails = len(CUDA.copies), 0
+    time.sleep(0.03)
+    assert count == len(CUDA.copies) in (4, 5)  # those of the other thread, and the one that failed
+    assert np.asarray(stage.upload(np.ones(100, "int32"))).size == 100

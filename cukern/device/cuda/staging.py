@@ -12,7 +12,6 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from queue import SimpleQueue
 from types import ModuleType
 from typing import Any
 
@@ -32,14 +31,16 @@ class _Piece:
 
     def __init__(self, cupy: ModuleType) -> None:
         self.data: Bytes = np.frombuffer(cupy.cuda.alloc_pinned_memory(PIECE), np.uint8, PIECE)
+        self.address = int(self.data.ctypes.data)
         self.copied = cupy.cuda.Event(block=True, disable_timing=True)
 
 
 class _Own(threading.local):
-    """The stream of a thread's copies."""
+    """The stream of a thread's copies, and the pieces of a thread of the pool."""
 
     def __init__(self, cupy: ModuleType) -> None:
         self.stream = cupy.cuda.Stream(non_blocking=True)
+        self.pieces: list[_Piece] = []
 
 
 class Staging:
@@ -52,11 +53,8 @@ class Staging:
 
     def __init__(self, cupy: ModuleType, index: int) -> None:
         self._cupy, self._index, self._own = cupy, index, _Own(cupy)
-        count = max(1, min(THREADS, len(os.sched_getaffinity(0))))
-        self._threads = ThreadPoolExecutor(count, "cukern-copies")
-        self._free: SimpleQueue[_Piece] = SimpleQueue()
-        for _ in range(count * EACH):
-            self._free.put(_Piece(cupy))
+        self._count = max(1, min(THREADS, len(os.sched_getaffinity(0))))
+        self._threads = ThreadPoolExecutor(self._count, "cukern-copies")
 
     def upload(self, data: npt.NDArray[Any]) -> Any:
         """A new array of the GPU with the values of a C-contiguous one of NumPy's."""
@@ -67,7 +65,7 @@ class Staging:
                 self._copy(start, source.ctypes.data, source.size, True, stream)
                 stream.synchronize()  # the caller may write it next
             else:
-                self._divide(source, lambda begin, part: self._up(start + begin, part, stream))
+                self._divide(source, lambda begin, part, piece: self._up(start + begin, part, piece, stream))
         return made
 
     def download(self, data: Any) -> npt.NDArray[Any]:
@@ -75,7 +73,7 @@ class Staging:
         made = np.empty(data.shape, data.dtype)
         target, start = made.reshape(-1).view(np.uint8), data.data.ptr
         with self._stream() as stream:
-            self._divide(target, lambda begin, part: self._down(part, start + begin, stream))
+            self._divide(target, lambda begin, part, piece: self._down(part, start + begin, piece, stream))
         return made
 
     @contextmanager
@@ -89,37 +87,37 @@ class Staging:
         finally:
             current.wait_event(own.record(self._cupy.cuda.Event(disable_timing=True)))
 
-    def _divide(self, memory: Bytes, copy: Callable[[int, Bytes], None]) -> None:
-        """Call ``copy`` with the start of each piece of the host's memory and the piece, by several threads."""
-        begins = range(0, memory.size, PIECE)
-        jobs = [self._threads.submit(copy, begin, memory[begin : begin + PIECE]) for begin in begins]
+    def _divide(self, memory: Bytes, copy: Callable[[int, Bytes, _Piece], None]) -> None:
+        """Call ``copy`` with the start of each part of the host's memory, the part and a piece, by several threads."""
+        jobs = [
+            self._threads.submit(self._each, memory, range(first, memory.size, self._count * PIECE), copy)
+            for first in range(0, min(memory.size, self._count * PIECE), PIECE)
+        ]
         wait(jobs)  # all of them, before an error lets the memory go
         for job in jobs:
             job.result()
 
-    def _up(self, to: int, part: Bytes, stream: Any) -> None:
-        with self._piece() as piece:
-            np.copyto(piece.data[: part.size], part)
-            self._copy(to, piece.data.ctypes.data, part.size, True, stream)
-            piece.copied.record(stream)
+    def _each(self, memory: Bytes, begins: range, copy: Callable[[int, Bytes, _Piece], None]) -> None:
+        """The parts of one thread, which takes its pieces by turns."""
+        with self._cupy.cuda.Device(self._index):
+            pieces = self._own.pieces
+            while len(pieces) < EACH:
+                pieces.append(_Piece(self._cupy))
+            for begin in begins:
+                pieces.append(pieces.pop(0))
+                pieces[-1].copied.synchronize()  # no earlier copy uses it
+                copy(begin, memory[begin : begin + PIECE], pieces[-1])
 
-    def _down(self, part: Bytes, at: int, stream: Any) -> None:
-        with self._piece() as piece:
-            self._copy(piece.data.ctypes.data, at, part.size, False, stream)
-            piece.copied.record(stream)
-            piece.copied.synchronize()
-            np.copyto(part, piece.data[: part.size])
+    def _up(self, to: int, part: Bytes, piece: _Piece, stream: Any) -> None:
+        np.copyto(piece.data[: part.size], part)
+        self._copy(to, piece.address, part.size, True, stream)
+        piece.copied.record(stream)
 
-    @contextmanager
-    def _piece(self) -> Iterator[_Piece]:
-        """A piece that no copy reads any more; the GPU is the current device."""
-        piece = self._free.get()
-        try:
-            with self._cupy.cuda.Device(self._index):
-                piece.copied.synchronize()
-                yield piece
-        finally:
-            self._free.put(piece)
+    def _down(self, part: Bytes, at: int, piece: _Piece, stream: Any) -> None:
+        self._copy(piece.address, at, part.size, False, stream)
+        piece.copied.record(stream)
+        piece.copied.synchronize()
+        np.copyto(part, piece.data[: part.size])
 
     def _copy(self, to: int, at: int, nbytes: int, up: bool, stream: Any) -> None:
         runtime = self._cupy.cuda.runtime

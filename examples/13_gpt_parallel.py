@@ -4,9 +4,10 @@ As one process: ``python examples/13_gpt_parallel.py``. Over (data, tensor) = (2
 
     python -m cukern launch -n 4 examples/13_gpt_parallel.py --tensor 2
 
-Both print the same losses up to rounding. A job that is killed goes on from its last checkpoint when it is started
-again with the same ``--checkpoints`` folder and the same ``--tensor``; that along
-``data`` may differ.
+Both print the same losses up to rounding. So do ``--sequence``, by which each process has a part of the positions
+between the layers that several share, and ``--shard 3``, by which the parameters of blocks are divided too. A job that
+is killed goes on from its last checkpoint when it is started again with the same ``--checkpoints`` folder and the same
+``--tensor`` and ``--sequence``; that along ``data`` and ``--shard`` may differ.
 """
 
 from __future__ import annotations
@@ -22,18 +23,24 @@ from cukern import distributed
 TEXT = "the quick brown fox jumps over the lazy dog. pack my box with five dozen liquor jugs. "
 
 
+def between(module, tensor, sequence):
+    """A module between layers that are divided, which has all positions, or with ``sequence`` those of this rank."""
+    return distributed.SequenceParallel(module, tensor) if sequence else module
+
+
 class Block(ck.nn.Module):
     """Attention and a multi-layer perceptron, each after a norm and added to its input."""
 
-    def __init__(self, features, heads, tensor, rng):
+    def __init__(self, features, heads, tensor, sequence, rng):
         attention = ck.nn.MultiHeadAttention(features, heads, rng=rng)
         wide = ck.nn.Linear(features, 4 * features, rng=rng, activation=ck.nn.gelu)
         narrow = ck.nn.Linear(4 * features, features, rng=rng)
-        self.first, self.second = ck.nn.LayerNorm(features), ck.nn.LayerNorm(features)
+        self.first = between(ck.nn.LayerNorm(features), tensor, sequence)
+        self.second = between(ck.nn.LayerNorm(features), tensor, sequence)
         # Every rank of the group makes the whole layers from the same seed, and keeps its part of them.
-        self.attention = distributed.ParallelAttention(attention, tensor)
-        self.wide = distributed.ColumnLinear(wide, tensor)
-        self.narrow = distributed.RowLinear(narrow, tensor)
+        self.attention = distributed.ParallelAttention(attention, tensor, sequence=sequence)
+        self.wide = distributed.ColumnLinear(wide, tensor, sequence=sequence)
+        self.narrow = distributed.RowLinear(narrow, tensor, sequence=sequence)
 
     def forward(self, x):
         x = x + self.attention(self.first(x), is_causal=True)
@@ -43,17 +50,22 @@ class Block(ck.nn.Module):
 class GPT(ck.nn.Module):
     """A language model of characters."""
 
-    def __init__(self, characters, features, heads, layers, length, tensor):
+    def __init__(self, characters, features, heads, layers, length, tensor, sequence):
         rng = np.random.default_rng(0)
-        self.words = distributed.ParallelEmbedding(ck.nn.Embedding(characters, features, rng=rng), tensor)
-        self.places = ck.nn.Embedding(length, features, rng=rng)
-        self.blocks = [Block(features, heads, tensor, rng) for _ in range(layers)]
-        self.norm = ck.nn.LayerNorm(features)
+        words = ck.nn.Embedding(characters, features, rng=rng)
+        self.words = distributed.ParallelEmbedding(words, tensor, sequence=sequence)
+        self.places = between(ck.nn.Embedding(length, features, rng=rng), tensor, sequence)
+        self.blocks = [Block(features, heads, tensor, sequence, rng) for _ in range(layers)]
+        self.norm = between(ck.nn.LayerNorm(features), tensor, sequence)
         logits = ck.nn.Linear(features, characters, bias=False, rng=rng)
-        self.logits = distributed.ColumnLinear(logits, tensor, join=True)
+        self.logits = distributed.ColumnLinear(logits, tensor, join=True, sequence=sequence)
+        self.sequence = sequence
 
     def forward(self, tokens):
-        x = self.words(tokens) + self.places(ck.arange(tokens.shape[1]))
+        places = ck.arange(tokens.shape[1])
+        if self.sequence:
+            places = self.places.part(places, axis=0)
+        x = self.words(tokens) + self.places(places)
         for block in self.blocks:
             x = block(x)
         return self.logits(self.norm(x))
@@ -62,8 +74,13 @@ class GPT(ck.nn.Module):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tensor", type=int, default=1, help="processes that share a layer's weights")
+    parser.add_argument("--sequence", action="store_true", help="positions are divided between such layers")
     parser.add_argument(
-        "--shard", type=int, default=1, choices=(0, 1), help="1: the optimizer's state is divided"
+        "--shard",
+        type=int,
+        default=1,
+        choices=(0, 1, 3),
+        help="1: the optimizer's state is divided; 3: the blocks' parameters too",
     )
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--batch", type=int, default=8, help="of all processes together")
@@ -78,8 +95,10 @@ def main():
     data, tensor = mesh.group("data"), mesh.group("tensor")
     characters = sorted(set(TEXT)) + ["\0"] * (-len(set(TEXT)) % 4)  # a number that the ranks divide
     text = np.array([characters.index(one) for one in TEXT * 4])
-    model = GPT(len(characters), options.features, 4, options.layers, options.length, tensor)
-    training = distributed.DataParallel(ck.optim.AdamW(model, lr=3e-3), data, shard=options.shard)
+    sizes = (len(characters), options.features, 4, options.layers, options.length)
+    model = GPT(*sizes, tensor, options.sequence)
+    adam = ck.optim.AdamW(model, lr=3e-3)
+    training = distributed.DataParallel(adam, data, shard=options.shard, model=model)
     starts = len(text) - options.length - 1
     sampler = distributed.Sampler(starts, options.batch, seed=0, group=data)
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
-from ..device.transfer import carried, uploaded
+from ..device.transfer import carried
 from ..errors import DeviceError
 from .layout import Layout, layout_of
 from .memory import Memory
@@ -241,7 +241,7 @@ class Array(Memory):
             made = Array._wrap(self._fetched(), where)
         elif home.addressable:
             with where.activate():
-                made = Array._wrap(uploaded(self._data, where), where)
+                made = Array._wrap(where.backend.upload(self._data), where)
         else:
             with tape.stop_recording():
                 made = Array._wrap(carried(self.contiguous()._data, home, where), where)
@@ -259,14 +259,12 @@ class Array(Memory):
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
-        return np.array(self._data) if self.device.addressable else self._fetched()
+        return self._fetched()
 
     def _fetched(self) -> npt.NDArray[Any]:
         """:meth:`numpy` for uses that lose no gradient, allowed in ``strict_tape``."""
-        if self.device.addressable:
-            return np.array(self._data)
         with self.device.activate():
-            data: npt.NDArray[Any] = self._data.get()
+            data: npt.NDArray[Any] = self.device.backend.download(self._data)
         return data
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
@@ -471,7 +469,7 @@ def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
     except DeviceError:
         where = current()
     with where.activate():
-        return cls._wrap(uploaded(data, where), where)
+        return cls._wrap(where.backend.upload(data), where)
 
 
 def copied(x: Array) -> Array:

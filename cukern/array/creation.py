@@ -11,7 +11,6 @@ import numpy.typing as npt
 from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
-from ..device.transfer import uploaded
 from .array import Array, copied, shape_of
 from .layout import fresh_layout
 from .operators import FUNCTIONS
@@ -148,7 +147,8 @@ def asarray(
     if shares and (not where.addressable or not (data.flags.aligned and data.flags.writeable) or copy):
         if copy is False:
             raise ValueError(f"copy: a copy is needed to put this array on {where}")
-        data = data.copy(order="C")
+        # The copy on another device is one already.
+        data = data.copy(order="C") if where.addressable else np.asarray(data, order="C")
     elif copy is False and not shares:
         raise ValueError(f"copy: a copy is needed to make an array of this {type(obj).__name__}")
     return _on(where, data)
@@ -379,7 +379,7 @@ def ones_like(
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
     with where.activate():
-        return Array._wrap(uploaded(data, where), where)
+        return Array._wrap(where.backend.upload(data), where)
 
 
 def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:

@@ -177,6 +177,12 @@ class Backend(Protocol):
     def free_unused(self) -> None:
         """Give memory that no array has back to the current device, if a pool keeps it."""
 
+    def upload(self, data: Any) -> Any:
+        """A NumPy array as an array of the current device; on the host the same."""
+
+    def download(self, data: Any) -> Any:
+        """A copy of an array of the current device as a NumPy array."""
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """A function that allocates a new array on the current device, as an ndarray or a CuPy memory pointer."""
 

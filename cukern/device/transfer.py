@@ -7,17 +7,6 @@ from typing import Any
 from . import Device
 
 
-def uploaded(data: Any, where: Device) -> Any:
-    """Copy a NumPy array to a device; for the host, return it.
-
-    CuPy makes a 0-d array by filling it with a number, which loses the sign of -0.0.
-    """
-    if where.addressable:
-        return data
-    flat = where.xp.array(data.reshape(1) if not data.ndim else data)
-    return flat.reshape(data.shape)
-
-
 def carried(data: Any, home: Device, where: Device) -> Any:
     """Copy a C-ordered ndarray to another GPU.
 

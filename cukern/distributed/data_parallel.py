@@ -14,13 +14,14 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import asarray, zeros
 from ..autodiff.tape import Tape, stop_recording
-from ..errors import DistributedError
+from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
+from .blocks import divide_blocks, like, require_no_steps
 from .checkpoint import Piece
 from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
 from .group import Group, world
-from .sharded import Shard
+from .sharded import Shard, named_members, whole_members
 
 __all__ = ["DataParallel"]
 
@@ -58,19 +59,25 @@ class DataParallel:
         group: the ranks; all when None.
         shard: 0: every rank keeps the optimizer's whole state. 1: every rank keeps and updates an equal part of it,
             and the updated parameters are gathered (ZeRO stage 1: Rajbhandari et al., "ZeRO: Memory Optimizations
-            Toward Training Trillion Parameter Models", SC 2020). Parameters that :func:`shard_module` divides (stage
-            3) are updated where they are in both cases.
+            Toward Training Trillion Parameter Models", SC 2020). 3: it also keeps an equal part of the parameters and
+            gradients of the model's blocks alone (stage 3), which are gathered as :func:`shard_module` does; the
+            blocks are the modules in the model's lists, tuples and dicts that share no parameter with others and
+            have no buffers. Parameters that :func:`shard_module` divided are updated where they are in all cases.
+        model: with ``shard=3`` the model that has the optimizer's parameters. Its blocks are replaced in place.
         sums: the dtype in which gradients travel and are summed, such as float32 or bfloat16; that of each parameter
             when None. The averaged gradients have this dtype.
         bucket_bytes: the size at which a bucket is complete.
 
     Raises:
-        ValueError: ``shard`` is neither 0 nor 1, ``bucket_bytes`` is not positive, or ``sums`` is not floating.
-        DistributedError: the ranks' parameters differ in number, dtype or shape.
+        ValueError: ``shard`` is not 0, 1 or 3, ``bucket_bytes`` is not positive, or ``sums`` is not floating;
+            ``shard=3`` is given without ``model``, or one without blocks.
+        TypeError: ``optimizer`` is not an optimizer, or ``model`` not a Module.
+        DistributedError: the ranks' parameters differ in number, dtype or shape; or ``shard`` is not 0 and the
+            optimizer has made steps.
 
     Attributes:
-        optimizer: the optimizer that makes the steps: the given one, or with ``shard=1`` one like it for this rank's
-            part. Its options, such as ``lr``, may be set between steps.
+        optimizer: the optimizer that makes the steps: the given one, or one like it for this rank's part. Its options,
+            such as ``lr``, may be set between steps.
 
     >>> import cukern as ck
     >>> world = ck.distributed.init()
@@ -88,12 +95,17 @@ class DataParallel:
         optimizer: Optimizer,
         group: Group | None = None,
         *,
-        shard: Literal[0, 1] = 0,
+        shard: Literal[0, 1, 3] = 0,
+        model: Module | None = None,
         sums: Any = None,
         bucket_bytes: int = 25 << 20,
     ) -> None:
-        if shard not in (0, 1):
-            raise ValueError(f"DataParallel: shard: expected 0 or 1, got {shard!r}")
+        if not isinstance(optimizer, Optimizer):
+            raise TypeError(f"DataParallel: optimizer: expected an Optimizer, got {type(optimizer).__name__}")
+        if shard not in (0, 1, 3):
+            raise ValueError(f"DataParallel: shard: expected 0, 1 or 3, got {shard!r}")
+        if shard == 3 and not isinstance(model, Module):
+            raise TypeError(f"DataParallel: model: shard=3 expects a Module, got {type(model).__name__}")
         if bucket_bytes <= 0:
             raise ValueError(f"DataParallel: bucket_bytes: expected a positive number, got {bucket_bytes!r}")
         self.group = world() if group is None else group
@@ -101,8 +113,14 @@ class DataParallel:
         self._sums = None if sums is None else dtypes.as_dtype(sums)
         if self._sums is not None and dtypes.info(self._sums).kind != "f":
             raise ValueError(f"DataParallel: sums: expected a floating dtype, got {self._sums}")
+        if shard:
+            require_no_steps(optimizer)
+        self._members: dict[int, list[str]] = {}
+        if shard == 3 and model is not None:
+            optimizer, self._members = divide_blocks(model, optimizer, self.group)
         self._given = optimizer
         self._parameters = optimizer.parameters
+        self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = self._planned(bucket_bytes)
         self._agree()
@@ -111,6 +129,22 @@ class DataParallel:
         #: The parameters or parts that the optimizer has, in its order.
         self._order = list(range(len(self._parameters)))
         self.optimizer = optimizer if shard == 0 else self._sharded()
+
+    def _member_names(self, known: Mapping[int, list[str]]) -> dict[int, list[str]]:
+        """For each shard, the names of its parts: those of the undivided model, unless two parts would share one."""
+        names, shards = (
+            self._given.names,
+            [(i, one) for i, one in enumerate(self._parameters) if isinstance(one, Shard)],
+        )
+        made = {i: known[i] if i in known else named_members(names[i], one) for i, one in shards}
+        every = [name for i, name in enumerate(names) if i not in made]
+        every += [name for own in made.values() for name in own]
+        if len(set(every)) == len(every):
+            return made
+        return {
+            i: known[i] if i in known else [f"{names[i]}.{part.name}" for part in one.members]
+            for i, one in shards
+        }
 
     def _planned(self, most: int) -> list[_Bucket]:
         """The buckets, of the last parameters first, whose gradients are finished first."""
@@ -188,8 +222,8 @@ class DataParallel:
             loss: an array, or a pytree of arrays; the mean over this rank's batch.
 
         Returns:
-            What :meth:`step` takes: with ``shard=0`` the gradient of each parameter of the optimizer, and with
-            ``shard=1`` this rank's part of each bucket, and of each parameter that is divided itself.
+            What :meth:`step` takes: with ``shard=0`` the gradient of each parameter of the optimizer, else this
+            rank's part of each bucket, and of each parameter that is divided itself.
 
         Raises:
             DistributedError: a rank is gone, or does not come in time.
@@ -232,7 +266,10 @@ class DataParallel:
         return made
 
     def norm(self, gradients: Sequence[Array | None]) -> Array:
-        """The 2-norm of all gradients together, the same on every rank, as float32.
+        """The 2-norm of all gradients together, the same on every rank of the group, as float32.
+
+        Where layers are divided over another group, as :class:`ColumnLinear` is, it is that of this rank's parts, and
+        differs between the ranks of that group: scale nothing by it that they share.
 
         Args:
             gradients: of :meth:`gradient`.
@@ -288,8 +325,6 @@ class DataParallel:
     def _sharded(self) -> Optimizer:
         """An optimizer like the given one, of this rank's parts of the buckets."""
         given = self._given
-        if given.steps:
-            raise DistributedError("DataParallel: shard=1 needs an optimizer that has made no step")
         for bucket in self._buckets:
             self._shards.append(Parameter(self._own(bucket, self._packed(bucket, self._parameters))))
         self._versions = self._written()
@@ -304,8 +339,7 @@ class DataParallel:
             for number, one in enumerate(given.groups)
             if number in group_of
         ]
-        options = {name: getattr(given, name) for name in given._checks}
-        return type(given)(groups, masters=given.masters, **options)
+        return like(given, groups)
 
     def _ordered(self, values: Sequence[Any]) -> list[Any]:
         return [values[k] for k in self._order]
@@ -328,8 +362,13 @@ class DataParallel:
             i = self._divided[k - len(self._buckets)] if self.shard else k
             one: Any = self._parameters[i]
             for slot, value in slots.items():
-                divided = isinstance(one, Shard) and slot != "updates"
-                state[f"{names[i]}.{slot}"] = one.piece(value) if divided else value
+                if not isinstance(one, Shard):
+                    state[f"{names[i]}.{slot}"] = value
+                    continue
+                own_names = [f"{name}.{slot}" for name in self._members[i]]
+                state |= (
+                    dict.fromkeys(own_names, value) if slot == "updates" else one.pieces(value, own_names)
+                )
         return state
 
     def _add_pieces(
@@ -368,11 +407,14 @@ class DataParallel:
                 continue
             i = self._divided[k - len(self._buckets)] if self.shard else k
             one: Any = self._parameters[i]
-            name = self._given.names[i]
-            for key in [key for key in state if key.rpartition(".")[0] == name]:
+            names = self._members[i] if isinstance(one, Shard) else [self._given.names[i]]
+            for key in [key for key in state if key.rpartition(".")[0] == names[0]]:
                 slot = key.rpartition(".")[2]
-                divided = isinstance(one, Shard) and slot != "updates"
-                own[f"{label}.{slot}"] = one.part(state[key]) if divided else state[key]
+                if isinstance(one, Shard) and slot != "updates":
+                    whole = whole_members(one, [f"{name}.{slot}" for name in names], state)
+                    own[f"{label}.{slot}"] = one.part(whole)
+                else:
+                    own[f"{label}.{slot}"] = state[key]
         self.optimizer.load_state_dict(own)
 
     def _part_of(self, bucket: _Bucket, label: str, state: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,28 +25,60 @@ __all__ = ["Shard", "ShardedModule", "load_model_state", "model_state", "shard_m
 _ALIGNED = 16
 
 
-class Shard(Parameter):
-    """This rank's part of parameters that are divided over ranks.
+class Member(NamedTuple):
+    """A parameter of which shards have parts.
 
     Attributes:
-        total: the number of elements of all parts, without those that make the parts equal.
-        start: which of them is this part's first.
+        name: in the module that was divided.
+        shape: of the whole parameter.
+        begin: which element of all shards together is its first.
     """
 
-    __slots__ = ("start", "total")
-    total: int
+    name: str
+    shape: tuple[int, ...]
+    begin: int
+
+    @property
+    def size(self) -> int:
+        """The number of elements."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+
+class Shard(Parameter):
+    """This rank's part of parameters that lie one after another and are divided over ranks.
+
+    Attributes:
+        members: the parameters.
+        start: which of the elements of all shards together is the first of this one.
+    """
+
+    __slots__ = ("members", "start")
+    members: tuple[Member, ...]
     start: int
 
-    def piece(self, values: Array) -> Piece:
-        """This rank's elements of an array that is divided in the same way."""
-        count = max(0, min(self.total - self.start, self.size))
-        return Piece(values[:count], (self.total,), min(self.start, self.total))
+    def pieces(self, values: Array, names: Sequence[str]) -> dict[str, Piece]:
+        """This rank's elements of each member, by ``names``, of an array that is divided in the same way."""
+        made = {}
+        for name, one in zip(names, self.members, strict=True):
+            begin, end = self._within(one)
+            if begin < end or not one.size:
+                made[name] = Piece(values[begin:end], one.shape, max(0, self.start + begin - one.begin))
+        return made
 
-    def part(self, whole: Any) -> Array:
-        """This rank's elements of a whole array, and zeros behind its end."""
-        values = np.asarray(whole).reshape(-1)[self.start : self.start + self.size]
-        padded = np.concatenate([values, np.zeros(self.size - values.size, values.dtype)])
-        return asarray(padded, device=self.device)
+    def part(self, wholes: Sequence[Any]) -> Array:
+        """This rank's elements of the members' whole arrays, and zeros between and behind them."""
+        arrays = [np.asarray(whole) for whole in wholes]
+        made = np.zeros(self.size, np.result_type(*arrays))
+        for whole, one in zip(arrays, self.members, strict=True):
+            begin, end = self._within(one)
+            first = self.start + begin - one.begin
+            made[begin:end] = whole.reshape(-1)[first : first + end - begin] if begin < end else 0
+        return asarray(made, device=self.device)
+
+    def _within(self, one: Member) -> tuple[int, int]:
+        """Where this rank's elements of a member begin and end here."""
+        begin, end = one.begin - self.start, one.begin + one.size - self.start
+        return min(max(begin, 0), self.size), min(max(end, 0), self.size)
 
 
 class _Hidden:
@@ -71,52 +103,55 @@ class ShardedModule(Module):
     True
     """
 
-    def __init__(self, module: Module, group: Group) -> None:
-        self._group, self._hidden = group, _Hidden(module)
-        parameters = module.parameters()
-        self._forms = [(one.shape, one.dtype) for one in parameters]
+    def __init__(self, module: Module, group: Group, kind: Callable[[Parameter], Any] | None = None) -> None:
+        self._group, self._hidden, self.training = group, _Hidden(module), module.training
+        named = list(module.named_parameters())
         kinds: dict[Any, list[int]] = {}
-        for i, one in enumerate(parameters):
-            kinds.setdefault(one.dtype, []).append(i)
-        self._members = list(kinds.values())
-        self.shards = [self._divided([parameters[i] for i in members]) for members in self._members]
-        for one in parameters:
+        for i, (_, one) in enumerate(named):
+            more = None if kind is None else kind(one)
+            kinds.setdefault((one.dtype, one.device, one.trainable, more), []).append(i)
+        self._places = list(kinds.values())
+        self.shards = [self._divided([named[i] for i in places]) for places in self._places]
+        for _, one in named:
             one._replace(empty((0,), dtype=one.dtype, device=one.device))
 
-    def _divided(self, parameters: list[Parameter]) -> Shard:
-        first, group = parameters[0], self._group
+    def _divided(self, named: list[tuple[str, Parameter]]) -> Shard:
+        first, group = named[0][1], self._group
         parts: list[Array] = []
-        for one in parameters:
+        members, total = [], 0
+        for name, one in named:
+            members.append(Member(name, one.shape, total))
             parts += [one.reshape(-1), zeros(-one.size % _ALIGNED, dtype=one.dtype, device=one.device)]
-        total = sum(part.size for part in parts)
+            total += one.size + parts[-1].size
         whole = -(-total // (_ALIGNED * group.size)) * _ALIGNED * group.size
         with stop_recording():
             parts.append(zeros(whole - total, dtype=first.dtype, device=first.device))
             flat = broadcast(ops.concat(parts), 0, group)
         share = whole // group.size
         made = Shard(flat[group.rank * share : (group.rank + 1) * share])
-        made.total, made.start = total, group.rank * share
+        made.members, made.start, made.trainable = tuple(members), group.rank * share, first.trainable
         return made
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the module with all of its parameters."""
+        module = self._hidden.module
+        if module.training != self.training:
+            module.train(self.training)
         return checkpoint(self._whole)(self.shards, *args, **kwargs)
 
     def _whole(self, shards: list[Shard], *args: Any, **kwargs: Any) -> Any:
-        found: list[Any] = [None] * len(self._forms)
-        for shard, members in zip(shards, self._members, strict=True):
-            flat, offset = all_gather(shard, group=self._group), 0
-            for i in members:
-                shape, _ = self._forms[i]
-                size = int(np.prod(shape, dtype=np.int64))
-                found[i] = flat[offset : offset + size].reshape(shape)
-                offset += -(-size // _ALIGNED) * _ALIGNED
+        found: list[Any] = [None] * sum(map(len, self._places))
+        for shard, own, places in zip(shards, self.shards, self._places, strict=True):
+            flat = all_gather(shard, group=self._group)
+            for i, one in zip(places, own.members, strict=True):
+                found[i] = flat[one.begin : one.begin + one.size].reshape(one.shape)
         return pytree.replace(self._hidden.module, found)(*args, **kwargs)
 
     def extra_repr(self) -> str:
         """The number of elements here and in all."""
         here = sum(one.size for one in self.shards)
-        return f"{type(self._hidden.module).__name__}, {here:,} of {sum(one.total for one in self.shards):,} elements"
+        whole = sum(one.size for shard in self.shards for one in shard.members)
+        return f"{type(self._hidden.module).__name__}, {here:,} of {whole:,} elements"
 
 
 def shard_module(module: Module, group: Group | None = None) -> ShardedModule:
@@ -133,7 +168,7 @@ def shard_module(module: Module, group: Group | None = None) -> ShardedModule:
 
     Raises:
         TypeError: ``module`` is not a Module.
-        ValueError: it has no parameters.
+        ValueError: it has no parameters, or has buffers, which would not be seen by :func:`model_state`.
 
     >>> import cukern as ck
     >>> _ = ck.distributed.init()
@@ -147,32 +182,47 @@ def shard_module(module: Module, group: Group | None = None) -> ShardedModule:
         raise TypeError(f"shard_module: module: expected a Module, got {type(module).__name__}")
     if not module.parameters():
         raise ValueError("shard_module: module: it has no parameters")
+    if buffers := [name for name, _ in module.named_buffers()]:
+        raise ValueError(f"shard_module: module: it has the buffer {buffers[0]!r}; expected parameters alone")
     return ShardedModule(module, world() if group is None else group)
 
 
+def named_members(name: str, shard: Shard) -> list[str]:
+    """The names of a shard's parameters in the model before they were divided, from the shard's name in the model."""
+    prefix, found, _ = name.rpartition("shards.")
+    return [f"{prefix}{one.name}" if found else f"{name}.{one.name}" for one in shard.members]
+
+
+def _shards(model: Module) -> dict[str, tuple[Shard, list[str]]]:
+    """By their names, a model's shards and the names of their parameters."""
+    named = model.named_parameters()
+    return {name: (one, named_members(name, one)) for name, one in named if isinstance(one, Shard)}
+
+
 def model_state(model: Module) -> dict[str, Array | Piece]:
-    """The parameters and buffers of a model for :func:`save_checkpoint`: divided ones as this rank's pieces.
+    """The parameters and buffers of a model for :func:`save_checkpoint`, by their names before it was divided.
 
     Args:
-        model: a module, parts of which may be divided by :func:`shard_module`.
+        model: a module, parts of which may be divided by :func:`shard_module`; of these, this rank's pieces.
 
     >>> import cukern as ck
     >>> _ = ck.distributed.init()
     >>> sorted(model_state(ck.nn.Linear(3, 2, rng=0)))
     ['bias', 'weight']
     """
-    shards = {name: one for name, one in model.named_parameters() if isinstance(one, Shard)}
+    shards = _shards(model)
     state: dict[str, Array | Piece] = {}
     for name, value in model.state_dict().items():
-        state[name] = shards[name].piece(value) if name in shards else value
+        shard, names = shards.get(name, (None, []))
+        state |= {name: value} if shard is None else shard.pieces(value, names)
     return state
 
 
 def load_model_state(model: Module, state: Mapping[str, Any]) -> None:
-    """Load the arrays of :func:`model_state`, which any number of ranks may have saved.
+    """Load the arrays of :func:`model_state`, which any number of ranks may have saved, divided or not.
 
     Args:
-        model: of the same structure as the one that was saved, with the same parts divided.
+        model: of the same structure as the one that was saved; other parts of it may be divided.
         state: whole arrays by name, as :meth:`.Checkpoint.under` returns them.
 
     Raises:
@@ -180,15 +230,30 @@ def load_model_state(model: Module, state: Mapping[str, Any]) -> None:
 
     >>> import cukern as ck
     >>> _ = ck.distributed.init()
-    >>> first, second = ck.nn.Linear(3, 2, rng=0), ck.nn.Linear(3, 2, rng=1)
+    >>> first, second = ck.nn.Linear(3, 2, rng=0), shard_module(ck.nn.Linear(3, 2, rng=1))
     >>> load_model_state(second, model_state(first))
-    >>> bool((first.weight == second.weight).all())
+    >>> bool((second(ck.ones((1, 3))) == first(ck.ones((1, 3)))).all())
     True
     """
-    shards = {name: one for name, one in model.named_parameters() if isinstance(one, Shard)}
-    for name, one in shards.items():
-        if name in state and np.asarray(state[name]).size != one.total:
-            raise ValueError(f"{name!r} has {np.asarray(state[name]).size} elements, expected {one.total}")
-    model.load_state_dict(
-        {name: shards[name].part(value) if name in shards else value for name, value in state.items()}
-    )
+    shards = _shards(model)
+    taken = {name for _, names in shards.values() for name in names}
+    found = {name: value for name, value in state.items() if name not in taken}
+    for name, (shard, names) in shards.items():
+        found[name] = shard.part(whole_members(shard, names, state))
+    model.load_state_dict(found)
+
+
+def whole_members(shard: Shard, names: Sequence[str], state: Mapping[str, Any]) -> list[Any]:
+    """The whole arrays of a shard's members in a state.
+
+    Raises:
+        ValueError: one is missing, or has another shape.
+    """
+    found = []
+    for name, one in zip(names, shard.members, strict=True):
+        if name not in state:
+            raise ValueError(f"state: missing {name!r}")
+        found.append(np.asarray(state[name]))
+        if found[-1].shape != one.shape:
+            raise ValueError(f"state: {name!r} has shape {found[-1].shape}, expected {one.shape}")
+    return found

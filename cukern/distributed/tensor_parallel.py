@@ -98,11 +98,47 @@ class _Scatter(Function):
         return all_gather(grad, axis=_POSITIONS, group=ctx.group), None
 
 
-def _entered(x: Array, group: Group, sequence: bool) -> Any:
+def _require(what: str, layer: object, kind: type[Module], group: object) -> None:
+    """Refuse a layer or a group of another kind.
+
+    Raises:
+        TypeError: it is one.
+    """
+    if not isinstance(layer, kind):
+        raise TypeError(
+            f"{what}: {'module' if kind is Module else 'layer'}: expected a {kind.__name__}, got {type(layer).__name__}"
+        )
+    if not isinstance(group, Group):
+        raise TypeError(f"{what}: group: expected a Group, got {type(group).__name__}")
+
+
+def _with_positions(what: str, x: Array) -> None:
+    """Refuse an array that has no axis of positions.
+
+    Raises:
+        ValueError: it has one axis or none.
+    """
+    if x.ndim < 2:
+        raise ValueError(
+            f"{what}: sequence=True expects an axis of positions before the last, got shape {x.shape}"
+        )
+
+
+def _entered(what: str, x: Array, group: Group, sequence: bool) -> Any:
+    if sequence:
+        _with_positions(what, x)
     return (_Gather if sequence else _Enter).apply(x, group)
 
 
-def _left(x: Array, group: Group, sequence: bool) -> Any:
+def _left(what: str, x: Array, group: Group, sequence: bool) -> Any:
+    """The sum of the ranks' parts, whole or at this rank's positions.
+
+    Raises:
+        ValueError: the number of positions is not divisible by the number of ranks, or there is no axis of them.
+    """
+    if sequence:
+        _with_positions(what, x)
+        check_divisible(what, x, _POSITIONS, group)
     return (_Scatter if sequence else _Leave).apply(x, group)
 
 
@@ -117,7 +153,14 @@ def _part(values: Array, axis: int, group: Group, what: str) -> Parameter:
             f"{what}: {values.shape[axis]} is not divisible by the {group.size} ranks of the group"
         )
     with stop_recording():
-        return Parameter(ops.split(values, group.size, axis=axis)[group.rank])
+        return _trained_as(values, ops.split(values, group.size, axis=axis)[group.rank])
+
+
+def _trained_as(old: Array, values: Array) -> Parameter:
+    """A parameter that is trained if ``old`` is."""
+    made = Parameter(values)
+    made.trainable = not isinstance(old, Parameter) or old.trainable
+    return made
 
 
 class ColumnLinear(Module):
@@ -130,6 +173,7 @@ class ColumnLinear(Module):
         sequence: whether the input has this rank's positions alone; the outputs have all.
 
     Raises:
+        TypeError: ``layer`` is not a Linear, or ``group`` not a Group.
         ValueError: the number of outputs is not divisible by the number of ranks.
 
     >>> import cukern as ck
@@ -140,6 +184,7 @@ class ColumnLinear(Module):
     """
 
     def __init__(self, layer: Linear, group: Group, join: bool = False, sequence: bool = False) -> None:
+        _require("ColumnLinear", layer, Linear, group)
         self._group, self._join, self._sequence = group, join, sequence
         self.activation = layer.activation
         self.weight = _part(layer.weight, 0, group, "ColumnLinear: outputs")
@@ -147,7 +192,7 @@ class ColumnLinear(Module):
 
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs / ranks), or (..., outputs) if they are joined, of ``x`` (..., inputs)."""
-        entered = _entered(x, self._group, self._sequence)
+        entered = _entered("ColumnLinear", x, self._group, self._sequence)
         made = linear(entered, self.weight, self.bias, activation=self.activation)
         joined: Array = _Join.apply(made, self._group) if self._join else made
         return joined
@@ -162,6 +207,7 @@ class RowLinear(Module):
         sequence: whether each rank gets the result at its positions alone.
 
     Raises:
+        TypeError: ``layer`` is not a Linear, or ``group`` not a Group.
         ValueError: the number of inputs is not divisible by the number of ranks, or the layer has an activation.
 
     >>> import cukern as ck
@@ -172,15 +218,16 @@ class RowLinear(Module):
     """
 
     def __init__(self, layer: Linear, group: Group, sequence: bool = False) -> None:
+        _require("RowLinear", layer, Linear, group)
         if layer.activation is not None:
             raise ValueError("RowLinear: layer: expected one without an activation")
         self._group, self._sequence = group, sequence
         self.weight = _part(layer.weight, 1, group, "RowLinear: inputs")
-        self.bias = None if layer.bias is None else Parameter(layer.bias)
+        self.bias = None if layer.bias is None else _trained_as(layer.bias, layer.bias)
 
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs) of this rank's part ``x`` (..., inputs / ranks)."""
-        made: Array = _left(linear(x, self.weight, None), self._group, self._sequence)
+        made: Array = _left("RowLinear", linear(x, self.weight, None), self._group, self._sequence)
         if self.bias is None:
             return made
         return made + (_Enter.apply(self.bias, self._group) if self._sequence else self.bias)
@@ -195,6 +242,7 @@ class ParallelEmbedding(Module):
         sequence: whether each rank gets the rows of its positions alone.
 
     Raises:
+        TypeError: ``layer`` is not a Embedding, or ``group`` not a Group.
         ValueError: the number of rows is not divisible by the number of ranks.
 
     >>> import cukern as ck
@@ -205,6 +253,7 @@ class ParallelEmbedding(Module):
     """
 
     def __init__(self, layer: Embedding, group: Group, sequence: bool = False) -> None:
+        _require("ParallelEmbedding", layer, Embedding, group)
         self._group, self._sequence = group, sequence
         self.weight = _part(layer.weight, 0, group, "ParallelEmbedding: rows")
 
@@ -214,7 +263,9 @@ class ParallelEmbedding(Module):
         own = tokens - self._group.rank * rows
         here = ops.logical_and(own >= 0, own < rows)
         found = embedding(ops.where(here, own, 0), self.weight)
-        made: Array = _left(ops.where(here[..., None], found, 0.0), self._group, self._sequence)
+        made: Array = _left(
+            "ParallelEmbedding", ops.where(here[..., None], found, 0.0), self._group, self._sequence
+        )
         return made
 
 
@@ -227,6 +278,7 @@ class ParallelAttention(Module):
         sequence: whether the input and the result have this rank's positions alone.
 
     Raises:
+        TypeError: ``layer`` is not a MultiHeadAttention, or ``group`` not a Group.
         ValueError: the number of heads is not divisible by the number of ranks, or the layer drops weights.
 
     >>> import cukern as ck
@@ -237,6 +289,7 @@ class ParallelAttention(Module):
     """
 
     def __init__(self, layer: MultiHeadAttention, group: Group, sequence: bool = False) -> None:
+        _require("ParallelAttention", layer, MultiHeadAttention, group)
         if layer.dropout:
             raise ValueError("ParallelAttention: layer: expected one without dropout")
         if layer.heads % group.size:
@@ -252,11 +305,11 @@ class ParallelAttention(Module):
         """The rows of this rank's heads in the projections of queries, keys and values."""
         with stop_recording():
             parts = [ops.split(one, self._group.size)[self._group.rank] for one in ops.split(values, 3)]
-            return Parameter(ops.concat(parts))
+            return _trained_as(values, ops.concat(parts))
 
     def forward(self, x: Array, is_causal: bool = False) -> Array:
         """Attend among the positions of ``x`` (N, L, features); ``is_causal``: to the earlier ones alone."""
-        entered = _entered(x, self._group, self._sequence)
+        entered = _entered("ParallelAttention", x, self._group, self._sequence)
         parts = ops.split(linear(entered, self.in_proj_weight, self.in_proj_bias), 3, axis=-1)
         shape = (*entered.shape[:2], self.heads, parts[0].shape[-1] // self.heads)
         q, k, v = (ops.moveaxis(part.reshape(shape), 2, 1) for part in parts)
@@ -268,14 +321,15 @@ class ParallelAttention(Module):
 class SequenceParallel(Module):
     """A module that treats positions apart, such as a norm, called with this rank's positions.
 
-    Its parameters are the same on every rank. Their gradients are summed over the ranks.
+    Its parameters are the same on every rank. Their gradients are summed over the ranks. Of a module that draws random
+    numbers, such as dropout, each rank's draws its own.
 
     Args:
         module: takes and returns arrays whose positions are along the last axis but one.
         group: the ranks.
 
     Raises:
-        TypeError: ``module`` is not a Module.
+        TypeError: ``module`` is not a Module, or ``group`` not a Group.
 
     >>> import cukern as ck
     >>> world = ck.distributed.init()
@@ -285,8 +339,7 @@ class SequenceParallel(Module):
     """
 
     def __init__(self, module: Module, group: Group) -> None:
-        if not isinstance(module, Module):
-            raise TypeError(f"SequenceParallel: module: expected a Module, got {type(module).__name__}")
+        _require("SequenceParallel", module, Module, group)
         self._group, self.module = group, module
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:

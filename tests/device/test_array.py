@@ -343,6 +343,10 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
         monkeypatch.setattr(ck.Device, library, property(lambda self: Recorder()))
 
     class Recorder:
+        def upload(self, data):
+            seen.append(("upload", active[0]))
+            return data
+
         def allocator(self, shape, dtype, nbytes):
             def allocate():
                 seen.append(("empty", active[0]))

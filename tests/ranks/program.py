@@ -172,10 +172,14 @@ def check_sampler_and_seed() -> None:
 class Net(ck.nn.Module):
     """Two layers, one of which may be divided over the ranks."""
 
-    def __init__(self, divide: bool) -> None:
-        first = ck.nn.Linear(5, 7, rng=0)
-        self.first = cd.shard_module(first) if divide else first
-        self.second = ck.nn.Linear(7, 3, rng=1)
+    def __init__(self, divide: bool, width: int = 7) -> None:
+        first = ck.nn.Linear(5, width, rng=0)
+        self.blocks = [cd.shard_module(first) if divide else first]
+        self.second = ck.nn.Linear(width, 3, rng=1)
+
+    @property
+    def first(self) -> Any:
+        return self.blocks[0]
 
     def forward(self, x: Any) -> Any:
         return self.second(ck.tanh(self.first(x)))
@@ -186,12 +190,13 @@ BATCH = np.random.default_rng(0).normal(size=(8 * SIZE, 5)).astype("float32")
 
 def losses(net: Any, training: Any, steps: int) -> list[float]:
     """Train on this rank's part of the batch; the mean loss of each step."""
-    own, made = ck.asarray(BATCH.reshape(SIZE, 8, 5)[RANK]), []
+    group, made = training.group, []
+    own = ck.asarray(BATCH.reshape(group.size, -1, 5)[group.rank])
     for _ in range(steps):
         with ck.Tape() as tape:
             loss = ck.mean(net(own) ** 2)
         gradients = training.gradient(tape, loss)
-        made.append(cd.all_reduce(loss, "mean").item())
+        made.append(cd.all_reduce(loss, "mean", group=group).item())
         scale = 1.0 / max(1.0, training.norm(gradients).item())
         training.step([one * scale for one in gradients])
     return made
@@ -202,10 +207,20 @@ def optimizer(net: Any) -> Any:
     return ck.optim.AdamW(groups, lr=0.05)
 
 
-def alone(steps: int) -> list[float]:
+def by_kind(net: Any) -> Any:
+    """Groups that each have a part of every layer."""
+    layers = (net.first, net.second)
+    groups = [
+        {"params": [one.bias for one in layers], "weight_decay": 0.0},
+        {"params": [one.weight for one in layers]},
+    ]
+    return ck.optim.AdamW(groups, lr=0.05, weight_decay=0.1)
+
+
+def alone(steps: int, make: Callable[[Any], Any] = optimizer, width: int = 7) -> list[float]:
     """What one process gets that has the whole batch."""
-    net, made = Net(False), []
-    step = optimizer(net)
+    net, made = Net(False, width), []
+    step = make(net)
     for _ in range(steps):
         with ck.Tape() as tape:
             loss = ck.mean(net(ck.asarray(BATCH)) ** 2)
@@ -232,6 +247,41 @@ def check_training() -> None:
     # Of each layer's 64 elements in flat memory a rank has an equal part, and two numbers of state for each.
     state = training.optimizer._state
     assert sum(one.size for slots in state for one in slots.values()) == 2 * 2 * 64 // SIZE
+
+
+def check_zero_stages() -> None:
+    """Stages 0, 1 and 3 give equal losses, on two ranks and on four; each leaves less on a rank than the one before."""
+    expected = alone(3, by_kind, 64)
+    pair = cd.new_group(range(RANK // 2 * 2, RANK // 2 * 2 + 2))
+    for group in (pair, WORLD):
+        kept = {}
+        for stage in (0, 1, 3):
+            net = Net(False, 64)
+            training = cd.DataParallel(by_kind(net), group, shard=stage, model=net)
+            np.testing.assert_allclose(losses(net, training, 3), expected, rtol=2e-5)
+            state = sum(one.size for slots in training.optimizer._state for one in slots.values())
+            kept[stage] = (sum(one.size for one in net.parameters()), state)
+        if RANK == 0:
+            print(f"{group.size} ranks, elements of parameters and of state on each, by stage: {kept}")
+
+        def share(*sizes: int, ranks: int = group.size) -> int:
+            """Of arrays that begin at multiples of 16 elements and are divided together."""
+            return -(-sum(-(-size // 16) * 16 for size in sizes) // (16 * ranks)) * 16
+
+        first, second = (5 * 64, 64), (64 * 3, 3)
+        whole = sum(first + second)
+        assert kept[0] == (whole, 2 * whole)
+        assert kept[1] == (whole, 2 * (share(first[0], second[0]) + share(first[1], second[1])))
+        blocks = share(first[0]) + share(first[1])
+        assert kept[3] == (blocks + sum(second), 2 * (blocks + share(second[0]) + share(second[1])))
+    net = Net(False)
+    with pytest.raises(TypeError, match="model: shard=3 expects a Module, got NoneType"):
+        cd.DataParallel(by_kind(net), shard=3)
+    with pytest.raises(ValueError, match="model: it lacks the optimizer's parameter '0'"):
+        cd.DataParallel(by_kind(net), shard=3, model=Net(False))
+    with pytest.raises(ValueError, match="expected modules in lists"):
+        cd.DataParallel(ck.optim.SGD(net.second, lr=0.1), shard=3, model=net.second)
+    assert type(net.first) is ck.nn.Linear and net.first.weight.size == 35  # nothing was divided
 
 
 class Words(ck.nn.Module):
@@ -303,7 +353,40 @@ def tensor_parallel(mesh: Any, sequence: bool) -> None:
     ):
         np.testing.assert_allclose(np.asarray(found), np.asarray(one), rtol=1e-3, atol=1e-6)
     if sequence:
-        raises(ValueError, "positions", "(1, 3, 8)", call=lambda: divided.norm.part(ck.ones((1, 3, 8))))
+        wrong_positions(divided, mesh.group("tensor"))
+
+
+def wrong_positions(model: Any, group: Any) -> None:
+    """Every rank gets an error that names the layer and the shape, and goes on."""
+    raises(ValueError, "positions", "(1, 3, 8)", call=lambda: model.norm.part(ck.ones((1, 3, 8))))
+    words = ("RowLinear", "(1, 3, 8)", "not divisible by the 2 ranks")
+    raises(ValueError, *words, call=lambda: model.narrow(ck.ones((1, 3, 8))))
+    raises(ValueError, "ParallelEmbedding", call=lambda: model.words(ck.zeros((2, 3), dtype="int32")))
+    raises(ValueError, "ColumnLinear", "got shape (8,)", call=lambda: model.wide(ck.ones(8)))
+    raises(ValueError, "ParallelEmbedding", "(8,)", call=lambda: model.words(ck.asarray(1)))
+    layer = ck.nn.Linear(4, 4, rng=0)
+    raises(TypeError, "expected a Group, got Mesh", call=lambda: cd.RowLinear(layer, cd.Mesh(data=SIZE)))
+    raises(TypeError, "expected a Linear", call=lambda: cd.ColumnLinear(ck.nn.LayerNorm(4), group))
+    raises(TypeError, "module: expected a Module", call=lambda: cd.SequenceParallel(ck.tanh, group))
+    dropped = cd.SequenceParallel(ck.nn.Dropout(0.5, rng=RANK), group)(ck.ones((64, 1)))
+    drawn = np.asarray(cd.all_gather(dropped, axis=1, group=group))
+    assert (drawn[:, 0] != drawn[:, 1]).any()
+    frozen = cd.RowLinear(layer.freeze(), group)
+    assert not frozen.weight.trainable and not frozen.bias.trainable
+
+
+def check_shard_module() -> None:
+    """Modes and frozen parameters of a divided module are those of the module; buffers are refused."""
+    block = ck.nn.Sequential(ck.nn.Linear(4, 4, rng=0), ck.nn.Dropout(0.5, rng=0))
+    weight, bias = (one.numpy() for one in block.layers[0].parameters())
+    block.layers[0].bias.trainable = False
+    divided = cd.shard_module(block)
+    assert [one.trainable for one in divided.shards] == [True, False]
+    x = ck.ones((8, 4))
+    assert (np.asarray(divided(x)) == 0.0).any()
+    np.testing.assert_allclose(np.asarray(divided.eval()(x)), np.ones((8, 4)) @ weight.T + bias, rtol=1e-6)
+    assert (np.asarray(divided.train()(x)) == 0.0).any()
+    raises(ValueError, "buffer", call=lambda: cd.shard_module(ck.nn.BatchNorm(3)))
 
 
 def check_sums_in_bfloat16() -> None:
@@ -324,10 +407,10 @@ def check_different_models() -> None:
 
 def check_checkpoint() -> None:
     """A saved run goes on as it would have; what is loaded may be divided otherwise than what was saved."""
-    for shard, divide in ((1, False), (0, True)):
+    for shard, later, divide in ((1, 3, False), (0, 1, True), (3, 0, False)):
         where = FOLDER / f"saved-{shard}"
         net = Net(divide)
-        training = cd.DataParallel(optimizer(net), shard=shard)
+        training = cd.DataParallel(optimizer(net), shard=shard, model=net)
         losses(net, training, 2)
         state = {f"model.{name}": one for name, one in cd.model_state(net).items()}
         state |= {f"optimizer.{name}": one for name, one in training.state_dict().items()}
@@ -336,7 +419,7 @@ def check_checkpoint() -> None:
         saved = cd.load_checkpoint(where)
         assert (saved.step, saved.texts) == (2, {"seen": 16})
         other = Net(divide)
-        again = cd.DataParallel(optimizer(other), shard=0 if shard else 1)
+        again = cd.DataParallel(optimizer(other), shard=later, model=other)
         cd.load_model_state(other, saved.under("model"))
         again.load_state_dict(saved.under("optimizer"))
         np.testing.assert_allclose(losses(other, again, 2), expected, rtol=2e-6)

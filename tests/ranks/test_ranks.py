@@ -67,8 +67,8 @@ def test_the_example_over_a_mesh(tmp_path: Path) -> None:
         str(HERE.parent.parent / "examples" / "13_gpt_parallel.py"),
         ("--features", "16", "--layers", "1"),
     )
-    more = ("--tensor", "2", "--checkpoints", str(tmp_path))
-    first = launched(4, script, *small, *more, "--steps", "10")
+    more = ("--tensor", "2", "--sequence", "--checkpoints", str(tmp_path))
+    first = launched(4, script, *small, *more, "--shard", "3", "--steps", "10")
     second = launched(2, script, *small, *more, "--steps", "15")
     alone = launched(1, script, *small, "--steps", "15")
     assert [run.returncode for run in (first, second, alone)] == [0, 0, 0], first.stderr + second.stderr

@@ -135,6 +135,12 @@ class Gpu:
         self._words |= new
         return bool(new)
 
+    def upload(self, data: Any) -> Any:
+        return self.xp.array(data)
+
+    def download(self, data: Any) -> Any:
+        return data.get()
+
     def allocator(self, shape: Any, dtype: Any, nbytes: int) -> Any:
         return lambda: np.zeros(max(1, nbytes), np.uint8).view(Memory)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import struct
+import threading
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
 from types import ModuleType
@@ -22,6 +23,7 @@ from ..interface import CompilerFailure, Prepared, Properties, Style, TextureFor
 from ..nvrtc import PLAIN
 from . import architectures, driver, tensor_map, texture
 from .libraries import needed
+from .staging import LARGE, Staging
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # The same options for every kernel: for each distinct tuple, CuPy compiles an empty file in each process.
@@ -182,6 +184,8 @@ class CudaBackend:
     def __init__(self, cupy: ModuleType) -> None:
         self.xp = cupy
         self.which: Callable[[], int] = cupy.cuda.runtime.getDevice
+        self._staging: dict[int, Staging] = {}
+        self._lock = threading.Lock()
 
     @lru_cache(maxsize=1)  # noqa: B019 - there is one backend
     def count(self) -> int:
@@ -251,6 +255,32 @@ class CudaBackend:
 
     def ahead(self, job: Callable[[], object]) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""
+
+    def upload(self, data: Any) -> Any:
+        """See :class:`..interface.Backend`."""
+        if self._is_staged(data.nbytes):
+            for given, turned in ((data, False), (data.T, True)):
+                if given.flags.c_contiguous:
+                    made = self._stage().upload(given)
+                    return made.T if turned else made
+        # CuPy makes a 0-d array by filling it with a number, which loses the sign of -0.0.
+        return self.xp.array(data.reshape(1) if not data.ndim else data).reshape(data.shape)
+
+    def download(self, data: Any) -> Any:
+        """See :class:`..interface.Backend`."""
+        if self._is_staged(data.nbytes) and data.flags.c_contiguous:
+            return self._stage().download(data)
+        return data.get()
+
+    def _is_staged(self, nbytes: int) -> bool:
+        return nbytes >= LARGE and not self.xp.cuda.get_current_stream().is_capturing()
+
+    def _stage(self) -> Staging:
+        index = self.which()
+        with self._lock:
+            if index not in self._staging:
+                self._staging[index] = Staging(self.xp, index)
+            return self._staging[index]
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`..interface.Backend`."""

@@ -401,6 +401,14 @@ class Host:
         """See :class:`..interface.Backend`."""
         ahead(job)
 
+    def upload(self, data: Any) -> Any:
+        """See :class:`..interface.Backend`."""
+        return data
+
+    def download(self, data: Any) -> Any:
+        """See :class:`..interface.Backend`."""
+        return np.array(data)
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`..interface.Backend`."""
         if nbytes <= LARGEST_COPY:

@@ -145,6 +145,14 @@ class RecordedGpu:
     def ahead(self, job: Callable[[], object]) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""
 
+    def upload(self, data: Any) -> Any:
+        """See :class:`..interface.Backend`."""
+        return self.xp.array(data)
+
+    def download(self, data: Any) -> Any:
+        """See :class:`..interface.Backend`."""
+        return data.get()
+
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`..interface.Backend`."""
         return lambda: keep(_aligned(nbytes).view(Memory))

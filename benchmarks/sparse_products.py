@@ -1,6 +1,6 @@
 """Products of sparse matrices beside cuSPARSE through CuPy, and PyTorch's.
 
-Usage: python benchmarks/sparse.py [--scale N] [--only WORD] [--out FILE]
+Usage: python benchmarks/sparse_products.py [--scale N] [--only WORD] [--out FILE]
 
 CSR in float32 with int32 indices, by a vector and by a matrix of 64 columns, and its gradient with respect to the
 values; BSR of blocks of 16 x 16. Random data, random places: so many in each row, or in rows of very different length.

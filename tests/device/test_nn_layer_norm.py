@@ -12,9 +12,9 @@ from nn_support import DTYPE_NAMES, check_equal, close, random
 import cukern as ck
 from cukern import nn
 from cukern.kernel.arguments import address
-from cukern.nn.layer_norm.launch import launch_backward, launch_forward
 from cukern.nn.layer_norm.function import layer_norm_reference as reference
 from cukern.nn.layer_norm.geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
+from cukern.nn.layer_norm.launch import launch_backward, launch_forward
 from cukern.testing import gradcheck
 
 SHAPES = [

@@ -12,8 +12,8 @@ from nn_support import close, doubles, random
 import cukern as ck
 from cukern import nn
 from cukern.nn import channel_norms
-from cukern.nn.layer_norm.launch import launch_groups
 from cukern.nn.layer_norm.geometry import forward_shape
+from cukern.nn.layer_norm.launch import launch_groups
 from cukern.testing import gradcheck
 
 X = np.random.default_rng(0).normal(2, 3, size=(3, 4, 2, 2))

@@ -8,8 +8,8 @@ from nn_support import check_equal, close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.layer_norm.launch import launch_backward, launch_forward
 from cukern.nn.layer_norm.geometry import Limits, Shape, backward_rows, forward_shape
+from cukern.nn.layer_norm.launch import launch_backward, launch_forward
 from cukern.nn.layer_norm.rms import rms_norm_reference
 from cukern.testing import gradcheck
 

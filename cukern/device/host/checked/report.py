@@ -54,7 +54,7 @@ class RawReport(ctypes.Structure):
 
     _fields_ = (
         ("kind", ctypes.c_uint),
-        ("strict_only", ctypes.c_uint),
+        ("doubtful", ctypes.c_uint),
         ("region", ctypes.c_int),
         ("size", ctypes.c_uint),
         ("offset", ctypes.c_longlong),

@@ -45,12 +45,15 @@ static u64 sampled;
 // Shared memory as what goes on beside sees it, at the same places as in its own arena: see proxy.h.
 static char* seen_arena;
 
+// What a run puts in shared memory that is unset.
+static unsigned char fill = unset;
+
 static char* seen_of(const void* shared) { return seen_arena + ((uintptr_t)shared - s.shared_arena); }
 
 static void unset_shared(u64 slot, u64 bytes) {
     void* const start = (void*)s.shared[slot].start;
-    memset(start, unset, bytes);
-    memset(seen_of(start), unset, bytes);
+    memset(start, fill, bytes);
+    memset(seen_of(start), fill, bytes);
 }
 
 static char* reserve(u64& bytes) {
@@ -288,6 +291,31 @@ static u64 find_write(const Area* area) {
     for (size_t cell = 0; cell <= (area->bytes - 1) >> area->shift; ++cell)
         if (time_of(area->writes[cell]) > s.launch_start) return area->writes[cell] >> place_shift & place_mask;
     return 0;
+}
+
+static u64 mixed(u64 hash, const void* from, size_t bytes) {  // FNV-1a, by words
+    const unsigned char* at = (const unsigned char*)from;
+    for (; bytes >= 8; at += 8, bytes -= 8) {
+        u64 word;
+        memcpy(&word, at, 8);
+        hash = (hash ^ word) * 0x100000001b3ull;
+        hash ^= hash >> 29;
+    }
+    while (bytes--) hash = (hash ^ *at++) * 0x100000001b3ull;
+    return hash;
+}
+
+// All that a run has left: its arrays, which elements of them are unset, and the kernel's own variables.
+static u64 outcome() {
+    u64 hash = 0xcbf29ce484222325ull;
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
+    for (unsigned i = 0; i < unset_count; ++i) {
+        const Unset& one = unset_arrays[i];
+        hash = mixed(hash, one.elements, (one.high - one.low) / one.itemsize);
+    }
+    for (unsigned i = 0; i < lasting_count; ++i) hash = mixed(hash, (char*)s.base + lasting[i].offset, lasting[i].bytes);
+    return hash;
 }
 
 static void end_launch() {

@@ -43,7 +43,9 @@ static void add_report(const Report& report) {
 
 static __attribute__((noinline, cold)) void found(Kind kind, const Area* area, uintptr_t at, unsigned size, bool writes, u64 place) {
     if (!is_new(kind, place, 0)) return;
-    add_report(empty_report(kind, area, at, size, side_here(place, writes, plain)));
+    Report report = empty_report(kind, area, at, size, side_here(place, writes, plain));
+    report.doubtful = kind == unset_read && s.mode;
+    add_report(report);
 }
 
 // A finding that a text describes: a fault that ended a block, for example.

@@ -61,7 +61,8 @@ struct Side {
 };
 
 struct Report {
-    unsigned kind, strict_only;
+    unsigned kind;
+    unsigned doubtful;  // of unset memory that an instruction of a warp reads: nothing may depend on it
     int region;  // a parameter, or 1000 and a shared variable; -1 for none
     unsigned size;
     long long offset;  // bytes from the region's start

@@ -14,25 +14,31 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
 static bool is_in_shared(const void* first, unsigned long long) {
-    return (uintptr_t)first - s.shared_arena < (u64)shared_slots << shared_slot_shift;
+    return (uintptr_t)first - s.shared_arena - worker->rank * block_span < block_span;
 }
 static void pass_on_shared() {
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
     for (unsigned slot = 0; slot <= count; ++slot) {
-        const void* const start = (const void*)s.shared[slot].start;
-        memcpy(seen_of(start), start, slot ? s.shared[slot].bytes : dynamic_bytes);
+        const Area& area = s.shared[worker->rank * shared_slots + slot];
+        memcpy(seen_of((const void*)area.start), (const void*)area.start, area.bytes);
     }
 }
 static void wrote_shared(const void* first, unsigned long long bytes) {
-    if (is_in_shared(first, bytes)) memcpy(seen_of(first), first, bytes);
+    if ((uintptr_t)first - s.shared_arena < shared_span) memcpy(seen_of(first), first, bytes);
 }
 static void reads_shared(const void* first, unsigned long long bytes, const char* file, int line) {
     if (!is_in_shared(first, bytes)) fail_here(worker, not_in_shared, file, line);
     if (memcmp(seen_of(first), first, bytes)) fail_here(worker, not_passed_on, file, line);
 }
+static void* in_block_of_rank(const void* own, unsigned rank, const char* file, int line) {
+    if (rank >= worker->cluster) fail_here(worker, "the cluster has no block of that rank", file, line);
+    if (worker->ended[rank]) fail_here(worker, "that block of the cluster has ended: a barrier of the cluster comes last", file, line);
+    if (!is_in_shared(own, 1)) fail_here(worker, "an address that is not in the block's own shared memory", file, line);
+    return (char*)own + ((long long)rank - worker->rank) * (long long)block_span;
+}
 static const cukern::Runtime checked_runtime = {
     wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
-    map_to_itself, is_in_shared, pass_on_shared, wrote_shared, reads_shared, place_shared, order};
+    in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, place_shared, order};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;
@@ -50,7 +56,8 @@ static Worker* prepare_worker(const Job* job, unsigned threads) {
         prepare_signal_stack(w);
     }
     if (!make_shared(w, job)) return 0;
-    for (; w->made < threads; ++w->made)
+    const unsigned blocks = blocks_of(job->function->cluster);
+    for (; w->made < threads + (blocks - 1) * ((threads + 31) & ~31u); ++w->made)
         if (!(w->fiber_stacks[w->made] = new_stack(fiber_stack_bytes))) return 0;
     if (!w->plain_stack && !(w->plain_stack = new_stack(plain_stack_bytes))) return 0;
     return w;
@@ -71,20 +78,29 @@ static void threads_main() {
 }
 
 static void begin_block(Worker* w) {
+    if (s.now > latest_time / 4 * 3) {  // what blocks before it did is forgotten
+        forget_times();
+        s.launch_start = ++s.now;
+        s.block_count = s.release_count = 0;
+    }
     ++s.now;
     s.block_start = s.barrier_time = s.now;
+    Cluster& c = s.cluster;
+    c.block_threads = w->block_warps * 32;
+    for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
+    for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
     s.acquire_count = 0;
     const Dim grid = w->launch->grid;
-    const u64 index = w->block.x + (u64)grid.x * (w->block.y + (u64)grid.y * w->block.z);
+    const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);
     if (BlockRun* room = room_for(s.blocks, s.block_count, s.block_room)) *room = {s.block_start, index, s.release_count}, ++s.block_count;
     on_switch(0);
     poison_variables(w);
 }
 
 static void run_block(Worker* w, bool in_fibers) {
-    w->cluster = 1;
     prepare_block(w);
+    w->dynamic_shared = shared_place(0);
     w->faulted = false;
     w->message[0] = 0;
     w->thread_index = w->kernel->begin_block(w->launch, w->block, w->dynamic_shared);
@@ -196,7 +212,10 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     job.build = function->build;
     job.launch = {params, header.grid, header.block};
     job.shared = header.shared;
-    job.total = (u64)header.grid.x * header.grid.y * header.grid.z;
+    job.total = (u64)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
+    s.cluster.blocks = blocks_of(function->cluster);
+    s.cluster.shape = function->cluster;
+    s.cluster.grid = header.grid;
     lasting = options->lasting;
     lasting_count = options->lasting_count;
     sampled = options->sampled;
@@ -208,10 +227,9 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     }
     w->job = &job;
     w->kernel = job.build->kernel;
-    w->cluster = 1;
+    w->cluster = s.cluster.blocks;
     w->launch = &job.launch;
     w->checked = false;
-    w->dynamic_shared = (char*)s.shared[0].start;
     s.strict = options->strict;
     s.in_fibers = options->in_fibers;
     for (unsigned run = 0; !status && !job.interrupted && run < options->runs && s.report_count == doubtful_reports(); ++run)
@@ -249,11 +267,11 @@ EXPORT void cukern_raised(void** out) { memcpy(out, raised_error, sizeof raised_
 EXPORT void cukern_set_limit(unsigned long long nanoseconds) { limit_ns = nanoseconds; }
 EXPORT unsigned long long cukern_limit() { return limit_ns; }
 
-EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes) {
+EXPORT Function* cukern_register(const Kernel* kernel, unsigned param_bytes, const Param* params, int flushes, const Dim* cluster) {
     Function* function = (Function*)calloc(1, sizeof(Function) + kernel->param_count * sizeof(Param));
     if (!function) return 0;
     const Region region = region_of(kernel);
-    function->cluster = {1, 1, 1};
+    function->cluster = *cluster;
     function->param_bytes = param_bytes;
     function->param_count = kernel->param_count;
     function->flushes = flushes;

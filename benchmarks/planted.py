@@ -117,7 +117,8 @@ def on_gpu(out: Any, seconds: float, processes: int, done: Path | None) -> None:
 
 def table(paths: list[Path]) -> str:
     """A row for each class: how many mistakes each tool finds (with the line) of those that it ran."""
-    found = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
+    rows = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
+    found = list({(row["tool"], row["wrong"], row["class"], row["name"]): row for row in rows}.values())
     tools = [tool for tool in ("checked", *TOOLS) if any(one["tool"] == tool for one in found)]
     classes = list(dict.fromkeys(one["class"] for one in found))
     lines = ["| class | mistakes | " + " | ".join([*tools, "any tool of NVIDIA's"]) + " |"]

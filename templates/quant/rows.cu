@@ -198,8 +198,6 @@ struct Sender {
 <% if bulk %>
     MBarrier* arrivals;  // one a stage
     const unsigned char* from;
-    int present;  // rows of the item
-    bool sends;
 
     __device__ __forceinline__ Sender(const Weights& w, unsigned char* ring, int item, MBarrier* arrivals)
         : w(w), ring(ring), item(item), arrivals(arrivals)
@@ -207,16 +205,15 @@ struct Sender {
         begin();
     }
     __device__ __forceinline__ void begin() {
-        const int lane = threadIdx.x % 32, results = minimum(w.outputs - item * made, made);
-        present = results * (rows / made);
-        sends = lane < rows && lane % made < results;
-        from = w.blocks + (w.first_of(item) + w.within(lane));
+        // Of rows beyond the last output, that one's: results that are dropped, but of memory that is set.
+        const int lane = threadIdx.x % 32, last = minimum(w.outputs - item * made, made) - 1;
+        from = w.blocks + (w.first_of(item) + w.within(lane / made * made + minimum(lane % made, last)));
     }
     __device__ __forceinline__ void next() {
         if (item >= w.items) return;
         const int lane = threadIdx.x % 32, bytes = slice == w.slices - 1 ? w.row_bytes - slice * slice_bytes : slice_bytes;
-        if (lane == 0) mbarrier_arrive_expecting(arrivals + stage, bytes * present);
-        if (sends) copy_bulk(ring + stage * stage_bytes + lane * slice_bytes, from, bytes, arrivals + stage);
+        if (lane == 0) mbarrier_arrive_expecting(arrivals + stage, bytes * rows);
+        if (lane < rows) copy_bulk(ring + stage * stage_bytes + lane * slice_bytes, from, bytes, arrivals + stage);
         from += slice_bytes;
         stage = stage + 1 == stages ? 0 : stage + 1;
         if (++slice < w.slices) return;

@@ -303,6 +303,25 @@ def test_what_a_warp_does_is_not_taken_for_another_one_s() -> None:
     assert y.tolist() == [3] * 128
 
 
+@pytest.mark.parametrize("used", [5, 6])
+def test_a_tile_may_have_unset_rows_that_nothing_depends_on(used: int) -> None:
+    """A warp's instruction reads eight rows, of which five were set."""
+    text = """<% include "prelude/mma.cuh" %>
+    extern "C" __global__ void << name >>(unsigned* y) {
+        __shared__ __align__(16) unsigned rows[8][4];
+        if (threadIdx.x < 20) rows[threadIdx.x / 4][threadIdx.x % 4] = threadIdx.x;
+        __syncwarp();
+        unsigned word[1];
+        load_matrices(word, rows[threadIdx.x % 8]);
+        if (threadIdx.x < 4 * << used >>) y[threadIdx.x] = word[0];
+    }"""
+    y = ck.zeros(32, "uint32")
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="rows_of_tile", block=32, used=used)(y, grid=1)
+    assert y.tolist()[:20] == list(range(20))
+    assert [one.kind for one in reports] == ["unset"] * (used > 5)
+
+
 SCRIPT = """
 import cukern as ck
 x, y = ck.ones(6, device="host"), ck.zeros(8, device="host")

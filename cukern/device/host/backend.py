@@ -344,7 +344,7 @@ def _built(unit: Unit) -> tuple[Path, bool]:
     """The library of a kernel, from the cache or compiled, and whether it was built quickly."""
     if not processors.bundled(runtime_text()):
         _runtime_builder()
-    if unit.checked and math.prod(unit.signature.cluster) == 1:  # a checked launch has one block a cluster
+    if unit.checked:
         return checked.build(unit)[0], False
     text = source(unit)
     if not unit.trusted or not settings.builds_quickly():

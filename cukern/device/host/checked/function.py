@@ -79,7 +79,10 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     path = build_runtime(checked=True)
     library = load(path)
     library.cukern_check.argtypes = (ctypes.c_void_p, ctypes.c_char_p, ctypes.POINTER(_Options))
-    library.cukern_register.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int)
+    library.cukern_register.argtypes = (
+        *(ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_int),
+        ctypes.c_uint * 3,
+    )
     library.cukern_register.restype = ctypes.c_void_p
     library.cukern_reports.restype = ctypes.POINTER(RawReport)
     library.cukern_last_error.restype = ctypes.c_char_p
@@ -135,7 +138,8 @@ class _Build:
         self.places = placed_variables(self.library, unit)
         self.packing = packing or Packing(unit, kernel)
         self.handle = _library()[0].cukern_register(
-            ctypes.addressof(kernel), self.packing.nbytes, self.packing.table, flushes
+            *(ctypes.addressof(kernel), self.packing.nbytes, self.packing.table, flushes),
+            (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         own = _lasting(path.read_bytes())
         self._lasting = (_Lasting * max(1, len(own)))(*own)

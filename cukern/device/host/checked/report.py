@@ -54,7 +54,7 @@ class RawReport(ctypes.Structure):
 
     _fields_ = (
         ("kind", ctypes.c_uint),
-        ("strict_only", ctypes.c_uint),
+        ("doubtful", ctypes.c_uint),
         ("region", ctypes.c_int),
         ("size", ctypes.c_uint),
         ("offset", ctypes.c_longlong),
@@ -225,6 +225,8 @@ class Reader:
         other_place = ""
         if kind == "out of bounds":
             what = f"out of bounds: {who} {does} {described}" if not text else f"out of bounds: {who}: {text}"
+        elif kind == "race" and text and not raw.has_other:  # shared memory of another block of a cluster
+            what = f"race: {who} {does} {described}, {text}"
         elif kind == "race":
             other_place = self._where(raw.other)
             far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)

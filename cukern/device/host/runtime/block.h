@@ -276,7 +276,7 @@ static bool resolve_block(Worker* w, unsigned rank) {
         }
     }
     if (!first) return false;
-    on_barrier();
+    on_barrier(rank);
     const bool votes = first->what != cukern::barrier;
     const unsigned result = first->what == cukern::barrier_count ? yes
                           : first->what == cukern::barrier_and   ? yes == live
@@ -389,6 +389,7 @@ static void leave_block(Worker* w) {
     const unsigned me = w->current, bit = 1u << me % 32;
     Warp* warp = &w->warps[me / 32];
     warp->live &= ~bit;
+    on_thread_end(me);
     if (w->pending_count) leave_products(w);
     --w->live;
     if (w->cluster > 1 || w->cluster_arrived) leave_cluster(w, me);

@@ -93,6 +93,7 @@ static void leave_cluster(Worker* w, unsigned me) {
     for (unsigned i = 0; i < w->block_warps; ++i)
         if (w->warps[rank * w->block_warps + i].live) return;
     w->ended[rank] = true;
+    on_block_end(rank);
     if (w->checked) poison_shared(w, rank);
 }
 
@@ -118,6 +119,7 @@ static void cluster_arrive(const char* file, int line) {
     unsigned& came = w->cluster_came[w->current];
     if (came) fail_here(w, "a thread arrives twice at its cluster's barrier: cluster_wait comes between", file, line);
     came = w->cluster_phase + 1;
+    on_cluster_arrive(came);
     ++w->cluster_arrived;
     next_cluster_phase(w);
 }
@@ -132,6 +134,7 @@ static void cluster_wait(const char* file, int line) {
     if (!came) fail_here(w, "a thread waits at its cluster's barrier before it has arrived", file, line);
     Wait wait{cukern::condition, line, file, 0, 0, 0, came, 0, "cluster_wait", 0, is_cluster_past, 0};
     if (!is_cluster_past(&wait)) wait_for_others(&wait);
+    on_cluster_wait(came);
     came = 0;
 }
 

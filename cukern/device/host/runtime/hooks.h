@@ -6,7 +6,11 @@
 static inline unsigned choose_lane(unsigned lanes) { return (unsigned)__builtin_ctz(lanes | 1u << 31); }
 static inline void on_switch(unsigned) {}
 static inline void on_warp_sync(unsigned, unsigned) {}
-static inline void on_barrier() {}
+static inline void on_barrier(unsigned) {}
+static inline void on_cluster_arrive(unsigned) {}
+static inline void on_cluster_wait(unsigned) {}
+static inline void on_thread_end(unsigned) {}
+static inline void on_block_end(unsigned) {}
 static inline void on_missing_lane(const Wait*, unsigned, unsigned) {}
 static inline void on_together(const Wait*) {}
 static inline void on_together_done() {}

@@ -309,7 +309,7 @@ EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Worker* w = prepare_worker(&job, max_stacks);
     if (!w) return fail("no memory for the stacks of the block's threads");
     if (function->checked) {
-        if (function->checked > 1 && blocks_of(function->cluster) == 1) return divert(function, packed);
+        if (function->checked > 1) return divert(function, packed);
         if (function->checked & 1) return run_checked(w, &job, packed + sizeof header, params);
     }
     run_job(w, &job, function);

@@ -3,6 +3,34 @@
 #include "report.h"
 #include "trace.h"
 
+// The last phase of the cluster's barrier that a thread, or before its block's last barrier any of that, has waited for.
+static unsigned has_waited(unsigned thread) {
+    const unsigned own = s.cluster.waited[thread], of_block = s.cluster.block_waited[rank_of(thread)];
+    return own > of_block ? own : of_block;
+}
+
+// Whether a thread had done something when it came to a phase of the cluster's barrier, or ended without coming.
+static bool came_after(unsigned thread, unsigned time, unsigned phase) {
+    if (!phase) return false;
+    return s.cluster.came[thread] < phase ? s.cluster.ended[thread] : time <= s.cluster.came_at[thread][phase & 3];
+}
+
+static bool covers(const Release& release, unsigned thread, unsigned time) {
+    if (release.thread == thread && time <= release.time) return true;
+    if (time <= release.cluster_time) return true;
+    if (rank_of(release.thread) == rank_of(thread) && time <= release.barrier_time) return true;
+    return release.thread / 32 == thread / 32 && time <= release.warp_time;
+}
+
+// Whether what a thread has seen of an atomic variable is known to the running one.
+static bool is_known(const Acquire& acquire) {
+    if (acquire.thread == s.me) return true;
+    if (rank_of(acquire.thread) == s.rank && acquire.time <= s.cluster.barrier_time[s.rank]) return true;
+    if (came_after(acquire.thread, acquire.time, has_waited(s.me))) return true;
+    if (acquire.thread / 32 != s.me / 32) return false;
+    return acquire.time <= s.warp_time[s.me / 32] || acquire.time <= s.known[s.me / 32][s.me % 32][acquire.thread % 32];
+}
+
 // Whether what a thread of another warp or block did by a fence and an atomic operation is known to the running one.
 static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
     const unsigned thread = thread_of(stamp), time = time_of(stamp);
@@ -10,17 +38,10 @@ static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
     const unsigned end = run + 1 < s.block_count ? s.blocks[run + 1].first_release : s.release_count;
     for (unsigned i = first; i < end; ++i) {
         const Release& release = s.releases[i];
-        const bool same = release.thread == thread;
-        const bool covered = (same && time <= release.time) || time <= release.barrier_time ||
-                             (release.thread / 32 == thread / 32 && time <= release.warp_time);
-        if (!covered) continue;
+        if (!covers(release, thread, time)) continue;
         for (unsigned j = 0; j < s.acquire_count; ++j) {
             const Acquire& acquire = s.acquires[j];
-            if (acquire.at != release.at || acquire.time < release.made) continue;
-            if (acquire.thread == s.me || acquire.time <= s.barrier_time) return true;
-            if (acquire.thread / 32 != s.me / 32) continue;
-            if (acquire.time <= s.warp_time[s.me / 32]) return true;
-            if (acquire.time <= s.known[s.me / 32][s.me % 32][acquire.thread % 32]) return true;
+            if (acquire.at == release.at && acquire.time >= release.made && is_known(acquire)) return true;
         }
     }
     return false;
@@ -32,10 +53,12 @@ static bool is_ordered(u64 stamp, bool shared) {
     if (time <= s.launch_start) return true;
     if (time > s.block_start) {
         if (thread == s.me || time <= s.barrier_time) return true;
+        if (rank_of(thread) == s.rank && time <= s.cluster.barrier_time[s.rank]) return true;
         if (thread / 32 == s.me / 32) {
             if (s.mode == 1 || time <= s.warp_time[thread / 32]) return true;
             if (time <= s.known[thread / 32][s.me % 32][thread % 32]) return true;
         }
+        if (came_after(thread, time, has_waited(s.me))) return true;
     } else if (shared) {
         return true;
     }
@@ -135,10 +158,52 @@ static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_
 
 static void on_source(const void* source, unsigned bytes) {
     const uintptr_t at = (uintptr_t)source;
-    if (!s.on || at - s.shared_arena >= (u64)shared_slots << shared_slot_shift) return;
+    if (!s.on || at - s.shared_arena >= shared_span) return;
     Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
     for (size_t cell = (at - r->start) >> r->shift; cell <= (at - r->start + bytes - 1) >> r->shift; ++cell)
         meet_beside(r, r->writes[cell], r->start + (cell << r->shift), 1u << r->shift);
+}
+
+static void report_visit(const Area* r, uintptr_t at, unsigned size, Side side, const char* text) {
+    if (!is_new(race, side.place, (u64)(uintptr_t)text)) return;
+    Report report = empty_report(race, r, at, size, side);
+    snprintf(report.text, sizeof report.text, "%s", text);
+    add_report(report);
+}
+static const char may_begin[] = "of a block that may not have begun: a barrier of the cluster comes first";
+static const char may_end[] = "of a block that may have ended: a barrier of the cluster comes last";
+
+// An access to the shared memory of another block of the cluster.
+static __attribute__((noinline)) void visit(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
+    if (s.mode == 2) return;
+    if (!has_waited(s.me) && !s.acquire_count) report_visit(r, at, size, side_here(place, writes, plain), may_begin);
+    if (worker->ended[r->rank]) report_visit(r, at, size, side_here(place, writes, plain), may_end);
+    s.cluster.visits[r->rank][s.me] = s.head | place << place_shift | writes;
+}
+
+// Whether a thread of a block has seen what a thread of another one let others see after an access.
+static bool is_seen_in(unsigned rank, unsigned thread, unsigned time) {
+    for (unsigned i = s.blocks[s.block_count - 1].first_release; i < s.release_count; ++i) {
+        const Release& release = s.releases[i];
+        if (!covers(release, thread, time)) continue;
+        for (unsigned j = 0; j < s.acquire_count; ++j)
+            if (s.acquires[j].at == release.at && s.acquires[j].time >= release.made && rank_of(s.acquires[j].thread) == rank) return true;
+    }
+    return false;
+}
+
+// The threads of a block have ended: other blocks' accesses to its memory must be over for one of them.
+static void on_block_end(unsigned rank) {
+    const unsigned threads = s.cluster.block_threads;
+    unsigned waited = 0;
+    for (unsigned i = rank * threads; i < (rank + 1) * threads; ++i)
+        if (s.cluster.waited[i] > waited) waited = s.cluster.waited[i];
+    for (unsigned i = 0; i < s.cluster.blocks * threads; ++i) {
+        const u64 visit = s.cluster.visits[rank][i];
+        if (time_of(visit) <= s.block_start || came_after(i, time_of(visit), waited) || is_seen_in(rank, i, time_of(visit))) continue;
+        Area* const r = &s.shared[rank * shared_slots];
+        report_visit(r, r->start, 0, side_of(visit & ~3ull, visit & 1), may_end);
+    }
 }
 
 // The cells of one access: whether another thread's access to them is not over, and this one's stamp.
@@ -178,7 +243,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     const u64 place = s.last_place = (pc - s.base) & place_mask;
     Area* r;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
-    else if (at - s.shared_arena < (u64)shared_slots << shared_slot_shift) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+    else if (at - s.shared_arena < shared_span) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
     else return access_elsewhere(at, size, writes, place);
     const size_t offset = at - r->start;
     if (__builtin_expect(offset >= r->bytes || r->bytes - offset < size, 0)) return access_outside(r, at, size, writes, place);
@@ -191,6 +256,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         if (writes) found(constant_write, r, at, size, true, place);
         return;
     }
+    if (__builtin_expect(r->shared && r->rank != s.rank, 0)) visit(r, at, size, writes, place);
     touch<size, reads, writes, how>(r, at, place);
 }
 

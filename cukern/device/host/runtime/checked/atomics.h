@@ -12,7 +12,9 @@ static void fence() {
 static void release(uintptr_t at) {
     if (!s.on || s.fence_time[s.me] <= s.block_start) return;
     const unsigned run = s.block_count - 1, first = s.blocks[run].first_release;
-    const Release made = {at, run, s.me, s.fence_time[s.me], s.barrier_time, s.warp_time[s.me / 32], s.now};
+    const unsigned waited = has_waited(s.me);
+    const Release made = {at, run, s.me, s.fence_time[s.me], s.cluster.barrier_time[s.rank], s.warp_time[s.me / 32],
+                          waited ? s.cluster.last_came[waited & 3] : 0, s.now};
     for (unsigned i = s.release_count; i > first && i + 64 > s.release_count; --i) {
         Release& last = s.releases[i - 1];
         if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time) return;
@@ -125,7 +127,7 @@ HOOK void* __tsan_memset(void* to, int value, size_t size) {
     const uintptr_t at = (uintptr_t)to;
     access_range(at, size, true, HERE);
     if (s.suspicious) settle_suspect();
-    if (s.on && value == unset && at - s.shared_arena < (u64)shared_slots << shared_slot_shift) {
+    if (s.on && value == unset && at - s.shared_arena < shared_span) {
         Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
         const size_t from = at - r->start, end = from + size;
         for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] = 0;

@@ -35,7 +35,6 @@ struct Piece {
 
 static u64 arena_room, pool_room;
 static Function* launched;
-static size_t dynamic_bytes;
 static Unset* unset_arrays;
 static unsigned unset_count;
 static char* originals[max_areas];
@@ -45,12 +44,16 @@ static u64 sampled;
 // Shared memory as what goes on beside sees it, at the same places as in its own arena: see proxy.h.
 static char* seen_arena;
 
+// What a run puts in shared memory that is unset.
+static unsigned char fill = unset;
+
 static char* seen_of(const void* shared) { return seen_arena + ((uintptr_t)shared - s.shared_arena); }
 
-static void unset_shared(u64 slot, u64 bytes) {
-    void* const start = (void*)s.shared[slot].start;
-    memset(start, unset, bytes);
-    memset(seen_of(start), unset, bytes);
+static void unset_shared(const Area& area) {
+    void* const start = (void*)area.start;
+    const u64 bytes = area.bytes;
+    memset(start, fill, bytes);
+    memset(seen_of(start), fill, bytes);
 }
 
 static char* reserve(u64& bytes) {
@@ -69,9 +72,8 @@ static bool reserve_memory() {
     s.arena_low = s.arena, s.arena_high = s.arena + arena_room;
     if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
-    u64 shared_room = (u64)shared_slots << shared_slot_shift;
-    s.shared_arena = (uintptr_t)map(shared_room);
-    seen_arena = (char*)map(shared_room);
+    s.shared_arena = (uintptr_t)map(shared_span);
+    seen_arena = (char*)map(shared_span);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;
     return s.arena_low && s.pool && s.shared_arena && seen_arena && s.reports;
@@ -87,17 +89,25 @@ static bool give_cells(Area* area) {
     return true;
 }
 
-static Area* set_shared(unsigned slot, u64 bytes, const char* name) {
-    Area* area = &s.shared[slot];
+static bool set_shared_of(unsigned rank, unsigned slot, u64 bytes) {
+    Area* area = &s.shared[rank * shared_slots + slot];
     *area = {};
-    area->start = s.shared_arena + ((u64)slot << shared_slot_shift) + shared_slot_offset;
+    area->start = s.shared_arena + rank * block_span + ((u64)slot << shared_slot_shift) + shared_slot_offset;
+    area->rank = (unsigned char)rank;
     area->bytes = bytes;
     area->shift = 2;
     area->itemsize = 1;
     area->shared = true;
     area->number = (int)slot;
+    return give_cells(area);
+}
+
+// In each block of a cluster.
+static bool set_shared(unsigned slot, u64 bytes, const char* name) {
     s.shared_names[slot] = name;
-    return give_cells(area) ? area : 0;
+    for (unsigned rank = 0; rank < s.cluster.blocks; ++rank)
+        if (!set_shared_of(rank, slot, bytes)) return false;
+    return true;
 }
 
 // The place of a variable in static shared memory: `slot` is its own in all launches.
@@ -109,15 +119,15 @@ static void* place_shared(unsigned* slot, unsigned long long bytes, const char* 
         *slot = (unsigned)++variables->bytes;
         variables[*slot] = {bytes, name};
         set_shared(*slot, bytes, name);
-        unset_shared(*slot, bytes);
+        for (unsigned rank = 0; rank < s.cluster.blocks; ++rank) unset_shared(s.shared[rank * shared_slots + *slot]);
     }
-    return (void*)s.shared[*slot].start;
+    return (void*)s.shared[worker->rank * shared_slots + *slot].start;
 }
 
 static void poison_variables(const Worker*) {
-    unset_shared(0, dynamic_bytes);
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
-    for (unsigned slot = 1; slot <= count; ++slot) unset_shared(slot, s.shared[slot].bytes);
+    for (unsigned rank = 0; rank < s.cluster.blocks; ++rank)
+        for (unsigned slot = 0; slot <= count; ++slot) unset_shared(s.shared[rank * shared_slots + slot]);
 }
 
 // What the prelude's own barriers are to the order of threads.
@@ -189,7 +199,6 @@ static void resolve_views(const Function* function, unsigned char* params) {
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
 static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
     launched = function;
-    dynamic_bytes = shared;
     unset_arrays = arrays;
     unset_count = count;
     s.base = function->base, s.low = function->low, s.high = function->high;
@@ -234,7 +243,11 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     Variable* variables = (Variable*)function->build->static_shared;
     for (unsigned slot = 1; slot <= variables->bytes; ++slot)
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
-    for (unsigned slot = (unsigned)variables->bytes + 1; slot < shared_slots && s.shared[slot].start; ++slot) s.shared[slot] = {};
+    for (unsigned rank = 0; rank < max_cluster; ++rank) {
+        Area* const own = s.shared + rank * shared_slots;
+        for (unsigned slot = rank < s.cluster.blocks ? (unsigned)variables->bytes + 1 : 0; slot < shared_slots && own[slot].start; ++slot)
+            own[slot] = {};
+    }
     return true;
 }
 
@@ -258,15 +271,19 @@ static void keep_lasting(unsigned run) {
     }
 }
 
+// Time begins again: nothing has been accessed yet.
+static void forget_times() {
+    madvise(s.pool, pool_room, MADV_DONTNEED);
+    memset(s.known, 0, sizeof s.known);
+    memset(s.warp_time, 0, sizeof s.warp_time);
+    memset(s.fence_time, 0, sizeof s.fence_time);
+    memset(s.cluster.visits, 0, sizeof s.cluster.visits);
+    s.now = 1;
+}
+
 // Fills the copies, and forgets what an earlier run did.
 static void begin_run(unsigned run) {
-    if (s.now > 0xc0000000u) {
-        madvise(s.pool, pool_room, MADV_DONTNEED);
-        memset(s.known, 0, sizeof s.known);
-        memset(s.warp_time, 0, sizeof s.warp_time);
-        memset(s.fence_time, 0, sizeof s.fence_time);
-        s.now = 1;
-    }
+    if (s.now > latest_time / 4) forget_times();
     for (unsigned i = 0; i < unset_count; ++i) {
         Unset& one = unset_arrays[i];
         const size_t elements = (one.high - one.low) / one.itemsize;
@@ -288,6 +305,31 @@ static u64 find_write(const Area* area) {
     for (size_t cell = 0; cell <= (area->bytes - 1) >> area->shift; ++cell)
         if (time_of(area->writes[cell]) > s.launch_start) return area->writes[cell] >> place_shift & place_mask;
     return 0;
+}
+
+static u64 mixed(u64 hash, const void* from, size_t bytes) {  // FNV-1a, by words
+    const unsigned char* at = (const unsigned char*)from;
+    for (; bytes >= 8; at += 8, bytes -= 8) {
+        u64 word;
+        memcpy(&word, at, 8);
+        hash = (hash ^ word) * 0x100000001b3ull;
+        hash ^= hash >> 29;
+    }
+    while (bytes--) hash = (hash ^ *at++) * 0x100000001b3ull;
+    return hash;
+}
+
+// All that a run has left: its arrays, which elements of them are unset, and the kernel's own variables.
+static u64 outcome() {
+    u64 hash = 0xcbf29ce484222325ull;
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (!s.global[i].constant) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
+    for (unsigned i = 0; i < unset_count; ++i) {
+        const Unset& one = unset_arrays[i];
+        hash = mixed(hash, one.elements, (one.high - one.low) / one.itemsize);
+    }
+    for (unsigned i = 0; i < lasting_count; ++i) hash = mixed(hash, (char*)s.base + lasting[i].offset, lasting[i].bytes);
+    return hash;
 }
 
 static void end_launch() {

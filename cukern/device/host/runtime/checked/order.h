@@ -17,6 +17,7 @@ static unsigned choose_lane(unsigned lanes) {
 
 static void on_switch(unsigned thread) {
     s.me = thread;
+    s.rank = rank_of(thread);
     set_head();
 }
 
@@ -36,10 +37,27 @@ static void on_warp_sync(unsigned warp, unsigned mask) {
     tick();
 }
 
-static void on_barrier() {
-    s.barrier_time = s.now;
+static void on_barrier(unsigned rank) {
+    Cluster& c = s.cluster;
+    c.barrier_time[rank] = s.now;
+    if (c.blocks == 1) s.barrier_time = s.now;
+    for (unsigned i = rank * c.block_threads; c.blocks > 1 && i < (rank + 1) * c.block_threads; ++i)
+        if (c.waited[i] > c.block_waited[rank]) c.block_waited[rank] = c.waited[i];
     tick();
 }
+
+static void on_cluster_arrive(unsigned phase) {
+    s.cluster.came[s.me] = phase;
+    s.cluster.came_at[s.me][phase & 3] = s.cluster.last_came[phase & 3] = s.now;
+    tick();
+}
+static void on_cluster_wait(unsigned phase) {
+    s.cluster.waited[s.me] = phase;
+    tick();
+}
+static void on_thread_end(unsigned thread) { s.cluster.ended[thread] = true; }
+static void on_block_end(unsigned rank);  // in access.h
+static char* shared_place(unsigned rank) { return (char*)s.shared[rank * shared_slots].start; }
 
 static void on_missing_lane(const Wait* wait, unsigned lane, unsigned source) {
     const unsigned me = s.me;

@@ -2,13 +2,24 @@
 #pragma once
 #include "state.h"
 
-static u64 current_block() { return s.block_count ? s.blocks[s.block_count - 1].index : 0; }
+// The number of a thread's block in the grid, of which `first` is the number of its cluster's first one.
+static u64 block_number(u64 first, unsigned thread) {
+    const unsigned rank = rank_of(thread);
+    if (!rank) return first;
+    const Dim grid = s.cluster.grid, cluster = s.cluster.shape;
+    return first + rank % cluster.x + (u64)grid.x * (rank / cluster.x % cluster.y + (u64)grid.y * (rank / cluster.x / cluster.y));
+}
 
-static Side side_here(u64 place, bool writes, unsigned how) { return {place, current_block(), s.me, writes, how}; }
+static u64 current_block() { return s.block_count ? block_number(s.blocks[s.block_count - 1].index, s.me) : 0; }
+
+static unsigned in_block(unsigned thread) { return s.cluster.blocks > 1 ? thread % s.cluster.block_threads : thread; }
+
+static Side side_here(u64 place, bool writes, unsigned how) { return {place, current_block(), in_block(s.me), writes, how}; }
 
 static Side side_of(u64 stamp, bool writes) {
     const u64 place = stamp >> place_shift & place_mask;
-    return {place, s.blocks[block_run_of(time_of(stamp))].index, thread_of(stamp), writes, how_of(stamp)};
+    const unsigned thread = thread_of(stamp);
+    return {place, block_number(s.blocks[block_run_of(time_of(stamp))].index, thread), in_block(thread), writes, how_of(stamp)};
 }
 
 // Whether a finding of this key is new.
@@ -43,7 +54,9 @@ static void add_report(const Report& report) {
 
 static __attribute__((noinline, cold)) void found(Kind kind, const Area* area, uintptr_t at, unsigned size, bool writes, u64 place) {
     if (!is_new(kind, place, 0)) return;
-    add_report(empty_report(kind, area, at, size, side_here(place, writes, plain)));
+    Report report = empty_report(kind, area, at, size, side_here(place, writes, plain));
+    report.doubtful = kind == unset_read && s.mode;
+    add_report(report);
 }
 
 // A finding that a text describes: a fault that ended a block, for example.

@@ -9,9 +9,11 @@
 typedef unsigned long long u64;
 
 constexpr unsigned max_areas = 64;
-constexpr unsigned shared_slots = 256;
+constexpr unsigned shared_slots = 256;  // of each block of a cluster
 constexpr unsigned shared_slot_shift = 20;
 constexpr unsigned shared_slot_offset = 1 << 18;  // of a variable in its slot
+constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared memory of a block of the cluster
+constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 
 enum Kind {
@@ -41,15 +43,18 @@ struct Area {
     unsigned itemsize;
     bool constant, shared;
     bool was_read;  // in this launch: `reads` has something
+    unsigned char rank;  // of the block of the cluster whose shared memory it is
     int number;  // of the parameter, or of the shared variable
     char* original;
     u64 written_place;  // of a write to it, if it has unset elements
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
 };
 
-// A stamp: time in 32 bits, place in the kernel's code in 20, thread in 10, how in 2.
+// A stamp: time in 29 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 2.
 enum How { plain, atomic, beside };
-constexpr unsigned place_shift = 12, thread_shift = 2;
+constexpr unsigned time_shift = 35, place_shift = 15, thread_shift = 2;
+constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
+static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");
 constexpr u64 place_mask = 0xfffff;
 
 struct Side {
@@ -61,7 +66,8 @@ struct Side {
 };
 
 struct Report {
-    unsigned kind, strict_only;
+    unsigned kind;
+    unsigned doubtful;  // of unset memory that an instruction of a warp reads: nothing may depend on it
     int region;  // a parameter, or 1000 and a shared variable; -1 for none
     unsigned size;
     long long offset;  // bytes from the region's start
@@ -75,7 +81,7 @@ struct Report {
 // What a fence and an atomic operation after it let others see.
 struct Release {
     uintptr_t at;
-    unsigned block, thread, time, barrier_time, warp_time, made;
+    unsigned block, thread, time, barrier_time, warp_time, cluster_time, made;
 };
 struct Acquire {
     uintptr_t at;
@@ -98,6 +104,21 @@ struct Suspect {
     Report report;
 };
 
+// What a barrier of the cluster orders: a thread that has waited for a phase comes after what each thread did before it came
+// to that. A thread may have come to one phase more than all have waited for, so a ring of four is enough.
+struct Cluster {
+    Dim grid, shape;                 // of the launch, and of a cluster, in blocks
+    unsigned blocks, block_threads;  // of a cluster, and the threads of a block's warps
+    unsigned came[max_places];       // each thread's last phase, from 1 on
+    unsigned came_at[max_places][4];
+    unsigned waited[max_places];
+    bool ended[max_places];
+    unsigned last_came[4];            // when the last thread came
+    unsigned barrier_time[max_cluster];  // of each block's own barriers
+    unsigned block_waited[max_cluster];  // what its threads had waited for then
+    u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block
+};
+
 struct State {
     bool on;
     uintptr_t arena, arena_low, arena_high;
@@ -106,7 +127,8 @@ struct State {
     uintptr_t shared_arena;
     u64 head;  // the stamp of the running thread's accesses, without their place
     unsigned me, now;
-    unsigned launch_start, block_start, barrier_time;
+    unsigned launch_start, block_start;
+    unsigned barrier_time;  // all accesses until then are over for all threads; in clusters of several blocks see `Cluster`
     u64 last_place;  // of the last access, which a fault may have ended
     bool suspicious;
     unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
@@ -114,7 +136,7 @@ struct State {
     bool in_fibers;
     uintptr_t base, low, high;  // of the kernel's library
     Area global[max_areas];
-    Area shared[shared_slots];
+    Area shared[max_cluster * shared_slots];
     unsigned shared_count;
     const char* shared_names[shared_slots];
     unsigned area_count;
@@ -122,11 +144,13 @@ struct State {
     unsigned sent;
     const char* together_file;
     int together_line;
-    unsigned warp_time[32];
-    unsigned known[32][32][32];
-    unsigned fence_time[1024], spins[1024];
-    uintptr_t acquired_at[1024];
-    unsigned acquired_count[1024];
+    unsigned warp_time[max_places / 32];
+    unsigned known[max_places / 32][32][32];
+    unsigned fence_time[max_places], spins[max_places];
+    uintptr_t acquired_at[max_places];
+    unsigned acquired_count[max_places];
+    unsigned rank;  // of the running thread's block
+    Cluster cluster;
     BlockRun* blocks;
     unsigned block_count, block_room;
     Release* releases;
@@ -145,14 +169,15 @@ struct State {
 
 static State s;
 
-static inline void set_head() { s.head = (u64)s.now << 32 | s.me << thread_shift; }
+static inline void set_head() { s.head = (u64)s.now << time_shift | s.me << thread_shift; }
 static inline void tick() {
     ++s.now;
     set_head();
 }
 
-static inline unsigned time_of(u64 stamp) { return (unsigned)(stamp >> 32); }
-static inline unsigned thread_of(u64 stamp) { return (unsigned)(stamp >> thread_shift) & 1023; }
+static inline unsigned time_of(u64 stamp) { return (unsigned)(stamp >> time_shift); }
+static inline unsigned thread_of(u64 stamp) { return (unsigned)(stamp >> thread_shift) & (max_places - 1); }
+static inline unsigned rank_of(unsigned thread) { return s.cluster.blocks > 1 ? thread / s.cluster.block_threads : 0; }
 static inline unsigned how_of(u64 stamp) { return (unsigned)stamp & 3; }
 
 // Of whose accesses a stamp of this launch is: an index of `blocks`.

@@ -1,6 +1,6 @@
 // The accesses of some blocks, one by one, for a picture of what a kernel did.
 #pragma once
-#include "state.h"
+#include "report.h"
 
 struct Event {
     u64 offset;  // bytes from the start of the array
@@ -16,10 +16,10 @@ static u64 trace_room, trace_blocks;  // blocks 0 to trace_blocks - 1 are traced
 static u64 trace_count;               // also of events that found no room
 
 static __attribute__((noinline, cold)) void trace(const Area* r, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
-    const u64 block = s.blocks[s.block_count - 1].index;
+    const u64 block = current_block();
     if (block >= trace_blocks) return;
     if (trace_count < trace_room)
-        trace_events[trace_count] = {at - r->start, block, r->shared ? 1000 + r->number : r->number, (unsigned)place, (unsigned short)s.me,
+        trace_events[trace_count] = {at - r->start, block, r->shared ? 1000 + r->number : r->number, (unsigned)place, (unsigned short)in_block(s.me),
                                      (unsigned short)size, writes, (unsigned char)(s.mode == 2 ? beside : how)};
     ++trace_count;
 }

@@ -84,7 +84,7 @@ HOOK void __ubsan_handle_type_mismatch_v1(const Mismatch* data, uintptr_t at) {
     const u64 place = (HERE - s.base) & place_mask;
     Area* r = 0;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
-    else if (at - s.shared_arena < (u64)shared_slots << shared_slot_shift) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
+    else if (at - s.shared_arena < shared_span) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
     if (!at || !is_new(misaligned, place, 0)) return;
     Report report = empty_report(misaligned, r, at, 0, side_here(place, false, plain));
     if (!report.file) report.file = data->at.file, report.line = (int)data->at.line;

@@ -60,13 +60,24 @@ def sampled(
     along = [x[..., i].astype(np.float64) * n for i, n in enumerate(scale)]
     if not linear:
         return _elements(data, [np.floor(a) for a in along], modes, border)
-    steps = [np.round((a - 0.5) * 256) for a in along]
+    steps = [np.floor((a - 0.5) * 256 + 0.5) for a in along]
+    shares = [step % 256 for step in steps]
+    weights = {(): np.full(x.shape[:-1], 256.0)}
+    # The weights of x, or of x and z, are divided by y last: of two, the one is rounded, and the other is what is left.
+    for axis in (0, 2, 1) if data.ndim == 3 else range(data.ndim):
+        divided = {}
+        for corner, whole in weights.items():
+            near = np.floor(whole * shares[axis] / 256 + 0.5)
+            far = np.floor(whole * (256 - shares[axis]) / 256 + 0.5)
+            up = (axis == 1 and data.ndim == 3) or corner[:1] == (0,)
+            divided[(*corner, 1)] = whole - far if up else near
+            divided[(*corner, 0)] = far if up else whole - near
+        weights = divided
     total = 0.0
-    for corner in range(2**data.ndim):
-        at = [np.floor(s / 256) + (corner >> i & 1) for i, s in enumerate(steps)]
-        weight: Any = 256.0
-        for i, share in enumerate(s % 256 for s in steps):
-            weight = np.floor(weight * (share if corner >> i & 1 else 256 - share) / 256 + 0.5)
+    for corner, weight in weights.items():
+        if data.ndim == 3:
+            corner = corner[0], corner[2], corner[1]
+        at = [np.floor(s / 256) + corner[i] for i, s in enumerate(steps)]
         total = total + weight / 256 * _elements(data, at, modes, border)
     return total
 

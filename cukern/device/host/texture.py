@@ -22,6 +22,22 @@ def header(text: str) -> str:
     return "#include <cukern_texture.h>\n" if _USES.search(text) else ""
 
 
+def _border(form: TextureForm) -> bytes:
+    """An element of the border's color. Of integers that are fetched as such, a GPU takes the bits of the floats."""
+    row, color = dtypes.info(form.dtype), np.array(form.border, np.float32)
+    made: np.ndarray[Any, Any]
+    if row.kind == "f":
+        largest = np.finfo(form.dtype).max
+        made = np.where(np.isinf(color), color, np.clip(color, -largest, largest)).astype(form.dtype)
+    elif form.normalized_float:
+        largest = np.iinfo(form.dtype).max
+        lowest = -1 if row.kind == "i" else 0
+        made = np.rint(np.clip(np.nan_to_num(color, nan=0), lowest, 1) * largest).astype(form.dtype)
+    else:
+        made = color.view(np.uint32).astype(f"u{row.itemsize}")
+    return made.tobytes()
+
+
 class Texels:
     """The elements of textures and surfaces: a C-contiguous ndarray."""
 
@@ -44,7 +60,7 @@ class Object:
         row = dtypes.info(form.dtype)
         extent = (*reversed(form.extent), 1, 1)[:3]
         packed = struct.pack(
-            "=QQ3qq3I4B6B2x4f",
+            "=QQ3qq3I4B6B16s",
             *(
                 _MARK,
                 texels.data.ctypes.data,
@@ -55,7 +71,7 @@ class Object:
                 row.itemsize,
             ),
             *("iuf".index(row.kind), *form.address, form.linear_filter, form.normalized_float),
-            *(form.normalized_coords, form.layers > 0, form.linear_memory, form.surface, *form.border),
+            *(form.normalized_coords, form.layers > 0, form.linear_memory, form.surface, _border(form)),
         )
         self._texels = texels
         self._memory = ctypes.create_string_buffer(packed, len(packed) + 16)

@@ -21,7 +21,7 @@ struct Sampled {
     Kind kind;
     Address address[3];
     unsigned char filters, normalizes, normalized_coords, layered, linear, surface;
-    float border[4];
+    unsigned char border[16];  // an element
 };
 constexpr unsigned long long sampled_mark = 0x6c706d61736e656b;
 
@@ -112,17 +112,15 @@ static inline long long addressed(long long index, long long size, Address mode)
     return index < size ? index : period - 1 - index;
 }
 
-// A coordinate in elements, where wrapping and mirroring leave its place within the array.
-static inline float in_elements(const Sampled& from, unsigned axis, float x) {
-    if (x != x) return 0;
+// A coordinate in elements. A GPU keeps 21 bits after the point of one that is normalized.
+static inline double in_elements(const Sampled& from, unsigned axis, float given) {
+    double x = __builtin_fabsf(given) < 0x1p-126f || given != given ? 0 : given;
     if (from.normalized_coords) {
-        const float whole = __builtin_floorf(x);
-        if (from.address[axis] == wraps) x = __builtin_isinf(x) ? 0 : x - whole;
-        if (from.address[axis] == mirrors)
-            x = __builtin_isinf(x) ? 0 : __builtin_fmodf(whole, 2) ? 1 - (x - whole) : x - whole;
-        x *= from.extent[axis];
+        // Two spans of the array are a period of each mode that repeats it.
+        if (from.address[axis] == wraps || from.address[axis] == mirrors) x = __builtin_isinf(x) ? 0 : __builtin_fmod(x, 2);
+        x = __builtin_floor(x * 0x1p21) * 0x1p-21 * from.extent[axis];
     }
-    return x < -0x1p30f ? -0x1p30f : x > 0x1p30f ? 0x1p30f : x;
+    return x < -0x1p30 ? -0x1p30 : x > 0x1p30 ? 0x1p30 : x;
 }
 
 // An element and its successor along an axis, and the share of the latter in steps of 1/256.
@@ -131,60 +129,100 @@ struct Between {
     int share;
 };
 
-static inline Between between(const Sampled& from, unsigned axis, float x) {
+static inline Between between(const Sampled& from, unsigned axis, float given) {
     if (axis >= from.axes) return {{0, 0}, 0};
-    x = in_elements(from, axis, x);
+    const double x = in_elements(from, axis, given);
     Between result{{0, 0}, 0};
-    long long first;
+    long long first = (long long)__builtin_floor(x);
     if (from.filters) {
         const long long steps = (long long)__builtin_floor((x - 0.5) * 256 + 0.5);
         first = steps >> 8;
         result.share = (int)(steps & 255);
-    } else {
-        first = (long long)__builtin_floorf(x);
     }
     for (int i = 0; i < 2; ++i) result.at[i] = addressed(first + i, from.extent[axis], from.address[axis]);
     return result;
 }
 
-// Where an element is; null for the border.
+// Where an element is, or the border.
 static inline const unsigned char* element(
     const Sampled& from, long long x, long long y, long long z, long long layer) {
-    if (x < 0 || y < 0 || z < 0) return nullptr;
+    if (x < 0 || y < 0 || z < 0) return from.border;
     const long long row = ((layer * from.extent[2] + z) * from.extent[1] + y) * from.extent[0] + x;
     return from.data + row * from.channels * from.bytes;
 }
 
 template <class T>
-inline T fetched(const Sampled& from, const unsigned char* at, T* = nullptr) {
+inline T fetched(const Sampled& from, const unsigned char* at) {
     using Part = typename Texel<T>::type;
     Part parts[Texel<T>::count];
     for (unsigned i = 0; i < Texel<T>::count; ++i) {
-        if constexpr (Same<Part, float>::value)
-            parts[i] = at ? float_at(from, at + i * from.bytes) : from.border[i];
-        else
-            parts[i] = part_at<Part>(at ? at + i * from.bytes : (const unsigned char*)&from.border[i]);
+        if constexpr (Same<Part, float>::value) parts[i] = float_at(from, at + i * from.bytes);
+        else parts[i] = part_at<Part>(at + i * from.bytes);
     }
     T result;
     __builtin_memcpy(&result, parts, sizeof(T));
     return result;
 }
 
-// The weight of a corner in steps of 1/256, which the hardware rounds after each axis.
-static inline int weight_of(const Between (&along)[3], unsigned axes, unsigned corner) {
-    int weight = 256;
-    for (unsigned axis = 0; axis < axes; ++axis) {
-        const int share = along[axis].share;
-        weight = (weight * (corner >> axis & 1 ? share : 256 - share) + 128) >> 8;
+// Filters as on GPUs, found by measuring: programming guides do not say how weights, elements and sums are rounded.
+
+static inline int shared(int weight, int share) { return (weight * share + 128) >> 8; }
+
+// The weights of the corners in steps of 1/256, of which the bits of `corner` say whether they follow along each axis:
+// those of x, or of x and z, and each divided by y. They sum to 256.
+static inline void set_weights(const Between (&along)[3], unsigned axes, int (&weights)[8]) {
+    const int x = along[0].share, y = along[1].share, z = along[2].share;
+    if (axes < 3) {
+        weights[3] = shared(x, y), weights[1] = x - weights[3], weights[2] = y - weights[3];
+        weights[0] = 256 - x - y + weights[3];
+        return;
     }
-    return weight;
+    const int both = shared(x, z), of[4] = {256 - x - z + both, x - both, z - both, both};
+    for (int corner = 0; corner < 4; ++corner) {
+        const int at = (corner & 1) | (corner & 2) << 1;
+        weights[at] = shared(of[corner], 256 - y), weights[at + 2] = of[corner] - weights[at];
+    }
 }
 
-// What a filter returns of a sum: it keeps the precision of the elements, and 16 bits of integers.
-static inline float filtered(const Sampled& from, double sum) {
-    if (from.kind == of_floats) return from.bytes == 2 ? from_half_bits(to_half_bits(odd_float(sum))) : (float)sum;
-    const double steps = from.kind == of_unsigned ? 65535 : 32767;
-    return (float)(__builtin_floor(sum * steps + 0.5) / steps);
+// The sum of elements of floats: each without what is smaller than the largest's last place over 16, rounded to the
+// digits of the elements away from zero.
+static inline float filtered_floats(const float* elements, const int* weights, unsigned count, int digits, int lowest) {
+    int exponent = -1000;
+    double sum = -0.0;
+    for (unsigned i = 0; i < count; ++i)
+        if (weights[i] && elements[i] != 0 && !(__builtin_fabsf(elements[i]) >= __builtin_inff())) {
+            const int its = __builtin_ilogbf(elements[i]);
+            exponent = its > exponent ? its : exponent;
+        }
+    const double step = __builtin_ldexp(1, exponent - digits - 3);
+    for (unsigned i = 0; i < count; ++i) {
+        if (!weights[i]) continue;
+        const bool kept = !(__builtin_fabsf(elements[i]) < __builtin_inff()) || elements[i] == 0;
+        sum += (kept ? elements[i] : __builtin_trunc(elements[i] / step) * step) * weights[i];
+    }
+    sum /= 256;
+    if (sum == 0 || !(__builtin_fabs(sum) < __builtin_inf())) return (float)sum;
+    const int its = __builtin_ilogb(sum), last = (its < lowest ? lowest : its) - digits + 1;
+    const double rounded = __builtin_ldexp(__builtin_round(__builtin_ldexp(sum, -last)), last);
+    return digits == 24 && its < lowest ? __builtin_copysignf(0, (float)sum) : (float)rounded;
+}
+
+// A component in steps of 1/8 of those of 16 bits, into which a GPU spreads those of 8.
+static inline int eighths(const Sampled& from, const unsigned char* at) {
+    if (from.kind == of_unsigned) return 8 * (from.bytes == 1 ? 257 * *at : part_at<unsigned short>(at));
+    return from.bytes == 2 ? 8 * part_at<short>(at) : (int)__builtin_floor(part_at<signed char>(at) * (8 * 32767 / 127.0));
+}
+
+static inline float filtered(const Sampled& from, const unsigned char* const* places, const int* weights, unsigned count) {
+    if (from.kind == of_floats) {
+        float elements[8];
+        for (unsigned i = 0; i < count; ++i) elements[i] = float_at(from, places[i]);
+        return filtered_floats(elements, weights, count, from.bytes == 2 ? 11 : 24, from.bytes == 2 ? -14 : -126);
+    }
+    int sum = 1024;
+    for (unsigned i = 0; i < count; ++i) sum += weights[i] * eighths(from, places[i]);
+    const int largest = from.kind == of_unsigned ? 65535 : 32767, share = sum >> 11;
+    return (share < -largest ? -largest : share) / (float)largest;
 }
 
 template <class T>
@@ -193,18 +231,17 @@ inline T fetch(const Sampled& from, float x, float y, float z, int layer) {
     const long long chosen = (unsigned)layer < from.layers ? layer : from.layers - 1;
     if constexpr (Same<typename Texel<T>::type, float>::value) {
         if (from.filters) {
-            double sums[Texel<T>::count] = {};
-            for (unsigned corner = 0; corner < 1u << from.axes; ++corner) {
-                const int weight = weight_of(along, from.axes, corner);
-                if (weight == 0) continue;
-                long long at[3];
-                for (unsigned axis = 0; axis < 3; ++axis) at[axis] = along[axis].at[corner >> axis & 1];
-                const unsigned char* place = element(from, at[0], at[1], at[2], chosen);
-                for (unsigned i = 0; i < Texel<T>::count; ++i)
-                    sums[i] += weight / 256.0 * (place ? float_at(from, place + i * from.bytes) : from.border[i]);
-            }
+            const unsigned count = 1u << from.axes;
+            const unsigned char* places[8];
+            int weights[8];
+            set_weights(along, from.axes, weights);
+            for (unsigned i = 0; i < count; ++i)
+                places[i] = element(from, along[0].at[i & 1], along[1].at[i >> 1 & 1], along[2].at[i >> 2], chosen);
             float parts[Texel<T>::count];
-            for (unsigned i = 0; i < Texel<T>::count; ++i) parts[i] = filtered(from, sums[i]);
+            for (float& part : parts) {
+                part = filtered(from, places, weights, count);
+                for (unsigned i = 0; i < count; ++i) places[i] += from.bytes;
+            }
             T result;
             __builtin_memcpy(&result, parts, sizeof(T));
             return result;
@@ -228,7 +265,7 @@ inline T linear_texture(unsigned long long object, int x, const char* file, int 
     const Sampled& from = sampled(object, "tex1Dfetch", 1, false, false, file, line);
     if (!from.linear) mismatch("tex1Dfetch", "expected a texture of linear memory: Texture(..., linear=True)", file, line);
     require_type<T>(from, "tex1Dfetch", file, line);
-    return fetched<T>(from, x < 0 || x >= from.extent[0] ? nullptr : element(from, x, 0, 0, 0));
+    return fetched<T>(from, element(from, x < from.extent[0] ? x : -1, 0, 0, 0));
 }
 
 // Where a surface function reads or writes; null for an access that does nothing. `x` counts bytes.
@@ -248,7 +285,7 @@ static inline unsigned char* on_surface(
                            : axis == 1 ? "y is outside the surface"
                            : axis == 2 ? "z is outside the surface"
                                        : "the layer is outside the surface", file, line);
-        at[axis] = at[axis] < 0 ? 0 : limits[axis];
+        at[axis] = at[axis] < 0 && axis < 3 ? 0 : limits[axis];  // layers have no sign
     }
     return from.data + ((at[3] * from.extent[2] + at[2]) * from.extent[1] + at[1]) * row + at[0];
 }

@@ -106,6 +106,57 @@ def test_one_and_two_axes_in_each_mode(device: ck.Device, linear: bool) -> None:
         np.testing.assert_allclose(y.numpy(), expected, rtol=1e-6)
 
 
+def test_values_measured_on_an_h200(device: ck.Device) -> None:
+    # Weights of four elements in 1/256 for shares in 1/256, where both products are ties.
+    shares = {(1, 128): [128, 0, 127, 1], (16, 136): [113, 7, 127, 9], (128, 65): [96, 95, 32, 33]}
+    units = ck.asarray(np.eye(4, dtype=np.float32).reshape(2, 2, 4))
+    weights = ck.empty((3, 4))
+    PROGRAM["plane<float4>"](
+        ck.Texture(units, channels=4, filter_mode="linear"),
+        ck.asarray(np.array(list(shares), np.float32) / 256 + 0.5),
+        weights,
+        block=3,
+    )
+    assert (weights.numpy() * 256).tolist() == list(shares.values())
+    y = ck.empty(1)
+    for dtype, first, second, share, found in (
+        ("float32", "-0x1.fe3fb2p+1", "-0x1.1488a4p-6", 254, "-0x1.884fa0p-5"),
+        ("float32", "0x1.7877c4p+0", "0x1.1c6d5cp-1", 128, "0x1.03573ap+0"),
+        ("float16", "0x1.5fp+2", "-0x1.314p-4", 248, "0x1.968p-4"),
+        ("float16", "-0x1.2acp+2", "0x1.2acp-4", 241, "-0x1.a4p-3"),
+    ):
+        pair = ck.asarray([float.fromhex(first), float.fromhex(second)], dtype=dtype)
+        place = ck.asarray([share / 256 + 0.5], dtype="float32")
+        PROGRAM["line<float>"](ck.Texture(pair, filter_mode="linear"), place, y, block=1)
+        assert y.item() == float.fromhex(found)
+    # Coordinates a little beyond an element's edge, which keep 21 bits after the point.
+    for mode, linear, x, found_at in (
+        ("clamp", "point", "0x1.24924cp-3", 0),
+        ("wrap", "point", "-0x1.924924p+0", 2),
+        ("mirror", "point", "-0x1.924924p+0", 2),
+        ("wrap", "linear", "0x1.d7b6dcp-2", 697 / 256),
+    ):
+        ramp = ck.arange(7, dtype="float32")
+        texture = ck.Texture(ramp, filter_mode=linear, address_mode=mode, normalized_coords=True)
+        PROGRAM["line<float>"](texture, ck.asarray([float.fromhex(x)], dtype="float32"), y, block=1)
+        assert y.item() == found_at
+
+
+def test_borders_measured_on_an_h200(device: ck.Device) -> None:
+    outside = ck.asarray(np.full((1, 2), -5, np.float32))
+    for entry, dtype, found, options in (
+        ("float4", "float16", [3.140625, -2.69921875, 65504.0, 0.333251953125], {}),
+        ("float4", "uint8", [1.0, 0.0, 1.0, np.float32(85 / 255)], {"read_mode": "normalized_float"}),
+        ("float4", "int16", [1.0, -1.0, 1.0, np.float32(10921 / 32767)], {"read_mode": "normalized_float"}),
+        ("uchar4", "uint8", [208, 205, 249, 76], {}),  # the lowest bits of the floats
+    ):
+        border = {"address_mode": "border", "border_color": (3.14159, -2.7, 1e10, 0.3333)}
+        texture = ck.Texture(ck.ones((2, 2, 4), dtype), channels=4, **border, **options)  # type: ignore[arg-type]
+        y = ck.empty(4, "uint8" if entry == "uchar4" else "float32")
+        PROGRAM[f"plane<{entry}>"](texture, outside, y, block=1)
+        assert y.tolist() == found
+
+
 def test_elements_of_several_channels(device: ck.Device) -> None:
     rng = np.random.default_rng(4)
     x = np.array([[0.5, 0.5], [2.5, 1.5], [9.0, -1.0], [1.0, 1.0]], np.float32)

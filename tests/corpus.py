@@ -1,9 +1,10 @@
 """Kernels of other people's programs, compiled for the host, and launched checked on generated arguments.
 
-``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--jobs N] [--only TEXT]`` takes each ``.cu`` file below
-CHECKOUT, such as one of github.com/zjin-lcf/HeCBench, and each of its kernels that NVRTC compiles with what the file
-includes from its own folder. It counts those that the host compiles, and, with --launch, what launches in checked mode
-end with: a result, a report, or a crash. Nothing of the checkout is kept.
+``python tests/corpus.py CHECKOUT [--out FILE] [--launch] [--again] [--jobs N] [--only TEXT]`` takes each ``.cu`` file
+below CHECKOUT, such as one of github.com/zjin-lcf/HeCBench, and each of its kernels that NVRTC compiles with what the
+file includes from its own folder. It counts those that the host compiles, and, with --launch, what launches in checked
+mode end with: a result, a report, or a crash. With --again a kernel that ends with a report is launched in other sizes,
+until one ends with a result: the reports before it were of the arguments. Nothing of the checkout is kept.
 """
 
 from __future__ import annotations
@@ -17,16 +18,42 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
 from cukern.text import entry, render
 
-#: Elements of each array, and the values of integers and floats, in a launch.
-_ELEMENTS, _INTEGER, _FLOAT = 4096, 64, 1.0
-_BLOCK, _GRID, _SHARED = 64, 2, 16384
+
+class _Size(NamedTuple):
+    """The threads and blocks of a launch, the value of integers, the elements of arrays, whether those rise, and the
+    bytes of dynamic shared memory."""
+
+    block: Any
+    grid: int
+    integer: int
+    elements: int
+    rising: bool = False
+    shared: int = 16384
+
+
+_SIZES = [
+    _Size(64, 2, 64, 4096),
+    _Size(1, 1, 64, 1 << 16),
+    _Size(256, 1, 256, 1 << 17, shared=49152),
+    _Size(256, 1, 256, 1 << 17, True),
+    _Size(256, 1, 4, 1 << 16),
+    _Size(128, 1, 1, 1 << 14),
+    _Size(32, 1, 16, 1 << 16),
+    _Size((16, 16), 1, 16, 1 << 16),
+    _Size((32, 32), 1, 32, 1 << 17, shared=49152),
+    _Size(64, 2, 64, 1 << 17, True),
+    _Size(1024, 1, 1024, 1 << 21, shared=49152),
+    _Size(1024, 1, 1024, 1 << 21, True),
+]
+#: The values of floats.
+_FLOAT = 1.0
 #: Of a file; and of a launch that is not checked, of which a checked one takes ten times as many.
 _SECONDS, _LAUNCH_SECONDS = 900, 1
 #: The state of a kernel that is being compiled or runs; and what a line with a row begins with, as kernels print too.
@@ -44,10 +71,10 @@ def _first_error(text: str) -> str:
     return lines[0].strip()[:200]
 
 
-def one_file(path: Path, launch: bool) -> Iterator[dict[str, Any]]:
+def one_file(path: Path, launch: bool, again: bool = False) -> Iterator[dict[str, Any]]:
     """What became of each kernel of a file, and before it a row that says what is being done."""
     try:
-        source = ck.Kernel(path, block=_BLOCK, checked=True, plain=True)
+        source = ck.Kernel(path, block=_SIZES[0].block, checked=True, plain=True)
         names = entry.kernels(render.render(source.template, {}, plain=True).text)
     except (ck.CukernError, OSError) as error:
         yield {"file": str(path), "kernel": "", "state": "not read", "why": str(error)[:200]}
@@ -72,7 +99,7 @@ def one_file(path: Path, launch: bool) -> Iterator[dict[str, Any]]:
         row["state"] = "compiled"
         if launch:
             yield {**row, "state": _BEGUN, "why": "while it ran"}
-            row.update(_launched(bound))
+            row.update(_launched(kernel, bound, again))
         yield row
 
 
@@ -83,28 +110,49 @@ def _bound(kernel: ck.Kernel) -> Any:
         return kernel.bind("host", block=32)
 
 
-def _launched(bound: Any) -> dict[str, str]:
+def _array(elements: int, dtype: Any, size: _Size) -> ck.Array:
+    if size.rising and ck.dtypes.info(ck.dtypes.as_dtype(dtype)).kind in "iu":
+        return ck.arange(elements).astype(dtype)
+    return ck.ones(elements, dtype)
+
+
+def _launched(kernel: ck.Kernel, bound: Any, again: bool) -> dict[str, str]:
+    """What checked launches of generated arguments end with: the first, or one of the others with a result."""
+    first = _once(bound, _SIZES[0])
+    if again and first["launch"] == "report":
+        for size in _SIZES[1:]:
+            try:
+                bound = kernel.bind("host", block=size.block)
+            except ck.LaunchError:  # its launch bounds allow fewer threads
+                continue
+            if _once(bound, size)["launch"] == "result":
+                return {"launch": "result in another size", "launch_why": first["launch_why"]}
+    return first
+
+
+def _once(bound: Any, size: _Size) -> dict[str, str]:
     """What a checked launch of generated arguments ends with."""
     arguments: list[Any] = []
+    side = 64
     for param in bound.signature.params:
         if param.kind == "pointer":
             dtype = param.dtype or "uint8"
-            arguments.append(ck.ones(_ELEMENTS * (64 if param.dtype is None else 1), dtype))
+            arguments.append(_array(size.elements * (64 if param.dtype is None else 1), dtype, size))
         elif param.kind == "scalar":
-            arguments.append(_FLOAT if param.dtype.kind == "f" else _INTEGER)
+            arguments.append(_FLOAT if param.dtype.kind == "f" else size.integer)
         elif param.kind == "table":
-            arguments.append([ck.ones(_ELEMENTS, param.dtype) for _ in range(_INTEGER)])
+            arguments.append([_array(size.elements, param.dtype, size) for _ in range(size.integer)])
         elif param.cxx == "cudaTextureObject_t":
-            arguments.append(ck.Texture(ck.ones((_INTEGER, _INTEGER))))
+            arguments.append(ck.Texture(ck.ones((side, side))))
         elif param.cxx == "cudaSurfaceObject_t":
-            arguments.append(ck.Surface(ck.ones((_INTEGER, _INTEGER))))
+            arguments.append(ck.Surface(ck.ones((side, side))))
         elif param.kind == "struct":
             arguments.append(bytes(bound.function.param_sizes[len(arguments)]))
         else:
             return {"launch": "not launched", "launch_why": f"{param.kind} {param.type_text}"}
     try:
         with ck.testing.checked(seeds=1, collect=True) as reports:
-            bound(arguments, _GRID, _SHARED)
+            bound(arguments, size.grid, size.shared)
     except (ck.CukernError, ValueError, TypeError) as error:
         return {"launch": "error", "launch_why": f"{type(error).__name__}: {_first_error(str(error))}"}
     if not reports:
@@ -114,7 +162,8 @@ def _launched(bound: Any) -> dict[str, str]:
 
 def _apart(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """:func:`one_file` in a process of its own; of one that crashes or hangs, the kernels up to there."""
-    command = [sys.executable, __file__, str(path), "--alone", *(["--launch"] if options.launch else [])]
+    command = [sys.executable, __file__, str(path), "--alone"]
+    command += [option for option in ("--launch", "--again") if getattr(options, option[2:])]
     environment = {"CUKERN_KERNEL_TIMEOUT": str(_LAUNCH_SECONDS), **os.environ}
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, env=environment)
@@ -137,13 +186,14 @@ def main() -> None:
     parser.add_argument("checkout", type=Path)
     parser.add_argument("--out", type=Path, help="a JSON line for each kernel")
     parser.add_argument("--launch", action="store_true")
+    parser.add_argument("--again", action="store_true", help="launch what ends with a report in other sizes")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--only", default="", help="what paths contain")
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.alone:
         with ck.device("host"):
-            for row in one_file(options.checkout, options.launch):
+            for row in one_file(options.checkout, options.launch, options.again):
                 print(f"\n{_ROW}{json.dumps(row)}", flush=True)
         return
     paths = [path for path in sorted(options.checkout.rglob("*.cu")) if options.only in str(path)]

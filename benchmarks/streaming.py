@@ -184,6 +184,7 @@ def main() -> None:
     parser.add_argument(
         "--page-locked", action="store_true", help="also with the array in page-locked memory"
     )
+    parser.add_argument("--own", action="store_true", help="without chunks of CuPy")
     parser.add_argument("--out", type=Path, help="a file for the table")
     options = parser.parse_args()
     device, lines = ck.zeros(1).device, []
@@ -228,7 +229,7 @@ def main() -> None:
             show(f"| {name} | {library.name} | {where} | {rate / 1e9:.1f} | {share} | {error:.1e} |")
 
     with dask.config.set(scheduler="threads", num_workers=options.threads):
-        for library in libraries(device):
+        for library in libraries(device)[: 1 if options.own else None]:
             run(library, "pageable")
         if options.page_locked and device.kind == "cuda":
             runtime, begin = device.xp.cuda.runtime, time.perf_counter()

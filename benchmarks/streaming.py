@@ -130,7 +130,7 @@ class Work:
     def __init__(self, library: Library, x: Any, rows: int) -> None:
         self.library, self.x, self.rows = library, x, rows
         self.weight = np.random.default_rng(1).normal(size=(COLUMNS, WIDTH)).astype(np.float32)
-        self.product = np.zeros((len(x), WIDTH), np.float32)
+        self.product = np.full((len(x), WIDTH), np.nan, np.float32)
 
     def sum(self) -> float:
         return float(self.library.chunks(self.x, self.rows).sum().compute())
@@ -216,7 +216,8 @@ def main() -> None:
     )
 
     def run(library: Library, where: str) -> None:
-        Work(library, x[: 4 * rows], rows).pca()  # compiles
+        first = Work(library, x[: 4 * rows], rows)  # compiles
+        first.sum(), first.matmul(), first.pca()
         work = Work(library, x, rows)
         wanted = x[some].astype(np.float64) @ work.weight.astype(np.float64)
         for name, passes, check in (

@@ -58,7 +58,7 @@ class _Blocks:
 
 
 def _replaced(value: Any, new: dict[int, ShardedModule]) -> Any:
-    """A container with modules replaced by identity; lists and dicts change in place."""
+    """A module's replacement, or a container with modules replaced; lists and dicts change in place."""
     if isinstance(value, Module):
         return new.get(id(value), value)
     if isinstance(value, list):
@@ -125,7 +125,10 @@ def divide_blocks(
             params[group_of[id(one)]][name] = one
     for module in [one for _, one in model.named_modules()]:
         for name, value in list(vars(module).items()):
-            if isinstance(value, (list, tuple, dict)) and (other := _replaced(value, new)) is not value:
+            if (
+                isinstance(value, (Module, list, tuple, dict))
+                and (other := _replaced(value, new)) is not value
+            ):
                 setattr(module, name, other)
     groups = [
         {"params": own, **one.options} for own, one in zip(params, optimizer.groups, strict=True) if own

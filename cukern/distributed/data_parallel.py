@@ -65,7 +65,7 @@ class DataParallel:
             have no buffers. Parameters that :func:`shard_module` divided are updated where they are in all cases.
         model: with ``shard=3`` the model that has the optimizer's parameters. Its blocks are replaced in place.
         sums: the dtype in which gradients travel and are summed, such as float32 or bfloat16; that of each parameter
-            when None. The averaged gradients have this dtype.
+            when None. The averaged gradients have this dtype. Those of divided blocks travel in their own.
         bucket_bytes: the size at which a bucket is complete.
 
     Raises:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cukern as ck
 from cukern.device.cuda import staging
 
 HOST = 1
@@ -182,3 +183,15 @@ def test_an_error_of_a_piece_is_raised_when_all_have_ended(stage: staging.Stagin
     time.sleep(0.03)
     assert count == len(CUDA.copies) in (4, 5)  # those of the other thread, and the one that failed
     assert np.asarray(stage.upload(np.ones(100, "int32"))).size == 100
+
+
+@pytest.mark.parametrize("order", ["C", "F", "strided"])
+def test_large_arrays_of_a_device(device: ck.Device, order: str) -> None:
+    size = staging.LARGE // 8
+    given = np.arange(3.0 * size).reshape(3, size)
+    given = given[:, ::2] if order == "strided" else np.asarray(given, order=order)
+    made = ck.asarray(given, device=device)
+    assert made.device is device
+    np.testing.assert_array_equal(made.numpy(), given)
+    moved = ck.asarray(given, device="host").to_device(device)
+    np.testing.assert_array_equal(np.asarray(moved), given)

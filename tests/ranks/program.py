@@ -282,6 +282,15 @@ def check_zero_stages() -> None:
     with pytest.raises(ValueError, match="expected modules in lists"):
         cd.DataParallel(ck.optim.SGD(net.second, lr=0.1), shard=3, model=net.second)
     assert type(net.first) is ck.nn.Linear and net.first.weight.size == 35  # nothing was divided
+    net.again = net.first
+    cd.DataParallel(by_kind(net), shard=3, model=net)
+    assert net.again is net.first and type(net.first) is cd.ShardedModule
+    tied = Net(False)
+    tied.second.weight = tied.first.weight
+    raises(ValueError, "lists", call=lambda: cd.DataParallel(ck.optim.SGD(tied, lr=0.1), shard=3, model=tied))
+    stepped = ck.optim.SGD(net.second, lr=0.1)
+    stepped.step([one * 0.0 for one in net.second.parameters()])
+    raises(ck.DistributedError, "one of 1", call=lambda: cd.DataParallel(stepped, shard=1))
 
 
 class Words(ck.nn.Module):

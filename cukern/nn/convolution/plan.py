@@ -6,18 +6,17 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ... import dtypes
-from ... import namespace as ops
 from ...array import Array
 from ...array.layout import ALIGNMENT, Layout, address, fresh_layout, layout
 from ...device import Device
 from ...device.interface import Prepared
 from ...device.precision import allows_tf32
-from ...elementwise.fuse import fuse
 from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
 from . import depthwise, depthwise_ring, direct, exact, pointwise, shifted, shifted_weights, tensor, tiles
+from .epilogue import added
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -90,18 +89,13 @@ class Plan:
             for mapped in self.mapped:
                 mapped(arrays, made)
             if self._parts > 1:
-                made = _total(made, self._dtype)
+                made = added(made, self._dtype)
             if self._axes is not None:
                 made = Array._wrap(made._data.transpose(self._axes), self.device, made._storage)
             sizes, ordered = self._wanted
             if sizes is not None:
                 made = made[: sizes[0], : sizes[1]]
             return made.contiguous() if ordered else made
-
-
-@fuse(static=["dtype"])
-def _total(parts: Array, dtype: dtypes.DType) -> Array:
-    return ops.sum(parts, 0, dtype=dtype)
 
 
 _plans: dict[Call | tuple[Any, ...], Plan] = {}
@@ -234,6 +228,8 @@ def weights_gradient(
     ):
         return pointwise.weights_gradient(output, image)
     of_output, of_image = (_layout_of(one) for one in (output, image))
+    if pointwise.takes(windows, kernel) and pointwise.has_batches(of_output, of_image):
+        return pointwise.weights_gradient_of_batches(output, image)
     key = (of_output, of_image, windows, kernel, last, allows_tf32())
     plan = _plans.get(key)
     if plan is None:

@@ -19,6 +19,7 @@ from ..fused import common_dtype, several
 from ..module import Module
 from . import bands
 from .bands import Band
+from .regular import Regular, packs, regular
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
@@ -27,6 +28,12 @@ _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
 #: which it has fewer.
 _HELD, _TAPS, _REACH = 64, (8, 16, 16), 32
 _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
+
+#: Of a thread of groups that are alike: the rows that it makes, by preference, the columns and rows of x that it reads
+#: at most, and products.
+_REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
+_ROWS, _WIDEST, _HIGHEST, _PRODUCTS = (4, 8, 2, 1), 32, 24, 2000
+_PART = 1
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -56,6 +63,40 @@ def _rows(out: int, threads: int, multiprocessors: int) -> int:
     return rows
 
 
+def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] | None:
+    """The groups of rows and of columns of a thread, where groups are alike."""
+    depth, down, across = axes
+    if not depth.n == depth.out == 1:
+        return None
+    items = ACCESS // x.itemsize // _PART
+    columns = regular(across, items)
+    if columns is None or columns.reach > _WIDEST or address(y._data) % ACCESS or address(x._data) % ACCESS:
+        return None
+    for count in _ROWS:
+        rows = regular(down, count)
+        if rows is not None and rows.reach <= _HIGHEST:
+            products = rows.reach * columns.products + rows.products * items
+            if products <= _PRODUCTS:
+                return rows, columns
+    return None
+
+
+def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regular) -> Array:
+    """A thread makes a group of rows by a group of columns."""
+    bound = _REGULAR.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size, y.size),
+        down=down,
+        across=across,
+        packs=packs(across, x.shape[-1], x.itemsize),
+        block=_GROUPS_BLOCK,
+    )
+    threads = y.size // (down.items * across.items)
+    bound((x, y, planes, *x.shape[-2:], *y.shape[-2:]), divide_up(threads, _GROUPS_BLOCK))
+    return y
+
+
 def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     """The last three axes of ``x`` multiplied by one matrix each."""
     x = x.contiguous()
@@ -64,6 +105,9 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     if not y.size:
         return y
     planes, (depth, across, along) = math.prod(x.shape[:-3]), axes
+    alike = _alike(x, y, axes)
+    if alike is not None:
+        return _launch_regular(x, y, planes, *alike)
     items = _items(x, y, axes)
     groups = along.grouped(max(1, items), x.itemsize)
     wide = groups.wide if address(x._data) % (groups.wide * x.itemsize) == 0 else 1

@@ -15,7 +15,18 @@ from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import depthwise, depthwise_ring, direct, exact, pointwise, shifted, shifted_weights, tensor, tiles
+from . import (
+    depthwise,
+    depthwise_ring,
+    direct,
+    exact,
+    few,
+    pointwise,
+    shifted,
+    shifted_weights,
+    tensor,
+    tiles,
+)
 from .epilogue import added
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
@@ -147,7 +158,11 @@ def _plan(call: Call) -> Plan:
     groups, device = windows.groups, x.device
     filters, channels = weights.shape[0] // groups, weights.shape[1]
     by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
-    on_tensor_cores = not by_threads and takes(x.dtype, device, groups, filters, channels)
+    stride = windows.stride if turned else (1,) * len(windows.stride)
+    of_task = (channels, filters) if turned else (filters, channels)
+    of_few = not by_threads and few.takes(x, *of_task, weights.shape[2:], stride)
+    by_themselves = by_threads or of_few
+    on_tensor_cores = not by_themselves and takes(x.dtype, device, groups, filters, channels)
     by_rows = depthwise.takes(groups, filters, channels, windows, weights.shape[2:])
     width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
     outputs = (channels if turned else filters) * groups
@@ -157,9 +172,7 @@ def _plan(call: Call) -> Plan:
         plan.then((x.shape[0], outputs), not call.last)
     elif width > 1:
         plan.arrange = arranged(x), arranged(weights, True)
-    elif not by_threads and exact.takes(
-        x.dtype, device, groups, *((channels, filters) if turned else (filters, channels))
-    ):
+    elif not by_themselves and exact.takes(x.dtype, device, groups, *of_task):
         plan.arrange = Arranged(x, False), exact.ordered(weights, turned)
     if plan.arrange:
         x, weights = (one.layout for one in plan.arrange)
@@ -191,6 +204,8 @@ def _plan(call: Call) -> Plan:
             plan.launches.append(depthwise.launch_of(task, made, device, x.dtype, walk))
         elif by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
+        elif of_few:
+            plan.launches.append(few.launch_of(task, made, device, x.dtype))
         else:
             plan.launches.append(_product(plan, task, made, x))
     return plan

@@ -42,7 +42,7 @@ struct Columns {
         }
 <% endfor %>
 <% for item in range(across.items) %>
-        sums[<< item >>] = <% for place in across.terms[item] %><% if not loop.first %> + <% endif %><< weight(across, item, place, "at_left", "at_right") >> * values[<< place >>]<% endfor %>;
+        sums[<< item >>] = <% for place in across.terms[item] %><% if not loop.first %> + <% endif %><< weight(across, item, place, "at_left", "at_right") >> * values[<< place >>]<% else %>acc(0)<% endfor %>;
 <% endfor %>
     }
 };
@@ -57,7 +57,7 @@ __device__ __forceinline__ void make(
 <% for r in down.ending(b) %>
 #pragma unroll
     for (int i = 0; i < items; ++i)
-        made[i] = <% for place in down.terms[r] %><% if not loop.first %> + <% endif %><< weight(down, r, place, "at_top", "at_bottom") >> * sums[<< place >>][i]<% endfor %>;
+        made[i] = <% for place in down.terms[r] %><% if not loop.first %> + <% endif %><< weight(down, r, place, "at_top", "at_bottom") >> * sums[<< place >>][i]<% else %>acc(0)<% endfor %>;
     store_pack(to + << r >> * out_width, packed<T>(made));
 <% endfor %>
 <% endfor %>

@@ -77,8 +77,10 @@ def launch_rotary(dtype: Any) -> None:
 
 
 def launch_resample(dtype: Any) -> None:
-    """Few weights an axis, and many."""
-    with_derivatives(lambda x: ck.nn.interpolate(x, (12, 16), mode="linear"), ck.zeros((1, 2, 6, 8), dtype))
+    """Few weights an axis, at equal distances or not, and many."""
+    for rows, columns in ((6, 8), (5, 16)):
+        x = ck.zeros((1, 2, rows, columns), dtype)
+        with_derivatives(lambda x: ck.nn.interpolate(x, (12, 32), mode="linear"), x)
     with_derivatives(lambda x: ck.nn.interpolate(x, 2, mode="area"), ck.zeros((1, 2, 99), dtype))
 
 

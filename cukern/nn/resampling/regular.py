@@ -41,8 +41,8 @@ class Regular(NamedTuple):
         return tuple(tuple(place for place, one in enumerate(row) if one) for row in self.weights[1])
 
     def ending(self, place: int) -> tuple[int, ...]:
-        """The rows that take nothing beyond a place of a part."""
-        return tuple(row for row, places in enumerate(self.terms) if places[-1] == place)
+        """The rows that take nothing beyond a place of a part; the first place is that of rows that take nothing."""
+        return tuple(row for row, places in enumerate(self.terms) if max(places, default=0) == place)
 
     @property
     def products(self) -> int:
@@ -76,7 +76,7 @@ def _regular(band: Band, items: int) -> Regular | None:
     at = first + apart * np.arange(groups)[:, None] + np.arange(reach)
     inside = ((at >= 0) & (at < band.n))[:, None]
     usual = weights[groups // 2]
-    if not usual.any(1).all() or (inside & ((weights != 0) != (usual != 0))).any():
+    if (inside & ((weights != 0) != (usual != 0))).any():
         return None
     if (np.abs(weights[1:-1] - usual)[np.broadcast_to(inside, weights.shape)[1:-1]] > noise).any():
         return None

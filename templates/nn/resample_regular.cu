@@ -23,9 +23,10 @@ struct Columns {
 <% for place, wide in packs %>
     Pack<T, << wide >>> at_<< loop.index0 >>;
 <% endfor %>
-    __device__ __forceinline__ void load(const T* row, index first, size width) {
+    __device__ __forceinline__ void load(const T* row, index first, size width, bool there) {
 <% for place, wide in packs %>
-        <% if place < 0 or place + wide > across.apart %>if (size(first + << place >>) < width) <% endif %>at_<< loop.index0 >> = load_pack<(<< wide >>)>(row + (first + << place >>));
+        at_<< loop.index0 >> = {};
+        if (there<% if place < 0 or place + wide > across.apart %> && size(first + << place >>) < width<% endif %>) at_<< loop.index0 >> = load_pack<(<< wide >>)>(row + (first + << place >>));
 <% endfor %>
     }
     __device__ __forceinline__ void sum(acc (&sums)[items], bool at_left, bool at_right) const {
@@ -47,21 +48,47 @@ struct Columns {
     }
 };
 
-// The rows of y from what the rows of x come to along the columns. Each is stored once its last row of x is summed.
-__device__ __forceinline__ void make(
-    T* to, index out_width, const Columns (&parts)[rows_of_x], bool at_left, bool at_right, bool at_top, bool at_bottom)
-{
-    acc sums[rows_of_x][items], made[items];
+// A thread's part of x and its place among the groups.
+struct Part {
+    const T* from;
+    index top, left, height, width;
+    bool at_left, at_right, at_top, at_bottom;
+
+    __device__ __forceinline__ void load(Columns& to, int row) const {
+        to.load(from + (top + row) * width, left, width, rows_inside || size(top + row) < size(height));
+    }
+    // Each row of y is stored once its last row of x is summed along the columns; some rows of x are asked for before.
+    __device__ __forceinline__ void make(T* to, index out_width) const {
+        Columns parts[rows_of_x];
+        acc sums[<< "1" if down.apart > down.items else "rows_of_x" >>][items], made[rows][items];
+<% for b in range([ahead, down.reach] | min) %>
+        load(parts[<< b >>], << b >>);
+<% endfor %>
 <% for b in range(down.reach) %>
-    parts[<< b >>].sum(sums[<< b >>], at_left, at_right);
+<% if b + ahead < down.reach %>
+        load(parts[<< b + ahead >>], << b + ahead >>);
+<% endif %>
+<% if down.apart > down.items %>
+        parts[<< b >>].sum(sums[0], at_left, at_right);
+<% for r in range(down.items) if b in down.terms[r] %>
+#pragma unroll
+        for (int i = 0; i < items; ++i)
+            made[<< r >>][i] = <% if b != down.terms[r][0] %>made[<< r >>][i] + <% endif %><< weight(down, r, b, "at_top", "at_bottom") >> * sums[0][i];
+<% endfor %>
+<% else %>
+        parts[<< b >>].sum(sums[<< b >>], at_left, at_right);
 <% for r in down.ending(b) %>
 #pragma unroll
-    for (int i = 0; i < items; ++i)
-        made[i] = <% for place in down.terms[r] %><% if not loop.first %> + <% endif %><< weight(down, r, place, "at_top", "at_bottom") >> * sums[<< place >>][i]<% else %>acc(0)<% endfor %>;
-    store_pack(to + << r >> * out_width, packed<T>(made));
+        for (int i = 0; i < items; ++i)
+            made[<< r >>][i] = <% for place in down.terms[r] %><% if not loop.first %> + <% endif %><< weight(down, r, place, "at_top", "at_bottom") >> * sums[<< place >>][i]<% else %>acc(0)<% endfor %>;
+<% endfor %>
+<% endif %>
+<% for r in down.ending(b) %>
+        store_pack(to + << r >> * out_width, packed<T>(made[<< r >>]));
 <% endfor %>
 <% endfor %>
-}
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, T* __restrict__ y, index planes, index height, index width, index out_height, index out_width)
@@ -70,14 +97,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const size thread = size(blockIdx.x) * << block >> + size(threadIdx.x), line = thread / groups, plane = line / bands;
     if (plane >= size(planes)) return;
     const size group = thread - line * groups, band = line - plane * bands;
-    const bool at_left = group == 0, at_right = group + 1 == groups, at_top = band == 0, at_bottom = band + 1 == bands;
-    const index top = index(band) * rows_apart + first_row, left = index(group) * columns_apart;
-    const T* const from = x + index(plane) * height * width;
-    T* const to = y + index(line) * rows * out_width + index(group) * items;
-    Columns parts[rows_of_x] = {};
-#pragma unroll
-    for (int b = 0; b < rows_of_x; ++b) {
-        if (rows_inside || size(top + b) < size(height)) parts[b].load(from + (top + b) * width, left, width);
-    }
-    make(to, out_width, parts, at_left, at_right, at_top, at_bottom);
+    const Part part = {
+        x + index(plane) * height * width, index(band) * rows_apart + first_row, index(group) * columns_apart, height, width,
+        group == 0, group + 1 == groups, band == 0, band + 1 == bands};
+    part.make(y + index(line) * rows * out_width + index(group) * items, out_width);
 }

@@ -29,11 +29,11 @@ _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
 _HELD, _TAPS, _REACH = 64, (8, 16, 16), 32
 _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
 
-#: Of a thread of groups that are alike: the rows that it makes, by preference, the columns and rows of x that it reads
-#: at most, and products.
 _REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
-_ROWS, _WIDEST, _HIGHEST, _PRODUCTS = (4, 8, 2, 1), 32, 24, 2000
-_PART = 1
+#: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most this part of
+#: the rows of x with the next ones, by whether y has fewer rows than x; the columns of x that it reads and the products
+#: of columns and rows, at most; and rows of x that are asked for before they are needed.
+_ROWS, _SHARED, _WIDEST, _PRODUCTS, _AHEAD = (1, 2, 4, 8), {False: 1.0, True: 0.75}, 32, 512, 4
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -66,19 +66,20 @@ def _rows(out: int, threads: int, multiprocessors: int) -> int:
 def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] | None:
     """The groups of rows and of columns of a thread, where groups are alike."""
     depth, down, across = axes
-    if not depth.n == depth.out == 1:
+    if depth.n != 1 or depth.out != 1 or address(x._data) % ACCESS or address(y._data) % ACCESS:
         return None
-    items = ACCESS // x.itemsize // _PART
-    columns = regular(across, items)
-    if columns is None or columns.reach > _WIDEST or address(y._data) % ACCESS or address(x._data) % ACCESS:
+    columns = regular(across, ACCESS // x.itemsize)
+    if columns is None or columns.reach > _WIDEST:
         return None
+    found = None
     for count in _ROWS:
         rows = regular(down, count)
-        if rows is not None and rows.reach <= _HIGHEST:
-            products = rows.reach * columns.products + rows.products * items
-            if products <= _PRODUCTS:
-                return rows, columns
-    return None
+        if rows is None or rows.reach * columns.products + rows.products * columns.items > _PRODUCTS:
+            continue
+        found = rows, columns
+        if rows.reach - rows.apart <= _SHARED[rows.apart > rows.items] * rows.apart:
+            break
+    return found
 
 
 def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regular) -> Array:
@@ -91,6 +92,7 @@ def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regu
         across=across,
         packs=packs(across, x.shape[-1], x.itemsize),
         block=_GROUPS_BLOCK,
+        ahead=_AHEAD,
     )
     threads = y.size // (down.items * across.items)
     bound((x, y, planes, *x.shape[-2:], *y.shape[-2:]), divide_up(threads, _GROUPS_BLOCK))

@@ -30,9 +30,9 @@ _HELD, _TAPS, _REACH = 64, (8, 16, 16), 32
 _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
 
 _REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
-#: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most this part of
-#: the rows of x with the next ones, by whether y has fewer rows than x; the columns of x that it reads and the products
-#: of columns and rows, at most; and rows of x that are asked for before they are needed.
+#: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most such a part
+#: of the rows of x with the next ones, by whether y has fewer rows than x; the columns of x that it reads and products
+#: at most; and the rows of x that are asked for before they are needed.
 _ROWS, _SHARED, _WIDEST, _PRODUCTS, _AHEAD = (1, 2, 4, 8), {False: 1.0, True: 0.75}, 32, 512, 4
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")

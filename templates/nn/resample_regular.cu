@@ -90,7 +90,7 @@ struct Part {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
     const T* __restrict__ x, T* __restrict__ y, index planes, index height, index width, index out_height, index out_width)
 {
     const size groups = out_width / items, bands = out_height / rows;

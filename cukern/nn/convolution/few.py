@@ -17,7 +17,7 @@ from .geometry import Task, place_of
 _KERNEL = Kernel("nn/convolution/few.cu")
 #: Filters at most, channels of each at least, and weights of a slice that a thread keeps.
 _FILTERS, _CHANNELS, _WEIGHTS = 4, 8, 64
-#: Rows of a thread, by whether elements have 16 bits; threads of a block, and slices whose weights are in shared memory.
+#: Rows of a thread, by whether elements have 16 bits; threads of a block, and slices of weights in shared memory.
 _ROWS, _BLOCK, _DEPTH = {False: (8, 4, 2, 1), True: (4, 2, 1)}, 128, 16
 #: Threads for each multiprocessor below which they have fewer rows.
 _BUSY = 512
@@ -43,7 +43,8 @@ def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType) -> 
     """The launch of a convolution, as :func:`.tiles.launch_of`."""
     z, y, x = task.axes
     columns, busy = task.image.batch * z.pixels * x.pixels, _BUSY * device.properties.multiprocessors
-    rows = next((n for n in _ROWS[elem.itemsize == 2] if n < 2 * y.pixels and columns * divide_up(y.pixels, n) >= busy), 1)
+    fits = (n for n in _ROWS[elem.itemsize == 2] if n < 2 * y.pixels)
+    rows = next((n for n in fits if columns * divide_up(y.pixels, n) >= busy), 1)
     block = 1 if device.style == "serial" else _BLOCK
     bands = divide_up(y.pixels, rows)
     bound = _KERNEL.bind(

@@ -35,6 +35,8 @@ _REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
 #: at most; and the rows of x that are asked for before they are needed.
 _ROWS, _SHARED, _WIDEST, _PRODUCTS, _AHEAD = (1, 2, 4, 8), {False: 1.0, True: 0.75}, 32, 512, 4
 
+_RESIDENT = 4
+
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
 _OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic": ("cubic", 2)}
@@ -93,6 +95,7 @@ def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regu
         packs=packs(across, x.shape[-1], x.itemsize),
         block=_GROUPS_BLOCK,
         ahead=_AHEAD,
+        resident=_RESIDENT,
     )
     threads = y.size // (down.items * across.items)
     bound((x, y, planes, *x.shape[-2:], *y.shape[-2:]), divide_up(threads, _GROUPS_BLOCK))

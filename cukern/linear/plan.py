@@ -52,9 +52,9 @@ class Plan(kernel_plan.Plan):
 
     __slots__ = ("_copied",)
 
-    def __init__(self, a: Layout, b: Layout) -> None:
+    def __init__(self, a: Layout, b: Layout, dtype: dtypes.DType | None = None) -> None:
         batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-        made = fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+        made = fresh_layout(a.device, dtype or a.dtype, (*batch, a.shape[-2], b.shape[-1]))
         self._copied = tuple(cublas.read(one) is None for one in (a, b))
         call = _call(a.device.xp, *self._read(a, b), made)
         if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
@@ -118,6 +118,22 @@ def known(a: object, b: object) -> kernel_plan.Plan | None:
 def _plain(a: Layout, b: Layout) -> bool:
     sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
     return min(sizes) > 0 and max(sizes) <= _LIMIT
+
+
+_sums: dict[tuple[Layout, Layout], Plan] = {}
+
+
+def sums(a: Array, b: Array) -> Array:
+    """``a @ b`` for two GPU arrays of one floating dtype, not rounded from the dtype of their sums; not recorded.
+
+    Their sizes are neither 0 nor exceed C's int.
+    """
+    key = (a._planned(), b._planned())
+    found = _sums.get(key)
+    if found is None:
+        with on(a.device):
+            found = remember(_sums, key, Plan(*key, dtypes.info(a.dtype).acc))
+    return found(a, b)
 
 
 class Part(NamedTuple):

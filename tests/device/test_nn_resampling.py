@@ -13,6 +13,7 @@ from nn_support import close, random
 import cukern as ck
 from cukern import nn
 from cukern.nn.resampling import bands, function
+from cukern.nn.resampling.regular import packs, regular
 from cukern.testing import gradcheck
 
 
@@ -56,6 +57,36 @@ def test_matrices(n: int, out: int) -> None:
                     assert all(present[there[:, c], c].all() for c in range(each.taps) if sure & int(bits[c]))
 
 
+def test_regular_matrices() -> None:
+    """Groups with the same weights at equal distances are the matrix; packs hold what they read, and are aligned."""
+    made = [make(12, 24, 0.5, False) for make in (bands.linear, bands.cubic, bands.nearest)]
+    made += [bands.linear(36, 12, 3, False), bands.linear(12, 36, 1 / 3, False), bands.same(1)]
+    for band in (*made, *(one.transposed for one in made)):
+        found = [(items, one) for items in (1, 2, 3, 4) if (one := regular(band, items)) is not None]
+        assert found or band.out < band.n
+        for items, one in found:
+            groups = band.out // items
+            whole = np.zeros((band.out, band.n))
+            for row in range(band.out):
+                group = row // items
+                own = one.weights[0 if group == 0 else 2 if group == groups - 1 else 1][row % items]
+                for place, weight in enumerate(own, one.first + one.apart * group):
+                    if 0 <= place < band.n:
+                        whole[row, place] = weight
+            np.testing.assert_allclose(whole, dense(band), atol=1e-14)
+            read = [place + i for place, wide in packs(one, band.n, 4) for i in range(wide)]
+            assert len(read) == len(set(read)) and set(one.used) <= set(read)
+            for place, wide in packs(one, band.n, 4):
+                assert place % wide == one.apart % wide == band.n % wide == 0 and wide <= 4
+    # Places that are not equally far apart, and groups that are not alike.
+    for band in (
+        bands.linear(12, 24, 0.5, True),
+        bands.linear(12, 20, 0.6, False),
+        bands.cubic(4, 8, 0.5, False),
+    ):
+        assert regular(band, 2) is None
+
+
 def test_values(device: ck.Device) -> None:
     """As of PyTorch 2.11: a row, and what a number of each mode stands for."""
     x = ck.asarray([[[1.0, 2.0, 4.0]]])
@@ -76,17 +107,18 @@ def test_values(device: ck.Device) -> None:
 def test_each_axis_is_a_product(device: ck.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of even rows and odd ones, bands of several rows, few and many weights; and the transposed product."""
     monkeypatch.setattr(function, "_BUSY", 0)
-    for shape, out in (
-        ((2, 3, 40), (80,)),
-        ((1, 2, 9, 16), (18, 32)),
-        ((2, 1, 3, 5, 6), (4, 3, 7)),
-        ((1, 1, 70, 3), (2, 5)),
+    for shape, out, make in (
+        ((2, 3, 40), (80,), bands.linear),
+        ((1, 2, 9, 32), (20, 64), bands.linear),
+        ((1, 2, 12, 32), (24, 64), bands.cubic),
+        ((2, 1, 3, 5, 6), (4, 3, 7), bands.linear),
+        ((1, 1, 70, 3), (2, 5), bands.linear),
     ):
         x, dy = random(0, shape, dtype), random(1, (*shape[:2], *out), dtype)
-        y, pull = ck.vjp(lambda x, out=out: nn.interpolate(x, out, mode="linear"), x)
+        y, pull = ck.vjp(lambda x, out=out, make=make: nn.interpolate(x, out, mode=make.__name__), x)
         wanted, back = (one.numpy().astype(np.float64) for one in (x, dy))
         for axis, (n, m) in enumerate(zip(shape[2:], out, strict=True), start=2):
-            matrix = dense(bands.linear(n, m, n / m, False))
+            matrix = dense(make(n, m, n / m, False))
             wanted = np.moveaxis(np.tensordot(matrix, wanted, (1, axis)), 0, axis)
             back = np.moveaxis(np.tensordot(matrix.T, back, (1, axis)), 0, axis)
         assert y.dtype == dtype

@@ -77,8 +77,10 @@ def launch_rotary(dtype: Any) -> None:
 
 
 def launch_resample(dtype: Any) -> None:
-    """Few weights an axis, and many."""
-    with_derivatives(lambda x: ck.nn.interpolate(x, (12, 16), mode="linear"), ck.zeros((1, 2, 6, 8), dtype))
+    """Few weights an axis, at equal distances or not, and many."""
+    for rows, columns in ((6, 8), (5, 16)):
+        x = ck.zeros((1, 2, rows, columns), dtype)
+        with_derivatives(lambda x: ck.nn.interpolate(x, (12, 32), mode="linear"), x)
     with_derivatives(lambda x: ck.nn.interpolate(x, 2, mode="area"), ck.zeros((1, 2, 99), dtype))
 
 
@@ -197,7 +199,7 @@ def launch_pool2d_as_it_is(dtype: Any) -> None:
 
 
 def launch_convolution(dtype: Any) -> None:
-    """Products of plain tiles and those of tensor cores, of an order of axes each, and sums by threads."""
+    """Products of plain tiles and those of tensor cores, of an order of axes each, and sums by threads; few filters."""
     first, last, weight = arrays(dtype, (2, 16, 9, 8), (2, 9, 8, 16), (32, 16, 3, 3))
     image = ck.moveaxis(last, -1, 1) if dtype in (ck.float16, ck.bfloat16) else first
     with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
@@ -209,6 +211,7 @@ def launch_convolution(dtype: Any) -> None:
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
     with_derivatives(lambda x: ck.nn.unfold(x, 2), first)
+    ck.nn.conv2d(first, ck.zeros((3, 16, 3, 3), dtype), bias[:3], activation=ck.relu)
     if dtype == ck.float32:
         many, weights = arrays(dtype, (2, 64, 8, 8), (64, 64, 3, 3))
         with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), many, weights)

@@ -1,4 +1,4 @@
-"""The elementwise expression with which a convolution ends, as its kernels take it."""
+"""How convolutions end: the elementwise expression, as their kernels take it, and sums of parts."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
 from ...elementwise.print_cxx import compute_type, statements
 from ...elementwise.program import Program
 from .geometry import Task
@@ -45,3 +47,8 @@ def steps(task: Task, made: Program) -> bytes:
     """The kernels' struct Steps."""
     operands = max(1, len(made.inputs) - 1)
     return struct.pack(f"{3 * operands}{'q' if task.wide else 'i'}", *(task.filters, 0, 1) * operands)
+
+
+def added(parts: Array, dtype: dtypes.DType) -> Array:
+    """The sum along the first axis, rounded to ``dtype`` once."""
+    return ops.astype(ops.sum(parts, 0), dtype)

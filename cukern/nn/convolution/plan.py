@@ -6,18 +6,28 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ... import dtypes
-from ... import namespace as ops
 from ...array import Array
 from ...array.layout import ALIGNMENT, Layout, address, fresh_layout, layout
 from ...device import Device
 from ...device.interface import Prepared
 from ...device.precision import allows_tf32
-from ...elementwise.fuse import fuse
 from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
 from ...linear.epilogue import of_sum
-from . import depthwise, depthwise_ring, direct, exact, pointwise, shifted, shifted_weights, tensor, tiles
+from . import (
+    depthwise,
+    depthwise_ring,
+    direct,
+    exact,
+    few,
+    pointwise,
+    shifted,
+    shifted_weights,
+    tensor,
+    tiles,
+)
+from .epilogue import added
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
 from .tensor import Arranged, arranged, last_layout, takes
 
@@ -90,18 +100,13 @@ class Plan:
             for mapped in self.mapped:
                 mapped(arrays, made)
             if self._parts > 1:
-                made = _total(made, self._dtype)
+                made = added(made, self._dtype)
             if self._axes is not None:
                 made = Array._wrap(made._data.transpose(self._axes), self.device, made._storage)
             sizes, ordered = self._wanted
             if sizes is not None:
                 made = made[: sizes[0], : sizes[1]]
             return made.contiguous() if ordered else made
-
-
-@fuse(static=["dtype"])
-def _total(parts: Array, dtype: dtypes.DType) -> Array:
-    return ops.sum(parts, 0, dtype=dtype)
 
 
 _plans: dict[Call | tuple[Any, ...], Plan] = {}
@@ -153,7 +158,11 @@ def _plan(call: Call) -> Plan:
     groups, device = windows.groups, x.device
     filters, channels = weights.shape[0] // groups, weights.shape[1]
     by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
-    on_tensor_cores = not by_threads and takes(x.dtype, device, groups, filters, channels)
+    stride = windows.stride if turned else (1,) * len(windows.stride)
+    of_task = (channels, filters) if turned else (filters, channels)
+    of_few = not by_threads and few.takes(x, *of_task, weights.shape[2:], stride)
+    by_themselves = by_threads or of_few
+    on_tensor_cores = not by_themselves and takes(x.dtype, device, groups, filters, channels)
     by_rows = depthwise.takes(groups, filters, channels, windows, weights.shape[2:])
     width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
     outputs = (channels if turned else filters) * groups
@@ -163,9 +172,7 @@ def _plan(call: Call) -> Plan:
         plan.then((x.shape[0], outputs), not call.last)
     elif width > 1:
         plan.arrange = arranged(x), arranged(weights, True)
-    elif not by_threads and exact.takes(
-        x.dtype, device, groups, *((channels, filters) if turned else (filters, channels))
-    ):
+    elif not by_themselves and exact.takes(x.dtype, device, groups, *of_task):
         plan.arrange = Arranged(x, False), exact.ordered(weights, turned)
     if plan.arrange:
         x, weights = (one.layout for one in plan.arrange)
@@ -197,6 +204,8 @@ def _plan(call: Call) -> Plan:
             plan.launches.append(depthwise.launch_of(task, made, device, x.dtype, walk))
         elif by_threads:
             plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
+        elif of_few:
+            plan.launches.append(few.launch_of(task, made, device, x.dtype))
         else:
             plan.launches.append(_product(plan, task, made, x))
     return plan
@@ -234,6 +243,8 @@ def weights_gradient(
     ):
         return pointwise.weights_gradient(output, image)
     of_output, of_image = (_layout_of(one) for one in (output, image))
+    if pointwise.takes(windows, kernel) and pointwise.has_batches(of_output, of_image):
+        return pointwise.weights_gradient_of_batches(output, image)
     key = (of_output, of_image, windows, kernel, last, allows_tf32())
     plan = _plans.get(key)
     if plan is None:

@@ -19,6 +19,7 @@ from ..fused import common_dtype, several
 from ..module import Module
 from . import bands
 from .bands import Band
+from .regular import Regular, packs, regular
 
 _BLOCK = 256
 _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
@@ -27,6 +28,14 @@ _KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
 #: which it has fewer.
 _HELD, _TAPS, _REACH = 64, (8, 16, 16), 32
 _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
+
+_REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
+#: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most such a part
+#: of the rows of x with the next ones, by whether y has fewer rows than x; the columns of x that it reads and products
+#: at most; and the rows of x that are asked for before they are needed.
+_ROWS, _SHARED, _WIDEST, _PRODUCTS, _AHEAD = (1, 2, 4, 8), {False: 1.0, True: 0.75}, 32, 512, 4
+
+_RESIDENT = 4
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -56,6 +65,43 @@ def _rows(out: int, threads: int, multiprocessors: int) -> int:
     return rows
 
 
+def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] | None:
+    """The groups of rows and of columns of a thread, where groups are alike."""
+    depth, down, across = axes
+    if depth.n != 1 or depth.out != 1 or address(x._data) % ACCESS or address(y._data) % ACCESS:
+        return None
+    columns = regular(across, ACCESS // x.itemsize)
+    if columns is None or columns.reach > _WIDEST:
+        return None
+    found = None
+    for count in _ROWS:
+        rows = regular(down, count)
+        if rows is None or rows.reach * columns.products + rows.products * columns.items > _PRODUCTS:
+            continue
+        found = rows, columns
+        if rows.reach - rows.apart <= _SHARED[rows.apart > rows.items] * rows.apart:
+            break
+    return found
+
+
+def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regular) -> Array:
+    """A thread makes a group of rows by a group of columns."""
+    bound = _REGULAR.bind(
+        x.device,
+        elem=x.dtype,
+        index=index_type(x.size, y.size),
+        down=down,
+        across=across,
+        packs=packs(across, x.shape[-1], x.itemsize),
+        block=_GROUPS_BLOCK,
+        ahead=_AHEAD,
+        resident=_RESIDENT,
+    )
+    threads = y.size // (down.items * across.items)
+    bound((x, y, planes, *x.shape[-2:], *y.shape[-2:]), divide_up(threads, _GROUPS_BLOCK))
+    return y
+
+
 def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     """The last three axes of ``x`` multiplied by one matrix each."""
     x = x.contiguous()
@@ -64,6 +110,9 @@ def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
     if not y.size:
         return y
     planes, (depth, across, along) = math.prod(x.shape[:-3]), axes
+    alike = _alike(x, y, axes)
+    if alike is not None:
+        return _launch_regular(x, y, planes, *alike)
     items = _items(x, y, axes)
     groups = along.grouped(max(1, items), x.itemsize)
     wide = groups.wide if address(x._data) % (groups.wide * x.itemsize) == 0 else 1

@@ -4,8 +4,8 @@
     python tests/mutation.py --table mutants.jsonl                              # the score and all survivors
 
 Each mutant is one change of one template (``cukern.testing.mutations``). A forked process runs the tests of that
-template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches, and
-so does once more what the tests do not notice otherwise, such as a read beyond an end whose value nothing uses. A mutant
+template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches,
+and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value nothing uses. A mutant
 that no test renders, as it is in a branch for GPUs, is not counted, and neither is one that makes no difference: those
 that were read are in ``EQUIVALENT``, with the reason.
 """
@@ -193,7 +193,7 @@ def why_equivalent(one: dict[str, Any]) -> str:
 def table(paths: list[Path]) -> str:
     """The score of each room, the survivors and the equivalents; of two outcomes of one mutant the later."""
     lines_of = (json.loads(line) for path in paths for line in path.read_text().splitlines())
-    found = list({(one["template"], one["diff"].partition("\n")[2]): one for one in lines_of}.values())
+    found = list({(one["template"], one["diff"]): one for one in lines_of}.values())
     for one in found:
         if one["outcome"] == "survived" and why_equivalent(one):
             one["outcome"] = "equivalent"

@@ -4,8 +4,10 @@
     python tests/mutation.py --table mutants.jsonl                              # the score and all survivors
 
 Each mutant is one change of one template (``cukern.testing.mutations``). A forked process runs the tests of that
-template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches. A
-mutant that no test renders, as it is in a branch for GPUs, is not counted.
+template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches,
+and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value nothing uses. A mutant
+that no test renders, as it is in a branch for GPUs, is not counted, and neither is one that makes no difference: those
+that were read are in ``EQUIVALENT``, with the reason.
 """
 
 from __future__ import annotations
@@ -34,11 +36,12 @@ HERE = Path(__file__).parent
 CHECKS = {
     "elementwise/": ["elementwise", "operands"],
     "generate/": ["generate"],
+    "generate/gated": ["quantised_products", "generate"],
     "index/gather": ["index"],
-    "index/pick": ["index", "sort"],
+    "index/pick": ["put", "at", "index"],
     "index/put": ["index", "at"],
     "index/scatter": ["index", "at"],
-    "index/compact": ["index", "sets"],
+    "index/compact": ["search", "sets"],
     "index/se": ["search", "at", "index"],
     "index/scan": ["scan"],
     "index/sort": ["sort"],
@@ -63,7 +66,23 @@ CHECKS = {
     "reduction/": ["reduce", "reduce_work"],
     "reduction/softmax": ["softmax"],
     "shape/": ["manipulate", "spread", "slices"],
+    "shape/remap": ["padding", "manipulate"],
 }
+#: Mutants that make no difference: the template, the text that is changed, what the change is, and why.
+EQUIVALENT = (
+    ("nn/cross_entropy/row.cuh", "int v = 1; v < width", "`1` is `0`", "a maximum with itself"),
+    ("index/scan_warp.cuh", "distance < team", "`<` is `<=`", "no lane is as far as the team is long"),
+    ("nn/pooling/backward_last.cu", "padded_column > column_reach", "`>` is `>=`", "zero is divided"),
+    ("index/scan.cu", "if (tile > 1)", "the guard is dropped", "a minimum with a tile of one is one"),
+    ("generate/heads.cu", "? 1 : 2", "`2` is `3`", "what is neither 0 nor 1 is the third"),
+    ("nn/cross_entropy/mean.cu", "int phase = 0", "`0` is `1`", "the other one of two buffers comes first"),
+    ("nn/layer_norm/backward.cu", "first < rows", "`<` is `<=`", "a round of no row"),
+    ("generate/add_norm.cu", "if (delta)", "the guard is dropped", "what is there is stored again"),
+    ("lib/row.cuh", "threadIdx.x == 0", "`==` is `!=`", "all threads of the block have the same state"),
+    ("nn/attention/combine.cu", "if (lane == 0)", "`==` is `!=`", "all lanes have the same sums"),
+    ("reduction/reduce.cuh", "b = push(b, v[k]", "the statement is left out", "no reduction calls it"),
+    ("index/sort_tile_serial.cu", "block + threadIdx.x", "`+` is `-`", "its blocks have one thread"),
+)
 MARK = "/*mutant*/"
 SECONDS = 600
 
@@ -71,11 +90,13 @@ SECONDS = 600
 def tests(template: str) -> list[str]:
     """The files that test a template."""
     fits = [name for name in CHECKS if template.startswith(name)]
-    files = [HERE / "device" / f"test_{name}.py" for name in CHECKS[max(fits, key=len)]] if fits else []
+    names = CHECKS[max(fits, key=len)] if fits else []
+    rooms = ("quant" if name.startswith("quantised") else "device" for name in names)
+    files = [HERE / room / f"test_{name}.py" for room, name in zip(rooms, names, strict=True)]
     return [str(file) for file in files if file.exists()]
 
 
-def run_tests(template: str, one: Mutation, source: str) -> tuple[int, bool]:
+def run_tests(template: str, one: Mutation, source: str, checked: bool) -> tuple[int, bool]:
     """pytest's status with a mutant, and whether any text had it; for a process of its own."""
     text = source.encode()
     changed = text[: one.start] + f"{MARK}{one.new}".encode() + text[one.end :]
@@ -92,15 +113,23 @@ def run_tests(template: str, one: Mutation, source: str) -> tuple[int, bool]:
     # Texts of string templates would count as a user's: mutants stay the library's own, as quick to compile.
     own = render.is_own
     render.is_own = lambda name: name == template or own(name)
-    order = "left out" in one.what or "plain" in one.what
     options = ["-x", "-q", "-o", "addopts=", "-p", "no:xdist", "-p", "no:cacheprovider", "-m", "not thorough"]
     with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-        status = pytest.main([*options, *(["--cukern-checked"] if order else []), *tests(template)])
+        status = pytest.main([*options, *(["--cukern-checked"] if checked else []), *tests(template)])
     return int(status), reached
 
 
 def try_mutant(template: str, one: Mutation, source: str) -> dict[str, Any]:
-    """Fork, test, and say what became of a mutant: noticed, survived, or not reached."""
+    """What became of a mutant: noticed, survived, not reached, or timeout."""
+    ordered = "left out" in one.what or "plain" in one.what
+    found = try_once(template, one, source, checked=ordered)
+    if found["outcome"] != "survived" or ordered:
+        return found
+    return try_once(template, one, source, checked=True)
+
+
+def try_once(template: str, one: Mutation, source: str, checked: bool) -> dict[str, Any]:
+    """Fork, test, and say what became of a mutant."""
     read, write = os.pipe()
     began = time.monotonic()
     child = os.fork()
@@ -108,7 +137,7 @@ def try_mutant(template: str, one: Mutation, source: str) -> dict[str, Any]:
         os.close(read)
         os.setpgid(0, 0)
         try:
-            status, reached = run_tests(template, one, source)
+            status, reached = run_tests(template, one, source, checked)
             os.write(write, json.dumps([status, reached]).encode())
         finally:
             os._exit(0)
@@ -129,6 +158,7 @@ def try_mutant(template: str, one: Mutation, source: str) -> dict[str, Any]:
         "line": one.line,
         "what": one.what,
         "outcome": outcome if said else "timeout" if late else "noticed",
+        "checked": checked,
         "how": "failed" if status == 1 else "passed" if status == 0 else "crashed",
         "seconds": round(time.monotonic() - began, 1),
         "diff": one.diff(source),
@@ -153,18 +183,31 @@ def run(pattern: str, sample: int, seed: int, out: Path | None, control: bool) -
             print(json.dumps(try_mutant(template, one, source)), file=file, flush=True)
 
 
+def why_equivalent(one: dict[str, Any]) -> str:
+    """Why a mutant makes no difference; empty if that has not been found."""
+    change = one["diff"].split("\n")[1]
+    fits = (row for row in EQUIVALENT if (row[0], row[2]) == (one["template"], one["what"]))
+    return next((why for _, text, _, why in fits if text in change), "")
+
+
 def table(paths: list[Path]) -> str:
-    """The score of each room, and the survivors."""
-    found = [json.loads(line) for path in paths for line in path.read_text().splitlines()]
+    """The score of each room, the survivors and the equivalents; of two outcomes of one mutant the later."""
+    lines_of = (json.loads(line) for path in paths for line in path.read_text().splitlines())
+    found = list({(one["template"], one["diff"]): one for one in lines_of}.values())
+    for one in found:
+        if one["outcome"] == "survived" and why_equivalent(one):
+            one["outcome"] = "equivalent"
     rooms: dict[str, list[str]] = {}
     for one in found:
         rooms.setdefault(one["template"].rpartition("/")[0], []).append(one["outcome"])
     lines = [
-        "| templates | mutants | noticed | survived | not reached | timeout | score |",
-        "| --- " * 7 + "|",
+        "| templates | mutants | noticed | survived | equivalent | not reached | timeout | score |",
+        "| --- " * 8 + "|",
     ]
     for room, outcomes in [*sorted(rooms.items()), ("all", [one["outcome"] for one in found])]:
-        counts = [outcomes.count(word) for word in ("noticed", "survived", "not reached", "timeout")]
+        counts = [
+            outcomes.count(word) for word in ("noticed", "survived", "equivalent", "not reached", "timeout")
+        ]
         tried = counts[0] + counts[1]
         score = f"{counts[0] / tried:.0%}" if tried else ""
         lines.append(f"| {room} | {len(outcomes)} | " + " | ".join(map(str, counts)) + f" | {score} |")
@@ -172,6 +215,12 @@ def table(paths: list[Path]) -> str:
         if one["outcome"] == "survived":
             lines += ["", f"`{one['template']}`, {one['diff'].partition(chr(10))[0]}", "", "```diff"]
             lines += [*one["diff"].split("\n")[1:], "```"]
+    lines += ["", "Equivalent:", ""]
+    lines += [
+        f"- `{one['template']}`, {one['diff'].partition(chr(10))[0]}: {why_equivalent(one)}"
+        for one in found
+        if one["outcome"] == "equivalent"
+    ]
     return "\n".join(lines)
 
 

@@ -320,7 +320,7 @@ def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("parallel")
 def test_kernels_of_a_gpu_on_the_host(device: ck.Device) -> None:
     rng = np.random.default_rng(0)
-    a, v, many = rng.standard_normal((30, 12)), rng.standard_normal((200, 12)), rng.integers(0, 30, 200)
+    a, v, many = rng.standard_normal((30, 18)), rng.standard_normal((200, 18)), rng.integers(0, 30, 200)
     x, values, places = ck.asarray(a), ck.asarray(v), ck.asarray(many)
     changes = {"set": None, "add": np.add, "multiply": np.multiply, "max": np.maximum, "min": np.minimum}
     for key, numpys, value in (

@@ -11,6 +11,7 @@ from blocks import BLOCKS, random_blocks
 
 import cukern as ck
 from cukern.array.layout import address
+from cukern.generate.kernels import gated_planes
 from cukern.linear import tensor_cores
 from cukern.quant import few_rows, many_rows, planes, tiles
 from cukern.quant.few_rows import Shape
@@ -94,6 +95,18 @@ def test_rows_that_are_normalised(device: ck.Device, monkeypatch: pytest.MonkeyP
         want = exact @ w.dequantize().numpy().T.astype(np.float64)
         size = np.sqrt((exact**2).mean()) * np.sqrt((w.dequantize().numpy().astype(np.float64) ** 2).sum(1))
         assert (np.abs(found - want) < 0.05 * size).all()
+
+
+@pytest.mark.parametrize("kind", ["Q4_0", "Q6_K"])
+def test_gated_rows_in_8_bits(device: ck.Device, kind: str) -> None:
+    """A scale for 32 numbers, or for 16."""
+    gate, up = random(2, 512), random(2, 512)
+    made = gated_planes(gate, up, "silu", KINDS[kind])
+    want = planes.rounded(ck.nn.silu(gate) * up, KINDS[kind])
+    numbers = (ck.asarray(one.numbers).numpy().astype(int) for one in (made, want))
+    assert np.abs(np.subtract(*numbers)).max() <= 1
+    scales = (ck.asarray(one.factors).numpy().view(np.float32)[:, 0] for one in (made, want))
+    np.testing.assert_allclose(*scales, rtol=1e-5)
 
 
 @pytest.mark.parametrize("rows", [3, 8])

@@ -63,20 +63,20 @@ def sampled(
     steps = [np.floor((a - 0.5) * 256 + 0.5) for a in along]
     shares = [step % 256 for step in steps]
     weights = {(): np.full(x.shape[:-1], 256.0)}
-    # The weights of x, or of x and z, are divided by y last: of two, the one is rounded, and the other is what is left.
-    for axis in (0, 2, 1) if data.ndim == 3 else range(data.ndim):
+    # Weights are divided by z, then x, then y: of two, the one is rounded, and the other is what is left.
+    for axis in (2, 0, 1)[3 - data.ndim if data.ndim == 3 else 1 :][: data.ndim]:
         divided = {}
         for corner, whole in weights.items():
             near = np.floor(whole * shares[axis] / 256 + 0.5)
             far = np.floor(whole * (256 - shares[axis]) / 256 + 0.5)
-            up = (axis == 1 and data.ndim == 3) or corner[:1] == (0,)
-            divided[(*corner, 1)] = whole - far if up else near
-            divided[(*corner, 0)] = far if up else whole - near
+            before = axis == 1 and corner[-1] == 0
+            divided[(*corner, 1)] = whole - far if before else near
+            divided[(*corner, 0)] = far if before else whole - near
         weights = divided
     total = 0.0
     for corner, weight in weights.items():
         if data.ndim == 3:
-            corner = corner[0], corner[2], corner[1]
+            corner = corner[1], corner[2], corner[0]
         at = [np.floor(s / 256) + corner[i] for i, s in enumerate(steps)]
         total = total + weight / 256 * _elements(data, at, modes, border)
     return total

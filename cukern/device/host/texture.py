@@ -25,14 +25,19 @@ def header(text: str) -> str:
 def _border(form: TextureForm) -> bytes:
     """An element of the border's color. Of integers that are fetched as such, a GPU takes the bits of the floats."""
     row, color = dtypes.info(form.dtype), np.array(form.border, np.float32)
+    wide = color.astype(np.float64)
     made: np.ndarray[Any, Any]
     if row.kind == "f":
         largest = np.finfo(form.dtype).max
-        made = np.where(np.isinf(color), color, np.clip(color, -largest, largest)).astype(form.dtype)
+        kept = np.where(np.isinf(color), color, np.clip(color, -largest, largest))
+        made = kept.astype(form.dtype)
+        # A GPU cuts off what a half cannot hold.
+        rounded_up = np.abs(made.astype(np.float64)) > np.abs(kept)
+        made = np.where(rounded_up, np.nextafter(made, form.dtype.type(0)), made).astype(form.dtype)
     elif form.normalized_float:
         largest = np.iinfo(form.dtype).max
         lowest = -1 if row.kind == "i" else 0
-        made = np.rint(np.clip(np.nan_to_num(color, nan=0), lowest, 1) * largest).astype(form.dtype)
+        made = np.rint(np.clip(np.nan_to_num(wide, nan=0), lowest, 1) * largest).astype(form.dtype)
     else:
         made = color.view(np.uint32).astype(f"u{row.itemsize}")
     return made.tobytes()

@@ -169,19 +169,22 @@ inline T fetched(const Sampled& from, const unsigned char* at) {
 static inline int shared(int weight, int share) { return (weight * share + 128) >> 8; }
 
 // The weights of the corners in steps of 1/256, of which the bits of `corner` say whether they follow along each axis:
-// those of x, or of x and z, and each divided by y. They sum to 256.
-static inline void set_weights(const Between (&along)[3], unsigned axes, int (&weights)[8]) {
+// those of z, divided by x, and these by y. They sum to 256.
+static inline void set_weights(const Between (&along)[3], int (&weights)[8]) {
     const int x = along[0].share, y = along[1].share, z = along[2].share;
-    if (axes < 3) {
-        weights[3] = shared(x, y), weights[1] = x - weights[3], weights[2] = y - weights[3];
-        weights[0] = 256 - x - y + weights[3];
-        return;
+    for (int far = 0; far < 2; ++far) {
+        const int of = far ? z : 256 - z, after = shared(of, x), before = of - after;
+        int* to = weights + 4 * far;
+        to[3] = shared(after, y), to[1] = after - to[3];
+        to[0] = shared(before, 256 - y), to[2] = before - to[0];
     }
-    const int both = shared(x, z), of[4] = {256 - x - z + both, x - both, z - both, both};
-    for (int corner = 0; corner < 4; ++corner) {
-        const int at = (corner & 1) | (corner & 2) << 1;
-        weights[at] = shared(of[corner], 256 - y), weights[at + 2] = of[corner] - weights[at];
-    }
+}
+
+// Whether a corner's weight is more than 0 before it is rounded.
+static inline bool reached(const Between (&along)[3], unsigned corner) {
+    for (unsigned axis = 0; axis < 3; ++axis)
+        if (corner >> axis & 1 && along[axis].share == 0) return false;
+    return true;
 }
 
 // The sum of elements of floats: each without what is smaller than the largest's last place over 16, rounded to the
@@ -213,10 +216,16 @@ static inline int eighths(const Sampled& from, const unsigned char* at) {
     return from.bytes == 2 ? 8 * part_at<short>(at) : (int)__builtin_floor(part_at<signed char>(at) * (8 * 32767 / 127.0));
 }
 
-static inline float filtered(const Sampled& from, const unsigned char* const* places, const int* weights, unsigned count) {
+static inline float filtered(
+    const Sampled& from, const unsigned char* const* places, const Between (&along)[3], const int* weights, unsigned count) {
     if (from.kind == of_floats) {
         float elements[8];
-        for (unsigned i = 0; i < count; ++i) elements[i] = float_at(from, places[i]);
+        for (unsigned i = 0; i < count; ++i) {
+            elements[i] = float_at(from, places[i]);
+            // What is infinite or NaN counts also where its weight is rounded to 0.
+            if (!(__builtin_fabsf(elements[i]) < __builtin_inff()) && weights[i] == 0 && reached(along, i)) return elements[i];
+            if (from.bytes == 4 && __builtin_fabsf(elements[i]) < 0x1p-126f) elements[i] = __builtin_copysignf(0, elements[i]);
+        }
         return filtered_floats(elements, weights, count, from.bytes == 2 ? 11 : 24, from.bytes == 2 ? -14 : -126);
     }
     int sum = 1024;
@@ -234,12 +243,12 @@ inline T fetch(const Sampled& from, float x, float y, float z, int layer) {
             const unsigned count = 1u << from.axes;
             const unsigned char* places[8];
             int weights[8];
-            set_weights(along, from.axes, weights);
+            set_weights(along, weights);
             for (unsigned i = 0; i < count; ++i)
                 places[i] = element(from, along[0].at[i & 1], along[1].at[i >> 1 & 1], along[2].at[i >> 2], chosen);
             float parts[Texel<T>::count];
             for (float& part : parts) {
-                part = filtered(from, places, weights, count);
+                part = filtered(from, places, along, weights, count);
                 for (unsigned i = 0; i < count; ++i) places[i] += from.bytes;
             }
             T result;

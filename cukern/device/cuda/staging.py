@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 #: Arrays of at least so many bytes are copied in pieces of so many.
-LARGE = PIECE = 8 << 20
+LARGE, PIECE = 8 << 20, 4 << 20
 #: Threads that copy pieces, and pieces of page-locked memory for each: one is filled while another travels.
 THREADS, EACH = 8, 2
 

@@ -31,8 +31,8 @@ _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
 
 _REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
 #: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most such a part
-#: of the rows of x with the next ones: of a larger y, and of a smaller one, by whether elements have 16 bits; columns of a
-#: smaller y, columns of x that it reads, and its products, at most.
+#: of the rows of x with the next ones: of a larger y, and of a smaller one, by whether elements have 16 bits; columns
+#: of a smaller y, columns of x that it reads, and its products, at most.
 _ROWS, _SHARED, _SHARED_BACK = (1, 2, 4, 8), 1.0, {False: 0.75, True: 0.4}
 _FEWER, _WIDEST, _PRODUCTS = 4, 32, 1200
 #: Rows of x that are asked for before they are needed, by whether y is smaller; blocks of a multiprocessor at least.

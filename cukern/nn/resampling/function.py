@@ -31,11 +31,12 @@ _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
 
 _REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
 #: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most such a part
-#: of the rows of x with the next ones, by whether y has fewer rows than x; the columns of x that it reads and products
-#: at most; and the rows of x that are asked for before they are needed.
-_ROWS, _SHARED, _WIDEST, _PRODUCTS, _AHEAD = (1, 2, 4, 8), {False: 1.0, True: 0.75}, 32, 512, 4
-
-_RESIDENT = 4
+#: of the rows of x with the next ones: of a larger y, and of a smaller one, by whether elements have 16 bits; columns
+#: of a smaller y, columns of x that it reads, and its products, at most.
+_ROWS, _SHARED, _SHARED_BACK = (1, 2, 4, 8), 1.0, {False: 0.75, True: 0.4}
+_FEWER, _WIDEST, _PRODUCTS = 4, 32, 1200
+#: Rows of x that are asked for before they are needed, by whether y is smaller; blocks of a multiprocessor at least.
+_AHEAD, _RESIDENT = {False: 4, True: 2}, 4
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -70,7 +71,8 @@ def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] 
     depth, down, across = axes
     if depth.n != 1 or depth.out != 1 or address(x._data) % ACCESS or address(y._data) % ACCESS:
         return None
-    columns = regular(across, ACCESS // x.itemsize)
+    items = ACCESS // x.itemsize
+    columns = regular(across, min(items, _FEWER) if across.out < across.n else items)
     if columns is None or columns.reach > _WIDEST:
         return None
     found = None
@@ -79,7 +81,8 @@ def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] 
         if rows is None or rows.reach * columns.products + rows.products * columns.items > _PRODUCTS:
             continue
         found = rows, columns
-        if rows.reach - rows.apart <= _SHARED[rows.apart > rows.items] * rows.apart:
+        share = _SHARED_BACK[x.itemsize == 2] if rows.apart > rows.items else _SHARED
+        if rows.reach - rows.apart <= share * rows.apart:
             break
     return found
 
@@ -94,7 +97,7 @@ def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regu
         across=across,
         packs=packs(across, x.shape[-1], x.itemsize),
         block=_GROUPS_BLOCK,
-        ahead=_AHEAD,
+        ahead=_AHEAD[down.apart > down.items],
         resident=_RESIDENT,
     )
     threads = y.size // (down.items * across.items)

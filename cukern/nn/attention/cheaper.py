@@ -35,12 +35,14 @@ class Given(NamedTuple):
         uniform: the inputs that are the same for all queries and keys of a head.
         near: whether a tanh may be that of the device's own instruction, to within 5e-4 of its value.
         shifted: whether the kernel wants the score in parts; see :class:`Parts`.
+        gained: whether the kernel multiplies the score by a gain.
     """
 
     sizes: Sequence[int]
     uniform: Collection[int]
     near: bool = False
     shifted: bool = False
+    gained: bool = False
 
 
 class Parts(NamedTuple):
@@ -62,7 +64,7 @@ class Parts(NamedTuple):
 
 def cheaper(
     roots: Sequence[Node], first: int, given: Given
-) -> tuple[tuple[Node, ...], list[Statement], tuple[float, bool, bool]]:
+) -> tuple[tuple[Node, ...], list[Statement], tuple[float, bool, bool], float]:
     """Nodes with the values of ``roots``, and statements of the inputs that they read besides.
 
     Where ``given.shifted``, the only root becomes value and shift of Parts, the rest of which is the last result.
@@ -79,10 +81,14 @@ def cheaper(
     if given.shifted:
         parts = made.in_parts(roots[0])
         roots, unit = parts[:2], parts[2:]
+    elif given.gained:
+        gain, value = _factor(roots[0]) or (1.0, roots[0])
+        if gain > 0:
+            roots, unit = (value, *roots[1:]), (gain, False, False)
     known = frozenset(node for node in order(roots) if _named(node, "tanh"))
     for rule in (lambda node: _by_tanh(node, known), _simpler, made.tanh, made.scaled):
         roots = _rewritten(roots, rule)
-    return tuple(roots), made.lines, unit
+    return tuple(roots), made.lines, unit, made.nearest
 
 
 def _rewritten(roots: Sequence[Node], rule: Callable[[Node], Node | None]) -> Sequence[Node]:
@@ -206,6 +212,7 @@ class _Inputs:
         self._first, self._given = first, given
         self._known: dict[str, Node] = {}
         self._kept: set[Node] = set()
+        self.nearest = 0.0
 
     def _input(self, code: str) -> Node:
         if code not in self._known:
@@ -227,7 +234,8 @@ class _Inputs:
         if found is None or found[1] != input_node(0, dtypes.float32):
             return None
         if self._given.near:
-            return self._input(f"tanh_near(product * (scale * {literal(found[0], dtypes.float32)}))")
+            self.nearest = max(self.nearest, abs(found[0]))
+            return self._input(f"tanh_of_product<SMALL>(product, scale * {literal(found[0], dtypes.float32)})")
         by = found[0] * 2 / math.log(2)
         return self._input(f"tanh_of_power(product * (scale * {literal(by, dtypes.float32)}))")
 

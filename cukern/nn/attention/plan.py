@@ -46,6 +46,8 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
+#: The largest factor of a score in a tanh whose arguments are expected to be small.
+_NEAR = 1 / 8
 
 
 def like(x: Array, features: int, blank: bool) -> Array:
@@ -299,8 +301,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             batches = q.shape[0] if starts is None else starts.size
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
             sizes = (batches, *q.shape[1:3], call.k.shape[2])
-            in_parts = kind == "forward" and isinstance(tile, TmaTile) and options.scale > 0
-            given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts)
+            by_warpgroups = isinstance(tile, TmaTile)
+            in_parts = kind == "forward" and by_warpgroups and options.scale > 0
+            given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts, kind != "forward" and by_warpgroups)
         lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
         lines = lines._replace(unit=(1.0, True, False))
@@ -343,6 +346,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "gain": lines.unit[0],
         "scaled": lines.unit[1],
         "limited": lines.unit[2],
+        "capped": lines.capped,
+        "near": lines.near,
+        "near_zero": 0 < lines.near <= _NEAR and 2**-12 <= options.scale <= 16,
         "finite_slope": lines.finite_slope,
     }
     if summed is not None:

@@ -159,6 +159,8 @@ class Printed(NamedTuple):
         constant_slope: whether the slope is a number.
         finite_slope: whether the slope is finite, whatever the score is.
         unit: in parts, the gain, and so on; see :class:`.cheaper.Parts`.
+        near: the largest factor of a scaled score of which the device's own instruction makes a tanh; 0 without one.
+        capped: whether the value is such a tanh.
     """
 
     lines: list[Statement]
@@ -166,6 +168,8 @@ class Printed(NamedTuple):
     constant_slope: bool
     finite_slope: bool = True
     unit: tuple[float, bool, bool] = (1.0, False, False)
+    near: float = 0.0
+    capped: bool = False
 
 
 def printed(
@@ -181,14 +185,15 @@ def printed(
     """
     roots = of.outputs if wanted is None else _with_slopes(of, wanted)
     ahead: list[Statement] = []
-    unit = (1.0, False, False)
+    unit, near = (1.0, False, False), 0.0
     if given is not None:
-        roots, ahead, unit = cheaper(roots, len(of.inputs), given)
+        roots, ahead, unit, near = cheaper(roots, len(of.inputs), given)
     body, names = _looked_up(lookups, roots)
+    capped = any(line.name == names[0] and line.code.startswith("tanh_of_product") for line in ahead)
     of_slope = None if wanted is None else roots[1]
     constant_slope = of_slope is not None and of_slope.kind == "constant"
     return Printed(
-        [*ahead, *body], names, constant_slope, of_slope is not None and finite(of_slope, ahead), unit
+        [*ahead, *body], names, constant_slope, of_slope is not None and finite(of_slope, ahead), unit, near, capped
     )
 
 

@@ -170,20 +170,23 @@ __device__ __forceinline__ void advance(
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
-        const auto weigh = [&](int i, bool masked, bool beyond) {
+        const auto weigh = [&](int i, bool masked, bool beyond, bool small) {
             const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
-                                   : cotangents.weight(product, row_lse, spot(i));
-            s[i] = cotangents.sloped(p, product, spot(i));
+            const float p = masked  ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
+                            : small ? cotangents.weight<near_zero>(product, row_lse, spot(i))
+                                    : cotangents.weight(product, row_lse, spot(i));
+            s[i] = small ? cotangents.sloped<near_zero>(p, product, spot(i)) : cotangents.sloped(p, product, spot(i));
             return p;
         };
-        const auto weigh_all = [&](bool masked, bool beyond) {
+        const auto weigh_all = [&](bool masked, bool beyond, bool small) {
 #pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
+            for (int i = 0; i < tile_m / 4; ++i)
+                weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond, small), weigh(2 * i + 1, masked, beyond, small));
         };
-        if (whole) weigh_all(false, false);
-        else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
-        else weigh_all(true, true);
+        if (whole && all_small(s, float(cotangents.sizes.scale))) weigh_all(false, false, true);
+        else if (whole) weigh_all(false, false, false);
+        else if (plain && row + tile_m <= at.rows) weigh_all(true, false, false);
+        else weigh_all(true, true, false);
     }
     if constexpr (makes_k) {
         wgmma_wait<0>(s);

@@ -145,6 +145,16 @@ __device__ __forceinline__ void round(unsigned (&words)[COLUMNS / 16][4], const 
 #pragma unroll
     for (int i = 0; i < COLUMNS / 4; ++i) words[i / 4][i % 4] = pair(d[2 * i], d[2 * i + 1]);
 }
+// Whether a warp's products are small enough for Scores to make tanh of them by a polynomial.
+constexpr bool near_zero = << "true" if near_zero else "false" >>;
+template <int COUNT>
+__device__ __forceinline__ bool all_small(const float (&products)[COUNT], float scale) {
+    if constexpr (!near_zero) return false;
+    float most[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
+    return __all_sync(0xffffffffu, maximum(most[0], most[1]) * (scale * float(<< near >>)) <= 0.7f);
+}
 // Stores the 16 rows of a warp from `first` on, times a factor for each of a lane's two.
 template <int SIZE, int COLUMNS, typename P>
 __device__ __forceinline__ void store(const Rows<1, P>& rows, int first, const float (&d)[COLUMNS], const float (&factor)[2]) {

@@ -235,7 +235,9 @@ class _Inputs:
             return None
         if self._given.near:
             self.nearest = max(self.nearest, abs(found[0]))
-            return self._input(f"tanh_of_product<SMALL>(product, scale * {literal(found[0], dtypes.float32)})")
+            return self._input(
+                f"tanh_of_product<SMALL>(product, scale * {literal(found[0], dtypes.float32)})"
+            )
         by = found[0] * 2 / math.log(2)
         return self._input(f"tanh_of_power(product * (scale * {literal(by, dtypes.float32)}))")
 

@@ -303,7 +303,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             sizes = (batches, *q.shape[1:3], call.k.shape[2])
             by_warpgroups = isinstance(tile, TmaTile)
             in_parts = kind == "forward" and by_warpgroups and options.scale > 0
-            given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts, kind != "forward" and by_warpgroups)
+            given = Given(
+                sizes, rows, q.dtype == dtypes.bfloat16, in_parts, kind != "forward" and by_warpgroups
+            )
         lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
         lines = lines._replace(unit=(1.0, True, False))

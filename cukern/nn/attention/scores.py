@@ -193,7 +193,13 @@ def printed(
     of_slope = None if wanted is None else roots[1]
     constant_slope = of_slope is not None and of_slope.kind == "constant"
     return Printed(
-        [*ahead, *body], names, constant_slope, of_slope is not None and finite(of_slope, ahead), unit, near, capped
+        [*ahead, *body],
+        names,
+        constant_slope,
+        of_slope is not None and finite(of_slope, ahead),
+        unit,
+        near,
+        capped,
     )
 
 

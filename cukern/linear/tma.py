@@ -40,7 +40,6 @@ class TmaTile(NamedTuple):
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
-        asked: slabs of a block's first tile that it asks for while the kernel before it ends.
         parts: blocks that share the depth: one.
     """
 
@@ -54,7 +53,6 @@ class TmaTile(NamedTuple):
     blocks: int = 1
     by_turns: bool = False
     with_next: bool = False
-    asked: int = 0
     parts: int = 1
 
     @property
@@ -83,7 +81,6 @@ class TmaTile(NamedTuple):
             "band": self.band,
             "by_turns": self.by_turns,
             "with_next": self.with_next,
-            "asked": self.asked,
             "wide": True,
         }
 

@@ -16,12 +16,11 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
-<% include "prelude/overlap.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
 constexpr bool keeps = !by_turns && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
-constexpr int asked = << asked >>;  // slabs that are asked for while earlier kernels end
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * line;
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
@@ -50,16 +49,6 @@ __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, 
     } else {
 #pragma unroll
         for (int x = 0; x < SIZE; x += line) copy(slab + x * depth, {batch, from, first + x});
-    }
-}
-// Asks for a slab of the product likewise, while earlier kernels end.
-template <int SIZE, bool BY_DEPTH>
-__device__ __forceinline__ void ask_for(const TensorMap& map, int batch, int first, int from) {
-    if constexpr (BY_DEPTH) {
-        ask_for_tile(map, {batch, first, from});
-    } else {
-#pragma unroll
-        for (int x = 0; x < SIZE; x += line) ask_for_tile(map, {batch, from, first + x});
     }
 }
 constexpr int groups = line / 8;  // of eight columns of a part
@@ -147,15 +136,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     __syncthreads();
     if (cluster > 1) cluster_barrier();
     << "allow_next_kernel();" if with_next >>
+
     const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
-    if (asked && threadIdx.x == 256 && Turn(0).there(sizes)) {
-        const Place at = Turn(0).place(sizes);
-        for (int i = 0; i < minimum(slabs, asked); ++i) {
-            ask_for<tile_m, a_by_depth>(a, sizes.batch_a ? at.batch : 0, at.m0, i * depth);
-            ask_for<part_n, b_by_depth>(b, sizes.batch_b ? at.batch : 0, at.n0 + int(cluster_rank()) * part_n, i * depth);
-        }
-    }
-    wait_for_earlier_kernels();
     if (group == 2) {
         give_registers<24>();
         for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(sizes); ++turn) {

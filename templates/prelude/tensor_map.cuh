@@ -72,15 +72,6 @@ __device__ __forceinline__ void add_tile(const TensorMap& map, const int (&at)[R
     CUKERN_BY_RANK(CUKERN_ADD_TILE);
 #undef CUKERN_ADD_TILE
 }
-// Asks for a tile to be brought to the L2, where what other kernels still write to it is seen too.
-template <int RANK>
-__device__ __forceinline__ void ask_for_tile(const TensorMap& map, const int (&at)[RANK]) {
-#define CUKERN_ASK_FOR_TILE(rank, coordinates, ...)                                                              \
-    asm volatile("cp.async.bulk.prefetch.tensor." rank ".L2.global.tile [%0, {" coordinates "}]; // %1 %2"       \
-                 ::"l"(&map), "n"(0), "n"(RANK), __VA_ARGS__ : "memory")
-    CUKERN_BY_RANK(CUKERN_ASK_FOR_TILE);
-#undef CUKERN_ASK_FOR_TILE
-}
 #undef CUKERN_BY_RANK
 
 #else
@@ -223,10 +214,6 @@ template <typename T, int RANK>
 inline void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from, CUKERN_HERE) {
     static_assert(sizeof(T) >= 4, "add_tile: T is float, int, unsigned or unsigned long long");
     cukern::send_tile<T>(map, at, from, file, line);
-}
-template <int RANK>
-inline void ask_for_tile(const TensorMap& map, const int (&at)[RANK], CUKERN_HERE) {
-    cukern::for_tile("ask_for_tile", cukern::Queue{}, map, at, nullptr, file, line);
 }
 
 #endif

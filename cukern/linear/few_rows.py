@@ -40,8 +40,7 @@ class FewRows(NamedTuple):
         parts: blocks that share the depth, whose sums another kernel adds up.
         ahead: slabs that a warp asks for before it multiplies the first of them.
         resident: blocks that a multiprocessor must have room for.
-        cluster: blocks that share the depth besides, and add up their sums.
-        asked: bytes of each column of the large factor that a block asks for while the kernel before it ends.
+        asked: bytes of the large factor that a block asks for while the kernel before it ends.
     """
 
     turned: bool
@@ -51,7 +50,6 @@ class FewRows(NamedTuple):
     parts: int = 1
     ahead: int = 1
     resident: int = 1
-    cluster: int = 1
     asked: int = 0
 
     @property
@@ -81,7 +79,6 @@ class FewRows(NamedTuple):
             "warps": self.warps,
             "ahead": self.ahead,
             "resident": self.resident,
-            "cluster": self.cluster,
             "asked": self.asked,
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
@@ -94,7 +91,7 @@ class FewRows(NamedTuple):
         return (
             divide_up(few.n, self.columns),
             task.batches,
-            self.cluster * parts_of(task, self.parts, self.cluster * self.warps * _SLAB // task.itemsize),
+            parts_of(task, self.parts, self.warps * _SLAB // task.itemsize),
         )
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:

@@ -173,13 +173,12 @@ class Plan(kernel_plan.Plan):
         self._sums: Layout | None = None
         self._multiply: tuple[BoundKernel, Prepared] | None = None
         grid, elem = form.grid(task), out.dtype
-        count = grid[2] // (form.cluster if isinstance(form, FewRows) else 1)
         with on(out.device):
-            if count > 1:
-                self._sums = parts.sums(task, count, out.device)
+            if grid[2] > 1:
+                self._sums = parts.sums(task, grid[2], out.device)
                 first = parts.alone(made), task._replace(operands=())
                 self._multiply = self._bind(form, *first, elem, grid, out.device)
-                self.bound, launch = parts.adding(made, elem, task, count, out.device)
+                self.bound, launch = parts.adding(made, elem, task, grid[2], out.device)
             else:
                 self.bound, launch = self._bind(form, made, task, elem, grid, out.device)
         super().__init__(out.device, (out,), launch)

@@ -21,7 +21,6 @@ _QUANTIZE = Kernel("quant/quantize.cu")
 _THREADS, _HOST_PIECE = 256, 512
 #: Bytes of weights that a block dequantises at most, which go through shared memory.
 _SHARED = 32 * 1024
-_STAGED = True
 
 
 def _work(device: Device, count: int, threads: int = _THREADS) -> tuple[int, int, int]:
@@ -76,7 +75,6 @@ def dequantized(
                 clip=not serial,
                 serial=serial,
                 early=early,
-                staged=_STAGED,
             )
             values = (blocks._data, places, made, count, piece, row_blocks, blocks.shape[0])
             launch(device, function, grid, block, values)

@@ -4,8 +4,7 @@
 // axes, in rows that begin at multiples of 16 bytes.
 // Launch: a block makes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps share
 // the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on. The sums of a
-// block's warps are added in order, and then those of a cluster's blocks, which lie along z; those of clusters along z lie
-// behind one another in D.
+// block's warps are added in order, those of blocks along z lie behind one another in D.
 // Registers: W goes from memory straight to the registers of the lane that multiplies it. A sum may take its terms in any order,
 // and columns of W may have any place in an instruction of the tensor cores: so a lane multiplies what its accesses bring,
 // without a detour through shared memory. Many warps with `ahead` slabs each hide the memory's latency.
@@ -13,13 +12,11 @@
 <% include "lib/pack.cuh" %>
 <% include "prelude/streaming.cuh" %>
 <% include "prelude/overlap.cuh" %>
-<% include "prelude/cluster.cuh" %>
 <% if elem != "float" %>
 <% include "prelude/mma.cuh" %>
 <% endif %>
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, ahead = << ahead >>;
-constexpr int cluster = << cluster >>;  // blocks that share the depth and add up their sums
-constexpr int asked = << asked >>;      // bytes of each column of W, or of W's columns of a block, that are asked for early
+constexpr int asked = << asked >>;  // bytes of W that a block asks for while earlier kernels end
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
@@ -60,15 +57,20 @@ struct Factors {
     static __device__ __forceinline__ int begin(int slab) { return slab * depth + threadIdx.x % 4 * chunk; }
     __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
 
-    // Asks for the first of what the blocks of a cluster read of W.
+    // Asks for the beginnings of the block's columns of W; where rows of W are contiguous, for parts of those that all blocks
+    // read first.
     __device__ __forceinline__ void ask() const {
-        const int i = cluster_rank() * threads + threadIdx.x, left = sizes.columns - first;
+        constexpr int piece = 2048;  // bytes
         if (w_by_depth) {
-            const int bytes = minimum(sizes.k * int(sizeof(T)), asked);
-            if (i < minimum(columns, left)) ask_ahead(w + (first + i) * sizes.row_w, bytes);
+            const int bytes = minimum(sizes.k * int(sizeof(T)), asked / columns);
+            if (threadIdx.x < columns && first + int(threadIdx.x) < sizes.columns) ask_ahead(w + (first + threadIdx.x) * sizes.row_w, bytes);
         } else {
-            const int bytes = minimum(columns, left) * int(sizeof(T));
-            for (int at = i; at < minimum(sizes.k, asked / 2); at += cluster * threads) ask_ahead(w + at * sizes.row_w + first, bytes);
+            const int of_row = divide_up(sizes.columns * int(sizeof(T)), piece);
+            for (int i = threadIdx.x; i < asked / piece; i += threads) {
+                const int number = (blockIdx.z * gridDim.x + blockIdx.x) * (asked / piece) + i, row = number / of_row;
+                const int begin = number % of_row * piece, end = minimum(sizes.columns * int(sizeof(T)), begin + piece);
+                if (row < sizes.k) ask_ahead((const char*)(w + row * sizes.row_w) + begin, end - begin);
+            }
         }
     }
     template <bool WHOLE>
@@ -201,7 +203,7 @@ __device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, in
         }
 }
 
-extern "C" __global__ void __launch_bounds__(threads, << resident >>) << "__cluster_dims__(1, 1, %d) " % cluster if cluster > 1 >><< name >>(
+extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
@@ -219,37 +221,21 @@ extern "C" __global__ void __launch_bounds__(threads, << resident >>) << "__clus
     allow_next_kernel();
     if (asked) factors.ask();
     wait_for_earlier_kernels();
-    const int own_first = cluster_rank() * threads + threadIdx.x;  // of the elements that a thread makes
-    const Operands early = operands_of(own_first);  // they come with the first slabs
+    const Operands early = operands_of(threadIdx.x);  // they come with the first slabs
     Sums sums;
     if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_slabs<true>(sums, factors, worker, workers);
     else add_slabs<false>(sums, factors, worker, workers);
 
     sums.store(of_warps[warp]);
     __syncthreads();
-    d += (index)(blockIdx.z / cluster * gridDim.y + batch) * sizes.batch_d;
-    const auto sum_of = [&](int i) {
-        float sum = 0;
-#pragma unroll
-        for (int part = 0; part < warps; ++part) sum += of_warps[part][i / columns][i % columns];
-        return sum;
-    };
-    if constexpr (cluster > 1) {
-        for (int i = threadIdx.x; i < rows * columns; i += threads) of_warps[0][i / columns][i % columns] = sum_of(i);
-        cluster_barrier();
-    }
-    for (int i = own_first; i < rows * columns; i += cluster * threads) {
+    d += (index)(blockIdx.z * gridDim.y + batch) * sizes.batch_d;
+    for (int i = threadIdx.x; i < rows * columns; i += threads) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) continue;
-        const Operands operands = i == own_first ? early : operands_of(i);
+        const Operands operands = i < threads ? early : operands_of(i);
         float sum = 0;
-        if constexpr (cluster > 1) {
 #pragma unroll
-            for (int block = 0; block < cluster; ++block) sum += of_block_number(&of_warps[0][row][i % columns], block);
-        } else {
-            sum = sum_of(i);
-        }
+        for (int part = 0; part < warps; ++part) sum += of_warps[part][row][i % columns];
         d[row * sizes.row_d + column * sizes.column_d] = epilogue(sum, operands);
     }
-    if constexpr (cluster > 1) cluster_barrier();  // others may still read this block's sums
 }

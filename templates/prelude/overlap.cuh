@@ -14,6 +14,7 @@ __device__ __forceinline__ void wait_for_earlier_kernels() {
 // Source: PTX ISA, cp.async.bulk.prefetch.
 __device__ __forceinline__ void ask_ahead([[maybe_unused]] const void* from, [[maybe_unused]] unsigned bytes) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes / 16 * 16) : "memory");
+    if (bytes >= 16)
+        asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(__cvta_generic_to_global(from)), "r"(bytes / 16 * 16) : "memory");
 #endif
 }

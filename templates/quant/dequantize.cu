@@ -53,7 +53,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     // The bytes of a warp's blocks follow each other: they come in chunks where these are aligned, and lanes read them there.
     constexpr int bytes = 32 / Kind::units * Kind::bytes;
     const unsigned char* const from = blocks + (long long)(before / Kind::units) * Kind::bytes;
-    const bool together = << staged | lower >> && !placed && bytes % 16 == 0 && before + 32 <= count && (unsigned long long)from % 16 == 0;
+    const bool together = !placed && bytes % 16 == 0 && before + 32 <= count && (unsigned long long)from % 16 == 0;
     if (together) {
         for (int i = lane; i < bytes / 16; i += 32) ((uint4*)of_warp)[i] = ((const uint4*)from)[i];
         __syncwarp();

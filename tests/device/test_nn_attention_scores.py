@@ -89,7 +89,7 @@ def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool)
             "fabs": abs,
         }
         known |= {
-            "tanh_of_product": lambda x, factor: math.tanh(x * factor),
+            "tanh_near": math.tanh,
             "a0": product * scale,
             "a3": at.row,
             "a4": at.key + more,
@@ -97,7 +97,7 @@ def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool)
             "float": float,
         }
         for line in made.lines:
-            known[line.name] = eval(line.code.replace("cast<float>", "float").replace("<SMALL>", ""), known)
+            known[line.name] = eval(line.code.replace("cast<float>", "float"), known)
         value, shift = (eval(one, known) for one in made.values)
         shifts.add(shift)
         gain = made.unit[0] * (scale if made.unit[1] else 1)

@@ -102,21 +102,8 @@ struct Scores {
 
     // In place of the library's, which takes longer to be exact where it is small: scores are summands of exponents.
     static __device__ __forceinline__ A tanh(A x) { return tanh_of(x); }
-    // tanh(x * factor) * times for products of at most 0.7, by the polynomial of x whose relative difference there is least, 1.5e-4.
-    static __device__ __forceinline__ A small_tanh(A x, A factor, A times) {
-        const A u = x * x, square = factor * factor, first = times * factor;
-        const A third = A(-0.3277901) * square * first, fifth = A(0.1011041) * square * square * first;
-        return x * (A(0.9998522) * first + u * (third + u * fifth));
-    }
-    // tanh(x * factor), to within 5e-4 of its value.
-    template <bool SMALL>
-    static __device__ __forceinline__ A tanh_of_product(A x, A factor) {
-        return SMALL ? small_tanh(x, factor, A(1)) : tanh_near(x * factor);
-    }
 <% endif %>
 
-    // SMALL: the arguments of all tanh of products are.
-    template <bool SMALL = false>
     __device__ __forceinline__ Score operator()(A product, const Spot& at) const {
         [[maybe_unused]] const A a0 = product * scale;
         [[maybe_unused]] const int a1 = at.batch, a2 = at.head;

@@ -70,6 +70,7 @@ __device__ __forceinline__ void supply(
                 of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)]) : limits<float>::infinity();
                 of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
+                if constexpr (early) of_delta[r] = -of_delta[r];
             }
             rows.wait_empty();
 #pragma unroll
@@ -164,29 +165,31 @@ __device__ __forceinline__ void advance(
         clear_rows<tile_m, value_lines>(rows.tile() + size_q, at.rows - row);
         wait_cleared();
     }
+    if constexpr (makes_k && early) {  // the products with the cotangent, less delta
+#pragma unroll
+        for (int i = 0; i < tile_m / 2; ++i) ds[i] = of_lse[tile_m + i / 4 * 8 + i % 2];
+        wgmma_made(ds);
+    }
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
-    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_keys + size_k, of_d);
+    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m, early>(ds, own_keys + size_k, of_d);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
-        const auto weigh = [&](int i, bool masked, bool beyond, bool small) {
+        const auto weigh = [&](int i, bool masked, bool beyond) {
             const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-            const float p = masked  ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
-                            : small ? cotangents.weight<near_zero>(product, row_lse, spot(i))
-                                    : cotangents.weight(product, row_lse, spot(i));
-            s[i] = small ? cotangents.sloped<near_zero>(p, product, spot(i)) : cotangents.sloped(p, product, spot(i));
+            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
+                                   : cotangents.weight(product, row_lse, spot(i));
+            s[i] = cotangents.sloped(p, product, spot(i));
             return p;
         };
-        const auto weigh_all = [&](bool masked, bool beyond, bool small) {
+        const auto weigh_all = [&](bool masked, bool beyond) {
 #pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i)
-                weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond, small), weigh(2 * i + 1, masked, beyond, small));
+            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
         };
-        if (whole && all_small(s, float(cotangents.sizes.scale))) weigh_all(false, false, true);
-        else if (whole) weigh_all(false, false, false);
-        else if (plain && row + tile_m <= at.rows) weigh_all(true, false, false);
-        else weigh_all(true, true, false);
+        if (whole) weigh_all(false, false);
+        else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
+        else weigh_all(true, true);
     }
     if constexpr (makes_k) {
         wgmma_wait<0>(s);
@@ -196,7 +199,7 @@ __device__ __forceinline__ void advance(
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            if constexpr (early) ds[i] = s[i] * (ds[i] - of_lse[tile_m + column]);
+            if constexpr (early) ds[i] *= s[i];
             else cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], whole || attends(i));
         }
     }

@@ -15,10 +15,9 @@ struct Cotangents {
     __device__ __forceinline__ Cotangents(const Sizes& sizes, const Scores& scores, const Draw& draw)
         : sizes(sizes), scores(scores), draw(draw), unit(float(sizes.scale * log2_e)) {}
     // Beyond the last query and key, where the row's lse is +inf, the score may be NaN.
-    template <bool SMALL = false>
     __device__ __forceinline__ float weight(float product, float lse, const Spot& at) const {
         if constexpr (plain) return power_of_two(product * unit - lse);
-        else return power_of_two(scores.operator()<SMALL>(product, at).value * float(<< gain >> * log2_e) - lse);
+        else return power_of_two(scores(product, at).value * float(<< gain >> * log2_e) - lse);
     }
     // `beyond`: some rows of the tile are no queries; a key of infinities makes NaN of their zeros.
     __device__ __forceinline__ float weight(float product, float lse, const Spot& at, bool attends, bool beyond) const {
@@ -28,11 +27,10 @@ struct Cotangents {
     // What the cotangents of scores are multiplied by where they are stored.
     __device__ __forceinline__ float factor() const { return float(sizes.scale) * (constant_slope ? slope : 1.0f); }
     // The derivative that the factor leaves out, times a weight.
-    template <bool SMALL = false>
     __device__ __forceinline__ float sloped(float p, float product, const Spot& at) const {
         if constexpr (constant_slope) return p;
-        else if constexpr (finite_slope) return p * scores.operator()<SMALL>(product, at).slope;
-        else return p == 0.0f ? 0.0f : p * scores.operator()<SMALL>(product, at).slope;  // not 0 times a derivative that is infinite there
+        else if constexpr (finite_slope) return p * scores(product, at).slope;
+        else return p == 0.0f ? 0.0f : p * scores(product, at).slope;  // not 0 times a derivative that is infinite there
     }
     // With dropout, from products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
     // score but for its factor.

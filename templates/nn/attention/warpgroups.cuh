@@ -109,8 +109,8 @@ __device__ __forceinline__ void prepare(MBarrier* full, MBarrier* empty, int cou
         mbarrier_init(&empty[i], 4 * workers);
     }
 }
-// Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS.
-template <int DEPTH, int ROWS, int COLUMNS>
+// Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS; with MORE, d += a @ b.T.
+template <int DEPTH, int ROWS, int COLUMNS, bool MORE = false>
 __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* a, const T* b) {
     const SharedMatrix left(a, 16, 8 * line * sizeof(T)), right(b, 16, 8 * line * sizeof(T));
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* 
         SharedMatrix from_a = left, from_b = right;
         from_a += (k / line * line * ROWS + k % line) * int(sizeof(T));
         from_b += (k / line * line * COLUMNS + k % line) * int(sizeof(T));
-        wgmma<T, COLUMNS, true, true>(d, from_a, from_b, k > 0);
+        wgmma<T, COLUMNS, true, true>(d, from_a, from_b, MORE || k > 0);
     }
     wgmma_commit();
 }
@@ -144,16 +144,6 @@ template <int COLUMNS>
 __device__ __forceinline__ void round(unsigned (&words)[COLUMNS / 16][4], const float (&d)[COLUMNS / 2]) {
 #pragma unroll
     for (int i = 0; i < COLUMNS / 4; ++i) words[i / 4][i % 4] = pair(d[2 * i], d[2 * i + 1]);
-}
-// Whether a warp's products are small enough for Scores to make tanh of them by a polynomial.
-constexpr bool near_zero = << "true" if near_zero else "false" >>;
-template <int COUNT>
-__device__ __forceinline__ bool all_small(const float (&products)[COUNT], float scale) {
-    if constexpr (!near_zero) return false;
-    float most[2] = {0.0f, 0.0f};
-#pragma unroll
-    for (int i = 0; i < COUNT; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
-    return __all_sync(0xffffffffu, maximum(most[0], most[1]) * (scale * float(<< near >>)) <= 0.7f);
 }
 // Stores the 16 rows of a warp from `first` on, times a factor for each of a lane's two.
 template <int SIZE, int COLUMNS, typename P>

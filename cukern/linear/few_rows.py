@@ -27,7 +27,7 @@ _WARPS, _AHEAD = 16, (3, 2)
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
-#: Bytes of the large factor that a block asks for early, where they are contiguous along the depth: measured on an H200.
+#: Bytes of the large factor that a block asks for early, where it is contiguous along the depth. Measured on an H200.
 _ASKED = 2**16
 
 

@@ -62,8 +62,8 @@ struct Factors {
     __device__ __forceinline__ void ask() const {
         constexpr int piece = 2048;  // bytes
         if (w_by_depth) {
-            const int bytes = minimum(sizes.k * int(sizeof(T)), asked / columns);
-            if (threadIdx.x < columns && first + int(threadIdx.x) < sizes.columns) ask_ahead(w + (first + threadIdx.x) * sizes.row_w, bytes);
+            const int own = threadIdx.x, bytes = minimum(sizes.k * int(sizeof(T)), asked / columns);
+            if (own < columns && first + own < sizes.columns) ask_ahead(w + (first + own) * sizes.row_w, bytes);
         } else {
             const int of_row = divide_up(sizes.columns * int(sizeof(T)), piece);
             for (int i = threadIdx.x; i < asked / piece; i += threads) {

@@ -27,7 +27,7 @@ _WARPS, _AHEAD = 16, (3, 2)
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
-#: Bytes of the large factor that a block asks for early, where it is contiguous along the depth. Measured on an H200.
+#: Bytes of the large factor that a block asks for early: measured on an H200.
 _ASKED = 2**16
 
 
@@ -122,5 +122,4 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
     resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
     ahead = _AHEAD[resident > 1 or rows > 8]
-    asked = _ASKED if few.b.by_depth and task.itemsize == 2 else 0
-    return FewRows(turned, rows, columns, warps, parts, ahead, resident, asked)
+    return FewRows(turned, rows, columns, warps, parts, ahead, resident, _ASKED)

@@ -27,6 +27,8 @@ _WARPS, _AHEAD = 16, (3, 2)
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
+#: Bytes of the large factor that a block asks for early: measured on an H200.
+_ASKED = 2**16
 
 
 class FewRows(NamedTuple):
@@ -40,6 +42,7 @@ class FewRows(NamedTuple):
         parts: blocks that share the depth, whose sums another kernel adds up.
         ahead: slabs that a warp asks for before it multiplies the first of them.
         resident: blocks that a multiprocessor must have room for.
+        asked: bytes of the large factor that a block asks for while the kernel before it ends.
     """
 
     turned: bool
@@ -49,6 +52,7 @@ class FewRows(NamedTuple):
     parts: int = 1
     ahead: int = 1
     resident: int = 1
+    asked: int = 0
 
     @property
     def kernel(self) -> Kernel:
@@ -77,6 +81,7 @@ class FewRows(NamedTuple):
             "warps": self.warps,
             "ahead": self.ahead,
             "resident": self.resident,
+            "asked": self.asked,
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,
@@ -116,4 +121,5 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
         parts *= 2
     warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
     resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
-    return FewRows(turned, rows, columns, warps, parts, _AHEAD[resident > 1 or rows > 8], resident)
+    ahead = _AHEAD[resident > 1 or rows > 8]
+    return FewRows(turned, rows, columns, warps, parts, ahead, resident, _ASKED)

@@ -11,11 +11,12 @@
 <% include "linear/epilogue.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "prelude/streaming.cuh" %>
-<% include "prelude/next_kernel.cuh" %>
+<% include "prelude/overlap.cuh" %>
 <% if elem != "float" %>
 <% include "prelude/mma.cuh" %>
 <% endif %>
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, ahead = << ahead >>;
+constexpr int asked = << asked >>;  // bytes of W that a block asks for while earlier kernels end
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
@@ -56,6 +57,22 @@ struct Factors {
     static __device__ __forceinline__ int begin(int slab) { return slab * depth + threadIdx.x % 4 * chunk; }
     __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
 
+    // Asks for the beginnings of the block's columns of W; where rows of W are contiguous, for parts of those that all blocks
+    // read first.
+    __device__ __forceinline__ void ask() const {
+        constexpr int piece = 2048;  // bytes
+        if (w_by_depth) {
+            const int own = threadIdx.x, bytes = minimum(sizes.k * int(sizeof(T)), asked / columns);
+            if (own < columns && first + own < sizes.columns) ask_ahead(w + (first + own) * sizes.row_w, bytes);
+        } else {
+            const int of_row = divide_up(sizes.columns * int(sizeof(T)), piece);
+            for (int i = threadIdx.x; i < asked / piece; i += threads) {
+                const int number = (blockIdx.z * gridDim.x + blockIdx.x) * (asked / piece) + i, row = number / of_row;
+                const int begin = number % of_row * piece, end = minimum(sizes.columns * int(sizeof(T)), begin + piece);
+                if (row < sizes.k) ask_ahead((const char*)(w + row * sizes.row_w) + begin, end - begin);
+            }
+        }
+    }
     template <bool WHOLE>
     __device__ __forceinline__ Words<16> of_x(int row, int slab) const {
         row = minimum(row, sizes.rows - 1);
@@ -201,9 +218,11 @@ extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>
         if (row >= sizes.rows || column >= sizes.columns) return Operands{};
         return turned ? epilogue.load(batch, column, row) : epilogue.load(batch, row, column);
     };
+    allow_next_kernel();
+    if (asked) factors.ask();
+    wait_for_earlier_kernels();
     const Operands early = operands_of(threadIdx.x);  // they come with the first slabs
     Sums sums;
-    allow_next_kernel();
     if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_slabs<true>(sums, factors, worker, workers);
     else add_slabs<false>(sums, factors, worker, workers);
 

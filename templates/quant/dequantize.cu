@@ -50,8 +50,22 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     Held* const of_warp = of_warps[threadIdx.x / 32];
     const int lane = threadIdx.x % 32;
     const index before = first - lane;
+    // The bytes of a warp's blocks follow each other: they come in chunks where these are aligned, and lanes read them there.
+    constexpr int bytes = 32 / Kind::units * Kind::bytes;
+    const unsigned char* const from = blocks + (long long)(before / Kind::units) * Kind::bytes;
+    const bool together = !placed && bytes % 16 == 0 && before + 32 <= count && (unsigned long long)from % 16 == 0;
+    if (together) {
+        for (int i = lane; i < bytes / 16; i += 32) ((uint4*)of_warp)[i] = ((const uint4*)from)[i];
+        __syncwarp();
+    }
     if (first < end) {
-        const Kind::Unit unit = unit_of(first);
+        Kind::Unit unit;
+        if (together) {
+            unit = Kind::Unit((const unsigned char*)of_warp + lane / Kind::units * Kind::bytes, lane % Kind::units);
+            __syncwarp();
+        } else {
+            unit = unit_of(first);
+        }
         // Units of a block in two: its place is that of the first of its block, or of its pair, in the warp.
         const int part = int(first % Kind::units);
 #pragma unroll

@@ -18,11 +18,7 @@
 <% include "prelude/bulk_copy.cuh" %>
 <% endif %>
 <% include "prelude/issue_loads.cuh" %>
-<% if settled %>
 <% include "prelude/overlap.cuh" %>
-<% else %>
-<% include "prelude/next_kernel.cuh" %>
-<% endif %>
 <% include "lib/pack.cuh" %>
 <% include "quant/activations_warp.cuh" %>
 using T = << elem >>;
@@ -30,6 +26,7 @@ constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, s
 constexpr int packs = << packs >>;
 // Whether W was written before the kernel before this one began, so that it is read while that one ends.
 constexpr bool settled = << settled | lower >>;
+constexpr int asked = << asked >>;  // bytes of each row that are asked for while earlier kernels end
 constexpr bool bulk = << bulk | lower >>;  // whether each row of a slice is one copy
 constexpr bool biased = << "true" if biased else "false" >>;
 constexpr bool aligned = << "true" if aligned else "false" >>;  // rows of W begin at multiples of 16 bytes
@@ -157,6 +154,13 @@ struct Weights {
         else return row * row_bytes;
     }
     __device__ __forceinline__ long long first_of(int item) const { return (long long)item * made * row_bytes; }
+    // Asks for the first bytes of an item's rows.
+    __device__ __forceinline__ void ask(int item) const {
+        const int lane = threadIdx.x % 32;
+        if (lane >= rows || lane % made >= outputs - item * made) return;
+        const long long first = first_of(item) + within(lane);
+        ask_ahead(blocks + (first - first % 16), minimum(row_bytes, asked));
+    }
 <% if not bulk %>
     // Sends a slice of rows to shared memory.
     __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
@@ -330,6 +334,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
     Cursor at{int(blockIdx.x + gridDim.x * warp), 0};
+    if (!settled) {
+        if (asked) w.ask(at.item);
+        wait_for_earlier_kernels();
+    }
     // What is asked for first comes first: x, which everything waits for, if it is there.
     Packs own;
 <% if normed %>

@@ -98,13 +98,14 @@ def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = T
 
 def test_how_the_work_is_divided() -> None:
     """Enough blocks for all multiprocessors, if there are columns, and no warp without a slab."""
-    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3)
-    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 2)
-    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3)
-    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3)
+    asked = 2**16
+    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, asked)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 2, 1, asked)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, asked)
+    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3, 1, asked)
     assert divided(5, 4096, itemsize=4) is None
-    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2)
-    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2)
-    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2)
-    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3)
+    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2, 1, asked)
+    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, asked)
+    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, asked)
+    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, asked)
     assert divided(17, 4096) is None

@@ -103,6 +103,27 @@ def test_gradients() -> None:
     )
 
 
+def test_a_cap_of_small_and_of_large_scores() -> None:
+    """A polynomial makes the small ones of a warp's tile; elsewhere it would be off by more than the scores."""
+    arrays, (q, k, v) = given("bfloat16", *[(1, 1, 130, 64)] * 3)
+    for x in (arrays[0], q):
+        x[:, :, 80:] *= 64
+    made, pull = ck.vjp(
+        lambda *own: nn.attention(*own, score=lambda s, b, h, i, j: 8 * ck.tanh(s / 8)), *arrays
+    )
+    t = np.tanh(q @ k.swapaxes(-1, -2) / 64)
+    weights = np.exp(8 * t) / np.exp(8 * t).sum(-1, keepdims=True)
+    close(made, weights @ v, 4)
+    cotangent = np.arange(64) / 8 - np.ones_like(v)
+    of_scores = weights * (
+        cotangent @ v.swapaxes(-1, -2) - (cotangent * (weights @ v)).sum(-1, keepdims=True)
+    )
+    of_scores *= (1 - t * t) / 8
+    wanted = of_scores @ k, of_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ cotangent
+    for found, one in zip(pull(ck.asarray(cotangent, dtype="bfloat16")), wanted, strict=True):
+        close(found, one, 8)
+
+
 def test_rows_without_keys_have_finite_gradients() -> None:
     """Though the cotangent of their logarithm, -inf, is NaN."""
     arrays, _ = given("bfloat16", (1, 2, 130, 64), (1, 1, 300, 64), (1, 1, 300, 64))

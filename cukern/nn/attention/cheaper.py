@@ -35,12 +35,30 @@ class Given(NamedTuple):
         uniform: the inputs that are the same for all queries and keys of a head.
         near: whether a tanh may be that of the device's own instruction, to within 5e-4 of its value.
         shifted: whether the kernel wants the score in parts; see :class:`Parts`.
+        gained: whether it multiplies the score by a gain, without a shift.
     """
 
     sizes: Sequence[int]
     uniform: Collection[int]
     near: bool = False
     shifted: bool = False
+    gained: bool = False
+
+
+class Unit(NamedTuple):
+    """In what a score is made.
+
+    Attributes:
+        gain: what it is multiplied by, above 0.
+        scaled: whether the gain is to be multiplied by the scale of the scores, which is above 0.
+        limited: whether no value is above 1, and exponentials of differences of scores are far from subnormal.
+        near: if the value is a tanh that the device's own instruction may make, the factor of the score in it; else 0.
+    """
+
+    gain: float = 1.0
+    scaled: bool = False
+    limited: bool = False
+    near: float = 0.0
 
 
 class Parts(NamedTuple):
@@ -48,24 +66,21 @@ class Parts(NamedTuple):
 
     Attributes:
         value, shift: the parts.
-        gain: above 0.
-        scaled: whether the gain is to be multiplied by the scale of the scores, which is above 0.
-        limited: whether no value is above 1, and exponentials of differences of scores are far from subnormal.
+        unit: the gain, and what is known of the value.
     """
 
     value: Node
     shift: Node
-    gain: float
-    scaled: bool
-    limited: bool
+    unit: Unit
 
 
 def cheaper(
     roots: Sequence[Node], first: int, given: Given
-) -> tuple[tuple[Node, ...], list[Statement], tuple[float, bool, bool]]:
+) -> tuple[tuple[Node, ...], list[Statement], Unit]:
     """Nodes with the values of ``roots``, and statements of the inputs that they read besides.
 
-    Where ``given.shifted``, the only root becomes value and shift of Parts, the rest of which is the last result.
+    Where ``given.shifted``, the only root becomes value and shift of Parts, whose unit is the last result; where
+    ``given.gained``, the first root is to be multiplied by the unit's gain.
 
     Args:
         roots: of float32, of which input 0 is the score and 1 to 4 are its places.
@@ -75,10 +90,14 @@ def cheaper(
     made = _Inputs(first, given)
     for rule in (made.as_sum, made.apart, _simpler):
         roots = _rewritten(roots, rule)
-    unit = (1.0, False, False)
+    unit = Unit()
     if given.shifted:
         parts = made.in_parts(roots[0])
-        roots, unit = parts[:2], parts[2:]
+        roots, unit = (parts.value, parts.shift), parts.unit
+    elif given.gained:
+        gain, value = _factor(roots[0]) or (1.0, roots[0])
+        if gain > 0:
+            roots, unit = (value, *roots[1:]), Unit(gain)
     known = frozenset(node for node in order(roots) if _named(node, "tanh"))
     for rule in (lambda node: _by_tanh(node, known), _simpler, made.tanh, made.scaled):
         roots = _rewritten(roots, rule)
@@ -236,7 +255,7 @@ class _Inputs:
         terms = list(_terms(root, 1.0))
         own = [one for one in terms if _depends(one[1])]
         if len(own) != 1 or not own[0][0] > 0:
-            return Parts(root, constant(0.0, dtypes.float32), 1.0, False, False)
+            return Parts(root, constant(0.0, dtypes.float32), Unit())
         ((gain, value),) = own
         scaled = value == input_node(0, dtypes.float32)
         made = {True: constant(0.0, dtypes.float32), False: self._input("product") if scaled else value}
@@ -248,8 +267,10 @@ class _Inputs:
                 by = _product(by, self._input("inverse"))
             keeps = self._is_kept(term)
             made[keeps] = call(FUNCTIONS["add"], (made[keeps], self._times(term, by)))
-        limited = self._given.near and _named(made[False], "tanh") and gain <= _LIMIT
-        return Parts(made[False], made[True], gain, scaled, limited)
+        near = self._given.near and _named(made[False], "tanh")
+        by_score = _factor(made[False].args[0]) if near else None
+        factor = by_score[0] if by_score and by_score[1] == input_node(0, dtypes.float32) else 0.0
+        return Parts(made[False], made[True], Unit(gain, scaled, near and gain <= _LIMIT, factor))
 
     def _times(self, term: Node, by: Node) -> Node:
         """A product, of which what is uniform is made ahead."""

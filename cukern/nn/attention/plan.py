@@ -21,7 +21,7 @@ from ...kernel.plan import on, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
 from .call import Call
-from .cheaper import Given
+from .cheaper import Given, Unit
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
 from .scores import PLACES, Printed, printed
 from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
@@ -46,6 +46,13 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
+#: The largest factor of a score in a tanh whose arguments are expected to be small, and the scales of such scores.
+_NEAR, _SCALES = 1 / 8, (2**-12, 16)
+
+
+def _are_small(near: float, scale: float) -> bool:
+    """Whether most scores times a factor are expected to be small."""
+    return 0 < abs(near) <= _NEAR and _SCALES[0] <= scale <= _SCALES[1]
 
 
 def like(x: Array, features: int, blank: bool) -> Array:
@@ -299,11 +306,17 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             batches = q.shape[0] if starts is None else starts.size
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
             sizes = (batches, *q.shape[1:3], call.k.shape[2])
-            in_parts = kind == "forward" and isinstance(tile, TmaTile) and options.scale > 0
-            given = Given(sizes, rows, q.dtype == dtypes.bfloat16, in_parts)
+            forward, by_warpgroups = kind == "forward", isinstance(tile, TmaTile)
+            given = Given(
+                sizes,
+                rows,
+                near=q.dtype == dtypes.bfloat16,
+                shifted=forward and by_warpgroups and options.scale > 0,
+                gained=not forward and by_warpgroups,
+            )
         lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
-        lines = lines._replace(unit=(1.0, True, False))
+        lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
     variables = {
         "elem": call.q.dtype,
@@ -340,9 +353,10 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "body": lines.lines,
         "values": lines.values,
         "slope": lines.values[1] if lines.constant_slope else None,
-        "gain": lines.unit[0],
-        "scaled": lines.unit[1],
-        "limited": lines.unit[2],
+        "gain": lines.unit.gain,
+        "scaled": lines.unit.scaled,
+        "limited": lines.unit.limited,
+        "near": lines.unit.near if _are_small(lines.unit.near, options.scale) else 0,
         "finite_slope": lines.finite_slope,
     }
     if summed is not None:

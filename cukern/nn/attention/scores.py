@@ -14,7 +14,7 @@ from ...elementwise.graph import Expr, Node, constant, input_node
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
-from .cheaper import Given, cheaper, finite
+from .cheaper import Given, Unit, cheaper, finite
 
 #: Inputs of the program before the arrays: the score, and its batch, head, query and key.
 PLACES = 5
@@ -158,14 +158,14 @@ class Printed(NamedTuple):
         values: the names of its value, slope and derivatives by arrays; in parts, of the value and what shifts it.
         constant_slope: whether the slope is a number.
         finite_slope: whether the slope is finite, whatever the score is.
-        unit: in parts, the gain, and so on; see :class:`.cheaper.Parts`.
+        unit: in parts, or as a multiple, what the value is to be multiplied by, and so on.
     """
 
     lines: list[Statement]
     values: list[str]
     constant_slope: bool
     finite_slope: bool = True
-    unit: tuple[float, bool, bool] = (1.0, False, False)
+    unit: Unit = Unit()
 
 
 def printed(
@@ -181,7 +181,7 @@ def printed(
     """
     roots = of.outputs if wanted is None else _with_slopes(of, wanted)
     ahead: list[Statement] = []
-    unit = (1.0, False, False)
+    unit = Unit()
     if given is not None:
         roots, ahead, unit = cheaper(roots, len(of.inputs), given)
     body, names = _looked_up(lookups, roots)

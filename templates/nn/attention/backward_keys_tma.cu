@@ -70,6 +70,7 @@ __device__ __forceinline__ void supply(
                 of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)]) : limits<float>::infinity();
                 of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
+                if constexpr (early) of_delta[r] = -of_delta[r];
             }
             rows.wait_empty();
 #pragma unroll
@@ -164,9 +165,14 @@ __device__ __forceinline__ void advance(
         clear_rows<tile_m, value_lines>(rows.tile() + size_q, at.rows - row);
         wait_cleared();
     }
+    if constexpr (makes_k && early) {  // the products with the cotangent, less delta
+#pragma unroll
+        for (int i = 0; i < tile_m / 2; ++i) ds[i] = of_lse[tile_m + i / 4 * 8 + i % 2];
+        wgmma_made(ds);
+    }
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
-    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m>(ds, own_keys + size_k, of_d);
+    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m, early>(ds, own_keys + size_k, of_d);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
@@ -193,7 +199,7 @@ __device__ __forceinline__ void advance(
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            if constexpr (early) ds[i] = s[i] * (ds[i] - of_lse[tile_m + column]);
+            if constexpr (early) ds[i] *= s[i];
             else cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], whole || attends(i));
         }
     }

@@ -17,7 +17,7 @@ struct Cotangents {
     // Beyond the last query and key, where the row's lse is +inf, the score may be NaN.
     __device__ __forceinline__ float weight(float product, float lse, const Spot& at) const {
         if constexpr (plain) return power_of_two(product * unit - lse);
-        else return power_of_two(scores(product, at).value * float(log2_e) - lse);
+        else return power_of_two(scores(product, at).value * float(<< gain >> * log2_e) - lse);
     }
     // `beyond`: some rows of the tile are no queries; a key of infinities makes NaN of their zeros.
     __device__ __forceinline__ float weight(float product, float lse, const Spot& at, bool attends, bool beyond) const {

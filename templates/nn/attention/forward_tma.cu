@@ -11,6 +11,8 @@ constexpr double gain = << gain >>;
 constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
 constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower >>;
 constexpr bool limited = << limited | lower >>;  // what the function makes is at most 1, and its weights by that are no subnormals
+// The function makes the tanh of a score times this, and nothing more, and it is expected that most of these are small; 0 if not.
+constexpr double near = << near >>;
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
@@ -44,8 +46,20 @@ struct Task {
     int row;     // the lane's first
     float unit;  // scores are compared before they are multiplied
 
+    // The tanh of a product, times a factor, by the polynomial of two terms whose largest relative difference is least where all of
+    // a warp's products are small: 4e-4.
+    __device__ __forceinline__ float tanh_of_small(float product, float factor) const {
+        const float by = float(scores.scale * near), first = 0.99960171f * by * factor;
+        return product * (first + product * product * (-0.31317268f * by * by * by * factor));
+    }
+    __device__ __forceinline__ bool all_small(const float (&products)[tile_n / 2]) const {
+        float most[2] = {0.0f, 0.0f};
+#pragma unroll
+        for (int i = 0; i < tile_n / 2; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
+        return __all_sync(0xffffffffu, maximum(most[0], most[1]) * fabsf(float(scores.scale * near)) <= 0.4f);
+    }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink`.
-    template <bool MASKED>
+    template <bool MASKED, bool SMALL = false>
     __device__ __forceinline__ void weigh(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key) const {
         const int q = threadIdx.x % 4 * 2;
 #pragma unroll
@@ -60,7 +74,8 @@ struct Task {
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                if constexpr (!plain)  // of what is not attended to, too
+                if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
+                else if constexpr (!plain && !SMALL)  // of what is not attended to, too
                     x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
                                        MASKED ? at.keys - 1 : limits<int>::highest()}).value;
                 if constexpr (MASKED)
@@ -80,7 +95,7 @@ struct Task {
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                x = power_of_two(x * unit - from);
+                x = power_of_two((SMALL && limited ? tanh_of_small(x, unit) : x * unit) - from);
                 total[i % 2] += x;
                 if constexpr (dropping)
                     x *= draw.factor(sizes, at.element(sizes, own, key + q + i / 2 * 8 + i % 2));
@@ -109,7 +124,8 @@ __device__ __forceinline__ void advance(
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    task.weigh<MASKED>(s, shrink, of, key);
+    if (near != 0 && !MASKED && task.all_small(s)) task.weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, key);
+    else task.weigh<MASKED>(s, shrink, of, key);
     wgmma_wait<0>(sums);
     of_v.release();
 #pragma unroll

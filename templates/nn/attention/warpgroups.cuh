@@ -109,8 +109,8 @@ __device__ __forceinline__ void prepare(MBarrier* full, MBarrier* empty, int cou
         mbarrier_init(&empty[i], 4 * workers);
     }
 }
-// Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS.
-template <int DEPTH, int ROWS, int COLUMNS>
+// Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS; with MORE, d += a @ b.T.
+template <int DEPTH, int ROWS, int COLUMNS, bool MORE = false>
 __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* a, const T* b) {
     const SharedMatrix left(a, 16, 8 * line * sizeof(T)), right(b, 16, 8 * line * sizeof(T));
 #pragma unroll
@@ -118,7 +118,7 @@ __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* 
         SharedMatrix from_a = left, from_b = right;
         from_a += (k / line * line * ROWS + k % line) * int(sizeof(T));
         from_b += (k / line * line * COLUMNS + k % line) * int(sizeof(T));
-        wgmma<T, COLUMNS, true, true>(d, from_a, from_b, k > 0);
+        wgmma<T, COLUMNS, true, true>(d, from_a, from_b, MORE || k > 0);
     }
     wgmma_commit();
 }

@@ -404,6 +404,7 @@ def arange(
     """Evenly spaced numbers from ``start`` up to but not including ``stop``; a single argument is ``stop``.
 
     Raises:
+        TypeError: bools are asked for, and the result would have more than two.
         ValueError: ``step`` is 0.
     """
     low, high = (0, start) if stop is None else (start, stop)
@@ -412,6 +413,8 @@ def arange(
     if step == 0:
         raise ValueError("step: expected a number other than 0, got 0")
     wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
+    if wanted == dtypes.bool_ and (high - low) / step > 2:
+        raise TypeError(f"arange: dtype: expected numbers for more than two elements, got {wanted}")
     where = _device(device)
     if not all(isinstance(n, int) for n in (low, high, step)):
         return _on(where, np.arange(low, high, step).astype(wanted))

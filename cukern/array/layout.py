@@ -78,7 +78,8 @@ def fresh_layout(
     for axis in reversed(range(len(shape)) if order is None else order):
         strides[axis] = step
         step *= shape[axis]
-    return layout(device, dtype, shape, tuple(strides), True)
+    # Without elements the libraries' new arrays have strides of 0.
+    return layout(device, dtype, shape, tuple(strides) if step else (0,) * len(shape), True)
 
 
 def memory_order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:

@@ -31,6 +31,10 @@ _GRID_Y = 65535
 #: Numbers that one host thread computes, about, and columns that it computes at a time.
 _HOST_PIECE, _HOST_ITEMS = 16384, 8
 _BLOCK = 256
+#: A row is long if it has so many times the mean number of entries, and so many for each thread.
+_LONG, _LONG_EACH = 4, 64
+#: Numbers of a sampled product for which a group of threads reads at a time.
+_SAMPLES = 8
 
 #: Rows and columns of the blocks that entries are.
 Blocks = tuple[int, int]
@@ -45,6 +49,7 @@ class Shares(NamedTuple):
         along: neighbours that share the entries of a row.
         items: columns that each has at a time.
         piece: rows that each group of threads has.
+        longest: entries of a row, above which all threads of a block share it.
     """
 
     block: int
@@ -52,6 +57,7 @@ class Shares(NamedTuple):
     along: int
     items: int
     piece: int
+    longest: int = 1 << 40
 
 
 def shares(style: Style, structure: Structure, blocks: Blocks, columns: int) -> Shares:
@@ -62,7 +68,8 @@ def shares(style: Style, structure: Structure, blocks: Blocks, columns: int) -> 
         return Shares(1, 1, 1, min(_HOST_ITEMS, columns), divide_up(_HOST_PIECE, cost))
     across = min(_WARP, power_of_two(columns))
     along = min(_WARP // across, power_of_two(max(1, mean)))
-    return Shares(_BLOCK, across, along, min(4, power_of_two(divide_up(columns, across))), 1)
+    longest = max(_LONG * mean, _LONG_EACH * along)
+    return Shares(_BLOCK, across, along, min(4, power_of_two(divide_up(columns, across))), 1, longest)
 
 
 @cache
@@ -82,7 +89,9 @@ def multiplied(
     made = allocate(device, (rows, columns), x.dtype)
     if made.size:
         s = shape or shares(device.style, structure, blocks, columns)
-        function = _multiplying(device, x.dtype, structure.indices.dtype, blocks, s._replace(piece=1))
+        function = _multiplying(
+            device, x.dtype, structure.indices.dtype, blocks, s._replace(piece=1, longest=0)
+        )
         groups = s.block // (s.across * s.along) * s.piece
         beside = 1 if s.block == 1 else min(_GRID_Y, divide_up(columns, s.across * s.items))
         arrays = (
@@ -91,18 +100,18 @@ def multiplied(
             structure.offsets._data,
             x.contiguous()._data,
         )
-        values = (*arrays, made, rows, columns, s.piece)
+        values = (*arrays, made, rows, columns, s.piece, s.longest)
         launch(device, function, (divide_up(rows, groups), beside, 1), s.block, values)
     return Array._wrap(made, device)
 
 
 @cache
 def _sampling(
-    device: Device, dtype: DType, place: DType, blocks: Blocks, block: int, lanes: int
+    device: Device, dtype: DType, place: DType, blocks: Blocks, block: int, lanes: int, items: int
 ) -> CompiledFunction:
     return _SAMPLE.bind(
         device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes,
+        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items,
     ).function  # fmt: skip
 
 
@@ -113,8 +122,9 @@ def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int
     if made.size:
         serial = device.style == "serial" and lanes is None
         lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns))))
-        block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, 1)
-        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, block, lanes)
+        items = 1 if serial else _SAMPLES
+        block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, items)
+        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, block, lanes, items)
         arrays = (g.contiguous()._data, structure.rows._data, structure.indices._data, x.contiguous()._data)
         values = (*arrays, made, made.size, columns, piece)
         launch(device, function, divide_up(made.size, block // lanes * piece), block, values)

@@ -42,6 +42,13 @@ def test_arange_is_numpys(device: ck.Device, start: int, stop: int, step: int, s
     np.testing.assert_array_equal(made.numpy(), np.arange(*numbers))
 
 
+def test_arange_of_bools_and_strides_of_nothing(device: ck.Device) -> None:
+    assert ck.arange(2, dtype=bool).tolist() == [False, True]
+    with pytest.raises(TypeError, match="arange: dtype: expected numbers"):
+        ck.arange(3, dtype=bool)
+    assert ck.empty((1, 0, 2)).strides == ck.zeros((1, 0, 2)).strides == (0, 0, 0)
+
+
 def test_arange_of_large_integers(device: ck.Device) -> None:
     np.testing.assert_array_equal(
         ck.arange(2**63, 2**63 + 3, dtype="uint64").numpy(), 2**63 + np.arange(3, dtype="u8")

@@ -150,7 +150,14 @@ def test_dtypes(device: ck.Device, dtype: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "columns, shape", [(1, (64, 1, 4, 1, 1)), (1, (64, 1, 32, 1, 2)), (5, (96, 4, 8, 2, 1))]
+    "columns, shape",
+    [
+        (1, (64, 1, 4, 1, 1)),
+        (1, (64, 1, 32, 1, 2)),
+        (5, (96, 4, 8, 2, 1)),
+        (5, (96, 4, 8, 1, 1, 3)),
+        (1, (64, 1, 4, 1, 2, 0)),
+    ],
 )
 def test_threads_that_share_rows(device: ck.Device, columns: int, shape: Any) -> None:
     """The launches of a GPU, on the host too."""

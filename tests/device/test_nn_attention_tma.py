@@ -145,6 +145,7 @@ def test_a_key_without_weights_has_gradients_of_zero(deterministic: bool) -> Non
 
 def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those do that tensor maps do not feed, to which such launches are left."""
+    monkeypatch.setattr(plan, "_chosen", {})
     monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
     monkeypatch.setattr(plan, "mma_tile_for", lambda *given: None)
     check("bfloat16", [(1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64)], True)
@@ -152,9 +153,11 @@ def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> No
     call = Call(q, k, v, (), (), (None, None), Options(0.125), None)
     other = MmaTile(128, 64)
     monkeypatch.setattr(plan, "mma_tile_for", lambda *given: other)
+    monkeypatch.setattr(plan, "_chosen", {})
     assert plan.choose(call, "forward", (q, k, v)) is other
     assert isinstance(plan.choose(call, "backward_keys", (q, k, v)), TmaTile)
     monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
+    monkeypatch.setattr(plan, "_chosen", {})
     assert isinstance(plan.choose(call, "forward", (q, k, v)), TmaTile)
 
 

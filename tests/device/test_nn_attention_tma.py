@@ -30,6 +30,7 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         return next(one for most, one in TMA_TILES[kind].items() if max(head) <= most)._replace(blocks=2)
 
     monkeypatch.setattr(plan, "tma_tile_for", tile)
+    monkeypatch.setattr(plan, "_chosen", {})
 
 
 def check_gradients(dtype: str, shapes: Any, **options: Any) -> None:
@@ -145,7 +146,6 @@ def test_a_key_without_weights_has_gradients_of_zero(deterministic: bool) -> Non
 
 def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """As those do that tensor maps do not feed, to which such launches are left."""
-    monkeypatch.setattr(plan, "_chosen", {})
     monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
     monkeypatch.setattr(plan, "mma_tile_for", lambda *given: None)
     check("bfloat16", [(1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64)], True)

@@ -98,7 +98,8 @@ _chosen: dict[Any, AnyTile] = {}
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     """The tile of a launch on q, k, v and a fourth matrix; see :func:`fed`."""
     starts = call.starts[0]
-    key = (kind, call.options.packed, starts and starts.shape, *[one._planned() for one in rows])
+    sequences = None if starts is None else starts.size - 1
+    key = (kind, call.options.packed, sequences, *[one._planned() for one in rows])
     return _chosen.get(key) or remember(_chosen, key, _choice(call, kind, rows))
 
 

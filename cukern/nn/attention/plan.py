@@ -75,6 +75,16 @@ def _vectors(arrays: Sequence[Array]) -> bool:
     )
 
 
+_chosen: dict[Any, Any] = {}
+
+
+def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
+    """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
+    starts = call.starts[0]
+    sequences = None if starts is None else starts.size - 1
+    return (kind, call.options.packed, sequences, *[one._planned() for one in rows])
+
+
 def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
     """The tile of a launch that tensor maps feed; None if they cannot, or if there is too little to do for it.
 
@@ -82,6 +92,14 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         kind: the kernel.
         rows: the matrices that it reads and writes.
     """
+    key = ("fed", *_situation(call, kind, rows))
+    if key not in _chosen:
+        remember(_chosen, key, _feedable(call, kind, rows))
+    found: TmaTile | None = _chosen[key]
+    return found
+
+
+def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
     q = call.q
     packed, starts = call.options.packed, call.starts[0]
     sequences = 1 if starts is None else starts.size - 1
@@ -92,15 +110,11 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
     return tma_tile_for(call.head, q.device, kind)
 
 
-_chosen: dict[Any, AnyTile] = {}
-
-
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     """The tile of a launch on q, k, v and a fourth matrix; see :func:`fed`."""
-    starts = call.starts[0]
-    sequences = None if starts is None else starts.size - 1
-    key = (kind, call.options.packed, sequences, *[one._planned() for one in rows])
-    return _chosen.get(key) or remember(_chosen, key, _choice(call, kind, rows))
+    key = _situation(call, kind, rows)
+    found: AnyTile = _chosen.get(key) or remember(_chosen, key, _choice(call, kind, rows))
+    return found
 
 
 def _choice(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:

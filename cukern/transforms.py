@@ -17,7 +17,8 @@ from .autodiff.cotangents import float_leaves, is_array, is_float
 from .autodiff.tape import Tape
 from .device import Device
 from .elementwise.function import astype
-from .shape.views import reshape, stack
+from .shape.joins import stack
+from .shape.views import reshape
 
 __all__ = [
     "elementwise_grad",

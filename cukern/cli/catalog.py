@@ -22,6 +22,7 @@ root = sys.modules["cukern"]
 #: The modules of functions, and their titles in the list.
 _FAMILIES = {
     "shape.views": "Shapes",
+    "shape.joins": "Joining and taking apart",
     "index.assemble": "Stacking, repeating and splitting",
     "index.padding": "Padding",
     "index.take": "Indexing",

@@ -19,17 +19,8 @@ from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
-from ..shape.views import (
-    broadcast_arrays,
-    broadcast_to,
-    concat,
-    expand_dims,
-    flip,
-    moveaxis,
-    reshape,
-    split,
-    swapaxes,
-)
+from ..shape.joins import concat, split
+from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .scan import cumulative_prod, cumulative_sum
 from .search import searchsorted
 from .take import take

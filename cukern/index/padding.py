@@ -26,8 +26,9 @@ from ..elementwise.table import round as rint
 from ..reduction.rows import max as largest
 from ..reduction.rows import mean
 from ..reduction.rows import min as smallest
+from ..shape.joins import concat
 from ..shape.remap import remap
-from ..shape.views import broadcast_to, concat, flip, moveaxis, reshape
+from ..shape.views import broadcast_to, flip, moveaxis, reshape
 from .take import scatter
 
 __all__ = ["pad"]

@@ -18,7 +18,8 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import equal, exp, isfinite, isinf, isnan, minimum, where
 from ..elementwise.ufunc import one_out, written
-from ..shape.views import concat, reshape
+from ..shape.joins import concat
+from ..shape.views import reshape
 from .scan_plan import Scan, scanned
 from .take import take_along_axis
 

@@ -22,7 +22,8 @@ from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
-from ..shape.views import reshape, stack
+from ..shape.joins import stack
+from ..shape.views import reshape
 from .scan import cumulative_sum
 from .take import places_in, take
 from .unravel import unraveled

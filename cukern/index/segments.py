@@ -22,7 +22,8 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, on_device, public, recorded
 from ..elementwise.table import equal, maximum, not_equal, where
-from ..shape.views import broadcast_to, concat, reshape
+from ..shape.joins import concat
+from ..shape.views import broadcast_to, reshape
 from .combine import Combination, combined
 from .places import gathered, ordered, picked_along
 from .scan import recurrence, shifted

@@ -20,7 +20,8 @@ from ..elementwise.table import isnan, not_equal, subtract
 from ..errors import DeviceError
 from ..kernel.plan import allocate
 from ..reduction.rows import any
-from ..shape.views import concat, moveaxis, reshape
+from ..shape.joins import concat
+from ..shape.views import moveaxis, reshape
 from .scan import cumulative_sum
 from .search import flat_places, search_into
 from .sort import lexsort, permuted, sort, sorted_along

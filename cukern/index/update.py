@@ -32,7 +32,8 @@ from ..elementwise.table import (
 )
 from ..errors import DeviceError
 from ..kernel.plan import on
-from ..shape.views import broadcast_to, concat, reshape
+from ..shape.joins import concat
+from ..shape.views import broadcast_to, reshape
 from .places import best_of_each, last_of_each, ordered
 from .scan import recurrence, shifted
 from .sort import permuted

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
-from ..device import Device
+from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
@@ -143,10 +143,19 @@ class Plan:
     def results(self, given: Sequence[Array | None], *numbers: Any) -> list[Array]:
         """Launch and return all results, new arrays; None stands for a null pointer, numbers follow the results."""
         with on(self.device):
-            made = [Array._made(layout) for layout in self.layouts]
+            made = new(self.layouts)
             assert self.launch is not None
             self.launch(*operands(self.device, (*given, *made)), *numbers)
         return made
+
+
+def new(layouts: Sequence[Layout]) -> list[Array]:
+    """New, uninitialized arrays, on the current device."""
+    made = [Array._made(layout) for layout in layouts]
+    if capture_hooks.made_empty is not None:
+        for one in made:
+            capture_hooks.made_empty(one)
+    return made
 
 
 def operands(device: Device, arrays: Sequence[Array | None]) -> list[Any]:

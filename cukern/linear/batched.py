@@ -23,7 +23,8 @@ from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..reduction.rows import prod, sum
-from ..shape.views import concat, reshape
+from ..shape.joins import concat
+from ..shape.views import reshape
 from .products import diagonal
 
 _ELIMINATE, _SUBSTITUTE = Kernel("linear/eliminate.cu", block=256), Kernel("linear/substitute.cu", block=128)

@@ -16,7 +16,8 @@ from ..elementwise.operands import normalize_axis, public, require_arrays
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
-from ..shape.views import moveaxis, stack, unstack
+from ..shape.joins import stack, unstack
+from ..shape.views import moveaxis
 
 __all__ = ["cross"]
 

@@ -17,7 +17,8 @@ from ..elementwise.logic import logical_and, logical_or
 from ..elementwise.table import divide, equal, where
 from ..errors import GradientError
 from ..reduction.rows import all
-from ..shape.views import concat, expand_dims, tril
+from ..shape.joins import concat
+from ..shape.views import expand_dims, tril
 from .lapack import differentiable, library, matrices, solve, total
 from .products import adjoint, diagonal, from_diagonal, matmul
 

@@ -57,6 +57,7 @@ from ..reduction.rows import *  # noqa: F403
 from ..reduction.rows import sum_to_shape
 from ..reduction.softmax import *  # noqa: F403
 from ..shape import nested as _nested  # noqa: F401 - registers arrays of nested lists
+from ..shape.joins import *  # noqa: F403
 from ..shape.views import *  # noqa: F403
 
 #: Functions that are not public under their name: those of operators and methods, and rows used only in derivatives.

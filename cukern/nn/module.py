@@ -379,29 +379,28 @@ def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
 def _unflatten(of: tuple[Module, list[int]], leaves: Iterable[Any]) -> Module:
     """A copy of a module's structure with ``leaves`` in place of the parameters of these identities."""
     structure, parameters = of
-    new = dict(zip(parameters, leaves, strict=True))
-    made: dict[int, Module] = {}
+    return cast(Module, _rebuilt(structure, dict(zip(parameters, leaves, strict=True)), {}))
 
-    def rebuild(value: Any) -> Any:
-        if isinstance(value, Parameter):
-            return new[id(value)]
-        if isinstance(value, Module):
-            if id(value) not in made:
-                copy = made[id(value)] = object.__new__(type(value))
-                vars(copy).update(changed(vars(value)))
-                vars(copy)[_STRUCTURE] = value
-            return made[id(value)]
-        if isinstance(value, dict):
-            return changed(value)
-        items = [rebuild(item) if isinstance(item, _HOLDERS) else item for item in value]
-        if isinstance(value, list):
-            return items
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
 
-    def changed(values: Mapping[Any, Any]) -> dict[Any, Any]:
-        return {key: rebuild(item) if isinstance(item, _HOLDERS) else item for key, item in values.items()}
-
-    return cast(Module, rebuild(structure))
+def _rebuilt(value: Any, new: Mapping[int, Any], made: dict[int, Module]) -> Any:
+    """A copy of a value with ``new`` in place of parameters; ``made`` are the copies of modules so far."""
+    if isinstance(value, Parameter):
+        return new[id(value)]
+    if isinstance(value, Module):
+        if id(value) not in made:
+            copy = made[id(value)] = object.__new__(type(value))
+            vars(copy).update(_rebuilt(vars(value), new, made))
+            vars(copy)[_STRUCTURE] = value
+        return made[id(value)]
+    if isinstance(value, dict):
+        return {
+            key: _rebuilt(item, new, made) if isinstance(item, _HOLDERS) else item
+            for key, item in value.items()
+        }
+    items = [_rebuilt(item, new, made) if isinstance(item, _HOLDERS) else item for item in value]
+    if isinstance(value, list):
+        return items
+    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
 
 
 pytree.register(Module, _flatten, _unflatten)

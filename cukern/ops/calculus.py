@@ -38,7 +38,8 @@ from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
 from ..reduction.rows import sum
-from ..shape.views import broadcast_to, concat, flip, reshape
+from ..shape.joins import concat
+from ..shape.views import broadcast_to, flip, reshape
 
 __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
 

@@ -16,7 +16,8 @@ from ..elementwise.operands import first_array, public, require_array
 from ..elementwise.table import clip, remainder, where
 from ..index.take import take_along_axis
 from ..reduction.rows import any
-from ..shape.views import broadcast_to, expand_dims, squeeze, stack
+from ..shape.joins import stack
+from ..shape.views import broadcast_to, expand_dims, squeeze
 
 __all__ = ["choose", "piecewise"]
 

@@ -18,7 +18,8 @@ from ..elementwise.table import abs, pow, remainder, where
 from ..index.scan import cumulative_sum
 from ..index.sort import sort
 from ..reduction.rows import all
-from ..shape.views import concat, moveaxis
+from ..shape.joins import concat
+from ..shape.views import moveaxis
 from .calculus import diff
 
 __all__ = ["float_power", "real_if_close", "sort_complex", "unwrap"]

@@ -19,7 +19,8 @@ from ..elementwise.table import clip, sqrt, where
 from ..linear.products import diagonal
 from ..reduction.nan import average
 from ..reduction.rows import sum
-from ..shape.views import concat, matrix_transpose, reshape
+from ..shape.joins import concat
+from ..shape.views import matrix_transpose, reshape
 
 __all__ = ["corrcoef", "cov"]
 

@@ -17,7 +17,8 @@ from ..elementwise.logic import logical_not
 from ..elementwise.operands import require_array, require_arrays
 from ..elementwise.row import is_scalar
 from ..index.search import flatnonzero, nonzero
-from ..shape.views import broadcast_arrays, broadcast_to, concat, reshape, stack
+from ..shape.joins import concat, stack
+from ..shape.views import broadcast_arrays, broadcast_to, reshape
 from .spaces import linspace
 
 __all__ = [

@@ -14,7 +14,8 @@ from ..elementwise.function import astype
 from ..elementwise.operands import first_array, public, require_array, require_arrays
 from ..elementwise.table import equal, where
 from ..reduction.rows import sum
-from ..shape.views import concat, reshape, unstack
+from ..shape.joins import concat, unstack
+from ..shape.views import reshape
 from .calculus import diff
 from .histogram import as_sample, bincount, digitize, find_edges, shown_edges
 

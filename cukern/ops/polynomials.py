@@ -21,7 +21,8 @@ from ..index.padding import pad
 from ..index.sort import sort
 from ..linear.decompositions import eigvals
 from ..reduction.rows import all, any, sum
-from ..shape.views import concat, expand_dims, reshape, stack
+from ..shape.joins import concat, stack
+from ..shape.views import expand_dims, reshape
 from .calculus import convolve
 
 __all__ = [

@@ -25,7 +25,8 @@ from ..elementwise.operands import (
 from ..elementwise.table import where
 from ..index.take import scatter
 from ..linear.products import diagonal
-from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape, stack, unstack
+from ..shape.joins import stack, unstack
+from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape
 
 __all__ = ["apply_along_axis", "apply_over_axes", "fill_diagonal", "select", "sliding_window_view"]
 

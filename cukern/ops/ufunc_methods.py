@@ -23,7 +23,8 @@ from ..index.subscript import getitem, setitem
 from ..index.take import take
 from ..index.update import numbers
 from ..reduction.function import masked
-from ..shape.views import broadcast_to, concat, expand_dims, moveaxis, reshape, stack
+from ..shape.joins import concat, stack
+from ..shape.views import broadcast_to, expand_dims, moveaxis, reshape
 
 __all__: list[str] = []
 

@@ -25,7 +25,8 @@ from ..kernel.plan import allocate, launch
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
 from ..ops.gamma_functions import log_gamma_slope
-from ..shape.views import broadcast_to, expand_dims, squeeze, stack
+from ..shape.joins import stack
+from ..shape.views import broadcast_to, expand_dims, squeeze
 
 _KERNEL = Kernel("random/variates.cu", block=256)
 #: Elements that one host thread draws in sequence.

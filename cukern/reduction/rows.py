@@ -16,7 +16,8 @@ from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
 from ..elementwise.table import equal, exp, hypot, isfinite, where
 from ..elementwise.ufunc import one_out, written
-from ..shape.views import concat, moveaxis, reshape, stack
+from ..shape.joins import concat, stack
+from ..shape.views import moveaxis, reshape
 from .function import Reduce, Rule, Span
 from .masked import masked_mean, masked_spread, one_correction
 from .plan import Reduction

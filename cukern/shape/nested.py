@@ -14,7 +14,7 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device
 from ..elementwise.function import astype
-from .views import stack
+from .joins import stack
 
 
 def _leaves(items: Any) -> Iterator[Any]:

@@ -14,7 +14,8 @@ from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, view
 from ..elementwise.row import is_scalar
 from ..pytree import Leaf
-from .views import concat, reshape
+from .joins import concat
+from .views import reshape
 
 
 def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:

@@ -1,37 +1,30 @@
-"""Views, which share memory, and functions that join and split arrays. All functions here are linear."""
+"""Views, which share memory, and other linear functions of the elements' places."""
 
 from __future__ import annotations
 
 import math
 import operator
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import accumulate
 from typing import Any, SupportsIndex
 
 import numpy as np
 
-from .. import dtypes
 from ..array import Array
 from ..array.creation import arange
-from ..autodiff import tape
-from ..dtypes import DType
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
-    on_device,
     public,
     recorded,
-    recorded_many,
     require_array,
     require_arrays,
     view,
 )
 from ..elementwise.table import where
-from ..elementwise.ufunc import Casting, can_cast, one_out, written
-from ..kernel.plan import allocate, one_device
 from ..kernel.strides import broadcast_shapes, collapse
-from .copy import in_order, write
+from .copy import in_order
 from .known_views import known, viewed
 from .remap import remap
 
@@ -40,7 +33,6 @@ Shape = SupportsIndex | Sequence[SupportsIndex]
 __all__ = [
     "broadcast_arrays",
     "broadcast_to",
-    "concat",
     "expand_dims",
     "flip",
     "matrix_transpose",
@@ -49,14 +41,11 @@ __all__ = [
     "ravel",
     "reshape",
     "roll",
-    "split",
     "squeeze",
-    "stack",
     "swapaxes",
     "transpose",
     "tril",
     "triu",
-    "unstack",
 ]
 
 
@@ -336,180 +325,6 @@ def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
     made = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
     return recorded("roll", x, made, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
-
-
-def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
-    """The arrays, which must be on one device, and their common dtype.
-
-    Raises:
-        ValueError: there is no array.
-        DeviceError: they are on different devices.
-    """
-    made = require_arrays(arrays, name)
-    if not made:
-        raise ValueError(f"{name}: expected at least one array")
-    one_device(name, made)
-    kinds = {x.dtype for x in made}
-    return made, made[0].dtype if len(kinds) == 1 else dtypes.result_type(*kinds)
-
-
-def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> DType:
-    """The requested dtype, checked against ``casting`` for every array."""
-    wanted = dtypes.as_dtype(dtype)
-    for x in arrays:
-        if not can_cast(x.dtype, wanted, casting):
-            raise TypeError(f"{name}: dtype: {x.dtype} is not cast to {wanted} by casting={casting!r}")
-    return wanted
-
-
-@public
-def concat(
-    arrays: Sequence[Array],
-    /,
-    axis: int | None = 0,
-    out: Array | None = None,
-    *,
-    dtype: Any = None,
-    casting: Casting = "same_kind",
-) -> Array:
-    """Join arrays along an existing axis; if ``axis`` is None, flatten them first.
-
-    Args:
-        arrays: arrays of the same shape except along ``axis``.
-        axis: the axis.
-        out: the array to write the result to.
-        dtype: that of the result; the promoted dtype of the arrays by default.
-        casting: the allowed casts to ``dtype``: ``"same_kind"``, ``"unsafe"``, or another of NumPy's names.
-
-    Raises:
-        TypeError: an array cannot be cast to ``dtype``.
-        ValueError: there is no array, or sizes differ along another axis.
-    """
-    joined, common = _joinable(arrays, "concat")
-    wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
-    if axis is None:
-        joined, axis = [ravel(x) for x in joined], 0
-    place = normalize_axis(axis, joined[0].ndim, "concat")
-    shapes = [x.shape for x in joined]
-    if any(len(s) != len(shapes[0]) or _without(s, place) != _without(shapes[0], place) for s in shapes):
-        raise ValueError(
-            f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
-        )
-    ends = list(accumulate((shape[place] for shape in shapes), initial=0))
-    keys = [(*(slice(None),) * place, slice(*pair)) for pair in pairwise(ends)]
-    sizes = (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :])
-    made = _assembled("concat", joined, sizes, wanted, keys)
-    return made if out is None else _given("concat", made, out, dtype, casting)
-
-
-def _given(name: str, made: Array, out: Array, dtype: Any, casting: Casting) -> Array:
-    """``out`` with the elements of ``made``."""
-    if dtype is not None:
-        raise TypeError(f"{name}: out and dtype: expected one of them, as out has a dtype, got both")
-    target = one_out(name, out)
-    if target is not None and target.shape != made.shape:
-        raise ValueError(f"{name}: out: expected shape {made.shape}, got {target.shape}")
-    return written(name, made, target, casting)
-
-
-def _assembled(
-    name: str, arrays: Sequence[Array], shape: tuple[int, ...], dtype: DType, keys: Sequence[tuple[Any, ...]]
-) -> Array:
-    """An array made of ``arrays``, cast and placed at ``keys``, which cover it."""
-    device = arrays[0].device
-    data = allocate(device, shape, dtype)
-    for x, key in zip(arrays, keys, strict=True):
-        write(device, data[key], x._data)
-
-    def vjp(g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
-        return [g[key] if need else None for key, need in zip(keys, needs, strict=True)]
-
-    return recorded_many(name, arrays, Array._wrap(data, device), vjp)
-
-
-def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
-    return shape[:axis] + shape[axis + 1 :]
-
-
-def _part(x: Array, axis: int, start: int, end: int) -> Array:
-    """The elements from ``start`` to ``end`` along an axis, a view."""
-    part: Array = x[(slice(None),) * axis + (slice(start, end),)]
-    return part
-
-
-@public
-def stack(
-    arrays: Sequence[Array],
-    /,
-    axis: int = 0,
-    out: Array | None = None,
-    *,
-    dtype: Any = None,
-    casting: Casting = "same_kind",
-) -> Array:
-    """Join arrays of one shape along a new axis; ``out``, ``dtype`` and ``casting`` as in :func:`concat`.
-
-    Raises:
-        TypeError: an array cannot be cast to ``dtype``.
-        ValueError: there is no array, or shapes differ.
-    """
-    joined, common = _joinable(arrays, "stack")
-    if any(x.shape != joined[0].shape for x in joined):
-        raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
-    place = normalize_axis(axis, joined[0].ndim + 1, "stack")
-    wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
-    before, after = joined[0].shape[:place], joined[0].shape[place:]
-    keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
-    made = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
-    return made if out is None else _given("stack", made, out, dtype, casting)
-
-
-@public
-def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
-    """The views of ``x`` at each index along an axis."""
-    x = require_array(x, "unstack")
-    place = normalize_axis(axis, x.ndim, "unstack")
-    return tuple(
-        _taken_apart(x, "unstack", [(*(slice(None),) * place, i, ...) for i in range(x.shape[place])])
-    )
-
-
-@public
-def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
-    """Split ``x`` along an axis into views: into equal parts, or before each of the given indices.
-
-    Raises:
-        ValueError: the axis cannot be split into that number of equal parts.
-    """
-    x = require_array(x, "split")
-    place = normalize_axis(axis, x.ndim, "split")
-    size = x.shape[place]
-    if isinstance(indices_or_sections, (int, np.integer)):
-        sections = int(indices_or_sections)
-        if sections < 1 or size % sections:
-            raise ValueError(f"split: an axis of size {size} has no {sections} equal parts")
-        ends = [size // sections * i for i in range(1, sections)]
-    else:
-        ends = [min(max(e + size if e < 0 else e, 0), size) for e in map(operator.index, indices_or_sections)]
-    parts = [(a, max(a, b)) for a, b in pairwise([0, *ends, size])]
-    if ends != sorted(ends):  # overlapping parts
-        return [_part(x, place, *part) for part in parts]
-    return _taken_apart(x, "split", [(*(slice(None),) * place, slice(*part)) for part in parts])
-
-
-@on_device
-def _taken_apart(x: Array, name: str, keys: Sequence[tuple[Any, ...]]) -> list[Array]:
-    """The views of ``x`` at ``keys``, which cover ``x``: one operation, whose derivative joins the cotangents."""
-    with tape.stop_recording():
-        views = [x[key] for key in keys]
-    if views and tape.recording((x,)):
-        shape = x.shape
-
-        def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
-            return (_assembled(name, cotangents, shape, cotangents[0].dtype, keys),)
-
-        tape.record(name, (x,), views, vjp)
-    return views
 
 
 @fuse(static=("lower",))

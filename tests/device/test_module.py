@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import pickle
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -340,3 +342,19 @@ def test_astype_casts_what_is_floating_in_place(device: ck.Device) -> None:
         tape.gradient(loss, weight)
     with pytest.raises(TypeError, match="dtype: expected a floating dtype, got int32"):
         model.astype("int32")
+
+
+def test_gradients_are_freed_when_they_are_dropped() -> None:
+    """They are in no cycle, which would keep their memory until the garbage collector runs."""
+    model = ck.nn.Linear(3, 2, rng=0)
+    gc.disable()
+    try:
+        with ck.Tape() as tape:
+            y = model(ck.ones((4, 3))).sum()
+        gradients = tape.gradient(y, model)
+        clipped, _ = ck.optim.clip_by_global_norm(gradients, 1.0)
+        kept = [weakref.ref(one._storage) for one in (gradients.weight, clipped.weight)]
+        del gradients, clipped
+        assert [one() for one in kept] == [None, None]
+    finally:
+        gc.enable()

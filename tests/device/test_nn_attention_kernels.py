@@ -27,6 +27,12 @@ TENSOR_CORES = {
 }
 
 
+@pytest.fixture(autouse=True)
+def new_choices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tiles are chosen anew in each test, which may have its own."""
+    monkeypatch.setattr(plan, "_chosen", {})
+
+
 @pytest.fixture
 def on_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Launches on tensor cores, which the host has the meaning of."""
@@ -297,6 +303,7 @@ def test_few_queries_split_the_keys(
     assert np.isnan(call(q, k, v + np.nan).numpy()[0].astype(float)).all()
     if dtype == "float32":  # the backward kernels read the combined statistics
         monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
+        monkeypatch.setattr(plan, "_chosen", {})
         _, pull_whole = ck.vjp(call, q, k, v)
         for one, other in zip(pull(made), pull_whole(made), strict=True):
             close(one, other.numpy(), ulps)

@@ -30,6 +30,7 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         return next(one for most, one in TMA_TILES[kind].items() if max(head) <= most)._replace(blocks=2)
 
     monkeypatch.setattr(plan, "tma_tile_for", tile)
+    monkeypatch.setattr(plan, "_chosen", {})
 
 
 def check_gradients(dtype: str, shapes: Any, **options: Any) -> None:
@@ -173,9 +174,11 @@ def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> No
     call = Call(q, k, v, (), (), (None, None), Options(0.125), None)
     other = MmaTile(128, 64)
     monkeypatch.setattr(plan, "mma_tile_for", lambda *given: other)
+    monkeypatch.setattr(plan, "_chosen", {})
     assert plan.choose(call, "forward", (q, k, v)) is other
     assert isinstance(plan.choose(call, "backward_keys", (q, k, v)), TmaTile)
     monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
+    monkeypatch.setattr(plan, "_chosen", {})
     assert isinstance(plan.choose(call, "forward", (q, k, v)), TmaTile)
 
 

@@ -7,6 +7,7 @@ import pytest
 from gpu_without_one import gpu_without_one
 
 import cukern as ck
+from cukern.shape import joins
 
 CALLS = {
     "reshape": lambda x: ck.reshape(x, (6, -1)),
@@ -74,6 +75,36 @@ def test_a_known_part_is_that_of_numpy(key: Any, dtype: str) -> None:
                 assert not y._planned().aligned or y._operand % 16 == 0
                 assert (y._fetched() == expected).all()
                 assert tape.gradient(y, x).shape == x.shape
+
+
+def test_parts_that_lie_side_by_side_are_joined_without_a_copy() -> None:
+    values = np.arange(48.0, dtype=np.float32).reshape(2, 3, 8)
+    with gpu_without_one(compiles=False):
+        x, g = ck.asarray(values), ck.asarray(values + 1)
+        with ck.Tape(persistent=True) as tape:
+            tape.watch(x)
+            rows, halves = ck.unstack(x, axis=1), ck.split(x, 2, axis=2)
+        back = tape.gradient(rows, x, [ck.swapaxes(ck.swapaxes(g[:, i], 0, 1), 0, 1) for i in range(3)])
+        assert back._storage is g._storage and (back._fetched() == values + 1).all()
+        back = tape.gradient(halves, x, [g[..., :4], g[..., 4:]])
+        assert back._storage is g._storage and (back._fetched() == values + 1).all()
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        lambda g: [g[:, 0], g[:, 2], g[:, 1]],
+        lambda g: [g[:, 1], g[:, 2], g[:, 2]],
+        lambda g: [g[:, 0], g[:, 1], ck.asarray(g._fetched()[:, 2])],
+        lambda g: [g[:, 0, ::2], g[:, 1, ::2], g[:, 2, ::2]],
+        lambda g: [ck.reshape(g, (6, 8))[i : i + 2] for i in (0, 2, 4)],
+    ],
+    ids=["another order", "one twice", "two memories", "gaps", "other strides"],
+)
+def test_parts_that_lie_in_another_way_are_not(parts: Any) -> None:
+    with gpu_without_one(compiles=False):
+        made = parts(ck.asarray(np.zeros((2, 3, 8), np.float32)))
+        assert joins._lying_so(made, (2, 3, made[0].shape[-1]), 1) is None
 
 
 def test_a_view_of_a_written_parameter_has_its_version() -> None:

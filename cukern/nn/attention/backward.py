@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import empty, zeros
+from ...array.layout import Layout, fresh_layout, memory_order
 from ...elementwise.fuse import fuse
 from ...kernel import Kernel
+from ...kernel.plan import new, on
 from ...kernel.sizes import divide_up
 from .call import Call
 from .geometry import MmaTile, tile_for
@@ -72,8 +75,7 @@ def launch_backward(
 def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array, Array, Array]:
     """The gradients of q, k and v by one kernel, in which blocks add to those of q."""
     q = call.q
-    dq = like(q, call.head.size, False)
-    dk, dv = like(call.k, call.head.size, False), like(call.v, call.head.value, False)
+    dq, dk, dv = _beside(q, call.k, call.v)
     batch, heads, length, _ = q.shape
     lines = whole_lines(call.head.size)
     sums = zeros((batch, heads, divide_up(length, tile.rows), tile.rows, lines), "float32", q.device)
@@ -81,6 +83,31 @@ def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array,
     count = sums.size // 8
     _ROUNDED(dq, sums, count, grid=divide_up(count, 256), tile_m=tile.rows, lines=lines)
     return dq, dk, dv
+
+
+def _beside(q: Array, k: Array, v: Array) -> list[Array]:
+    """New arrays for their gradients: of one memory if they are parts of one, to be joined without copies."""
+    layout, step = q._planned(), 0
+    if (
+        not layout.on_host
+        and q._storage is k._storage is v._storage
+        and layout is k._planned() is v._planned()
+    ):
+        step = k._operand - q._operand
+    whole = _joined(layout, step) if step and v._operand - k._operand == step else None
+    if whole is None:
+        return [like(one, one.shape[-1], False) for one in (q, k, v)]
+    with on(q.device):
+        (made,) = new((whole,))
+    return [made[i] for i in range(3)]
+
+
+@lru_cache(maxsize=1024)
+def _joined(one: Layout, step: int) -> Layout | None:
+    """The layout of three arrays that lie ``step`` bytes apart, as one; None if they leave gaps."""
+    shape = (3, *one.shape)
+    order = memory_order(shape, (step, *one.strides), one.dtype.itemsize)
+    return None if order is None else fresh_layout(one.device, one.dtype, shape, order)
 
 
 def _summed(call: Call, which: int, given: Sequence[Array]) -> Array:

@@ -14,7 +14,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import full, zeros, zeros_like
-from ...function import Function
+from ...autodiff import tape
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
@@ -35,67 +35,79 @@ def _contiguous(tables: Sequence[Array]) -> tuple[Array, ...]:
     return tuple(one.contiguous() for one in tables)
 
 
-class _Attention(Function):
-    _only_reads = True
+def _computed(
+    options: Options,
+    reference: Callable[..., Any],
+    draw: Draw | None,
+    starts: tuple[Array | None, Array | None],
+    tables: int,
+    arrays: Sequence[Array],
+) -> tuple[Array, Array]:
+    """The result and its statistics, recorded.
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        options: Options,
-        reference: Any,
-        draw: Draw | None,
-        starts: Any,
-        tables: int,
-        *arrays: Array,
-    ) -> tuple[Array, Array]:
-        ctx.set_materialize_grads(False)
+    Args:
+        arrays: q, k, v, those of the score, and as many ``tables``.
+    """
+    tracking = tape.tracked(arrays)
+
+    def asked(arrays: Sequence[Array], starts: tuple[Array | None, Array | None]) -> Call:
         q, k, v = (dense(one) for one in arrays[:3])
         split = len(arrays) - tables
-        call = Call(q, k, v, arrays[3:split], _contiguous(arrays[split:]), starts, options, draw)
-        made, lse = launch_forward(call)
-        if any(ctx.needs_input_grad):
-            ctx.save_for_backward(*arrays, *starts, made, lse)
-            ctx.options, ctx.reference, ctx.draw, ctx.tables = options, reference, draw, tables
-        return made, lse
+        return Call(q, k, v, tuple(arrays[3:split]), _contiguous(arrays[split:]), starts, options, draw)
 
-    @staticmethod
-    def backward(ctx: Any, cotangent: Array | None, of_lse: Array | None) -> tuple[Any, ...]:
-        *arrays, starts_q, starts_k, made, lse = ctx.saved_arrays
-        wanted = ctx.needs_input_grad[5:]
-        q, k, v = (dense(one) for one in arrays[:3])
-        starts = (starts_q, starts_k)
-        split = len(arrays) - ctx.tables
-        call = Call(
-            q, k, v, tuple(arrays[3:split]), _contiguous(arrays[split:]), starts, ctx.options, ctx.draw
-        )
-        of_made = zeros_like(made) if cotangent is None else cotangent
-        cotangents = [of_made] if of_lse is None else [of_made, of_lse]
+    def pull(
+        cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
+    ) -> Sequence[Array | None]:
+        *arrays, starts_q, starts_k, made, lse = saved
+        call = asked(arrays, (starts_q, starts_k))
+        return _gradients(call, arrays, reference, made, lse, cotangents, needs)
 
-        # Integers have no gradient, and are no primals.
-        primals = [one if dtypes.info(one.dtype).kind == "f" else None for one in arrays]
+    with tape.stop_recording():
+        made, lse = launch_forward(asked(arrays, starts))
+    if tracking is not None:
+        saved = (*arrays, *starts, made, lse)
+        tape.record("attention", arrays, (made, lse), pull, saved, materialize=False, tracking=tracking)
+    return made, lse
 
-        def reference(*given: Array | None) -> tuple[Array, ...]:
-            own = [known if one is None else one for one, known in zip(given, arrays, strict=True)]
-            results: tuple[Array, ...] = ctx.reference(call, *own)
-            return results[: len(cotangents)]
 
-        def kernels() -> list[Array | None]:
-            # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
-            own = 3 if call.options.packed else split
-            found = launch_backward(call, made, lse, of_made, of_lse, wanted[:own])
-            rest = [i for i in range(own, len(arrays)) if wanted[i]]
-            if not rest:
-                return [*found, *[None] * (len(arrays) - own)]
+def _gradients(
+    call: Call,
+    arrays: Sequence[Array],
+    reference: Callable[..., Any],
+    made: Array,
+    lse: Array,
+    given: Sequence[Array | None],
+    wanted: Sequence[bool],
+) -> Sequence[Array | None]:
+    """The gradients of ``arrays``, differentiable, from those of the result and of its statistics."""
+    cotangent, of_lse = given
+    of_made = zeros_like(made) if cotangent is None else cotangent
+    cotangents = [of_made] if of_lse is None else [of_made, of_lse]
+    # Integers have no gradient, and are no primals.
+    primals = [one if dtypes.info(one.dtype).kind == "f" else None for one in arrays]
 
-            def of_rest(*values: Array) -> tuple[Array, ...]:
-                chosen = dict(zip(rest, values, strict=True))
-                return reference(*(chosen.get(i) for i in range(len(arrays))))
+    def composed(*given: Array | None) -> tuple[Array, ...]:
+        own = [known if one is None else one for one, known in zip(given, arrays, strict=True)]
+        results: tuple[Array, ...] = reference(call, *own)
+        return results[: len(cotangents)]
 
-            _, pull = vjp(of_rest, *(arrays[i] for i in rest))
-            pulled = dict(zip(rest, pull(tuple(cotangents)), strict=True))
-            return [*found, *(pulled.get(i) for i in range(own, len(arrays)))]
+    def kernels() -> list[Array | None]:
+        # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
+        own = 3 if call.options.packed else len(arrays) - len(call.tables)
+        found = launch_backward(call, made, lse, of_made, of_lse, wanted[:own])
+        rest = [i for i in range(own, len(arrays)) if wanted[i]]
+        if not rest:
+            return [*found, *[None] * (len(arrays) - own)]
 
-        return (None, None, None, None, None, *fused_vjp(kernels, reference, primals, cotangents, wanted))
+        def of_rest(*values: Array) -> tuple[Array, ...]:
+            chosen = dict(zip(rest, values, strict=True))
+            return composed(*(chosen.get(i) for i in range(len(arrays))))
+
+        _, pull = vjp(of_rest, *(arrays[i] for i in rest))
+        pulled = dict(zip(rest, pull(tuple(cotangents)), strict=True))
+        return [*found, *(pulled.get(i) for i in range(own, len(arrays)))]
+
+    return fused_vjp(kernels, composed, primals, cotangents, wanted)
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
@@ -339,7 +351,7 @@ def attention(
         options = options._replace(dropout=0.0)
     draw = _draw(options.dropout, rng, q, math.prod(shape))
     reference = partial(_composed, score, given)
-    made, lse = _Attention.apply(options, reference, draw, where, len(tables), *matrices, *operands, *tables)
+    made, lse = _computed(options, reference, draw, where, len(tables), (*matrices, *operands, *tables))
     made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)
     return (made, _shaped(lse, result[:-1])) if return_lse else made
 

@@ -10,14 +10,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ... import dtypes
-from ... import namespace as ops
 from ...array import Array
-from ...array.creation import empty, full, zeros
-from ...array.layout import Layout
+from ...array.creation import empty, full
+from ...array.layout import Layout, fresh_layout
 from ...device.interface import Prepared
 from ...elementwise.print_cxx import compute_type
 from ...kernel import Kernel
-from ...kernel.plan import on, remember
+from ...kernel.plan import new, on, raw, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
 from ...kernel.strides import broadcast_steps
 from .call import Call
@@ -58,11 +57,14 @@ def _are_small(near: float, scale: float) -> bool:
 def like(x: Array, features: int, blank: bool) -> Array:
     """A new array of the shape of ``x`` but for the last axis, whose axes lie in memory in the order of those of x."""
     batch, heads, length, _ = x.shape
-    make = zeros if blank else empty
     strides = x._planned().strides
-    if strides[1] < strides[2]:
-        return ops.permute_dims(make((batch, length, heads, features), x.dtype, x.device), (0, 2, 1, 3))
-    return make((batch, heads, length, features), x.dtype, x.device)
+    order = (0, 2, 1, 3) if strides[1] < strides[2] else None
+    layout = fresh_layout(x.device, x.dtype, (batch, heads, length, features), order)
+    with on(x.device):
+        (made,) = new((layout,))
+        if blank:
+            raw(made._data)[...] = 0
+    return made
 
 
 def dense(x: Array) -> Array:
@@ -80,6 +82,16 @@ def _vectors(arrays: Sequence[Array]) -> bool:
     )
 
 
+_chosen: dict[Any, Any] = {}
+
+
+def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
+    """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
+    starts = call.starts[0]
+    sequences = None if starts is None else starts.size - 1
+    return (kind, call.options.packed, sequences, *[one._planned() for one in rows])
+
+
 def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
     """The tile of a launch that tensor maps feed; None if they cannot, or if there is too little to do for it.
 
@@ -87,6 +99,14 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         kind: the kernel.
         rows: the matrices that it reads and writes.
     """
+    key = ("fed", *_situation(call, kind, rows))
+    if key not in _chosen:
+        remember(_chosen, key, _feedable(call, kind, rows))
+    found: TmaTile | None = _chosen[key]
+    return found
+
+
+def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
     q = call.q
     packed, starts = call.options.packed, call.starts[0]
     sequences = 1 if starts is None else starts.size - 1
@@ -98,7 +118,13 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
-    """The tile of a launch; see :func:`fed`."""
+    """The tile of a launch on q, k, v and a fourth matrix; see :func:`fed`."""
+    key = _situation(call, kind, rows)
+    found: AnyTile = _chosen.get(key) or remember(_chosen, key, _choice(call, kind, rows))
+    return found
+
+
+def _choice(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     q = call.q
     few = kind == "forward" and call.rows <= FEW
     if dtypes.info(q.dtype).narrow and _vectors(rows):
@@ -415,9 +441,8 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
     q, device, acc = call.q, call.q.device, dtypes.info(call.q.dtype).acc
     made = like(q, call.head.value, call.options.packed)
     # No block has the rows that belong to no packed sequence.
-    lse = (
-        full(q.shape[:3], -math.inf, acc, device) if call.options.packed else empty(q.shape[:3], acc, device)
-    )
+    shape = q.shape[:3]
+    lse = full(shape, -math.inf, acc, device) if call.options.packed else empty(shape, acc, device)
     tile = choose(call, "forward", (q, call.k, call.v, made))
     parts = _parts(call, tile)
     if parts == 1:

@@ -13,7 +13,7 @@ from ...array.creation import empty, zeros
 from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...kernel import BoundKernel, Kernel
-from ...kernel.plan import Plan, launch, on, operands, remember
+from ...kernel.plan import Plan, launch, new, on, operands, remember
 from ...kernel.sizes import divide_up, index_type
 from ...reduction.function import load
 from .geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
@@ -218,7 +218,7 @@ def launch_backward(
     key: tuple[Any, ...] = (columns, wanted, shape, centered, *map(_layout, given))
     plan = _plans.get(key) or remember(_plans, key, _backward_plan(*key))
     with on(x.device):
-        dx, *sums = [Array._made(layout) for layout in plan.layouts]
+        dx, *sums = new(plan.layouts)
         parts = _of_each(sums[0], wanted) if sums else ()
         assert plan.launch is not None
         plan.launch(*operands(x.device, (*given, statistics, dx, *parts)), x.size // columns, columns)

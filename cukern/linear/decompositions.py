@@ -18,7 +18,6 @@ from ..elementwise.table import divide, equal, where
 from ..errors import GradientError
 from ..reduction.rows import all
 from ..shape.views import concat, expand_dims, tril
-from .jacobi import by_jacobi
 from .lapack import differentiable, library, matrices, solve, total
 from .products import adjoint, diagonal, from_diagonal, matmul
 
@@ -228,7 +227,7 @@ def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVD
     if not compute_uv:
         return svdvals(x)
     a = matrices(x, "svd")
-    u, s, vh = by_jacobi(a, bool(full_matrices)) or library(a, "svd", full_matrices=bool(full_matrices))
+    u, s, vh = library(a, "svd", full_matrices=bool(full_matrices))
     differentiable("svd", a, (u, s, vh), (u, s, vh), _svd_cotangent)
     return SVDResult(u, s, vh)
 

@@ -11,7 +11,6 @@ from numpy.linalg import LinAlgError
 
 import cukern as ck
 from cukern.errors import GradientError
-from cukern.linear import jacobi
 from cukern.testing import assert_close, gradcheck
 
 L = ck.linalg
@@ -429,22 +428,3 @@ def test_numpys_functions(device: ck.Device) -> None:
 
 def _parts(made: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
-
-
-@pytest.mark.parametrize("shape", [(4, 4), (9, 4), (3, 7), (5, 4)])
-@pytest.mark.parametrize("full", [False, True])
-def test_jacobis_method_for_sides_of_any_sizes(shape: tuple[int, int], full: bool) -> None:
-    """By a stand-in for the library's rotations, which take no wide matrices."""
-
-    def rotate(a: Any, full_matrices: bool) -> Any:
-        assert a.shape[0] >= a.shape[1]
-        u, s, vh = np.linalg.svd(a, full_matrices)
-        return u, s, vh.conj().T
-
-    a = random(*shape) + 1j * random(*shape)[::-1]
-    u, s, vh = jacobi.decomposed(np, rotate, a, full)
-    want = np.linalg.svd(a, full)
-    assert [part.shape for part in (u, s, vh)] == [part.shape for part in want]
-    np.testing.assert_allclose(s, want.S, rtol=1e-12)
-    k = len(s)
-    np.testing.assert_allclose((u[:, :k] * s) @ vh[:k], a, rtol=1e-10, atol=1e-12)

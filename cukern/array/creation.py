@@ -470,4 +470,15 @@ def tri(
 ) -> Array:
     """Make a matrix with ones on and below the ``k``-th diagonal and zeros above."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    return _built(_device(device), wanted, lambda xp: xp.tri(N, M, k, dtype=bool))
+    where = _device(device)
+    if where.addressable:
+        return _built(where, wanted, lambda xp: xp.tri(N, M, k, dtype=bool))
+    return _triangle(N, N if M is None else M, k, where).astype(wanted, copy=False)
+
+
+def _triangle(rows: int, columns: int, k: int, where: Device) -> Array:
+    """:func:`tri` in bool, by one comparison."""
+    last = arange(k, rows + k, dtype=dtypes.int64, device=where)
+    places = arange(columns, dtype=dtypes.int64, device=where)
+    made: Array = FUNCTIONS["greater_equal"](FUNCTIONS["reshape"](last, (-1, 1)), places)
+    return made

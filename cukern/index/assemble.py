@@ -19,6 +19,7 @@ from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
+from ..shape.broadcast import with_repeats
 from ..shape.joins import concat, split
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .scan import cumulative_prod, cumulative_sum
@@ -352,9 +353,7 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
         times = operator.index(repeats)
         if times < 0:
             raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
-        apart = expand_dims(x, place + 1)
-        spread = broadcast_to(apart, (*x.shape[: place + 1], times, *x.shape[place + 1 :]))
-        return reshape(spread, (*x.shape[:place], size * times, *x.shape[place + 1 :]), copy=True)
+        return with_repeats(x, times, place)
     counts = asarray(repeats, device=x.device)
     if dtypes.info(counts.dtype).kind not in "iu":
         if counts.size and counts.dtype != dtypes.bool_:

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.creation import asarray
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
@@ -29,6 +30,7 @@ _SCATTER_COLUMNS = Kernel("index/scatter_columns.cu", block=256)
 _PUT, _PUT_NUMBER = Kernel("index/put.cu", block=256), Kernel("index/put_number.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
+_RANGES = Kernel("index/ranges.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
 #: Elements that one host thread moves in sequence, and columns that it goes through.
 HOST_PIECE, _HOST_COLUMNS = 16384, 64
@@ -359,3 +361,21 @@ def put_number(x: Array, places: Any, value: Any, outer: int, size: int, inner: 
     number = int(np.array(value, x.dtype).view(f"u{x.itemsize}").item())
     blocks, numbers = divide_up(total, 256 // lanes), (number, total, size, places.size, inner)
     launch_beside(device, kernel, blocks, 256, places, x._data, *numbers, beside=divide_up(inner, 4 * lanes))
+
+
+def ranges(device: Device, first: Any, counts: Any) -> tuple[Array, Array]:
+    """The row and the column of each place in rows of ``counts`` places, which begin at the columns ``first``.
+
+    Args:
+        device: that of the results, which are in int64.
+        first: NumPy arrays of int64, one number a row; ``counts`` likewise.
+    """
+    starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+    total, rows = int(starts[-1]), len(counts)
+    made = allocate(device, (total,), dtypes.int64), allocate(device, (total,), dtypes.int64)
+    if total:
+        lanes = min(256, power_of_two(divide_up(total, 4 * rows)))
+        kernel = bound(_RANGES, device, 256, name=f"ranges_{lanes}", lanes=lanes)
+        given = [asarray(one, device=device)._data for one in (first, starts)]
+        launch_beside(device, kernel, divide_up(rows * lanes, 256), 256, *given, *made, rows)
+    return Array._wrap(made[0], device), Array._wrap(made[1], device)

@@ -403,6 +403,11 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
         put(x, found, value, "x[key] = value")
 
 
+def _few(shape: tuple[int, ...]) -> bool:
+    """Whether the host writes so little that starting a kernel takes longer."""
+    return math.prod(shape) <= 1 << 13
+
+
 @on_device
 def put(x: Array, places: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to the shape of ``places``, to these indices of the flattened ``x``."""
@@ -415,8 +420,12 @@ def _put(
     x: Array, places: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
 ) -> None:
     """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
-    if is_scalar(value) and x.is_contiguous and x.itemsize <= 8 and not serial(x.device):
-        put_number(x, places, convert_scalar(value, x.dtype), *sizes)
+    if is_scalar(value) and x.is_contiguous and (x.itemsize <= 8 if not serial(x.device) else _few(shape)):
+        number = convert_scalar(value, x.dtype)
+        if serial(x.device):
+            raw(x._data).reshape(sizes)[:, places] = raw(np.array(number, x.dtype))
+        else:
+            put_number(x, places, number, *sizes)
         x._bump(name)
         return None
     source = _source(x, value)

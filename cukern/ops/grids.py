@@ -10,12 +10,12 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array.array import Array, shape_of
-from ..array.creation import Shape, arange, asarray, device_of, ones, tri
+from ..array.creation import Shape, arange, asarray, device_of, ones
 from ..device import Device, current
 from ..elementwise.function import astype
-from ..elementwise.logic import logical_not
 from ..elementwise.operands import require_array, require_arrays
 from ..elementwise.row import is_scalar
+from ..index.places import ranges
 from ..index.search import flatnonzero, nonzero
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_arrays, broadcast_to, reshape
@@ -231,6 +231,11 @@ def diag_indices_from(x: Array, /) -> tuple[Array, ...]:
     return diag_indices(shape[0], len(shape), device=x.device)
 
 
+def _diagonal_at(n: int, k: int, m: int | None) -> Any:
+    """The column of the ``k``-th diagonal in each of ``n`` rows of ``m`` columns; the nearest end beyond them."""
+    return np.clip(np.arange(n, dtype=np.int64) + k, 0, n if m is None else max(m, 0))
+
+
 def tril_indices(
     n: int, k: int = 0, m: int | None = None, *, device: Device | str | None = None
 ) -> tuple[Array, ...]:
@@ -241,7 +246,8 @@ def tril_indices(
     """
     where = Device(device) if device is not None else current()
     if not where.addressable:
-        return nonzero(tri(n, m, k, dtypes.bool_, device=where))
+        ends = _diagonal_at(n, k + 1, m)
+        return ranges(where, np.zeros_like(ends), ends)
     return tuple(asarray(places, device=device) for places in np.tril_indices(n, k, m))
 
 
@@ -251,7 +257,8 @@ def triu_indices(
     """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
     where = Device(device) if device is not None else current()
     if not where.addressable:
-        return nonzero(logical_not(tri(n, m, k - 1, dtypes.bool_, device=where)))
+        first = _diagonal_at(n, k, m)
+        return ranges(where, first, (n if m is None else max(m, 0)) - first)
     return tuple(asarray(places, device=device) for places in np.triu_indices(n, k, m))
 
 

@@ -31,6 +31,7 @@ _BY_NUMPY = {
         ("argmax", "argmin", "max", "min"),
         frozenset((dtypes.bool_, *dtypes.INTS, dtypes.float32, dtypes.float64)),
     ),
+    **dict.fromkeys(("nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))),
 }
 _MANY, _TOGETHER = 1 << 16, 512
 #: Values from which on several threads are faster than NumPy's one.
@@ -283,7 +284,9 @@ def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
 
 
 def _direct(name: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Callable[[Any], Any]:
-    function, axis = getattr(np, name), axes[0] if len(axes) == 1 else None
+    beside_nan = {"nanmax": np.fmax.reduce, "nanmin": np.fmin.reduce}
+    function: Any = beside_nan.get(name) or getattr(np, name)
+    axis = axes[0] if len(axes) == 1 else None
 
     def reduce(data: Any) -> Any:
         with np.errstate(invalid="ignore"):

@@ -1,14 +1,17 @@
-"""Fast broadcast views for derivatives."""
+"""Fast broadcast views for derivatives, and copies with repeated elements."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from ..array import Array
 from ..array.layout import Layout, layout
 from ..autodiff import tape
 from ..elementwise import constants
 from ..elementwise.constants import Shared
-from ..kernel.plan import remember
-from .views import broadcast_to
+from ..kernel.plan import raw, remember
+from .copy import LARGE
+from .views import broadcast_to, expand_dims, reshape
 
 _layouts: dict[tuple[Layout, tuple[int, ...]], Layout] = {}
 
@@ -32,3 +35,12 @@ def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:
     steps = [0 if n == 1 else stride for n, stride in zip(own.shape, own.strides, strict=True)]
     strides = (0,) * (len(shape) - len(steps)) + tuple(steps)
     return layout(own.device, own.dtype, shape, strides, own.aligned)
+
+
+def with_repeats(x: Array, times: int, axis: int) -> Array:
+    """A copy of ``x`` in which each element along an axis is there ``times`` times."""
+    if x.device.addressable and x.size * times < LARGE and not tape.recording((x,)):
+        return Array._wrap(np.repeat(raw(x._data), times, axis).view(x.dtype), x.device)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    spread = broadcast_to(expand_dims(x, axis + 1), (*before, x.shape[axis], times, *after))
+    return reshape(spread, (*before, x.shape[axis] * times, *after), copy=True)

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
+from cukern.array import creation
 from cukern.ops import spaces
 
 SMALL = st.integers(-5, 6)
@@ -303,5 +304,12 @@ def test_spaces_between_numbers_are_as_numpys_where_a_gpu_computes_them(
     monkeypatch.setattr(spaces, "_made_there", lambda *given: True)
     for name, ends in (("linspace", (-1, 2.5)), ("logspace", (-1, 2.5)), ("geomspace", (-2.0, -0.5))):
         for endpoint in (True, False):
-            made = getattr(ck, name)(*ends, 7, endpoint=endpoint, dtype="float64").numpy()
-            np.testing.assert_allclose(made, getattr(np, name)(*ends, 7, endpoint=endpoint), rtol=1e-14)
+            want = getattr(np, name)(*ends, 7, endpoint=endpoint)
+            for dtype, tolerance in (("float64", 1e-14), ("float32", 6e-8)):
+                made = getattr(ck, name)(*ends, 7, endpoint=endpoint, dtype=dtype).numpy()
+                np.testing.assert_allclose(made, want, rtol=tolerance)
+
+
+@pytest.mark.parametrize("n, m, k", [(3, 4, 0), (4, 3, -1), (0, 3, 0), (3, 3, -7), (2, 0, 0)])
+def test_triangles_by_a_comparison(device: ck.Device, n: int, m: int, k: int) -> None:
+    np.testing.assert_array_equal(creation._triangle(n, m, k, device), np.tri(n, m, k, dtype=bool))

@@ -11,7 +11,8 @@ import pytest
 
 import cukern as ck
 from cukern.index import bits
-from cukern.index.places import put_number
+from cukern.index.places import put_number, ranges
+from cukern.ops import grids
 
 WRITES: dict[str, Callable[[Any, Any], None]] = {
     "copyto": lambda xp, x: xp.copyto(x, xp.asarray([[1, 2, 3, 4]])),
@@ -181,3 +182,12 @@ def test_a_number_put_by_the_kernel() -> None:
         expected = np.zeros((2, 5, 3))
         expected[:, [4, 0]] = 3
         np.testing.assert_array_equal(x.astype("complex64"), expected)
+
+
+@pytest.mark.parametrize("n, k, m", [(5, 1, 3), (40, -2, 400), (3, 9, None), (3, -9, None)])
+def test_indices_of_triangles_by_the_kernel(device: ck.Device, n: int, k: int, m: int | None) -> None:
+    last = grids._diagonal_at(n, k + 1, m)
+    np.testing.assert_array_equal(ranges(device, np.zeros_like(last), last), np.tril_indices(n, k, m))
+    first = grids._diagonal_at(n, k, m)
+    places = ranges(device, first, (n if m is None else m) - first)
+    np.testing.assert_array_equal(places, np.triu_indices(n, k, m))

@@ -49,10 +49,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const int lane = threadIdx.x % (across * along), part = lane / across, own = threadIdx.x / (across * along);
     const long long start = (long long)blockIdx.x * groups * piece;
     acc sums[items];
+    bool shared_rows = false;
     for (long long i = start + own * piece; i < start + (own + 1) * piece; ++i) {
         // All threads take part in the shuffles.
         const long long row = i < rows ? i : 0, r = row / R, first = offsets[r], last = offsets[r + 1];
         const bool inside = i < rows && (groups == 1 || last - first <= longest);
+        shared_rows |= i < rows && !inside;
         for (long long base = (long long)blockIdx.y * span; base < columns; base += (long long)gridDim.y * span) {
             const long long column = base + lane % across;
             add_entries(sums, a, indices, x, row % R, first + part, inside ? last : first, along, column, columns);
@@ -64,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     }
 <% if block > across * along %>
     __shared__ acc shared[groups][span];
+    if (!__syncthreads_or(shared_rows)) return;
     for (long long row = start; row < start + groups * piece && row < rows; ++row) {
         const long long r = row / R, first = offsets[r], last = offsets[r + 1];
         if (last - first <= longest) continue;

@@ -178,7 +178,7 @@ def test_packed_by_the_kernel(dtype: str, shape: tuple[int, int]) -> None:
 def test_a_number_put_by_the_kernel() -> None:
     for dtype in (ck.bfloat16, ck.complex64, ck.int8):
         x = ck.zeros((2, 5, 3), dtype)
-        put_number(x, np.array([4, 0, 4]), 3, 2, 5, 3)
+        put_number(x, ck.asarray([4, 0, 4])._data, 3, 2, 5, 3)
         expected = np.zeros((2, 5, 3))
         expected[:, [4, 0]] = 3
         np.testing.assert_array_equal(x.astype("complex64"), expected)

@@ -27,7 +27,7 @@ def carried(data: Any, home: Device, where: Device) -> Any:
 
 
 def unstaged(data: Any, where: Device) -> Any:
-    """:func:`uploaded` without a copy in pinned memory, which CuPy makes and keeps: for what takes much of it."""
+    """An upload without a copy in page-locked memory, which CuPy makes and keeps: for what takes much of it."""
     if where.addressable:
         return data
     with where.activate():

@@ -217,7 +217,9 @@ def _sinc_vjp(g: Any, x: Any, r: Any) -> Any:
     s = x * x
     near = x * (-(_PI**2) / 3 + s * (_PI**4 / 30 - s * (_PI**6 / 840 - s * (_PI**8 / 45360))))
     small = abs(x) < 0.05
-    return g * where(small, near, (cos(_PI * remainder(x, 2)) - r) / where(small, 1, x))
+    # Where pi * x would overflow, the slope is between -2 / x and 2 / x.
+    turned = cos(_PI * where(abs(x) < 1e37, x, 0))
+    return g * where(small, near, (turned - r) / where(small, 1, x))
 
 
 sinc = unary(

@@ -261,7 +261,7 @@ def geomspace(
     if device_of(ends) is None and not alike:
         made = np.geomspace(*ends, count, endpoint, axis=axis)
         return asarray(made.astype(wanted), device=there)
-    if alike and wanted != dtypes.float64:
+    if alike and wanted != dtypes.float64 and 0 < float(ends[1]) / float(ends[0]) < math.inf:
         low, high = map(float, ends)
         numbers = (low, 0, high, math.log2(high / low) / (count - bool(endpoint)))
         return _many(_powers_of_two, numbers, count, bool(endpoint), wanted, there)

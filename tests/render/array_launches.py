@@ -97,10 +97,11 @@ def launch_index(dtype: Any) -> None:
         rows[many] = ck.zeros((), dtype)
         rows[places[:1]] = ck.zeros((), dtype)
         rows[places] = 1
-    if dtype == ck.int64:
+    if dtype == ck.float32:
         ck.tril_indices(4)
-    if dtype in (ck.bool_, ck.uint8, ck.int32):
-        for bits in (line, line[:64].contiguous()):
+    if dtype in (ck.float32, ck.uint8, ck.int32):
+        of_bits = line.astype("bool") if dtype == ck.float32 else line
+        for bits in (of_bits, of_bits[:64].contiguous()):
             ck.packbits(bits)
     if dtypes.info(dtype).kind == "f":
         with_derivatives(lambda x: ck.take_along_axis(x, many), line)

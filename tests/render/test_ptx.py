@@ -49,6 +49,7 @@ def test_settled_weights_are_asked_for_before_the_wait():
         aligned=True,
         biased=False,
         settled=True,
+        asked=1024,
         arch="sm_90",
     )
     wait = ptx.index("griddepcontrol.wait")

@@ -89,11 +89,16 @@ class Staging:
 
     def _divide(self, memory: Bytes, copy: Callable[[int, Bytes, _Piece], None]) -> None:
         """Call ``copy`` with the start of each part of the host's memory, the part and a piece, by several threads."""
-        jobs = [
-            self._threads.submit(self._each, memory, range(first, memory.size, self._count * PIECE), copy)
-            for first in range(0, min(memory.size, self._count * PIECE), PIECE)
-        ]
-        wait(jobs)  # all of them, before an error lets the memory go
+        jobs = []
+        try:
+            for first in range(0, min(memory.size, self._count * PIECE), PIECE):
+                begins = range(first, memory.size, self._count * PIECE)
+                try:
+                    jobs.append(self._threads.submit(self._each, memory, begins, copy))
+                except RuntimeError:  # no thread can start, as when the interpreter ends
+                    self._each(memory, begins, copy)
+        finally:
+            wait(jobs)  # all of them, before an error lets the memory go
         for job in jobs:
             job.result()
 

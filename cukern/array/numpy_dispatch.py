@@ -98,11 +98,17 @@ def array_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], options: Ma
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> dict[str, inspect.Parameter]:
+def _signature(function: Callable[..., Any]) -> inspect.Signature | None:
+    """A function's signature, which for NumPy's functions in C is parsed from their docstrings: slow, so once."""
     try:
-        return dict(inspect.signature(function).parameters)
+        return inspect.signature(function)
     except (TypeError, ValueError):
-        return {}
+        return None
+
+
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    signature = _signature(function)
+    return {} if signature is None else signature.parameters
 
 
 #: NumPy's names of arguments that have another name in cukern.
@@ -121,25 +127,25 @@ def _translated(
     Raises:
         TypeError: cukern's function lacks an argument.
     """
-    theirs, taken = _parameters(function), _parameters(ours)
-    if not theirs or not taken:
+    signature, taken = _signature(function), _parameters(ours)
+    if signature is None or not signature.parameters or not taken:
         return list(args), dict(options)
     leading = max(1, sum(p.kind is p.POSITIONAL_ONLY for p in taken.values()))
     free = any(p.kind is p.VAR_KEYWORD for p in taken.values())
     made: list[Any] = []
     named: dict[str, Any] = {}
-    bound = inspect.signature(function).bind(*args, **options)
+    bound = signature.bind(*args, **options)
     for i, (name, value) in enumerate(bound.arguments.items()):
-        kind = theirs[name].kind
-        if kind is inspect.Parameter.VAR_POSITIONAL:
+        theirs = signature.parameters[name]
+        if theirs.kind is inspect.Parameter.VAR_POSITIONAL:
             made += value
-        elif kind is inspect.Parameter.VAR_KEYWORD:
+        elif theirs.kind is inspect.Parameter.VAR_KEYWORD:
             named.update(value)
         elif i == len(made) < leading:
             made.append(value)
         elif name in taken or free or _RENAMED.get(name) in taken:
             named[name if name in taken else _RENAMED.get(name, name)] = value
-        elif not _is_default(value, theirs[name].default) and not _is_idle(function.__name__, name, value):
+        elif not _is_default(value, theirs.default) and not _is_idle(function.__name__, name, value):
             raise _refuse(function.__name__, f"the argument {name} is not supported")
     return made, named
 

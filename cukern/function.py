@@ -295,7 +295,7 @@ class _Backward:
                 for cotangent, one in zip(given, self.outputs, strict=True)
             ]
         if not self.cls._only_reads:
-            given = [None if cotangent is None else registered().own(cotangent) for cotangent in given]
+            given = [None if cotangent is None else registered().own(cotangent, ()) for cotangent in given]
         wanted = iter(needs)
         ctx.needs_input_grad = tuple(
             [any(list(itertools.islice(wanted, count))) for count, _, _ in self.places]

@@ -5,7 +5,7 @@ An array is whatever has ``shape``, ``dtype``, ``device``, ``_key`` and ``_stora
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
@@ -31,7 +31,7 @@ class Algebra(NamedTuple):
     zeros: ArrayFunction
     ones: ArrayFunction
     cast: ArrayFunction
-    own: ArrayFunction
+    own: Callable[[Array, Sequence[Array]], Array]
 
 
 class Form(NamedTuple):
@@ -77,7 +77,7 @@ def register_algebra(
     zeros: ArrayFunction,
     ones: ArrayFunction,
     cast: ArrayFunction,
-    own: ArrayFunction = lambda array: array,
+    own: Callable[[Array, Sequence[Array]], Array] = lambda array, beside: array,
 ) -> None:
     """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
 
@@ -87,8 +87,8 @@ def register_algebra(
         zeros: takes a shape, a dtype and a device; the result is only read.
         ones: likewise.
         cast: takes an array and a dtype.
-        own: takes an array that is handed to the user. Returns it, or a copy if ``zeros`` or ``ones`` share its memory
-            among calls.
+        own: takes an array that is handed to the user, and others of its memory. Returns it, or a copy if ``zeros``
+            or ``ones`` share its memory among calls, or one of the others may overlap it.
     """
     global _registered
     _registered = Algebra(add, sum_to_shape, zeros, ones, cast, own)
@@ -99,6 +99,28 @@ def registered() -> Algebra:
     if _registered is None:
         raise GradientError("no algebra is registered: import cukern, not the tape alone")
     return _registered
+
+
+class Handed:
+    """The gradients that a user gets, no two of which share memory: a write to one changes no other.
+
+    Args:
+        given: the user's own cotangents, whose memory is theirs alone.
+    """
+
+    def __init__(self, given: Iterable[Array]) -> None:
+        self._by_storage: dict[int, list[Array]] = {}
+        for one in given:
+            self._beside(one).append(one)
+
+    def _beside(self, array: Array) -> list[Array]:
+        return self._by_storage.setdefault(id(array._storage), [])
+
+    def own(self, found: Array) -> Array:
+        """``found``, or a copy if it shares memory with an earlier one."""
+        made = registered().own(found, self._beside(found))
+        self._beside(made).append(made)
+        return made
 
 
 def is_array(value: object) -> TypeGuard[Array]:

@@ -23,6 +23,7 @@ from .. import pytree
 from ..errors import GradientError
 from .cotangents import (
     FLOATING,
+    Handed,
     Keys,
     Likeness,
     Meta,
@@ -37,7 +38,6 @@ from .cotangents import (
     form_of,
     ones_for,
     register_algebra,
-    registered,
     require_floats,
     walk,
     written,
@@ -426,12 +426,13 @@ class Tape:
             self._records, self._tracked, self._watched = [], {}, set()
             self._opaque = _NOTHING
         made: dict[int, Array | None] = {}
+        handed = Handed([] if output_gradients is None else pytree.leaves(output_gradients))
 
         def give(i: int) -> None:
             found = cotangents.get(wanted[i]._key)
             if found is None and unconnected == "zero":
                 found = zeros_like(wanted[i])
-            made[i] = None if found is None else registered().own(found)
+            made[i] = None if found is None else handed.own(found)
             if finished is not None:
                 finished(i, made[i])
 

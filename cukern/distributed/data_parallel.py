@@ -116,6 +116,7 @@ class DataParallel:
         if shard:
             require_no_steps(optimizer)
         self._members: dict[int, list[str]] = {}
+        self._meet(optimizer)
         if shard == 3 and model is not None:
             optimizer, self._members = divide_blocks(model, optimizer, self.group)
         self._given = optimizer
@@ -171,19 +172,21 @@ class DataParallel:
         whole = _ALIGNED * self.group.size
         return _Bucket(tuple(members), tuple(offsets), -(-end // whole) * whole, group)
 
-    def _agree(self) -> None:
-        """Check that all ranks have the same parameters, and give all the values of the first."""
-        text = "; ".join(f"{name} {form(one)}" for name, one in self._named())
+    def _meet(self, optimizer: Optimizer) -> None:
+        """Check that all ranks have the same parameters."""
+        text = "; ".join(
+            f"{name} {form(one)}" for name, one in zip(optimizer.names, optimizer.parameters, strict=True)
+        )
         digest = hashlib.sha256(text.encode()).hexdigest()[:16]
         self.group.meet(
-            "DataParallel", f"{len(self._parameters)} parameters, sha256 {digest}, shard {self.shard}"
+            "DataParallel", f"{len(optimizer.parameters)} parameters, sha256 {digest}, shard {self.shard}"
         )
+
+    def _agree(self) -> None:
+        """Give all ranks the parameters' values of the first."""
         for bucket in self._buckets:
             first = broadcast(self._packed(bucket, self._parameters), 0, self.group)
             self._unpack(bucket, first)
-
-    def _named(self) -> list[tuple[str, Array]]:
-        return list(zip(self._given.names, self._parameters, strict=True))
 
     def _packed(self, bucket: _Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
         """The arrays of a bucket's members in flat memory; zeros for None and between them."""

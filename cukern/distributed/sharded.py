@@ -115,6 +115,15 @@ class ShardedModule(Module):
         for _, one in named:
             one._replace(empty((0,), dtype=one.dtype, device=one.device))
 
+    def __getattr__(self, name: str) -> Any:
+        hidden = vars(self).get("_hidden")
+        if hidden is not None and hasattr(hidden.module, name):
+            raise AttributeError(
+                f"{type(self).__name__}: {name}: the parameters of this {type(hidden.module).__name__} are divided "
+                "over ranks and whole only while it is called; model_state(model) gathers them"
+            )
+        return super().__getattr__(name)
+
     def _divided(self, named: list[tuple[str, Parameter]]) -> Shard:
         first, group = named[0][1], self._group
         parts: list[Array] = []

@@ -19,6 +19,7 @@ from .. import namespace as ops
 from .. import pytree
 from ..array import Array
 from ..autodiff.tape import stop_recording
+from ..elementwise.operands import normalize_axis
 from ..function import Function
 from ..nn.attention.module import MultiHeadAttention, scaled_dot_product_attention
 from ..nn.embedding import Embedding, embedding
@@ -352,6 +353,8 @@ class SequenceParallel(Module):
 
         Raises:
             ValueError: their number is not divisible by the number of ranks.
+            AxisError: ``x`` has no such axis.
         """
+        axis = normalize_axis(axis, x.ndim, "SequenceParallel.part")
         check_divisible("SequenceParallel.part: positions", x, axis, self._group)
         return ops.split(x, self._group.size, axis=axis)[self._group.rank]

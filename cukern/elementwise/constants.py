@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..array import Array, Storage
@@ -79,11 +79,15 @@ def _fresh(value: float, shape: tuple[int, ...], dtype: DType, device: Device) -
         return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
 
 
-def owned(x: Array) -> Array:
-    """``x``, or a copy with memory of its own if ``x`` is a shared constant."""
+def _overlaps(x: Array, y: Array) -> bool:
+    return x is y or bool(x.device.xp.may_share_memory(x._data, y._data))
+
+
+def owned(x: Array, beside: Sequence[Array] = ()) -> Array:
+    """``x``, or a copy with memory of its own if it is a shared constant or may overlap an array of ``beside``."""
     storage = x._storage
     if type(storage) is not Shared:
-        return x
+        return x.astype(x.dtype) if any(_overlaps(x, one) for one in beside) else x
     if tape.recording((x,)):
         return x.astype(x.dtype)
     return _fresh(storage.value, x.shape, x.dtype, x.device)

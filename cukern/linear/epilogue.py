@@ -22,16 +22,18 @@ from .products import matmul, pull
 from .tensor_cores import Plan, make_plan
 
 _plans: dict[tuple[Any, ...], Plan | None] = {}
+_UNKNOWN: Any = object()
 
 
 def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
     """The launch that computes both; None if the library's product is to be taken."""
     layouts = [one._layout or one._planned() for one in arrays]
     key = (made, at, allows_tf32(), *layouts)
-    if key not in _plans:
+    found: Plan | None = _plans.get(key, _UNKNOWN)
+    if found is _UNKNOWN:
         one_device(made.name, arrays)
-        return remember(_plans, key, _made(made, at, layouts))
-    return _plans[key]
+        found = remember(_plans, key, _made(made, at, layouts))
+    return found
 
 
 def _made(made: Program, at: int, layouts: Sequence[Layout]) -> Plan | None:

@@ -379,7 +379,15 @@ def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
 def _unflatten(of: tuple[Module, list[int]], leaves: Iterable[Any]) -> Module:
     """A copy of a module's structure with ``leaves`` in place of the parameters of these identities."""
     structure, parameters = of
-    return cast(Module, _rebuilt(structure, dict(zip(parameters, leaves, strict=True)), {}))
+    new = dict(zip(parameters, leaves, strict=True))
+    try:
+        return cast(Module, _rebuilt(structure, new, {}))
+    except KeyError:
+        if all(id(one) in new for one in structure.parameters()):
+            raise
+        raise ValueError(
+            f"{type(structure).__name__}: a parameter was replaced after its structure was taken; take it again"
+        ) from None
 
 
 def _rebuilt(value: Any, new: Mapping[int, Any], made: dict[int, Module]) -> Any:

@@ -87,6 +87,14 @@ def test_pytree_of_a_module_keeps_structure_and_shared_parameters(device: ck.Dev
     np.testing.assert_array_equal(model.first.weight.numpy(), [[0, 1], [2, 3]])
 
 
+def test_a_replaced_parameter_is_named_when_a_module_is_made_of_an_older_structure(device: ck.Device) -> None:
+    module = ck.nn.Linear(3, 2, rng=0)
+    leaves, replaced = pytree.taken_apart(module)
+    module.weight = ck.nn.Parameter(ck.zeros((2, 3), device=device))
+    with pytest.raises(ValueError, match="Linear: a parameter was replaced"):
+        replaced([2 * leaf for leaf in leaves])
+
+
 def test_train_and_eval_reach_every_submodule(device: ck.Device) -> None:
     model = Model()
     assert model.training

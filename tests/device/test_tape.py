@@ -310,3 +310,25 @@ def test_gradients_are_handed_over_as_they_are_finished():
     assert all(given[i] is found[i] for i in range(5)) and found[1] is None
     np.testing.assert_array_equal(np.asarray(found[2]), [2.0, 9.0])
     np.testing.assert_array_equal(np.asarray(found[4]), [2.0, 9.0])
+
+
+def test_gradients_share_no_memory_with_one_another_or_with_the_cotangents_given():
+    x, y, g = f64([2.0, 3.0]), f64([5.0, 7.0]), f64([1.0, 10.0])
+    with ck.Tape() as active:
+        active.watch(x, y)
+        z = ck.reshape(x, (2, 1))[:, 0] + y
+    first, second = active.gradient(z, [x, y], output_gradients=g)
+    ck.copyto(first, f64([-1.0, -1.0]))
+    assert_close(second, [1.0, 10.0])
+    ck.copyto(second, f64([-2.0, -2.0]))
+    assert_close(g, [1.0, 10.0])
+
+
+def test_gradients_that_are_parts_of_one_array_are_not_copied():
+    x, y = f64([2.0, 3.0]), f64([5.0])
+    with ck.Tape() as active:
+        active.watch(x, y)
+        z = ck.exp(ck.concat([x, y]))
+    first, second = active.gradient(z, [x, y])
+    assert first._storage is second._storage
+    assert not ck.may_share_memory(first, second)

@@ -377,6 +377,18 @@ def wrong_positions(model: Any, group: Any) -> None:
     raises(TypeError, "expected a Group, got Mesh", call=lambda: cd.RowLinear(layer, cd.Mesh(data=SIZE)))
     raises(TypeError, "expected a Linear", call=lambda: cd.ColumnLinear(ck.nn.LayerNorm(4), group))
     raises(TypeError, "module: expected a Module", call=lambda: cd.SequenceParallel(ck.tanh, group))
+    raises(
+        IndexError,
+        "axis",
+        call=lambda: cd.SequenceParallel(ck.nn.RMSNorm(4), group).part(ck.zeros((4, 4)), 2),
+    )
+    divided = cd.shard_module(ck.nn.Linear(3, 2, rng=0))
+    raises(
+        AttributeError,
+        "weight: the parameters of this Linear are divided over ranks",
+        call=lambda: divided.weight,
+    )
+    raises(AttributeError, "wight", call=lambda: divided.wight)
     dropped = cd.SequenceParallel(ck.nn.Dropout(0.5, rng=RANK), group)(ck.ones((64, 1)))
     drawn = np.asarray(cd.all_gather(dropped, axis=1, group=group))
     assert (drawn[:, 0] != drawn[:, 1]).any()

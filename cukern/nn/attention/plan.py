@@ -83,6 +83,7 @@ def _vectors(arrays: Sequence[Array]) -> bool:
 
 
 _chosen: dict[Any, Any] = {}
+_UNKNOWN: Any = object()
 
 
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
@@ -100,10 +101,8 @@ def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         rows: the matrices that it reads and writes.
     """
     key = ("fed", *_situation(call, kind, rows))
-    if key not in _chosen:
-        remember(_chosen, key, _feedable(call, kind, rows))
-    found: TmaTile | None = _chosen[key]
-    return found
+    found: TmaTile | None = _chosen.get(key, _UNKNOWN)
+    return remember(_chosen, key, _feedable(call, kind, rows)) if found is _UNKNOWN else found
 
 
 def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:

@@ -81,6 +81,8 @@ class CUDA:
 
     class runtime:
         memcpyHostToDevice, memcpyDeviceToHost, memoryTypeHost = 1, 2, HOST
+        CUDARuntimeError = RuntimeError
+        refuses = False
         fails = 0
 
         @staticmethod
@@ -98,6 +100,8 @@ class CUDA:
 
     @staticmethod
     def alloc_pinned_memory(nbytes: int) -> Any:
+        if CUDA.runtime.refuses:
+            raise RuntimeError("cudaErrorMemoryAllocation")
         return np.zeros(nbytes, np.uint8)
 
     @staticmethod
@@ -183,6 +187,31 @@ def test_an_error_of_a_piece_is_raised_when_all_have_ended(stage: staging.Stagin
     time.sleep(0.03)
     assert count == len(CUDA.copies) in (4, 5)  # those of the other thread, and the one that failed
     assert np.asarray(stage.upload(np.ones(100, "int32"))).size == 100
+
+
+def test_refused_page_locked_memory_is_named(stage: staging.Staging, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CUDA.runtime, "refuses", True)
+    for call in (lambda: stage.upload(np.ones(100, "int32")), lambda: stage.download(np.ones(9).view(OnGpu))):
+        with pytest.raises(staging.PageLockedMemoryRefused, match="cudaErrorMemoryAllocation"):
+            call()
+    monkeypatch.setattr(CUDA.runtime, "refuses", False)
+    assert np.asarray(stage.upload(np.ones(100, "int32"))).size == 100
+
+
+def test_arrays_are_copied_without_page_locked_memory(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device.addressable:
+        pytest.skip("copies between the host and itself have no pieces")
+
+    def refuse(cupy: Any) -> None:
+        raise staging.PageLockedMemoryRefused
+
+    monkeypatch.setattr(staging, "_Piece", refuse)
+    monkeypatch.setattr(device.backend, "_staging", {})
+    given = np.random.default_rng(0).normal(size=(2, staging.LARGE // 8))
+    made = ck.asarray(given.T, device=device)
+    np.testing.assert_array_equal(made.numpy(), given.T)
 
 
 @pytest.mark.parametrize("order", ["C", "F", "strided"])

@@ -6,6 +6,7 @@ import itertools
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import lru_cache, partial
 from types import ModuleType
 from typing import Any
@@ -23,7 +24,7 @@ from ..interface import CompilerFailure, Prepared, Properties, Style, TextureFor
 from ..nvrtc import PLAIN
 from . import architectures, driver, tensor_map, texture
 from .libraries import needed
-from .staging import LARGE, Staging
+from .staging import LARGE, PageLockedMemoryRefused, Staging
 
 _INSTALL = 'install "cukern[cuda12]" (or "cukern[cuda13]") on a machine with an NVIDIA GPU'
 # The same options for every kernel: for each distinct tuple, CuPy compiles an empty file in each process.
@@ -261,15 +262,17 @@ class CudaBackend:
         if self._is_staged(data.nbytes):
             for given, turned in ((data, False), (data.T, True)):
                 if given.flags.c_contiguous:
-                    made = self._stage().upload(given)
-                    return made.T if turned else made
+                    with suppress(PageLockedMemoryRefused):
+                        made = self._stage().upload(given)
+                        return made.T if turned else made
         # CuPy makes a 0-d array by filling it with a number, which loses the sign of -0.0.
         return self.xp.array(data.reshape(1) if not data.ndim else data).reshape(data.shape)
 
     def download(self, data: Any) -> Any:
         """See :class:`..interface.Backend`."""
         if self._is_staged(data.nbytes) and data.flags.c_contiguous:
-            return self._stage().download(data)
+            with suppress(PageLockedMemoryRefused):
+                return self._stage().download(data)
         return data.get()
 
     def _is_staged(self, nbytes: int) -> bool:

@@ -26,11 +26,19 @@ THREADS, EACH = 8, 2
 Bytes = npt.NDArray[np.uint8]
 
 
+class PageLockedMemoryRefused(Exception):
+    """The system locks no more pages of memory."""
+
+
 class _Piece:
     """Page-locked memory, and an event after its last copy."""
 
     def __init__(self, cupy: ModuleType) -> None:
-        self.data: Bytes = np.frombuffer(cupy.cuda.alloc_pinned_memory(PIECE), np.uint8, PIECE)
+        try:
+            memory = cupy.cuda.alloc_pinned_memory(PIECE)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise PageLockedMemoryRefused(str(error)) from None
+        self.data: Bytes = np.frombuffer(memory, np.uint8, PIECE)
         self.address = int(self.data.ctypes.data)
         self.copied = cupy.cuda.Event(block=True, disable_timing=True)
 
@@ -45,6 +53,8 @@ class _Own(threading.local):
 
 class Staging:
     """Copies between the host and one GPU, which is the current device in each call.
+
+    Both ways raise :class:`PageLockedMemoryRefused` where pieces are needed and there is no memory for them.
 
     Args:
         cupy: the module.

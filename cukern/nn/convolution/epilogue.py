@@ -21,7 +21,10 @@ def variables(task: Task, made: Program, elem: dtypes.DType) -> dict[str, Any]:
         made: makes an element of a sum, and of operands that have one number a filter.
         elem: of image, weights and output.
     """
-    body, (value,) = statements(made.outputs)
+    (last,) = made.outputs
+    if last.kind == "cast" and compute_type(last.dtype) == compute_type(last.args[0].dtype):
+        (last,) = last.args  # the store rounds
+    body, (value,) = statements([last])
     return {
         "elem": elem,
         "out": dtypes.info(made.outputs[0].dtype).cxx,

@@ -14,6 +14,7 @@ from ...device.precision import allows_tf32
 from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
+from ...kernel.sizes import divide_up
 from ...linear.epilogue import of_sum
 from . import (
     depthwise,
@@ -21,9 +22,11 @@ from . import (
     direct,
     exact,
     few,
+    grids,
     pointwise,
     shifted,
     shifted_weights,
+    strided,
     tensor,
     tiles,
 )
@@ -73,7 +76,9 @@ class Plan:
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
         #: Those of arrays that maps lead to.
-        self.mapped: list[shifted.Launch | shifted_weights.Launch | depthwise_ring.Launch] = []
+        self.mapped: list[
+            shifted.Launch | shifted_weights.Launch | strided.Launch | depthwise_ring.Launch
+        ] = []
         self.arrange: tuple[Arranged | exact.Ordered, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -141,6 +146,8 @@ def convolve(
     device = one_device("convolution", (x, weights, *operands))
     if pointwise.takes(windows, weights.shape[2:]):
         return pointwise.convolve(x, weights, operands, turned, last, made)
+    if turned and made is None and grids.takes(x, weights, windows):
+        return _of_grids(x, weights, windows, size, last)
     image, filters = (_layout_of(one) for one in (x, weights))
     key = Call(image, filters, windows, size, turned, last, made, allows_tf32())
     plan = _plans.get(key)
@@ -151,6 +158,15 @@ def convolve(
     for one in dense:
         one._planned()
     return plan(x, weights, *dense)
+
+
+def _of_grids(x: Array, weights: Array, windows: Windows, size: tuple[int, ...], last: bool) -> Array:
+    """The gradient of an image of few channels: see grids.py."""
+    filters, sides = grids.arranged(weights, windows)
+    of_grid = tuple(divide_up(n, step) for n, step in zip(size, windows.stride, strict=True))
+    by_one = Windows((1, 1), tuple(side.padding for side in sides), (1, 1))
+    made = convolve(x, filters, (), by_one, of_grid, False, True)
+    return grids.placed(made, windows.stride, weights.shape[1], size, last)
 
 
 def _plan(call: Call) -> Plan:
@@ -182,12 +198,16 @@ def _plan(call: Call) -> Plan:
     channels, filters = x.shape[1] // groups, outputs // groups
     group = strides[1] * channels if turned or width > 1 else strides[0] * filters
     kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
-    for axes in turned_axes(windows, kernel, size) if turned else [forward_axes(windows, kernel, size)]:
-        task = Task(place_of(x), place_of(plan.out), strides, filters, channels, groups, axes, False, group)
-        if not task.output.elements or not task.pixels:
-            continue
+    of_grids = turned_axes(windows, kernel, size) if turned else [forward_axes(windows, kernel, size)]
+    places = place_of(x), place_of(plan.out)
+    tasks = [Task(*places, strides, filters, channels, groups, axes, False, group) for axes in of_grids]
+    tasks = [task for task in tasks if task.output.elements and task.pixels]
+    made = _of_sum(call.made, x.dtype)
+    at_once = strided.form_for(tasks, x.dtype, device, strides) if on_tensor_cores and tasks else None
+    for task in tasks:
         task.check()
-        made = _of_sum(call.made, x.dtype)
+        if at_once is not None:
+            continue
         form_of = shifted.form_for(task, x.dtype, device, strides) if on_tensor_cores else None
         if form_of is not None:
             layouts = x, weights, plan.out
@@ -208,6 +228,9 @@ def _plan(call: Call) -> Plan:
             plan.launches.append(few.launch_of(task, made, device, x.dtype))
         else:
             plan.launches.append(_product(plan, task, made, x))
+    if at_once is not None:
+        layouts, multiprocessors = (x, weights, plan.out), device.properties.multiprocessors
+        plan.mapped.append(strided.Launch(tasks, at_once, made, device, layouts, multiprocessors))
     return plan
 
 

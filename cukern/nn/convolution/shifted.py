@@ -23,10 +23,12 @@ from .geometry import Axis, Place, Task, place_of
 _KERNEL = Kernel("nn/convolution/shifted.cu")
 #: Elements in a line of 128 bytes, threads of a block, and bytes of a map.
 LINE, _THREADS, MAP = 64, 384, 128
-#: Bytes of shared memory before the stages, for alignment, and for barriers; stages of images, and of weights at least.
-ALIGNMENT, BARRIERS, _IMAGE_STAGES, _FEWEST, _MOST = 1024, 1024, 2, 3, 8
+#: Bytes of shared memory before the stages, for alignment, and for barriers; stages of weights at least and at most.
+ALIGNMENT, BARRIERS, _FEWEST, _MOST = 1024, 1024, 3, 8
 #: The most lines of a copy along an axis, channels and filters from which on the form is used.
 LONGEST, CHANNELS = 256, 64
+#: Filters of a tile, and the fewest filters of which a tile may have all.
+_TILES, _NARROW = (16, 32, 64, 128, 256), 16
 #: Microseconds of 64 pixels by 64 filters by 64 channels of a warpgroup, of a tap, and of a tile; estimated.
 _PRODUCT, _TAP, _TILE = 0.07, 0.05, 2.0
 
@@ -41,6 +43,7 @@ class Form(NamedTuple):
         pitch: pixels of such a row with its padding.
         brought: lines of a band's image.
         lines: those of shared memory for it, which products of what lies beyond the image read too.
+        image_stages: bands in shared memory: two, or one of images that have no further channels.
         weight_stages: a tap's weights in shared memory.
     """
 
@@ -50,12 +53,13 @@ class Form(NamedTuple):
     pitch: int
     brought: int
     lines: int
+    image_stages: int = 2
     weight_stages: int = 0
 
     @property
     def fixed(self) -> int:
         """Bytes of shared memory of a block besides the stages of weights."""
-        images = 2 * _IMAGE_STAGES * self.lines
+        images = 2 * self.image_stages * self.lines
         return 2 * LINE * (images + 2 * 64 * self.halves) + ALIGNMENT
 
     @property
@@ -81,7 +85,9 @@ class Form(NamedTuple):
         """About the microseconds that the busiest multiprocessor takes."""
         down, across = self.tiles(task)
         slabs = divide_up(task.channels, LINE) * task.taps
-        tile = slabs * (self.halves * self.tile_n / 64 * _PRODUCT * 2 + _TAP) + _TILE
+        tile = slabs * (self.halves * self.tile_n / 64 * _PRODUCT * 2 + _TAP) + _TILE * (
+            3 - self.image_stages
+        )
         return divide_up(down * across, multiprocessors) * tile
 
 
@@ -90,12 +96,14 @@ def _forms(task: Task, memory: int) -> list[Form]:
     _, y, x = task.axes
     around = [around_of(one) for one in (y, x)]
     pitch, found = x.pixels + around[1], []
-    for tile_n, halves in itertools.product((64, 128, 256), (1, 2)):
+    stages_of_images = (1, 2) if task.channels <= LINE else (2,)
+    for tile_n, halves, image_stages in itertools.product(_TILES, (1, 2), stages_of_images):
         band = min(64 * halves // pitch, y.pixels)
-        if tile_n * halves > 256 or not band or max(pitch, band + around[0]) > LONGEST:
+        narrow = tile_n < 64 and task.filters > tile_n
+        if tile_n * halves > 256 or narrow or not band or max(pitch, band + around[0]) > LONGEST:
             continue
         brought, reach = (band + around[0]) * pitch, 64 * halves + around[0] * pitch + around[1]
-        form = Form(tile_n, halves, band, pitch, brought, divide_up(max(brought, reach), 8) * 8)
+        form = Form(tile_n, halves, band, pitch, brought, divide_up(max(brought, reach), 8) * 8, image_stages)
         stages = min(_MOST, (memory - BARRIERS - form.fixed) // form.stage)
         if stages >= _FEWEST:
             found.append(form._replace(weight_stages=stages))
@@ -109,20 +117,26 @@ def around_of(axis: Axis) -> int:
 
 def fits(task: Task, elem: dtypes.DType) -> bool:
     """Whether the windows of a convolution of two axes move by one pixel or two, in images of 16-bit floats."""
-    z, y, x = task.axes
-    flat = task.image.size[0] == 1 and z[:3] == (1, 1, 0) and task.output.size[0] == 1
+    _, y, x = task.axes
     steps = y.step == x.step == 1 or y.step == x.step == 2 <= min(task.image.size[1:])
     even = steps and (y.step == 1 or y.tap_step == x.tap_step == 1)
+    return is_mapped(task, elem) and even and (task.taps > 1 or y.every * x.every > 1) and task.taps > 0
+
+
+def is_mapped(task: Task, elem: dtypes.DType) -> bool:
+    """Whether maps lead to image and output of two axes, of 16-bit floats whose channels lie innermost."""
+    flat = task.image.size[0] == 1 and task.axes[0][:3] == (1, 1, 0) and task.output.size[0] == 1
     unique = all(map(apart, (task.image, task.output)))
+    return elem.itemsize == 2 and task.groups == 1 and not task.wide and flat and unique
+
+
+def is_dense(task: Task, strides: Sequence[int]) -> bool:
+    """Whether a map leads to weights with these strides, and filters of the output begin at multiples of 16 bytes."""
     return (
-        elem.itemsize == 2
-        and task.groups == 1
-        and not task.wide
-        and flat
-        and even
-        and (task.taps > 1 or y.every * x.every > 1)
-        and task.taps > 0
-        and unique
+        strides[1] == 1
+        and min(strides[0], strides[4]) > 0
+        and strides[3] % strides[4] == 0
+        and task.filters % 8 == 0
     )
 
 
@@ -150,14 +164,8 @@ def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[i
 def _form(
     task: Task, elem: dtypes.DType, strides: Sequence[int], memory: int, multiprocessors: int
 ) -> Form | None:
-    dense = (
-        task.axes[1].step == 1
-        and strides[1] == 1
-        and min(strides[0], strides[4]) > 0
-        and strides[3] % strides[4] == 0
-        and task.filters % 8 == 0
-    )
-    if not (dense and fits(task, elem)) or min(task.filters, task.channels) < CHANNELS:
+    dense = task.axes[1].step == 1 and is_dense(task, strides)
+    if not (dense and fits(task, elem)) or task.channels < CHANNELS or task.filters < _NARROW:
         return None
     return min(_forms(task, memory), key=lambda one: one.cost(task, multiprocessors), default=None)
 
@@ -203,7 +211,7 @@ class Launch:
         image, weights, output = layouts
         tiles = (
             image_tiles(image, (form.brought // form.pitch, form.pitch)),
-            _weight_tiles(weights, form.tile_n),
+            weight_tiles(weights, form.tile_n),
             _output_tiles(output, task, (form.band, form.pitch)),
         )
         self._maps = Maps(device, tiles)
@@ -257,7 +265,7 @@ def image_tiles(
     return Tiles(first, layout.dtype, shape, strides, (1, *box, LINE), 2 * LINE, writes)
 
 
-def _weight_tiles(layout: Layout, filters: int) -> Tiles:
+def weight_tiles(layout: Layout, filters: int) -> Tiles:
     """How the kernel finds a tap's weights, 64 channels of so many filters."""
     place = place_of(layout)
     taps = math.prod(place.size)
@@ -288,6 +296,6 @@ def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dic
         "each_y": y.each,
         "tap_x": x.tap,
         "each_x": x.each,
-        "image_stages": _IMAGE_STAGES,
+        "image_stages": form.image_stages,
         "weight_stages": form.weight_stages,
     }

@@ -20,7 +20,7 @@ constexpr int pitch = << pitch >>, band = << band >>, taps_y = << taps_y >>, tap
 constexpr int step_y = << step_y >>, step_x = << step_x >>;  // lines of the image from one tap to the next
 constexpr int first_y = step_y < 0 ? -(taps_y - 1) * step_y : 0, first_x = step_x < 0 ? -(taps_x - 1) * step_x : 0;
 constexpr int image_stages = << image_stages >>, weight_stages = << weight_stages >>;
-constexpr int line = 64;  // elements, of 128 bytes
+constexpr int line = 64, part_n = tile_n < line ? tile_n : line;  // elements of 128 bytes, and the filters that are stored at a time
 constexpr int brought = << brought >>, lines = << lines >>;  // of a band: lines that are brought, and those in shared memory
 constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line, part_size = halves * 64 * line;
 
@@ -127,16 +127,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
         arrive(&empty_image[(slab - 1) % image_stages]);
         const bool is = tile.number / g.tiles_n * 2 + group < g.bands;
 #pragma unroll
-        for (int x = 0; x < tile_n; x += 64) {
-            Operands of[8][2];
+        for (int x = 0; x < tile_n; x += part_n) {
+            Operands of[part_n / 8][2];
 #pragma unroll
-            for (int i = 0; i < 16; ++i)
+            for (int i = 0; i < part_n / 4; ++i)
                 of[i / 2][i % 2] = epilogue.load(0, 0, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
             if (threadIdx.x % 128 == 0) wait_stores_read<0>();
             barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
-            for (int i = 0; i < 16 * halves; ++i) {
-                const int half = i / 16, eight = i % 8, lower = i / 8 % 2, at = 64 * half + 16 * warp + 8 * lower + row;
+            for (int i = 0; i < part_n / 4 * halves; ++i) {
+                const int half = i / (part_n / 4), eight = i % (part_n / 8), lower = i / (part_n / 8) % 2;
+                const int at = 64 * half + 16 * warp + 8 * lower + row;
                 alignas(4) Out two[2];
 #pragma unroll
                 for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);

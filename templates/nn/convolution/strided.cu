@@ -1,0 +1,172 @@
+// A convolution by windows that move by several pixels, or the gradient of its image, on the tensor cores of sm_90a: output (pixels,
+// filters) is the sum, over the window's taps, of image (pixels, channels) @ weights (channels, filters), with an elementwise
+// expression of each sum and of operands. Pixels of the output that have the same taps are a grid; a gradient has as many grids as
+// remainders by the stride. What a tap reads of the image for neighbouring pixels of a grid are neighbours in a plane of the image,
+// which has every so many rows and columns.
+// image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
+// of 16-bit floats: one for each plane of the image, and one for each grid of the output. What the maps fill with zeros are the
+// padding, and channels beyond the last.
+// A warpgroup makes a band: `band` rows of a grid of `width` pixels, of `images` images.
+// Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
+// last brings slabs, of 64 channels for a tap, to a ring of stages.
+// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have
+// multiplied it. Blocks of a cluster make tiles of the same filters and taps: each brings its part of the weights for all of them.
+// Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
+<% include "linear/epilogue.cuh" %>
+<% set wgmma_columns = [tile_n] %>
+<% include "prelude/wgmma.cuh" %>
+<% include "prelude/tensor_map.cuh" %>
+<% include "prelude/warp_roles.cuh" %>
+<% include "prelude/cluster_mbarrier.cuh" %>
+constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
+constexpr int images = << images >>, band = << band >>, width = << width >>, stages = << stages >>;
+constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // the filters whose weights a block brings
+constexpr int line = 64, lines = 64 * halves, brought = images * band * width;  // of a band: in shared memory, and those that come
+constexpr int stage_size = (2 * lines + tile_n) * line, part_size = lines * line;
+static_assert(part_n % 8 == 0 && brought <= lines, "copies begin at multiples of eight lines");
+
+struct Grid {
+    int first, bands, of_images, tap, taps;  // its first tile; its bands, and those of some images; its first tap, and how many
+};
+struct Tap {
+    int plane, row, column, weights;  // of the image, from a pixel's place in its grid on, and its number among the weights' taps
+};
+struct Sizes {
+    int tiles, tiles_n, filters, slabs;  // all tiles, those across, and slabs of a tap
+    Grid grids[<< grids >>];
+    Tap taps[<< taps >>];
+};
+// Tile `turn` of this block.
+struct Turn {
+    int number, grid, column, pair;
+
+    __device__ __forceinline__ Turn(const Sizes& g, int turn) : number(blockIdx.x + turn * gridDim.x), grid(0) {
+#pragma unroll
+        for (int i = 1; i < << grids >>; ++i) grid += number >= g.grids[i].first;
+        const int own = number - g.grids[grid].first, unit = own / cluster;
+        column = unit % g.tiles_n * tile_n;
+        pair = unit / g.tiles_n * cluster + own % cluster;
+    }
+    __device__ __forceinline__ bool there(const Sizes& g) const { return number < g.tiles; }
+    // A warpgroup's band; that beyond the last is the last once more.
+    __device__ __forceinline__ int own_band(const Sizes& g, int group) const {
+        return minimum(pair * 2 + group, g.grids[grid].bands - 1);
+    }
+    __device__ __forceinline__ bool has(const Sizes& g, int group) const { return pair * 2 + group < g.grids[grid].bands; }
+};
+
+extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
+    <% for i in range(planes) %>const __grid_constant__ TensorMap image<< i >>, <% endfor %>const __grid_constant__ TensorMap weights,
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for i in range(grids) %>const __grid_constant__ TensorMap output<< i >>, <% endfor %>
+    const __grid_constant__ Sizes g, Steps steps)
+{
+    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
+    extern __shared__ __align__(128) unsigned char shared[];
+    T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
+    __shared__ MBarrier full[stages], empty[stages];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8 * cluster);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+    if (cluster > 1) cluster_barrier();
+
+    const int group = threadIdx.x / 128;
+    if (group == 2) {
+        give_registers<24>();
+        const int own_n = cluster_rank() * part_n;  // of the tile's filters
+        for (int turn = 0, number = 0; threadIdx.x == 256 && Turn(g, turn).there(g); ++turn) {
+            const Turn tile(g, turn);
+            const Grid& grid = g.grids[tile.grid];
+            int image[2], row[2];
+            for (int k = 0; k < 2; ++k) {
+                const int own = tile.own_band(g, k);
+                image[k] = own / grid.of_images * images;
+                row[k] = own % grid.of_images * band;
+            }
+            for (int i = 0; i < grid.taps * g.slabs; ++i, ++number) {
+                const int stage = number % stages, channel = i % g.slabs * line;
+                const Tap& tap = g.taps[grid.tap + i / g.slabs];
+                T* const to = ring + stage * stage_size;
+                mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
+                mbarrier_arrive_expecting(&full[stage], (2 * brought + tile_n) * line * int(sizeof(T)));
+                for (int k = 0; k < 2; ++k) {
+<% for i in range(planes) %>
+                    if (tap.plane == << i >>)
+                        copy_tile(to + k * part_size, image<< i >>, {image[k], row[k] + tap.row, tap.column, channel}, &full[stage]);
+<% endfor %>
+                }
+                T* const filters = to + 2 * part_size + own_n * line;
+                const int of_weights[] = {tile.column + own_n, tap.weights, channel};
+                if constexpr (cluster == 1) copy_tile(filters, weights, of_weights, &full[stage]);
+                else copy_tile_multicast(filters, weights, of_weights, &full[stage], shl(1u, cluster) - 1);
+            }
+        }
+        return;
+    }
+    take_registers<240>();
+    const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    const auto arrive = [](MBarrier* barrier) {  // at the barrier of each block of the cluster
+        __syncwarp();
+        if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+        if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
+    };
+    T* const part = ring + stages * stage_size + group * part_size;
+    float sums[halves][tile_n / 2];
+    for (int turn = 0, number = 0; Turn(g, turn).there(g); ++turn) {
+        const Turn tile(g, turn);
+        const int count = g.grids[tile.grid].taps * g.slabs;
+        for (int i = 0; i < count; ++i, ++number) {
+            const int stage = number % stages;
+            T* const own = ring + stage * stage_size;
+            mbarrier_wait(&full[stage], number / stages % 2);
+            wgmma_fence();
+#pragma unroll
+            for (int x = 0; x < halves; ++x) {
+                SharedMatrix left(own + group * part_size + 64 * x * line, 16, 1024), right(own + 2 * part_size, 16, 1024);
+#pragma unroll
+                for (int k = 0; k < line; k += 16) {
+                    wgmma<T, tile_n, true, true>(sums[x], left, right, i > 0 || k > 0);
+                    left += 32;
+                    right += 32;
+                }
+            }
+            wgmma_commit();
+            wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
+            if (i > 0) arrive(&empty[(number - 1) % stages]);
+        }
+        const int last = tile.own_band(g, group), of_images = g.grids[tile.grid].of_images;
+#pragma unroll
+        for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
+        arrive(&empty[(number - 1) % stages]);
+#pragma unroll
+        for (int x = 0; x < tile_n; x += 64) {
+            const int column = tile.column + x;
+            Operands of[8][2];
+#pragma unroll
+            for (int i = 0; i < 16; ++i) of[i / 2][i % 2] = epilogue.load(0, 0, minimum(column + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
+            if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+            barrier_sync(1 + group, 128);  // the part may be written again
+#pragma unroll
+            for (int i = 0; i < 16 * halves; ++i) {
+                const int half = i / 16, eight = i % 8, lower = i / 8 % 2, at = 64 * half + 16 * warp + 8 * lower + row;
+                alignas(4) Out two[2];
+#pragma unroll
+                for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);
+                *(unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q) = *(const unsigned*)two;
+            }
+            fence_to_async();
+            barrier_sync(1 + group, 128);
+            if (threadIdx.x % 128 == 0) {
+                const int at[] = {last / of_images * images, last % of_images * band, 0, column};
+                const bool is = tile.has(g, group) && column < g.filters;
+<% for i in range(grids) %>
+                if (is && tile.grid == << i >>) store_tile(output<< i >>, at, part);
+<% endfor %>
+                commit_stores();
+            }
+        }
+    }
+    if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+    if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
+}

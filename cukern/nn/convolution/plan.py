@@ -198,11 +198,20 @@ def _plan(call: Call) -> Plan:
     channels, filters = x.shape[1] // groups, outputs // groups
     group = strides[1] * channels if turned or width > 1 else strides[0] * filters
     kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
-    of_grids = turned_axes(windows, kernel, size) if turned else [forward_axes(windows, kernel, size)]
+    of_grids = list(turned_axes(windows, kernel, size)) if turned else [forward_axes(windows, kernel, size)]
+    made = _of_sum(call.made, x.dtype)
+    if on_tensor_cores and not call.last and len(of_grids) == 1:  # pixels innermost, without a copy
+        planes = Plan(device, plan.out.shape, x.dtype, False)
+        places = place_of(x), place_of(planes.out)
+        task = Task(*places, strides, filters, channels, groups, of_grids[0], False, group)
+        if task.output.elements and (form := shifted.form_for(task, x.dtype, device, strides)) is not None:
+            planes.arrange = plan.arrange
+            layouts, multiprocessors = (x, weights, planes.out), device.properties.multiprocessors
+            planes.mapped.append(shifted.Launch(task, form, made, device, layouts, multiprocessors))
+            return planes
     places = place_of(x), place_of(plan.out)
     tasks = [Task(*places, strides, filters, channels, groups, axes, False, group) for axes in of_grids]
     tasks = [task for task in tasks if task.output.elements and task.pixels]
-    made = _of_sum(call.made, x.dtype)
     at_once = strided.form_for(tasks, x.dtype, device, strides) if on_tensor_cores and tasks else None
     for task in tasks:
         task.check()

@@ -16,7 +16,7 @@ from ...device.interface import Prepared, Tiles
 from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.plan import remember
-from ...kernel.sizes import divide_up
+from ...kernel.sizes import ACCESS, divide_up
 from .epilogue import steps, variables
 from .geometry import Axis, Place, Task, place_of
 
@@ -29,6 +29,8 @@ ALIGNMENT, BARRIERS, _FEWEST, _MOST = 1024, 1024, 3, 8
 LONGEST, CHANNELS = 256, 64
 #: Filters of a tile, and the fewest filters of which a tile may have all.
 _TILES, _NARROW = (16, 32, 64, 128, 256), 16
+#: Elements between two planes of the output in shared memory.
+_PLANE = 8
 #: Microseconds of 64 pixels by 64 filters by 64 channels of a warpgroup, of a tap, and of a tile; estimated.
 _PRODUCT, _TAP, _TILE = 0.07, 0.05, 2.0
 
@@ -45,6 +47,7 @@ class Form(NamedTuple):
         lines: those of shared memory for it, which products of what lies beyond the image read too.
         image_stages: bands in shared memory: two, or one of images that have no further channels.
         weight_stages: a tap's weights in shared memory.
+        access: elements that are stored at a time in an output whose pixels lie innermost; 0 if channels do.
     """
 
     tile_n: int
@@ -55,12 +58,14 @@ class Form(NamedTuple):
     lines: int
     image_stages: int = 2
     weight_stages: int = 0
+    access: int = 0
 
     @property
     def fixed(self) -> int:
         """Bytes of shared memory of a block besides the stages of weights."""
         images = 2 * self.image_stages * self.lines
-        return 2 * LINE * (images + 2 * 64 * self.halves) + ALIGNMENT
+        part = 64 * self.halves + (_PLANE if self.access else 0)
+        return 2 * LINE * (images + 2 * part) + ALIGNMENT
 
     @property
     def stage(self) -> int:
@@ -104,6 +109,9 @@ def _forms(task: Task, memory: int) -> list[Form]:
             continue
         brought, reach = (band + around[0]) * pitch, 64 * halves + around[0] * pitch + around[1]
         form = Form(tile_n, halves, band, pitch, brought, divide_up(max(brought, reach), 8) * 8, image_stages)
+        if not task.output.last:
+            step, line = math.prod(task.output.size), x.pixels * band
+            form = form._replace(access=math.gcd(step, line if band < y.pixels else step, ACCESS // 2))
         stages = min(_MOST, (memory - BARRIERS - form.fixed) // form.stage)
         if stages >= _FEWEST:
             found.append(form._replace(weight_stages=stages))
@@ -212,16 +220,16 @@ class Launch:
         tiles = (
             image_tiles(image, (form.brought // form.pitch, form.pitch)),
             weight_tiles(weights, form.tile_n),
-            _output_tiles(output, task, (form.band, form.pitch)),
+            *(() if form.access else (_output_tiles(output, task, (form.band, form.pitch)),)),
         )
-        self._maps = Maps(device, tiles)
+        self._planes, self._maps = form.access > 0, Maps(device, tiles)
         row = place_of(weights).size[2]
         bound = _KERNEL.bind(device, **_variables(task, form, made, image.dtype), row=row)
         bands, of_image = form.bands(task)
         down, across = form.tiles(task)
         lowest = [one.base + min(0, (one.taps - 1) * one.tap_step) for one in task.axes[1:]]
         slabs = divide_up(task.channels, LINE)
-        sizes = struct.pack("7i", bands, of_image, across, task.filters, slabs, *lowest)
+        sizes = struct.pack("8i", bands, of_image, across, task.filters, slabs, *lowest, task.axes[1].pixels)
         grid = (min(down * across, multiprocessors), 1, 1)
         tail = (sizes, steps(task, made))
         self._launch: Prepared = bound.function.prepare(
@@ -230,8 +238,8 @@ class Launch:
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:
         """Launch for image, weights and operands."""
-        image, weights, output = self._maps((*arrays[:2], out))
-        self._launch(image, weights, *(one._operand for one in arrays[2:]), output)
+        image, weights, *mapped = self._maps(arrays[:2] if self._planes else (*arrays[:2], out))
+        self._launch(image, weights, *(one._operand for one in arrays[2:]), *(mapped or [out._operand]))
 
 
 def _output_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> Tiles:
@@ -296,6 +304,9 @@ def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dic
         "each_y": y.each,
         "tap_x": x.tap,
         "each_x": x.each,
+        "planes": form.access > 0,
+        "access": max(1, form.access),
+        "width": x.pixels,
         "image_stages": form.image_stages,
         "weight_stages": form.weight_stages,
     }

@@ -3,7 +3,8 @@
 // lies in shared memory with rows of `pitch` pixels, which hold the padding too, a shift is another first line: each part of the
 // image is brought once for all taps. It ends with an elementwise expression of each sum and of operands.
 // image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
-// of 16-bit floats. What the maps fill with zeros are the padding, and channels beyond the last.
+// of 16-bit floats. What the maps fill with zeros are the padding, and channels beyond the last. If `planes`, output is
+// (images, filters, height, width) instead, without a map.
 // A warpgroup makes a band: `band` rows of one image, of which each is `pitch` pixels long, those beyond the image for nothing.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
 // last brings to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
@@ -11,6 +12,7 @@
 // multiplied it.
 // Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/epilogue.cuh" %>
+<% include "prelude/packs.cuh" %>
 <% set wgmma_columns = [tile_n] %>
 <% include "prelude/wgmma.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
@@ -22,11 +24,15 @@ constexpr int first_y = step_y < 0 ? -(taps_y - 1) * step_y : 0, first_x = step_
 constexpr int image_stages = << image_stages >>, weight_stages = << weight_stages >>;
 constexpr int line = 64, part_n = tile_n < line ? tile_n : line;  // elements of 128 bytes, and the filters that are stored at a time
 constexpr int brought = << brought >>, lines = << lines >>;  // of a band: lines that are brought, and those in shared memory
-constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line, part_size = halves * 64 * line;
+constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line;
+// Of planes: columns, elements of an access, and those of a plane in shared memory, where no two lanes meet in a bank.
+constexpr int width = << width >>, access = << access >>, plane_size = halves * 64 + 8;
+constexpr int part_size = << "plane_size" if planes else "halves * 64" >> * line;
 
 struct Sizes {
     int bands, of_image, tiles_n, filters, slabs;  // all bands, those of an image, tiles across, and stages of 64 channels
     int base_y, base_x;                            // of the first line that a band's windows read
+    int rows;                                      // of the output
 };
 // A tap's number among those of the weights, of which the window has every << each_y >>th row from << tap_y >> on, and so along columns.
 __device__ __forceinline__ int of_weights_taps(int tap) {
@@ -47,7 +53,7 @@ struct Turn {
 
 extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const __grid_constant__ TensorMap image, const __grid_constant__ TensorMap weights,
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>const __grid_constant__ TensorMap output, Sizes g, Steps steps)
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><< "Out*" if planes else "const __grid_constant__ TensorMap" >> output, Sizes g, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -132,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
 #pragma unroll
             for (int i = 0; i < part_n / 4; ++i)
                 of[i / 2][i % 2] = epilogue.load(0, 0, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
-            if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+            << "if (threadIdx.x % 128 == 0) wait_stores_read<0>();" if not planes >>
             barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
             for (int i = 0; i < part_n / 4 * halves; ++i) {
@@ -141,15 +147,32 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 alignas(4) Out two[2];
 #pragma unroll
                 for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);
+<% if planes %>
+                Out* const to = part + (eight * 8 + 2 * q) * plane_size + at / pitch * width + at % pitch;
+                if (at % pitch < width) to[0] = two[0], to[plane_size] = two[1];
+<% else %>
                 *(unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q) = *(const unsigned*)two;
+<% endif %>
             }
+<% if planes %>
+            barrier_sync(1 + group, 128);
+            constexpr int packs = (band * width + access - 1) / access;  // of a plane
+            const int first = last % g.of_image * band, count = minimum(band, g.rows - first) * width;
+            Out* const to = output + ((last / g.of_image * g.filters + column + x) * g.rows + first) * width;
+            for (int i = threadIdx.x % 128; i < part_n * packs; i += 128) {
+                const int filter = i / packs, along = i % packs * access;
+                if (is && along < count && column + x + filter < g.filters)
+                    store_pack(to + filter * g.rows * width + along, load_pack<access>(part + filter * plane_size + along));
+            }
+<% else %>
             fence_to_async();
             barrier_sync(1 + group, 128);
             if (threadIdx.x % 128 == 0) {
                 if (is && column + x < g.filters) store_tile(output, {last / g.of_image, last % g.of_image * band, 0, column + x}, part);
                 commit_stores();
             }
+<% endif %>
         }
     }
-    if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+    << "if (threadIdx.x % 128 == 0) wait_stores_read<0>();" if not planes >>
 }

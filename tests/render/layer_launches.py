@@ -208,6 +208,8 @@ def launch_convolution(dtype: Any) -> None:
     if dtype == ck.bfloat16:
         wide, weights = arrays(dtype, (2, 6, 14, 64), (64, 64, 3, 3))
         with_derivatives(lambda x, w: ck.nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1), wide, weights)
+        ck.nn.conv2d(ck.moveaxis(wide, -1, 1), weights, stride=2)
+        ck.nn.conv2d(ck.zeros((2, 64, 6, 14), dtype), weights, padding=1)
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
     with_derivatives(lambda x: ck.nn.unfold(x, 2), first)

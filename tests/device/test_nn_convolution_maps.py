@@ -1,0 +1,160 @@
+"""Convolutions whose kernels bring images by tensor maps: strides, few channels, and the order of the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from convolution_support import check
+
+import cukern as ck
+from cukern.nn.convolution import geometry, grids, plan, shifted, strided, tensor
+
+#: Bytes of shared memory of a block.
+_MEMORY = 227 * 1024
+
+
+@pytest.fixture
+def mapped(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """Has a module's forms, of those that a function keeps, compute convolutions; returns the list of those used."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the instructions of sm_90a")
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
+    monkeypatch.setattr(tensor, "tile_for", lambda *given: tensor.TILES[-1])
+
+    def forms_of(module: Any, name: str, keep: Callable[[Any], bool]) -> list[Any]:
+        used: list[Any] = []
+        forms, form_of = module._forms, getattr(module, name)
+
+        def form_for(task: Any, elem: Any, of: Any, strides: Any) -> Any:
+            used.append(form_of(task, elem, strides, _MEMORY, 5))
+            return used[-1]
+
+        monkeypatch.setattr(module, "CHANNELS", 8)
+        monkeypatch.setattr(module, "form_for", form_for)
+        monkeypatch.setattr(module, "_forms", lambda *given: [one for one in forms(*given) if keep(one)])
+        return used
+
+    return forms_of
+
+
+#: Bands of several images and of parts of one, odd in number; planes and grids of different sizes; taps in any order.
+STRIDED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((3, 16, 9, 14), (24, 16, 3, 4), {"padding": (1, 2), "stride": (2, 3)}),
+    ((2, 72, 8, 9), (24, 72, 3, 2), {"padding": 1, "stride": 2}),
+    ((5, 24, 7, 7), (16, 24, 3, 3), {"padding": 2, "stride": 2, "dilation": (3, 1)}),
+    ((1, 24, 3, 40), (136, 24, 2, 2), {"stride": 2}),
+]
+
+
+@pytest.mark.parametrize(
+    "number, tile_n, halves, cluster",
+    [
+        (0, 64, 1, 2),
+        *(pytest.param(n, 64, 1, 1, marks=pytest.mark.thorough) for n in range(len(STRIDED))),
+        *(pytest.param(n, 128, 2, 2, marks=pytest.mark.thorough) for n in range(len(STRIDED))),
+        pytest.param(3, 256, 1, 2, marks=pytest.mark.thorough),
+    ],
+)
+def test_windows_that_move_by_several_pixels(
+    mapped: Callable[..., list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    tile_n: int,
+    halves: int,
+    cluster: int,
+) -> None:
+    """Forward, and all grids of a gradient in one launch."""
+    monkeypatch.setattr(strided, "_CLUSTER", cluster)
+    used = mapped(strided, "form_of", lambda one: (one.tile_n, one.halves) == (tile_n, halves))
+    x, w, options = STRIDED[number]
+    check(x, w, "bfloat16", last=True, **options)
+    assert len(used) == 2 and all(used)
+
+
+def test_what_windows_that_move_by_several_pixels_fit() -> None:
+    """Not those that move by one, nor those of which a grid has no tap, nor planes that the image has not."""
+    image, output = ((2, 64, (1, n, n), (64 * n * n, 1, 0, 64 * n, 64)) for n in (9, 5))
+    places, strides = (geometry.Place(*image), geometry.Place(*output)), (576, 1, 0, 192, 64)
+
+    def form(*windows: int, kernel: int = 3, turned: bool = False) -> Any:
+        step, padding = windows
+        given = geometry.Windows((step,) * 2, (padding,) * 2, (1, 1)), (1, kernel, kernel)
+        axes = (
+            geometry.turned_axes(*given, (1, 9, 9)) if turned else [geometry.forward_axes(*given, (1, 5, 5))]
+        )
+        tasks = [geometry.Task(*places, strides, 64, 64, 1, one, False, 0) for one in axes]
+        return strided.form_of(tasks, ck.bfloat16, strides, _MEMORY, 132)
+
+    assert form(2, 1) and form(2, 1, turned=True) and form(2, 0, kernel=1)
+    assert not form(1, 1) and not form(2, 0, kernel=1, turned=True) and not form(10, 1)
+
+
+#: Grids with as many taps and with other numbers, an image that they exceed, and channels that are not padded.
+GRIDS: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 3, 13, 10), (64, 3, 7, 5), {"padding": (3, 0), "stride": 2}),
+    ((1, 2, 9, 8), (72, 2, 3, 3), {"padding": 1, "stride": (3, 2)}),
+    ((1, 4, 9, 8), (64, 4, 1, 2), {"stride": (2, 1)}),
+]
+
+
+@pytest.mark.parametrize(
+    "number, last, halves",
+    [
+        (0, True, 1),
+        *(
+            pytest.param(n, last, halves, marks=pytest.mark.thorough)
+            for n, last, halves in ((0, False, 1), (0, True, 2), (1, True, 1), (1, False, 1), (2, True, 1))
+        ),
+    ],
+)
+def test_grids_of_images_of_few_channels(
+    mapped: Callable[..., list[Any]],
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    last: bool,
+    halves: int,
+) -> None:
+    """By one convolution of few filters, of which one band is in shared memory at a time."""
+    monkeypatch.setattr(grids, "_has_maps", lambda of: True)
+    used = mapped(shifted, "_form", lambda one: (one.tile_n, one.halves, one.image_stages) == (16, halves, 1))
+    x, w, options = GRIDS[number]
+    check(x, w, "bfloat16", last=last, **options)
+    assert any(used) == (number == 0)
+
+
+def test_which_gradients_are_of_grids() -> None:
+    dy, w = ck.zeros((1, 64, 4, 4), "bfloat16"), ck.zeros((64, 3, 7, 7), "bfloat16")
+    two = geometry.Windows((2, 2), (3, 3), (1, 1))
+    assert grids.fits(dy, w, two)
+    assert not grids.fits(dy.astype("float32"), w, two) and not grids.fits(dy[:0], w, two)
+    assert not grids.fits(dy, w, two._replace(stride=(1, 1))) and not grids.fits(dy, w[:32], two)
+    assert not grids.fits(dy, ck.zeros((64, 9, 3, 3), "bfloat16"), two)
+
+
+#: Planes of which 1, 2, 4 and 8 elements are stored at a time, and bands that end within them.
+PLANES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((2, 16, 14, 14), (72, 16, 3, 3), {"padding": 1}),
+    ((3, 24, 7, 7), (16, 24, 3, 3), {"padding": 1}),
+    ((1, 72, 9, 30), (24, 72, 2, 3), {"padding": (0, 2), "dilation": (2, 1)}),
+]
+
+
+@pytest.mark.parametrize(
+    "number, tile_n, halves",
+    [
+        (0, 64, 1),
+        *(pytest.param(n, 64, 2, marks=pytest.mark.thorough) for n in range(len(PLANES))),
+        *(pytest.param(n, 128, 2, marks=pytest.mark.thorough) for n in range(len(PLANES))),
+        pytest.param(1, 16, 1, marks=pytest.mark.thorough),
+    ],
+)
+def test_outputs_whose_pixels_lie_innermost(
+    mapped: Callable[..., list[Any]], number: int, tile_n: int, halves: int
+) -> None:
+    used = mapped(shifted, "_form", lambda one: (one.tile_n, one.halves) == (tile_n, halves))
+    x, w, options = PLANES[number]
+    check(x, w, "bfloat16", **options)
+    assert any(one and one.access for one in used)

@@ -75,7 +75,7 @@ def test_windows_that_move_by_several_pixels(
 
 
 def test_what_windows_that_move_by_several_pixels_fit() -> None:
-    """Not those that move by one, nor those of which a grid has no tap, nor planes that the image has not."""
+    """Not those that move by one, a grid without a tap, planes that the image lacks, nor too many for arguments."""
     image, output = ((2, 64, (1, n, n), (64 * n * n, 1, 0, 64 * n, 64)) for n in (9, 5))
     places, strides = (geometry.Place(*image), geometry.Place(*output)), (576, 1, 0, 192, 64)
 
@@ -90,6 +90,7 @@ def test_what_windows_that_move_by_several_pixels_fit() -> None:
 
     assert form(2, 1) and form(2, 1, turned=True) and form(2, 0, kernel=1)
     assert not form(1, 1) and not form(2, 0, kernel=1, turned=True) and not form(10, 1)
+    assert form(4, 1, kernel=4) and not form(6, 1, kernel=4)
 
 
 #: Grids with as many taps and with other numbers, an image that they exceed, and channels that are not padded.

@@ -8,7 +8,7 @@ import pytest
 from test_nn_convolution import check
 
 import cukern as ck
-from cukern.nn.convolution import depthwise, depthwise_ring, plan
+from cukern.nn.convolution import depthwise, depthwise_ring, depthwise_weights, plan
 
 
 @pytest.mark.parametrize(
@@ -76,3 +76,37 @@ def test_rows_are_brought_ahead(
     monkeypatch.setattr(depthwise_ring, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), "bfloat16", last=True, groups=shape[1], padding=padding)
     assert len(forms) == 2 and all(forms)
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "dtype"),
+    [
+        ((2, 24, 7, 10), (3, 3), (1, 1), "bfloat16"),
+        pytest.param((3, 8, 9, 5), (2, 3), (2, 0), "float32", marks=pytest.mark.thorough),
+        pytest.param((2, 144, 4, 4), (3, 1), (0, 1), "float16", marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_gradients_of_weights_walk_down_rows(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    dtype: str,
+) -> None:
+    """Bands of rows, threads beyond the last, and parts whose sums are added up."""
+    forms = []
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        form = depthwise_weights.form_of(task, image, output)
+        assert form is not None
+        forms.append(form if kernel[1] == 1 else form._replace(block=16))
+        assert (forms[-1].parts(task) > 1) == (kernel[1] > 1)
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
+    monkeypatch.setattr(depthwise_weights, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), dtype, last=True, groups=shape[1], padding=padding)
+    assert len(forms) == 1

@@ -59,7 +59,7 @@ def takes(groups: int, filters: int, channels: int, windows: Windows, kernel: tu
     return groups > 1 and filters == channels == 1 and len(kernel) == 2 and dense and max(kernel) <= _TAPS
 
 
-def _even(layout: Layout, chunk: int, axis: int) -> bool:
+def is_even(layout: Layout, chunk: int, axis: int) -> bool:
     """Whether packs of ``chunk`` elements along an axis, on which array's elements lie side by side, are aligned."""
     steps = [
         step // layout.dtype.itemsize for n, step in zip(layout.shape, layout.strides, strict=True) if n > 1
@@ -81,19 +81,20 @@ def form_for(task: Task, x: Layout, out: Layout, device: Device) -> Form | None:
     if last != (task.image.last and task.image.steps[1] == 1):
         return None
     if last:
-        width = _widest(max(1, ACCESS // 2 // item), lambda n: _even(x, n, 1) and _even(out, n, 1))
+        width = widest(max(1, ACCESS // 2 // item), lambda n: is_even(x, n, 1) and is_even(out, n, 1))
         narrow = item == 2
         form = Form(True, False, width, _COLUMNS, 1 if narrow else y.taps, 0, _BLOCK, 3 if narrow else 4)
     else:
         within = 0 <= -low(along) < along.taps
-        items = _widest(ACCESS // item, lambda n: within and _even(x, n, 3) and _even(out, n, 3))
+        items = widest(ACCESS // item, lambda n: within and is_even(x, n, 3) and is_even(out, n, 3))
         whole = items > 1
         form = Form(False, whole, 1, items if whole else _COLUMNS, 1, 0, _BLOCK, 6)
     form = form._replace(block=1, resident=1) if serial else _across(form, task)
     return form._replace(rows=y.pixels if serial else _rows(form, task, device))
 
 
-def _widest(most: int, fits: Callable[[int], bool]) -> int:
+def widest(most: int, fits: Callable[[int], bool]) -> int:
+    """The largest half of a half ... of ``most`` that fits, or 1."""
     while most > 1 and not fits(most):
         most //= 2
     return most

@@ -19,6 +19,7 @@ from ...linear.epilogue import of_sum
 from . import (
     depthwise,
     depthwise_ring,
+    depthwise_weights,
     direct,
     exact,
     few,
@@ -310,6 +311,14 @@ def _plan_weights(
         return plan
     task.check()
     acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
+    by_rows = depthwise.takes(groups, own, channels, windows, kernel)
+    walk = depthwise_weights.form_for(task, image, output, device) if by_rows else None
+    if walk is not None:
+        if walk.parts(task) > 1:
+            plan.share(walk.parts(task))
+        out = acc if walk.parts(task) > 1 else elem
+        plan.launches.append(depthwise_weights.launch_of(task, out, device, elem, walk))
+        return plan
     if by_threads:
         widths = (
             direct.width_for(one, own, channels, one_place.last)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -33,8 +34,8 @@ from .shifted import (
 _KERNEL = Kernel("nn/convolution/strided.cu")
 #: Threads of a block, stages at least and at most, and the filters of a tile and halves of a warpgroup's band.
 _THREADS, _FEWEST, _MOST, _TILES = 384, 3, 8, tuple(itertools.product((64, 128, 256), (1, 2)))
-#: Blocks of a cluster, and windows that kernels have tables of.
-_CLUSTER, _TAPS = 2, 64
+#: Blocks of a cluster, and bytes that maps and tables of grids and taps may take of a kernel's arguments.
+_CLUSTER, _ARGUMENTS, _GRID, _TAP = 2, 3584, 20, 16
 #: Microseconds of 64 pixels by 64 filters by 64 channels, of a KiB of a slab, of any slab, and of a tile; estimated.
 _PRODUCT, _KIB, _SLAB, _TILE = 0.075, 0.0135, 0.05, 2.0
 
@@ -139,7 +140,9 @@ def form_of(
     moves = max(*(axis.step for axis in task.axes[1:]), len(tasks))
     planes = [axis.step <= n for axis, n in zip(task.axes[1:], task.image.size[1:], strict=True)]
     taps = [one.taps for one in tasks]
-    if moves == 1 or not all(planes) or min(taps) == 0 or sum(taps) > _TAPS:
+    maps = math.prod(axis.step for axis in task.axes[1:]) + len(tasks) + 1
+    arguments = MAP * maps + _GRID * len(tasks) + _TAP * sum(taps)
+    if moves == 1 or not all(planes) or min(taps) == 0 or arguments > _ARGUMENTS:
         return None
     if not (is_mapped(task, elem) and is_dense(task, strides)) or min(task.filters, task.channels) < CHANNELS:
         return None
@@ -203,7 +206,7 @@ class Launch:
         tail = (struct.pack(f"{len(sizes)}i", *sizes), steps(first, made))
         blocks = min(tile, multiprocessors // form.cluster * form.cluster)
         shared = form.fixed + form.stages * form.slab
-        structs = [MAP] * len(tiles)
+        structs = [MAP * len(planes), MAP, MAP * len(grids)]
         self._launch: Prepared = bound.function.prepare(
             (blocks, 1, 1), (_THREADS, 1, 1), shared, tail, structs
         )
@@ -212,7 +215,8 @@ class Launch:
         """Launch for image, weights and operands."""
         planes, grids = self._counts
         maps = self._maps((*[arrays[0]] * planes, arrays[1], *[out] * grids))
-        self._launch(*maps[: planes + 1], *(one._operand for one in arrays[2:]), *maps[planes + 1 :])
+        image, output = b"".join(maps[:planes]), b"".join(maps[planes + 1 :])
+        self._launch(image, maps[planes], *(one._operand for one in arrays[2:]), output)
 
 
 def _taps(task: Task, row: int) -> list[tuple[int, int, int, int]]:

@@ -21,6 +21,7 @@
 constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
 constexpr int images = << images >>, band = << band >>, width = << width >>, stages = << stages >>;
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // the filters whose weights a block brings
+constexpr int grids = << grids >>;
 constexpr int line = 64, lines = 64 * halves, brought = images * band * width;  // of a band: in shared memory, and those that come
 constexpr int stage_size = (2 * lines + tile_n) * line, part_size = lines * line;
 static_assert(part_n % 8 == 0 && brought <= lines, "copies begin at multiples of eight lines");
@@ -33,8 +34,14 @@ struct Tap {
 };
 struct Sizes {
     int tiles, tiles_n, filters, slabs;  // all tiles, those across, and slabs of a tap
-    Grid grids[<< grids >>];
+    Grid of[grids];
     Tap taps[<< taps >>];
+};
+struct Planes {
+    TensorMap of[<< planes >>];
+};
+struct Grids {
+    TensorMap of[grids];
 };
 // Tile `turn` of this block.
 struct Turn {
@@ -42,22 +49,22 @@ struct Turn {
 
     __device__ __forceinline__ Turn(const Sizes& g, int turn) : number(blockIdx.x + turn * gridDim.x), grid(0) {
 #pragma unroll
-        for (int i = 1; i < << grids >>; ++i) grid += number >= g.grids[i].first;
-        const int own = number - g.grids[grid].first, unit = own / cluster;
+        for (int i = 1; i < grids; ++i) grid += number >= g.of[i].first;
+        const int own = number - g.of[grid].first, unit = own / cluster;
         column = unit % g.tiles_n * tile_n;
         pair = unit / g.tiles_n * cluster + own % cluster;
     }
     __device__ __forceinline__ bool there(const Sizes& g) const { return number < g.tiles; }
     // A warpgroup's band; that beyond the last is the last once more.
     __device__ __forceinline__ int own_band(const Sizes& g, int group) const {
-        return minimum(pair * 2 + group, g.grids[grid].bands - 1);
+        return minimum(pair * 2 + group, g.of[grid].bands - 1);
     }
-    __device__ __forceinline__ bool has(const Sizes& g, int group) const { return pair * 2 + group < g.grids[grid].bands; }
+    __device__ __forceinline__ bool has(const Sizes& g, int group) const { return pair * 2 + group < g.of[grid].bands; }
 };
 
 extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
-    <% for i in range(planes) %>const __grid_constant__ TensorMap image<< i >>, <% endfor %>const __grid_constant__ TensorMap weights,
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for i in range(grids) %>const __grid_constant__ TensorMap output<< i >>, <% endfor %>
+    const __grid_constant__ Planes image, const __grid_constant__ TensorMap weights,
+    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>const __grid_constant__ Grids output,
     const __grid_constant__ Sizes g, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %>steps};
@@ -77,11 +84,11 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
         const int own_n = cluster_rank() * part_n;  // of the tile's filters
         for (int turn = 0, number = 0; threadIdx.x == 256 && Turn(g, turn).there(g); ++turn) {
             const Turn tile(g, turn);
-            const Grid& grid = g.grids[tile.grid];
-            int image[2], row[2];
+            const Grid& grid = g.of[tile.grid];
+            int image_at[2], row[2];
             for (int k = 0; k < 2; ++k) {
                 const int own = tile.own_band(g, k);
-                image[k] = own / grid.of_images * images;
+                image_at[k] = own / grid.of_images * images;
                 row[k] = own % grid.of_images * band;
             }
             for (int i = 0; i < grid.taps * g.slabs; ++i, ++number) {
@@ -90,12 +97,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
                 T* const to = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
                 mbarrier_arrive_expecting(&full[stage], (2 * brought + tile_n) * line * int(sizeof(T)));
-                for (int k = 0; k < 2; ++k) {
-<% for i in range(planes) %>
-                    if (tap.plane == << i >>)
-                        copy_tile(to + k * part_size, image<< i >>, {image[k], row[k] + tap.row, tap.column, channel}, &full[stage]);
-<% endfor %>
-                }
+                for (int k = 0; k < 2; ++k)
+                    copy_tile(to + k * part_size, image.of[tap.plane], {image_at[k], row[k] + tap.row, tap.column, channel}, &full[stage]);
                 T* const filters = to + 2 * part_size + own_n * line;
                 const int of_weights[] = {tile.column + own_n, tap.weights, channel};
                 if constexpr (cluster == 1) copy_tile(filters, weights, of_weights, &full[stage]);
@@ -115,7 +118,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
     float sums[halves][tile_n / 2];
     for (int turn = 0, number = 0; Turn(g, turn).there(g); ++turn) {
         const Turn tile(g, turn);
-        const int count = g.grids[tile.grid].taps * g.slabs;
+        const int count = g.of[tile.grid].taps * g.slabs;
         for (int i = 0; i < count; ++i, ++number) {
             const int stage = number % stages;
             T* const own = ring + stage * stage_size;
@@ -135,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
             wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
             if (i > 0) arrive(&empty[(number - 1) % stages]);
         }
-        const int last = tile.own_band(g, group), of_images = g.grids[tile.grid].of_images;
+        const int last = tile.own_band(g, group), of_images = g.of[tile.grid].of_images;
 #pragma unroll
         for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(number - 1) % stages]);
@@ -158,11 +161,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
             fence_to_async();
             barrier_sync(1 + group, 128);
             if (threadIdx.x % 128 == 0) {
-                const int at[] = {last / of_images * images, last % of_images * band, 0, column};
-                const bool is = tile.has(g, group) && column < g.filters;
-<% for i in range(grids) %>
-                if (is && tile.grid == << i >>) store_tile(output<< i >>, at, part);
-<% endfor %>
+                if (tile.has(g, group) && column < g.filters)
+                    store_tile(output.of[tile.grid], {last / of_images * images, last % of_images * band, 0, column}, part);
                 commit_stores();
             }
         }

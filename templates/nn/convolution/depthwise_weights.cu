@@ -1,0 +1,94 @@
+// The gradient of the weights of a convolution of each channel with one filter of its own, by windows that move by one pixel: for
+// each channel and tap the sum, over the pixels, of products of output and image. Channels lie innermost in both, and `width`
+// divides them. A thread owns `items` neighbouring columns of the output of `width` channels in a band of rows. It walks down the
+// image's rows, and reads each row of image and output once.
+// Launch: << across >> neighbouring threads have packs of channels, the others of a block columns; blockIdx.x numbers tiles of
+// channels, then groups of columns, whose sums lie behind one another.
+// Shared, static: the sums of the block's threads.
+<% include "prelude/packs.cuh" %>
+using T = << elem >>;
+using acc = << acc >>;
+using index = << index >>;
+constexpr int block = << block >>, across = << across >>, down = block / across, width = << width >>, items = << items >>;
+constexpr int taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x, span = items + taps_x - 1;
+
+struct Place {
+    index batch, row, column;  // strides
+    int rows, columns;
+};
+struct Sizes {
+    Place image, output;
+    index weight_group, weight_y, weight_x;
+    int channels, tiles, strips, runs, bands, each;  // tiles of channels; columns of threads, those of a row, and bands of rows
+    int top, left;                                   // in the image, of the first output's window
+};
+// Some columns of a row: zeros where it has none.
+template <int COUNT>
+struct Row {
+    Pack<T, width> packs[COUNT];
+
+    __device__ __forceinline__ void load(const T* from, const Place& of, int row, int column, bool is) {
+        const bool there = is && unsigned(row) < unsigned(of.rows);
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i)
+            packs[i] = there && unsigned(column + i) < unsigned(of.columns)
+                           ? load_pack<width>(from + row * of.row + (column + i) * of.column) : Pack<T, width>{};
+    }
+    __device__ __forceinline__ void numbers(acc (&to)[COUNT][width]) const {
+#pragma unroll
+        for (int i = 0; i < COUNT; ++i) unpack(packs[i], to[i]);
+    }
+};
+
+extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(const T* output, const T* image, << out >>* d, Sizes g)
+{
+    __shared__ acc shared[down][taps][width][across];
+    const int tile = blockIdx.x % g.tiles, part = blockIdx.x / g.tiles, own = threadIdx.x % across, turn = threadIdx.x / across;
+    const int channel = (tile * across + own) * width, strip = part * down + turn;
+    acc sums[taps][width] = {};
+    if (turn < down && strip < g.strips && channel < g.channels) {
+        const int column = strip % g.runs * items, first = strip / g.runs % g.bands * g.each, batch = strip / g.runs / g.bands;
+        const int rows = minimum(g.each, g.output.rows - first);
+        const T* const x = image + batch * g.image.batch + channel;
+        const T* const dy = output + batch * g.output.batch + channel;
+        Row<span> next_x;
+        Row<items> next_dy;
+        const auto load = [&](int r) {
+            next_x.load(x, g.image, first + r + g.top, column + g.left, r < rows + taps_y - 1);
+            next_dy.load(dy, g.output, first + r, column, r < rows);
+        };
+        load(0);
+        acc factors[taps_y][items][width] = {};  // of row o of the output at o % taps_y
+        for (int start = 0; start < rows + taps_y - 1; start += taps_y) {
+#pragma unroll
+            for (int k = 0; k < taps_y; ++k) {
+                if (start + k >= rows + taps_y - 1) break;
+                acc values[span][width];
+                next_x.numbers(values);
+                next_dy.numbers(factors[k]);
+                load(start + k + 1);
+#pragma unroll
+                for (int tap = 0; tap < taps; ++tap) {
+                    const acc(&of)[items][width] = factors[(k - tap / taps_x + taps_y) % taps_y];
+#pragma unroll
+                    for (int i = 0; i < items; ++i) {
+#pragma unroll
+                        for (int v = 0; v < width; ++v) sums[tap][v] += values[i + tap % taps_x][v] * of[i][v];
+                    }
+                }
+            }
+        }
+    }
+    if (turn < down) {
+#pragma unroll
+        for (int i = 0; i < taps * width; ++i) shared[turn][i / width][i % width][own] = sums[i / width][i % width];
+    }
+    << "__syncthreads();" if block > 1 >>
+    d += (index)part * g.channels * taps;
+    for (int i = threadIdx.x; i < taps * width * across; i += block) {
+        const int tap = i / (width * across), v = i / across % width, of = (tile * across + i % across) * width + v;
+        acc total = 0;
+        for (int j = 0; j < down; ++j) total += shared[j][tap][v][i % across];
+        if (of < g.channels) d[of * g.weight_group + tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+    }
+}

@@ -21,8 +21,9 @@ _KERNEL = Kernel("nn/convolution/depthwise.cu")
 _TAPS = 3
 #: Threads of a block, and those that have neighbouring packs of channels at most.
 _BLOCK, _ACROSS = 128, 32
-#: Columns of a thread where they are not read in packs; rows of a thread at most, and at least if there are few.
-_COLUMNS, _ROWS, _FEWEST_ROWS = 4, 16, 4
+#: Columns of a thread where they are not read in packs; rows of a thread at most, fewer of packs of 16-bit floats,
+#: and at least if there are few.
+_COLUMNS, _ROWS, _NARROW_ROWS, _FEWEST_ROWS = 4, 16, 8, 4
 #: Threads in the time of one, where rows are few.
 _WAVES = 2
 
@@ -116,7 +117,8 @@ def _rows(form: Form, task: Task, device: Device) -> int:
     _, y, x = task.axes
     strips = task.image.batch * divide_up(task.groups, form.width) * divide_up(x.pixels, form.items)
     wanted = _WAVES * device.properties.multiprocessors * form.resident * form.block
-    bands = max(divide_up(y.pixels, _ROWS), min(divide_up(wanted, strips), divide_up(y.pixels, _FEWEST_ROWS)))
+    most = _NARROW_ROWS if form.items > _COLUMNS else _ROWS
+    bands = max(divide_up(y.pixels, most), min(divide_up(wanted, strips), divide_up(y.pixels, _FEWEST_ROWS)))
     return divide_up(y.pixels, bands)
 
 

@@ -170,78 +170,122 @@ def _of_grids(x: Array, weights: Array, windows: Windows, size: tuple[int, ...],
     return grids.placed(made, windows.stride, weights.shape[1], size, last)
 
 
+class _Ways(NamedTuple):
+    """By which kernels a convolution may be computed.
+
+    Attributes:
+        by_threads: threads sum up outputs of a few channels by themselves.
+        by_rows: they walk down rows.
+        of_few: they sum up few filters.
+        on_tensor_cores: of products.
+        width: channels of a thread.
+    """
+
+    by_threads: bool
+    by_rows: bool
+    of_few: bool
+    on_tensor_cores: bool
+    width: int
+
+
+def _ways(call: Call, filters: int, channels: int) -> _Ways:
+    """The same for so many filters and channels of a group of the weights."""
+    x, kernel, groups = call.x, call.weights.shape[2:], call.windows.groups
+    by_threads = direct.takes(groups, filters, channels, kernel)
+    stride = call.windows.stride if call.turned else (1,) * len(kernel)
+    of_task = (channels, filters) if call.turned else (filters, channels)
+    of_few = not by_threads and few.takes(x, *of_task, kernel, stride)
+    by_themselves = by_threads or of_few
+    on_tensor_cores = not by_themselves and takes(x.dtype, x.device, groups, filters, channels)
+    by_rows = depthwise.takes(groups, filters, channels, call.windows, kernel)
+    width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
+    return _Ways(by_threads, by_rows, of_few, on_tensor_cores, width)
+
+
 def _plan(call: Call) -> Plan:
     x, weights, windows, turned = call.x, call.weights, call.windows, call.turned
     groups, device = windows.groups, x.device
     filters, channels = weights.shape[0] // groups, weights.shape[1]
-    by_threads = direct.takes(groups, filters, channels, weights.shape[2:])
-    stride = windows.stride if turned else (1,) * len(windows.stride)
+    ways = _ways(call, filters, channels)
     of_task = (channels, filters) if turned else (filters, channels)
-    of_few = not by_threads and few.takes(x, *of_task, weights.shape[2:], stride)
-    by_themselves = by_threads or of_few
-    on_tensor_cores = not by_themselves and takes(x.dtype, device, groups, filters, channels)
-    by_rows = depthwise.takes(groups, filters, channels, windows, weights.shape[2:])
-    width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
-    outputs = (channels if turned else filters) * groups
-    plan = Plan(device, (x.shape[0], outputs, *call.size), x.dtype, call.last or on_tensor_cores)
-    if on_tensor_cores:
+    shape = (x.shape[0], of_task[0] * groups, *call.size)
+    plan = Plan(device, shape, x.dtype, call.last or ways.on_tensor_cores)
+    if ways.on_tensor_cores:
         plan.arrange = arranged(x), arranged(weights, turned)
-        plan.then((x.shape[0], outputs), not call.last)
-    elif width > 1:
+        plan.then((shape[0], shape[1]), not call.last)
+    elif ways.width > 1:
         plan.arrange = arranged(x), arranged(weights, True)
-    elif not by_themselves and exact.takes(x.dtype, device, groups, *of_task):
+    elif not (ways.by_threads or ways.of_few) and exact.takes(x.dtype, device, groups, *of_task):
         plan.arrange = Arranged(x, False), exact.ordered(weights, turned)
     if plan.arrange:
         x, weights = (one.layout for one in plan.arrange)
     strides = place_of(weights).steps
-    if turned and not (on_tensor_cores or width > 1):
+    if turned and not (ways.on_tensor_cores or ways.width > 1):
         strides = (strides[1], strides[0], *strides[2:])
-    channels, filters = x.shape[1] // groups, outputs // groups
-    group = strides[1] * channels if turned or width > 1 else strides[0] * filters
+    channels, filters = x.shape[1] // groups, of_task[0]
+    group = strides[1] * channels if turned or ways.width > 1 else strides[0] * filters
     kernel, size = three(weights.shape[2:], 1), three(call.size, 1)
     of_grids = list(turned_axes(windows, kernel, size)) if turned else [forward_axes(windows, kernel, size)]
     made = _of_sum(call.made, x.dtype)
-    if on_tensor_cores and not call.last and len(of_grids) == 1:  # pixels innermost, without a copy
-        planes = Plan(device, plan.out.shape, x.dtype, False)
-        places = place_of(x), place_of(planes.out)
-        task = Task(*places, strides, filters, channels, groups, of_grids[0], False, group)
-        if task.output.elements and (form := shifted.form_for(task, x.dtype, device, strides)) is not None:
-            planes.arrange = plan.arrange
-            layouts, multiprocessors = (x, weights, planes.out), device.properties.multiprocessors
-            planes.mapped.append(shifted.Launch(task, form, made, device, layouts, multiprocessors))
-            return planes
-    places = place_of(x), place_of(plan.out)
-    tasks = [Task(*places, strides, filters, channels, groups, axes, False, group) for axes in of_grids]
-    tasks = [task for task in tasks if task.output.elements and task.pixels]
-    at_once = strided.form_for(tasks, x.dtype, device, strides) if on_tensor_cores and tasks else None
+
+    def tasks_of(out: Layout) -> list[Task]:
+        places = place_of(x), place_of(out)
+        tasks = [Task(*places, strides, filters, channels, groups, axes, False, group) for axes in of_grids]
+        return [task for task in tasks if task.output.elements and task.pixels]
+
+    if ways.on_tensor_cores and not call.last and len(of_grids) == 1:  # pixels may lie innermost at once
+        ordered = Plan(device, shape, x.dtype, False)
+        ordered.arrange, tasks = plan.arrange, tasks_of(ordered.out)
+        if tasks and not _add_mapped(ordered, tasks, made, (x, weights)):
+            return ordered
+    tasks = tasks_of(plan.out)
+    for task in _add_mapped(plan, tasks, made, (x, weights)) if ways.on_tensor_cores else tasks:
+        _add_launch(plan, task, made, x, ways)
+    return plan
+
+
+def _add_mapped(
+    plan: Plan, tasks: Sequence[Task], made: Program, arrays: tuple[Layout, Layout]
+) -> list[Task]:
+    """Add the launches of tensor cores to which maps lead; returns the tasks of all grids that have none.
+
+    Args:
+        plan: of the launches.
+        tasks: of each grid.
+        made: makes an element of a sum, and of operands.
+        arrays: image and weights, as they are arranged.
+    """
+    device, (x, weights) = plan.device, arrays
+    own = made, device, (*arrays, plan.out), device.properties.multiprocessors
     for task in tasks:
         task.check()
-        if at_once is not None:
-            continue
-        form_of = shifted.form_for(task, x.dtype, device, strides) if on_tensor_cores else None
-        if form_of is not None:
-            layouts = x, weights, plan.out
-            plan.mapped.append(
-                shifted.Launch(task, form_of, made, device, layouts, device.properties.multiprocessors)
-            )
-            continue
-        ring = depthwise_ring.form_for(task, x, device) if by_rows else None
-        if ring is not None:
-            plan.mapped.append(depthwise_ring.Launch(task, ring, made, device, x))
-            continue
-        walk = depthwise.form_for(task, x, plan.out, device) if by_rows else None
-        if walk is not None:
-            plan.launches.append(depthwise.launch_of(task, made, device, x.dtype, walk))
-        elif by_threads:
-            plan.launches.append(direct.launch_of(task, made, device, x.dtype, width))
-        elif of_few:
-            plan.launches.append(few.launch_of(task, made, device, x.dtype))
-        else:
-            plan.launches.append(_product(plan, task, made, x))
+    given = x.dtype, device, place_of(weights).steps
+    at_once = strided.form_for(tasks, *given) if tasks else None
     if at_once is not None:
-        layouts, multiprocessors = (x, weights, plan.out), device.properties.multiprocessors
-        plan.mapped.append(strided.Launch(tasks, at_once, made, device, layouts, multiprocessors))
-    return plan
+        plan.mapped.append(strided.Launch(tasks, at_once, *own))
+        return []
+    forms = [(task, shifted.form_for(task, *given)) for task in tasks]
+    plan.mapped += [shifted.Launch(task, form, *own) for task, form in forms if form is not None]
+    return [task for task, form in forms if form is None]
+
+
+def _add_launch(plan: Plan, task: Task, made: Program, x: Layout, ways: _Ways) -> None:
+    """Add the launch of a grid of an image of a layout."""
+    task.check()
+    given = made, plan.device, x.dtype
+    ring = depthwise_ring.form_for(task, x, plan.device) if ways.by_rows else None
+    if ring is not None:
+        plan.mapped.append(depthwise_ring.Launch(task, ring, made, plan.device, x))
+        return
+    walk = depthwise.form_for(task, x, plan.out, plan.device) if ways.by_rows else None
+    if walk is not None:
+        plan.launches.append(depthwise.launch_of(task, *given, walk))
+    elif ways.by_threads:
+        plan.launches.append(direct.launch_of(task, *given, ways.width))
+    elif ways.of_few:
+        plan.launches.append(few.launch_of(task, *given))
+    else:
+        plan.launches.append(_product(plan, task, made, x))
 
 
 def _product(plan: Plan, task: Task, made: Program, x: Layout) -> Prepared:

@@ -34,8 +34,8 @@ from .shifted import (
 _KERNEL = Kernel("nn/convolution/strided.cu")
 #: Threads of a block, stages at least and at most, and the filters of a tile and halves of a warpgroup's band.
 _THREADS, _FEWEST, _MOST, _TILES = 384, 3, 8, tuple(itertools.product((64, 128, 256), (1, 2)))
-#: Blocks of a cluster, and bytes that maps and tables of grids and taps may take of a kernel's arguments.
-_CLUSTER, _ARGUMENTS, _GRID, _TAP = 2, 3584, 20, 16
+#: Bytes that maps and tables of grids and taps may take of a kernel's arguments.
+_ARGUMENTS, _GRID, _TAP = 3584, 20, 16
 #: Microseconds of 64 pixels by 64 filters by 64 channels, of a KiB of a slab, of any slab, and of a tile; estimated.
 _PRODUCT, _KIB, _SLAB, _TILE = 0.075, 0.0135, 0.05, 2.0
 
@@ -47,7 +47,6 @@ class Form(NamedTuple):
         tile_n: filters.
         halves: of 64 pixels of a warpgroup.
         images, band, width: the images, their rows and the pixels of a row that they are of.
-        cluster: blocks that share weights.
         stages: slabs in shared memory.
     """
 
@@ -56,7 +55,6 @@ class Form(NamedTuple):
     images: int
     band: int
     width: int
-    cluster: int
     stages: int = 0
 
     @property
@@ -79,21 +77,19 @@ class Form(NamedTuple):
         return divide_up(task.filters, self.tile_n)
 
     def tiles(self, task: Task) -> int:
-        """The tiles of a grid, of whole clusters."""
-        pairs = divide_up(self.bands(task)[0], 2)
-        return divide_up(pairs, self.cluster) * self.cluster * self.across(task)
+        """The tiles of a grid."""
+        return divide_up(self.bands(task)[0], 2) * self.across(task)
 
     def cost(self, tasks: Sequence[Task], multiprocessors: int) -> float:
         """About the microseconds that the busiest multiprocessor takes, whose tiles are every so many-th."""
-        blocks = multiprocessors // self.cluster * self.cluster
-        brought = (2 * self.images * self.band * self.width + self.tile_n / self.cluster) * 2 * LINE / 1024
+        brought = (2 * self.images * self.band * self.width + self.tile_n) * 2 * LINE / 1024
         slab = max(2 * self.halves * self.tile_n / 64 * _PRODUCT, brought * _KIB) + _SLAB
         total, left = 0.0, 0
         for task in tasks:
             tiles = self.tiles(task)
-            rounds = divide_up(tiles - left, blocks)
+            rounds = divide_up(tiles - left, multiprocessors)
             total += rounds * (task.taps * divide_up(task.channels, LINE) * slab + _TILE)
-            left += rounds * blocks - tiles
+            left += rounds * multiprocessors - tiles
         return total
 
 
@@ -106,7 +102,7 @@ def _forms(tasks: Sequence[Task], memory: int) -> list[Form]:
         if tile_n * halves > 256 or not band:
             continue
         images = min(64 * halves // (width * rows), tasks[0].image.batch) if band == rows else 1
-        form = Form(tile_n, halves, images, band, width, _CLUSTER if tile_n > 8 * _CLUSTER else 1)
+        form = Form(tile_n, halves, images, band, width)
         stages = min(_MOST, (memory - BARRIERS - form.fixed) // form.slab)
         if stages >= _FEWEST:
             found.append(form._replace(stages=stages))
@@ -142,7 +138,7 @@ def form_of(
     taps = [one.taps for one in tasks]
     maps = math.prod(axis.step for axis in task.axes[1:]) + len(tasks) + 1
     arguments = MAP * maps + _GRID * len(tasks) + _TAP * sum(taps)
-    if moves == 1 or not all(planes) or min(taps) == 0 or arguments > _ARGUMENTS:
+    if moves == 1 or not task.output.last or not all(planes) or min(taps) == 0 or arguments > _ARGUMENTS:
         return None
     if not (is_mapped(task, elem) and is_dense(task, strides)) or min(task.filters, task.channels) < CHANNELS:
         return None
@@ -179,7 +175,7 @@ class Launch:
             image_tiles(output, box[1:3], [(axis.first, axis.every) for axis in task.axes[1:]], writes=True)
             for task in tasks
         ]
-        of_weights = weight_tiles(weights, form.tile_n // form.cluster)
+        of_weights = weight_tiles(weights, form.tile_n)
         tiles = [
             *(one._replace(box=box) for one in planes),
             of_weights,
@@ -204,7 +200,7 @@ class Launch:
         head = (tile, form.across(first), first.filters, divide_up(first.channels, LINE))
         sizes = (*head, *numbers, *itertools.chain(*taps))
         tail = (struct.pack(f"{len(sizes)}i", *sizes), steps(first, made))
-        blocks = min(tile, multiprocessors // form.cluster * form.cluster)
+        blocks = min(tile, multiprocessors)
         shared = form.fixed + form.stages * form.slab
         structs = [MAP * len(planes), MAP, MAP * len(grids)]
         self._launch: Prepared = bound.function.prepare(

@@ -10,21 +10,19 @@
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
 // last brings slabs, of 64 channels for a tap, to a ring of stages.
 // A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have
-// multiplied it. Blocks of a cluster make tiles of the same filters and taps: each brings its part of the weights for all of them.
+// multiplied it.
 // Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/epilogue.cuh" %>
 <% set wgmma_columns = [tile_n] %>
 <% include "prelude/wgmma.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
-<% include "prelude/cluster_mbarrier.cuh" %>
 constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
 constexpr int images = << images >>, band = << band >>, width = << width >>, stages = << stages >>;
-constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // the filters whose weights a block brings
 constexpr int grids = << grids >>;
 constexpr int line = 64, lines = 64 * halves, brought = images * band * width;  // of a band: in shared memory, and those that come
 constexpr int stage_size = (2 * lines + tile_n) * line, part_size = lines * line;
-static_assert(part_n % 8 == 0 && brought <= lines, "copies begin at multiples of eight lines");
+static_assert(brought <= lines, "a band is in shared memory");
 
 struct Grid {
     int first, bands, of_images, tap, taps;  // its first tile; its bands, and those of some images; its first tap, and how many
@@ -50,9 +48,9 @@ struct Turn {
     __device__ __forceinline__ Turn(const Sizes& g, int turn) : number(blockIdx.x + turn * gridDim.x), grid(0) {
 #pragma unroll
         for (int i = 1; i < grids; ++i) grid += number >= g.of[i].first;
-        const int own = number - g.of[grid].first, unit = own / cluster;
-        column = unit % g.tiles_n * tile_n;
-        pair = unit / g.tiles_n * cluster + own % cluster;
+        const int own = number - g.of[grid].first;
+        column = own % g.tiles_n * tile_n;
+        pair = own / g.tiles_n;
     }
     __device__ __forceinline__ bool there(const Sizes& g) const { return number < g.tiles; }
     // A warpgroup's band; that beyond the last is the last once more.
@@ -62,7 +60,7 @@ struct Turn {
     __device__ __forceinline__ bool has(const Sizes& g, int group) const { return pair * 2 + group < g.of[grid].bands; }
 };
 
-extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
+extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const __grid_constant__ Planes image, const __grid_constant__ TensorMap weights,
     <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>const __grid_constant__ Grids output,
     const __grid_constant__ Sizes g, Steps steps)
@@ -72,16 +70,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     __shared__ MBarrier full[stages], empty[stages];
     if (threadIdx.x == 0) {
-        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8 * cluster);
+        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], 8);
         fence_mbarrier_init();
     }
     __syncthreads();
-    if (cluster > 1) cluster_barrier();
 
     const int group = threadIdx.x / 128;
     if (group == 2) {
         give_registers<24>();
-        const int own_n = cluster_rank() * part_n;  // of the tile's filters
         for (int turn = 0, number = 0; threadIdx.x == 256 && Turn(g, turn).there(g); ++turn) {
             const Turn tile(g, turn);
             const Grid& grid = g.of[tile.grid];
@@ -99,20 +95,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
                 mbarrier_arrive_expecting(&full[stage], (2 * brought + tile_n) * line * int(sizeof(T)));
                 for (int k = 0; k < 2; ++k)
                     copy_tile(to + k * part_size, image.of[tap.plane], {image_at[k], row[k] + tap.row, tap.column, channel}, &full[stage]);
-                T* const filters = to + 2 * part_size + own_n * line;
-                const int of_weights[] = {tile.column + own_n, tap.weights, channel};
-                if constexpr (cluster == 1) copy_tile(filters, weights, of_weights, &full[stage]);
-                else copy_tile_multicast(filters, weights, of_weights, &full[stage], shl(1u, cluster) - 1);
+                copy_tile(to + 2 * part_size, weights, {tile.column, tap.weights, channel}, &full[stage]);
             }
         }
         return;
     }
     take_registers<240>();
     const int warp = threadIdx.x % 128 / 32, row = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    const auto arrive = [](MBarrier* barrier) {  // at the barrier of each block of the cluster
+    const auto arrive = [](MBarrier* barrier) {
         __syncwarp();
-        if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
-        if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
+        if (threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
     };
     T* const part = ring + stages * stage_size + group * part_size;
     float sums[halves][tile_n / 2];
@@ -168,5 +160,4 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
         }
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
-    if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -23,6 +23,7 @@ from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
 from cukern.nn.convolution import plan as convolutions
 from cukern.nn.convolution import tensor as convolution
+from cukern.nn.convolution.geometry import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.quant import few_rows, many_rows, planes, tiles
@@ -210,6 +211,7 @@ def launch_convolution(dtype: Any) -> None:
         with_derivatives(lambda x, w: ck.nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1), wide, weights)
         ck.nn.conv2d(ck.moveaxis(wide, -1, 1), weights, stride=2)
         ck.nn.conv2d(ck.zeros((2, 64, 6, 14), dtype), weights, padding=1)
+        convolutions.weights_gradient(image, image, Windows((1, 1), (1, 1), (1, 1), 16), (3, 3), True)
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
     with_derivatives(lambda x: ck.nn.unfold(x, 2), first)

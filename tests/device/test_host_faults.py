@@ -19,7 +19,6 @@ from cukern.device.interface import CompilerFailure
 from cukern.errors import DeviceError, KernelFault, LaunchError
 from cukern.text import signature
 
-
 OWN_WORDS = "checked launches say it in words of their own"
 
 

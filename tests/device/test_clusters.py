@@ -222,6 +222,7 @@ def test_tiles_for_several_blocks(device: ck.Device, when: str) -> None:
         "none",
     ],
 )
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_a_mistake_with_tiles_for_several_blocks_shows(right: str, wrong: str, symptom: str) -> None:
     assert MULTICAST.count(right) == 1
     with pytest.raises(ck.KernelFault, match=symptom):

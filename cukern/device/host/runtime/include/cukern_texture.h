@@ -112,13 +112,16 @@ static inline long long addressed(long long index, long long size, Address mode)
     return index < size ? index : period - 1 - index;
 }
 
-// A coordinate in elements. A GPU keeps 21 bits after the point of one that is normalized.
+// A coordinate in elements. Of one that is normalized a GPU keeps 21 bits after the point, and more where an axis has so many
+// elements that 1/256 of one would be less than that.
 static inline double in_elements(const Sampled& from, unsigned axis, float given) {
     double x = __builtin_fabsf(given) < 0x1p-126f || given != given ? 0 : given;
     if (from.normalized_coords) {
         // Two spans of the array are a period of each mode that repeats it.
         if (from.address[axis] == wraps || from.address[axis] == mirrors) x = __builtin_isinf(x) ? 0 : __builtin_fmod(x, 2);
-        x = __builtin_floor(x * 0x1p21) * 0x1p-21 * from.extent[axis];
+        const int along = __builtin_ilogb((double)from.extent[axis]);
+        const double kept = __builtin_ldexp(1, along > 13 ? 8 + along : 21);
+        x = __builtin_floor(x * kept) / kept * from.extent[axis];
     }
     return x < -0x1p30 ? -0x1p30 : x > 0x1p30 ? 0x1p30 : x;
 }
@@ -285,7 +288,7 @@ static inline unsigned char* on_surface(
     const long long row = from.extent[0] * from.channels * from.bytes;
     if (x[0] % (int)bytes) mismatch(name, "x counts bytes, and is no multiple of those that are read or written", file, line);
     const long long limits[4] = {row - bytes, from.extent[1] - 1, from.extent[2] - 1, from.layers - 1};
-    long long at[4] = {x[0], axes > 1 ? x[1] : 0, axes > 2 ? x[2] : 0, layered ? layer : 0};
+    long long at[4] = {x[0], axes > 1 ? x[1] : 0, axes > 2 ? x[2] : 0, layered ? layer & 0xffff : 0};  // as a GPU's 16 bits
     for (int axis = 0; axis < 4; ++axis) {
         if (at[axis] >= 0 && at[axis] <= limits[axis]) continue;
         if (mode == cudaBoundaryModeZero) return nullptr;
@@ -294,7 +297,7 @@ static inline unsigned char* on_surface(
                            : axis == 1 ? "y is outside the surface"
                            : axis == 2 ? "z is outside the surface"
                                        : "the layer is outside the surface", file, line);
-        at[axis] = at[axis] < 0 && axis < 3 ? 0 : limits[axis];  // layers have no sign
+        at[axis] = at[axis] < 0 ? 0 : limits[axis];
     }
     return from.data + ((at[3] * from.extent[2] + at[2]) * from.extent[1] + at[1]) * row + at[0];
 }

@@ -13,6 +13,7 @@ import os
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -103,23 +104,42 @@ def seconds(launch: Any, repeats: int) -> float:
     return min(times)
 
 
+def of_library(n: int) -> list[tuple[str, int, Callable[[], ck.Array]]]:
+    """Calls of the library: what they are, the goal, and what makes their results."""
+    rng = np.random.default_rng(0)
+    rows, x = (
+        ck.asarray(rng.standard_normal(shape, dtype=np.float32))
+        for shape in ((max(1, n // 1024), 1024), (n,))
+    )
+    return [
+        (f"`ck.nn.softmax` of {rows.shape[0]} x 1024", 50, lambda: ck.nn.softmax(rows)),
+        ("`ck.sum` of all", 50, lambda: ck.sum(x)),
+        ("`ck.tanh`", 300, lambda: ck.tanh(x)),
+    ]
+
+
+def compared(launch: Callable[[], ck.Array], repeats: int) -> tuple[float, float]:
+    """Seconds of unchecked and of checked launches, whose results are the same."""
+    want = launch().numpy().copy()
+    plain = seconds(launch, 5 * repeats)
+    with checked(seeds=1):
+        made = launch()
+        found = seconds(launch, repeats)
+    np.testing.assert_array_equal(made.numpy(), want)
+    return plain, found
+
+
 def measured(case: Case, repeats: int) -> tuple[float, float]:
-    """Seconds of an unchecked and of a checked launch, whose results are the same."""
+    """Seconds of an unchecked and of a checked launch of a kernel."""
     kernel = ck.Kernel(case.text, name="cost", block=case.block)
     arguments = [ck.asarray(one) if isinstance(one, np.ndarray) else one for one in case.arguments]
     made = next(one for one in reversed(arguments) if isinstance(one, ck.Array))
 
-    def launch() -> None:
+    def launch() -> ck.Array:
         kernel(*arguments, grid=case.grid)
+        return made
 
-    launch()
-    plain = seconds(launch, 5 * repeats)
-    want = made.numpy().copy()
-    with checked(seeds=1):
-        launch()
-        found = seconds(launch, repeats)
-    np.testing.assert_array_equal(made.numpy(), want)
-    return plain, found
+    return compared(launch, repeats)
 
 
 def child_seconds(case: Case, watched: bool, name: str = "cost") -> float:
@@ -141,7 +161,7 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as cache, ck.device("host"):
-        os.environ["CUKERN_CACHE_DIR"] = cache
+        os.environ |= {"CUKERN_CACHE_DIR": cache, "CUKERN_QUICK_BUILDS": "0"}
         warm = Case(
             "",
             0,
@@ -164,6 +184,12 @@ def main() -> None:
             print(
                 f"| {case.name} | {1e3 * plain:.3f} | {1e3 * found:.1f} | {found / plain:.0f} | {case.goal} | "
                 f"{usual:.2f} | {watched:.2f} | {watched / usual:.2f} |",
+                flush=True,
+            )
+        for name, goal, call in of_library(options.elements):
+            plain, found = compared(call, options.repeats)
+            print(
+                f"| {name} | {1e3 * plain:.3f} | {1e3 * found:.1f} | {found / plain:.0f} | {goal} | | | |",
                 flush=True,
             )
 

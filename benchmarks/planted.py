@@ -1,8 +1,9 @@
-"""The planted mistakes of the tests, as checked launches find them and as NVIDIA's compute-sanitizer does.
+"""The planted mistakes of the tests, as checked launches find them, unchecked ones, and NVIDIA's compute-sanitizer.
 
     python benchmarks/planted.py --out host.jsonl                      # checked launches, on the host
+    python benchmarks/planted.py --unchecked --out usual.jsonl         # unchecked launches, on the host
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
-    python benchmarks/planted.py --table host.jsonl gpu.jsonl          # the Markdown table of both
+    python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
 The mistakes are those of ``tests/device/planted.py``. Each tool of compute-sanitizer runs the wrong kernels, and the
 right ones for false alarms. After a launch that ends the CUDA context, a new process goes on with the next one.
@@ -16,6 +17,7 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -61,6 +63,17 @@ def _tell(out: Any, number: int, wrong: bool, tool: str, found: bool, line: bool
     print(json.dumps(row), file=out, flush=True)
 
 
+def child_on_host(wrong: bool, numbers: list[int]) -> None:
+    """Launch some kernels unchecked on the host, between marks on the standard output."""
+    for number in numbers:
+        print(f"BEGIN {number}", flush=True)
+        try:
+            with ck.device("host"):
+                pairs()[number].run(wrong=wrong)
+        except ck.KernelFault as fault:
+            print(f"= Error: {fault}", flush=True)
+
+
 def child(wrong: bool, numbers: list[int]) -> None:
     """Launch some kernels on the GPU, between marks on the standard output; end at the first error."""
     import cupy
@@ -74,12 +87,15 @@ def child(wrong: bool, numbers: list[int]) -> None:
         time.sleep(0.2)  # the tool writes by itself
 
 
-def sanitized(tool: str, wrong: bool, numbers: list[int], deadline: float, out: Any) -> None:
-    """Run some kernels under one tool."""
+def launched(tool: str, wrong: bool, numbers: list[int], deadline: float, out: Any) -> None:
+    """Run some kernels under one tool, or unchecked on the host."""
     rest = list(numbers)
     while rest and time.monotonic() < deadline:
         words = ",".join(map(str, rest))
-        command = ["compute-sanitizer", "--tool", tool, sys.executable, __file__, "--child", words]
+        command = [sys.executable, __file__, "--child", words]
+        command = (
+            ["compute-sanitizer", "--tool", tool, *command] if tool in TOOLS else [*command, "--unchecked"]
+        )
         left = max(1.0, min(PATIENCE, deadline - time.monotonic()))
         try:
             done = subprocess.run(
@@ -98,20 +114,22 @@ def sanitized(tool: str, wrong: bool, numbers: list[int], deadline: float, out: 
         rest = [number for number in rest if str(number) not in pieces[1::2]]
 
 
-def on_gpu(out: Any, seconds: float, processes: int, done: Path | None) -> None:
+def by_processes(
+    tools: Sequence[str], out: Any, seconds: float, processes: int, done: Path | None = None
+) -> None:
     """All kernels under all tools but those with results in ``done``, the wrong ones first."""
     deadline = time.monotonic() + seconds
     rows = [json.loads(line) for line in done.read_text().splitlines()] if done else []
     known = {(row["tool"], row["wrong"], row["class"], row["name"]) for row in rows}
     jobs = []
     for wrong in (True, False):
-        for tool in TOOLS:
+        for tool in tools:
             names = ((number, pair.kinds, pair.name) for number, pair in enumerate(pairs()))
             left = [number for number, *name in names if (tool, wrong, *name) not in known]
             step = 1 if wrong and tool == "memcheck" else 8  # most launches end the context there
             jobs += [(tool, wrong, left[at : at + step]) for at in range(0, len(left), step)]
     with ThreadPoolExecutor(processes) as pool:
-        for job in [pool.submit(sanitized, *job, deadline, out) for job in jobs]:
+        for job in [pool.submit(launched, *job, deadline, out) for job in jobs]:
             job.result()
 
 
@@ -119,7 +137,7 @@ def table(paths: list[Path]) -> str:
     """A row for each class: how many mistakes each tool finds (with the line) of those that it ran."""
     rows = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
     found = list({(row["tool"], row["wrong"], row["class"], row["name"]): row for row in rows}.values())
-    tools = [tool for tool in ("checked", *TOOLS) if any(one["tool"] == tool for one in found)]
+    tools = [tool for tool in ("unchecked", "checked", *TOOLS) if any(one["tool"] == tool for one in found)]
     classes = list(dict.fromkeys(one["class"] for one in found))
     lines = ["| class | mistakes | " + " | ".join([*tools, "any tool of NVIDIA's"]) + " |"]
     lines.append("| --- " * (len(tools) + 3) + "|")
@@ -154,6 +172,7 @@ def main() -> None:
     parser.add_argument(
         "--sanitizer", action="store_true", help="run compute-sanitizer instead of checked launches"
     )
+    parser.add_argument("--unchecked", action="store_true", help="launch unchecked, on the host")
     parser.add_argument("--seconds", type=float, default=80, help="for compute-sanitizer")
     parser.add_argument("--processes", type=int, default=14)
     parser.add_argument("--done", type=Path, help="results of compute-sanitizer that are not run again")
@@ -164,11 +183,14 @@ def main() -> None:
     options = parser.parse_args()
     out = sys.stdout if options.out is None else options.out.open("w")
     if options.child:
-        child(not options.right, [int(word) for word in options.child.split(",")])
+        run = child_on_host if options.unchecked else child
+        run(not options.right, [int(word) for word in options.child.split(",")])
     elif options.table:
         print(table(options.table))
+    elif options.unchecked:
+        by_processes(["unchecked"], out, 3600, 1)
     elif options.sanitizer:
-        on_gpu(out, options.seconds, options.processes, options.done)
+        by_processes(TOOLS, out, options.seconds, options.processes, options.done)
     else:
         on_host(out)
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import cukern as ck
+from cukern.device.host.checked import mode
 
 try:
     from hypothesis import HealthCheck, settings
@@ -56,6 +57,14 @@ def device(request: pytest.FixtureRequest) -> Iterator[ck.Device]:
 
             patch.setattr(ck.Array, "_wrap", classmethod(checked))
             yield current
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skips tests of what unchecked launches say, where all launches are checked."""
+    for mark in item.iter_markers("unchecked_only"):
+        (reason,) = mark.args
+        if item.config.getoption("--cukern-checked") or mode.active():
+            pytest.skip(f"unchecked launches only: {reason}")
 
 
 @pytest.fixture(autouse=True, scope="session")

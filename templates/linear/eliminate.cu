@@ -80,9 +80,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             if (target[r] >= columns) a[(long long)target[r] * width + c] = a[(long long)r * width + c];
 #pragma unroll
         for (int p = 0; p < panel; ++p) {
+            if (p < columns) {
 #pragma unroll
-            for (int q = 0; q < p; ++q) upper[p] -= lower[p][q] * upper[q];
-            if (p < columns) a[(long long)p * width + c] = upper[p];
+                for (int q = 0; q < p; ++q) upper[p] -= lower[p][q] * upper[q];
+                a[(long long)p * width + c] = upper[p];
+            }
         }
     }
 }

@@ -65,6 +65,7 @@ MISTAKES: dict[str, tuple[str, str, str | None]] = {
     ),
     "misaligned": ("x + i * 128, ", "x + i * 128 + 1, ", r"no multiple of 16 bytes, <pipeline.*>:19"),
 }
+MISTAKE = "checked launches report what leads to the wrong numbers and faults that are looked for"
 #: Those of which the order in which warps run decides whether anything is seen.
 RACES = ["release before the read"]
 
@@ -97,6 +98,7 @@ def test_a_pipeline(device: ck.Device, when: str) -> None:
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)
+@pytest.mark.unchecked_only(MISTAKE)
 def test_a_mistake_in_a_pipeline_shows(mistake: str) -> None:
     right, wrong, symptom = MISTAKES[mistake]
     assert PIPELINE.count(right) == 1
@@ -136,6 +138,7 @@ def test_copies_of_threads(device: ck.Device, when: str) -> None:
     ],
     ids=["a group too many left", "no wait", "no barrier", "one group"],
 )
+@pytest.mark.unchecked_only(MISTAKE)
 def test_a_mistake_with_copies_of_threads_shows(right: str, wrong: str) -> None:
     assert COPIES.count(right) == 1
     assert not copies("host", COPIES.replace(right, wrong))
@@ -212,6 +215,7 @@ def test_products_of_a_warpgroup(device: ck.Device, when: str) -> None:
     ],
     ids=["the last group left", "a slab that is written too early", "no commit", "no barrier"],
 )
+@pytest.mark.unchecked_only(MISTAKE)
 def test_a_mistake_with_products_of_a_warpgroup_shows(right: str, wrong: str, in_flight: bool) -> None:
     assert WARPGROUP.count(right) == 1
     fault = pytest.raises(ck.KernelFault, match="ended while products of a warp were in flight")
@@ -372,6 +376,7 @@ def test_registers_move_between_warps() -> None:
             run(body.replace(right, wrong), 384, y)
 
 
+@pytest.mark.unchecked_only("the time limit of unchecked launches")
 def test_what_waits_is_named_when_a_kernel_is_stopped() -> None:
     """Also where the function that is stopped is one of the runtime's, as it is most of the time here."""
     runtime = backend._runtime()

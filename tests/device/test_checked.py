@@ -322,6 +322,27 @@ def test_a_tile_may_have_unset_rows_that_nothing_depends_on(used: int) -> None:
     assert [one.kind for one in reports] == ["unset"] * (used > 5)
 
 
+@pytest.mark.parametrize("used", ["at", "unset"])
+def test_structs_that_are_set_in_part_may_be_copied(used: str) -> None:
+    text = """
+    struct Best { double value; int at, unset; };
+    extern "C" __global__ void << name >>(const double* x, double* y, int n) {
+        __shared__ Best best[32];
+        const int t = threadIdx.x;
+        best[t].value = x[t];
+        best[t].at = t;
+        __syncthreads();
+        const Best both[2] = {best[31 - t], best[t]}, own = both[n % 2];
+        y[t] = own.value + own.<< used >>;
+    }"""
+    x, y = (ck.ones(32, "float64", "host") for _ in range(2))
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="structs", block=32, used=used)(x, y, 0, grid=1)
+    assert [one.kind for one in reports] == ["unset"] * (used == "unset")
+    if used == "at":
+        assert y.tolist() == list(range(32, 0, -1))
+
+
 SCRIPT = """
 import cukern as ck
 x, y = ck.ones(6, device="host"), ck.zeros(8, device="host")

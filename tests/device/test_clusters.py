@@ -13,6 +13,7 @@ import cukern as ck
 from cukern.testing import asynchrony
 
 TILES = 5
+OWN_WORDS = "checked launches say it in words of their own"
 
 
 @pytest.fixture(params=["at_once", "late", "random"])
@@ -91,6 +92,7 @@ def test_blocks_of_a_cluster_use_each_others_memory(device: ck.Device, when: str
         "global memory",
     ],
 )
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_a_mistake_between_blocks_shows(right: str, wrong: str, symptom: str | None) -> None:
     assert CLUSTER.count(right) == 1
     text = CLUSTER.replace(right, wrong)
@@ -140,6 +142,7 @@ def run(body: str, block: int = 32, blocks: int = 2) -> ck.Array:
         ),
     ],
 )
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_what_the_host_reports_of_other_blocks(body: str, message: str) -> None:
     with pytest.raises(ck.KernelFault, match=message):
         run(body, block=1)
@@ -219,6 +222,7 @@ def test_tiles_for_several_blocks(device: ck.Device, when: str) -> None:
         "none",
     ],
 )
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_a_mistake_with_tiles_for_several_blocks_shows(right: str, wrong: str, symptom: str) -> None:
     assert MULTICAST.count(right) == 1
     with pytest.raises(ck.KernelFault, match=symptom):

@@ -19,6 +19,8 @@ from cukern.device.interface import CompilerFailure
 from cukern.errors import DeviceError, KernelFault, LaunchError
 from cukern.text import signature
 
+OWN_WORDS = "checked launches say it in words of their own"
+
 
 def fault(text: str, *values, grid=1, block=32, shared=0) -> str:
     """The message of the fault, after which the process still launches."""
@@ -106,6 +108,7 @@ def test_trap(wait):
     assert "block (0, 0, 0), thread (3, 0, 0): __trap() was called" in message
 
 
+@pytest.mark.unchecked_only("blocks of a checked launch run to its end")
 def test_the_other_blocks_stop_after_a_fault():
     count = np.zeros(1, np.int32)
     text = kernel("int* count, int at", "assert(blockIdx.x != at);\natomicAdd(count, 1);")
@@ -117,6 +120,7 @@ def test_the_other_blocks_stop_after_a_fault():
 
 
 @pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_integer_division_by_zero(wait):
     message = fault(kernel("int* x, int n", f"{wait} x[0] = 7 / n;"), np.zeros(1, np.int32), 0)
     assert "integer division by zero" in message
@@ -124,6 +128,7 @@ def test_integer_division_by_zero(wait):
 
 
 @pytest.mark.parametrize("wait", ["", "__syncthreads();"])
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_invalid_address(wait):
     message = fault(kernel("int* x, int n", f"{wait} if (threadIdx.x == 4) x[2] = 7;"), None, 0)
     assert "invalid access of memory at 0x8" in message

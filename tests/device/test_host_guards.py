@@ -20,6 +20,9 @@ from cukern.device.host import backend as host
 from cukern.device.host import settings
 from cukern.errors import DeviceError, KernelFault
 
+RED_ZONES = "checked launches see the access itself, and need no red zones"
+TIME_LIMIT = "the time limit of unchecked launches"
+
 DOUBLED = ck.Kernel(
     """
 extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y) {
@@ -31,6 +34,7 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y) {
 
 
 @pytest.mark.parametrize("n", [0, 1, 250, 256, 1000, 2048, 2049, 100_001])
+@pytest.mark.unchecked_only(RED_ZONES)
 def test_a_write_past_the_end_of_an_array_is_a_fault(n):
     """The least and the largest array that is copied, those that are not, and what has no thread too many."""
     with ck.device("host"):
@@ -54,6 +58,7 @@ def test_a_write_past_the_end_of_an_array_is_a_fault(n):
 
 @pytest.mark.parametrize("n", [10, 5000])
 @pytest.mark.parametrize(("ctype", "index"), [("double", -1), ("double", -64), ("short", -3)])
+@pytest.mark.unchecked_only(RED_ZONES)
 def test_a_write_before_an_array_is_a_fault(n, ctype, index):
     y = ck.zeros(n, dtype={"double": ck.float64, "short": ck.int16}[ctype], device="host")
     before = ck.Kernel(
@@ -77,6 +82,7 @@ WAYS: dict[str, Callable[[int], ck.Array]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
+@pytest.mark.unchecked_only(RED_ZONES)
 def test_arrays_of_all_ways_to_make_one_have_red_zones(way):
     with ck.device("host"):
         y = WAYS[way](9999)
@@ -130,6 +136,7 @@ DYNAMIC = "extern __shared__ float s[];\ns[threadIdx.x] = 1; {wait} y[threadIdx.
 
 @pytest.mark.parametrize("wait", ["", "__syncthreads();"])
 @pytest.mark.parametrize(("shared", "first"), [(0, 0), (4, 128), (252, 252), (255, 255)])
+@pytest.mark.unchecked_only(RED_ZONES)
 def test_dynamic_shared_memory_ends_where_the_launch_said(wait, shared, first):
     """Beyond the next multiple of 128 an access is a fault at once; up to there a write is seen at the block's end."""
     y = np.zeros(64, np.float32)
@@ -142,12 +149,14 @@ def test_dynamic_shared_memory_ends_where_the_launch_said(wait, shared, first):
     assert (y == 1).all()
 
 
+@pytest.mark.unchecked_only(RED_ZONES)
 def test_a_write_before_dynamic_shared_memory():
     body = "extern __shared__ int s[]; s[(int)threadIdx.x - 2] = 1; __syncthreads(); y[0] = s[0];"
     with pytest.raises(KernelFault, match="byte -8 of dynamic shared memory"):
         run("int* y", body, np.zeros(1, np.int32), block=32, shared=128)
 
 
+@pytest.mark.unchecked_only("reads what is unset")
 def test_shared_memory_begins_unset_in_each_block():
     body = """
     extern __shared__ float dynamic[];
@@ -184,6 +193,7 @@ def overtime(body: str, grid: int = 1, block: int = 64) -> str:
     return str(caught.value)
 
 
+@pytest.mark.unchecked_only(TIME_LIMIT)
 def test_a_spin_on_another_thread_is_stopped_and_named(limit):
     limit(0.2)
     message = overtime(
@@ -192,6 +202,7 @@ def test_a_spin_on_another_thread_is_stopped_and_named(limit):
     assert "block (0, 0, 0), thread (3, 0, 0) runs at test.cu:3" in message
 
 
+@pytest.mark.unchecked_only(TIME_LIMIT)
 def test_a_spin_on_a_later_block_is_stopped_and_named(limit):
     limit(0.2)
     body = "if (blockIdx.x < 400)\n  while (atomicAdd(flag, 0) == 0);\nelse *flag = 1;"
@@ -200,6 +211,7 @@ def test_a_spin_on_a_later_block_is_stopped_and_named(limit):
 
 
 @pytest.mark.parametrize("sleep", ["", "__nanosleep(10)"])
+@pytest.mark.unchecked_only(TIME_LIMIT)
 def test_a_stopped_block_says_where_its_threads_wait(limit, sleep):
     limit(0.2)
     body = f"""if (threadIdx.x == 3)
@@ -217,6 +229,7 @@ if (threadIdx.x == 5) *flag = 1;"""
         assert "60 other threads that could run have not had their turn" in message
 
 
+@pytest.mark.unchecked_only(TIME_LIMIT)
 def test_a_long_loop_without_a_wait_is_stopped(limit):
     limit(0.2)
     message = overtime(
@@ -225,6 +238,7 @@ def test_a_long_loop_without_a_wait_is_stopped(limit):
     assert re.search(r"blocks 0 to 0, of which one runs at test.cu:[34]\b", message), message
 
 
+@pytest.mark.unchecked_only(TIME_LIMIT)
 def test_a_kernel_within_its_time_goes_on(limit):
     body = "float a = 1; for (int i = 0; i < n; ++i) a = sqrtf(a + i); y[threadIdx.x] = a;"
     wanted, y = np.zeros(1, np.float32), np.zeros(1, np.float32)
@@ -307,6 +321,7 @@ def test_a_signal_ends_a_running_kernel_if_its_handler_raises():
     ]
 
 
+@pytest.mark.unchecked_only(TIME_LIMIT)
 def test_only_the_threads_of_the_stopped_launch_are_stopped(limit):
     """While some threads' kernels spin until they are stopped, those of others end as ever."""
     limit(0.4)

@@ -175,11 +175,11 @@ def test_integer_atomics(ctype):
     x += blockIdx.x * 64 + threadIdx.x;
     atomicSub(s, 1); atomicMin(s + 1, *x); atomicMax(s + 2, *x); atomicAnd(s + 3, *x); atomicOr(s + 4, *x);
     atomicXor(s + 5, *x);
+    using T = {ctype};
+    using U = unsigned long long;  // whose sums wrap around
     T old = s[6], seen;
-    do { seen = old; old = atomicCAS(s + 6, seen, seen + *x); } while (old != seen);""".replace(
-        "T ", f"{ctype} "
-    )
-    run(f"const {ctype}* x, {ctype}* s", body, x, state, grid=64, block=64)
+    do { seen = old; old = atomicCAS(s + 6, seen, (T)((U)seen + *x)); } while (old != seen);"""
+    run(f"const {ctype}* x, {ctype}* s", body.replace("{ctype}", ctype), x, state, grid=64, block=64)
     with np.errstate(over="ignore"):
         wanted = [dtype(5) - dtype(4096), x.min(), x.max(), np.bitwise_and.reduce(x), np.bitwise_or.reduce(x)]
         wanted += [np.bitwise_xor.reduce(x), x.sum(dtype=dtype)]

@@ -140,6 +140,23 @@ def test_values_measured_on_an_h200(device: ck.Device) -> None:
         texture = ck.Texture(ramp, filter_mode=linear, address_mode=mode, normalized_coords=True)
         PROGRAM["line<float>"](texture, ck.asarray([float.fromhex(x)], dtype="float32"), y, block=1)
         assert y.item() == found_at
+    # Along axes of more than 8192 elements, which keep 22 bits.
+    for size, x, found_at in (
+        (8193, "0x1.d9fd7ep-2", 970722),
+        (16383, "0x1.1979eap-1", 208432),
+        (32768, "0x1.38233cp-2", 459750),
+    ):
+        ramp = ck.asarray(np.arange(size) % 4096 * 256, dtype="float32")
+        texture = ck.Texture(ramp, filter_mode="linear", normalized_coords=True)
+        PROGRAM["line<float>"](texture, ck.asarray([float.fromhex(x)], dtype="float32"), y, block=1)
+        assert y.item() == found_at
+    # Sums of 8 bits with a sign, which are rounded as no quotient by 127 is.
+    for value, share, found in ((-1, 48, -48), (-1, 49, -50), (64, 255, 16448), (-65, 50, -3276)):
+        pair = ck.asarray(np.array([0, value], np.int8))
+        place = ck.asarray([share / 256 + 0.5], dtype="float32")
+        texture = ck.Texture(pair, filter_mode="linear", read_mode="normalized_float")
+        PROGRAM["line<float>"](texture, place, y, block=1)
+        assert y.item() == np.float32(found / 32767)
 
 
 def test_borders_measured_on_an_h200(device: ck.Device) -> None:

@@ -25,7 +25,6 @@ def header(text: str) -> str:
 def _border(form: TextureForm) -> bytes:
     """An element of the border's color. Of integers that are fetched as such, a GPU takes the bits of the floats."""
     row, color = dtypes.info(form.dtype), np.array(form.border, np.float32)
-    wide = color.astype(np.float64)
     made: np.ndarray[Any, Any]
     if row.kind == "f":
         largest = np.finfo(form.dtype).max
@@ -37,7 +36,8 @@ def _border(form: TextureForm) -> bytes:
     elif form.normalized_float:
         largest = np.iinfo(form.dtype).max
         lowest = -1 if row.kind == "i" else 0
-        made = np.rint(np.clip(np.nan_to_num(wide, nan=0), lowest, 1) * largest).astype(form.dtype)
+        steps = np.clip(np.nan_to_num(color, nan=0), lowest, 1) * np.float32(largest)
+        made = np.copysign(np.ceil(np.abs(steps) - 0.5), steps).astype(form.dtype)  # halves towards zero
     else:
         made = color.view(np.uint32).astype(f"u{row.itemsize}")
     return made.tobytes()

@@ -61,9 +61,10 @@ def like(x: Array, features: int, blank: bool) -> Array:
     order = (0, 2, 1, 3) if strides[1] < strides[2] else None
     layout = fresh_layout(x.device, x.dtype, (batch, heads, length, features), order)
     with on(x.device):
-        (made,) = new((layout,))
-        if blank:
-            raw(made._data)[...] = 0
+        if not blank:
+            return new((layout,))[0]
+        made = Array._made(layout)
+        raw(made._data)[...] = 0
     return made
 
 

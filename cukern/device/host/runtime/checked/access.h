@@ -206,6 +206,12 @@ static void on_block_end(unsigned rank) {
     }
 }
 
+static __attribute__((noinline, cold)) bool is_set_in_part(const Area* r, size_t offset, size_t last) {
+    for (size_t cell = offset >> r->shift; cell <= last; ++cell)
+        if (time_of(r->writes[cell]) > s.block_start) return true;
+    return false;
+}
+
 // The cells of one access: whether another thread's access to them is not over, and this one's stamp.
 template <unsigned size, bool reads, bool writes, unsigned how>
 static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
@@ -215,7 +221,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
     const u64 stamp = s.head | (s.mode == 2 ? beside : how) | place << place_shift;
     for (size_t cell = offset >> r->shift; cell <= last; ++cell) {
         const u64 w = r->writes[cell];
-        if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found(unset_read, r, at, size, false, place);
+        if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
         if (s.mode == 2) {
             if (reads && how == plain && r->shared && s.doing) meet_beside(r, w, at, size);
             if (writes) r->writes[cell] = stamp;

@@ -177,8 +177,8 @@ static unsigned doubtful_reports() {
     return count;
 }
 
-// A tile's last rows may be of memory that nothing has set, where what they make is dropped: runs twice more, with other bytes
-// there, and forgets such reads if the results are the same.
+// A tile's last rows may be of memory that nothing has set, where what they make is dropped, and so is the padding of structs:
+// runs twice more, with other bytes there, and forgets such reads if the results are the same.
 static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     u64 found[2] = {};
     for (unsigned i = 0; i < 2 && !sampled; ++i) {

@@ -54,8 +54,21 @@ static void add_report(const Report& report) {
 
 static __attribute__((noinline, cold)) void found(Kind kind, const Area* area, uintptr_t at, unsigned size, bool writes, u64 place) {
     if (!is_new(kind, place, 0)) return;
-    Report report = empty_report(kind, area, at, size, side_here(place, writes, plain));
-    report.doubtful = kind == unset_read && s.mode;
+    add_report(empty_report(kind, area, at, size, side_here(place, writes, plain)));
+}
+
+// A read of shared memory that nothing has set, or some of it: the latter may be of a struct's padding.
+static __attribute__((noinline, cold)) void found_unset(const Area* area, uintptr_t at, unsigned size, u64 place, bool whole) {
+    const bool doubtful = s.mode || !whole;
+    if (!is_new(unset_read, place, doubtful)) return;
+    Report report = empty_report(unset_read, area, at, size, side_here(place, false, plain));
+    report.doubtful = doubtful;
+    for (unsigned i = 0; i < s.report_count; ++i) {
+        Report& other = s.reports[i];
+        if (other.kind != unset_read || other.here.place != place || other.file != report.file || other.line != report.line) continue;
+        if (!doubtful) other = report;
+        return;
+    }
     add_report(report);
 }
 

@@ -112,13 +112,15 @@ static inline long long addressed(long long index, long long size, Address mode)
     return index < size ? index : period - 1 - index;
 }
 
-// A coordinate in elements. A GPU keeps 21 bits after the point of one that is normalized.
+// A coordinate in elements. Of one that is normalized a GPU keeps 21 bits after the point, or 22 along an axis of more than
+// 8192 elements.
 static inline double in_elements(const Sampled& from, unsigned axis, float given) {
     double x = __builtin_fabsf(given) < 0x1p-126f || given != given ? 0 : given;
     if (from.normalized_coords) {
         // Two spans of the array are a period of each mode that repeats it.
         if (from.address[axis] == wraps || from.address[axis] == mirrors) x = __builtin_isinf(x) ? 0 : __builtin_fmod(x, 2);
-        x = __builtin_floor(x * 0x1p21) * 0x1p-21 * from.extent[axis];
+        const double kept = from.extent[axis] > 8192 ? 0x1p22 : 0x1p21;
+        x = __builtin_floor(x * kept) / kept * from.extent[axis];
     }
     return x < -0x1p30 ? -0x1p30 : x > 0x1p30 ? 0x1p30 : x;
 }
@@ -140,6 +142,7 @@ static inline Between between(const Sampled& from, unsigned axis, float given) {
         result.share = (int)(steps & 255);
     }
     for (int i = 0; i < 2; ++i) result.at[i] = addressed(first + i, from.extent[axis], from.address[axis]);
+    if (from.address[axis] == clamps && result.at[0] == result.at[1]) result.share = 0;  // the coordinate itself is clamped
     return result;
 }
 
@@ -210,27 +213,33 @@ static inline float filtered_floats(const float* elements, const int* weights, u
     return digits == 24 && its < lowest ? __builtin_copysignf(0, (float)sum) : (float)rounded;
 }
 
-// A component in steps of 1/8 of those of 16 bits, into which a GPU spreads those of 8.
-static inline int eighths(const Sampled& from, const unsigned char* at) {
-    if (from.kind == of_unsigned) return 8 * (from.bytes == 1 ? 257 * *at : part_at<unsigned short>(at));
-    return from.bytes == 2 ? 8 * part_at<short>(at) : (int)__builtin_floor(part_at<signed char>(at) * (8 * 32767 / 127.0));
+static inline int integer_at(const Sampled& from, const unsigned char* at) {
+    if (from.kind == of_unsigned) return from.bytes == 1 ? *at : part_at<unsigned short>(at);
+    return from.bytes == 1 ? part_at<signed char>(at) : part_at<short>(at);
+}
+
+// A sum of integers by weights, rounded to 16 bits, into which a GPU spreads those of 8.
+static inline int spread(const Sampled& from, int sum) {
+    if (from.bytes == 2) return (sum + 128) >> 8;
+    return from.kind == of_unsigned ? (257 * sum + 128) >> 8 : (8 * sum + (sum >> 4) + (sum >> 12) + 4) >> 3;
 }
 
 static inline float filtered(
     const Sampled& from, const unsigned char* const* places, const Between (&along)[3], const int* weights, unsigned count) {
     if (from.kind == of_floats) {
-        float elements[8];
+        float elements[8], others = 0;
         for (unsigned i = 0; i < count; ++i) {
             elements[i] = float_at(from, places[i]);
             // What is infinite or NaN counts also where its weight is rounded to 0.
-            if (!(__builtin_fabsf(elements[i]) < __builtin_inff()) && weights[i] == 0 && reached(along, i)) return elements[i];
+            if (!(__builtin_fabsf(elements[i]) < __builtin_inff()) && (weights[i] || reached(along, i))) others += elements[i];
             if (from.bytes == 4 && __builtin_fabsf(elements[i]) < 0x1p-126f) elements[i] = __builtin_copysignf(0, elements[i]);
         }
+        if (others != 0) return others;
         return filtered_floats(elements, weights, count, from.bytes == 2 ? 11 : 24, from.bytes == 2 ? -14 : -126);
     }
-    int sum = 1024;
-    for (unsigned i = 0; i < count; ++i) sum += weights[i] * eighths(from, places[i]);
-    const int largest = from.kind == of_unsigned ? 65535 : 32767, share = sum >> 11;
+    int sum = 0;
+    for (unsigned i = 0; i < count; ++i) sum += weights[i] * integer_at(from, places[i]);
+    const int largest = from.kind == of_unsigned ? 65535 : 32767, share = spread(from, sum);
     return (share < -largest ? -largest : share) / (float)largest;
 }
 
@@ -285,7 +294,7 @@ static inline unsigned char* on_surface(
     const long long row = from.extent[0] * from.channels * from.bytes;
     if (x[0] % (int)bytes) mismatch(name, "x counts bytes, and is no multiple of those that are read or written", file, line);
     const long long limits[4] = {row - bytes, from.extent[1] - 1, from.extent[2] - 1, from.layers - 1};
-    long long at[4] = {x[0], axes > 1 ? x[1] : 0, axes > 2 ? x[2] : 0, layered ? layer : 0};
+    long long at[4] = {x[0], axes > 1 ? x[1] : 0, axes > 2 ? x[2] : 0, layered ? layer & 0xffff : 0};  // as a GPU's 16 bits
     for (int axis = 0; axis < 4; ++axis) {
         if (at[axis] >= 0 && at[axis] <= limits[axis]) continue;
         if (mode == cudaBoundaryModeZero) return nullptr;
@@ -294,7 +303,7 @@ static inline unsigned char* on_surface(
                            : axis == 1 ? "y is outside the surface"
                            : axis == 2 ? "z is outside the surface"
                                        : "the layer is outside the surface", file, line);
-        at[axis] = at[axis] < 0 && axis < 3 ? 0 : limits[axis];  // layers have no sign
+        at[axis] = at[axis] < 0 ? 0 : limits[axis];
     }
     return from.data + ((at[3] * from.extent[2] + at[2]) * from.extent[1] + at[1]) * row + at[0];
 }

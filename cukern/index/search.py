@@ -24,7 +24,7 @@ from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.joins import stack
 from ..shape.views import reshape
-from .scan import cumulative_sum
+from .compact import flat_places
 from .take import places_in, take
 from .unravel import unraveled
 
@@ -38,12 +38,9 @@ __all__ = [
 ]
 
 _SEARCH = Kernel("index/search.cu", block=256)
-_COMPACT = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write")}
 #: Queries that a thread searches together; how often a host thread does, and the blocks from which others do it again;
 #: the bytes of a vector that a block copies to shared memory.
 _SEARCHED, _HOST_PIECE, _SEARCH_BLOCKS, _SEARCH_SHARED = 4, 256, 1056, 16384
-#: Flags per tile, which a host thread or a GPU's warp counts.
-_TILE = {"serial": 1 << 15, "simt": 1 << 10}
 
 
 @cache
@@ -157,42 +154,6 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
         wanted = astype(queries, dtype, copy=False).contiguous()
     made = Array._wrap(allocate(x1.device, wanted.shape, dtypes.int64), x1.device)
     return search_into(made, xs, order, wanted, side == "right")
-
-
-@cache
-def _compacting(device: Device, stage: Literal["count", "write"], block: int) -> CompiledFunction:
-    lanes = 1 if block == 1 else 32
-    kernel = _COMPACT[stage]
-    return kernel.bind(device, name=f"nonzero_{stage}_{block}", block=block, lanes=lanes).function
-
-
-def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
-    """The indices of the true elements of a bool array, flattened in C order, as int64.
-
-    Waits for the device, to read the number of true elements.
-
-    Args:
-        flags: a bool array of any shape.
-        tile: flags that a host thread or a warp counts.
-        block: threads per block, 1 or a multiple of 32.
-    """
-    n, device = flags.size, flags.device
-    if not n:
-        return Array._wrap(allocate(device, (0,), dtypes.int64), device)
-    tile = tile or _TILE[device.style]
-    block = block or (1 if device.style == "serial" else 256)
-    tiles = divide_up(n, tile)
-    blocks = divide_up(tiles, max(1, block // 32))
-    counts = allocate(device, (tiles,), dtypes.int64)
-    with on(device), tape.stop_recording():
-        data = flags.contiguous()._data
-        launch(device, _compacting(device, "count", block), blocks, block, (data, counts, n, tile))
-        starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
-        made = allocate(device, (int(starts[tiles].item()),), dtypes.int64)
-        if made.size:
-            write = _compacting(device, "write", block)
-            launch(device, write, blocks, block, (data, starts._data, made, n, tile))
-    return Array._wrap(made, device)
 
 
 def places_of(mask: Array) -> list[Array]:

@@ -64,7 +64,7 @@ __device__ __forceinline__ double polygamma_of(double n, double x, bool single =
     if (x <= 0.0 && x == floor(x)) return limits<double>::infinity();
     const double s = n + 1.0, enough = (single ? 4.0 : 10.0) + s;
     double sum = 0.0, reciprocal;
-    if (n < 12.0 && x > 1e-20) {
+    if (single && n < 12.0 && x > 1e-20) {
         // The sum of (x + k)^-s, over one denominator.
         double over = 0.0, under = 1.0;
 #pragma unroll 1

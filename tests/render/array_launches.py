@@ -12,7 +12,7 @@ import cukern as ck
 from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.function import Elementwise
-from cukern.index import search, sort
+from cukern.index import compact, sort
 from cukern.index.radix import radix_for
 from cukern.index.scan import recurrence
 from cukern.reduction import plan as reduction
@@ -184,7 +184,11 @@ def launch_histogram(dtype: Any) -> None:
 def launch_compact(dtype: Any) -> None:
     """The places of what is true; a GPU that runs nothing counts none, so the second stage is compiled by name."""
     device = ck.nonzero(ck.zeros(9, "bool"))[0].device
-    search._compacting(device, "write", 256)
+    compact.compacting(device, "write", 256)
+    compact.compacting(device, "few", 1024)
+    for other in (ck.float32, ck.complex64, ck.bfloat16, ck.int8):
+        for stage in ("count", "write"):
+            compact.compacting(device, stage, 256, other, True, True, True)
 
 
 def launch_random(dtype: Any) -> None:

@@ -17,7 +17,7 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _KERNEL = Kernel("random/bits.cu", block=256)
-#: Groups of four words that a thread draws in sequence: on the host, and at most on a GPU, where so many blocks are busy.
+#: Groups of four words that a thread draws in sequence: on the host, and at most on a GPU; blocks that keep that busy.
 _HOST_PIECE, _PIECE, _BLOCKS = 4096, 8, 1056
 WORD = 0xFFFFFFFF
 

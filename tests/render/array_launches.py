@@ -205,6 +205,8 @@ def launch_random(dtype: Any) -> None:
     rng.integers(2**40, size=9)
     rng.bits(9)
     rng.bits(9, "uint64")
+    if dtype == ck.float32:
+        rng.permutation(9)
 
 
 def launch_softmax(dtype: Any) -> None:

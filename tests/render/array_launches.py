@@ -125,6 +125,9 @@ def launch_sorting(dtype: Any) -> None:
         ck.searchsorted(line, line, side=side)
         ck.searchsorted(line[:20], line, side=side)
     ck.isin(line, line[:20])
+    if dtypes.info(dtype).kind == "f":
+        for knots in (line, line[:20]):
+            ck.interp(line, knots, knots)
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):

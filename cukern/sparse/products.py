@@ -5,6 +5,7 @@ Each is the derivative of the other, so that there are derivatives of any order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from typing import NamedTuple
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
+from ..array.layout import ALIGNMENT
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
@@ -19,7 +21,7 @@ from ..dtypes import DType
 from ..elementwise.complex_rows import conjugated
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
-from ..kernel.sizes import divide_up, power_of_two
+from ..kernel.sizes import divide_up, index_type, power_of_two
 from .structure import Structure, chosen
 
 _MULTIPLY = Kernel("sparse/multiply.cu", block=256)
@@ -107,11 +109,20 @@ def multiplied(
 
 @cache
 def _sampling(
-    device: Device, dtype: DType, place: DType, blocks: Blocks, block: int, lanes: int, items: int
+    device: Device,
+    dtype: DType,
+    place: DType,
+    blocks: Blocks,
+    block: int,
+    lanes: int,
+    items: int,
+    wide: int,
+    index: str,
 ) -> CompiledFunction:
     return _SAMPLE.bind(
         device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items,
+        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items, wide=wide,
+        index=index,
     ).function  # fmt: skip
 
 
@@ -121,11 +132,24 @@ def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int
     made = allocate(device, data_shape(structure, blocks), g.dtype)
     if made.size:
         serial = device.style == "serial" and lanes is None
-        lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns))))
+        g, x = g.contiguous(), x.contiguous()
+        aligned = not serial and all((one._layout or one._planned()).aligned for one in (g, x))
+        wide = math.gcd(ALIGNMENT // g.dtype.itemsize, columns) if aligned and columns else 1
+        lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns // wide))))
         items = 1 if serial else _SAMPLES
         block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, items)
-        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, block, lanes, items)
-        arrays = (g.contiguous()._data, structure.rows._data, structure.indices._data, x.contiguous()._data)
+        function = _sampling(
+            device,
+            g.dtype,
+            structure.indices.dtype,
+            blocks,
+            block,
+            lanes,
+            items,
+            wide,
+            index_type(columns + _WARP * ALIGNMENT),
+        )
+        arrays = (g._data, structure.rows._data, structure.indices._data, x._data)
         values = (*arrays, made, made.size, columns, piece)
         launch(device, function, divide_up(made.size, block // lanes * piece), block, values)
     return Array._wrap(made, device)

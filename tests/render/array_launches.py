@@ -19,7 +19,7 @@ from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
 from cukern.reduction import softmax
 from cukern.shape.copy import Copies
-from cukern.sparse.products import data_shape, multiplied, sampled
+from cukern.sparse.products import Form, data_shape, multiplied, multiplying, sampled
 from cukern.sparse.structure import Structure
 
 
@@ -259,6 +259,9 @@ def launch_sparse(dtype: Any) -> None:
             x, g = arrays(dtype, (5 * blocks[1], columns), (4 * blocks[0], columns))
             multiplied(structure, blocks, data, x)
             sampled(structure, blocks, g, x)
+        form = Form(dtype, places.dtype, blocks, 256, 16, 2, 2, True, 1)
+        for name in ("multiply_long", "add_parts"):
+            multiplying(data.device, name, form)
 
 
 def launch_equations(dtype: Any) -> None:

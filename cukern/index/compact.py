@@ -49,7 +49,8 @@ def compacting(
     lanes = 1 if block == 1 else _LANES
     name = f"{'runs' if runs else 'nonzero'}_{stage}_{dtypes.info(dtype).name}_{block}"
     return _KERNELS[stage].bind(
-        device, name=name, block=block, lanes=lanes, elem=dtype, runs=runs, equal_nan=equal_nan, placed=placed
+        device, name=name, block=block, lanes=lanes, elem=dtype, runs=runs, equal_nan=equal_nan, placed=placed,
+        shuffled=lanes > 1 and dtype not in dtypes.COMPLEX,
     ).function  # fmt: skip
 
 
@@ -78,7 +79,7 @@ def few_places(flags: Array, block: int = _FEW_BLOCK) -> Array:
         tile = divide_up(n, block)
         function = compacting(device, "few", block)
         launch(device, function, 1, block, (flags.contiguous()._data, made, count, n, tile * _LANES))
-        return Array._wrap(made[: int(count[0])], device)
+        return Array._wrap(made[: int(count.item())], device)
 
 
 def runs_of(

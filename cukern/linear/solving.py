@@ -301,16 +301,13 @@ def by_squares(matrix: Array, target: Array, rcond: float | None) -> tuple[Array
     tall = a.shape[0] >= a.shape[1]
     squares = matmul(above, a) if tall else matmul(a, above)
     right = matmul(above, right) if tall else right
-    s = astype(sqrt(maximum(flip(eigvalsh(squares)), 0)), dtypes.info(matrix.dtype).real)
+    values, vectors = eigh(squares)
+    s = astype(sqrt(maximum(flip(values), 0)), dtypes.info(matrix.dtype).real)
     kept = s > _tolerance(s, rcond, matrix.shape)
-    rank = sum(kept, dtype=dtypes.int32)
-    if int(rank) == s.size:
-        made = solve(squares, right)
-    else:
-        values, vectors = eigh(squares)
-        inverse = where(flip(kept), divide(1, values), 0)
-        made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
-    return astype(made if tall else matmul(above, made), matrix.dtype), rank, s
+    inverse = where(flip(kept), divide(1, values), 0)
+    made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
+    x = astype(made if tall else matmul(above, made), matrix.dtype)
+    return x, sum(kept, dtype=dtypes.int32), s
 
 
 def tensorinv(a: Array, /, ind: int = 2) -> Array:

@@ -15,8 +15,8 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _TIES = Kernel("random/ties.cu", block=256)
-#: Elements that a host thread looks at.
-_HOST_PIECE = 1 << 16
+#: Elements that a thread looks at, on the host and on a GPU.
+_PIECES = {"serial": 1 << 16, "simt": 16}
 
 
 @cache
@@ -37,7 +37,7 @@ def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
     assert places is not None
     if n > 1:
         block = 1 if device.style == "serial" else 256
-        piece = _HOST_PIECE if block == 1 else 1
+        piece = _PIECES[device.style]
         function = _shuffling(device, not isinstance(counter, int), block)
         values = (keys._data, places._data, n, piece, counter, *key)
         launch(device, function, divide_up(n, block * piece), block, values)

@@ -40,7 +40,7 @@ __device__ __forceinline__ double inverse_power(double x, double n) {
 // The sum of (k + x)^-s over k >= 0 by the formula of Euler and Maclaurin (Abramowitz and Stegun, 23.1.30), for x from
 // 10 + s on, or with `single`, to the digits of single precision, from 4 + s on; `power` is x^(1 - s), `reciprocal` 1 / x.
 __device__ __forceinline__ double zeta_tail(double s, double reciprocal, double power, bool single) {
-    double sum = power / (s - 1.0) + 0.5 * (power * reciprocal);
+    double sum = (s == 2.0 ? power : power / (s - 1.0)) + 0.5 * (power * reciprocal);
     // Bernoulli's numbers over factorials.
     const double weights[8] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368e3,
         1.0 / 74724249600e0, -3617.0 / 10670622842880e3};
@@ -69,7 +69,7 @@ __device__ __forceinline__ double polygamma_of(double n, double x, bool single =
         double over = 0.0, under = 1.0;
 #pragma unroll 1
         for (; x < enough; x += 1.0) {
-            const double power = whole_power(x, int(s));
+            const double power = s == 2.0 ? x * x : whole_power(x, int(s));
             over = over * power + under;
             under *= power;
         }

@@ -249,7 +249,7 @@ digamma: Any = unary(
 )
 _polygamma: Any = binary(
     "polygamma",
-    "T(polygamma_of(double(x), double(y)))",
+    "T(polygamma_of(double(x), double(y), sizeof(T) < 8))",
     vjp=lambda g, n, x, r: (None, g * _polygamma(n + 1, x)),
     doc="The x-th derivative of digamma at y, for integers x.",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -24,7 +24,7 @@ from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.joins import stack
 from ..shape.views import reshape
-from .scan import cumulative_sum
+from .compact import flat_places
 from .take import places_in, take
 from .unravel import unraveled
 
@@ -37,13 +37,10 @@ __all__ = [
     "searchsorted",
 ]
 
-_SEARCH = Kernel("index/search.cu", block=256)
-_COMPACT = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write")}
+_SEARCH, _INTERP = Kernel("index/search.cu", block=256), Kernel("index/interp.cu", block=256)
 #: Queries that a thread searches together; how often a host thread does, and the blocks from which others do it again;
 #: the bytes of a vector that a block copies to shared memory.
 _SEARCHED, _HOST_PIECE, _SEARCH_BLOCKS, _SEARCH_SHARED = 4, 256, 1056, 16384
-#: Flags per tile, which a host thread or a GPU's warp counts.
-_TILE = {"serial": 1 << 15, "simt": 1 << 10}
 
 
 @cache
@@ -64,6 +61,27 @@ def _searching(
     ).function
 
 
+class _Launch(NamedTuple):
+    """How a search is launched: its C++ type of places, elements kept in shared memory, threads of a block, pieces."""
+
+    place: str
+    kept: int
+    block: int
+    piece: int
+    blocks: int
+
+
+def _launched(xs: Array, count: int, table: bool, block: int | None) -> _Launch:
+    """The launch of ``count`` searches in ``xs``, which may be kept in shared memory if it is a ``table``."""
+    n, style = xs.size, xs.device.style
+    block = block or (1 if style == "serial" else 256)
+    room = _SEARCH_SHARED // dtypes.info(dtypes.info(xs.dtype).acc).itemsize
+    group = block * _SEARCHED
+    piece = _HOST_PIECE if block == 1 else min(16, max(1, count // (group * _SEARCH_BLOCKS)))
+    kept = room if block > 1 and table and n <= room else 0
+    return _Launch("int" if n < 2**30 else "long long", kept, block, piece, divide_up(count, group * piece))
+
+
 def search_into(
     made: Array, xs: Array, order: Any, wanted: Array, right: bool = False, block: int | None = None
 ) -> Array:
@@ -78,19 +96,60 @@ def search_into(
         block: threads per block; 1 for a thread alone.
     """
     device, n, count = xs.device, xs.size, wanted.size
-    block = block or (1 if device.style == "serial" else 256)
     if count:
-        room = _SEARCH_SHARED // dtypes.info(dtypes.info(xs.dtype).acc).itemsize
-        kept = room if block > 1 and order is None and n <= room else 0
-        index = "int" if n < 2**30 else "long long"
+        how = _launched(xs, count, order is None, block)
         among = made.dtype == dtypes.bool_
-        function = _searching(device, xs.dtype, right, order is not None, among, index, kept, block)
-        group = block * _SEARCHED
-        piece = _HOST_PIECE if block == 1 else min(16, max(1, count // (group * _SEARCH_BLOCKS)))
+        function = _searching(
+            device, xs.dtype, right, order is not None, among, how.place, how.kept, how.block
+        )
         orders = () if order is None else (order,)
-        values = (xs._data, *orders, wanted._data, made._data, n, count, piece)
-        launch(device, function, divide_up(count, group * piece), block, values)
+        values = (xs._data, *orders, wanted._data, made._data, n, count, how.piece)
+        launch(device, function, how.blocks, how.block, values)
     return made
+
+
+@cache
+def _interpolating(
+    device: Device, dtype: DType, acc: DType, index: str, kept: int, block: int
+) -> CompiledFunction:
+    name = f"interp_{dtypes.info(dtype).name}_{dtypes.info(acc).name}_{block}"
+    variables = {"elem": dtype, "acc": acc, "items": _SEARCHED, "index": index, "kept": kept, "right": True}
+    return _INTERP.bind(device, name=name, block=block, **variables).function
+
+
+def interpolated(
+    points: Array, knots: Array, values: Array, below: Any, above: Any, dtype: DType, block: int | None = None
+) -> Array:
+    """The lines through ``knots`` and ``values`` at ``points``; not recorded.
+
+    Args:
+        points: any shape, of float32 or float64.
+        knots: (n,), in ascending order, of the same dtype.
+        values: (n,), of the same dtype.
+        below: a number, the value under the first knot; that there if None.
+        above: a number, the value over the last knot; that there if None.
+        dtype: of the result.
+        block: threads per block; 1 for a thread alone.
+    """
+    device, count = points.device, points.size
+    made = allocate(device, points.shape, dtype)
+    if count:
+        how = _launched(knots, count, True, block)
+        function = _interpolating(device, dtype, knots.dtype, how.place, how.kept, how.block)
+        arrays = [one.contiguous()._data for one in (knots, values, points)]
+        ends = [0.0 if one is None else float(one) for one in (below, above)]
+        given = (
+            *arrays,
+            made,
+            *ends,
+            below is not None,
+            above is not None,
+            knots.size,
+            count,
+            how.piece,
+        )
+        launch(device, function, how.blocks, how.block, given)
+    return Array._wrap(made, device)
 
 
 def _beyond(number: Any, dtype: DType) -> bool:
@@ -157,42 +216,6 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
         wanted = astype(queries, dtype, copy=False).contiguous()
     made = Array._wrap(allocate(x1.device, wanted.shape, dtypes.int64), x1.device)
     return search_into(made, xs, order, wanted, side == "right")
-
-
-@cache
-def _compacting(device: Device, stage: Literal["count", "write"], block: int) -> CompiledFunction:
-    lanes = 1 if block == 1 else 32
-    kernel = _COMPACT[stage]
-    return kernel.bind(device, name=f"nonzero_{stage}_{block}", block=block, lanes=lanes).function
-
-
-def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
-    """The indices of the true elements of a bool array, flattened in C order, as int64.
-
-    Waits for the device, to read the number of true elements.
-
-    Args:
-        flags: a bool array of any shape.
-        tile: flags that a host thread or a warp counts.
-        block: threads per block, 1 or a multiple of 32.
-    """
-    n, device = flags.size, flags.device
-    if not n:
-        return Array._wrap(allocate(device, (0,), dtypes.int64), device)
-    tile = tile or _TILE[device.style]
-    block = block or (1 if device.style == "serial" else 256)
-    tiles = divide_up(n, tile)
-    blocks = divide_up(tiles, max(1, block // 32))
-    counts = allocate(device, (tiles,), dtypes.int64)
-    with on(device), tape.stop_recording():
-        data = flags.contiguous()._data
-        launch(device, _compacting(device, "count", block), blocks, block, (data, counts, n, tile))
-        starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
-        made = allocate(device, (int(starts[tiles].item()),), dtypes.int64)
-        if made.size:
-            write = _compacting(device, "write", block)
-            launch(device, write, blocks, block, (data, starts._data, made, n, tile))
-    return Array._wrap(made, device)
 
 
 def places_of(mask: Array) -> list[Array]:

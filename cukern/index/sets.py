@@ -22,8 +22,9 @@ from ..kernel.plan import allocate
 from ..reduction.rows import any
 from ..shape.joins import concat
 from ..shape.views import moveaxis, reshape
+from .compact import flat_places, runs_of
 from .scan import cumulative_sum
-from .search import flat_places, search_into
+from .search import search_into
 from .sort import lexsort, permuted, sort, sorted_along
 from .take import take
 
@@ -69,28 +70,25 @@ class _Runs(NamedTuple):
 
     Attributes:
         ordered: the sorted elements.
-        order: their indices in the array; None if not needed.
+        order: their indices in the array.
         starts: the indices at which a run starts.
         fresh: for each index, whether a run starts there.
     """
 
     ordered: Array
-    order: Array | None
+    order: Array
     starts: Array
     fresh: Array
 
 
-def _runs(x: Array, indexed: bool, equal_nan: bool) -> _Runs:
+def _runs(x: Array, equal_nan: bool) -> _Runs:
     """The runs of the elements of ``x`` (n), or of its rows (n, m)."""
-    order = None
     if x.ndim == 2:
         columns = [x[:, j] for j in reversed(range(x.shape[1]))]
         order = lexsort(columns) if columns else arange(x.shape[0], dtype=dtypes.int64, device=x.device)
         ordered = take(x, order, axis=0)
-    elif indexed:
-        ordered, order = sorted_along(x, 0, False)
     else:
-        ordered = sort(x)
+        ordered, order = sorted_along(x, 0, False)
     if x.ndim == 2:
         differs = any(not_equal(ordered[1:], ordered[:-1]), axis=1)
     else:
@@ -106,9 +104,10 @@ def _differ(x: Array, before: Array, equal_nan: bool) -> Array:
     return differs & logical_not(isnan(before)) if equal_nan else differs
 
 
-def _counts(runs: _Runs) -> Array:
-    ends = concat([runs.starts[1:], full(1, len(runs.ordered), dtypes.int64, runs.starts.device)])
-    return subtract(ends, runs.starts) if runs.starts.size else runs.starts
+def _counts(starts: Array, size: int) -> Array:
+    """The lengths of runs in ``size`` elements."""
+    ends = concat([starts[1:], full(1, size, dtypes.int64, starts.device)])
+    return subtract(ends, starts) if starts.size else starts
 
 
 def _unique(
@@ -126,11 +125,18 @@ def _unique(
         place = 0 if axis is None else normalize_axis(axis, x.ndim, name)
         axis = None if x.ndim == 1 else axis
         parts = moveaxis(x, place, 0) if axis is not None else reshape(x, (-1,))
+        if axis is None and not indexed:
+            values, starts = runs_of(sort(parts), equal_nan and x.dtype in dtypes.INEXACT, counted)
+            counts = values if starts is None else _counts(starts, x.size)
+            return UniqueAll(values, values, values, counts)
         rows = parts if axis is None else reshape(parts, (len(parts), math.prod(parts.shape[1:])))
-        runs = _runs(rows, indexed, equal_nan)
+        runs = _runs(rows, equal_nan)
         found = reshape(take(runs.ordered, runs.starts, axis=0), (runs.starts.size, *parts.shape[1:]))
-        values, counts = moveaxis(found, 0, place), _counts(runs) if counted else runs.starts
-        if not indexed or runs.order is None:
+        values, counts = (
+            moveaxis(found, 0, place),
+            _counts(runs.starts, len(runs.ordered)) if counted else runs.starts,
+        )
+        if not indexed:
             return UniqueAll(values, runs.starts, runs.starts, counts)
         numbers = subtract(cumulative_sum(astype(runs.fresh, dtypes.int64), axis=0), 1)
         inverse = permuted(numbers, runs.order, "scatter")

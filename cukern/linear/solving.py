@@ -18,10 +18,10 @@ from ..autodiff.cotangents import meta
 from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
-from ..elementwise.table import abs, divide, equal, exp, multiply, where
+from ..elementwise.table import abs, divide, equal, exp, maximum, multiply, sqrt, where
 from ..errors import DeviceError
 from ..reduction.rows import any, max, prod, sum
-from ..shape.views import broadcast_to, expand_dims, permute_dims, reshape, squeeze, tril
+from ..shape.views import broadcast_to, expand_dims, flip, permute_dims, reshape, squeeze, tril
 from .batched import log_determinants, together
 from .decompositions import eigh, eigvalsh, svd, svdvals
 from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, total
@@ -264,11 +264,15 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     if matrix.device.addressable and not tape.recording((matrix, target)):
         x, residuals, rank, s = library(matrix, "lstsq", target, rcond=rcond)
         return LstsqResult(x, residuals, astype(rank, dtypes.int32), s)
-    u, s, vh = svd(matrix, full_matrices=False)
-    with tape.stop_recording():
-        inverse = _reciprocals(s, rcond, matrix.shape)
-        x = matmul(adjoint(vh) * inverse, matmul(adjoint(u), target))
-        rank = sum(inverse != 0, -1, dtype=dtypes.int32)
+    if matrix.size and matrix.dtype in (dtypes.float32, dtypes.complex64) and not tape.recording((matrix,)):
+        with tape.stop_recording():
+            x, rank, s = by_squares(matrix, target, rcond)
+    else:
+        u, s, vh = svd(matrix, full_matrices=False)
+        with tape.stop_recording():
+            inverse = _reciprocals(s, rcond, matrix.shape)
+            x = matmul(adjoint(vh) * inverse, matmul(adjoint(u), target))
+            rank = sum(inverse != 0, -1, dtype=dtypes.int32)
     if tape.recording((matrix, target)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
@@ -283,6 +287,27 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
         apart = matmul(matrix, x) - target
         return LstsqResult(x, sum(real(multiply(conjugated(apart), apart)), 0), rank, s)
     return LstsqResult(x, empty(0, s.dtype, x.device), rank, s)
+
+
+def by_squares(matrix: Array, target: Array, rcond: float | None) -> tuple[Array, Array, Array]:
+    """The least-squares solution, the rank and the singular values of a matrix in single precision.
+
+    They are of the normal equations in double precision, whose rounding is below that of the matrix: the square of the
+    smallest ratio of singular values that single precision tells from 0 is above double precision's epsilon.
+    """
+    wide = dtypes.result_type(matrix.dtype, dtypes.float64)
+    a, right = astype(matrix, wide), astype(target, wide)
+    above = adjoint(a)
+    tall = a.shape[0] >= a.shape[1]
+    squares = matmul(above, a) if tall else matmul(a, above)
+    right = matmul(above, right) if tall else right
+    values, vectors = eigh(squares)
+    s = astype(sqrt(maximum(flip(values), 0)), dtypes.info(matrix.dtype).real)
+    kept = s > _tolerance(s, rcond, matrix.shape)
+    inverse = where(flip(kept), divide(1, values), 0)
+    made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
+    x = astype(made if tall else matmul(above, made), matrix.dtype)
+    return x, sum(kept, dtype=dtypes.int32), s
 
 
 def tensorinv(a: Array, /, ind: int = 2) -> Array:

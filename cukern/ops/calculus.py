@@ -31,7 +31,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar
 from ..elementwise.table import isnan, not_equal, remainder, subtract, where
-from ..index.search import searchsorted
+from ..index.search import interpolated, searchsorted
 from ..index.sort import argsort
 from ..index.take import take
 from ..kernel import Kernel
@@ -432,6 +432,10 @@ def interp(
         knots = concat([knots[-1:] - span, knots, knots[:1] + span])
         values = concat([values[-1:], values, values[:1]])
         left = right = None
+    ends_known = all(one is None or isinstance(one, (int, float)) for one in (left, right))
+    if ends_known and acc in (dtypes.float32, dtypes.float64) and not tape.recording((points, knots, values)):
+        with tape.stop_recording():
+            return interpolated(points, knots, values, left, right, result)
     n = knots.size
     low = (searchsorted(knots, points, side="right") - 1).clip(0, max(n - 2, 0))
     high = (low + 1).clip(0, n - 1)

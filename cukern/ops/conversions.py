@@ -47,8 +47,13 @@ def float_power(x1: Any, x2: Any, /, *, dtype: npt.DTypeLike | None = None) -> A
         wide = dtypes.as_dtype(dtype)
         if wide not in (dtypes.float64, dtypes.complex128):
             raise TypeError(f"float_power: dtype: expected float64 or complex128, got {wide}")
-    made: Array = pow(astype(base, wide, copy=False), astype(power, wide, copy=False))
+    made: Array = _wide_power(base, power, wide)
     return made
+
+
+@fuse(static=["wide"])
+def _wide_power(base: Any, power: Any, wide: dtypes.DType) -> Any:
+    return pow(astype(base, wide, copy=False), astype(power, wide, copy=False))
 
 
 @public

@@ -147,7 +147,7 @@ betainc: Any = ternary(
 )
 zeta_: Any = binary(
     "zeta",
-    "T(special::zeta_of(double(x), double(y)))",
+    "T(special::zeta_of(double(x), double(y), sizeof(T) < 8))",
     vjp=lambda g, s, q, r: (g * _NAN, -g * s * zeta_(s + 1, q)),
     oracle=scipys("zeta"),
     domain=(1.3, 6.0),

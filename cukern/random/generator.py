@@ -17,6 +17,7 @@ from ..device import Device, capture_hooks, current
 from ..elementwise.operands import normalize_axis
 from ..kernel.plan import allocate
 from .distributions import on_host
+from .order import random_order
 from .philox import WORD, draw, numbers, philox
 from .transformed import Transformed
 
@@ -218,8 +219,9 @@ class Generator(Transformed):
         x[...] = self.permutation(x, axis)
 
     def _order(self, n: int) -> Array:
-        # Random keys of 64 bits are almost never equal; the stable sort orders equal ones as drawn.
-        return namespace.argsort(self.bits(n, "uint64"))
+        words = self.bits(n)
+        place, counter = self._claim(4 * n)
+        return random_order(words, counter if place is None else place._data, self._key)
 
     def choice(
         self, a: Array | int, size: Size = None, replace: bool = True, p: Any = None, axis: int = 0

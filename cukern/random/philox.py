@@ -17,8 +17,8 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _KERNEL = Kernel("random/bits.cu", block=256)
-#: Groups of four words that one host thread draws in sequence.
-_HOST_PIECE = 4096
+#: Groups of four words that a thread draws in sequence: on the host, and at most on a GPU; blocks that keep that busy.
+_HOST_PIECE, _PIECE, _BLOCKS = 4096, 8, 1056
 WORD = 0xFFFFFFFF
 
 
@@ -70,7 +70,7 @@ def draw(
         rest: the key, and further arguments of the kind.
     """
     function, block = _bound(device, dtype, kind, not isinstance(counter, int))
-    piece = _HOST_PIECE if block == 1 else 1
+    piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, groups // (block * _BLOCKS)))
     launch(
         device, function, divide_up(groups, piece * block), block, (made, made.size, piece, counter, *rest)
     )

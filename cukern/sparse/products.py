@@ -5,24 +5,28 @@ Each is the derivative of the other, so that there are derivatives of any order.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
+from ..array.layout import ALIGNMENT
 from ..autodiff import tape
-from ..device import Device
+from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.complex_rows import conjugated
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
-from ..kernel.sizes import divide_up, power_of_two
-from .structure import Structure, chosen
+from ..kernel.sizes import divide_up, index_type, power_of_two
+from .structure import LongRows, Structure, chosen
 
-_MULTIPLY = Kernel("sparse/multiply.cu", block=256)
+_MULTIPLY = {
+    name: Kernel(f"sparse/{name}.cu", block=256) for name in ("multiply", "multiply_long", "add_parts")
+}
 _SAMPLE = Kernel("sparse/sample.cu", block=256)
 #: Threads that share a row, or a number, at most: a warp.
 _WARP = 32
@@ -31,8 +35,12 @@ _GRID_Y = 65535
 #: Numbers that one host thread computes, about, and columns that it computes at a time.
 _HOST_PIECE, _HOST_ITEMS = 16384, 8
 _BLOCK = 256
-#: A row is long if it has so many times the mean number of entries, and so many for each thread.
-_LONG, _LONG_EACH = 4, 64
+#: More entries than a row has.
+LARGEST = 1 << 62
+#: A row is long if it has so many times the mean number of entries, and so many; the entries of a part of it at least.
+_LONG, _LONG_LEAST, _PART = 4, 256, 1024
+#: Rows of a block of entries for which a thread adds together, at most.
+_TALL = 4
 #: Numbers of a sampled product for which a group of threads reads at a time.
 _SAMPLES = 8
 
@@ -49,7 +57,8 @@ class Shares(NamedTuple):
         along: neighbours that share the entries of a row.
         items: columns that each has at a time.
         piece: rows that each group of threads has.
-        longest: entries of a row, above which all threads of a block share it.
+        longest: entries of a row, above which it is cut into parts; no row is if None.
+        part: entries of a part.
     """
 
     block: int
@@ -57,27 +66,50 @@ class Shares(NamedTuple):
     along: int
     items: int
     piece: int
-    longest: int = 1 << 40
+    longest: int | None = None
+    part: int = _PART
 
 
-def shares(style: Style, structure: Structure, blocks: Blocks, columns: int) -> Shares:
-    """The geometry of a product with ``columns`` columns."""
+def shares(style: Style, structure: Structure, columns: int, width: int, pack: int) -> Shares:
+    """The geometry of a product with ``columns`` columns, ``pack`` of them moved together, and blocks of ``width``."""
     mean = divide_up(structure.count, max(1, structure.shape[0]))
     if style == "serial":
-        cost = max(1, columns * blocks[1] * mean)
-        return Shares(1, 1, 1, min(_HOST_ITEMS, columns), divide_up(_HOST_PIECE, cost))
-    across = min(_WARP, power_of_two(columns))
+        cost = max(1, columns * width * mean)
+        return Shares(1, 1, 1, min(_HOST_ITEMS, power_of_two(columns)), divide_up(_HOST_PIECE, cost))
+    across = min(_WARP, power_of_two(columns // pack))
     along = min(_WARP // across, power_of_two(max(1, mean)))
-    longest = max(_LONG * mean, _LONG_EACH * along)
-    return Shares(_BLOCK, across, along, min(4, power_of_two(divide_up(columns, across))), 1, longest)
+    longest = max(_LONG * mean, _LONG_LEAST)
+    return Shares(_BLOCK, across, along, pack, 1, longest, max(_PART, longest))
+
+
+class Form(NamedTuple):
+    """What the kernels of a product are compiled for."""
+
+    dtype: DType
+    place: DType
+    blocks: Blocks
+    block: int
+    across: int
+    along: int
+    items: int
+    whole: bool
+    deep: int
 
 
 @cache
-def _multiplying(device: Device, dtype: DType, place: DType, blocks: Blocks, s: Shares) -> CompiledFunction:
-    return _MULTIPLY.bind(
-        device, name=f"sparse_multiply_{dtypes.info(dtype).name}_{s.block}", elem=dtype, block=s.block,
-        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], across=s.across, along=s.along, items=s.items,
+def multiplying(device: Device, name: str, form: Form) -> CompiledFunction:
+    dtype, place, (height, width), block, across, along, items, whole, deep = form
+    return _MULTIPLY[name].bind(
+        device, name=f"sparse_{name}_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
+        place=dtypes.info(place).cxx, height=height, width=width, across=across, along=along, items=items,
+        whole=whole, deep=deep, tall=math.gcd(_TALL, height),
     ).function  # fmt: skip
+
+
+def _pack(columns: int, *arrays: Array) -> int:
+    """Neighbours that may be moved together in rows of ``columns``: those of 16 bytes, if rows are aligned."""
+    aligned = columns and all((one._layout or one._planned()).aligned for one in arrays)
+    return math.gcd(ALIGNMENT // arrays[0].dtype.itemsize, columns) if aligned else 1
 
 
 def multiplied(
@@ -88,30 +120,69 @@ def multiplied(
     rows = structure.shape[0] * blocks[0]
     made = allocate(device, (rows, columns), x.dtype)
     if made.size:
-        s = shape or shares(device.style, structure, blocks, columns)
-        function = _multiplying(
-            device, x.dtype, structure.indices.dtype, blocks, s._replace(piece=1, longest=0)
-        )
-        groups = s.block // (s.across * s.along) * s.piece
+        data, x = data.contiguous(), x.contiguous()
+        alone = device.style == "serial" and (shape is None or shape.block == 1)
+        pack, deep = (1, 1) if alone else (_pack(columns, x), _pack(blocks[1], data))
+        s = shape or shares(device.style, structure, columns, blocks[1], pack)
+        whole = not alone and s.items == pack
+        places = structure.indices.dtype
+        form = Form(x.dtype, places, blocks, s.block, s.across, s.along, s.items, whole, deep)
+        function = multiplying(device, "multiply", form)
+        groups = s.block // (s.across * s.along) * s.piece * math.gcd(_TALL, blocks[0])
         beside = 1 if s.block == 1 else min(_GRID_Y, divide_up(columns, s.across * s.items))
-        arrays = (
-            data.contiguous()._data,
-            structure.indices._data,
-            structure.offsets._data,
-            x.contiguous()._data,
+        arrays = (data._data, structure.indices._data, structure.offsets._data, x._data)
+        # A step that is being captured cannot wait for the device.
+        known = s.longest is not None and (
+            (s.longest, s.part) in structure._long or not capture_hooks.recorder()
         )
-        values = (*arrays, made, rows, columns, s.piece, s.longest)
+        cut = structure.long_rows(s.longest, s.part) if known and s.longest is not None else None
+        longest = LARGEST if cut is None or s.longest is None else s.longest
+        values = (*arrays, made, rows, columns, s.piece, longest)
         launch(device, function, (divide_up(rows, groups), beside, 1), s.block, values)
+        if cut is not None:
+            _add_long(device, form, cut, arrays, made, columns, s.part, beside)
     return Array._wrap(made, device)
+
+
+def _add_long(
+    device: Device,
+    form: Form,
+    cut: LongRows,
+    arrays: tuple[Any, ...],
+    made: Any,
+    columns: int,
+    part: int,
+    beside: int,
+) -> None:
+    """Write the long rows of a product: the sums over their parts, and the sums of these."""
+    height, count = form.blocks[0], cut.rows.size
+    sums = allocate(device, (cut.parts * height, columns), dtypes.info(form.dtype).acc)
+    where = (cut.rows._data, cut.firsts._data, count, columns)
+    blocks = cut.parts * (height // math.gcd(_TALL, height))
+    function = multiplying(device, "multiply_long", form)
+    launch(device, function, (blocks, beside, 1), form.block, (*arrays, sums, *where, part))
+    function = multiplying(device, "add_parts", form)
+    launch(
+        device, function, divide_up(count * height * columns, form.block), form.block, (sums, made, *where)
+    )
 
 
 @cache
 def _sampling(
-    device: Device, dtype: DType, place: DType, blocks: Blocks, block: int, lanes: int, items: int
+    device: Device,
+    dtype: DType,
+    place: DType,
+    blocks: Blocks,
+    block: int,
+    lanes: int,
+    items: int,
+    wide: int,
+    index: str,
 ) -> CompiledFunction:
     return _SAMPLE.bind(
         device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items,
+        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items, wide=wide,
+        index=index,
     ).function  # fmt: skip
 
 
@@ -121,11 +192,23 @@ def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int
     made = allocate(device, data_shape(structure, blocks), g.dtype)
     if made.size:
         serial = device.style == "serial" and lanes is None
-        lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns))))
+        g, x = g.contiguous(), x.contiguous()
+        wide = 1 if serial else _pack(columns, g, x)
+        lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns // wide))))
         items = 1 if serial else _SAMPLES
         block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, items)
-        function = _sampling(device, g.dtype, structure.indices.dtype, blocks, block, lanes, items)
-        arrays = (g.contiguous()._data, structure.rows._data, structure.indices._data, x.contiguous()._data)
+        function = _sampling(
+            device,
+            g.dtype,
+            structure.indices.dtype,
+            blocks,
+            block,
+            lanes,
+            items,
+            wide,
+            index_type(columns + _WARP * ALIGNMENT),
+        )
+        arrays = (g._data, structure.rows._data, structure.indices._data, x._data)
         values = (*arrays, made, made.size, columns, piece)
         launch(device, function, divide_up(made.size, block // lanes * piece), block, values)
     return Array._wrap(made, device)

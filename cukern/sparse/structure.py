@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,20 @@ def place_dtype(*sizes: int) -> dtypes.DType:
     return np.dtype(np.int32) if max(sizes) <= LARGEST_INDEX else dtypes.int64
 
 
+class LongRows(NamedTuple):
+    """Rows that are cut into parts.
+
+    Attributes:
+        rows: their numbers, (count,), int64.
+        firsts: the number of the first part of each, and that of all, (count + 1,), int64.
+        parts: that of all.
+    """
+
+    rows: Array
+    firsts: Array
+    parts: int
+
+
 class Structure:
     """The places of entries, sorted by row and then by column, no two the same. Constant: arrays share it.
 
@@ -33,7 +47,7 @@ class Structure:
         offsets: where the entries of each row begin, and the end of the last, (rows + 1,).
     """
 
-    __slots__ = ("_rows", "_transposed", "indices", "offsets", "shape")
+    __slots__ = ("_long", "_rows", "_transposed", "indices", "offsets", "shape")
 
     def __init__(
         self, shape: tuple[int, int], indices: Array, offsets: Array, rows: Array | None = None
@@ -45,6 +59,7 @@ class Structure:
             self.offsets = ops.astype(offsets, dtype, copy=False).contiguous()
             self._rows = None if rows is None else ops.astype(rows, dtype, copy=False).contiguous()
         self._transposed: tuple[Structure, Array] | None = None
+        self._long: dict[tuple[int, int], LongRows | None] = {}
 
     @classmethod
     def of_rows(cls, shape: tuple[int, int], rows: Array, columns: Array) -> Structure:
@@ -91,6 +106,24 @@ class Structure:
                 self._transposed = made, order
                 made._transposed = self, ops.argsort(order)
         return self._transposed
+
+    def long_rows(self, longest: int, part: int) -> LongRows | None:
+        """The rows of more than ``longest`` entries, cut into parts; None if there are none.
+
+        Waits for the device when it is first called.
+        """
+        if (longest, part) not in self._long:
+            with tape.stop_recording():
+                offsets = ops.astype(self.offsets, dtypes.int64)
+                lengths = offsets[1:] - offsets[:-1]
+                rows = ops.flatnonzero(lengths > longest)
+                found = None
+                if rows.size:
+                    counts = (chosen(lengths, rows) + (part - 1)) // part
+                    firsts = ops.cumulative_sum(counts, include_initial=True)
+                    found = LongRows(rows, firsts, int(firsts[rows.size].item()))
+                self._long[longest, part] = found
+        return self._long[longest, part]
 
     def to_device(self, device: Device) -> Structure:
         """The same on another device."""

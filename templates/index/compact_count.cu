@@ -1,20 +1,23 @@
-// counts[t] = how many of the flags of tile t are true.
-// Launch: a thread, or a warp as `lanes` says, owns a tile of `tile` of the n flags. No shared memory, no atomics.
+// counts[t] = how many of the elements of tile t of x (n) are chosen.
+// Launch: a thread, or a warp as `lanes` says, owns a tile of `tile` elements. No shared memory, no atomics.
 <% include "index/compact.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const bool* __restrict__ flags, long long* __restrict__ counts, long long n, long long tile)
+    const T* __restrict__ x, long long* __restrict__ counts, long long n, long long tile)
 {
     const long long t = ((long long)blockIdx.x * block + threadIdx.x) / lanes;
     const long long first = t * tile, last = minimum(n, first + tile);
     if (first >= n) return;
-    const int lane = threadIdx.x % lanes;
     long long count = 0;
     if constexpr (lanes == 1) {
-        for (long long i = first; i < last; ++i) count += flags[i];
+        for (long long i = first; i < last; ++i) count += chosen(x, i);
     } else {
-        for (long long start = first; start < last; start += lanes)
-            count += __popc(votes(start + lane < last && flags[start + lane]));
+        for (long long start = first; start < last; start += ahead * lanes) {
+            bool flags[ahead];
+            choose(flags, x, start, last);
+#pragma unroll
+            for (int k = 0; k < ahead; ++k) count += __popc(votes(flags[k]));
+        }
     }
-    if (lane == 0) counts[t] = count;
+    if (threadIdx.x % lanes == 0) counts[t] = count;
 }

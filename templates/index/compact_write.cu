@@ -1,30 +1,38 @@
-// The places i < n where flags[i] is true, in order: places[starts[t]], ..., places[starts[t + 1] - 1] of tile t, where starts
-// are the sums of the counts before.
-// Launch: a thread, or a warp as `lanes` says, owns a tile of `tile` of the n flags. No shared memory, no atomics.
+// The chosen elements of x (n), in order: << "their values" if runs >><< " and " if runs and placed >><< "their places" if placed >>. Those of tile t come to starts[t], ..., starts[t + 1] - 1, where
+// starts are the sums of the counts before.
+// Launch: a thread, or a warp as `lanes` says, owns a tile of `tile` elements. No shared memory, no atomics.
 <% include "index/compact.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const bool* __restrict__ flags, const long long* __restrict__ starts, long long* __restrict__ places,
-    long long n, long long tile)
+    const T* __restrict__ x, const long long* __restrict__ starts, << "T* __restrict__ values, " if runs >>
+    << "long long* __restrict__ places, " if placed >>long long n, long long tile)
 {
+    const auto put = [&](long long to, long long i) {
+        << "values[to] = x[i];" if runs >>
+        << "places[to] = i;" if placed >>
+    };
     const long long t = ((long long)blockIdx.x * block + threadIdx.x) / lanes;
     const long long first = t * tile, last = minimum(n, first + tile);
     if (first >= n) return;
     long long to = starts[t];
     if constexpr (lanes == 1) {
-        // A place that is not one is written over by the next; so no branch depends on a flag.
+        // An element that is not chosen is written over by the next; so no branch depends on it.
         const long long stop = starts[t + 1];
         for (long long i = first; to < stop; ++i) {
-            places[to] = i;
-            to += flags[i];
+            put(to, i);
+            to += chosen(x, i);
         }
     } else {
-        const int lane = threadIdx.x % lanes;
-        for (long long start = first; start < last; start += lanes) {
-            const bool flag = start + lane < last && flags[start + lane];
-            const unsigned found = votes(flag);
-            if (flag) places[to + __popc(found & (shl(1u, lane) - 1u))] = start + lane;
-            to += __popc(found);
+        const unsigned below = shl(1u, threadIdx.x % lanes) - 1u;
+        for (long long start = first; start < last; start += ahead * lanes) {
+            bool flags[ahead];
+            choose(flags, x, start, last);
+#pragma unroll
+            for (int k = 0; k < ahead; ++k) {
+                const unsigned found = votes(flags[k]);
+                if (flags[k]) put(to + __popc(found & below), start + k * lanes + threadIdx.x % lanes);
+                to += __popc(found);
+            }
         }
     }
 }

@@ -22,44 +22,66 @@ __device__ __forceinline__ double digamma_of(double x) {
     return value + log(x) - 0.5 * reciprocal - series;
 }
 
-// x^-n for a whole n of at least 1.
-__device__ __forceinline__ double inverse_power(double x, double n) {
-    if (n > 64.0) return pow(x, -n);
-    double made = 1.0, square = 1.0 / x;
+// x^n for a whole n of at least 1.
+__device__ __forceinline__ double whole_power(double x, int n) {
+    double made = n % 2 ? x : 1.0;
 #pragma unroll 1
-    for (int left = int(n); left; left /= 2) {
-        if (left % 2) made *= square;
-        square *= square;
+    while (n /= 2) {
+        x *= x;
+        if (n % 2) made *= x;
     }
     return made;
 }
+// x^-n for a whole n of at least 1.
+__device__ __forceinline__ double inverse_power(double x, double n) {
+    return n > 64.0 ? pow(x, -n) : whole_power(1.0 / x, int(n));
+}
 
 // The sum of (k + x)^-s over k >= 0 by the formula of Euler and Maclaurin (Abramowitz and Stegun, 23.1.30), for x from
-// 10 + s on; `power` is x^(1 - s).
-__device__ __forceinline__ double zeta_tail(double s, double x, double power) {
-    double sum = power / (s - 1.0) + 0.5 * (power / x);
-    const double bernoulli[8] = {1.0 / 6, -1.0 / 30, 1.0 / 42, -1.0 / 30, 5.0 / 66, -691.0 / 2730, 7.0 / 6, -3617.0 / 510};
-    double factor = s * (power / x / x) / 2.0;
-#pragma unroll 1
+// 10 + s on, or with `single`, to the digits of single precision, from 4 + s on; `power` is x^(1 - s), `reciprocal` 1 / x.
+__device__ __forceinline__ double zeta_tail(double s, double reciprocal, double power, bool single) {
+    double sum = (s == 2.0 ? power : power / (s - 1.0)) + 0.5 * (power * reciprocal);
+    // Bernoulli's numbers over factorials.
+    const double weights[8] = {1.0 / 12, -1.0 / 720, 1.0 / 30240, -1.0 / 1209600, 1.0 / 47900160, -691.0 / 1307674368e3,
+        1.0 / 74724249600e0, -3617.0 / 10670622842880e3};
+    const double square = reciprocal * reciprocal;
+    double factor = s * (power * square);
+#pragma unroll
     for (int j = 0; j < 8; ++j) {
-        sum += bernoulli[j] * factor;
+        if (j == 4 && single) break;
+        sum += weights[j] * factor;
         const double k = 2.0 * j;
-        factor *= (s + k + 1.0) * (s + k + 2.0) / ((k + 3.0) * (k + 4.0) * x * x);
+        factor *= (s + k + 1.0) * (s + k + 2.0) * square;
     }
     return sum;
 }
 
 // The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! times Hurwitz's zeta of n + 1 and x.
-__device__ __forceinline__ double polygamma_of(double n, double x) {
+__device__ __forceinline__ double polygamma_of(double n, double x, bool single = false) {
     if (n == 0.0) return digamma_of(x);
     if (!(n > 0.0) || n != floor(n) || x != x || x < -1048576.0) return limits<double>::quiet_nan();
     if (x == limits<double>::infinity()) return 0.0;
     if (x <= 0.0 && x == floor(x)) return limits<double>::infinity();
-    const double s = n + 1.0, enough = 10.0 + s;
-    double sum = 0.0;
+    const double s = n + 1.0, enough = (single ? 4.0 : 10.0) + s;
+    double sum = 0.0, reciprocal;
+    if (single && n < 12.0 && x > 1e-20) {
+        // The sum of (x + k)^-s, over one denominator.
+        double over = 0.0, under = 1.0;
 #pragma unroll 1
-    for (; x < enough; x += 1.0) sum += inverse_power(x, s);
-    sum += zeta_tail(s, x, inverse_power(x, n));
+        for (; x < enough; x += 1.0) {
+            const double power = s == 2.0 ? x * x : whole_power(x, int(s));
+            over = over * power + under;
+            under *= power;
+        }
+        const double inverse = 1.0 / (x * under);
+        reciprocal = inverse * under;
+        sum = over * (inverse * x);
+    } else {
+#pragma unroll 1
+        for (; x < enough; x += 1.0) sum += inverse_power(x, s);
+        reciprocal = 1.0 / x;
+    }
+    sum += zeta_tail(s, reciprocal, n > 64.0 ? pow(x, -n) : whole_power(reciprocal, int(n)), single);
     double factorial = n > 64.0 ? exp(lgamma(n + 1.0)) : 1.0;
 #pragma unroll 1
     for (double k = 2.0; k <= n && n <= 64.0; k += 1.0) factorial *= k;

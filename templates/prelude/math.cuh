@@ -82,17 +82,36 @@ __device__ __forceinline__ T log_add_exp(T x, T y) {
     return x == y ? x + T(0.6931471805599453) : maximum(x, y) + log1p(exp(-fabs(x - y)));
 }
 
-// Greatest common divisor; the sign of the operands does not matter.
+<# What few rows call stands in files of its own: a compiler reads it for those alone. #>
+<% set code = body | map(attribute="code") | join if body is defined else "" %>
+<% if "gamma_of" in code or "special::" in code %>
+<% include "prelude/digamma.cuh" %>
+<% endif %>
+<% if "greatest_divisor" in code or "least_multiple" in code %>
+// Greatest common divisor; the sign of the operands does not matter. Without divisions: Stein, "Computational problems
+// associated with Racah algebra", 1967.
+template <typename U>
+__device__ __forceinline__ int trailing_zeros(U x) {
+    return (sizeof(U) > 4 ? __ffsll((long long)x) : __ffs(int(x))) - 1;
+}
+template <typename U, typename T>
+__device__ __forceinline__ T divisor_by(T x, T y) {
+    U a = x < T(0) ? U(0) - U(x) : U(x), b = y < T(0) ? U(0) - U(y) : U(y);
+    if (!a || !b) return T(a | b);
+    const int twos = trailing_zeros(U(a | b));
+    a >>= trailing_zeros(a);
+    while (b) {
+        b >>= trailing_zeros(b);
+        const U least = minimum(a, b);
+        b = maximum(a, b) - least;
+        a = least;
+    }
+    return T(shl(a, twos));
+}
 template <typename T>
 __device__ __forceinline__ T greatest_divisor(T x, T y) {
-    unsigned long long a = x < T(0) ? 0ull - (unsigned long long)x : (unsigned long long)x;
-    unsigned long long b = y < T(0) ? 0ull - (unsigned long long)y : (unsigned long long)y;
-    while (b) {
-        const unsigned long long r = a % b;
-        a = b;
-        b = r;
-    }
-    return T(a);
+    if constexpr (sizeof(T) > 4) return divisor_by<unsigned long long>(x, y);
+    else return divisor_by<unsigned>(x, y);
 }
 template <typename T>
 __device__ __forceinline__ T least_multiple(T x, T y) {
@@ -101,11 +120,6 @@ __device__ __forceinline__ T least_multiple(T x, T y) {
     const unsigned long long m = (unsigned long long)(x / d) * (unsigned long long)y;
     return T(m) < T(0) ? T(0ull - m) : T(m);
 }
-
-<# What few rows call stands in files of its own: a compiler reads it for those alone. #>
-<% set code = body | map(attribute="code") | join if body is defined else "" %>
-<% if "gamma_of" in code or "special::" in code %>
-<% include "prelude/digamma.cuh" %>
 <% endif %>
 <% if "count_bits" in code %>
 // The bits that are set in the magnitude of x.

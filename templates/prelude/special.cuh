@@ -192,8 +192,8 @@ __device__ __forceinline__ double incomplete_beta_slope(double a, double b, doub
 }
 
 // Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0: as polygamma_of has it. NaN for s < 1; of a q that is not
-// positive where s is no whole number.
-__device__ __forceinline__ double zeta_of(double s, double q) {
+// positive where s is no whole number. With `single`, to the digits of single precision.
+__device__ __forceinline__ double zeta_of(double s, double q, bool single = false) {
     if (!(s >= 1.0) || q != q) return limits<double>::quiet_nan();
     if (s == 1.0) return limits<double>::infinity();
     if (q <= 0.0) {
@@ -202,14 +202,15 @@ __device__ __forceinline__ double zeta_of(double s, double q) {
     }
     if (s == limits<double>::infinity()) return q < 1.0 ? s : q == 1.0 ? 1.0 : 0.0;
     if (q == limits<double>::infinity()) return 0.0;
-    const double enough = 10.0 + minimum(s, 100.0);
+    const double enough = (single ? 4.0 : 10.0) + minimum(s, 100.0), share = single ? 1e-10 : 1e-18;
     double sum = 0.0;
     for (; q < enough; q += 1.0) {
-        const double term = pow(q, -s);
+        const double term = single && q > 0.0 ? exp(-s * log(q)) : pow(q, -s);
         sum += term;
-        if (q > 1.0 && term <= 1e-18 * fabs(sum)) return sum;
+        if (q > 1.0 && term <= share * fabs(sum)) return sum;
     }
-    return sum + zeta_tail(s, q, pow(q, 1.0 - s));
+    const double term = single ? exp(-s * log(q)) : pow(q, -s);
+    return sum + zeta_tail(s, 1.0 / q, term * q, single);
 }
 
 }  // namespace special

@@ -2,7 +2,7 @@
 // 2011), counter (offset + i / each, 0, attempt) and a key of 64 bits: the words depend on nothing else.
 // A group of four words gives `each` elements of y (n), which is aligned to 16 bytes.
 // `live`: the offset is read from memory, where it changes between replays of one launch.
-// Launch: a thread owns `piece` groups. No shared memory.
+// Launch: a block owns block * `piece` groups, neighbouring threads neighbouring ones. No shared memory.
 <% include "prelude/math.cuh" %>
 <% include "lib/philox.cuh" %>
 <% include "lib/pack.cuh" %>
@@ -30,18 +30,19 @@ __device__ __forceinline__ T open_unit(Word word) {
 }
 <% endif %>
 <% if kind == "normal" %>
+<% include "prelude/near_root.cuh" %>
 
 // The point that is a part of a turn from (1, 0) on the unit circle.
 struct Point {
     T x, y;
 };
-__device__ __forceinline__ Point on_circle(T turn) {
-    if constexpr (sizeof(T) > 4) return {cos(T(6.283185307179586) * turn), sin(T(6.283185307179586) * turn)};
+__device__ __forceinline__ Point on_circle(Word turn) {
+    if constexpr (sizeof(T) > 4) return {cos(T(6.283185307179586) * unit(turn)), sin(T(6.283185307179586) * unit(turn))};
     // In an eighth of a turn to either side of a quarter, the series up to t^9 and t^10 are exact to half a unit.
-    const T quarter = rint(T(4) * turn), t = T(6.283185307179586) * (turn - T(0.25) * quarter), u = t * t;
+    const unsigned word = unsigned(turn), quarters = (shl(1u, 29) + word) >> 30;
+    const T t = T(6.283185307179586 * half_to_the(34)) * T(int(shl(word, 2))), u = t * t;
     const T x = T(1) + u * (T(-1.0 / 2) + u * (T(1.0 / 24) + u * (T(-1.0 / 720) + u * (T(1.0 / 40320) + u * T(-1.0 / 3628800)))));
     const T y = t + t * u * (T(-1.0 / 6) + u * (T(1.0 / 120) + u * (T(-1.0 / 5040) + u * T(1.0 / 362880))));
-    const int quarters = int(quarter) & 3;
     const T across = quarters & 1 ? y : x, up = quarters & 1 ? x : y;
     return {quarters == 1 || quarters == 2 ? -across : across, quarters > 1 ? -up : up};
 }
@@ -69,8 +70,8 @@ struct Group : Pack<Number, each> {
     // Box and Muller, "A note on the generation of random normal deviates", 1958.
     template <int i>
     __device__ __forceinline__ void draw_pair(const RandomWords& words) {
-        const T radius = sqrt(T(-2) * log(open_unit<near_zero>(word_of(words, i))));
-        const Point point = on_circle(unit(word_of(words, i + 1)));
+        const T radius = near_root(T(-2) * log(open_unit<near_zero>(word_of(words, i))));
+        const Point point = on_circle(word_of(words, i + 1));
         at[i] = cast<Number>(radius * point.x);
         at[i + 1] = cast<Number>(radius * point.y);
     }
@@ -123,14 +124,14 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     << "const unsigned long long offset = *place;" if live >>
     << "const Interval interval(range, low);" if kind == "integers" >>
     const long long groups = divide_up(n, (long long)each);
-    const long long first = ((long long)blockIdx.x * block + threadIdx.x) * piece;
-    const long long last = minimum(groups, first + piece);
+    const long long start = blockIdx.x * piece * block, last = minimum(groups, start + piece * block);
     const long long whole = minimum(last, n / each);
-    for (long long group = first; group < whole; ++group)
+    long long group = start + threadIdx.x;
+    for (; group < whole; group += block)
         store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >>));
     // The last group has numbers to spare.
-    if (whole < last) {
-        const Group made(offset + whole, k0, k1<< ", interval" if kind == "integers" >>);
-        for (int i = 0; whole * each + i < n; ++i) y[whole * each + i] = made.at[i];
+    if (group < last) {
+        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >>);
+        for (int i = 0; group * each + i < n; ++i) y[group * each + i] = made.at[i];
     }
 }

@@ -2,18 +2,38 @@
 // transpose of x at given places. CSR is R = C = 1.
 // v (entries, R, C), g (-, columns), x (-, columns), in C order; `total` numbers in v.
 // Launch: a group of `lanes` threads, neighbours in a warp, owns `piece` numbers of v, and reads for `items` of them at a
-// time. No shared memory.
+// time, `wide` columns an access, which divide all and are aligned. No shared memory.
 <% include "prelude/reduce.cuh" %>
+<% include "lib/pack.cuh" %>
 using T = << elem >>;
 using acc = << acc >>;
 using Place = << place >>;
-constexpr int block = << block >>, lanes = << lanes >>, items = << items >>;
+constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, wide = << wide >>;
 constexpr int R = << height >>, C = << width >>;
+// Numbers that are a thread's own after the sums over a group, and threads that have the same.
+constexpr int kept = items > lanes ? items / lanes : 1, same = lanes > items ? lanes / items : 1;
+
+// Adds up the sums of the threads of a group: each sends half of those that it has, and keeps the others, until one is left.
+__device__ __forceinline__ void add_group(acc (&sums)[items], int lane) {
+    int own = items;
+#pragma unroll
+    for (int distance = lanes / 2; distance > 0; distance /= 2) {
+        own /= 2;
+        if (own == 0) sums[0] += shuffle_xor(sums[0], distance);
+#pragma unroll
+        for (int k = 0; k < own; ++k) {
+            const bool later = lane & distance;
+            const acc sent = later ? sums[k] : sums[k + own];
+            sums[k] = (later ? sums[k + own] : sums[k]) + shuffle_xor(sent, distance);
+        }
+    }
+}
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ g, const Place* __restrict__ rows, const Place* __restrict__ indices, const T* __restrict__ x,
-    T* __restrict__ v, long long total, long long columns, long long piece)
+    T* __restrict__ v, long long total, << index >> columns, long long piece)
 {
+    const int lane = threadIdx.x % lanes;
     const long long group = (long long)blockIdx.x * (block / lanes) + threadIdx.x / lanes;
     for (long long i = group * piece; i < (group + 1) * piece; i += items) {
         const T *left[items], *right[items];
@@ -29,15 +49,21 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if items == 1 %>
 #pragma unroll 4
 <% endif %>
-        for (long long c = threadIdx.x % lanes; c < columns; c += lanes) {
+        for (<< index >> c = lane * wide; c < columns; c += lanes * wide) {
+            Pack<T, wide> mine, other[items];
 #pragma unroll
-            for (int k = 0; k < items; ++k) sums[k] += cast<acc>(left[k][c]) * cast<acc>(right[k][c]);
+            for (int k = 0; k < items; ++k) other[k] = load_pack<wide>(right[k] + c);
+#pragma unroll
+            for (int k = 0; k < items; ++k) {
+                if (k == 0 || left[k] != left[k ? k - 1 : 0]) mine = load_pack<wide>(left[k] + c);
+#pragma unroll
+                for (int w = 0; w < wide; ++w) sums[k] += cast<acc>(mine.at[w]) * cast<acc>(other[k].at[w]);
+            }
         }
+        add_group(sums, lane);
+        const long long first = i + lane / same * kept;
 #pragma unroll
-        for (int k = 0; k < items; ++k) {
-#pragma unroll
-            for (int distance = 1; distance < lanes; distance *= 2) sums[k] += shuffle_xor(sums[k], distance);
-            if (i + k < total && threadIdx.x % lanes == 0) v[i + k] = cast<T>(sums[k]);
-        }
+        for (int k = 0; k < kept; ++k)
+            if (lane % same == 0 && first + k < total) v[first + k] = cast<T>(sums[k]);
     }
 }

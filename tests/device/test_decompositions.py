@@ -11,6 +11,7 @@ from numpy.linalg import LinAlgError
 
 import cukern as ck
 from cukern.errors import GradientError
+from cukern.linear.solving import by_squares
 from cukern.testing import assert_close, gradcheck
 
 L = ck.linalg
@@ -295,6 +296,25 @@ def test_lstsq(device: ck.Device, shapes: tuple[tuple[int, ...], tuple[int, ...]
     assert L.lstsq(ck.ones((2, 2), "complex64"), ck.ones(2)).residuals.dtype == ck.float32
     assert (deficient.rank.item(), deficient.residuals.shape) == (1, (0,))
     assert_close(deficient.x, [0.5, 0.5], **tolerance("float32"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+@pytest.mark.parametrize("shape", [(9, 4), (4, 9)], ids=str)
+def test_lstsq_by_squares(device: ck.Device, shape: tuple[int, int], dtype: str) -> None:
+    wide = "complex128" if dtype == "complex64" else "float64"
+
+    def draw(*size: int) -> Any:
+        return random(*size) + (1j * random(*size, seed=1) if dtype == "complex64" else 0)
+
+    for rank in (4, 2):
+        a = (draw(shape[0], rank) @ draw(rank, shape[1])).astype(dtype)
+        b = draw(shape[0], 2).astype(dtype)
+        rtol = max(shape) * np.finfo(dtype).eps
+        want = np.linalg.lstsq(a.astype(wide), b.astype(wide), rcond=rtol)
+        x, found, s = by_squares(ck.asarray(a), ck.asarray(b), None)
+        assert int(found) == want[2] == rank
+        assert_close(x, want[0], rtol=1e-4, atol=1e-5)
+        assert_close(s, want[3], rtol=1e-5, atol=1e-5)
 
 
 def test_tensors(device: ck.Device) -> None:

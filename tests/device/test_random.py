@@ -11,6 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern.random import philox
+from cukern.random.order import random_order
 from cukern.testing import gradcheck
 
 FLOATS = ["float16", "bfloat16", "float32", "float64"]
@@ -182,6 +183,15 @@ def test_seeds(device: ck.Device) -> None:
     rng = ck.random.default_rng(4)
     assert ck.random.default_rng(rng) is rng
     assert rng.device is device
+
+
+def test_equal_words_are_in_every_order_as_often(device: ck.Device) -> None:
+    runs = 6000
+    words = ck.asarray(np.tile(np.arange(runs, dtype="uint32")[::-1], 3))
+    places = random_order(words, 7, (1, 2)).numpy().reshape(runs, 3)
+    np.testing.assert_array_equal(places % runs, np.arange(runs)[::-1, None].repeat(3, 1))
+    counts = np.unique(places // runs @ [9, 3, 1], return_counts=True)[1]
+    assert len(counts) == 6 and np.all(abs(counts - 1000) < 150)
 
 
 def test_permutations(device: ck.Device) -> None:

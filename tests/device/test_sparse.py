@@ -155,8 +155,9 @@ def test_dtypes(device: ck.Device, dtype: str) -> None:
         (1, (64, 1, 4, 1, 1)),
         (1, (64, 1, 32, 1, 2)),
         (5, (96, 4, 8, 2, 1)),
-        (5, (96, 4, 8, 1, 1, 3)),
-        (1, (64, 1, 4, 1, 2, 0)),
+        (5, (96, 4, 8, 1, 1, 2, 2)),
+        (1, (64, 1, 4, 1, 2, 0, 1)),
+        (8, (64, 4, 2, 2, 2, 1, 3)),
     ],
 )
 def test_threads_that_share_rows(device: ck.Device, columns: int, shape: Any) -> None:

@@ -12,14 +12,14 @@ import cukern as ck
 from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.function import Elementwise
-from cukern.index import search, sort
+from cukern.index import compact, sort
 from cukern.index.radix import radix_for
 from cukern.index.scan import recurrence
 from cukern.reduction import plan as reduction
 from cukern.reduction import rows as reduce
 from cukern.reduction import softmax
 from cukern.shape.copy import Copies
-from cukern.sparse.products import data_shape, multiplied, sampled
+from cukern.sparse.products import Form, data_shape, multiplied, multiplying, sampled
 from cukern.sparse.structure import Structure
 
 
@@ -125,6 +125,9 @@ def launch_sorting(dtype: Any) -> None:
         ck.searchsorted(line, line, side=side)
         ck.searchsorted(line[:20], line, side=side)
     ck.isin(line, line[:20])
+    if dtypes.info(dtype).kind == "f":
+        for knots in (line, line[:20]):
+            ck.interp(line, knots, knots)
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):
@@ -184,7 +187,11 @@ def launch_histogram(dtype: Any) -> None:
 def launch_compact(dtype: Any) -> None:
     """The places of what is true; a GPU that runs nothing counts none, so the second stage is compiled by name."""
     device = ck.nonzero(ck.zeros(9, "bool"))[0].device
-    search._compacting(device, "write", 256)
+    compact.compacting(device, "write", 256)
+    compact.compacting(device, "few", 1024)
+    for other in (ck.float32, ck.complex64, ck.bfloat16, ck.int8):
+        for stage in ("count", "write"):
+            compact.compacting(device, stage, 256, other, True, True, True)
 
 
 def launch_random(dtype: Any) -> None:
@@ -201,6 +208,8 @@ def launch_random(dtype: Any) -> None:
     rng.integers(2**40, size=9)
     rng.bits(9)
     rng.bits(9, "uint64")
+    if dtype == ck.float32:
+        rng.permutation(9)
 
 
 def launch_softmax(dtype: Any) -> None:
@@ -250,6 +259,9 @@ def launch_sparse(dtype: Any) -> None:
             x, g = arrays(dtype, (5 * blocks[1], columns), (4 * blocks[0], columns))
             multiplied(structure, blocks, data, x)
             sampled(structure, blocks, g, x)
+        form = Form(dtype, places.dtype, blocks, 256, 16, 2, 2, True, 1)
+        for name in ("multiply_long", "add_parts"):
+            multiplying(data.device, name, form)
 
 
 def launch_equations(dtype: Any) -> None:

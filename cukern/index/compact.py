@@ -1,0 +1,121 @@
+"""Compaction: the places of true elements, and the first elements of runs of equal ones."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Literal
+
+from .. import dtypes
+from ..array import Array
+from ..autodiff import tape
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..dtypes import DType
+from ..kernel import Kernel
+from ..kernel.plan import allocate, launch, on
+from ..kernel.sizes import divide_up
+from .scan import cumulative_sum
+
+Stage = Literal["count", "write", "few"]
+_KERNELS = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write", "few")}
+#: Elements per tile, which a host thread or a GPU's warp counts.
+_TILE = {"serial": 1 << 15, "simt": 1 << 10}
+#: The most flags of which one block of a GPU finds the places, and its threads.
+_FEW, _FEW_BLOCK = 1 << 15, 1024
+_LANES = 32
+
+
+@cache
+def compacting(
+    device: Device,
+    stage: Stage,
+    block: int,
+    dtype: DType = dtypes.bool_,
+    runs: bool = False,
+    equal_nan: bool = False,
+    placed: bool = True,
+) -> CompiledFunction:
+    """The kernel of a stage.
+
+    Args:
+        device: where it runs.
+        stage: one counts what tiles have, one writes it; ``"few"`` does both in one block.
+        block: threads per block, 1 or a multiple of 32.
+        dtype: of the elements.
+        runs: whether the first elements of runs are chosen, and their values wanted; else those that are true.
+        equal_nan: whether all NaN are equal.
+        placed: whether the places are wanted.
+    """
+    lanes = 1 if block == 1 else _LANES
+    name = f"{'runs' if runs else 'nonzero'}_{stage}_{dtypes.info(dtype).name}_{block}"
+    return _KERNELS[stage].bind(
+        device, name=name, block=block, lanes=lanes, elem=dtype, runs=runs, equal_nan=equal_nan, placed=placed,
+        shuffled=lanes > 1 and dtype not in dtypes.COMPLEX,
+    ).function  # fmt: skip
+
+
+def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
+    """The indices of the true elements of a bool array, flattened in C order, as int64.
+
+    Waits for the device, to read the number of true elements.
+
+    Args:
+        flags: a bool array of any shape.
+        tile: flags that a host thread or a warp counts.
+        block: threads per block, 1 or a multiple of 32.
+    """
+    if tile is None and block is None and flags.device.style != "serial" and 0 < flags.size <= _FEW:
+        return few_places(flags)
+    places = _compacted(flags, tile, block, False, False, True)[1]
+    assert places is not None
+    return places
+
+
+def few_places(flags: Array, block: int = _FEW_BLOCK) -> Array:
+    """:func:`flat_places` by one block."""
+    n, device = flags.size, flags.device
+    made, count = allocate(device, (n,), dtypes.int64), allocate(device, (1,), dtypes.int64)
+    with on(device), tape.stop_recording():
+        tile = divide_up(n, block)
+        function = compacting(device, "few", block)
+        launch(device, function, 1, block, (flags.contiguous()._data, made, count, n, tile * _LANES))
+        return Array._wrap(made[: int(count.item())], device)
+
+
+def runs_of(
+    ordered: Array, equal_nan: bool, placed: bool, tile: int | None = None, block: int | None = None
+) -> tuple[Array, Array | None]:
+    """The first elements of the runs of equal elements in a vector, and if ``placed`` their indices, as int64.
+
+    Waits for the device, to read their number. The other arguments are those of :func:`flat_places`.
+    """
+    values, places = _compacted(ordered, tile, block, True, equal_nan, placed)
+    assert values is not None
+    return values, places
+
+
+def _compacted(
+    x: Array, tile: int | None, block: int | None, runs: bool, equal_nan: bool, placed: bool
+) -> tuple[Array | None, Array | None]:
+    """The chosen elements of the flattened ``x``, if they are of runs, and their places, if wanted."""
+    n, device = x.size, x.device
+    tile = tile or _TILE[device.style]
+    block = block or (1 if device.style == "serial" else 256)
+    tiles = divide_up(n, tile)
+    blocks = divide_up(tiles, max(1, block // _LANES))
+    variables = (block, x.dtype, runs, equal_nan, placed)
+    with on(device), tape.stop_recording():
+        count, data, starts = 0, x.contiguous()._data, None
+        if n:
+            counts = allocate(device, (tiles,), dtypes.int64)
+            launch(device, compacting(device, "count", *variables), blocks, block, (data, counts, n, tile))
+            starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
+            count = int(starts[tiles].item())
+        values = allocate(device, (count,), x.dtype) if runs else None
+        places = allocate(device, (count,), dtypes.int64) if placed else None
+        if count and starts is not None:
+            outs = [one for one in (values, places) if one is not None]
+            write = compacting(device, "write", *variables)
+            launch(device, write, blocks, block, (data, starts._data, *outs, n, tile))
+    made = [None if one is None else Array._wrap(one, device) for one in (values, places)]
+    return made[0], made[1]

@@ -1,0 +1,42 @@
+// The sums of sparse/multiply.cu over parts of long block rows: part b, of `part` entries at most, is of the block row
+// long_rows[l], where firsts[l] <= b < firsts[l + 1]. sums (parts * R, columns).
+// Launch: a block owns `tall` rows of a part, whose entries its groups share. Blocks along y share the columns. Shared: the
+// sums of the groups.
+<% include "sparse/multiply.cuh" %>
+
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
+    const T* __restrict__ a, const Place* __restrict__ indices, const Place* __restrict__ offsets, const T* __restrict__ x,
+    acc* __restrict__ made, const long long* __restrict__ long_rows, const long long* __restrict__ firsts, long long count,
+    long long columns, long long part)
+{
+    __shared__ acc shared[groups][tall][span];
+    const int lane = threadIdx.x % (across * along), own = threadIdx.x / (across * along);
+    const long long b = blockIdx.x / (R / tall);
+    const int p = int(blockIdx.x % (R / tall)) * tall;
+    long long l = 0;
+    for (long long length = count; length > 1;) {
+        const long long half = length / 2;
+        if (firsts[l + half] <= b) l += half;
+        length -= half;
+    }
+    const long long begin = offsets[long_rows[l]] + (b - firsts[l]) * part;
+    const long long last = minimum((long long)offsets[long_rows[l] + 1], begin + part);
+    Sums sums;
+    for (long long base = (long long)blockIdx.y * span; base < columns; base += (long long)gridDim.y * span) {
+        const long long column = base + lane % across * items;
+        add_entries(sums, a, indices, x, p, begin + threadIdx.x / across, last, block / across, column, columns);
+        add_group(sums);
+        if (lane < across) {
+            for (int t = 0; t < tall; ++t)
+                for (int k = 0; k < items; ++k) shared[own][t][lane * items + k] = sums[t][k];
+        }
+        __syncthreads();
+        for (int i = threadIdx.x; i < tall * span; i += block) {
+            const int t = i / span, c = i % span;
+            acc sum = shared[0][t][c];
+            for (int g = 1; g < groups; ++g) sum += shared[g][t][c];
+            if (base + c < columns) made[(b * R + p + t) * columns + base + c] = sum;
+        }
+        __syncthreads();
+    }
+}

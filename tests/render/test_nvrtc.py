@@ -24,7 +24,7 @@ from cukern.text import render
 require_nvrtc()
 
 #: Dtypes whose kernels are those of another integer but for the type's name.
-ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32")]
+ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32", "uint64")]
 #: Those whose kernels are optimised, which shows the loads that they get; of the others, and of attention's many
 #: instructions, it is thorough.
 OPTIMISED = [ck.float32, ck.bfloat16]
@@ -45,8 +45,8 @@ CASES += [
 
 
 def _case(launch: Callable[[Any], None], dtype: Any) -> Any:
-    """A parameter of a test; layers of float16, whose kernels are bfloat16's but for conversions, are thorough."""
-    marks = [pytest.mark.thorough] if launch in FLOATING and dtype == ck.float16 else []
+    """A parameter of a test; float16, whose kernels are bfloat16's but for conversions, is thorough."""
+    marks = [pytest.mark.thorough] if dtype == ck.float16 else []
     return pytest.param(launch, dtype, id=f"{launch.__name__.removeprefix('launch_')}-{dtype}", marks=marks)
 
 

@@ -20,7 +20,7 @@ _KERNEL = Kernel("nn/convolution/depthwise_planes.cu")
 #: Warps of a block, blocks that a multiprocessor has at a time, and bytes of shared memory that they leave.
 _WARPS, _RESIDENT, _LEFT = 8, 2, 2048
 #: Columns of a lane, planes of a warp in shared memory at least and at most, and bytes of a line that they begin with.
-_ITEMS, _FEWEST, _MOST, _LINE = (4, 2), 2, 4, 128
+_ITEMS, _FEWEST, _MOST, _LINE = (8, 4, 2), 2, 4, 128
 
 
 class Form(NamedTuple):

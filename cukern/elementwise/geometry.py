@@ -321,15 +321,16 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
         operands=tuple(one._replace(steps=tuple(one.steps[i] for i in order)) for one in task.operands),
     )
     packs = [one for k, one in enumerate(task.operands) if k not in staged and one.steps[-1] == 1]
-    width = WIDEST // max(one.size for one in (*packs, *(task.operands[k] for k in staged)))
+    widest = WIDEST // max(one.size for one in (*packs, *(task.operands[k] for k in staged)))
+    width = _widest(widest, [(one, -1) for one in packs])
+    pieces = {k: _widest(WIDEST // task.operands[k].size, [(task.operands[k], -2)]) for k in staged}
     whole = not on_host and task.statements * tile.side**2 // tile.block <= _STATEMENTS
-    whole = whole and all(_in_packs(one, -1, width) for one in packs)
-    whole = whole and all(_in_packs(task.operands[k], -2, WIDEST // task.operands[k].size) for k in staged)
-    places = _tile_places(task, staged)
+    whole = whole and min(width, *pieces.values()) > 0
+    places = _tile_places(task, pieces)
     *batch, rows, columns = task.shape
     down, across = -(-rows // tile.side), -(-columns // tile.side)
     paired = not on_host and not batch and down == across and _mirrored(task, staged)
-    variables = _common(task, tile.block, width, 1, SHAPE.streaming)
+    variables = _common(task, tile.block, width or widest, 1, SHAPE.streaming)
     variables |= {"tile": tile.side, "batches": len(batch), "whole": whole, "paired": paired}
     blocks = down * (down + 1) if paired else down * across * math.prod(batch)
     divisors = _divisors([across + 1 - across % 2 if paired else across, down, *(batch or [1])])
@@ -344,6 +345,11 @@ def _in_packs(one: Operand, unit: int, width: int) -> bool:
     return one.aligned and not any(step % width for step in others)
 
 
+def _widest(most: int, operands: Sequence[tuple[Operand, int]]) -> int:
+    """The elements of packs along an axis of each operand that are aligned: ``most`` or half of it, or else 0."""
+    return next((n for n in (most, most // 2) if n and all(_in_packs(*one, n) for one in operands)), 0)
+
+
 def _mirrored(task: Task, staged: set[int]) -> bool:
     """Whether an input looks like the transpose of another in the same memory."""
     inputs = task.operands[: task.inputs]
@@ -351,12 +357,14 @@ def _mirrored(task: Task, staged: set[int]) -> bool:
     return any((one.size, one.steps) in turned for one in inputs)
 
 
-def _tile_places(task: Task, staged: set[int]) -> list[dict[str, Any]]:
+def _tile_places(task: Task, pieces: dict[int, int]) -> list[dict[str, Any]]:
+    """The template variables of the operands, of which those that are staged are read in pieces of so many elements."""
     places: list[dict[str, Any]] = []
     table = 0
     for k, one in enumerate(task.operands):
-        kind = "staged" if k in staged else {0: "zero", 1: "unit"}.get(one.steps[-1], "any")
+        kind = "staged" if k in pieces else {0: "zero", 1: "unit"}.get(one.steps[-1], "any")
         place = kind if any(one.steps) else "one"
         places.append({"place": place, "table": table, "size": one.size, "pack": WIDEST // one.size})
+        places[-1]["piece"] = pieces.get(k) or places[-1]["pack"]
         table += place != "one"
     return places

@@ -50,8 +50,8 @@ __device__ __forceinline__ int in_tile(int row, int column) {
     if (block > 1) return row * side + ((column / pack) ^ (row / pack % 8)) * pack + column % pack;
     return row * (side + 4 * pack) + column;
 }
-// A tile of an input on its way, turned, from memory to shared memory.
-template <typename T>
+// A tile of an input on its way, turned, from memory, where `piece` elements are aligned, to shared memory.
+template <typename T, int piece>
 struct Staged {
     static constexpr int pack = 16 / sizeof(T), bundle = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
     static constexpr int parts = side / pack * (side / bundle), rounds = (parts + block - 1) / block;
@@ -65,7 +65,11 @@ struct Staged {
             const int part = int(threadIdx.x) + u * block;
             if (parts % block && part >= parts) break;
 #pragma unroll
-            for (int m = 0; m < bundle; ++m) held[u][m] = ::load<pack>(from + row(part) + (column(part) + m) * stride);
+            for (int m = 0; m < bundle; ++m) {
+#pragma unroll
+                for (int i = 0; i < pack; i += piece)
+                    reinterpret_cast<Pack<T, piece>&>(held[u][m].at[i]) = ::load<piece>(from + row(part) + (column(part) + m) * stride + i);
+            }
         }
     }
     __device__ __forceinline__ void put(T* tile) const {
@@ -86,7 +90,7 @@ struct Staged {
 // A thread's part of a tile that is whole.
 struct Whole {
 <% for x in staged %>
-    Staged< << x.type >> > s<< x.k >>;
+    Staged< << x.type >>, << x.piece >> > s<< x.k >>;
     Pack< << x.type >>, width> x<< x.k >>;
 <% endfor %>
 <% for y in outputs %>

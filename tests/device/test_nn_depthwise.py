@@ -8,7 +8,7 @@ import pytest
 from test_nn_convolution import check
 
 import cukern as ck
-from cukern.nn.convolution import depthwise, depthwise_ring, depthwise_weights, plan
+from cukern.nn.convolution import depthwise, depthwise_planes, depthwise_ring, depthwise_weights, plan
 
 
 @pytest.mark.parametrize(
@@ -110,3 +110,58 @@ def test_gradients_of_weights_walk_down_rows(
     monkeypatch.setattr(depthwise_weights, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), dtype, last=True, groups=shape[1], padding=padding)
     assert len(forms) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "dtype"),
+    [
+        ((4, 9, 8, 8), (3, 3), (1, 1), "bfloat16"),
+        pytest.param((2, 3, 9, 16), (2, 3), (0, 1), "float16", marks=pytest.mark.thorough),
+        pytest.param((1, 4, 16, 10), (3, 1), (2, 0), "bfloat16", marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_planes_are_brought_ahead(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    dtype: str,
+) -> None:
+    """Warps that have several planes and some that have none, bands of rows, and rings that go round."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
+        pytest.skip("bulk copies came with sm_90")
+    forms = []
+
+    def form_for(task: Any, image: Any, _: Any) -> Any:
+        form = depthwise_planes.form_of(task, image, 227 * 1024)
+        forms.append(form and form._replace(warps=2, stages=2, resident=1))
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_planes, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
+    assert len(forms) == 2 and forms[0] is not None
+
+
+def test_planes_that_are_not_brought(device: ck.Device) -> None:
+    """Sizes in bytes that are no multiple of 16, views, and planes of which not two a warp are in shared memory."""
+    forms = []
+
+    def formed(task: Any, image: Any, _: Any) -> None:
+        forms.append(depthwise_planes.form_of(task, image, 227 * 1024))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "_plans", {})
+        patch.setattr(depthwise_planes, "form_for", formed)
+        whole = ck.zeros((1, 4, 56, 56), "bfloat16")
+        weights = ck.zeros((4, 1, 3, 3), "bfloat16")
+        for x in (
+            whole,
+            whole[:, :, :14, :14].copy(),
+            whole[:, :, 1:],
+            ck.zeros((1, 4, 112, 112), "bfloat16"),
+        ):
+            ck.nn.conv2d(x, weights, padding=1, groups=4)
+    assert [one is not None for one in forms] == [True, False, False, False]

@@ -211,6 +211,7 @@ def launch_convolution(dtype: Any) -> None:
         with_derivatives(lambda x, w: ck.nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1), wide, weights)
         ck.nn.conv2d(ck.moveaxis(wide, -1, 1), weights, stride=2)
         ck.nn.conv2d(ck.zeros((2, 64, 6, 14), dtype), weights, padding=1)
+        ck.nn.conv2d(ck.zeros((2, 16, 8, 8), dtype), ck.zeros((16, 1, 3, 3), dtype), padding=1, groups=16)
         convolutions.weights_gradient(image, image, Windows((1, 1), (1, 1), (1, 1), 16), (3, 3), True)
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)

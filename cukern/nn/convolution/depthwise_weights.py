@@ -18,7 +18,7 @@ _KERNEL = Kernel("nn/convolution/depthwise_weights.cu")
 #: Threads of a block, those that have neighbouring packs of channels at most, and blocks of a multiprocessor.
 _BLOCK, _ACROSS, _RESIDENT = 128, 32, 3
 #: Columns of a thread, and rows at most.
-_ITEMS, _ROWS = 4, 16
+_ITEMS, _ROWS = 4, 28
 
 
 class Form(NamedTuple):

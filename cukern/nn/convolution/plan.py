@@ -18,6 +18,7 @@ from ...kernel.sizes import divide_up
 from ...linear.epilogue import of_sum
 from . import (
     depthwise,
+    depthwise_planes,
     depthwise_ring,
     depthwise_weights,
     direct,
@@ -277,8 +278,11 @@ def _add_launch(plan: Plan, task: Task, made: Program, x: Layout, ways: _Ways) -
     if ring is not None:
         plan.mapped.append(depthwise_ring.Launch(task, ring, made, plan.device, x))
         return
+    planes = depthwise_planes.form_for(task, x, plan.device) if ways.by_rows else None
     walk = depthwise.form_for(task, x, plan.out, plan.device) if ways.by_rows else None
-    if walk is not None:
+    if planes is not None:
+        plan.launches.append(depthwise_planes.launch_of(task, *given, planes))
+    elif walk is not None:
         plan.launches.append(depthwise.launch_of(task, *given, walk))
     elif ways.by_threads:
         plan.launches.append(direct.launch_of(task, *given, ways.width))

@@ -6,38 +6,17 @@
 // Launch: a thread for g.each rows of its columns. << across >> neighbouring threads have packs of channels, the others of a block
 // columns; without `last`, columns alone. Shared, static: the windows of the block's channels, if `last`.
 <% include "linear/epilogue.cuh" %>
-<% include "prelude/packs.cuh" %>
 <% include "nn/convolution/geometry.cuh" %>
-using acc = << acc >>;
+<% include "nn/convolution/depthwise.cuh" %>
 using size = unsigned << index >>;
 constexpr int block = << block >>, across = << across >>, down = block / across;
-constexpr int items = << items >>, width = << width >>, taps_x = << taps_x >>, taps_y = << taps_y >>, ahead = << ahead >>;
+constexpr int ahead = << ahead >>;
 constexpr bool last = << last | lower >>, turned = << turned | lower >>;
-// Columns of a row; those of them that are not of a pack of columns, and how many of those are before it.
-constexpr int span = items + taps_x - 1, edges = taps_x - 1, before = << before >>;
-
+<% if whole %>
+using Row = WholeRow;
+<% else %>
 // What a thread reads of a row of the image: the columns that its windows span.
 struct Row {
-<% if whole %>
-    Pack<T, items> pack;
-    T edge[edges > 0 ? edges : 1];  // before the pack, and behind it
-
-    __device__ __forceinline__ void load(const T* line, int column, int columns, index, bool is) {
-        pack = is && column < columns ? load_pack<items>(line + column) : Pack<T, items>{};
-#pragma unroll
-        for (int i = 0; i < edges; ++i) {
-            const int at = column + (i < before ? i - before : items + i - before);
-            edge[i] = is && unsigned(at) < unsigned(columns) ? line[at] : T();
-        }
-    }
-    __device__ __forceinline__ void numbers(acc (&to)[span][width]) const {
-        acc own[items];
-        unpack(pack, own);
-#pragma unroll
-        for (int i = 0; i < span; ++i)
-            to[i][0] = i < before ? cast<acc>(edge[i]) : i < before + items ? own[i - before] : cast<acc>(edge[i - items]);
-    }
-<% else %>
     Pack<T, width> packs[span];
 
     __device__ __forceinline__ void load(const T* line, int column, int columns, index step, bool is) {
@@ -51,8 +30,8 @@ struct Row {
 #pragma unroll
         for (int i = 0; i < span; ++i) unpack(packs[i], to[i]);
     }
-<% endif %>
 };
+<% endif %>
 // The number of a tap of the weights: windows are turned where the image's places fall as taps rise.
 __device__ __forceinline__ index tap_of(const Geometry& g, int b, int c) {
     return (turned ? taps_y - 1 - b : b) * g.weight_at[1] + (turned ? taps_x - 1 - c : c) * g.weight_at[2];
@@ -101,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     y += batch * g.output.batch + channel * g.output.group + first * g.output.at[1] + column * g.output.at[2];
     auto load = [&](Row& row, int r) {
         const bool is = r < rows + taps_y - 1 && unsigned(top + r) < unsigned(g.size[1]);
-        row.load(x + (top + r) * g.image.at[1], column + shift, g.size[2], g.image.at[2], is);
+        row.load(x + (top + r) * g.image.at[1], column + shift, g.size[2], << "" if whole else "g.image.at[2], " >>is);
     };
     Row given[ahead];
 #pragma unroll
@@ -115,18 +94,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
             acc values[span][width];
             given[k % ahead].numbers(values);
             load(given[k % ahead], r + ahead);
-#pragma unroll
-            for (int b = 0; b < taps_y; ++b) {
-                acc(&to)[items][width] = sums[(k - b + taps_y) % taps_y];
-#pragma unroll
-                for (int i = 0; i < items; ++i) {
-#pragma unroll
-                    for (int c = 0; c < taps_x; ++c) {
-#pragma unroll
-                        for (int v = 0; v < width; ++v) to[i][v] += values[i + c][v] * factors[b][c][v];
-                    }
-                }
-            }
+            add_row(sums, values, factors, k);
             acc(&done)[items][width] = sums[(k + 1) % taps_y];
             if (made >= 0) {
                 Out* const to = y + made * g.output.at[1];

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..autodiff import tape
+from ..autodiff import recompute, tape
 from ..function import Function
 from ..transforms import vjp
 
@@ -177,6 +177,7 @@ def record_fused(
     kernels: Kernels,
     reference: Callable[..., Any],
     tracking: tape.Tracking,
+    again: Callable[..., Array] | None = None,
 ) -> None:
     """Put a fused operation on the tapes that track one of its primals, with the derivative of :func:`fused_vjp`.
 
@@ -184,6 +185,7 @@ def record_fused(
         made: its results.
         saved: what ``kernels`` read besides the primals.
         tracking: what :func:`tracked` has said of the primals.
+        again: makes the only result from the primals, for tapes that compute it again; None if that takes long.
     """
     given = [one is not None for one in primals]
 
@@ -198,6 +200,8 @@ def record_fused(
 
     present = [one for one in primals if one is not None]
     tape.record(name, present, made, pull, (*primals, *saved), tracking=tracking)
+    if again is not None:
+        recompute.note(name, again, primals, made[0], tracking[2])
 
 
 def fused_vjp(

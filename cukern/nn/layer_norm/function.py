@@ -51,7 +51,10 @@ def _normalized(
         def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
             return layer_norm_reference(x, normalized_ndim, weight, bias, eps)
 
-        record_fused("layer_norm", primals, (y,), (statistics,), kernels, composed, tracking)
+        def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
+            return launch_forward(x, weight, bias, eps, columns)[0]
+
+        record_fused("layer_norm", primals, (y,), (statistics,), kernels, composed, tracking, again)
     return y
 
 

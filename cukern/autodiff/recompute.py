@@ -1,4 +1,4 @@
-"""Results that records do not keep: where a derivative reads them they are computed again, from what a tape keeps anyway.
+"""Results that records do not keep: where a derivative reads them they are computed again, from what is kept anyway.
 
 A result has its recipe at its storage, so that views of it have it too. A record that saves the result, or all of its
 elements in another shape, keeps a :class:`.cotangents.Forgotten` instead, which stands for an array with the same key:

@@ -155,7 +155,8 @@ def make_step(model, captured=True, recompute=True):
     def step(codes, following):
         with ck.Tape(recompute=recompute) as tape:
             loss = model.loss(codes, following)
-        gradients, _ = ck.optim.clip_by_global_norm(tape.gradient(loss, model), 1.0)
+        gradients = tape.gradient(loss, optimizer.parameters)
+        gradients, _ = ck.optim.clip_by_global_norm(gradients, 1.0)
         optimizer.step(gradients)
         return loss
 

@@ -302,7 +302,7 @@ class Operation:
         needs: tuple[bool, ...],
     ) -> Sequence[Array | None]:
         """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
-        arrays = tuple(read(self.name, saved, versions))
+        arrays = tuple(read(self.name, saved, versions)) if saved else ()
         try:
             gradients = self.vjp(tuple(cotangents), arrays, needs)
         except Exception as error:
@@ -407,8 +407,11 @@ def _pull(
     gradients = operation.pull(given, saved, versions, needs)
     for i, gradient in enumerate(gradients):
         if gradient is not None and needs[i]:
-            one = conform(gradient, operation.input_forms[i], operation.name, i)
-            accumulate(cotangents, inputs[i], one)
+            like, key = operation.input_forms[i], inputs[i]
+            if getattr(gradient, "_layout", None) is not like:
+                gradient = conform(gradient, like, operation.name, i)
+            before = cotangents.get(key)
+            cotangents[key] = gradient if before is None else registered().add(before, gradient)
 
 
 def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
@@ -29,7 +30,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.ufunc import written
 from ..errors import DeviceError
-from ..kernel.plan import on, raw, zeros
+from ..kernel.plan import Plan, on, raw, remember, zeros
 from ..reduction.rows import sum
 from ..shape.views import (
     expand_dims,
@@ -150,18 +151,61 @@ def pull(right: Layout, cotangents: Any, saved: Any, needs: object) -> list[Arra
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
-    left = None if b is None else matmul(g, adjoint(b))
-    return [left, None if a is None else _right_cotangent(a, g, right)]
+    left = None if b is None else _pulled(_of_left, g, b, right)
+    return [left, None if a is None else _pulled(_of_right, g, a, right)]
 
 
-def _right_cotangent(a: Array, g: Array, right: Layout) -> Array:
-    """The cotangent of the right factor, a transposed view if that is one, as ``weight.T`` is."""
+def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
+    """The factors of the cotangent of the left factor."""
+    return g, adjoint(b)
+
+
+def _of_right(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
+    """The factors of the cotangent of the right factor, or of its transpose if that lies in C order."""
     if right.ndim == 2 and a.ndim > 2:  # one product over all rows
         rows = math.prod(a.shape[:-1])
         a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-    if right.strides[-2] < right.strides[-1]:
-        return adjoint(matmul(adjoint(g), a))
-    return matmul(adjoint(a), g)
+    return (adjoint(g), a) if _is_turned(right) else (adjoint(a), g)
+
+
+def _is_turned(right: Layout) -> bool:
+    """Whether the right factor is a transposed view, as ``weight.T`` is, so that its cotangent is one too."""
+    return right.strides[-2] < right.strides[-1]
+
+
+class _Pull(NamedTuple):
+    """A cotangent of a factor, for arrays of known layouts on a GPU.
+
+    Attributes:
+        plan: the product, of factors that begin where the arrays do.
+        swapped: whether the second array is the first factor.
+        turned: the layout of the cotangent if it is the product's transpose.
+    """
+
+    plan: Plan
+    swapped: bool
+    turned: Layout | None
+
+
+_pulls: dict[tuple[Any, ...], _Pull] = {}
+
+
+def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
+    """The cotangent of a factor, from that of the product and from the other factor."""
+    key = (factors, g._layout or g._planned(), other._layout or other._planned(), right)
+    repeated = None if tape.active() else _pulls.get(key)
+    if repeated is not None:  # without the views that the factors are
+        plan, swapped, turned = repeated
+        made = plan(other, g) if swapped else plan(g, other)
+        return made if turned is None else made._seen(turned)
+    x, y = factors(g, other, right)
+    made = matmul(x, y)
+    result = adjoint(made) if factors is _of_right and _is_turned(right) else made
+    swapped = factors is _of_right and result is made
+    found, begins = known(x, y), (other._operand, g._operand) if swapped else (g._operand, other._operand)
+    if found is not None and not found.copies and (x._operand, y._operand) == begins:
+        remember(_pulls, key, _Pull(found, swapped, None if result is made else result._planned()))
+    return result
 
 
 def adjoint(x: Array) -> Array:

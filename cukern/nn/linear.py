@@ -68,7 +68,9 @@ def linear(
         raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
     x, weight = ops.astype(x, dtype, copy=False), ops.astype(weight, dtype, copy=False)
     bias = None if bias is None else ops.astype(bias, dtype, copy=False)
-    if x.ndim == 2:
+    if x.ndim == 2 or (
+        x.ndim > 2 and x.is_contiguous and not x.device.addressable
+    ):  # the host's NumPy takes rows
         return _fused(activation)(x, weight, bias)
     y = _fused(activation)(ops.reshape(x, (math.prod(x.shape[:-1]), inputs)), weight, bias)
     return ops.reshape(y, (*x.shape[:-1], outputs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy.typing as npt
 
@@ -34,6 +34,7 @@ from ..kernel.plan import Plan, on, raw, remember, zeros
 from ..reduction.rows import sum
 from ..shape.views import (
     expand_dims,
+    matrix_transpose,
     moveaxis,
     permute_dims,
     ravel,
@@ -129,30 +130,55 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     return _recorded_product(a, b, made)
 
 
-def _recorded_product(a: Array, b: Array, made: Array) -> Array:
+def _recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
     """The product, recorded if a tape tracks a factor."""
     tracking = tape.tracked((a, b))
     if tracking is not None:
         needs, keys, tapes = tracking
         saved = (a if needs[1] else None, b if needs[0] else None)
         forms = (a._planned(), b._planned())
-        operation = tape.Operation("matmul", forms, (made._planned(),), partial(pull, forms[1]))
+        operation = tape.Operation("matmul", forms, (made._planned(),), partial(pull, forms[1], turned))
         tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
 
-def pull(right: Layout, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+def can_turn(b: Array) -> bool:
+    """Whether :func:`matmul_turned` takes a right factor."""
+    return not b.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS
+
+
+_turned: dict[tuple[Layout, Layout], Plan] = {}
+
+
+def matmul_turned(a: Array, b: Array) -> Array:
+    """``a @ b.T`` for a matrix of floats on a GPU, without a view of ``b``, and recorded as one operation."""
+    key = (a._layout or a._planned(), b._layout or b._planned())
+    plan = _turned.get(key)
+    if plan is not None:
+        return _recorded_product(a, b, plan(a, b), turned=True)
+    view = matrix_transpose(b)
+    made = matmul(a, view)
+    found = known(a, view)
+    if found is not None and not found.copies:
+        remember(_turned, key, found)
+    return made
+
+
+def pull(right: Layout, turned: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
     """The cotangents of a product's factors; of one that is not needed, the other is not saved.
 
     Args:
         right: the layout of the right factor.
+        turned: whether the product is that of the transpose of the right factor.
         cotangents: that of the product.
         saved: the factors.
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
-    left = None if b is None else _pulled(_of_left, g, b, right)
-    return [left, None if a is None else _pulled(_of_right, g, a, right)]
+    left = None if b is None else _pulled(_of_turned_left if turned else _of_left, g, b, right)
+    of_right = _of_transpose if turned or _is_turned(right) else _of_right
+    of_b = None if a is None else _pulled(of_right, g, a, right)
+    return [left, of_b if of_b is None or turned or of_right is _of_right else adjoint(of_b)]
 
 
 def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
@@ -160,12 +186,29 @@ def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
     return g, adjoint(b)
 
 
+def _of_turned_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
+    """:func:`_of_left` if the right factor is the transpose of a real matrix."""
+    return g, b
+
+
 def _of_right(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
-    """The factors of the cotangent of the right factor, or of its transpose if that lies in C order."""
-    if right.ndim == 2 and a.ndim > 2:  # one product over all rows
-        rows = math.prod(a.shape[:-1])
-        a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-    return (adjoint(g), a) if _is_turned(right) else (adjoint(a), g)
+    """The factors of the cotangent of the right factor."""
+    g, a = _as_rows(g, a, right)
+    return adjoint(a), g
+
+
+def _of_transpose(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
+    """Those of the adjoint of :func:`_of_right`."""
+    g, a = _as_rows(g, a, right)
+    return adjoint(g), a
+
+
+def _as_rows(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
+    """Both as matrices of all rows, if one matrix is their right factor: one product then."""
+    if right.ndim > 2 or a.ndim == 2:
+        return g, a
+    rows = math.prod(a.shape[:-1])
+    return reshape(g, (rows, g.shape[-1])), reshape(a, (rows, a.shape[-1]))
 
 
 def _is_turned(right: Layout) -> bool:
@@ -173,39 +216,28 @@ def _is_turned(right: Layout) -> bool:
     return right.strides[-2] < right.strides[-1]
 
 
-class _Pull(NamedTuple):
-    """A cotangent of a factor, for arrays of known layouts on a GPU.
-
-    Attributes:
-        plan: the product, of factors that begin where the arrays do.
-        swapped: whether the second array is the first factor.
-        turned: the layout of the cotangent if it is the product's transpose.
-    """
-
-    plan: Plan
-    swapped: bool
-    turned: Layout | None
-
-
-_pulls: dict[tuple[Any, ...], _Pull] = {}
+#: By the layouts of the arrays from which a factor's cotangent is made: a product of factors that begin where these do,
+#: and whether the second is the first factor.
+_pulls: dict[tuple[Any, ...], tuple[Plan, bool]] = {}
 
 
 def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
-    """The cotangent of a factor, from that of the product and from the other factor."""
+    """The product of two factors that are views of the cotangent and of the other factor."""
     key = (factors, g._layout or g._planned(), other._layout or other._planned(), right)
     repeated = None if tape.active() else _pulls.get(key)
-    if repeated is not None:  # without the views that the factors are
-        plan, swapped, turned = repeated
-        made = plan(other, g) if swapped else plan(g, other)
-        return made if turned is None else made._seen(turned)
+    if repeated is not None:  # without the views
+        plan, swapped = repeated
+        return plan(other, g) if swapped else plan(g, other)
     x, y = factors(g, other, right)
     made = matmul(x, y)
-    result = adjoint(made) if factors is _of_right and _is_turned(right) else made
-    swapped = factors is _of_right and result is made
-    found, begins = known(x, y), (other._operand, g._operand) if swapped else (g._operand, other._operand)
-    if found is not None and not found.copies and (x._operand, y._operand) == begins:
-        remember(_pulls, key, _Pull(found, swapped, None if result is made else result._planned()))
-    return result
+    found, begins, swapped = known(x, y), (g._operand, other._operand), factors is _of_right
+    if (
+        found is not None
+        and not found.copies
+        and (x._operand, y._operand) == (begins[::-1] if swapped else begins)
+    ):
+        remember(_pulls, key, (found, swapped))
+    return made
 
 
 def adjoint(x: Array) -> Array:

@@ -379,6 +379,8 @@ def walk(
         if due is not None and give is not None:
             for i in due.get(len(records), ()):
                 give(i)
+    for recipe in recipes.values():  # those of records before the sources
+        recipe.made = None
 
 
 def _pull(

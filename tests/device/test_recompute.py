@@ -53,6 +53,19 @@ def test_gradients_are_the_same_and_results_are_not_kept():
     assert left == [False, False]
 
 
+def test_nothing_that_was_computed_again_is_kept():
+    x, weight = arrays((3, 8), (8, 8))
+    with ck.Tape(persistent=True, recompute=True) as tape:
+        tape.watch(weight)
+        normed = nn.layer_norm(x, 8, weight[0])
+        y = ck.sum(normed @ weight)
+        again = ck.sum(ck.gelu(x @ weight) @ weight)
+    for target, source in ((y, weight), (y, normed), (again, weight)):
+        tape.gradient(target, source)
+        assert all(recipe.made is None for recipe in tape._recipes.values())
+    assert len(tape._recipes) == 2
+
+
 def test_derivatives_of_second_order_go_through_what_is_computed_again():
     x, w = arrays((3, 4), (4, 4))
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import Layout
 from ..autodiff import recompute, tape
 from ..function import Function
 from ..transforms import vjp
@@ -115,6 +116,19 @@ def common_dtype(
             )
     assert first is not None
     return first.dtype if same else dtypes.result_type(*given.values())
+
+
+def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
+    """The layouts of arrays, on which checks of them depend, and None for None; None if one is neither."""
+    found: list[Layout | None] = []
+    for one in arrays:
+        if isinstance(one, Array):
+            found.append(one._layout or one._planned())
+        elif one is None:
+            found.append(None)
+        else:
+            return None
+    return tuple(found)
 
 
 def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:

@@ -32,12 +32,14 @@ class Storage:
         version: the number of writes.
         writer: the function that wrote last.
         constant: whether writes are refused, because all arrays of one number share the memory.
+        recipe: how tapes compute again what they do not keep, see :mod:`..autodiff.recompute`.
     """
 
     # Class attributes until the first write, which makes arrays cheaper to create.
     version = 0
     writer = ""
     constant = False
+    recipe: Any = None
 
 
 class Array(Memory):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from .. import dtypes, pytree
@@ -31,6 +32,7 @@ class Algebra(NamedTuple):
     zeros: ArrayFunction
     ones: ArrayFunction
     cast: ArrayFunction
+    reshape: ArrayFunction
     own: Callable[[Array, Sequence[Array]], Array]
 
 
@@ -77,6 +79,7 @@ def register_algebra(
     zeros: ArrayFunction,
     ones: ArrayFunction,
     cast: ArrayFunction,
+    reshape: ArrayFunction,
     own: Callable[[Array, Sequence[Array]], Array] = lambda array, beside: array,
 ) -> None:
     """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
@@ -87,11 +90,12 @@ def register_algebra(
         zeros: takes a shape, a dtype and a device; the result is only read.
         ones: likewise.
         cast: takes an array and a dtype.
+        reshape: takes an array in C order and a shape; the result shares its memory.
         own: takes an array that is handed to the user, and others of its memory. Returns it, or a copy if ``zeros``
             or ``ones`` share its memory among calls, or one of the others may overlap it.
     """
     global _registered
-    _registered = Algebra(add, sum_to_shape, zeros, ones, cast, own)
+    _registered = Algebra(add, sum_to_shape, zeros, ones, cast, reshape, own)
 
 
 def registered() -> Algebra:
@@ -162,7 +166,7 @@ def ones_for(target: Array) -> Array:
     return registered().ones(target.shape, target.dtype, target.device)
 
 
-def describe(array: Array) -> str:
+def describe(array: Array | Forgotten) -> str:
     """Words for ``array`` in an error."""
     return f"an array of {dtypes.info(array.dtype).name}, shape {array.shape}"
 
@@ -238,6 +242,39 @@ def require_floats(leaves: Sequence[Any], tree: Any, what: str) -> None:
             raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
 
 
+class Forgotten:
+    """What a record keeps of an array that is computed again when a derivative reads it."""
+
+    __slots__ = ("_key", "_recipe", "_storage", "dtype", "shape")
+
+    def __init__(self, array: Array) -> None:
+        self._key, self._storage, self._recipe = array._key, array._storage, array._storage.recipe
+        self.shape, self.dtype = array.shape, array.dtype
+
+    def again(self) -> Array:
+        """The array, to tapes the same as the original, which has not been written since."""
+        made: Array = self._recipe.array(self.shape)
+        made._key, made._storage.version = self._key, self._storage.version
+        return made
+
+
+def read(name: str, saved: Sequence[Array | Forgotten | None], versions: Sequence[int]) -> list[Array | None]:
+    """The arrays that a call of the operation ``name`` has saved.
+
+    Raises:
+        GradientError: one was written since.
+    """
+    found: list[Array | None] = []
+    for array, version in zip(saved, versions, strict=True):
+        if array is not None and array._storage.version != version:
+            raise GradientError(
+                f"{name}: {describe(array)}, saved for its backward, was written since by "
+                f"{array._storage.writer}; compute the gradient first, or write to a copy"
+            )
+        found.append(array.again() if isinstance(array, Forgotten) else array)
+    return found
+
+
 #: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
 Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
 
@@ -260,19 +297,14 @@ class Operation:
     def pull(
         self,
         cotangents: Sequence[Array | None],
-        saved: Sequence[Array | None],
+        saved: Sequence[Array | Forgotten | None],
         versions: Sequence[int],
         needs: tuple[bool, ...],
     ) -> Sequence[Array | None]:
         """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
-        for array, version in zip(saved, versions, strict=True):
-            if array is not None and array._storage.version != version:
-                raise GradientError(
-                    f"{self.name}: {describe(array)}, saved for its backward, was written since by "
-                    f"{array._storage.writer}; compute the gradient first, or write to a copy"
-                )
+        arrays = tuple(read(self.name, saved, versions)) if saved else ()
         try:
-            gradients = self.vjp(tuple(cotangents), tuple(saved), needs)
+            gradients = self.vjp(tuple(cotangents), arrays, needs)
         except Exception as error:
             error.add_note(f"while computing the gradient of {self.name}")
             raise
@@ -319,7 +351,7 @@ class Opaque:
 Keys: TypeAlias = Sequence[int | None]
 #: A recorded call: the operation, the keys of inputs and outputs, the saved arrays and their versions.
 #: A plain tuple, because every operation on tracked arrays makes one.
-Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | None], Sequence[int]]"
+Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | Forgotten | None], Sequence[int]]"
 
 
 def walk(
@@ -329,17 +361,26 @@ def walk(
     cotangents: MutableMapping[int | None, Array],
     due: Mapping[int, Sequence[int]] | None = None,
     give: Callable[[int], None] | None = None,
+    recipes: Mapping[int | None, Any] = MappingProxyType({}),
 ) -> None:
     """Pull cotangents back through a tape's records, from the last to the first, and drop each record after use.
 
     Args:
+        recipes: by the key of a result that is computed again, how; what was made is dropped after the result's record.
         due: what to call ``give`` with once the record of an index has been pulled back.
     """
     while records:
-        _pull(records.pop(), reached, keep, cotangents)
+        recorded = records.pop()
+        _pull(recorded, reached, keep, cotangents)
+        if recipes:
+            for key in recorded[2]:
+                if key in recipes:
+                    recipes[key].made = None
         if due is not None and give is not None:
             for i in due.get(len(records), ()):
                 give(i)
+    for recipe in recipes.values():  # those of records before the sources
+        recipe.made = None
 
 
 def _pull(
@@ -368,8 +409,11 @@ def _pull(
     gradients = operation.pull(given, saved, versions, needs)
     for i, gradient in enumerate(gradients):
         if gradient is not None and needs[i]:
-            one = conform(gradient, operation.input_forms[i], operation.name, i)
-            accumulate(cotangents, inputs[i], one)
+            like, key = operation.input_forms[i], inputs[i]
+            if getattr(gradient, "_layout", None) is not like:
+                gradient = conform(gradient, like, operation.name, i)
+            before = cotangents.get(key)
+            cotangents[key] = gradient if before is None else registered().add(before, gradient)
 
 
 def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

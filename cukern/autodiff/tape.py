@@ -43,6 +43,7 @@ from .cotangents import (
     written,
     zeros_like,
 )
+from .recompute import Recipe, forgotten
 from .state import Pause, active, state, stop_recording
 
 if TYPE_CHECKING:
@@ -183,25 +184,19 @@ def record_tracked(
             for tape in tapes:
                 tape._tracked[key] = array._storage.version
         made.append(array._key)
-    recorded = (operation, keys, made, saved, _versions(saved) if saved else ())
-    for tape in tapes:
-        tape._records.append(recorded)
+    append(operation, keys, made, saved, tapes)
 
 
 def append(
     operation: Operation, inputs: Keys, outputs: Keys, saved: Sequence[Array | None], tapes: Sequence[Tape]
 ) -> None:
     """Put a call on ``tapes``, which track its outputs already."""
-    recorded = (operation, inputs, outputs, saved, _versions(saved))
-    for tape in tapes:
-        tape._records.append(recorded)
-
-
-def _versions(saved: Sequence[Array | None]) -> list[int]:
     versions = []
     for array in saved:
         versions.append(0 if array is None else array._storage.version)
-    return versions
+    kept = forgotten(saved) if saved and tapes[0].recompute else saved
+    for tape in tapes:
+        tape._records.append((operation, inputs, outputs, kept, versions))
 
 
 def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
@@ -251,6 +246,10 @@ class Tape:
 
     Args:
         persistent: whether ``gradient`` may be called more than once. If not, it frees what the tape holds.
+        recompute: whether results are computed again where a derivative reads them, instead of kept, if the tape keeps
+            their operation's arguments anyway: those of elementwise functions such as ``gelu``, of ``layer_norm`` and
+            of ``rms_norm``. That takes less memory, and the time of their kernels once more. The outermost of nested
+            tapes decides.
 
     >>> import cukern as ck
     >>> x = ck.asarray([1.0, 2.0, 3.0])
@@ -261,10 +260,11 @@ class Tape:
     [2.0, 4.0, 6.0]
     """
 
-    def __init__(self, persistent: bool = False) -> None:
-        self.persistent = persistent
+    def __init__(self, persistent: bool = False, recompute: bool = False) -> None:
+        self.persistent, self.recompute = persistent, recompute
         self._tracked: MutableMapping[int | None, int] = {}
         self._records: list[Record] = []
+        self._recipes: dict[int | None, Recipe] = {}
         self._watched: set[int | None] = set()
         self._opaque: MutableMapping[Storage, Opaque] = _NOTHING
         self._recording = False
@@ -420,10 +420,11 @@ class Tape:
             if self._tracked.get(array._key) == LOST:
                 raise written(array)
         relevant, reached = self._relevant(keys)
+        recipes = self._recipes
         if not self.persistent:
             self._consumed = True
             self._stop()
-            self._records, self._tracked, self._watched = [], {}, set()
+            self._records, self._tracked, self._watched, self._recipes = [], {}, set(), {}
             self._opaque = _NOTHING
         made: dict[int, Array | None] = {}
         handed = Handed([] if output_gradients is None else pytree.leaves(output_gradients))
@@ -437,7 +438,7 @@ class Tape:
                 finished(i, made[i])
 
         due = None if finished is None else _due(relevant, wanted)
-        walk(relevant, reached, keys, cotangents, due, give)
+        walk(relevant, reached, keys, cotangents, due, give, recipes)
         for i in range(len(wanted)):
             if i not in made:
                 give(i)

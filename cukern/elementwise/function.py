@@ -14,7 +14,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
-from ..autodiff import tape
+from ..autodiff import recompute, tape
 from ..kernel.plan import remember
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
@@ -65,8 +65,10 @@ def _record(
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
             if backward.program is not None:
                 _expect(plan, backward, backward.program)
-        found = plan.backwards[needs] = (operation, backward.saved("input"), backward.saved("output"))
-    operation, inputs, outputs = found
+        inputs, outputs = backward.saved("input"), backward.saved("output")
+        repeats = needs is not _TWICE and not outputs and len(outs) == 1 and len(set(inputs)) == len(arrays)
+        found = plan.backwards[needs] = (operation, inputs, outputs, repeats)
+    operation, inputs, outputs, repeats = found
     if operation is None:
         return
     saved = []
@@ -78,6 +80,12 @@ def _record(
         pull = partial(pulled, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
         operation = replace(operation, vjp=pull)
     tape.record_tracked(operation, keys, outs, saved, tapes)
+    if repeats and tapes[0].recompute:
+        recompute.note(operation.name, partial(_again, plan, scalars), arrays, outs[0], tapes)
+
+
+def _again(plan: Plan, scalars: Sequence[Scalar], *arrays: Array) -> Array:
+    return plan.run(arrays, scalars)[0]
 
 
 def _expect(plan: Plan, backward: Backward, derivative: Program) -> None:

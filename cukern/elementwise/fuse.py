@@ -53,10 +53,13 @@ class _Product:
     factors: tuple[tuple[int, bool], ...]
     at: int
 
-    def read(self, values: Sequence[Array]) -> list[Array]:
-        """The factors."""
+    def read(self, values: Sequence[Array], as_is: bool = False) -> list[Array]:
+        """The factors; the second ``as_is``, even if its axes are swapped."""
         swap = FUNCTIONS["matrix_transpose"]
-        return [swap(values[k]) if swapped else values[k] for k, swapped in self.factors]
+        swaps = [swapped and not (as_is and i) for i, (_, swapped) in enumerate(self.factors)]
+        return [
+            swap(values[k]) if how else values[k] for (k, _), how in zip(self.factors, swaps, strict=True)
+        ]
 
 
 @dataclass(frozen=True)
@@ -86,10 +89,11 @@ class _Kernel:
         inputs, numbers = [values[k] for k in self.arrays], [scalars[k] for k in self.scalars]
         of, end = self.product, self.reduced
         if of is not None:
-            factors = of.read(values)
             if self.program is None:
-                return (FUNCTIONS["matmul"](*factors),)
-            return (FUNCTIONS["product_then"](self.program, of.at, *factors, inputs, numbers),)
+                return (FUNCTIONS["matmul"](*of.read(values)),)
+            a, b = of.read(values, as_is=True)
+            turned = of.factors[1][1]
+            return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, turned),)
         assert self.program is not None
         if end is None:
             return evaluate(self.program, inputs, numbers)

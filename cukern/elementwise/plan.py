@@ -40,7 +40,8 @@ class Plan(kernel_plan.Plan):
         operands: the layouts of the inputs.
         converters: functions that convert each Python number to the dtype in which it is computed.
         backwards: by which inputs are tracked, the backward that a tape records of a call without numbers (None if
-            there is no derivative), and the inputs and outputs that it reads.
+            there is no derivative), the inputs and outputs that it reads, and whether it reads all inputs and no
+            output, so that a tape can compute the only output again.
     """
 
     __slots__ = ("backwards", "converters", "operands", "program")
@@ -52,7 +53,7 @@ class Plan(kernel_plan.Plan):
         self.program, self.operands = program, tuple(operands)
         self.converters = tuple(map(converter, program.scalars))
         self.backwards: dict[
-            tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...]]
+            tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...], bool]
         ] = {}
 
     def single(self, x: Array) -> Array:

@@ -130,6 +130,11 @@ class Plan:
         self.device, self.layouts, self.launch = device, tuple(layouts), launch
         self.which: Callable[[], int] | None = device.which
 
+    @property
+    def copies(self) -> bool:
+        """Whether it copies an array that it is given, of which it then reads more than the address."""
+        return False
+
     def __call__(self, *arrays: Array) -> Array:
         """Launch and return the single result, a new array."""
         if self.which is not None and self.which() != self.device.index:

@@ -18,20 +18,23 @@ from ..elementwise.operands import public
 from ..elementwise.plan import source
 from ..elementwise.program import Backward, Program, program
 from ..kernel.plan import one_device, remember
-from .products import matmul, pull
+from ..shape.views import matrix_transpose
+from .products import adjoint, can_turn, matmul, matmul_turned, pull
 from .tensor_cores import Plan, make_plan
 
 _plans: dict[tuple[Any, ...], Plan | None] = {}
 _UNKNOWN: Any = object()
 
 
-def _planned(made: Program, at: int, arrays: Sequence[Array]) -> Plan | None:
+def _planned(made: Program, at: int, arrays: Sequence[Array], turned: bool = False) -> Plan | None:
     """The launch that computes both; None if the library's product is to be taken."""
     layouts = [one._layout or one._planned() for one in arrays]
-    key = (made, at, allows_tf32(), *layouts)
+    key = (made, at, turned, allows_tf32(), *layouts)
     found: Plan | None = _plans.get(key, _UNKNOWN)
     if found is _UNKNOWN:
         one_device(made.name, arrays)
+        if turned:
+            layouts[1] = adjoint(arrays[1])._planned()
         found = remember(_plans, key, _made(made, at, layouts))
     return found
 
@@ -56,7 +59,13 @@ def of_sum(made: Program, at: int) -> Program:
 
 @public
 def product_then(
-    made: Program, at: int, a: Array, b: Array, others: Sequence[Array], scalars: Sequence[Any]
+    made: Program,
+    at: int,
+    a: Array,
+    b: Array,
+    others: Sequence[Array],
+    scalars: Sequence[Any],
+    turned: bool = False,
 ) -> Array:
     """The value of an elementwise program of ``a @ b`` and of arrays that broadcast to it; recorded.
 
@@ -67,19 +76,23 @@ def product_then(
         b: shape (..., k, n), likewise.
         others: the other inputs, in order.
         scalars: the program's numbers.
+        turned: whether ``b`` has shape (..., n, k), and its transpose is multiplied.
     """
+    if turned and not can_turn(b):
+        b, turned = matrix_transpose(b), False
     arrays = (a, b, *others)
-    plan = _planned(made, at, arrays)
+    plan = _planned(made, at, arrays, turned)
     if plan is not None:
         tracking = tape.tracked(arrays)
         if tracking is None:
             return plan.run(arrays, scalars)
         found = plan.backwards.get(tracking[0])
         if found is None:
-            found = plan.backwards[tracking[0]] = _derived(plan, made, at, arrays, tracking[0])
+            found = plan.backwards[tracking[0]] = _derived(plan, made, at, arrays, tracking[0], turned)
         if found.operation is not None:
             return _recorded(plan, found, arrays, scalars, tracking)
-    return evaluate(made, (*others[:at], matmul(a, b), *others[at:]), scalars)[0]
+    y = matmul_turned(a, b) if turned else matmul(a, b)
+    return evaluate(made, (*others[:at], y, *others[at:]), scalars)[0]
 
 
 class _Derivative(NamedTuple):
@@ -97,7 +110,7 @@ class _Derivative(NamedTuple):
 
 
 def _derived(
-    plan: Plan, made: Program, at: int, arrays: Sequence[Array], needs: tuple[bool, ...]
+    plan: Plan, made: Program, at: int, arrays: Sequence[Array], needs: tuple[bool, ...], turned: bool
 ) -> _Derivative:
     needed, summed = list(needs[2:]), [one.shape != plan.layouts[0].shape for one in arrays[2:]]
     needed.insert(at, needs[0] or needs[1])
@@ -107,7 +120,7 @@ def _derived(
         return _Derivative(None)
     kept = [2 + k - (k > at) for k in back.saved("input")]
     forms = [one._planned() for one in arrays]
-    then = partial(_pull, back, at, forms[1], ())
+    then = partial(_pull, back, at, forms[1], turned, ())
     operation = tape.Operation("product", forms, plan.layouts, then)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
@@ -125,8 +138,8 @@ def _recorded(
     if of.keeps_result:
         saved.append(made)
     if scalars:
-        back, at, right, _ = operation.vjp.args  # type: ignore[attr-defined]
-        operation = replace(operation, vjp=partial(_pull, back, at, right, tuple(scalars)))
+        back, at, right, turned, _ = operation.vjp.args  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=partial(_pull, back, at, right, turned, tuple(scalars)))
     tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
@@ -135,6 +148,7 @@ def _pull(
     back: Backward,
     at: int,
     right: Layout,
+    turned: bool,
     scalars: Sequence[Any],
     cotangents: Sequence[Array],
     saved: Sequence[Any],
@@ -143,7 +157,7 @@ def _pull(
     """The cotangents of the factors and operands: an elementwise kernel and two products."""
     parts = pulled(back, scalars, cotangents, saved[2:], needs)
     g = parts.pop(at)
-    return [*([None, None] if g is None else pull(right, (g,), saved[:2], needs)), *parts]
+    return [*([None, None] if g is None else pull(right, turned, (g,), saved[:2], needs)), *parts]
 
 
 @public

@@ -66,6 +66,11 @@ class Plan(kernel_plan.Plan):
         assert call is not None
         super().__init__(a.device, (made,), call)
 
+    @property
+    def copies(self) -> bool:
+        """Whether it copies a factor, of which it then reads more than the address."""
+        return any(self._copied)
+
     def _read(self, *layouts: Layout) -> tuple[Layout, Layout]:
         """The layouts of the operands that the library reads, after copies."""
         a, b = (

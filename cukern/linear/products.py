@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -29,10 +30,11 @@ from ..elementwise.operands import (
 )
 from ..elementwise.ufunc import written
 from ..errors import DeviceError
-from ..kernel.plan import on, raw, zeros
+from ..kernel.plan import Plan, on, raw, remember, zeros
 from ..reduction.rows import sum
 from ..shape.views import (
     expand_dims,
+    matrix_transpose,
     moveaxis,
     permute_dims,
     ravel,
@@ -128,40 +130,114 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     return _recorded_product(a, b, made)
 
 
-def _recorded_product(a: Array, b: Array, made: Array) -> Array:
+def _recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
     """The product, recorded if a tape tracks a factor."""
     tracking = tape.tracked((a, b))
     if tracking is not None:
         needs, keys, tapes = tracking
         saved = (a if needs[1] else None, b if needs[0] else None)
         forms = (a._planned(), b._planned())
-        operation = tape.Operation("matmul", forms, (made._planned(),), partial(pull, forms[1]))
+        operation = tape.Operation("matmul", forms, (made._planned(),), partial(pull, forms[1], turned))
         tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
 
-def pull(right: Layout, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+def can_turn(b: Array) -> bool:
+    """Whether :func:`matmul_turned` takes a right factor."""
+    return not b.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS
+
+
+_turned: dict[tuple[Layout, Layout], Plan] = {}
+
+
+def matmul_turned(a: Array, b: Array) -> Array:
+    """``a @ b.T`` for a matrix of floats on a GPU, without a view of ``b``, and recorded as one operation."""
+    key = (a._layout or a._planned(), b._layout or b._planned())
+    plan = _turned.get(key)
+    if plan is not None:
+        return _recorded_product(a, b, plan(a, b), turned=True)
+    view = matrix_transpose(b)
+    made = matmul(a, view)
+    found = known(a, view)
+    if found is not None and not found.copies:
+        remember(_turned, key, found)
+    return made
+
+
+def pull(right: Layout, turned: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
     """The cotangents of a product's factors; of one that is not needed, the other is not saved.
 
     Args:
         right: the layout of the right factor.
+        turned: whether the product is that of the transpose of the right factor.
         cotangents: that of the product.
         saved: the factors.
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
-    left = None if b is None else matmul(g, adjoint(b))
-    return [left, None if a is None else _right_cotangent(a, g, right)]
+    left = None if b is None else _pulled(_of_turned_left if turned else _of_left, g, b, right)
+    of_right = _of_transpose if turned or _is_turned(right) else _of_right
+    of_b = None if a is None else _pulled(of_right, g, a, right)
+    return [left, of_b if of_b is None or turned or of_right is _of_right else adjoint(of_b)]
 
 
-def _right_cotangent(a: Array, g: Array, right: Layout) -> Array:
-    """The cotangent of the right factor, a transposed view if that is one, as ``weight.T`` is."""
-    if right.ndim == 2 and a.ndim > 2:  # one product over all rows
-        rows = math.prod(a.shape[:-1])
-        a, g = reshape(a, (rows, a.shape[-1])), reshape(g, (rows, g.shape[-1]))
-    if right.strides[-2] < right.strides[-1]:
-        return adjoint(matmul(adjoint(g), a))
-    return matmul(adjoint(a), g)
+def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
+    """The factors of the cotangent of the left factor."""
+    return g, adjoint(b)
+
+
+def _of_turned_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
+    """:func:`_of_left` if the right factor is the transpose of a real matrix."""
+    return g, b
+
+
+def _of_right(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
+    """The factors of the cotangent of the right factor."""
+    g, a = _as_rows(g, a, right)
+    return adjoint(a), g
+
+
+def _of_transpose(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
+    """Those of the adjoint of :func:`_of_right`."""
+    g, a = _as_rows(g, a, right)
+    return adjoint(g), a
+
+
+def _as_rows(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
+    """Both as matrices of all rows, if one matrix is their right factor: one product then."""
+    if right.ndim > 2 or a.ndim == 2:
+        return g, a
+    rows = math.prod(a.shape[:-1])
+    return reshape(g, (rows, g.shape[-1])), reshape(a, (rows, a.shape[-1]))
+
+
+def _is_turned(right: Layout) -> bool:
+    """Whether the right factor is a transposed view, as ``weight.T`` is, so that its cotangent is one too."""
+    return right.strides[-2] < right.strides[-1]
+
+
+#: By the layouts of the arrays from which a factor's cotangent is made: a product of factors that begin where these do,
+#: and whether the second is the first factor.
+_pulls: dict[tuple[Any, ...], tuple[Plan, bool]] = {}
+
+
+def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
+    """The product of two factors that are views of the cotangent and of the other factor."""
+    key = (factors, g._layout or g._planned(), other._layout or other._planned(), right)
+    repeated = None if tape.active() else _pulls.get(key)
+    if repeated is not None:  # without the views
+        plan, swapped = repeated
+        return plan(other, g) if swapped else plan(g, other)
+    x, y = factors(g, other, right)
+    made = matmul(x, y)
+    found, begins, swapped = known(x, y), (g._operand, other._operand), factors is _of_right
+    if (
+        found is not None
+        and not found.copies
+        and (x._operand, y._operand) == (begins[::-1] if swapped else begins)
+    ):
+        remember(_pulls, key, (found, swapped))
+    return made
 
 
 def adjoint(x: Array) -> Array:

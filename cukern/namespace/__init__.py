@@ -79,6 +79,7 @@ tape.register_algebra(
     zeros=constant(0.0),
     ones=constant(1.0),
     cast=as_cotangent,
+    reshape=FUNCTIONS["reshape"],
     own=owned,
 )
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..autodiff import tape
+from ..array.layout import Layout
+from ..autodiff import recompute, tape
 from ..function import Function
 from ..transforms import vjp
 
@@ -117,6 +118,19 @@ def common_dtype(
     return first.dtype if same else dtypes.result_type(*given.values())
 
 
+def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
+    """The layouts of arrays, on which checks of them depend, and None for None; None if one is neither."""
+    found: list[Layout | None] = []
+    for one in arrays:
+        if isinstance(one, Array):
+            found.append(one._layout or one._planned())
+        elif one is None:
+            found.append(None)
+        else:
+            return None
+    return tuple(found)
+
+
 def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
     """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
     strides = tuple(step * x.itemsize for step in steps)
@@ -177,6 +191,7 @@ def record_fused(
     kernels: Kernels,
     reference: Callable[..., Any],
     tracking: tape.Tracking,
+    again: Callable[..., Array] | None = None,
 ) -> None:
     """Put a fused operation on the tapes that track one of its primals, with the derivative of :func:`fused_vjp`.
 
@@ -184,6 +199,7 @@ def record_fused(
         made: its results.
         saved: what ``kernels`` read besides the primals.
         tracking: what :func:`tracked` has said of the primals.
+        again: makes the only result from the primals, for tapes that compute it again; None if that takes long.
     """
     given = [one is not None for one in primals]
 
@@ -198,6 +214,8 @@ def record_fused(
 
     present = [one for one in primals if one is not None]
     tape.record(name, present, made, pull, (*primals, *saved), tracking=tracking)
+    if again is not None:
+        recompute.note(name, again, primals, made[0], tracking[2])
 
 
 def fused_vjp(

@@ -9,11 +9,13 @@ from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
+from ..array.layout import Layout
 from ..device import Device
 from ..elementwise.fuse import Fused, fuse
 from ..elementwise.operands import require_array, require_arrays
+from ..kernel.plan import remember
 from . import init
-from .fused import common_dtype, require_sizes
+from .fused import common_dtype, layouts_of, require_sizes
 from .module import Module, Parameter
 
 Activation = Callable[[Array], Array]
@@ -28,6 +30,10 @@ def _fused(activation: Activation | None) -> Fused[[Array, Array, Array | None],
         return y if activation is None else activation(y)
 
     return fuse(linear)
+
+
+#: The layouts of checked arguments of one dtype that need no reshape.
+_plain: dict[tuple[Layout | None, ...] | None, None] = {}
 
 
 def linear(
@@ -54,6 +60,9 @@ def linear(
     >>> ck.nn.linear(ck.asarray([1.0, 2.0]), ck.asarray([[3.0, 4.0]]), ck.asarray([0.5])).tolist()
     [11.5]
     """
+    layouts = layouts_of(x, weight, bias)
+    if layouts in _plain:
+        return _fused(activation)(x, weight, bias)
     x, weight = require_arrays((x, weight), "linear", ("x", "weight"))
     bias = None if bias is None else require_array(bias, "linear", "bias", x)
     dtype = common_dtype("linear", {"x": x, "weight": weight}, {"bias": bias})
@@ -68,7 +77,10 @@ def linear(
         raise ValueError(f"linear: bias: expected shape ({outputs},), got {bias.shape}")
     x, weight = ops.astype(x, dtype, copy=False), ops.astype(weight, dtype, copy=False)
     bias = None if bias is None else ops.astype(bias, dtype, copy=False)
-    if x.ndim == 2:
+    by_rows = x.device.addressable or not x.is_contiguous  # NumPy takes a matrix in less time
+    if x.ndim == 2 or (x.ndim > 2 and not by_rows):
+        if layouts is not None and layouts == layouts_of(x, weight, bias):
+            remember(_plain, layouts, None)
         return _fused(activation)(x, weight, bias)
     y = _fused(activation)(ops.reshape(x, (math.prod(x.shape[:-1]), inputs)), weight, bias)
     return ops.reshape(y, (*x.shape[:-1], outputs))

@@ -486,4 +486,5 @@ def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
     """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``."""
     extra = x.ndim - len(shape)
     axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
-    return reshape(sum(x, axes), shape)
+    made = sum(x, axes)
+    return made if made.shape == shape else reshape(made, shape)

@@ -42,6 +42,23 @@ def _seen(x: Array, found: _View) -> Array:
     return made
 
 
+_items: dict[Layout, list[Layout]] = {}
+
+
+def items(x: Array) -> list[Array]:
+    """The items of ``x`` along its first axis: views, which tapes do not record."""
+    if x.device.addressable:
+        return [view(x, data) for data in x._data]
+    own = x._layout or x._planned()
+    step = own.strides[0]
+    layouts = _items.get(own)
+    if layouts is None:
+        aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[0])]
+        made = [layout(x.device, own.dtype, own.shape[1:], own.strides[1:], each) for each in aligned]
+        layouts = remember(_items, own, made)
+    return [x._seen(one, i * step) for i, one in enumerate(layouts)]
+
+
 def viewed(x: Array, data: Any, vjp: Callable[[Array], Array | None], key: tuple[Any, ...]) -> Array:
     """The view ``data`` of ``x``, recorded as a linear function of it.
 

@@ -65,6 +65,7 @@ def plain_algebra(monkeypatch):
         zeros=lambda shape, dtype, device: Plain(np.zeros(shape, dtype)),
         ones=lambda shape, dtype, device: Plain(np.ones(shape, dtype)),
         cast=lambda a, dtype: a,
+        reshape=lambda a, shape: Plain(a.data.reshape(shape)),
     )
 
 

@@ -14,6 +14,7 @@ from gpu_without_one import cublas, gpu_without_one
 import cukern as ck
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear import plan as products
+from cukern.linear import products as operators
 
 
 def _matrix(address: int, like: Any) -> np.ndarray:
@@ -77,6 +78,49 @@ def test_a_product_is_one_call(calls: list[int], left: Any, right: Any, batch: i
     for _ in range(2):  # the second finds the plan of the first
         np.testing.assert_allclose((a @ b).numpy(), a.numpy() @ b.numpy(), rtol=1e-6)
     assert calls == [batch, batch]
+
+
+@pytest.mark.parametrize("turned", [False, True], ids=["weights", "weights turned"])
+@pytest.mark.parametrize("batch", [(), (2,)], ids=["one matrix", "a batch"])
+def test_cotangents_of_factors_are_found_by_layouts(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch, batch: tuple[int, ...], turned: bool
+) -> None:
+    """From the second time on without the views that are multiplied."""
+    monkeypatch.setattr(operators, "_pulls", {})
+    for _ in range(3):
+        a, b, g = _random(2, 3, 4), _random(*batch, *((5, 4) if turned else (4, 5))), _random(2, 3, 5)
+        with ck.Tape() as tape:
+            tape.watch(a, b)
+            y = a @ (b.mT if turned else b)
+        da, db = (one.numpy() for one in tape.gradient(y, [a, b], g))
+        right = b.numpy().mT if turned else b.numpy()
+        np.testing.assert_allclose(da, g.numpy() @ right.mT, rtol=1e-5)
+        expected = a.numpy().mT @ g.numpy()
+        expected = expected if batch else expected.sum(0)
+        np.testing.assert_allclose(db, expected.mT if turned else expected, rtol=1e-5)
+        monkeypatch.setattr(operators, "matmul", None)
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (2, 3, 4)], ids=str)
+def test_a_linear_layer_multiplies_by_its_weights_as_they_are(
+    calls: list[int], monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
+) -> None:
+    monkeypatch.setattr(operators, "_pulls", {})
+    monkeypatch.setattr(operators, "_turned", {})
+    for turn in range(3):
+        x, w, bias, g = _random(*shape), _random(5, 4), _random(5), _random(*shape[:-1], 5)
+        with ck.Tape() as tape:
+            tape.watch(x, w)
+            y = ck.nn.linear(x, w, bias)  # the bias is added by a kernel, which does not run here
+        dx, dw = (one.numpy() for one in tape.gradient(y, [x, w], g))
+        np.testing.assert_allclose(dx, g.numpy() @ w.numpy(), rtol=1e-5)
+        rows = (-1, shape[-1]), (-1, 5)
+        left, right = (one.numpy().reshape(size) for one, size in zip((x, g), rows, strict=True))
+        np.testing.assert_allclose(dw, right.T @ left, rtol=1e-5)
+        assert calls[-3:] == [1, 1, 1]
+        if turn:  # what is known by its layouts comes without these
+            monkeypatch.setattr(operators, "matmul", None)
+            monkeypatch.setattr(epilogue, "matmul", None)
 
 
 def test_a_batch_of_permuted_operands_is_one_call(calls: list[int]) -> None:

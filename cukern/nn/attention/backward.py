@@ -15,6 +15,7 @@ from ...elementwise.fuse import fuse
 from ...kernel import Kernel
 from ...kernel.plan import new, on
 from ...kernel.sizes import divide_up
+from ...shape.known_views import items
 from .call import Call
 from .geometry import MmaTile, tile_for
 from .plan import Sum, choose, dense, fed, launch, like
@@ -81,7 +82,8 @@ def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array,
     sums = zeros((batch, heads, divide_up(length, tile.rows), tile.rows, lines), "float32", q.device)
     launch(call, "backward", given, (dk, dv, sums), tile)
     count = sums.size // 8
-    _ROUNDED(dq, sums, count, grid=divide_up(count, 256), tile_m=tile.rows, lines=lines)
+    rounded = _ROUNDED.bind(q.device, elem=q.dtype, tile_m=tile.rows, lines=lines)
+    rounded((dq, sums, count), divide_up(count, 256))
     return dq, dk, dv
 
 
@@ -99,7 +101,7 @@ def _beside(q: Array, k: Array, v: Array) -> list[Array]:
         return [like(one, one.shape[-1], False) for one in (q, k, v)]
     with on(q.device):
         (made,) = new((whole,))
-    return [made[i] for i in range(3)]
+    return items(made)
 
 
 @lru_cache(maxsize=1024)

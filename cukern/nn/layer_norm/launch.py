@@ -16,6 +16,7 @@ from ...kernel import BoundKernel, Kernel
 from ...kernel.plan import Plan, launch, new, on, operands, remember
 from ...kernel.sizes import divide_up, index_type
 from ...reduction.function import load
+from ...shape.known_views import items
 from .geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape, host_shape
 
 _forward = Kernel("nn/layer_norm/forward.cu", name="layer_norm")
@@ -232,9 +233,8 @@ def launch_backward(
 
 def _of_each(sums: Array, wanted: Sequence[bool]) -> list[Array | None]:
     """What ``sums`` has for the weight and for the bias: for both, or for the one that is wanted."""
-    count = sums.shape[0]
-    pairs = zip((0, count - 1), wanted[1:], strict=True)
-    return [sums[i] if want or count == 2 else None for i, want in pairs]
+    each: list[Array | None] = list(items(sums))
+    return each if len(each) == 2 else [each[0] if want else None for want in wanted[1:]]
 
 
 def _backward_plan(

@@ -1,0 +1,84 @@
+"""Results that records do not keep: where a derivative reads them they are computed again, from what is kept anyway.
+
+A result has its recipe at its storage, so that views of it have it too. A record that saves the result, or all of its
+elements in another shape, keeps a :class:`.cotangents.Forgotten` instead, which stands for an array with the same key:
+a tape that records the derivative takes it for the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .cotangents import Forgotten, read, registered
+from .state import stop_recording
+
+if TYPE_CHECKING:
+    from ..array import Array
+    from .tape import Tape
+
+
+class Recipe:
+    """How a result is computed again.
+
+    Args:
+        name: the operation's name, for errors.
+        compute: makes the result from ``inputs``.
+        inputs: arrays that the operation's own derivative reads, so that keeping them takes no memory.
+        result: what was made of them.
+
+    Attributes:
+        made: the result, made again: kept from the first derivative that reads it to that of its own operation.
+    """
+
+    __slots__ = ("_compute", "_inputs", "_name", "_versions", "dtype", "made", "size", "version")
+
+    def __init__(
+        self, name: str, compute: Callable[..., Array], inputs: Sequence[Array | None], result: Array
+    ) -> None:
+        self._name, self._compute, self._inputs = name, compute, forgotten(inputs)
+        self._versions = [0 if one is None else one._storage.version for one in inputs]
+        self.dtype, self.size, self.version = result.dtype, result.size, result._storage.version
+        self.made: Array | None = None
+
+    def array(self, shape: tuple[int, ...]) -> Array:
+        """The result in a shape, as an array that no tape knows."""
+        with stop_recording():
+            if self.made is None:
+                self.made = self._compute(*read(self._name, self._inputs, self._versions))
+            same = self.made.shape == shape
+            return self.made._alias() if same else registered().reshape(self.made, shape)
+
+
+def note(
+    name: str,
+    compute: Callable[..., Array],
+    inputs: Sequence[Array | None],
+    result: Array,
+    tapes: Sequence[Tape],
+) -> None:
+    """Give a recorded result its recipe, if the outermost tape is to compute results again.
+
+    Args:
+        name, compute, inputs, result: as :class:`Recipe` takes them.
+        tapes: the tapes that have recorded the operation.
+    """
+    if tapes[0].recompute and result.is_contiguous:
+        result._storage.recipe = recipe = Recipe(name, compute, inputs, result)
+        for tape in tapes:
+            tape._recipes[result._key] = recipe
+
+
+def forgotten(saved: Sequence[Array | None]) -> list[Array | Forgotten | None]:
+    """``saved`` without the arrays that can be computed again."""
+    return [array if array is None or not _repeatable(array) else Forgotten(array) for array in saved]
+
+
+def _repeatable(array: Array) -> bool:
+    """Whether an array consists of all elements of a result that has a recipe and was not written since."""
+    recipe = array._storage.recipe
+    return (
+        recipe is not None
+        and array.is_contiguous
+        and (array.dtype, array.size, array._storage.version) == (recipe.dtype, recipe.size, recipe.version)
+    )

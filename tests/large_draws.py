@@ -32,6 +32,7 @@ def draws(a: Inputs) -> dict[str, Case]:
     made["random.integers"] = Case(
         lambda: host(ck.mean(generator.integers(0, 9, a.n, dtype="int8"), dtype="float32")), 4, 0.01
     )
+    made["random.permutation"] = Case(lambda: host(ck.sum(generator.permutation(a.n))), a.n * (a.n - 1) // 2)
     made["random.bits"] = Case(lambda: host(ck.mean(generator.bits(a.n), dtype="float32")) / 2**32, 0.5, 0.01)
     return made
 

@@ -63,7 +63,9 @@ def radix_for(style: Style, dtype: DType, n: int, indexed: bool) -> Radix | None
     if n < _LONG:
         return None
     widest = max(dtype.itemsize, (4 if n <= _LONGEST_ROW else 8) * indexed)
-    return Radix(256, 12, 3 if indexed else 4) if widest == 8 else Radix(256, 16, 4)
+    if widest == 8:
+        return Radix(256, 12, 3 if indexed else 4)
+    return Radix(256, 16, 4) if indexed else Radix(384, 16, 3)
 
 
 def bits_of(dtype: DType) -> DType:

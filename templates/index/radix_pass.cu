@@ -7,6 +7,7 @@
 // at work or done, and a thread per digit reads from them where the tile's first key of that digit goes.
 // Shared: the tile in its new order, and the counts of each warp.
 <% include "index/radix.cuh" %>
+<% include "prelude/alike.cuh" %>
 constexpr int tile = block * items, warps = block / 32;
 static_assert(block >= digits, "a thread per digit");
 // A tile's own count, and the count up to its end, of a digit.
@@ -50,17 +51,6 @@ __device__ __forceinline__ Word count_before(const volatile Word* marks, I tiles
         }
         marks -= ahead * digits;
     }
-}
-
-// The lanes of the warp whose digit is this one's.
-__device__ __forceinline__ unsigned lanes_with(int digit) {
-    unsigned same = 0xffffffffu;
-#pragma unroll
-    for (int bit = 1; bit < digits; bit *= 2) {
-        const unsigned set = __ballot_sync(0xffffffffu, digit & bit);
-        same &= digit & bit ? set : ~set;
-    }
-    return same;
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
@@ -124,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
 #pragma unroll
     for (int i = 0; i < items; ++i) {
         const int digit = own + 32 * i < size ? digit_of(held[i], bit) : digits - 1;
-        const unsigned same = lanes_with(digit), before = of_warp[warp][digit];
+        const unsigned same = lanes_alike<8>(digit), before = of_warp[warp][digit];
         const int others = __popc(same & (shl(1u, lane) - 1));
         rank[i] = int(before) + others;
         __syncwarp();

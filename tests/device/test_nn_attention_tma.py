@@ -305,7 +305,7 @@ def test_copies_and_products_at_any_time() -> None:
     [
         ("forward", "    wgmma_wait<1>(sums);\n"),
         pytest.param("backward", "        wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
-        pytest.param("backward", "        barrier_sync(there, 256);\n", marks=pytest.mark.thorough),
+        pytest.param("backward", "        barrier_sync(meeting(there, 1 - group, number), 256);\n", marks=pytest.mark.thorough),
         pytest.param("backward_queries", "    wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
     ],
 )

@@ -33,7 +33,8 @@ class TmaTile(NamedTuple):
     Attributes:
         rows, keys: the sizes of a tile of the scores.
         stages: tiles of what the block walks along in shared memory.
-        by_turns: of the forward kernel, whether one warpgroup multiplies while the others make weights.
+        by_turns: of the forward kernel and that of all gradients, whether one warpgroup multiplies while others make
+            weights.
         blocks: at most, which take tiles by turns.
     """
 
@@ -53,7 +54,7 @@ class TmaTile(NamedTuple):
         both = size + value
         if kind in OF_KEYS:
             own = self.keys * both + self.stages * self.rows * (both + 8) + 1024
-            return own + self.rows * (2 * self.keys + 2 * size) * (kind == "backward")
+            return own + self.rows * (4 * self.keys + 2 * size) * (kind == "backward")
         first = size if kind == "forward" else both
         return self.rows * first + self.stages * self.keys * both + 1024
 
@@ -67,7 +68,7 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
     },
     "backward": {
         64: TmaTile(128, 128, 2),
-        128: TmaTile(64, 128, 2),
+        128: TmaTile(64, 128, 2, by_turns=True),
     },
     "backward_keys": {
         64: TmaTile(128, 128, 2),

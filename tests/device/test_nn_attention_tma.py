@@ -300,12 +300,15 @@ def test_copies_and_products_at_any_time() -> None:
                 check("bfloat16", shapes, j <= i, causal=True)
 
 
+_THERE = "barrier_sync(meeting(there, 1 - group, number), 256);"
+
+
 @pytest.mark.parametrize(
     ("kind", "right"),
     [
         ("forward", "    wgmma_wait<1>(sums);\n"),
         pytest.param("backward", "        wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
-        pytest.param("backward", "        barrier_sync(meeting(there, 1 - group, number), 256);\n", marks=pytest.mark.thorough),
+        pytest.param("backward", f"        {_THERE}\n", marks=pytest.mark.thorough),
         pytest.param("backward_queries", "    wgmma_wait<0>(s);\n", marks=pytest.mark.thorough),
     ],
 )

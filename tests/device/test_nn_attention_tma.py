@@ -26,7 +26,7 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("no GPU of compute capability 9.0")
 
-    def tile(head: Head, device: ck.Device, kind: str) -> Any:
+    def tile(head: Head, device: ck.Device, kind: str, queries: int) -> Any:
         return next(one for most, one in TMA_TILES[kind].items() if max(head) <= most)._replace(blocks=2)
 
     monkeypatch.setattr(plan, "tma_tile_for", tile)

@@ -154,6 +154,12 @@ def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None
     if everything:
         with_derivatives(changed, *given)
         with_derivatives(lambda *own: ck.nn.attention(*own, deterministic=True), *given[:3])
+        with_derivatives(ck.nn.attention, *given[:3])
+        for features in (64, 128):
+            with_derivatives(
+                lambda *own: ck.nn.attention(*own, score=lambda s, *_: 30 * ck.tanh(s / 30)),
+                *arrays(dtype, *[(2, 2, 64, features)] * 3),
+            )
     else:
         changed(*given)
 

@@ -22,10 +22,6 @@ from .plan import Sum, choose, dense, fed, launch, like
 from .scores import curved
 from .tma import TmaTile, whole_lines
 
-#: Of more queries, tiles of more rows were measured to be faster.
-_LONG = 8192
-#: The most rows of a tile whose scores' derivatives take registers besides.
-_CURVED_ROWS = 96
 _ROUNDED = Kernel("nn/attention/backward_rounded.cu", name="attention_backward_rounded", block=256)
 
 
@@ -51,10 +47,8 @@ def launch_backward(
     dq = dk = dv = None
     whole = fed(call, "backward", rows) if all(wanted[:3]) and not call.options.deterministic else None
     if whole is not None:
-        if q.shape[2] > _LONG and max(call.head) > 64:
-            whole = whole._replace(rows=80)
         if call.options.program is not None and curved(call.options.program):
-            whole = whole._replace(rows=min(whole.rows, _CURVED_ROWS if max(call.head) <= 64 else 64))
+            whole = whole._replace(by_turns=True)
         dq, dk, dv = _together(call, given, whole)
         wanted = (False, False, False, *wanted[3:])
     if wanted[0]:

@@ -114,7 +114,7 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
-    return tma_tile_for(call.head, q.device, kind)
+    return tma_tile_for(call.head, q.device, kind, q.shape[2])
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
@@ -166,7 +166,9 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
     if mma_tile_for(head, q.device, "forward") is None or not _vectors((q, k, v)):
         return False
     # The composed form makes all scores; without warpgroups it makes them faster.
-    return causal or (q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys") is not None)
+    return causal or (
+        q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys", q.shape[-2]) is not None
+    )
 
 
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:

@@ -23,6 +23,8 @@ _LONGEST_STRIDE = 2**40
 _SECTION = 32 * 2**20
 #: What it takes to begin a tile, in tiles that it walks along; and of how many tiles at most orders are tried.
 _BEGUN, _TRIED = 1.0, 2**16
+#: Of so many queries and fewer, tiles of 128 rows were measured to be faster.
+_SHORT = 1024
 #: The kernels of which a block has a tile of keys: "backward" makes all gradients.
 OF_KEYS = ("backward", "backward_keys")
 
@@ -33,7 +35,8 @@ class TmaTile(NamedTuple):
     Attributes:
         rows, keys: the sizes of a tile of the scores.
         stages: tiles of what the block walks along in shared memory.
-        by_turns: of the forward kernel, whether one warpgroup multiplies while the others make weights.
+        by_turns: of the forward kernel and that of all gradients, whether one warpgroup multiplies while others make
+            weights.
         blocks: at most, which take tiles by turns.
     """
 
@@ -53,7 +56,7 @@ class TmaTile(NamedTuple):
         both = size + value
         if kind in OF_KEYS:
             own = self.keys * both + self.stages * self.rows * (both + 8) + 1024
-            return own + self.rows * (2 * self.keys + 2 * size) * (kind == "backward")
+            return own + self.rows * (4 * self.keys + 2 * size) * (kind == "backward")
         first = size if kind == "forward" else both
         return self.rows * first + self.stages * self.keys * both + 1024
 
@@ -67,7 +70,7 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
     },
     "backward": {
         64: TmaTile(128, 128, 2),
-        128: TmaTile(64, 128, 2),
+        128: TmaTile(64, 128, 2, by_turns=True),
     },
     "backward_keys": {
         64: TmaTile(128, 128, 2),
@@ -85,18 +88,21 @@ def whole_lines(features: int) -> int:
     return _LINE * divide_up(features, _LINE)
 
 
-def tma_tile_for(head: Head, device: Device, kind: str) -> TmaTile | None:
+def tma_tile_for(head: Head, device: Device, kind: str, queries: int) -> TmaTile | None:
     """The tile of a launch; None if the device has no warpgroups' instructions or too little shared memory.
 
     Args:
         head: the features of a head.
         device: where it runs.
         kind: the kernel.
+        queries: how many there are.
     """
     limits = device.properties
     tile = next((tile for most, tile in TMA_TILES[kind].items() if max(head) <= most), None)
     if tile is None or limits.compute_capability[0] != 9:
         return None
+    if kind == "forward" and queries <= _SHORT:
+        tile = tile._replace(rows=min(tile.rows, 128))
     if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)

@@ -15,10 +15,13 @@ constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
 // What a warpgroup makes of the gradients of a tile of queries, transposed: 64 features of all rows, or all features of half of them.
 constexpr bool by_features = head_lines > line;
 constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * own_columns;
-constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;
+constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;  // `exchanged` twice, by turns
+constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the other makes weights
+static_assert(!by_turns || makes_q);
 constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
-// Numbers of barriers: all cotangents of scores are there; a warpgroup may write its own again; it has written its sums.
-enum Meeting { there = 1, writable = 2, written = 4 };
+// Numbers of barriers, the first two of each warpgroup and turn: its cotangents of scores are there; it may write them again. And
+// of each warpgroup: it has written its sums; it is its turn to multiply.
+enum Meeting { there = 1, writable = 9, written = 5, turn = 13 };
 
 // The tiles of rows that attend to a tile of keys, of each head.
 struct Walk {
@@ -86,30 +89,37 @@ __device__ __forceinline__ void supply(
         }
     }
 }
-// Where the warpgroups make the gradients of queries together.
+// Where the warpgroups make the gradients of queries together: of a tile, once its cotangents of scores are there, while those of the
+// next one are made. So one warpgroup may be most of a tile ahead, and multiply while the other makes weights.
 struct Together {
     int group;     // the number of the warpgroup
-    T* dscores;    // of a tile: rows, in blocks of 64 keys
+    T* dscores;    // of two tiles: rows, in blocks of 64 keys
     float* sums;   // of the warpgroup
     float* total;  // of all tiles of a batch's heads, in the order in which lanes have them
+    index tile;    // the one whose product comes next
 
-    // Passes the cotangents of scores on to the other warpgroup.
-    __device__ __forceinline__ void share(const unsigned (&words)[tile_m / 16][4]) const {
+    __device__ __forceinline__ static int meeting(int first, int group, int number) { return first + 2 * group + number % 2; }
+    // Passes the cotangents of the scores of a tile of this number on to the other warpgroup.
+    __device__ __forceinline__ void share(const unsigned (&words)[tile_m / 16][4], int number) const {
         const int lane = threadIdx.x % 32, chunk = threadIdx.x % 128 / 32 * 2 + lane / 8 % 2;
-        barrier_sync(writable + group, 256);
+        T* const to = dscores + number % 2 * exchanged + group * tile_m * line;
+        barrier_sync(meeting(writable, group, number), 256);
 #pragma unroll
         for (int i = 0; i < tile_m / 16; ++i) {
             const int row = 16 * i + lane / 16 * 8 + lane % 8;
-            store_matrices_transposed(dscores + (group * tile_m + row) * line + (chunk ^ row % 8) * 8, words[i]);
+            store_matrices_transposed(to + row * line + (chunk ^ row % 8) * 8, words[i]);
         }
         fence_to_async();
-        if (threadIdx.x % 128 == 0) wait_stores_read<0>();
-        barrier_sync(there, 256);
+        barrier_arrive(meeting(there, group, number), 256);
     }
-    // Starts the product of the cotangents of scores and the keys.
-    __device__ __forceinline__ void multiply(float (&d)[own_columns / 2], const T* keys) const {
+    // Starts the product of a tile's cotangents of scores and the keys.
+    __device__ __forceinline__ void multiply(float (&d)[own_columns / 2], const T* keys, int number) const {
+        const T* const from_both = dscores + number % 2 * exchanged;
         SharedMatrix left(keys + (by_features ? group * tile_n * line : 0), 16, 8 * line * sizeof(T));
-        const SharedMatrix right(dscores + (by_features ? 0 : group * own_columns * line), 16, 8 * line * sizeof(T));
+        const SharedMatrix right(from_both + (by_features ? 0 : group * own_columns * line), 16, 8 * line * sizeof(T));
+        if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+        barrier_sync(meeting(there, 1 - group, number), 256);
+        wgmma_fence();
 #pragma unroll
         for (int k = 0; k < tile_n; k += 16) {
             SharedMatrix from = right;
@@ -119,10 +129,10 @@ struct Together {
         }
         wgmma_commit();
     }
-    // Adds the warpgroup's product to those of other keys, for the tile of this number.
-    __device__ __forceinline__ void add(const float (&d)[own_columns / 2], float factor, index tile) const {
+    // Adds the warpgroup's product to those of other keys.
+    __device__ __forceinline__ void add(const float (&d)[own_columns / 2], float factor, int number) const {
         const int own = threadIdx.x % 128;
-        barrier_arrive(writable + 1 - group, 256);
+        barrier_arrive(meeting(writable, 1 - group, number), 256);
 #pragma unroll
         for (int i = 0; i < own_columns / 8; ++i) {
             Pack<float, 4> pack;
@@ -137,12 +147,18 @@ struct Together {
             commit_stores();
         }
     }
+    __device__ __forceinline__ void finish(const T* keys, float factor, int number) const {
+        float dq[own_columns / 2];
+        multiply(dq, keys, number);
+        wgmma_wait<0>(dq);
+        add(dq, factor, number);
+    }
 };
 // Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes
-// weights, others multiply.
+// weights, others multiply. `first`: no tile of rows came before with these keys.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, const Together& together,
-    int row, int key, bool whole, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, Together& together,
+    int row, int key, bool whole, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
     float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
     float s[tile_m / 2], ds[tile_m / 2];
@@ -170,9 +186,11 @@ __device__ __forceinline__ void advance(
         for (int i = 0; i < tile_m / 2; ++i) ds[i] = of_lse[tile_m + i / 4 * 8 + i % 2];
         wgmma_made(ds);
     }
+    if (by_turns && first) barrier_sync(turn + together.group, 256);
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
     if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m, early>(ds, own_keys + size_k, of_d);
+    if constexpr (by_turns) barrier_arrive(turn + 1 - together.group, 256);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
@@ -205,25 +223,28 @@ __device__ __forceinline__ void advance(
     }
     if constexpr (makes_v && !early) round<tile_m>(weights, s);
     if constexpr (makes_k) round<tile_m>(dscores, ds);
+    if constexpr (makes_q) together.share(dscores, rows.number);
+    if constexpr (by_turns) barrier_sync(turn + together.group, 256);
     wgmma_fence();
     if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
     if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
-    if constexpr (makes_q) {
+    if (makes_q && !first) {
         float dq[own_columns / 2];
-        const index tile = ((index)at.batch * cotangents.sizes.heads + at.head) * divide_up(at.rows, tile_m) + row / tile_m;
-        together.share(dscores);
-        wgmma_fence();
-        together.multiply(dq, keys);
-        wgmma_wait<1>(sums_k);
-        wgmma_made(sums_k);
-        wgmma_made(sums_v);
+        const int before = rows.number - 1;
+        together.multiply(dq, keys, before);
+        wgmma_wait<1>(dq);
         rows.release();
         wgmma_wait<0>(dq);
-        together.add(dq, cotangents.factor(), tile);
+        together.add(dq, cotangents.factor(), before);
     } else {
         if constexpr (makes_k) wgmma_wait<0>(sums_k);
         if constexpr (makes_v) wgmma_wait<0>(sums_v);
         rows.release();
+    }
+    if constexpr (makes_q) {
+        wgmma_made(sums_k);
+        wgmma_made(sums_v);
+        together.tile = ((index)at.batch * cotangents.sizes.heads + at.head) * divide_up(at.rows, tile_m) + row / tile_m;
     }
 }
 
@@ -236,7 +257,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     T* const of_k = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const of_rows = of_k + size_k + size_v;
     T* const of_scores = of_rows + stages * (size_q + size_d);
-    float *const of_sums = (float*)(of_scores + exchanged), *const statistics = of_sums + added;
+    float *const of_sums = (float*)(of_scores + 2 * exchanged), *const statistics = of_sums + added;
     __shared__ MBarrier full[stages + 1], empty[stages + 1];
     if (threadIdx.x == 0) {
         prepare(full, empty, stages, 32);
@@ -253,8 +274,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         return;
     }
     take_registers<taken_registers>();
-    const Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>};
-    if constexpr (makes_q) barrier_arrive(writable + 1 - group_number, 256);
+    Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>, 0};
+    for (int n = 0; makes_q && n < 2; ++n) barrier_arrive(Together::meeting(writable, 1 - group_number, n), 256);
+    if (by_turns && group_number == 1) barrier_arrive(turn, 256);
     for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
         Place at = turns.place<sharing, true>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
@@ -273,10 +295,13 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             for (int n = 0, i = 0; n < count; ++n) {
                 const int row = walk.row(i);
                 if (i == 0) of_head = scores.of(at.batch, at.head);
-                advance(cotangents, at, of_k, rows, statistics, together, row, warp_key + threadIdx.x % 32 / 4,
-                        walk.whole(at, row, group_key), sums_k, sums_v);
+                const int own_key = warp_key + threadIdx.x % 32 / 4;
+                const bool whole = walk.whole(at, row, group_key);
+                advance(cotangents, at, of_k, rows, statistics, together, row, own_key, whole, n == 0, sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
+            if constexpr (by_turns) barrier_arrive(turn + 1 - group_number, 256);
+            if constexpr (makes_q) together.finish(of_k, cotangents.factor(), rows.number - 1);
             keys.release();
             at.head = first_head;
         }

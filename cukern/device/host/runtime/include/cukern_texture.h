@@ -112,14 +112,14 @@ static inline long long addressed(long long index, long long size, Address mode)
     return index < size ? index : period - 1 - index;
 }
 
-// A coordinate in elements. Of one that is normalized a GPU keeps 21 bits after the point, or 22 along an axis of more than
-// 8192 elements.
+// A coordinate in elements. Of one that is normalized a GPU keeps 21 bits after the point, 22 along an axis of more than
+// 8192 elements, and 23 along one of more than 65536.
 static inline double in_elements(const Sampled& from, unsigned axis, float given) {
     double x = __builtin_fabsf(given) < 0x1p-126f || given != given ? 0 : given;
     if (from.normalized_coords) {
         // Two spans of the array are a period of each mode that repeats it.
         if (from.address[axis] == wraps || from.address[axis] == mirrors) x = __builtin_isinf(x) ? 0 : __builtin_fmod(x, 2);
-        const double kept = from.extent[axis] > 8192 ? 0x1p22 : 0x1p21;
+        const double kept = from.extent[axis] > 65536 ? 0x1p23 : from.extent[axis] > 8192 ? 0x1p22 : 0x1p21;
         x = __builtin_floor(x * kept) / kept * from.extent[axis];
     }
     return x < -0x1p30 ? -0x1p30 : x > 0x1p30 ? 0x1p30 : x;

@@ -134,6 +134,24 @@ def test_what_may_be_unset_is_reported_where_it_is() -> None:
     assert (count.tolist(), int(kernel.globals["launches"])) == ([64], 2)
 
 
+@pytest.mark.parametrize(("count", "named"), [(3, ["sums"]), (4, [])])
+def test_an_element_of_a_local_array_that_nothing_sets(count: int, named: list[str]) -> None:
+    """Compilers warn of none. What is set in part may be, where no result depends on the rest."""
+    text = """extern "C" __global__ void << name >>(const float* x, float* y) {
+        float sums[4], spare[9];
+        for (int k = 0; k < << count >>; ++k) sums[k] = 0;
+        for (int k = 0; k < 4; ++k) sums[k] += x[k];
+        for (int k = 0; k < 4; ++k) spare[k] = sums[k];
+        y[threadIdx.x] = spare[threadIdx.x];
+    }"""
+    y = ck.zeros(4, device="host")
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="sums", block=4, count=count)(ck.ones(4, device="host"), y, grid=1)
+    assert [(one.kind, one.array) for one in reports] == [("unset", name) for name in named]
+    assert all(one.place == "<sums>:2" and "float sums[4]" in one.message for one in reports)
+    assert y.tolist()[:3] == [1, 1, 1] and (y[3].item() == 1) == (not named)
+
+
 def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:
     both = ck.zeros(12)
     with checked(collect=True) as reports:

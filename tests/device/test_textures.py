@@ -204,6 +204,16 @@ def test_three_axes_layers_and_linear_memory(device: ck.Device) -> None:
         sampled(cube[min((i - 1) % 2**32, 2)], x[i : i + 1, :2], False, ["clamp"] * 2)[0] for i in range(6)
     ]
     assert y.numpy()[:, 1].tolist() == layers
+    # Measured on an H200: each plane along z loses its own last bits.
+    words = (
+        ("0x1.d44ad8p-4", "0x1.91f56ap-4", "-0x1.682750p-3", "0x1.31d23cp-5"),
+        ("-0x1.749fc6p-1", "-0x1.2eb614p-1", "-0x1.2d9756p+1", "0x1.42e94ap+1"),
+    )
+    corners = np.array([[float.fromhex(word) for word in plane] for plane in words], np.float32)
+    texture = ck.Texture(ck.asarray(corners.reshape(2, 2, 2)), filter_mode="linear")
+    place = ck.asarray(np.array([[142, 96, 152]], np.float32) / 256 + 0.5)
+    PROGRAM["deep"](texture, ck.Texture(ck.asarray(cube), layered=True), place, y, grid=1, block=1)
+    assert y[0, 0].item() == float.fromhex("-0x1.1c4844p-3")
     pairs = ck.asarray(np.arange(6, dtype=np.uint16).reshape(3, 2))
     fetched = ck.empty((5, 2), "uint16")
     texture = ck.Texture(pairs, channels=2, linear=True)

@@ -1,8 +1,9 @@
-"""Variables that the compiler warns may be read before they are set: whether that shows in what a launch does.
+"""Variables that may be read before they are set: whether that shows in what a launch does.
 
-The kernel is compiled once more with these variables filled at their declarations by a byte that each run chooses.
-Where no byte makes a difference, the launch has used no unset value, as where
-one condition guards both the write and the read.
+Of those that the compiler warns about, the kernel is compiled once more with these variables filled at their
+declarations by a byte that each run chooses. Where no byte makes a difference, the launch has used no unset value, as
+where one condition guards both the write and the read. Compilers do not warn about elements of arrays: those of a
+user's kernel are always filled, and runs in which they are zeros are compared with others.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
+import tree_sitter
 
 from ....text.signature import syntax_tree
 from ..translate import Edit
@@ -35,6 +37,19 @@ struct Filled {
 };
 }
 """
+#: How a user's arrays are filled: the one whose number is in `cukern_zeroed`, or all, with zeros, others with 0xfe.
+ARRAYS_PRELUDE = """
+#line 1 "prelude/fills"
+extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_zeroed; }
+namespace cukern {
+template <typename T> inline __attribute__((no_sanitize("thread"))) void fill_array(T& array, unsigned number) {
+    if constexpr (__is_trivially_constructible(T) && __is_trivially_copyable(T))
+        __builtin_memset((void*)&array, cukern_zeroed == number || cukern_zeroed == ~0u ? 0 : 0xfe, sizeof array);
+}
+}
+"""
+ALL_ARRAYS = 2**32 - 1
+_LINE = re.compile(rb'^#line (\d+) "([^"]*)"')
 _UNSURE = re.compile(r"warning: (.*) \[-W(?:maybe|sometimes)-uninitialized\]$", re.MULTILINE)
 _NAMED = re.compile(r"[‘'](\w+)")
 _ELSEWHERE = re.compile(rb"\b(?:static|extern|__shared__|typedef|volatile)\b")
@@ -65,6 +80,38 @@ def declarations(text: bytes, names: Iterable[str]) -> Iterator[tuple[str, Edit]
                 if one.type == "identifier" and one.text in wanted:
                     yield one.text.decode(), (one.end_byte, one.end_byte, " = cukern::Filled()")
         nodes.extend((child, inside) for child in node.children)
+
+
+def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
+    """The arrays that functions declare without a value: name, file and line, and the edit that fills each."""
+    nodes, number = [syntax_tree(text)], 0
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        inside = node.parent is not None and node.parent.type == "compound_statement"
+        if not inside or node.type != "declaration" or node.has_error:
+            continue
+        if _ELSEWHERE.search(text[node.start_byte : node.end_byte]):
+            continue
+        for one in node.children_by_field_name("declarator"):
+            inner: tree_sitter.Node | None = one
+            while inner is not None and inner.type == "array_declarator":
+                inner = inner.child_by_field_name("declarator")
+            if one.type == "array_declarator" and inner is not None and inner.type == "identifier":
+                number += 1
+                name = (inner.text or b"").decode()
+                edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {number});")
+                yield name, _place(text, inner.start_byte), edit
+
+
+def _place(text: bytes, at: int) -> str:
+    """The file and the line of a place in a text, by its directives."""
+    file, line = "", 0
+    for one in text[:at].split(b"\n"):
+        line += 1
+        if found := _LINE.match(one):
+            file, line = found[2].decode(), int(found[1]) - 1
+    return f"{file}:{line}" if file else ""
 
 
 def copy_of(places: dict[str, tuple[int, int]]) -> dict[str, bytes]:

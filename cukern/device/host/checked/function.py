@@ -31,6 +31,8 @@ from .tracing import SHARED
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
 _INTERRUPTED = 2
+#: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
+_TRIALS = 3
 #: How much longer than an unchecked launch one may take, until it is stopped.
 _PATIENCE = 10
 
@@ -125,7 +127,12 @@ def build(unit: Unit) -> tuple[Path, str]:
         CompilerFailure: the compiler refuses the text.
         DeviceError: there is no compiler.
     """
-    return build_checked(source(unit), _library()[1])
+    try:
+        return build_checked(source(unit), _library()[1])
+    except CompilerFailure:
+        if unit.trusted:
+            raise
+        return build_checked(source(unit, arrays=False), _library()[1])  # of arrays that cannot be filled
 
 
 class _Build:
@@ -171,6 +178,8 @@ class CheckedFunction:
         self._unit = unit
         self._ordered = not depends_on_order(unit)
         self._fibers = runs_in_fibers(unit)
+        #: In how many launches the values of unset arrays are tried.
+        self._trials = _TRIALS if self._repeatable() else 0
 
     def launch(self, packed: bytes) -> None:
         """Launch; ``packed`` is as :meth:`Packing.pack` makes it.
@@ -207,7 +216,9 @@ class CheckedFunction:
         empties: list[tuple[int, unset.Empty]],
     ) -> None:
         header = struct.unpack_from(f"={GRID}", packed)
-        harmless = self._harmless(packed, options, arrays, empties)
+        state = self._written(arrays, empties)
+        harmless = self._harmless(packed, options, state)
+        unset_arrays = self._unset_arrays(packed, options, state)
         tracer = mode.current().tracer
         if tracer is not None and not tracer.takes(self._unit.signature.name, header[:3], header[3:6]):
             tracer = None
@@ -230,14 +241,14 @@ class CheckedFunction:
                 unset.launched(empty, self._unit.signature.name, place)
         if tracer is not None and events is not None:
             tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
-        mode.tell(found)
+        mode.tell([*found, *(self._reader.unset_array(*one) for one in unset_arrays)])
 
     @cached_property
     def _filled(self) -> tuple[_Build, frozenset[str]] | None:
         """The kernel with variables filled that may be unset, and these; None if it cannot be run more than once."""
         unsure = self._reader.unsure
         names = frozenset(name for name, _ in fills.declarations(self._unit.text.encode(), unsure))
-        if not names or "printf" in self._unit.calls or any(p.kind == "table" for p in self._packing.params):
+        if not names or not self._repeatable():
             return None
         try:
             path, said = build_checked(source(self._unit, names), _library()[1])
@@ -246,39 +257,79 @@ class CheckedFunction:
         names -= fills.unsure(said)  # others of the same name, such as arrays
         return _Build(self._unit, path, self._packing), names
 
+    def _repeatable(self) -> bool:
+        """Whether nobody sees how often the kernel runs, and all that it may write is known."""
+        return "printf" not in self._unit.calls and all(p.kind != "table" for p in self._packing.params)
+
+    def _written(
+        self, arrays: list[np.ndarray[Any, Any] | None], empties: list[tuple[int, unset.Empty]]
+    ) -> list[np.ndarray[Any, Any]]:
+        """What a launch may change."""
+        written = [
+            array
+            for array, param in zip(arrays, self._packing.params, strict=False)
+            if array is not None and not param.const
+        ]
+        return [*written, *(empty.elements for _, empty in empties)]
+
+    def _outcome(
+        self, build: _Build, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
+    ) -> tuple[object, ...] | None:
+        """What one more launch does, after which all is as before; None if it does not end."""
+        before, variables = [array.copy() for array in state], fills.copy_of(self.places)
+        fills.put(variables, build.places)
+        status = build.check(packed, options)
+        count, every = ctypes.c_uint(), ctypes.c_uint()
+        raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
+        outcome = every.value, fills.bits(state), fills.copy_of(build.places)
+        for array, values in zip(state, before, strict=True):
+            array[...] = values
+        fills.put(variables, build.places)
+        if status == _INTERRUPTED:
+            reraise(self._runtime)
+        return None if status or any(one.kind == TIMEOUT for one in raw[: count.value]) else outcome
+
     def _harmless(
-        self,
-        packed: bytes,
-        options: _Options,
-        arrays: list[np.ndarray[Any, Any] | None],
-        empties: list[tuple[int, unset.Empty]],
+        self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
     ) -> frozenset[str]:
         """The variables that may be unset and whose value makes no difference to this launch."""
         if options.sampled or self._filled is None:  # the arrays of sampled launches are too large to copy
             return frozenset()
         build, names = self._filled
         byte = ctypes.c_ubyte.in_dll(build.library, "cukern_fill")
-        written = [
-            array
-            for array, param in zip(arrays, self._packing.params, strict=False)
-            if array is not None and not param.const
-        ]
-        state = [*written, *(empty.elements for _, empty in empties)]
-        before, variables = [array.copy() for array in state], fills.copy_of(self.places)
-        outcomes: list[tuple[object, ...]] = []
+        outcomes = []
         for byte.value in fills.BYTES:
-            fills.put(variables, build.places)
-            status = build.check(packed, options)
-            count, every = ctypes.c_uint(), ctypes.c_uint()
-            raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-            outcomes.append((every.value, fills.bits(state), fills.copy_of(build.places)))
-            for array, values in zip(state, before, strict=True):
-                array[...] = values
-            if status == _INTERRUPTED:
-                reraise(self._runtime)
-            if status or any(one.kind == TIMEOUT for one in raw[: count.value]):
+            outcome = self._outcome(build, packed, options, state)
+            if outcome is None:
                 return frozenset()
+            outcomes.append(outcome)
         return names if fills.same(outcomes) else frozenset()
+
+    def _unset_arrays(
+        self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
+    ) -> list[tuple[str, str]]:
+        """The names and places of arrays whose unset elements make a difference to this launch."""
+        if options.sampled or not self._trials or self._unit.trusted:
+            return []
+        found = list(fills.arrays(self._unit.text.encode()))
+        try:
+            zeroed = ctypes.c_uint.in_dll(self._build.library, "cukern_zeroed")
+        except ValueError:
+            found = []
+        self._trials = self._trials - 1 if found else 0
+        if not found:
+            return []
+        usual = self._outcome(self._build, packed, options, state)
+        unset_ones = []
+        for number in (fills.ALL_ARRAYS, *range(1, len(found) + 1)):
+            zeroed.value = number
+            differs = usual is not None and self._outcome(self._build, packed, options, state) != usual
+            if not differs and number == fills.ALL_ARRAYS:
+                break
+            if differs and number != fills.ALL_ARRAYS:
+                unset_ones.append(found[number - 1][:2])
+        zeroed.value = 0
+        return unset_ones
 
     def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> tuple[str, int]:
         """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""

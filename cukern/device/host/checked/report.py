@@ -147,6 +147,11 @@ class Reader:
             and not (beyond and one.kind == "fault" and "access of memory" in one.message)
         ]
 
+    def unset_array(self, name: str, place: str) -> KernelReport:
+        """That a launch depends on elements of a local array which nothing has set."""
+        what = f"unset register: elements of array {name} are used which nothing has set"
+        return KernelReport("unset", self._message(place, "", what), self._name, place, array=name)
+
     def _misfits(self) -> list[KernelReport]:
         """What the launch has that the text does not know: threads or blocks along an axis that it never reads."""
         found = []

@@ -109,7 +109,7 @@ def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
             yield node.start_byte, node.end_byte, new
 
 
-def _rewritten(unit: Unit, filled: frozenset[str]) -> str:
+def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
     text = unit.text.encode()
     edits = [shared_edit(text, found) for found in unit.dynamic_shared]
     if not _COPIES.search(unit.text):
@@ -117,6 +117,7 @@ def _rewritten(unit: Unit, filled: frozenset[str]) -> str:
     spans = [(start, end) for start, end, _ in edits]
     edits += ptx_edits(unit)
     edits += [edit for _, edit in fills.declarations(text, filled)] if filled else []
+    edits += [edit for _, _, edit in fills.arrays(text)] if arrays else []
     for edit in alignment_edits(text):
         if not any(start <= edit[0] < end for start, end in spans):
             edits.append(edit)
@@ -137,11 +138,12 @@ def runs_in_fibers(unit: Unit) -> bool:
     return needs_fibers(unit) or _SPINS.search(unit.text) is not None
 
 
-def source(unit: Unit, filled: frozenset[str] = frozenset()) -> str:
+def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers.
 
     Args:
         filled: variables that get a value where they are declared: see :mod:`.fills`.
+        arrays: whether arrays of a user's kernel do.
     """
     count = len(unit.signature.params)
     entry = _ENTRY.format(
@@ -154,5 +156,7 @@ def source(unit: Unit, filled: frozenset[str] = frozenset()) -> str:
         arguments=", ".join(f"cukern_arg{i}" for i in range(count)),
     )
     marks = "#define CUKERN_FIBERS\n" if needs_fibers(unit) else ""
-    head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{fills.PRELUDE if filled else ''}"
-    return f"{head}{_rewritten(unit, filled)}{entry}{variable_table(unit)}"
+    arrays = arrays and not unit.trusted
+    preludes = f"{fills.PRELUDE if filled else ''}{fills.ARRAYS_PRELUDE if arrays else ''}"
+    head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}{preludes}"
+    return f"{head}{_rewritten(unit, filled, arrays)}{entry}{variable_table(unit)}"

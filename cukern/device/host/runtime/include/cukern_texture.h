@@ -112,14 +112,14 @@ static inline long long addressed(long long index, long long size, Address mode)
     return index < size ? index : period - 1 - index;
 }
 
-// A coordinate in elements. Of one that is normalized a GPU keeps 21 bits after the point, or 22 along an axis of more than
-// 8192 elements.
+// A coordinate in elements. Of one that is normalized a GPU keeps 21 bits after the point, 22 along an axis of more than
+// 8192 elements, and 23 along one of more than 65536.
 static inline double in_elements(const Sampled& from, unsigned axis, float given) {
     double x = __builtin_fabsf(given) < 0x1p-126f || given != given ? 0 : given;
     if (from.normalized_coords) {
         // Two spans of the array are a period of each mode that repeats it.
         if (from.address[axis] == wraps || from.address[axis] == mirrors) x = __builtin_isinf(x) ? 0 : __builtin_fmod(x, 2);
-        const double kept = from.extent[axis] > 8192 ? 0x1p22 : 0x1p21;
+        const double kept = from.extent[axis] > 65536 ? 0x1p23 : from.extent[axis] > 8192 ? 0x1p22 : 0x1p21;
         x = __builtin_floor(x * kept) / kept * from.extent[axis];
     }
     return x < -0x1p30 ? -0x1p30 : x > 0x1p30 ? 0x1p30 : x;
@@ -190,24 +190,30 @@ static inline bool reached(const Between (&along)[3], unsigned corner) {
     return true;
 }
 
-// The sum of elements of floats: each without what is smaller than the largest's last place over 16, rounded to the
-// digits of the elements away from zero.
-static inline float filtered_floats(const float* elements, const int* weights, unsigned count, int digits, int lowest) {
+// The sum of at most four elements of one plane by weights: each without what is smaller than 1/16 of the largest's last
+// place.
+static inline double plane_sum(const float* elements, const int* weights, unsigned count, int digits) {
     int exponent = -1000;
     double sum = -0.0;
     for (unsigned i = 0; i < count; ++i)
-        if (weights[i] && elements[i] != 0 && !(__builtin_fabsf(elements[i]) >= __builtin_inff())) {
+        if (weights[i] && elements[i] != 0) {
             const int its = __builtin_ilogbf(elements[i]);
             exponent = its > exponent ? its : exponent;
         }
     const double step = __builtin_ldexp(1, exponent - digits - 3);
     for (unsigned i = 0; i < count; ++i) {
         if (!weights[i]) continue;
-        const bool kept = !(__builtin_fabsf(elements[i]) < __builtin_inff()) || elements[i] == 0;
-        sum += (kept ? elements[i] : __builtin_trunc(elements[i] / step) * step) * weights[i];
+        sum += (elements[i] == 0 ? elements[i] : __builtin_trunc(elements[i] / step) * step) * weights[i];
     }
+    return sum;
+}
+
+// The sum of finite elements of floats, rounded to their digits away from zero.
+static inline float filtered_floats(const float* elements, const int* weights, unsigned count, int digits, int lowest) {
+    double sum = plane_sum(elements, weights, count < 4 ? count : 4, digits);
+    if (count > 4) sum += plane_sum(elements + 4, weights + 4, 4, digits);
     sum /= 256;
-    if (sum == 0 || !(__builtin_fabs(sum) < __builtin_inf())) return (float)sum;
+    if (sum == 0) return (float)sum;
     const int its = __builtin_ilogb(sum), last = (its < lowest ? lowest : its) - digits + 1;
     const double rounded = __builtin_ldexp(__builtin_round(__builtin_ldexp(sum, -last)), last);
     return digits == 24 && its < lowest ? __builtin_copysignf(0, (float)sum) : (float)rounded;

@@ -4,7 +4,9 @@
 // features) in C order; lengths (batch): the positions with the new ones, of which the last `window` are attended to; biases and
 // weights: or null; table (positions, turned / 2, 2): the cosine and sine of each pair's angle. y (batch, heads * features) in
 // float; with `planes` in 8 bits, as numbers and factors of activations.cuh. With `capped` scores are cap * tanh(score / cap).
-// Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions.
+// Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions. While earlier kernels
+// end it reads lengths, table and what the cache has of earlier positions: a kernel must have written them before which came
+// another that did not let its successor begin early.
 <% set threads = 32 %>
 <% include "prelude/overlap.cuh" %>
 <% include "generate/head.cuh" %>
@@ -108,7 +110,9 @@ __device__ __forceinline__ Memory& memory_of_block() {
 }
 // Makes the heads of a sequence's new position, a head a warp at a time.
 struct Heads {
-    const float *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_weight, *k_weight, *angles;
+    const float *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_weight, *k_weight;
+    Angles angles;
+    bool inside;  // whether there are angles
     float eps;
 
     __device__ __forceinline__ void make(Memory& memory, int key_head) const {
@@ -120,7 +124,7 @@ struct Heads {
             Head head;
             head.read((which == 0 ? q : which == 1 ? k : v) + start, bias ? bias + start : nullptr);
             if (weight) head.normalize(weight, eps, phase);
-            if (which < 2 && angles) head.turn(angles);
+            if (which < 2 && inside) head.turn(angles);
             head.write(which == 0 ? memory.queries[i] : which == 1 ? memory.key : memory.value);
         }
         row_end();
@@ -156,7 +160,6 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     Memory& memory = memory_of_block();
     cluster_arrive();
     allow_next_kernel();
-    wait_for_earlier_kernels();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
     const long long matrix = blockIdx.x / parts, batch = matrix / key_heads;
     const int key_head = matrix % key_heads, place = lengths[batch] - 1, end = minimum(place + 1, capacity);
@@ -167,8 +170,11 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     Rows rows = {};
     rows.load(own_keys, own_values, before + lane / lanes, step, minimum(end, place));
     const bool inside = place >= 0 && place < capacity;
+    Angles angles = {};
+    if (inside) angles.load(table + (long long)place * turned);
+    wait_for_earlier_kernels();
     const Heads heads{q + batch * q_step, k + batch * k_step, v + batch * v_step, q_bias, k_bias, v_bias, q_weight, k_weight,
-                      inside ? table + (long long)place * turned : nullptr, eps};
+                      angles, inside, eps};
     heads.make(memory, key_head);
     __syncthreads();
     if (rank == 0 && inside)

@@ -16,6 +16,19 @@ __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a 
 __device__ __forceinline__ int first_of(int pair) { return pair < turned / 2 && !neighbours ? pair : 2 * pair; }
 __device__ __forceinline__ int apart(int pair) { return pair < turned / 2 && !neighbours ? turned / 2 : 1; }
 
+// The cosines and sines of a thread's pairs, of a position's row of the table.
+struct Angles {
+    float of[chunks][2];
+
+    __device__ __forceinline__ void load(const float* table) {
+#pragma unroll
+        for (int i = 0; i < chunks; ++i) {
+            const int pair = i * threads + row_lane();
+            if (pair >= turned / 2) continue;
+            of[i][0] = table[2 * pair], of[i][1] = table[2 * pair + 1];
+        }
+    }
+};
 struct Head {
     float of[chunks][2];
 
@@ -42,12 +55,12 @@ struct Head {
             of[i][1] *= factor * weight[at + apart(pair)];
         }
     }
-    __device__ __forceinline__ void turn(const float* table) {
+    __device__ __forceinline__ void turn(const Angles& angles) {
 #pragma unroll
         for (int i = 0; i < chunks; ++i) {
             const int pair = i * threads + row_lane();
             if (pair >= turned / 2) continue;
-            const float cosine = table[2 * pair], sine = table[2 * pair + 1], x = of[i][0], y = of[i][1];
+            const float cosine = angles.of[i][0], sine = angles.of[i][1], x = of[i][0], y = of[i][1];
             of[i][0] = x * cosine - y * sine;
             of[i][1] = x * sine + y * cosine;
         }

@@ -32,7 +32,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if (weight) found.normalize(weight, eps, phase);
     row_end();
     if (given >= rows || place < 0 || place >= capacity) return;
-    if (which < 2) found.turn(table + (long long)place * turned);
+    Angles angles;
+    angles.load(table + (long long)place * turned);
+    if (which < 2) found.turn(angles);
     const long long cached = ((batch * key_heads + head) * capacity + place) * features;
     if (which == 0) found.write(to + ((batch * heads + head) * length + at) * features);
     else found.write((which == 1 ? keys : values) + cached);

@@ -22,6 +22,7 @@ constexpr bool turned = << "true" if turned else "false" >>;  // X is the transp
 constexpr int threads = 32 * warps;
 constexpr int chunk = 16 / sizeof(T), depth = 4 * chunk;  // of a lane and of a slab, along the depth
 constexpr int own = columns / 8;                          // columns of a lane
+constexpr int pitch = columns + 4;                        // of rows of sums in shared memory: lanes do not meet in the banks
 using Bits = << "unsigned" if elem == "float" else "unsigned short" >>;  // of an element
 // Strides of the factors in elements, through the batch and between their contiguous rows; those of D.
 struct Sizes {
@@ -141,7 +142,7 @@ struct Sums {
                 }
             }
     }
-    __device__ __forceinline__ void store(float (*to)[columns]) {
+    __device__ __forceinline__ void store(float (*to)[pitch]) {
 #pragma unroll
         for (int i = 0; i < own * eights * 2; ++i) {
             const int c = i / 4 / eights * 2 + i / 2 % 2, row = i / 4 % eights * 8 + threadIdx.x % 4 * 2 + i % 2;
@@ -173,7 +174,7 @@ struct Sums {
                 for (int c = 0; c < own; ++c) of[row][c] = fmaf(__uint_as_float(x.at[i]), slab.w.at(c, i), of[row][c]);
         }
     }
-    __device__ __forceinline__ void store(float (*to)[columns]) {
+    __device__ __forceinline__ void store(float (*to)[pitch]) {
 #pragma unroll
         for (int row = 0; row < rows; ++row)
 #pragma unroll
@@ -208,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
-    __shared__ float of_warps[warps][rows][columns];
+    __shared__ float of_warps[warps][rows][pitch];
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = turned ? b : a, *const w = turned ? a : b;

@@ -269,20 +269,13 @@ def takes(task: Task, elem: dtypes.DType, device: Device) -> bool:
     """Whether a convolution, or the gradient of its weights, has this form: where it was measured to be faster."""
     z, y, x = task.axes
     plain = all(one.taps == 3 and abs(one.tap_step) == 1 and one.step == one.every == 1 for one in (y, x))
-    flat = z.taps == task.image.size[0] == task.output.size[0] == 1 and task.groups == 1
-    return (
-        plain
-        and flat
-        and min(task.pixels, task.image.elements, task.filters) > 0
-        and elem == dtypes.float32
-        and device.style != "serial"
-        and get_matmul_precision() == "highest"
-        and _pays(task)
-    )
+    flat = z.taps == task.image.size[0] == task.output.size[0] == task.groups == 1
+    some = min(task.pixels, task.image.elements, task.filters) > 0
+    return plain and flat and some and get_matmul_precision() == "highest" and _pays(task, elem, device)
 
 
-def _pays(task: Task) -> bool:
-    return min(task.filters, task.channels) >= 32
+def _pays(task: Task, elem: dtypes.DType, device: Device) -> bool:
+    return elem == dtypes.float32 and device.style != "serial" and min(task.filters, task.channels) >= 32
 
 
 def _batch(task: Task, elem: dtypes.DType) -> int:

@@ -3,6 +3,7 @@
 // Memory: y has any strides; what is read has one element of each transform behind another, for all tiles and channels.
 // Launch: a thread for a tile of a channel, blocks along x. Shared: none.
 <% include "linear/epilogue.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "nn/convolution/winograd.cuh" %>
 
@@ -15,6 +16,7 @@ __device__ __forceinline__ void transform(const acc (&x)[points], acc (&y)[size]
 extern "C" __global__ void __launch_bounds__(block) << name >>(
     const T* x, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Planes g, Steps steps)
 {
+    allow_next_kernel();
     const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
     const int thread = blockIdx.x * block + threadIdx.x;
     if (thread >= g.count) return;

@@ -3,6 +3,7 @@
 // Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016.
 // Memory: x has any strides; what is written has one element of each transform behind another, for all tiles and channels.
 // Launch: a thread for a tile of a channel, blocks along x; tiles beyond the last one have transforms of zeros. Shared: none.
+<% include "prelude/next_kernel.cuh" %>
 <% include "prelude/packs.cuh" %>
 using T = << elem >>;
 using index = << index >>;
@@ -31,6 +32,7 @@ __device__ __forceinline__ void load(const T* row, bool inside, int left, const 
 }
 
 extern "C" __global__ void __launch_bounds__(block) << name >>(const T* x, T* y, Planes g) {
+    allow_next_kernel();
     const int thread = blockIdx.x * block + threadIdx.x;
     if (thread >= g.count) return;
     const Place place(g, thread);

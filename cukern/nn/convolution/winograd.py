@@ -34,6 +34,8 @@ _POINTS, _OUTPUTS = 6, 4
 _BLOCK, _PACK, _WORKSPACE = 128, 4, 2**29
 #: Blocks of products of parts that a multiprocessor gets at least, and tiles of a part at least.
 _WAVES, _FEWEST_TILES = 4, 256
+#: On the host, channels and filters, and pixels of a batch, at least.
+_HOST_CHANNELS, _HOST_PIXELS = 8, 64
 
 
 class _Transform(NamedTuple):
@@ -275,7 +277,12 @@ def takes(task: Task, elem: dtypes.DType, device: Device) -> bool:
 
 
 def _pays(task: Task, elem: dtypes.DType, device: Device) -> bool:
-    return elem == dtypes.float32 and device.style != "serial" and min(task.filters, task.channels) >= 32
+    if elem != dtypes.float32:
+        return False
+    fewest = min(task.filters, task.channels)
+    if device.style == "serial":
+        return fewest >= _HOST_CHANNELS and task.pixels >= _HOST_PIXELS
+    return fewest >= 32
 
 
 def _batch(task: Task, elem: dtypes.DType) -> int:

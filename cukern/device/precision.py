@@ -41,8 +41,8 @@ def set_matmul_precision(precision: str) -> None:
             compute capability 8.0 and later to round the factors to 10 bits of mantissa, those of float16, with
             float32's range, which lets tensor cores multiply them; sums stay in float32. It is a permission: the host
             and older GPUs stay exact, and so do kernels of up to 16 rows. ``"direct"`` is ``"highest"`` without the
-            transforms by which some convolutions multiply less often, see :func:`cukern.nn.conv2d`. Other dtypes are not
-            affected.
+            transforms by which some convolutions multiply less often, see :func:`cukern.nn.conv2d`. Other dtypes are
+            not affected.
 
     It applies to all products that run meanwhile: those of :func:`cukern.matmul`, ``einsum``, layers, ``linalg``, and
     of gradients that are computed meanwhile. A captured step keeps the precision with which it was recorded.

@@ -32,9 +32,12 @@ _TILES, _RESULT = Kernel("nn/convolution/winograd_tiles.cu"), Kernel("nn/convolu
 _POINTS, _OUTPUTS = 6, 4
 #: Threads of a block, elements of a pack, and bytes of transforms of a part of the batch at most.
 _BLOCK, _PACK, _WORKSPACE = 128, 4, 2**29
-#: Blocks of products of parts that a multiprocessor gets at least, and tiles of a part at least.
-_WAVES, _FEWEST_TILES = 4, 256
-#: On the host, channels and filters, and pixels of a batch, at least.
+#: Parts into which the tiles are cut for gradients of weights, by whether there are many channels, and tiles of a part
+#: at least; measured.
+_PARTS, _FEWEST_TILES = {False: 16, True: 3}, 256
+#: On a GPU, channels and filters, tiles of a gradient of weights, and products of windows' elements at least; measured.
+_CHANNELS, _PRODUCTS = 16, 2**21
+#: On the host, channels and filters, and pixels of a batch, at least; measured.
 _HOST_CHANNELS, _HOST_PIXELS = 8, 64
 
 
@@ -282,7 +285,8 @@ def _pays(task: Task, elem: dtypes.DType, device: Device) -> bool:
     fewest = min(task.filters, task.channels)
     if device.style == "serial":
         return fewest >= _HOST_CHANNELS and task.pixels >= _HOST_PIXELS
-    return fewest >= 32
+    few = task.of_weights and task.image.batch * math.prod(_grid(task)) < _CHANNELS
+    return fewest >= _CHANNELS and not few and task.filters * task.channels * task.pixels >= _PRODUCTS
 
 
 def _batch(task: Task, elem: dtypes.DType) -> int:
@@ -376,8 +380,9 @@ class Weights:
 
 def parts_for(task: Task, tiles: int, device: Device) -> int:
     """Into how many parts the tiles are cut, which have products of their own, so that no multiprocessor is idle."""
-    blocks = _POINTS**2 * divide_up(task.filters, _BLOCK) * divide_up(task.channels, _BLOCK)
-    wanted = divide_up(_WAVES * device.properties.multiprocessors, blocks)
+    if device.style == "serial":
+        return 1
+    wanted = _PARTS[min(task.filters, task.channels) >= _BLOCK]
     return max(1, min(wanted, tiles // _FEWEST_TILES))
 
 

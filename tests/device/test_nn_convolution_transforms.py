@@ -142,6 +142,7 @@ def test_where_they_are_chosen(device: ck.Device) -> None:
         assert not chosen(**other)
     assert not chosen(kernel=(3, 3, 3), size=(5, 28, 28))
     assert not chosen("bfloat16")
+    assert not chosen(size=(5000, 5000)) and not chosen(channels=2048)  # transforms that need much memory
     assert not chosen(channels=1) and not chosen(size=(1, 1), channels=2)
     assert not chosen(stride=2) and not chosen(dilation=2) and not chosen(groups=2)
     for precision in ("direct", "tf32"):

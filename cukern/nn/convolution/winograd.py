@@ -31,11 +31,12 @@ from .geometry import Place, Task, Windows, divisor, forward_axes, place_of, thr
 _TILES, _RESULT = Kernel("nn/convolution/winograd_tiles.cu"), Kernel("nn/convolution/winograd_result.cu")
 #: Points of a transform, and rows of outputs of a tile.
 _POINTS, _OUTPUTS = 6, 4
-#: Threads of a block, elements of a pack, and bytes of transforms of a part of the batch at most.
-_BLOCK, _PACK, _WORKSPACE = 128, 4, 2**29
+#: Threads of a block, elements of a pack, bytes of the transforms of several images at most, and of one.
+_BLOCK, _PACK, _WORKSPACE, _MOST_BYTES = 128, 4, 2**29, 2**31
 #: Parts into which the tiles are cut for gradients of weights, by whether there are many channels, and tiles of a part
 #: at least; measured.
 _PARTS, _FEWEST_TILES = {False: 16, True: 3}, 256
+_MOST_PARTS = max(_PARTS.values())
 #: On a GPU, channels and filters, tiles of a gradient of weights, and products of windows' elements at least; measured.
 _CHANNELS, _PRODUCTS = 16, 2**21
 #: Multiplications of a product from which on it is this library's.
@@ -279,7 +280,10 @@ def takes(task: Task, elem: dtypes.DType, device: Device) -> bool:
     plain = all(one.taps == 3 and abs(one.tap_step) == 1 and one.step == one.every == 1 for one in (y, x))
     flat = z.taps == task.image.size[0] == task.output.size[0] == task.groups == 1
     some = min(task.pixels, task.image.elements, task.filters) > 0
-    return plain and flat and some and get_matmul_precision() == "highest" and _pays(task, elem, device)
+    if not (plain and flat and some and get_matmul_precision() == "highest"):
+        return False
+    of_windows = _POINTS**2 * _MOST_PARTS * task.filters * task.channels * elem.itemsize
+    return max(_bytes(task, elem), of_windows) <= _MOST_BYTES and _pays(task, elem, device)
 
 
 def _pays(task: Task, elem: dtypes.DType, device: Device) -> bool:
@@ -294,9 +298,12 @@ def _pays(task: Task, elem: dtypes.DType, device: Device) -> bool:
 
 def _batch(task: Task, elem: dtypes.DType) -> int:
     """The images whose transforms lie in memory at a time."""
-    tiles = math.prod(_grid(task))
-    of_each = _POINTS**2 * tiles * (task.filters + task.channels) * elem.itemsize
-    return max(1, min(task.image.batch, _WORKSPACE // of_each))
+    return max(1, min(task.image.batch, _WORKSPACE // _bytes(task, elem)))
+
+
+def _bytes(task: Task, elem: dtypes.DType) -> int:
+    """The bytes of the transforms of an image and its output."""
+    return _POINTS**2 * math.prod(_grid(task)) * (task.filters + task.channels) * elem.itemsize
 
 
 class Convolution:

@@ -375,26 +375,12 @@ def _plan_weights(
     if not plan.out.size:
         return plan
     task.check()
-    acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
-    by_rows = depthwise.takes(groups, own, channels, windows, kernel)
-    walk = depthwise_weights.form_for(task, image, output, device) if by_rows else None
-    if walk is not None:
-        if walk.parts(task) > 1:
-            plan.share(walk.parts(task))
-        out = acc if walk.parts(task) > 1 else elem
-        plan.launches.append(depthwise_weights.launch_of(task, out, device, elem, walk))
-        return plan
     if by_threads:
-        widths = (
-            direct.width_for(one, own, channels, one_place.last)
-            for one, one_place in zip((output, image), places[::-1], strict=True)
+        _weights_by_threads(
+            plan, task, depthwise.takes(groups, own, channels, windows, kernel), output, image
         )
-        share = direct.share_of(task, device, min(widths))
-        if share.parts > 1:
-            plan.share(share.parts)
-        out = acc if share.parts > 1 else elem
-        plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))
         return plan
+    acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
     form: Any = tensor if on_tensor_cores else tiles
     shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
     copies = exact.form_for(task, (image.aligned, output.aligned)) if is_exact else None
@@ -416,3 +402,24 @@ def _plan_weights(
     else:
         plan.mapped.append(shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster))
     return plan
+
+
+def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, image: Layout) -> None:
+    """Add the launch of a gradient of weights that threads sum up by themselves, down rows if they can."""
+    device, elem, acc = plan.device, output.dtype, dtypes.info(output.dtype).acc
+    walk = depthwise_weights.form_for(task, image, output, device) if by_rows else None
+    if walk is not None:
+        if walk.parts(task) > 1:
+            plan.share(walk.parts(task))
+        out = acc if walk.parts(task) > 1 else elem
+        plan.launches.append(depthwise_weights.launch_of(task, out, device, elem, walk))
+        return
+    widths = (
+        direct.width_for(one, task.filters, task.channels, place.last)
+        for one, place in ((output, task.output), (image, task.image))
+    )
+    share = direct.share_of(task, device, min(widths))
+    if share.parts > 1:
+        plan.share(share.parts)
+    out = acc if share.parts > 1 else elem
+    plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))

@@ -358,8 +358,8 @@ def _plan_weights(
     places = place_of(image), place_of(output)
 
     def task_of(out: Layout) -> Task:
-        strides = place_of(out).steps
-        return Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
+        to = place_of(out).steps
+        return Task(*places, to, own, channels, groups, axes, True, own * to[0])
 
     plan = Plan(device, (filters, channels, *kernel), elem, last)
     if winograd.takes(task_of(plan.out), elem, device):
@@ -376,9 +376,8 @@ def _plan_weights(
         return plan
     task.check()
     if by_threads:
-        _weights_by_threads(
-            plan, task, depthwise.takes(groups, own, channels, windows, kernel), output, image
-        )
+        by_rows = depthwise.takes(groups, own, channels, windows, kernel)
+        _weights_by_threads(plan, task, by_rows, output, image)
         return plan
     acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
     form: Any = tensor if on_tensor_cores else tiles

@@ -352,8 +352,7 @@ def _plan_weights(
     if on_tensor_cores:
         arrange = arranged(output), arranged(image)
         output, image = (one.layout for one in arrange)
-    filters, channels = output.shape[1], image.shape[1] // groups
-    own = filters // groups
+    filters, channels, own = output.shape[1], image.shape[1] // groups, output.shape[1] // groups
     axes = forward_axes(windows, three(kernel, 1), place_of(output).size)
     places = place_of(image), place_of(output)
 

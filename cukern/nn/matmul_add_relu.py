@@ -133,7 +133,6 @@ def _bound(
     rhs: _Reading,
     width: int,
     bias_unit: bool,
-    plain: bool,
 ) -> BoundKernel:
     bound: dict[str, Any] = {
         "elem": elem,
@@ -162,7 +161,6 @@ def _bound(
         rhs_width=rhs.width,
         width=width,
         bias_unit=bias_unit,
-        plain=plain,
     )
 
 
@@ -198,19 +196,11 @@ def _fused(lhs: Array, rhs: Array, bias: Array) -> Array:
 _FUSED: dict[str, Callable[[Array, Array, Array], Array]] = {"save": _fused, "recompute": checkpoint(_fused)}
 
 
-def launch(
-    lhs: Array, rhs: Array, bias: Array | None, shape: tuple[int, ...], tile: Tile | None = None
-) -> Array:
-    """The output (..., rows, columns) of ``shape``, to which ``bias`` and the product broadcast.
-
-    Args:
-        bias: None for the product alone of factors with elements, by staged tiles.
-    """
+def launch(lhs: Array, rhs: Array, bias: Array, shape: tuple[int, ...], tile: Tile | None = None) -> Array:
+    """The output (..., rows, columns) of ``shape``, to which ``bias`` and the product broadcast."""
     output = empty(shape, lhs.dtype, lhs.device)
     if not output.size:
         return output
-    plain = bias is None
-    bias = lhs[..., :1, :1] if bias is None else bias
     batch, (rows, columns) = shape[:-2], shape[-2:]
     inner = lhs.shape[-1]
     matrices = ((lhs, (rows, inner)), (rhs, (inner, columns)), (bias, (rows, columns)))
@@ -225,7 +215,7 @@ def launch(
     spans = (_span(left, (tile.m, tile.k)), _span(right, (tile.k, tile.n))) if tile.staged else ()
     index = index_type(output.size, batches * rows * inner, batches * inner * columns, *spans)
     variables = _variables(left, right, added, output, tile.staged)
-    bound = _bound(lhs.device, lhs.dtype, index, len(axes.shape) or 1, tile, *variables, plain)
+    bound = _bound(lhs.device, lhs.dtype, index, len(axes.shape) or 1, tile, *variables)
     grid = batches * divide_up(rows, tile.m) * divide_up(columns, tile.n)
     bound((left, right, added, output, inner), grid)
     return output

@@ -80,13 +80,6 @@ def test_other_layouts(device: ck.Device, tile: Tile) -> None:
     close(launch(lhs, rhs, bias, (3, 7, 20), tile), numpy_reference(lhs, rhs, bias), 64)
 
 
-def test_the_product_alone(device: ck.Device) -> None:
-    lhs, rhs = random(0, (2, 18, 9), "float32"), random(1, (2, 9, 20), "float32")
-    wanted = lhs.numpy().astype(np.float64) @ rhs.numpy().astype(np.float64)
-    assert wanted.min() < 0
-    close(launch(lhs, rhs, None, (2, 18, 20), TINY_TILE), wanted, 16)
-
-
 def test_small_outputs_take_small_tiles() -> None:
     gpu: Any = SimpleNamespace(style="simt", properties=SimpleNamespace(multiprocessors=132))
     assert _tile(gpu, ck.float32, 1, 4096, 4096) == _tile(gpu, ck.float32, 32, 512, 512) == TILES[0]

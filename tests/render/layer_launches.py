@@ -222,7 +222,6 @@ def launch_convolution(dtype: Any) -> None:
         inner = ck.moveaxis(ck.zeros((2, 8, 8, 64), dtype), -1, 1)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(winograd, "_pays", lambda *_: True)
-            patch.setattr(winograd, "_LARGE", 0)
             for given in (many, inner):
                 with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), given, weights)
         with ck.matmul_precision("direct"):

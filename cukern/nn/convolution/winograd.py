@@ -23,7 +23,6 @@ from ...elementwise.graph import input_node
 from ...elementwise.program import Program, program
 from ...kernel import BoundKernel, Kernel
 from ...kernel.sizes import LARGEST_INDEX, divide_up
-from ..matmul_add_relu import launch
 from .depthwise import low
 from .epilogue import steps, variables
 from .geometry import Place, Task, Windows, divisor, forward_axes, place_of, three, turned_axes
@@ -35,12 +34,10 @@ _POINTS, _OUTPUTS = 6, 4
 _BLOCK, _PACK, _WORKSPACE, _MOST_BYTES = 128, 4, 2**29, 2**31
 #: Parts into which the tiles are cut for gradients of weights, by whether there are many channels, and tiles of a part
 #: at least; measured.
-_PARTS, _FEWEST_TILES = {False: 16, True: 3}, 256
-_MOST_PARTS = max(_PARTS.values())
+_PARTS, _FEWEST_TILES = {False: 7, True: 3}, 256
+_FEW, _MOST_PARTS = 128, max(_PARTS.values())
 #: On a GPU, channels and filters, tiles of a gradient of weights, and products of windows' elements at least; measured.
 _CHANNELS, _PRODUCTS = 16, 2**21
-#: Multiplications of a product from which on it is this library's.
-_LARGE = 2**27
 #: On the host, channels and filters, and pixels of a batch, at least; measured.
 _HOST_CHANNELS, _HOST_PIXELS = 8, 64
 
@@ -337,9 +334,9 @@ class Convolution:
             some, to = _images(start, n, batch, image, out)
             transformed = tiles(some)
             if self._last:
-                product = _product(ops.swapaxes(transformed, 1, 2), filters)
+                product = ops.matmul(ops.swapaxes(transformed, 1, 2), filters)
             else:
-                product = _product(ops.swapaxes(filters, 1, 2), transformed)
+                product = ops.matmul(ops.swapaxes(filters, 1, 2), transformed)
             product._planned()
             result(product._operand, *(one._operand for one in operands), to._operand)
 
@@ -381,7 +378,7 @@ class Weights:
             n = min(self._each, batch - start)
             of_output, of_image, result = self._passes[n]
             output, image = _images(start, n, batch, *arrays)
-            product = _product(of_output(output), ops.swapaxes(of_image(image), 1, 2))
+            product = ops.matmul(of_output(output), ops.swapaxes(of_image(image), 1, 2))
             to = out[number] if self.shares > 1 else out
             for one in (product, to):
                 one._planned()
@@ -392,15 +389,8 @@ def parts_for(task: Task, tiles: int, device: Device) -> int:
     """Into how many parts the tiles are cut, which have products of their own, so that no multiprocessor is idle."""
     if device.style == "serial":
         return 1
-    wanted = _PARTS[min(task.filters, task.channels) >= _BLOCK]
+    wanted = _PARTS[min(task.filters, task.channels) > _FEW]
     return max(1, min(wanted, tiles // _FEWEST_TILES))
-
-
-def _product(a: Array, b: Array) -> Array:
-    """The products of matrices, by tiles of plain arithmetic where those are faster than the library."""
-    if a.device.addressable or a.size * b.shape[-1] < _LARGE:
-        return ops.matmul(a, b)
-    return launch(a, b, None, (*a.shape[:-1], b.shape[-1]))
 
 
 def _images(start: int, count: int, batch: int, *arrays: Array) -> list[Array]:

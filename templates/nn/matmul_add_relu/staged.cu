@@ -2,8 +2,7 @@
 // time; the sums are the same.
 // Launch: one block per tile_m x tile_n tile of a batch, grid batches * row tiles * column tiles, block
 // tile_m / thread_m * tile_n / thread_n. A thread owns thread_m x thread_n outputs: squares of 4 x 4, those of a warp's
-// lanes side by side. Shared: two slabs of each factor as accumulators. If `plain`, the output is the product alone, and the
-// bias is not read.
+// lanes side by side. Shared: two slabs of each factor as accumulators.
 <% include "nn/matmul_add_relu/operands.cuh" %>
 <% include "nn/matmul_add_relu/slab.cuh" %>
 constexpr int block = << block >>, tile_m = << tile_m >>, tile_n = << tile_n >>, tile_k = << tile_k >>, band = << band >>;
@@ -129,19 +128,14 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
         for (int n = 0; n < thread_n; n += width) {
             const index column = first_column + thread_column + n / 4 * step_n + n % 4;
             if (column < columns) {
-                Pack<T, width> wide;
-<% if plain %>
-#pragma unroll
-                for (int v = 0; v < width; ++v) wide.at[v] = cast<T>(products.sum[m][n + v]);
-<% else %>
                 using Added = Pack<T, bias_unit ? width : 1>;
                 const Added added = *(const Added*)&of.bias[row * bias_row + column * bias_column];
+                Pack<T, width> wide;
 #pragma unroll
                 for (int v = 0; v < width; ++v) {
                     const acc value = products.sum[m][n + v] + cast<acc>(added.at[bias_unit ? v : 0]);
                     wide.at[v] = cast<T>(maximum(value, acc(0)));
                 }
-<% endif %>
                 *(Pack<T, width>*)&result[(long long)row * columns + column] = wide;
             }
         }

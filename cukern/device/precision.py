@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-_PRECISIONS = ("highest", "tf32")
+_PRECISIONS = ("highest", "direct", "tf32")
 
 
 class _Local(threading.local):
@@ -40,7 +40,9 @@ def set_matmul_precision(precision: str) -> None:
         precision: ``"highest"``, as it is initially, computes products of float32 in float32. ``"tf32"`` allows GPUs of
             compute capability 8.0 and later to round the factors to 10 bits of mantissa, those of float16, with
             float32's range, which lets tensor cores multiply them; sums stay in float32. It is a permission: the host
-            and older GPUs stay exact, and so do kernels of up to 16 rows. Other dtypes are not affected.
+            and older GPUs stay exact, and so do kernels of up to 16 rows. ``"direct"`` is ``"highest"`` without the
+            transforms by which some convolutions multiply less often, see :func:`cukern.nn.conv2d`. Other dtypes are
+            not affected.
 
     It applies to all products that run meanwhile: those of :func:`cukern.matmul`, ``einsum``, layers, ``linalg``, and
     of gradients that are computed meanwhile. A captured step keeps the precision with which it was recorded.
@@ -63,7 +65,7 @@ def matmul_precision(precision: str) -> Iterator[None]:
     """Set the precision of float32 products within the block, in this thread; see :func:`set_matmul_precision`.
 
     Args:
-        precision: ``"highest"`` or ``"tf32"``.
+        precision: ``"highest"``, ``"direct"`` or ``"tf32"``.
 
     Raises:
         ValueError: there is no such precision.

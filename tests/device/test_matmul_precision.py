@@ -46,7 +46,7 @@ def test_the_setting_of_the_process_and_of_a_block() -> None:
 
 @pytest.mark.parametrize("wrong", ["high", "TF32", None, True])
 def test_refusals(wrong: Any) -> None:
-    with pytest.raises(ValueError, match="precision: expected one of 'highest', 'tf32', got"):
+    with pytest.raises(ValueError, match="precision: expected one of 'highest', 'direct', 'tf32', got"):
         ck.set_matmul_precision(wrong)
     with pytest.raises(ValueError, match="precision: expected one of"), ck.matmul_precision(wrong):
         pass

@@ -22,6 +22,7 @@ from cukern.nn.convolution import (
     shifted_weights,
     tensor,
     tiles,
+    winograd,
 )
 from cukern.testing import gradcheck
 
@@ -256,6 +257,7 @@ def test_tiles_whose_slabs_are_copied_ahead(
     monkeypatch.setattr(exact, "launch_of", lambda *given: (made.append(given), real(*given))[1])
     monkeypatch.setattr(plan, "_plans", {})
     monkeypatch.setattr(plan, "takes", lambda *_: False)
+    monkeypatch.setattr(winograd, "takes", lambda *_: False)
     monkeypatch.setattr(exact, "takes", lambda elem, of, groups, filters, _: groups == 1 or filters % 4 == 0)
     monkeypatch.setattr(exact, "takes_weights", lambda *_: True)
     monkeypatch.setattr(exact, "tile_for", lambda *_: exact.TILES[tile])

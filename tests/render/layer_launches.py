@@ -23,6 +23,7 @@ from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
 from cukern.nn.convolution import plan as convolutions
 from cukern.nn.convolution import tensor as convolution
+from cukern.nn.convolution import winograd
 from cukern.nn.convolution.geometry import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
@@ -225,7 +226,13 @@ def launch_convolution(dtype: Any) -> None:
     ck.nn.conv2d(first, ck.zeros((3, 16, 3, 3), dtype), bias[:3], activation=ck.relu)
     if dtype == ck.float32:
         many, weights = arrays(dtype, (2, 64, 8, 8), (64, 64, 3, 3))
-        with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), many, weights)
+        inner = ck.moveaxis(ck.zeros((2, 8, 8, 64), dtype), -1, 1)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(winograd, "_pays", lambda *_: True)
+            for given in (many, inner):
+                with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), given, weights)
+        with ck.matmul_precision("direct"):
+            with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), many, weights)
     form = convolution.TF32_TILES[-1] if dtype == ck.float32 else convolution.TILES[-1]
     with pytest.MonkeyPatch.context() as patch, ck.matmul_precision("tf32"):
         patch.setattr(convolutions, "_plans", {})

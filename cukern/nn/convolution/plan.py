@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ... import dtypes
 from ...array import Array
 from ...array.layout import ALIGNMENT, Layout, address, fresh_layout, layout
 from ...device import Device
 from ...device.interface import Prepared
-from ...device.precision import allows_tf32
+from ...device.precision import get_matmul_precision
 from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.plan import on, one_device, remember
@@ -31,6 +31,7 @@ from . import (
     strided,
     tensor,
     tiles,
+    winograd,
 )
 from .epilogue import added
 from .geometry import Task, Windows, forward_axes, place_of, three, turned_axes
@@ -48,7 +49,7 @@ class Call(NamedTuple):
         turned: whether the image's gradient is computed, of that of the output.
         last: whether the channels of the result lie innermost in memory.
         made: the program that makes an element of one, rounded, and of operands, which are one number a channel.
-        tf32: whether floats may be rounded.
+        precision: how floats are multiplied.
     """
 
     x: Layout
@@ -58,7 +59,14 @@ class Call(NamedTuple):
     turned: bool
     last: bool
     made: Program | None
-    tf32: bool
+    precision: str
+
+
+class Mapped(Protocol):
+    """A launch, or several, for arrays and the array that they write."""
+
+    def __call__(self, arrays: Sequence[Array], out: Array) -> None:
+        """Launch."""
 
 
 class Plan:
@@ -77,10 +85,8 @@ class Plan:
         self._fresh = fresh_layout(device, dtype, memory)
         self.out = last_layout(device, dtype, shape) if last else self._fresh
         self.launches: list[Prepared] = []
-        #: Those of arrays that maps lead to.
-        self.mapped: list[
-            shifted.Launch | shifted_weights.Launch | strided.Launch | depthwise_ring.Launch
-        ] = []
+        #: Those that take the arrays themselves.
+        self.mapped: list[Mapped] = []
         self.arrange: tuple[Arranged | exact.Ordered, ...] = ()
         #: The channels of the result, and whether it is to be copied to C order.
         self._wanted: tuple[tuple[int, int] | None, bool] = (None, False)
@@ -88,7 +94,8 @@ class Plan:
     def share(self, parts: int) -> None:
         """Have the launches write ``parts`` results behind one another, which are then added up in order."""
         self._parts, memory = parts, self._fresh.shape
-        self._fresh = fresh_layout(self.device, dtypes.info(self._dtype).acc, (parts, *memory))
+        if parts > 1:
+            self._fresh = fresh_layout(self.device, dtypes.info(self._dtype).acc, (parts, *memory))
 
     def then(self, sizes: tuple[int, int], ordered: bool) -> None:
         """Have the result cut to so many elements along its first two axes, and copied to C order if ``ordered``."""
@@ -151,7 +158,7 @@ def convolve(
     if turned and made is None and grids.takes(x, weights, windows):
         return _of_grids(x, weights, windows, size, last)
     image, filters = (_layout_of(one) for one in (x, weights))
-    key = Call(image, filters, windows, size, turned, last, made, allows_tf32())
+    key = Call(image, filters, windows, size, turned, last, made, get_matmul_precision())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
@@ -211,6 +218,10 @@ def _plan(call: Call) -> Plan:
     of_task = (channels, filters) if turned else (filters, channels)
     shape = (x.shape[0], of_task[0] * groups, *call.size)
     plan = Plan(device, shape, x.dtype, call.last or ways.on_tensor_cores)
+    transformed = winograd.task_of(x, weights, plan.out, windows, turned)
+    if transformed is not None and winograd.takes(transformed, x.dtype, device):
+        plan.mapped.append(winograd.Convolution(transformed, _of_sum(call.made, x.dtype), device, x))
+        return plan
     if ways.on_tensor_cores:
         plan.arrange = arranged(x), arranged(weights, turned)
         plan.then((shape[0], shape[1]), not call.last)
@@ -326,7 +337,7 @@ def weights_gradient(
     of_output, of_image = (_layout_of(one) for one in (output, image))
     if pointwise.takes(windows, kernel) and pointwise.has_batches(of_output, of_image):
         return pointwise.weights_gradient_of_batches(output, image)
-    key = (of_output, of_image, windows, kernel, last, allows_tf32())
+    key = (of_output, of_image, windows, kernel, last, get_matmul_precision())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
@@ -345,39 +356,33 @@ def _plan_weights(
     if on_tensor_cores:
         arrange = arranged(output), arranged(image)
         output, image = (one.layout for one in arrange)
-    filters, channels = output.shape[1], image.shape[1] // groups
-    own = filters // groups
+    filters, channels, own = output.shape[1], image.shape[1] // groups, output.shape[1] // groups
+    axes = forward_axes(windows, three(kernel, 1), place_of(output).size)
+    places = place_of(image), place_of(output)
+
+    def task_of(out: Layout) -> Task:
+        to = place_of(out).steps
+        return Task(*places, to, own, channels, groups, axes, True, own * to[0])
+
+    plan = Plan(device, (filters, channels, *kernel), elem, last)
+    if winograd.takes(task_of(plan.out), elem, device):
+        transforms = winograd.Weights(task_of(plan.out), device, output, image)
+        plan.share(transforms.shares)
+        plan.mapped.append(transforms)
+        return plan
     is_exact = not (by_threads or on_tensor_cores) and exact.takes_weights(elem, device, own, channels)
     plan = Plan(device, (filters, channels, *kernel), elem, last or on_tensor_cores or is_exact)
     plan.arrange = arrange
     plan.then(sizes, (on_tensor_cores or is_exact) and not last)
-    axes = forward_axes(windows, three(kernel, 1), place_of(output).size)
-    strides = place_of(plan.out).steps
-    places = place_of(image), place_of(output)
-    task = Task(*places, strides, own, channels, groups, axes, True, own * strides[0])
+    task = task_of(plan.out)
     if not plan.out.size:
         return plan
     task.check()
-    acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
-    by_rows = depthwise.takes(groups, own, channels, windows, kernel)
-    walk = depthwise_weights.form_for(task, image, output, device) if by_rows else None
-    if walk is not None:
-        if walk.parts(task) > 1:
-            plan.share(walk.parts(task))
-        out = acc if walk.parts(task) > 1 else elem
-        plan.launches.append(depthwise_weights.launch_of(task, out, device, elem, walk))
-        return plan
     if by_threads:
-        widths = (
-            direct.width_for(one, own, channels, one_place.last)
-            for one, one_place in zip((output, image), places[::-1], strict=True)
-        )
-        share = direct.share_of(task, device, min(widths))
-        if share.parts > 1:
-            plan.share(share.parts)
-        out = acc if share.parts > 1 else elem
-        plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))
+        by_rows = depthwise.takes(groups, own, channels, windows, kernel)
+        _weights_by_threads(plan, task, by_rows, output, image)
         return plan
+    acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
     form: Any = tensor if on_tensor_cores else tiles
     shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
     copies = exact.form_for(task, (image.aligned, output.aligned)) if is_exact else None
@@ -399,3 +404,24 @@ def _plan_weights(
     else:
         plan.mapped.append(shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster))
     return plan
+
+
+def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, image: Layout) -> None:
+    """Add the launch of a gradient of weights that threads sum up by themselves, down rows if they can."""
+    device, elem, acc = plan.device, output.dtype, dtypes.info(output.dtype).acc
+    walk = depthwise_weights.form_for(task, image, output, device) if by_rows else None
+    if walk is not None:
+        if walk.parts(task) > 1:
+            plan.share(walk.parts(task))
+        out = acc if walk.parts(task) > 1 else elem
+        plan.launches.append(depthwise_weights.launch_of(task, out, device, elem, walk))
+        return
+    widths = (
+        direct.width_for(one, task.filters, task.channels, place.last)
+        for one, place in ((output, task.output), (image, task.image))
+    )
+    share = direct.share_of(task, device, min(widths))
+    if share.parts > 1:
+        plan.share(share.parts)
+    out = acc if share.parts > 1 else elem
+    plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))

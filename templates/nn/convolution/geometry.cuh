@@ -4,23 +4,7 @@
 // place along an axis is base + pixel * step + tap * tap_step; beyond the image are zeros.
 // What is called image and output here may be the gradient of the output and that of the image, by turned windows.
 
-// Division of numbers from 0 to 2^31 - 1 by what is known when a kernel is launched.
-// Source: Granlund and Montgomery, Division by Invariant Integers using Multiplication, 1994.
-struct Divisor {
-    unsigned multiplier;
-    int shift;
-    int by;
-
-    __device__ __forceinline__ int divide(int x) const {
-        return int((unsigned long long)(unsigned)x * multiplier >> shift);
-    }
-    // Divides x, and returns what remains.
-    __device__ __forceinline__ int take(int& x) const {
-        const int all = x;
-        x = divide(all);
-        return all - x * by;
-    }
-};
+<% include "nn/convolution/divisor.cuh" %>
 
 // Strides in elements, along the batch, the channels or filters, and the three axes.
 struct Strides {

@@ -96,10 +96,8 @@ class Converted(dict[str, Any]):
         self.inputs, self.convert = inputs, convert
 
     def __missing__(self, name: str) -> Any:
-        if name in self.inputs.sizes:
-            return self.inputs[name]
-        made = self.convert(self.inputs[name])
-        self[name] = made
+        given = self.inputs[name]
+        self[name] = made = given if isinstance(given, int) else self.convert(given)
         return made
 
 

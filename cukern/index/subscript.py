@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from ..array import Array
 from ..array.creation import asarray, holds_array
 from ..autodiff import tape, writes
+from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -342,16 +344,20 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
 _NUMBERS = frozenset((bool, int, float))
 
 
-def _written_number(x: Array, key: Any, value: Any) -> bool:
-    """Write a number that needs no conversion to the view of a basic index; return False in other cases."""
+def takes_number(x: Array, value: Any) -> bool:
+    """Whether ``x`` may be written to, and ``value`` is a number that NumPy and CuPy write correctly."""
     layout = x._layout or x._planned()
     limits = _PLAIN_NUMBERS.get((layout.dtype, type(value)))
     if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
         return False
-    if not limits[0] <= value <= limits[1] or not _PLAIN.issuperset(
-        map(type, key if type(key) is tuple else (key,))
-    ):
+    return bool(limits[0] <= value <= limits[1])
+
+
+def _written_number(x: Array, key: Any, value: Any) -> bool:
+    """Write a number that needs no conversion to the view of a basic index; return False in other cases."""
+    if not takes_number(x, value) or not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
         return False
+    layout = x._planned()
     try:
         if layout.on_host:
             x._data[key] = value
@@ -483,7 +489,13 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> 
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
-    _put_along(require_written(x, "put_along_axis"), indices, values, axis)
+    require_written(x, "put_along_axis")
+    if by_numpy.serves(x) and takes_number(x, values) and isinstance(indices, Array):
+        with suppress(IndexError, ValueError):  # the general path below raises the error
+            np.put_along_axis(x._data, integers(indices, x, "put_along_axis"), values, axis)
+            x._bump("put_along_axis")
+            return
+    _put_along(x, indices, values, axis)
 
 
 @on_device

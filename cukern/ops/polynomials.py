@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, eye, ones, zeros, zeros_like
+from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conj, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import first_array, public, require_array, require_constant
@@ -236,6 +237,15 @@ def _padded(p: Array, size: int) -> Array:
     return p if p.size == size else concat([zeros(size - p.size, p.dtype, p.device), p])
 
 
+def _ending_alike(p: Array, q: Array, function: Any) -> Array | None:
+    """``function`` of the coefficients of a long ``p`` and of ``q``, in one copy on the host; None elsewhere."""
+    if not 0 < q.size <= p.size or p.dtype != q.dtype or not by_numpy.serves(p, q):
+        return None
+    made = Array._wrap(p._data.copy(), p.device)
+    made._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
+    return made
+
+
 @public
 def polyadd(a1: Any, a2: Any, /) -> Any:
     """The sum of two polynomials.
@@ -256,7 +266,8 @@ def polyadd(a1: Any, a2: Any, /) -> Any:
     """
     p, q = _coefficients("polyadd", a1, a2)
     size = max(p.size, q.size)
-    return _like(add(_padded(p, size), _padded(q, size)), a1, a2)
+    made = _ending_alike(p, q, add)
+    return _like(add(_padded(p, size), _padded(q, size)) if made is None else made, a1, a2)
 
 
 @public
@@ -264,7 +275,8 @@ def polysub(a1: Any, a2: Any, /) -> Any:
     """The difference of two polynomials; arguments as in :func:`polyadd`."""
     p, q = _coefficients("polysub", a1, a2)
     size = max(p.size, q.size)
-    return _like(subtract(_padded(p, size), _padded(q, size)), a1, a2)
+    made = _ending_alike(p, q, subtract)
+    return _like(subtract(_padded(p, size), _padded(q, size)) if made is None else made, a1, a2)
 
 
 @public

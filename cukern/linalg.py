@@ -176,14 +176,13 @@ def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
     return (ops.sum if of_none else ops.max)(x, axes, keepdims=True)
 
 
-def _length(x: Array) -> float:
-    """The norm of a large vector on the host by BLAS; 0 where that is not taken, or the sum leaves the range."""
+def _length(x: Array) -> float | None:
+    """The norm of a large vector on the host by BLAS; None where that is not taken."""
     if x.dtype.char not in "fd" or not x.is_contiguous or not by_numpy.serves(x):
-        return 0.0
+        return None
     data = x._data.reshape(-1)
-    with np.errstate(over="ignore"):
-        squares = float(np.dot(data, data))
-    return math.sqrt(squares) if squares < math.inf else 0.0
+    with np.errstate(all="ignore"):
+        return math.sqrt(float(np.dot(data, data)))
 
 
 def vector_norm(
@@ -207,7 +206,7 @@ def vector_norm(
     x = require_array(x, "vector_norm")
     axes = normalize_axes(axis, x.ndim, "vector_norm")
     p = float(ord)
-    if p == 2 and len(axes) == x.ndim and (length := _length(x)):
+    if p == 2 and len(axes) == x.ndim and (length := _length(x)) is not None:
         return Array._wrap(np.full((1,) * x.ndim if keepdims else (), length, x.dtype), x.device)
     if p == math.inf and not math.prod(x.shape[i] for i in axes):
         p = 1.0  # of no element, 0

@@ -224,7 +224,7 @@ def matvec(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
-    if type(x2) is Array and x2.ndim == 1 and (made := _by_vector(x1, x2)) is not None:
+    if type(x1) is Array and x1.ndim == 2 and (made := _by_vector(x1, x2)) is not None:
         return made
     x1, x2 = require_arrays((x1, x2), "matvec", ("x1", "x2"))
     if x1.ndim < 2 or not x2.ndim:
@@ -240,9 +240,9 @@ def vecmat(x1: Array, x2: Array, /) -> Array:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
     if (
-        type(x1) is Array
-        and x1.ndim == 1
-        and x1.dtype.kind == "f"
+        type(x2) is Array
+        and x2.ndim == 2
+        and x2.dtype.kind == "f"
         and (made := _by_vector(x1, x2)) is not None
     ):
         return made

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -22,8 +21,10 @@ from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
+from ..shape.host_joins import blocks, closed, opened
 from ..shape.joins import concat, split
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
+from .plain_numbers import takes_number
 from .scan import cumulative_prod, cumulative_sum
 from .search import searchsorted
 from .take import take
@@ -144,32 +145,10 @@ def block(arrays: Any, /) -> Array:
     [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
     depth, ndim = _nested(arrays)
-    if depth and (served := _blocks_by_numpy(arrays)) is not None:
+    if depth and (served := blocks(arrays)) is not None:
         return served
     made = _joined(arrays, depth, max(depth, ndim))
     return made if depth else copy(made)
-
-
-def _flat(arrays: Any) -> list[Any]:
-    """The arrays of nested lists."""
-    return [one for part in arrays for one in _flat(part)] if isinstance(arrays, list) else [arrays]
-
-
-def _blocks_by_numpy(arrays: list[Any]) -> Array | None:
-    """:func:`block` on the host, in one copy; None if NumPy does not serve the call, or refuses it."""
-    parts = _flat(arrays)
-    first = parts[0]
-    if not all(isinstance(one, Array) and one.dtype == first.dtype for one in parts):
-        return None
-    if not by_numpy.serves(*sorted(parts, key=lambda one: -one.size)) or len({p.device for p in parts}) > 1:
-        return None
-
-    def datas(part: Any) -> Any:
-        return [datas(one) for one in part] if isinstance(part, list) else part._data
-
-    with suppress(ValueError):  # joining them one by one raises the error
-        return Array._wrap(np.block(datas(arrays)), first.device)
-    return None
 
 
 def _nested(arrays: Any) -> tuple[int, int]:
@@ -423,26 +402,15 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
         IndexError: an index is out of range.
     """
     if axis is None and isinstance(x, Array) and by_numpy.serves(x) and (cut := _interval(_key(obj), x.size)):
-        return Array._wrap(_closed(x._data.reshape(-1), 0, *cut), x.device)
+        return Array._wrap(closed(x._data.reshape(-1), 0, *cut), x.device)
     x, place = _flattened(x, axis, "delete")
     size, key = x.shape[place], _key(obj)
     cut = _interval(key, size)
     if cut is not None and by_numpy.serves(x):
-        return Array._wrap(_closed(x._data, place, *cut), x.device)
+        return Array._wrap(closed(x._data, place, *cut), x.device)
     if cut is not None:
         return concat([_between(x, place, 0, cut[0]), _between(x, place, cut[1], size)], axis=place)
     return take(x, np.delete(np.arange(size), key), axis=place)
-
-
-def _closed(data: Any, axis: int, first: int, last: int) -> Any:
-    """An ndarray of NumPy's without the slices from ``first`` to ``last`` along an axis."""
-    whole = (slice(None),) * axis
-    made = np.empty(
-        (*data.shape[:axis], data.shape[axis] - last + first, *data.shape[axis + 1 :]), data.dtype
-    )
-    made[(*whole, slice(first))] = data[(*whole, slice(first))]
-    made[(*whole, slice(first, None))] = data[(*whole, slice(last, None))]
-    return made
 
 
 def _interval(key: Any, size: int) -> tuple[int, int] | None:
@@ -470,8 +438,8 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
     """
     x, place = _flattened(x, axis, "insert")
     size, key = x.shape[place], _key(obj)
-    if _is_held(values, x) and type(key) is int and -size <= key <= size and by_numpy.serves(x):
-        return _opened(x, place, key + size if key < 0 else key, values)
+    if type(key) is int and -size <= key <= size and takes_number(x, values) and by_numpy.serves(x):
+        return opened(x, place, key + size if key < 0 else key, values)
     own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
     added = asarray(values, own, x.device).astype(x.dtype)
     if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
@@ -487,23 +455,6 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
         return concat([_between(x, place, 0, at), rows, _between(x, place, at, size)], axis=place)
     order = np.insert(np.arange(size), key, np.arange(size, size + count))
     return take(concat([x, rows], axis=place), order, axis=place)
-
-
-def _is_held(value: Any, x: Array) -> bool:
-    """Whether a value is a number of the dtype of ``x``."""
-    return is_scalar(value) and dtypes.result_type(x.dtype, value) == x.dtype
-
-
-def _opened(x: Array, axis: int, at: int, value: Any) -> Array:
-    """``x`` on the host with a slice of a number inserted along an axis."""
-    data = x._data
-    sizes = (*x.shape[:axis], x.shape[axis] + 1, *x.shape[axis + 1 :])
-    made: Any = np.empty(sizes, x.dtype)
-    whole = (slice(None),) * axis
-    made[(*whole, slice(at))] = data[(*whole, slice(at))]
-    made[(*whole, at)] = value
-    made[(*whole, slice(at + 1, None))] = data[(*whole, slice(at, None))]
-    return Array._wrap(made, x.device)
 
 
 @public

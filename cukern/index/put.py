@@ -28,8 +28,9 @@ from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
 from ..elementwise.ufunc import Casting, can_cast
 from ..shape.views import broadcast_to, reshape
+from .plain_numbers import takes_number
 from .search import flatnonzero
-from .subscript import getitem, setitem, takes_number
+from .subscript import getitem, setitem
 from .subscript import put as put_flat
 from .take import integers, settled_in, take
 

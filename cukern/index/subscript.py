@@ -34,6 +34,7 @@ from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
 from .places import picked_along, put_number, put_rows, serial
+from .plain_numbers import NUMBERS, takes_number
 from .search import places_of
 from .take import along_axis, gather, integers, places_in, settled_in
 
@@ -337,20 +338,8 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
-    if not (type(value) in _NUMBERS and _written_number(x, key, value)):
+    if not (type(value) in NUMBERS and _written_number(x, key, value)):
         _setitem(x, key, value)
-
-
-_NUMBERS = frozenset((bool, int, float))
-
-
-def takes_number(x: Array, value: Any) -> bool:
-    """Whether ``x`` may be written to, and ``value`` is a number that NumPy and CuPy write correctly."""
-    layout = x._layout or x._planned()
-    limits = _PLAIN_NUMBERS.get((layout.dtype, type(value)))
-    if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
-        return False
-    return bool(limits[0] <= value <= limits[1])
 
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:
@@ -368,22 +357,6 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
         return False  # the general path raises the error
     x._bump("setitem")
     return True
-
-
-#: By an array's dtype and a number's type: the range in which NumPy and CuPy write such numbers correctly.
-_PLAIN_NUMBERS: dict[tuple[Any, type], tuple[float, float]] = {
-    **{
-        (d, kind): (-float(np.finfo(d).max), float(np.finfo(d).max))
-        for d in map(np.dtype, "efd")
-        for kind in _NUMBERS
-    },
-    **{
-        (d, kind): (np.iinfo(d).min, np.iinfo(d).max)
-        for d in map(np.dtype, "bhilBHIL")
-        for kind in (bool, int)
-    },
-    (np.dtype(bool), bool): (False, True),
-}
 
 
 @on_device

@@ -233,17 +233,15 @@ def any_polynomial(operands: Sequence[Any]) -> bool:
     return True in (isinstance(one, (poly1d, np.poly1d)) for one in operands)
 
 
-def _padded(p: Array, size: int) -> Array:
-    return p if p.size == size else concat([zeros(size - p.size, p.dtype, p.device), p])
-
-
-def _ending_alike(p: Array, q: Array, function: Any) -> Array | None:
-    """``function`` of the coefficients of a long ``p`` and of ``q``, in one copy on the host; None elsewhere."""
-    if not 0 < q.size <= p.size or p.dtype != q.dtype or not by_numpy.serves(p, q):
-        return None
-    made = Array._wrap(p._data.copy(), p.device)
-    made._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
-    return made
+def _combined(p: Array, q: Array, function: Any) -> Array:
+    """``function`` of two vectors, the shorter one behind zeros; of a long one on the host with one copy."""
+    if 0 < q.size <= p.size and p.dtype == q.dtype and by_numpy.serves(p, q):
+        made = Array._wrap(p._data.copy(), p.device)
+        made._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
+        return made
+    size = max(p.size, q.size)
+    wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
+    return function(*wide)  # type: ignore[no-any-return]
 
 
 @public
@@ -265,18 +263,14 @@ def polyadd(a1: Any, a2: Any, /) -> Any:
     [9, 6, 6]
     """
     p, q = _coefficients("polyadd", a1, a2)
-    size = max(p.size, q.size)
-    made = _ending_alike(p, q, add)
-    return _like(add(_padded(p, size), _padded(q, size)) if made is None else made, a1, a2)
+    return _like(_combined(p, q, add), a1, a2)
 
 
 @public
 def polysub(a1: Any, a2: Any, /) -> Any:
     """The difference of two polynomials; arguments as in :func:`polyadd`."""
     p, q = _coefficients("polysub", a1, a2)
-    size = max(p.size, q.size)
-    made = _ending_alike(p, q, subtract)
-    return _like(subtract(_padded(p, size), _padded(q, size)) if made is None else made, a1, a2)
+    return _like(_combined(p, q, subtract), a1, a2)
 
 
 @public

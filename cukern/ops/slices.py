@@ -23,7 +23,7 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
-from ..index.subscript import takes_number
+from ..index.plain_numbers import takes_number
 from ..index.take import scatter
 from ..linear.products import diagonal
 from ..shape.joins import stack, unstack

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from contextlib import suppress
 from itertools import accumulate, pairwise
 from typing import Any
 
@@ -15,7 +14,6 @@ from ..array import Array
 from ..array.layout import fresh_layout
 from ..autodiff import tape
 from ..dtypes import DType
-from ..elementwise import by_numpy
 from ..elementwise.operands import (
     normalize_axis,
     on_device,
@@ -27,11 +25,10 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import allocate, one_device
 from .copy import write
+from .host_joins import joined_by_numpy, served_alike
 from .views import ravel
 
 __all__ = ["concat", "split", "stack", "unstack"]
-
-_size = operator.attrgetter("size")
 
 
 def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
@@ -81,7 +78,7 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
-    if out is None and dtype is None and (served := _joined_by_numpy(arrays, axis)) is not None:
+    if out is None and dtype is None and (served := joined_by_numpy(arrays, axis)) is not None:
         return served
     joined, common = _joinable(arrays, "concat")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
@@ -98,28 +95,6 @@ def concat(
     sizes = (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :])
     made = _assembled("concat", joined, sizes, wanted, keys)
     return made if out is None else _given("concat", made, out, dtype, casting)
-
-
-def _joined_by_numpy(arrays: Sequence[Any], axis: int | None) -> Array | None:
-    """Arrays of one dtype on the host joined by NumPy; None if it does not serve the call, or refuses it."""
-    largest: Any = None
-    for x in arrays if type(arrays) in (list, tuple) else ():
-        if type(x) is not Array:
-            return None
-        largest = x if largest is None or x.size > largest.size else largest
-    if largest is None or not by_numpy.serves(largest, *arrays):
-        return None
-    if any(x.dtype is not largest.dtype or x.device is not largest.device for x in arrays):
-        return None
-    with suppress(ValueError):  # joining them without NumPy raises the error
-        return Array._wrap(np.concatenate([x._data for x in arrays], axis), largest.device)
-    return None
-
-
-def _served(arrays: Sequence[Array], dtype: DType) -> bool:
-    """Whether NumPy is to join arrays, which have the dtype of the result."""
-    largest = max(arrays, key=_size)
-    return by_numpy.serves(largest, *arrays) and all(x.dtype == dtype for x in arrays)
 
 
 def _given(name: str, made: Array, out: Array, dtype: Any, casting: Casting) -> Array:
@@ -178,7 +153,7 @@ def stack(
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
     place = normalize_axis(axis, joined[0].ndim + 1, "stack")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
-    if out is None and _served(joined, wanted):
+    if out is None and served_alike(joined, wanted):
         key = (*(slice(None),) * place, None)
         return Array._wrap(np.concatenate([x._data[key] for x in joined], place), joined[0].device)
     before, after = joined[0].shape[:place], joined[0].shape[place:]

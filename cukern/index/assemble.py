@@ -68,6 +68,9 @@ def copy(x: Array, /) -> Array:
     return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
 
 
+_copied = copy
+
+
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
     """The arrays with axes added as in NumPy: the third as the last axis, the others in front."""
     made = []
@@ -504,4 +507,4 @@ def meshgrid(
         made.append(reshape(x, tuple(-1 if axis == place else 1 for axis in range(len(arrays)))))
     if not sparse:
         made = list(broadcast_arrays(*made))
-    return tuple(astype(x, x.dtype) if copy else x for x in made)
+    return tuple(_copied(x) if copy else x for x in made)

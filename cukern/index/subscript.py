@@ -132,6 +132,9 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, x._data[parts if ... in parts else (*parts, ...)])
             except IndexError:
                 pass  # the general path below raises the error
+    elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x):
+        with suppress(IndexError):  # the general path below raises the error
+            return Array._wrap(x._data[key._data], x.device)
     return _getitem(x, key)
 
 

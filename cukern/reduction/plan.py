@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,7 +32,9 @@ _BY_NUMPY = {
         ("argmax", "argmin", "max", "min"),
         frozenset((dtypes.bool_, *dtypes.INTS, dtypes.float32, dtypes.float64)),
     ),
-    **dict.fromkeys(("nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))),
+    **dict.fromkeys(
+        ("nanargmax", "nanargmin", "nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))
+    ),
 }
 _MANY, _TOGETHER, _SEARCHED = 1 << 16, 512, 128
 #: Values from which on several threads are faster than NumPy's one.
@@ -280,6 +283,8 @@ def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
     together = _SEARCHED if reduction.ordered else _TOGETHER
     if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _MANY or plan.count < together:
         return False
+    if reduction.name in _SEARCHES and plan.count != size:
+        return False
     alone, last = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
     return (alone or size < _FOR_THREADS) and (plan.count == size or plan.axes == (last,))
 
@@ -290,9 +295,27 @@ _UFUNCS: dict[str, np.ufunc] = {
 }
 
 
+def _among_numbers(search: Callable[[Any], Any], best: np.ufunc, data: Any) -> int:
+    """The index of the best number of a vector, the first of equal ones; -1 if all are NaN."""
+    found = int(search(data))
+    if data[found] == data[found]:  # no NaN, which would be the best
+        return found
+    with np.errstate(invalid="ignore"):
+        value = best.reduce(data)
+    return int((data == value).argmax()) if value == value else -1
+
+
+_SEARCHES: dict[str, Callable[[Any], int]] = {
+    "nanargmax": partial(_among_numbers, np.ndarray.argmax, np.fmax),
+    "nanargmin": partial(_among_numbers, np.ndarray.argmin, np.fmin),
+}
+
+
 def _direct(name: str, axes: tuple[int, ...], layout: Layout) -> Callable[[Any], Any]:
     """NumPy's reduction of an ndarray to one of ``layout``."""
     axis, shape, dtype = axes[0] if len(axes) == 1 else None, layout.shape, layout.dtype
+    if name in _SEARCHES:
+        return lambda data: np.asarray(_SEARCHES[name](data.reshape(-1))).reshape(shape)
     if name not in _UFUNCS:
         search = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
         return lambda data: np.asarray(search(data, axis)).reshape(shape)

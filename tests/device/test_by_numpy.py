@@ -18,6 +18,7 @@ Y = _RNG.standard_normal(N).astype(np.float32)
 M = _RNG.standard_normal((130, 140)).astype(np.float32)
 Z = (X + 1e-9j).astype(np.complex64)
 FLAGS = X > 0.2
+WITH_NAN = np.where(np.tile(X, 5) < 0.1, np.float32(np.nan), np.tile(X, 5))
 ROWS = np.asarray([3, -1, 0, 3])
 
 #: Calls of the module ``xp``, on arrays that ``a`` converts: the same text for both libraries.
@@ -66,6 +67,11 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.indices((3, 4)),
     lambda xp, a: xp.argmax(a(M), axis=1),
     lambda xp, a: xp.all(a(FLAGS)),
+    lambda xp, a: a(M)[a(ROWS)],
+    lambda xp, a: xp.meshgrid(a(X[:200]), a(X[:210])),
+    lambda xp, a: xp.nanargmax(a(WITH_NAN)),
+    lambda xp, a: xp.nanargmin(a(WITH_NAN)),
+    lambda xp, a: xp.nanargmin(a(np.tile(X, 5))),
 ]
 
 
@@ -130,6 +136,16 @@ def test_errors_are_cukerns_own() -> None:
         ck.concat([ck.asarray(M), ck.asarray(M[:, 1:])])
     with pytest.raises(ValueError, match="do not fit"):
         ck.matvec(ck.asarray(M), x)
+
+
+def test_index_out_of_range() -> None:
+    with pytest.raises(IndexError, match="index 130 is out of bounds for an axis of size 130"):
+        ck.asarray(M)[ck.asarray([0, 130])]
+
+
+def test_only_nan() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        ck.nanargmax(ck.full(5 * N, np.nan, ck.float32))
 
 
 def test_gradients_pass() -> None:

@@ -29,8 +29,9 @@ GPU_SIZES, HOST_SIZES = (2**26,), (100_000, 1_000_000)
 GPU_GOAL, HOST_GOAL = 1.05, 1.2
 #: The largest relative distance of results, in the norm of all elements.
 LIMIT = 2e-3
-#: Seconds that a round of calls is to take, and the rounds of each side.
+#: Seconds that a round of calls is to take, and the rounds of each side; on the host also the seconds of a case.
 ROUND, ROUNDS = 3e-3, 3
+HOST_ROUND, HOST_ROUNDS, HOST_SECONDS = 4e-4, (6, 60), 0.25
 #: Bytes of device memory held by the pools above which they are emptied.
 HELD = 50 << 30
 
@@ -95,10 +96,8 @@ class Converted(dict[str, Any]):
         self.inputs, self.convert = inputs, convert
 
     def __missing__(self, name: str) -> Any:
-        if name in self.inputs.sizes:
-            return self.inputs[name]
-        made = self.convert(self.inputs[name])
-        self[name] = made
+        given = self.inputs[name]
+        self[name] = made = given if isinstance(given, int) else self.convert(given)
         return made
 
 
@@ -211,8 +210,8 @@ def distance(mine: Any, peers: Any, xp: Any) -> float:
     return worst
 
 
-def seconds(clock: Any, calls: list[Call], host: bool, warm: Call) -> list[float]:
-    """The seconds of a call of each side, measured by turns: medians; on the host the least."""
+def seconds(clock: Any, calls: list[Call], warm: Call) -> list[float]:
+    """The median seconds of a call of each side on a GPU, measured by turns."""
     counts = []
     for call in calls:
         call()
@@ -222,12 +221,35 @@ def seconds(clock: Any, calls: list[Call], host: bool, warm: Call) -> list[float
         warm()
         counts.append(max(1, min(10, int(ROUND / (time.perf_counter() - start)))))
     taken: list[list[float]] = [[] for _ in calls]
-    for turn in range(-1, 2 * ROUNDS if host else ROUNDS):
+    for turn in range(-1, ROUNDS):
         for times, call, count in zip(taken, calls, counts, strict=True):
             spent = clock([call] * count)
             if turn >= 0:
                 times += spent
-    return [min(times) if host else statistics.median(times) for times in taken]
+    return [statistics.median(times) for times in taken]
+
+
+def host_seconds(calls: list[Call]) -> list[float]:
+    """The least seconds of a call of each side on the host, measured by turns.
+
+    Other programs may have the core between: it is the process's own time that counts.
+    """
+
+    def taken(call: Call, count: int) -> float:
+        start = time.process_time_ns()
+        for _ in range(count):
+            call()
+        return 1e-9 * (time.process_time_ns() - start) / count
+
+    best = [min(taken(call, 1) for _ in range(3)) for call in calls]
+    counts = [max(1, int(HOST_ROUND / one)) for one in best]
+    least, most = HOST_ROUNDS
+    started = time.process_time()
+    for turn in range(most):
+        best = [min(one, taken(call, n)) for one, call, n in zip(best, calls, counts, strict=True)]
+        if turn >= least and time.process_time() - started > HOST_SECONDS:
+            break
+    return best
 
 
 class Row(NamedTuple):
@@ -250,14 +272,14 @@ class Run:
 
     def __init__(self, n: int, host: bool) -> None:
         import cukern as ck
-        from cukern.bench.timing import DeviceClock, HostClock
+        from cukern.bench.timing import DeviceClock
 
         self.n, self.host = n, host
         self.device = ck.Device("host") if host else ck.zeros(1).device
         self.xp = self.device.xp
         self.inputs = Inputs(self.xp, sizes_of(n, host))
         self.sides = sides(self.inputs, host)
-        self.clock = HostClock() if host else DeviceClock(self.device)
+        self.clock = None if host else DeviceClock(self.device)
 
     def row(self, case: Case) -> Row:
         """Measure a case; a peer that refuses it, or has another result, has no time."""
@@ -284,10 +306,15 @@ class Run:
                     if len([one for one in calls if one]) > 2 or apart == math.inf:
                         calls[place] = None
         del results
-        taken = iter(seconds(self.clock, [c for c in calls if c], self.host, self.device.synchronize))
+        present = [one for one in calls if one]
+        taken = iter(self.seconds(present))
         times = [1e6 * next(taken) if call else None for call in calls]
         self.trim()
         return Row(self.n, case.call, times, "; ".join(notes))
+
+    def seconds(self, calls: list[Call]) -> list[float]:
+        """The seconds of a call of each side."""
+        return host_seconds(calls) if self.host else seconds(self.clock, calls, self.device.synchronize)
 
     def trim(self) -> None:
         """Empty the memory pools if they hold much."""

@@ -13,12 +13,14 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 from numpy.linalg import LinAlgError
 
 from . import dtypes
 from . import namespace as ops
 from .array import Array
+from .elementwise import by_numpy
 from .elementwise.fuse import fuse
 from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
 from .linear.cross import cross
@@ -105,6 +107,8 @@ def diagonal(x: Array, /, *, offset: int = 0) -> Array:
 
 def trace(x: Array, /, *, offset: int = 0, dtype: npt.DTypeLike | None = None) -> Array:
     """The sum of a diagonal of the matrices in the last two axes; ``dtype`` as of :func:`cukern.sum`."""
+    if dtype is None and isinstance(x, Array) and x.ndim == 2:
+        return ops.trace(x, offset)
     return ops.sum(diagonal(x, offset=offset), -1, dtype=dtype)
 
 
@@ -172,6 +176,15 @@ def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
     return (ops.sum if of_none else ops.max)(x, axes, keepdims=True)
 
 
+def _length(x: Array) -> float | None:
+    """The norm of a large vector on the host by BLAS; None where that is not taken."""
+    if x.dtype.char not in "fd" or not x.is_contiguous or not by_numpy.serves(x):
+        return None
+    data = x._data.reshape(-1)
+    with np.errstate(all="ignore"):
+        return math.sqrt(float(np.dot(data, data)))
+
+
 def vector_norm(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Array:
@@ -193,6 +206,8 @@ def vector_norm(
     x = require_array(x, "vector_norm")
     axes = normalize_axes(axis, x.ndim, "vector_norm")
     p = float(ord)
+    if p == 2 and len(axes) == x.ndim and (length := _length(x)) is not None:
+        return Array._wrap(np.full((1,) * x.ndim if keepdims else (), length, x.dtype), x.device)
     if p == math.inf and not math.prod(x.shape[i] for i in axes):
         p = 1.0  # of no element, 0
     made = _measure(x, p, axes, _working(x))
@@ -260,6 +275,8 @@ def norm(
     5.0
     """
     x = require_array(x, "norm")
+    if ord is None and axis is None:
+        return vector_norm(x, keepdims=keepdims)
     axes = normalize_axes(axis, x.ndim, "norm")
     if len(axes) not in (1, 2) and not (axis is None and ord is None):
         raise ValueError(f"norm: axis: expected one axis or two, got {axes}")

@@ -495,6 +495,8 @@ def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsInd
         TypeError: not integers.
         ValueError: a negative size.
     """
+    if type(shape) is int and shape >= 0:
+        return (shape,)
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     try:
         made = tuple(size.__index__() for size in sizes)

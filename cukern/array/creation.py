@@ -310,6 +310,8 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if where.addressable:
+        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
     with where.activate():
         return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
 
@@ -385,7 +387,7 @@ def _on(where: Device, data: npt.NDArray[Any]) -> Array:
 def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> Array:
     """The result of ``build``, called with the device's array library, as ``dtype``."""
     if where.addressable:
-        return _on(where, build(np).astype(dtype, copy=False))
+        return Array._wrap(build(np).astype(dtype, copy=False), where)
     with where.activate():
         made = Array._wrap(build(where.xp), where)
     # CuPy does not cast to every dtype.

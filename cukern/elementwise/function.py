@@ -305,6 +305,10 @@ def cast_to(x: Array, dtype: Any, casting: Casting, copy: bool, /) -> Array:
     return astype(x, wanted, copy=copy)
 
 
+#: (layout, type of what names a dtype, that) -> plan of the cast to it.
+_casts: dict[tuple[Any, ...], Plan] = {}
+
+
 @public
 def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Array:
     """The elements of ``x`` as another dtype; differentiable between floating and complex dtypes.
@@ -319,8 +323,15 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     Raises:
         TypeError: ``dtype`` is not a dtype of cukern, or ``x`` is complex and ``dtype`` is not, nor bool.
     """
-    if not copy and device is None and isinstance(x, Array) and x.dtype is dtype:
-        return x
+    if type(x) is Array and device is None:
+        if not copy and x.dtype is dtype:
+            return x
+        plan = _casts.get((x._layout or x._planned(), type(dtype), dtype))
+        if plan is not None and (copy or plan.layouts[0].dtype != x.dtype):
+            made = plan.single(x)
+            if tape.state.active and (tracking := tape.tracked((x,))) is not None:
+                _record(plan, (x,), (), (made,), tracking)
+            return made
     if isinstance(x, Expr):
         return x.astype(dtype)
     x = require_array(x, "astype")
@@ -330,5 +341,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     if wanted == x.dtype and not copy:
         return x
     dtypes.refuse_real("astype", x.dtype, wanted)
-    made = program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,))
-    return evaluate(made, (x,))[0]
+    plan = planned(program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,)), (x,))
+    if type(dtype) not in (type, str):  # float and complex name other dtypes after the default one was set
+        remember(_casts, (x._planned(), type(dtype), dtype), plan)
+    return _launched(plan, (x,), ())[0]

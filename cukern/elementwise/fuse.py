@@ -254,8 +254,14 @@ class Fused(Generic[P, R]):
         unknown = self._static - set(self._signature.parameters if self._signature else ())
         if unknown:
             raise ValueError(f"static: {self._name} has no parameter {', '.join(sorted(unknown))}")
+        parameters = self._signature.parameters.values() if self._signature else ()
+        self._static_places = frozenset(
+            i
+            for i, one in enumerate(parameters)
+            if one.name in static and one.kind <= one.POSITIONAL_OR_KEYWORD
+        )
         self._traces: dict[tuple[Any, ...], _Traced] = {}
-        #: By the layouts of arrays and the types of other arguments of calls that have no more.
+        #: By the layouts of arrays, the types of numbers and the values of static arguments of calls without keywords.
         self._known: dict[tuple[Any, ...], _Traced] = {}
 
     def __repr__(self) -> str:
@@ -266,17 +272,24 @@ class Fused(Generic[P, R]):
         values: list[Any] = []
         scalars: list[Any] = []
         key: list[Any] = [dtypes.get_default_dtype()]
-        plain = self._signature is None and not kwargs
-        for one in args:
+        plain, static = not kwargs, self._static_places
+        for place, one in enumerate(args):
             if isinstance(one, Array):
                 values.append(one)
                 key.append(one._layout or one._planned())
+            elif place in static:
+                key.append(_typed(one))
             else:
                 key.append(type(one))
                 plain = plain and type(one) in _PLAIN
                 if one is not None:
                     scalars.append(one)
-        traced = self._known.get(tuple(key)) if plain else None
+        traced = None
+        if plain:
+            try:
+                traced = self._known.get(tuple(key))
+            except TypeError:  # a static argument cannot be hashed, which the calls below say
+                plain = False
         if traced is None:
             call = self._sort(args, kwargs)
             if call.symbolic:

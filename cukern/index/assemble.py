@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, beside, zeros
+from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, normalize_axis, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
@@ -20,8 +21,10 @@ from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
+from ..shape.host_joins import blocks, closed, opened
 from ..shape.joins import concat, split
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
+from .plain_numbers import takes_number
 from .scan import cumulative_prod, cumulative_sum
 from .search import searchsorted
 from .take import take
@@ -60,7 +63,12 @@ __all__ = [
 def copy(x: Array, /) -> Array:
     """A differentiable copy of ``x`` in C order."""
     x = require_array(x, "copy")
+    if by_numpy.serves(x):
+        return Array._wrap(x._data.copy(), x.device)
     return astype(x, x.dtype) if x.is_contiguous else x.contiguous()
+
+
+_copied = copy
 
 
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
@@ -140,6 +148,8 @@ def block(arrays: Any, /) -> Array:
     [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
     depth, ndim = _nested(arrays)
+    if depth and (served := blocks(arrays)) is not None:
+        return served
     made = _joined(arrays, depth, max(depth, ndim))
     return made if depth else copy(made)
 
@@ -321,6 +331,8 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     if any(n < 0 for n in times):
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
     ndim = max(x.ndim, len(times))
+    if by_numpy.serves(x):
+        return Array._wrap(np.tile(x._data, times), x.device)
     sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
     apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
     spread = broadcast_to(apart, tuple(n for pair in zip(times, sizes, strict=True) for n in pair))
@@ -392,9 +404,13 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     Raises:
         IndexError: an index is out of range.
     """
+    if axis is None and isinstance(x, Array) and by_numpy.serves(x) and (cut := _interval(_key(obj), x.size)):
+        return Array._wrap(closed(x._data.reshape(-1), 0, *cut), x.device)
     x, place = _flattened(x, axis, "delete")
     size, key = x.shape[place], _key(obj)
     cut = _interval(key, size)
+    if cut is not None and by_numpy.serves(x):
+        return Array._wrap(closed(x._data, place, *cut), x.device)
     if cut is not None:
         return concat([_between(x, place, 0, cut[0]), _between(x, place, cut[1], size)], axis=place)
     return take(x, np.delete(np.arange(size), key), axis=place)
@@ -425,6 +441,8 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
     """
     x, place = _flattened(x, axis, "insert")
     size, key = x.shape[place], _key(obj)
+    if type(key) is int and -size <= key <= size and takes_number(x, values) and by_numpy.serves(x):
+        return opened(x, place, key + size if key < 0 else key, values)
     own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
     added = asarray(values, own, x.device).astype(x.dtype)
     if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
@@ -457,6 +475,8 @@ def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
         raise ValueError(f"resize: new_shape: expected sizes of at least 0, got {sizes}")
     if count and not x.size:
         return zeros(sizes, x.dtype, x.device)
+    if by_numpy.serves(x):
+        return Array._wrap(np.resize(x._data, sizes), x.device)
     times = -(-count // max(1, x.size))
     return reshape(tile(reshape(x, (-1,)), times)[:count], sizes)
 
@@ -487,4 +507,4 @@ def meshgrid(
         made.append(reshape(x, tuple(-1 if axis == place else 1 for axis in range(len(arrays)))))
     if not sparse:
         made = list(broadcast_arrays(*made))
-    return tuple(astype(x, x.dtype) if copy else x for x in made)
+    return tuple(_copied(x) if copy else x for x in made)

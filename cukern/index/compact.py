@@ -11,6 +11,7 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
+from ..elementwise import by_numpy
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
@@ -64,6 +65,8 @@ def flat_places(flags: Array, tile: int | None = None, block: int | None = None)
         tile: flags that a host thread or a warp counts.
         block: threads per block, 1 or a multiple of 32.
     """
+    if tile is None and by_numpy.serves(flags):
+        return Array._wrap(flags._data.reshape(-1).nonzero()[0], flags.device)
     if tile is None and block is None and flags.device.style != "serial" and 0 < flags.size <= _FEW:
         return few_places(flags)
     places = _compacted(flags, tile, block, False, False, True)[1]

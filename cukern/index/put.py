@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
 from ..autodiff import tape
+from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     on_device,
@@ -26,12 +28,16 @@ from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
 from ..elementwise.ufunc import Casting, can_cast
 from ..shape.views import broadcast_to, reshape
+from .plain_numbers import takes_number
 from .search import flatnonzero
 from .subscript import getitem, setitem
 from .subscript import put as put_flat
 from .take import integers, settled_in, take
 
 __all__ = ["copyto", "place", "put", "putmask"]
+
+#: Indices up to which NumPy checks and writes in fewer passes than kernels.
+_FEW = 1 << 13
 
 
 def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -> Any:
@@ -70,6 +76,10 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     [1.0, 0.0, 3.0]
     """
     dst = require_written(dst, "copyto", "dst")
+    if where is True and type(src) is Array and _is_copied(dst, src):
+        np.copyto(dst._data, src._data)
+        dst._bump("copyto")
+        return
     value = _castable("copyto", src, dst, casting)
     if is_scalar(where):
         where = None if where else np.zeros((), bool)
@@ -86,6 +96,14 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
             value = reshape(value, value.shape[extra:])
         value = broadcast_to(astype(value, dst.dtype, copy=False), dst.shape)
     setitem(dst, ..., choose(mask, value, dst))
+
+
+def _is_copied(target: Array, source: Array) -> bool:
+    """Whether NumPy is to copy an array to another of its shape and dtype."""
+    one, other = target._layout or target._planned(), source._layout or source._planned()
+    if one is not other and (one.device, one.dtype, one.shape) != (other.device, other.dtype, other.shape):
+        return False
+    return by_numpy.serves(target, source) and not one.repeated and not target._storage.constant
 
 
 def _cycled(values: Array, count: int) -> Array:
@@ -121,6 +139,13 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     x = require_written(x, "put")
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"put: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
+    if mode == "raise" and by_numpy.serves(x) and takes_number(x, v) and x.is_contiguous:
+        data = integers(ind, x, "put").reshape(-1)
+        if data.size < _FEW:  # more are checked first, in vectors
+            with suppress(IndexError):  # the general path below raises the error
+                x._data.reshape(-1)[data] = v
+                x._bump("put")
+                return
     number = is_scalar(v) and dtypes.result_type(x.dtype, v) == x.dtype
     _put(x, ind, v if number else require_array(v, "put", "v", x), mode)
 

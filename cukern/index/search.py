@@ -14,6 +14,7 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
+from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import first_array, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
@@ -243,6 +244,8 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     x = require_array(x, "nonzero")
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
+    if by_numpy.serves(x):
+        return tuple([Array._wrap(places, x.device) for places in x._data.nonzero()])
     return tuple(places_of(_flags(x)))
 
 
@@ -250,7 +253,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 def flatnonzero(x: Array, /) -> Array:
     """The indices of the non-zero elements in the flattened array."""
     x = require_array(x, "flatnonzero")
-    return flat_places(_flags(x))
+    return flat_places(x if by_numpy.serves(x) else _flags(x))
 
 
 @public
@@ -279,6 +282,8 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
     flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
+    if by_numpy.serves(x) and flags.size <= (x.size if axis is None else x.shape[axis]):
+        return Array._wrap(x._data.compress(flags._data, axis), x.device)
     return take(x, flat_places(_flags(flags)), axis=axis)
 
 

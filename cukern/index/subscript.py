@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 from ..array import Array
 from ..array.creation import asarray, holds_array
 from ..autodiff import tape, writes
+from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -32,6 +34,7 @@ from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
 from .places import picked_along, put_number, put_rows, serial
+from .plain_numbers import NUMBERS, takes_number
 from .search import places_of
 from .take import along_axis, gather, integers, places_in, settled_in
 
@@ -129,6 +132,9 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, x._data[parts if ... in parts else (*parts, ...)])
             except IndexError:
                 pass  # the general path below raises the error
+    elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x):
+        with suppress(IndexError):  # the general path below raises the error
+            return Array._wrap(x._data[key._data], x.device)
     return _getitem(x, key)
 
 
@@ -335,23 +341,15 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
         OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: ``value`` does not broadcast to the part, or ``x`` is a repeated view.
     """
-    if not (type(value) in _NUMBERS and _written_number(x, key, value)):
+    if not (type(value) in NUMBERS and _written_number(x, key, value)):
         _setitem(x, key, value)
-
-
-_NUMBERS = frozenset((bool, int, float))
 
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:
     """Write a number that needs no conversion to the view of a basic index; return False in other cases."""
-    layout = x._layout or x._planned()
-    limits = _PLAIN_NUMBERS.get((layout.dtype, type(value)))
-    if limits is None or layout.repeated or x._storage.constant or tape.recording((x,)):
+    if not takes_number(x, value) or not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
         return False
-    if not limits[0] <= value <= limits[1] or not _PLAIN.issuperset(
-        map(type, key if type(key) is tuple else (key,))
-    ):
-        return False
+    layout = x._planned()
     try:
         if layout.on_host:
             x._data[key] = value
@@ -362,22 +360,6 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
         return False  # the general path raises the error
     x._bump("setitem")
     return True
-
-
-#: By an array's dtype and a number's type: the range in which NumPy and CuPy write such numbers correctly.
-_PLAIN_NUMBERS: dict[tuple[Any, type], tuple[float, float]] = {
-    **{
-        (d, kind): (-float(np.finfo(d).max), float(np.finfo(d).max))
-        for d in map(np.dtype, "efd")
-        for kind in _NUMBERS
-    },
-    **{
-        (d, kind): (np.iinfo(d).min, np.iinfo(d).max)
-        for d in map(np.dtype, "bhilBHIL")
-        for kind in (bool, int)
-    },
-    (np.dtype(bool), bool): (False, True),
-}
 
 
 @on_device
@@ -483,7 +465,13 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> 
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         ValueError: the shapes do not fit.
     """
-    _put_along(require_written(x, "put_along_axis"), indices, values, axis)
+    require_written(x, "put_along_axis")
+    if by_numpy.serves(x) and takes_number(x, values) and isinstance(indices, Array):
+        with suppress(IndexError, ValueError):  # the general path below raises the error
+            np.put_along_axis(x._data, integers(indices, x, "put_along_axis"), values, axis)
+            x._bump("put_along_axis")
+            return
+    _put_along(x, indices, values, axis)
 
 
 @on_device

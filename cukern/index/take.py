@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -18,6 +18,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..autodiff import tape
+from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -154,10 +155,13 @@ def take(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
+    data = integers(indices, x, "take")
+    if mode == "raise" and out is None and by_numpy.serves(x):
+        with suppress(IndexError):  # the general path below raises the error
+            return Array._wrap(x._data.take(data, axis), x.device)
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")
-    data = integers(indices, x, "take")
     if mode not in ("raise", "wrap", "clip"):
         raise ValueError(f"take: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
     if mode != "raise" and x.shape[place]:

@@ -47,6 +47,8 @@ def allocate(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
 
 def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
     """An ndarray of ``device`` in C order, with all bytes 0."""
+    if device.addressable:
+        return device.backend.zeros(shape, dtype)
     made = allocate(device, shape, dtype)
     with device.activate():
         raw(made)[...] = 0

@@ -7,12 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
+from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -95,6 +97,8 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     plan = known(x1, x2)
     if plan is not None:
         return _recorded_product(x1, x2, plan(x1, x2))
+    if (made := _by_vector(x1, x2)) is not None:
+        return made
     if isinstance(x1, SYMBOLS) or isinstance(x2, SYMBOLS):
         symbol: Any = product(x1, x2)
         return symbol
@@ -128,6 +132,24 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
     return _recorded_product(a, b, made)
+
+
+def _by_vector(x1: Any, x2: Any) -> Array | None:
+    """The product with a vector by NumPy on the host; None if that is not taken."""
+    if type(x1) is not Array or type(x2) is not Array:
+        return None
+    one, other = x1._layout or x1._planned(), x2._layout or x2._planned()
+    if not one.on_host or one.dtype is not other.dtype or (one.ndim, other.ndim) not in _WITH_VECTOR:
+        return None
+    if one.dtype.char not in "fdFD" or one.shape[-1] != other.shape[0]:
+        return None
+    if tape.active() and tape.recording((x1, x2)):
+        return None
+    with np.errstate(all="ignore"):
+        return Array._wrap(np.asarray(np.dot(x1._data, x2._data)), x1.device)
+
+
+_WITH_VECTOR = frozenset(((1, 1), (1, 2), (2, 1)))
 
 
 def _recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
@@ -278,6 +300,8 @@ def matvec(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
+    if type(x1) is Array and x1.ndim == 2 and (made := _by_vector(x1, x2)) is not None:
+        return made
     x1, x2 = require_arrays((x1, x2), "matvec", ("x1", "x2"))
     if x1.ndim < 2 or not x2.ndim:
         raise ValueError(f"matvec: expected a matrix and a vector, got shapes {x1.shape} and {x2.shape}")
@@ -291,6 +315,13 @@ def vecmat(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
+    if (
+        type(x2) is Array
+        and x2.ndim == 2
+        and x2.dtype.kind == "f"
+        and (made := _by_vector(x1, x2)) is not None
+    ):
+        return made
     x1, x2 = require_arrays((x1, x2), "vecmat", ("x1", "x2"))
     if not x1.ndim or x2.ndim < 2:
         raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
@@ -346,6 +377,8 @@ def outer(x1: Array, x2: Array, /) -> Array:
 @public
 def inner(x1: Array, x2: Array, /) -> Array:
     """The sum of products over the last axes."""
+    if type(x2) is Array and x2.ndim == 1 and (made := _by_vector(x1, x2)) is not None:
+        return made
     x1, x2 = require_arrays((x1, x2), "inner", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2
@@ -365,6 +398,7 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
         DeviceError: the arrays are on different devices.
         ValueError: the shapes do not fit, or ``out`` does not.
     """
+    made: Array | None
     if out is not None:
         made = dot(x1, x2)
         require_written(out, "dot", "out")
@@ -374,6 +408,8 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
                 f"{out.shape} and {out.dtype}"
             )
         return written("dot", made, out)
+    if type(x2) is Array and x2.ndim == 1 and (made := _by_vector(x1, x2)) is not None:
+        return made
     x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2
@@ -383,7 +419,18 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
 @public
 def vdot(x1: Array, x2: Array, /) -> Array:
     """The sum of products of conj(x1) and x2 over all elements, both flattened."""
+    if type(x2) is Array and x2.dtype.kind == "f" and x2.size >= by_numpy.MANY and x2.ndim == 1:
+        made = _by_vector(x1, x2)
+        if made is not None:
+            return made
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
+    if (
+        x1.shape == x2.shape
+        and x1.dtype == x2.dtype
+        and x1.dtype in dtypes.FLOATS
+        and by_numpy.serves(x1, x2)
+    ):
+        return matmul(*(x if x.ndim == 1 else ravel(x) for x in (x1, x2)))
     return vecdot(ravel(x1), ravel(x2))
 
 
@@ -451,7 +498,19 @@ def trace(
     out: Array | None = None,
 ) -> Array:
     """The sum of a diagonal of matrices; arguments as in :func:`diagonal`, ``dtype`` and ``out`` as in :func:`sum`."""
+    if (axis1, axis2) == (0, 1) and dtype is None and out is None and _is_traced_by_numpy(x):
+        return Array._wrap(np.asarray(x._data.trace(offset)), x.device)
     return sum(diagonal(x, offset, axis1, axis2), -1, dtype, out)
+
+
+def _is_traced_by_numpy(x: Any) -> bool:
+    """Whether NumPy sums a diagonal of ``x``, in the dtype that :func:`sum` has."""
+    return (
+        type(x) is Array
+        and x.ndim == 2
+        and x.dtype in (dtypes.float32, dtypes.float64)
+        and by_numpy.serves(x)
+    )
 
 
 @public

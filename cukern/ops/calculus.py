@@ -17,6 +17,7 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
+from ..elementwise import by_numpy
 from ..elementwise.complex_rows import from_parts, imag, real
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -81,6 +82,8 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         raise ValueError(f"diff: n: expected at least 0, got {n}")
     if times == 0:
         return x
+    if prepend is None and append is None and by_numpy.serves(x):
+        return _differences(x, times, place)
     parts = []
     for end in (prepend, x, append):
         if end is None or end is x:
@@ -97,6 +100,16 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     return made
 
 
+def _differences(x: Array, times: int, axis: int) -> Array:
+    """The differences on the host by NumPy."""
+    data, whole = x._data, (slice(None),) * axis
+    between = np.not_equal if x.dtype == dtypes.bool_ else np.subtract
+    with np.errstate(all="ignore"):
+        for _ in range(times):
+            data = between(data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
+    return Array._wrap(data, x.device)
+
+
 @public
 def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
     """The differences of neighbours in the flattened array, with optional values before and after.
@@ -105,7 +118,9 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
         TypeError: the values' dtype cannot be cast to that of ``x``.
     """
     x = require_array(x, "ediff1d")
-    made = diff(reshape(x, (-1,)))
+    made = diff(x if x.ndim == 1 else reshape(x, (-1,)))
+    if to_end is None and to_begin is None:
+        return made
     parts = []
     part: Any
     for name, part in (("to_begin", to_begin), ("", made), ("to_end", to_end)):
@@ -211,6 +226,10 @@ def gradient(
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
+    if not spacing and x.ndim == 1 and axes and x.dtype in dtypes.INEXACT and by_numpy.serves(x):
+        with np.errstate(all="ignore"):
+            slope: Any = np.gradient(x._data, edge_order=edge_order)  # type: ignore[call-overload]
+            return Array._wrap(slope, x.device)
     wide, result = _floating(x), x.dtype
     if x.dtype not in dtypes.INEXACT:
         points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]

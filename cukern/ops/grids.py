@@ -190,6 +190,9 @@ def indices(
     """
     sizes = shape_of(dimensions)
     wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
+    where = Device(device) if device is not None else current()
+    if where.addressable and not sparse and not dtypes.info(wanted).extension:
+        return Array._wrap(np.indices(sizes, wanted), where)
     lines = [arange(n, dtype=wanted, device=device) for n in sizes]
     made = [
         reshape(x, tuple(-1 if i == axis else 1 for i in range(len(sizes)))) for axis, x in enumerate(lines)
@@ -248,7 +251,7 @@ def tril_indices(
     if not where.addressable:
         ends = _diagonal_at(n, k + 1, m)
         return ranges(where, np.zeros_like(ends), ends)
-    return tuple(asarray(places, device=device) for places in np.tril_indices(n, k, m))
+    return tuple(Array._wrap(places, where) for places in np.tril_indices(n, k, m))
 
 
 def triu_indices(
@@ -259,7 +262,7 @@ def triu_indices(
     if not where.addressable:
         first = _diagonal_at(n, k, m)
         return ranges(where, first, (n if m is None else max(m, 0)) - first)
-    return tuple(asarray(places, device=device) for places in np.triu_indices(n, k, m))
+    return tuple(Array._wrap(places, where) for places in np.triu_indices(n, k, m))
 
 
 def _matrix(x: Array, name: str) -> tuple[int, int]:

@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, eye, ones, zeros, zeros_like
+from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conj, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import first_array, public, require_array, require_constant
@@ -232,8 +233,15 @@ def any_polynomial(operands: Sequence[Any]) -> bool:
     return True in (isinstance(one, (poly1d, np.poly1d)) for one in operands)
 
 
-def _padded(p: Array, size: int) -> Array:
-    return p if p.size == size else concat([zeros(size - p.size, p.dtype, p.device), p])
+def _combined(p: Array, q: Array, function: Any) -> Array:
+    """``function`` of two vectors, the shorter one behind zeros; of a long one on the host with one copy."""
+    if 0 < q.size <= p.size and p.dtype == q.dtype and by_numpy.serves(p, q):
+        made = Array._wrap(p._data.copy(), p.device)
+        made._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
+        return made
+    size = max(p.size, q.size)
+    wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
+    return function(*wide)  # type: ignore[no-any-return]
 
 
 @public
@@ -255,16 +263,14 @@ def polyadd(a1: Any, a2: Any, /) -> Any:
     [9, 6, 6]
     """
     p, q = _coefficients("polyadd", a1, a2)
-    size = max(p.size, q.size)
-    return _like(add(_padded(p, size), _padded(q, size)), a1, a2)
+    return _like(_combined(p, q, add), a1, a2)
 
 
 @public
 def polysub(a1: Any, a2: Any, /) -> Any:
     """The difference of two polynomials; arguments as in :func:`polyadd`."""
     p, q = _coefficients("polysub", a1, a2)
-    size = max(p.size, q.size)
-    return _like(subtract(_padded(p, size), _padded(q, size)), a1, a2)
+    return _like(_combined(p, q, subtract), a1, a2)
 
 
 @public

@@ -23,6 +23,7 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
+from ..index.plain_numbers import takes_number
 from ..index.take import scatter
 from ..linear.products import diagonal
 from ..shape.joins import stack, unstack
@@ -163,6 +164,11 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     if require_written(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     rows, columns = x.shape[0], x.shape[1]
+    if x.ndim == 2 and x.device.addressable and x.is_contiguous and takes_number(x, val):
+        end = x.size if wrap else columns * columns
+        x._data.reshape(-1)[: end : columns + 1] = val
+        x._bump("fill_diagonal")
+        return
     if x.ndim == 2 and not (wrap and rows > columns):
         diagonal(x)[...] = _in_turn(x, val, min(rows, columns))
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,9 +32,11 @@ _BY_NUMPY = {
         ("argmax", "argmin", "max", "min"),
         frozenset((dtypes.bool_, *dtypes.INTS, dtypes.float32, dtypes.float64)),
     ),
-    **dict.fromkeys(("nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))),
+    **dict.fromkeys(
+        ("nanargmax", "nanargmin", "nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))
+    ),
 }
-_MANY, _TOGETHER = 1 << 16, 512
+_MANY, _TOGETHER, _SEARCHED = 1 << 16, 512, 128
 #: Values from which on several threads are faster than NumPy's one.
 _FOR_THREADS = 1 << 21
 
@@ -254,7 +257,7 @@ def make_plan(
         return plan
     on_host = _style(device) == "serial"
     if on_host and device.addressable and _is_for_numpy(plan, reduction):
-        plan.direct = _direct(reduction.name, plan.axes, plan.layouts[0].shape)
+        plan.direct = _direct(reduction.name, plan.axes, plan.layouts[0])
         return plan
     task = _task(reduction, program, operands, shape, axes)
     work = serial(task) if on_host else on_gpu(task)
@@ -277,20 +280,52 @@ def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
     size, (operand, *others), program = math.prod(plan.shape), plan.operands, plan.program
     if reduction.own or program.name != "load" or others or not operand.contiguous:
         return False
-    if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _MANY or plan.count < _TOGETHER:
+    together = _SEARCHED if reduction.ordered else _TOGETHER
+    if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _MANY or plan.count < together:
+        return False
+    if reduction.name in _SEARCHES and plan.count != size:
         return False
     alone, last = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
     return (alone or size < _FOR_THREADS) and (plan.count == size or plan.axes == (last,))
 
 
-def _direct(name: str, axes: tuple[int, ...], shape: tuple[int, ...]) -> Callable[[Any], Any]:
-    beside_nan = {"nanmax": np.fmax.reduce, "nanmin": np.fmin.reduce}
-    function: Any = beside_nan.get(name) or getattr(np, name)
-    axis = axes[0] if len(axes) == 1 else None
+_UFUNCS: dict[str, np.ufunc] = {
+    **{"all": np.logical_and, "any": np.logical_or, "max": np.maximum, "min": np.minimum},
+    **{"nanmax": np.fmax, "nanmin": np.fmin},
+}
+
+
+def _among_numbers(search: Callable[[Any], Any], best: np.ufunc, data: Any) -> int:
+    """The index of the best number of a vector, the first of equal ones; -1 if all are NaN."""
+    found = int(search(data))
+    if data[found] == data[found]:  # no NaN, which would be the best
+        return found
+    with np.errstate(invalid="ignore"):
+        value = best.reduce(data)
+    return int((data == value).argmax()) if value == value else -1
+
+
+_SEARCHES: dict[str, Callable[[Any], int]] = {
+    "nanargmax": partial(_among_numbers, np.ndarray.argmax, np.fmax),
+    "nanargmin": partial(_among_numbers, np.ndarray.argmin, np.fmin),
+}
+
+
+def _direct(name: str, axes: tuple[int, ...], layout: Layout) -> Callable[[Any], Any]:
+    """NumPy's reduction of an ndarray to one of ``layout``."""
+    axis, shape, dtype = axes[0] if len(axes) == 1 else None, layout.shape, layout.dtype
+    if name in _SEARCHES:
+        return lambda data: np.asarray(_SEARCHES[name](data.reshape(-1))).reshape(shape)
+    if name not in _UFUNCS:
+        search = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
+        return lambda data: np.asarray(search(data, axis)).reshape(shape)
+    function = _UFUNCS[name].reduce
+    if dtype == dtypes.bool_:
+        return lambda data: np.asarray(function(data, axis), dtype).reshape(shape)
 
     def reduce(data: Any) -> Any:
         with np.errstate(invalid="ignore"):
-            return np.asarray(function(data, axis)).reshape(shape)
+            return np.asarray(function(data, axis), dtype).reshape(shape)
 
     return reduce
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
+from ..elementwise import by_numpy
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
     normalize_axes,
@@ -305,6 +306,8 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     """
     x = require_array(x, "roll")
     shifts = _sizes(shift.numpy() if isinstance(shift, Array) else shift, "roll", "shift")
+    if by_numpy.serves(x) and (axis is None or (type(axis) is int and len(shifts) == 1)):
+        return Array._wrap(np.roll(x._data, sum(shifts), axis), x.device)
     if axis is None:
         flat = reshape(x, (-1,))
         total = sum(shifts)

@@ -58,7 +58,9 @@ __device__ __forceinline__ T power(T x, T y) {
 // Shifts; by the width of the type or more they leave 0, or -1 of a negative number shifted right.
 template <typename T>
 __device__ __forceinline__ T left_shift(T x, T y) {
-    return y < T(0) || y >= T(8 * sizeof(T)) ? T(0) : T(shl((unsigned long long)x, int(y)));
+    const bool none = y < T(0) || y >= T(8 * sizeof(T));
+    if constexpr (sizeof(T) <= 4) return none ? T(0) : T(shl((unsigned)x, int(y)));
+    return none ? T(0) : T(shl((unsigned long long)x, int(y)));
 }
 template <typename T>
 __device__ __forceinline__ T right_shift(T x, T y) {

@@ -106,19 +106,27 @@ __device__ __forceinline__ Moments<A> extended(Moments<A> a, A x) {
     const A count = a.count + A(1), delta = x - a.mean, mean = a.mean + delta / count;
     return Moments<A>{count, mean, a.squares + delta * (x - mean)};
 }
+// The sum of a power of two of numbers, by halves: a template for each half, which compilers of the host make into vectors.
+template <typename A, int N>
+__device__ __forceinline__ A total(const A (&part)[N]) {
+    if constexpr (N == 1) {
+        return part[0];
+    } else {
+        A half[N / 2];
+#pragma unroll
+        for (int k = 0; k < N / 2; ++k) half[k] = part[k] + part[k + N / 2];
+        return total(half);
+    }
+}
 template <typename A, typename T, int N>
 __device__ __forceinline__ Moments<A> extended(Moments<A> a, const T (&v)[N]) {
-    A sum[N], squares[N];
-    for (int k = 0; k < N; ++k) sum[k] = A(v[k]);
+    A part[N];
 #pragma unroll
-    for (int n = N / 2; n > 0; n /= 2)
-        for (int k = 0; k < n; ++k) sum[k] += sum[k + n];
-    const A mean = sum[0] * (A(1) / A(N));
-    for (int k = 0; k < N; ++k) squares[k] = (A(v[k]) - mean) * (A(v[k]) - mean);
+    for (int k = 0; k < N; ++k) part[k] = A(v[k]);
+    const A mean = total(part) * (A(1) / A(N));
 #pragma unroll
-    for (int n = N / 2; n > 0; n /= 2)
-        for (int k = 0; k < n; ++k) squares[k] += squares[k + n];
-    return joined(a, Moments<A>{A(N), mean, squares[0]});
+    for (int k = 0; k < N; ++k) part[k] = (A(v[k]) - mean) * (A(v[k]) - mean);
+    return joined(a, Moments<A>{A(N), mean, total(part)});
 }
 
 // exp; of numbers of half precision by the device's own instruction.

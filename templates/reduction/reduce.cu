@@ -28,13 +28,20 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             index r = piece.r_first;
             for (; r + unroll - 1 < piece.r_end; r += unroll) {
                 if constexpr (batch) {
+                    // Not unrolled: what is left of a loop the host's compiler makes into vectors better.
                     T v[unroll];
-#pragma unroll
                     for (int u = 0; u < unroll; ++u) v[u] = line.value(scalars, r + u);
                     a[0] = push_all(a[0], v, Place(q * inner + r), Place(1));
                 } else {
 #pragma unroll
                     for (int u = 0; u < unroll; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
+                }
+            }
+            if constexpr (batch && unroll > few) {
+                for (; r + few - 1 < piece.r_end; r += few) {
+                    T v[few];
+                    for (int u = 0; u < few; ++u) v[u] = line.value(scalars, r + u);
+                    a[0] = push_all(a[0], v, Place(q * inner + r), Place(1));
                 }
             }
             if constexpr (states > few) {

@@ -7,7 +7,8 @@
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
-constexpr int block = << block >>, tile = << tile >>;
+// Values of a column that are combined at once.
+constexpr int block = << block >>, tile = << tile >>, few = << "1" if reduction.ordered else "batch ? 8 : 1" >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -26,7 +27,15 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (index c = 0; c < width; ++c) a[c] = identity();
         for (index q = piece.q_first; q < piece.q_end; ++q) {
             const Line line(memory, layout, row, q, first);
-            for (index r = piece.r_first; r < piece.r_end; ++r)
+            index r = piece.r_first;
+            for (; few > 1 && r + few - 1 < piece.r_end; r += few)
+                for (index c = 0; c < width; ++c) {
+                    T v[few];
+#pragma unroll
+                    for (int u = 0; u < few; ++u) v[u] = line.value(scalars, r + u, c);
+                    a[c] = push_all(a[c], v, Place(q * inner + r), Place(1));
+                }
+            for (; r < piece.r_end; ++r)
                 for (index c = 0; c < width; ++c)
                     a[c] = push(a[c], line.value(scalars, r, c), Place(q * inner + r));
         }

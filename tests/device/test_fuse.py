@@ -106,6 +106,23 @@ def test_fused_functions_compose(device: ck.Device, launches: list[str]) -> None
     assert launches == ["outer"]
 
 
+def test_static_arguments_of_positions_and_keywords(device: ck.Device) -> None:
+    @ck.fuse(static=("power", "negative"))
+    def scaled(x: ck.Array, factor: float, power: int = 1, *, negative: bool = False) -> ck.Array:
+        made = factor * x**power
+        return -made if negative else made
+
+    x = ck.asarray([1.0, 2.0], device=device)
+    for _ in range(2):  # the second time by what is known of the first
+        assert scaled(x, 3.0).tolist() == [3, 6]
+        assert scaled(x, 4.0, 2).tolist() == [4, 16]
+        assert scaled(x, 5.0, 2).tolist() == [5, 20]
+        assert scaled(x, 5.0, 3).tolist() == [5, 40]
+        assert scaled(x, 5.0, power=1, negative=True).tolist() == [-5, -10]
+        with pytest.raises(TypeError, match="hashable static arguments"):
+            scaled(x, 5.0, [1])  # type: ignore[arg-type]
+
+
 def test_shapes_and_static_arguments_steer(device: ck.Device) -> None:
     @ck.fuse(static=("power",))
     def f(x: ck.Array, power: int, flip: bool = False) -> ck.Array:

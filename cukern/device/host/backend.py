@@ -48,7 +48,7 @@ from .elf import static_shared
 from .lines import lines_at
 from .packing import GRID, Kernel, Packing, placed_variables
 from .packing import load as _load
-from .python import LARGEST_COPY, allocation, python_api, reraise
+from .python import LARGEST_COPY, allocation, launcher, python_api, reraise
 from .tensor_map import tensor_map
 from .texture import Object, Texels
 from .translate import source
@@ -126,6 +126,7 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     library.cukern_probe.argtypes = (ctypes.c_ulonglong, ctypes.c_void_p)
     library.cukern_allocate_method.restype = ctypes.c_void_p
+    library.cukern_launch_method.restype = ctypes.c_void_p
     library.cukern_set_asynchrony.argtypes = (ctypes.c_int, ctypes.c_ulonglong)
     limit = settings.time_limit()
     if library.cukern_start(settings.thread_count(), ctypes.byref(python_api())):
@@ -309,27 +310,12 @@ class HostFunction:
         codes = "".join(self._codes[:leading])
         pack = struct.Struct(f"={len(head)}s{codes}{len(fixed)}s").pack
         start, handle = self._launch, self._handle
-        # Most launches are of one or two operands and a result.
-        if leading == 2:
-
-            def launch_two(x: Any, y: Any) -> None:
-                if status := start(handle, packed := pack(head, x, y, fixed)):
-                    self._end(status, packed)
-
-            return launch_two
-        if leading == 3:
-
-            def launch_three(x: Any, y: Any, z: Any) -> None:
-                if status := start(handle, packed := pack(head, x, y, z, fixed)):
-                    self._end(status, packed)
-
-            return launch_three
 
         def launch(*values: Any) -> None:
             if status := start(handle, packed := pack(head, *values, fixed)):
                 self._end(status, packed)
 
-        return launch
+        return launcher(_runtime(), handle, (head, self._codes[:leading], fixed), self._end, launch)
 
 
 @lru_cache(maxsize=1024)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -38,6 +38,8 @@ class _Python(ctypes.Structure):
             ),
             *("take_lock", "release_lock", "run_signal_handlers", "fetch_error"),
             *("new_array", "new_zeros", "set_base"),
+            *("tuple_item", "as_unsigned", "as_signed", "as_double", "error", "clear_error"),
+            *("save_thread", "restore_thread", "from_long", "from_bytes", "call_with", "call_vector"),
         )
     )
 
@@ -55,25 +57,68 @@ def python_api() -> _Python:
         *("PyBytes_AsString", "Py_IncRef", "Py_DecRef", "PyGILState_Ensure", "PyGILState_Release"),
         *("PyErr_CheckSignals", "PyErr_Fetch"),
     )
-    functions = [ctypes.cast(getattr(api, name), ctypes.c_void_p) for name in names]
+    later = (
+        *("PyTuple_GetItem", "PyLong_AsUnsignedLongLong", "PyLong_AsLongLong", "PyFloat_AsDouble"),
+        *("PyErr_Occurred", "PyErr_Clear", "PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLong"),
+        *("PyBytes_FromStringAndSize", "PyObject_CallFunctionObjArgs", "PyObject_Vectorcall"),
+    )
+
+    def found(names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
+        return (ctypes.cast(getattr(api, name), ctypes.c_void_p) for name in names)
+
     return _Python(
         *(id(None), id(np.ndarray), id(np.dtype(np.uint8)), object.__basicsize__),
-        *functions,
+        *found(names),
         *(table[place] for place in (_NEW_FROM_DESCR, _ZEROS, _SET_BASE_OBJECT)),
+        *found(later),
     )
+
+
+def _method(method: int, bound: object) -> Callable[..., Any]:
+    """A function of Python's that calls one of the runtime with ``bound``."""
+    make = ctypes.pythonapi.PyCFunction_NewEx
+    make.restype = ctypes.py_object
+    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
+    made: Callable[..., Any] = make(method, bound, None)
+    return made
 
 
 def allocation(
     runtime: ctypes.CDLL, shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool
 ) -> Callable[[], Any]:
     """A function that allocates an ndarray in C order between red zones, as fast as ``np.empty`` or ``np.zeros``."""
-    make = ctypes.pythonapi.PyCFunction_NewEx
-    make.restype = ctypes.py_object
-    make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
     lasting = _dtypes.setdefault(dtype, dtype)
     wanted = struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
-    made: Callable[[], Any] = make(runtime.cukern_allocate_method(), wanted, None)
-    return made
+    return _method(runtime.cukern_allocate_method(), wanted)
+
+
+#: The formats of leading values that the runtime packs, and the most of them.
+_PACKED, _MOST_LEADING = frozenset(("Q", "i4x", "q", "f4x", "d")), 16
+
+
+def launcher(
+    runtime: ctypes.CDLL,
+    handle: int,
+    packed: tuple[bytes, Sequence[str], bytes],
+    end: Callable[[int, bytes], None],
+    launch: Callable[..., None],
+) -> Callable[..., None]:
+    """A faster ``launch``, or itself if it takes values that the runtime does not pack.
+
+    Args:
+        runtime: the runtime.
+        handle: the kernel in it.
+        packed: what comes before the values, the format of each, and what comes behind them.
+        end: called with the status of a launch that is not zero, and its bytes.
+        launch: launches with the same values.
+    """
+    head, codes, fixed = packed
+    if len(codes) > _MOST_LEADING or not _PACKED.issuperset(codes):
+        return launch
+    whole = head + bytes(8 * len(codes)) + fixed
+    letters = "".join(code[0] for code in codes).encode()
+    prepared = struct.pack(f"=Qqq{_MOST_LEADING}s", handle, len(codes), len(whole), letters) + whole
+    return _method(runtime.cukern_launch_method(), (prepared, end, launch))
 
 
 def reraise(runtime: ctypes.CDLL) -> None:

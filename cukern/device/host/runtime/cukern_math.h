@@ -322,8 +322,8 @@ CUKERN_TEST(isinf, __builtin_isinf(x))
 CUKERN_TEST(isfinite, __builtin_isfinite(x))
 CUKERN_TEST(isnormal, __builtin_isnormal(x))
 // GCC 12 has no instruction for what it makes of __builtin_signbit of a vector of halves.
-static inline bool signbit(float x) { return __builtin_copysignf(1, x) < 0; }
-static inline bool signbit(double x) { return __builtin_copysign(1, x) < 0; }
+static inline bool signbit(float x) { return cukern::bits_as<int>(x) < 0; }
+static inline bool signbit(double x) { return cukern::bits_as<long long>(x) < 0; }
 #undef CUKERN_TEST
 
 // min and max take a number over NaN, as fmin and fmax.

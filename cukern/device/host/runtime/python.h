@@ -1,4 +1,5 @@
-// What the runtime asks of Python and of NumPy: memory with red zones, and whether a signal wants the kernel to end.
+// What the runtime asks of Python and of NumPy: memory with red zones, values of a launch, and whether a signal wants the
+// kernel to end.
 #pragma once
 #include "zones.h"
 
@@ -18,6 +19,18 @@ struct Python {
     void* (*new_array)(const void* type, void* dtype, int axes, const long* shape, const long* strides, void* data, int flags, void* from);
     void* (*new_zeros)(int axes, const long* shape, void* dtype, int fortran);
     int (*set_base)(void* array, void* base);
+    void* (*tuple_item)(void* tuple, long place);
+    unsigned long long (*as_unsigned)(void*);
+    long long (*as_signed)(void*);
+    double (*as_double)(void*);
+    void* (*error)();
+    void (*clear_error)();
+    void* (*save_thread)();
+    void (*restore_thread)(void*);
+    void* (*from_long)(long);
+    void* (*from_bytes)(const void*, long);
+    void* (*call_with)(void* function, ...);
+    void* (*call_vector)(void* function, void* const* values, size_t count, void* names);
 };
 
 static Python python;

@@ -8,6 +8,7 @@
 #include "faults.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
+#include "prepared.h"
 
 constexpr long wake_ns = 30000;   // less work than this is done before another core has woken
 constexpr long chunk_ns = 10000;  // work taken at once
@@ -447,5 +448,6 @@ EXPORT void cukern_set_asynchrony(int when, unsigned long long seed) {
     __atomic_store_n(&asynchrony, when, __ATOMIC_RELAXED);
 }
 
-// A method of Python's that makes arrays with red zones; see python.h.
+// Methods of Python's that make arrays with red zones, and launch; see python.h and prepared.h.
 EXPORT const Method* cukern_allocate_method() { return &allocate_method; }
+EXPORT const Method* cukern_launch_method() { return &launch_method; }

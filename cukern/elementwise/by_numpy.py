@@ -1,0 +1,24 @@
+"""Which calls NumPy serves on the host: of many elements that it moves in fewer passes than kernels do."""
+
+from __future__ import annotations
+
+from ..array import Array
+from ..autodiff import tape
+
+#: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
+MANY, LARGE = 1 << 14, 1 << 21
+#: The kinds of NumPy's own numbers: half types of others are of another kind.
+_KINDS = frozenset("?biufc")
+
+
+def serves(x: Array, *others: Array) -> bool:
+    """Whether NumPy is to compute a function of arrays on one device, of which ``x`` has the most elements.
+
+    It does on the host if ``x`` is large, but not so large that other cores help, and no tape tracks an array.
+    """
+    layout = x._layout or x._planned()
+    if not layout.on_host or layout.size < MANY or layout.dtype.kind not in _KINDS:
+        return False
+    if layout.size >= LARGE and layout.device.properties.multiprocessors > 1:
+        return False
+    return not tape.active() or not tape.recording((x, *others))

@@ -1,0 +1,171 @@
+"""Functions that NumPy serves on the host from a number of elements on: the same results, errors and gradients."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.elementwise.by_numpy import MANY
+
+N = MANY + 7
+_RNG = np.random.default_rng(5)
+X = _RNG.standard_normal(N).astype(np.float32)
+Y = _RNG.standard_normal(N).astype(np.float32)
+M = _RNG.standard_normal((130, 140)).astype(np.float32)
+Z = (X + 1e-9j).astype(np.complex64)
+FLAGS = X > 0.2
+WITH_NAN = np.where(np.tile(X, 5) < 0.1, np.float32(np.nan), np.tile(X, 5))
+ROWS = np.asarray([3, -1, 0, 3])
+
+#: Calls of the module ``xp``, on arrays that ``a`` converts: the same text for both libraries.
+CALLS: list[Callable[[Any, Any], Any]] = [
+    lambda xp, a: xp.nonzero(a(FLAGS)),
+    lambda xp, a: xp.nonzero(a(M) * (a(M) > 1)),
+    lambda xp, a: xp.flatnonzero(a(M)[::2] > 0),
+    lambda xp, a: xp.argwhere(a(M) > 0),
+    lambda xp, a: xp.compress(a(M[:, 0] > 0), a(M), 0),
+    lambda xp, a: xp.compress(a(FLAGS), a(X)),
+    lambda xp, a: xp.extract(a(M > 0), a(M)),
+    lambda xp, a: xp.take(a(M), a(ROWS), 1),
+    lambda xp, a: xp.take(a(M).T, a(ROWS)),
+    lambda xp, a: xp.tile(a(M), (2, 1, 2)),
+    lambda xp, a: xp.insert(a(M), -2, 7.5, 1),
+    lambda xp, a: xp.insert(a(M), 5, 7.5),
+    lambda xp, a: xp.delete(a(M), 3, 1),
+    lambda xp, a: xp.delete(a(M), slice(5, 2)),
+    lambda xp, a: xp.resize(a(M), (3, N)),
+    lambda xp, a: xp.block([[a(M), a(M)], [a(M[:5]), a(M[:5])]]),
+    lambda xp, a: xp.concat([a(M), a(M[:2])]),
+    lambda xp, a: xp.concat([a(M), a(X)], None),
+    lambda xp, a: xp.stack([a(M), a(M)], 1),
+    lambda xp, a: xp.roll(a(M), 5),
+    lambda xp, a: xp.roll(a(M), -5, 1),
+    lambda xp, a: xp.diff(a(M), 2, 0),
+    lambda xp, a: xp.diff(a(FLAGS)),
+    lambda xp, a: xp.ediff1d(a(M)),
+    lambda xp, a: xp.gradient(a(X)),
+    lambda xp, a: xp.array_equal(a(X), a(X)),
+    lambda xp, a: xp.array_equiv(a(M), a(M + 1)),
+    lambda xp, a: xp.polyadd(a(X), a(X[:3])),
+    lambda xp, a: xp.polysub(a(X[:3]), a(X)),
+    lambda xp, a: xp.real_if_close(a(Z)),
+    lambda xp, a: xp.ptp(a(M)),
+    lambda xp, a: xp.copy(a(M).T),
+    lambda xp, a: xp.trace(a(M), 3),
+    lambda xp, a: xp.linalg.trace(a(M), offset=-3),
+    lambda xp, a: xp.vdot(a(M), a(M)),
+    lambda xp, a: xp.dot(a(X), a(Y)),
+    lambda xp, a: xp.inner(a(X)[::2], a(Y)[::2]),
+    lambda xp, a: xp.matvec(a(M), a(M[0])),
+    lambda xp, a: xp.vecmat(a(M[:, 0]), a(M)),
+    lambda xp, a: xp.linalg.norm(a(M)),
+    lambda xp, a: xp.linalg.norm(a(X), keepdims=True),
+    lambda xp, a: xp.indices((3, 4)),
+    lambda xp, a: xp.argmax(a(M), axis=1),
+    lambda xp, a: xp.all(a(FLAGS)),
+    lambda xp, a: a(M)[a(ROWS)],
+    lambda xp, a: xp.meshgrid(a(X[:200]), a(X[:210])),
+    lambda xp, a: xp.nanargmax(a(WITH_NAN)),
+    lambda xp, a: xp.nanargmin(a(WITH_NAN)),
+    lambda xp, a: xp.nanargmin(a(np.tile(X, 5))),
+]
+
+
+def _same(mine: Any, theirs: Any) -> None:
+    if isinstance(theirs, tuple):
+        assert len(mine) == len(theirs)
+        for one, other in zip(mine, theirs, strict=True):
+            _same(one, other)
+        return
+    got = mine.numpy() if isinstance(mine, ck.Array) else np.asarray(mine)
+    wanted = np.asarray(theirs)
+    assert got.shape == wanted.shape
+    assert got.dtype.kind == wanted.dtype.kind
+    np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-5)
+
+
+@pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
+def test_large_arrays(call: Callable[[Any, Any], Any]) -> None:
+    _same(call(ck, ck.asarray), call(np, lambda x: x))
+
+
+@pytest.mark.parametrize("value", [np.inf, np.nan, 1e30])
+def test_norm_out_of_range(value: float) -> None:
+    wanted = np.nan if np.isnan(value) else np.inf
+    np.testing.assert_equal(ck.linalg.norm(ck.full(N, value, ck.float32)).item(), wanted)
+
+
+def test_writes() -> None:
+    x, y = ck.asarray(M), M.copy()
+    ck.put(x, ck.asarray(ROWS), 2.0)
+    np.put(y, ROWS, 2.0)
+    ck.fill_diagonal(x, 3)
+    np.fill_diagonal(y, 3)
+    rows = np.arange(140)[None] % 130
+    ck.put_along_axis(x, ck.asarray(rows), 4.0, 0)
+    np.put_along_axis(y, rows, 4.0, 0)
+    np.testing.assert_array_equal(x.numpy(), y)
+    other = ck.zeros_like(x)
+    ck.copyto(other, x)
+    np.testing.assert_array_equal(other.numpy(), y)
+    ck.copyto(x[:, 1:], x[:, :-1])
+    y[:, 1:] = y[:, :-1].copy()
+    np.testing.assert_array_equal(x.numpy(), y)
+
+
+@pytest.mark.parametrize("wrap", [False, True])
+def test_tall_diagonal(wrap: bool) -> None:
+    x, y = ck.zeros((200, 90)), np.zeros((200, 90), np.float32)
+    ck.fill_diagonal(x, 2, wrap)
+    np.fill_diagonal(y, 2, wrap)
+    np.testing.assert_array_equal(x.numpy(), y)
+
+
+def test_errors_are_cukerns_own() -> None:
+    x = ck.asarray(X)
+    with pytest.raises(IndexError, match=f"take: index {N} is out of bounds for an axis of size {N}"):
+        ck.take(x, ck.asarray([0, N]))
+    with pytest.raises(IndexError, match=f"put: index {N} is out of bounds for an axis of size {N}"):
+        ck.put(x, ck.asarray([0, N]), 1.0)
+    np.testing.assert_array_equal(x.numpy(), X)
+    with pytest.raises(ValueError, match="concat: shapes"):
+        ck.concat([ck.asarray(M), ck.asarray(M[:, 1:])])
+    with pytest.raises(ValueError, match="do not fit"):
+        ck.matvec(ck.asarray(M), x)
+
+
+def test_index_out_of_range() -> None:
+    with pytest.raises(IndexError, match="index 130 is out of bounds for an axis of size 130"):
+        ck.asarray(M)[ck.asarray([0, 130])]
+
+
+def test_only_nan() -> None:
+    with pytest.raises(ValueError, match="NaN"):
+        ck.nanargmax(ck.full(5 * N, np.nan, ck.float32))
+
+
+def test_gradients_pass() -> None:
+    x = ck.asarray(X)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.take(x, ck.asarray([1, 1])).sum() + ck.dot(x, x) + ck.roll(x, 1)[0] + ck.diff(x)[0]
+    wanted = 2 * X
+    wanted[[0, 1, -1]] += [-1, 3, 1]
+    np.testing.assert_allclose(tape.gradient(y, x).numpy(), wanted, rtol=1e-6)
+
+
+def test_writes_to_tracked_arrays_are_refused() -> None:
+    x = ck.asarray(M)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        for write in (
+            lambda: ck.put(x, ck.asarray([1]), 1.0),
+            lambda: ck.fill_diagonal(x, 1.0),
+            lambda: ck.copyto(x, ck.asarray(M)),
+        ):
+            with pytest.raises(ck.GradientError):
+                write()

@@ -310,8 +310,6 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    if where.addressable:
-        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
     with where.activate():
         return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
 

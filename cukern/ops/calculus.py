@@ -428,6 +428,7 @@ def interp(
         An array of the shape of ``x``, in the floating dtype of the arguments, the default one for integers.
 
     Raises:
+        DeviceError: ``xp`` and ``fp`` are on different devices.
         ValueError: ``xp`` and ``fp`` are not vectors, are empty or differ in shape; or ``period`` is 0.
     """
     x, xp, fp = require_arrays((x, xp, fp), "interp", ("x", "xp", "fp"))
@@ -435,6 +436,7 @@ def interp(
         raise ValueError(
             f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"
         )
+    one_device("interp", (xp, fp))
     points, knots, values = asarray(x, device=xp.device), xp, fp
     given = [one.dtype for one in (points, knots, values)]
     result = dtypes.float_of(*given)

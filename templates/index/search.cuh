@@ -17,10 +17,10 @@ __device__ __forceinline__ void count_before(I (&found)[items], const acc (&want
     for (int k = 0; k < items; ++k) found[k] = 0;
     // What is sought is at one of found to found + length.
     for (I length = n; length > 1;) {
-        const I half = length / 2;
+        const I middle = length / 2;
 #pragma unroll
-        for (int k = 0; k < items; ++k) found[k] += I(before(element(found[k] + half - 1), wanted[k])) * half;
-        length -= half;
+        for (int k = 0; k < items; ++k) found[k] += I(before(element(found[k] + middle - 1), wanted[k])) * middle;
+        length -= middle;
     }
 #pragma unroll
     for (int k = 0; k < items; ++k) found[k] += n > 0 && before(element(found[k]), wanted[k]);

@@ -41,10 +41,10 @@ template <typename N>
 __device__ __forceinline__ N split(const K* first, N n1, const K* second, N n2, N from) {
     N low = maximum(N(0), from - n2), high = minimum(from, n1);
     while (low < high) {
-        const N half = low + (high - low) / 2;
-        const bool later = ordered(second[from - half - 1]) < ordered(first[half]);
-        high = later ? half : high;
-        low = later ? low : half + 1;
+        const N middle = low + (high - low) / 2;
+        const bool later = ordered(second[from - middle - 1]) < ordered(first[middle]);
+        high = later ? middle : high;
+        low = later ? low : middle + 1;
     }
     return low;
 }

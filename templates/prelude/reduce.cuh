@@ -112,10 +112,10 @@ __device__ __forceinline__ A total(const A (&part)[N]) {
     if constexpr (N == 1) {
         return part[0];
     } else {
-        A half[N / 2];
+        A folded[N / 2];
 #pragma unroll
-        for (int k = 0; k < N / 2; ++k) half[k] = part[k] + part[k + N / 2];
-        return total(half);
+        for (int k = 0; k < N / 2; ++k) folded[k] = part[k] + part[k + N / 2];
+        return total(folded);
     }
 }
 template <typename A, typename T, int N>

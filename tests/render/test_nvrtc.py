@@ -24,10 +24,10 @@ from cukern.text import render
 require_nvrtc()
 
 #: Dtypes whose kernels are those of another integer but for the type's name.
-ALIKE = [np.dtype(name) for name in ("int16", "uint16", "uint32", "uint64")]
-#: Those whose kernels are optimised, which shows the loads that they get; of the others, and of attention's many
+ALIKE = [np.dtype(name) for name in ("uint8", "int16", "uint16", "uint32", "uint64")]
+#: Those whose kernels are optimised, as machine code shows more mistakes; of the others, and of attention's many
 #: instructions, it is thorough.
-OPTIMISED = [ck.float32, ck.bfloat16]
+OPTIMISED = [ck.bfloat16]
 #: What computes real numbers alone.
 REAL = (launch_convolve, launch_histogram)
 CASES = [

@@ -51,8 +51,8 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(const T* output, 
         for (int v = 0; v < width; ++v) {
             shared[thread] = sums[c][v];
             << "__syncthreads();" if block > 1 >>
-            for (int half = down / 2; half; half /= 2) {
-                if (thread < half * across) shared[thread] += shared[thread + half * across];
+            for (int rest = down / 2; rest; rest /= 2) {
+                if (thread < rest * across) shared[thread] += shared[thread + rest * across];
                 << "__syncthreads();" if block > 1 >>
             }
             if (thread < across && is) d[c * g.weight_at[2] + v * g.weight_group] = cast< << out >> >(shared[thread]);

@@ -182,7 +182,9 @@ def _length(x: Array) -> float | None:
         return None
     data = x._data.reshape(-1)
     with np.errstate(all="ignore"):
-        return math.sqrt(float(np.dot(data, data)))
+        squares = float(np.dot(data, data))
+    limits = np.finfo(x.dtype)
+    return math.sqrt(squares) if limits.tiny / limits.eps * x.size < squares < math.inf else None
 
 
 def vector_norm(

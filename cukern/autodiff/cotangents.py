@@ -245,15 +245,16 @@ def require_floats(leaves: Sequence[Any], tree: Any, what: str) -> None:
 class Forgotten:
     """What a record keeps of an array that is computed again when a derivative reads it."""
 
-    __slots__ = ("_key", "_recipe", "_storage", "dtype", "shape")
+    __slots__ = ("_key", "_storage", "dtype", "recipe", "shape")
 
     def __init__(self, array: Array) -> None:
-        self._key, self._storage, self._recipe = array._key, array._storage, array._storage.recipe
+        self._key, self._storage, self.recipe = array._key, array._storage, array._storage.recipe
         self.shape, self.dtype = array.shape, array.dtype
 
     def again(self) -> Array:
         """The array, to tapes the same as the original, which has not been written since."""
-        made: Array = self._recipe.array(self.shape)
+        made: Array = self.recipe.array(self.shape)
+        made._planned()
         made._key, made._storage.version = self._key, self._storage.version
         return made
 

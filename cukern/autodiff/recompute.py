@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 
+#: Results after so many that are made again, one of the other, are kept: a derivative makes all of a chain at once.
+_DEEPEST = 32
+
+
 class Recipe:
     """How a result is computed again.
 
@@ -29,14 +33,36 @@ class Recipe:
 
     Attributes:
         made: the result, made again: kept from the first derivative that reads it to that of its own operation.
+        depth: how many results are made again at most, one of the other, until this one is.
+        key: the result's.
     """
 
-    __slots__ = ("_compute", "_inputs", "_name", "_versions", "dtype", "made", "size", "version")
+    __slots__ = (
+        "_compute",
+        "_inputs",
+        "_name",
+        "_versions",
+        "depth",
+        "dtype",
+        "key",
+        "made",
+        "size",
+        "version",
+    )
 
     def __init__(
-        self, name: str, compute: Callable[..., Array], inputs: Sequence[Array | None], result: Array
+        self,
+        name: str,
+        compute: Callable[..., Array],
+        inputs: Sequence[Array | None],
+        result: Array,
+        tape: Tape,
     ) -> None:
-        self._name, self._compute, self._inputs = name, compute, forgotten(inputs)
+        self._name, self._compute, self._inputs = name, compute, forgotten(inputs, tape)
+        self.key = result._key
+        self.depth = 1 + max(
+            (one.recipe.depth for one in self._inputs if isinstance(one, Forgotten)), default=0
+        )
         self._versions = [0 if one is None else one._storage.version for one in inputs]
         self.dtype, self.size, self.version = result.dtype, result.size, result._storage.version
         self.made: Array | None = None
@@ -44,7 +70,7 @@ class Recipe:
     def array(self, shape: tuple[int, ...]) -> Array:
         """The result in a shape, as an array that no tape knows."""
         with stop_recording():
-            if self.made is None:
+            if self.made is None or self.made._storage.version != self.version:  # a backward has written it
                 self.made = self._compute(*read(self._name, self._inputs, self._versions))
             same = self.made.shape == shape
             return self.made._alias() if same else registered().reshape(self.made, shape)
@@ -64,21 +90,25 @@ def note(
         tapes: the tapes that have recorded the operation.
     """
     if tapes[0].recompute and result.is_contiguous:
-        result._storage.recipe = recipe = Recipe(name, compute, inputs, result)
-        for tape in tapes:
-            tape._recipes[result._key] = recipe
+        recipe = Recipe(name, compute, inputs, result, tapes[0])
+        if recipe.depth <= _DEEPEST:
+            result._storage.recipe = recipe
+            for tape in tapes:
+                tape._recipes[result._key] = recipe
 
 
-def forgotten(saved: Sequence[Array | None]) -> list[Array | Forgotten | None]:
-    """``saved`` without the arrays that can be computed again."""
-    return [array if array is None or not _repeatable(array) else Forgotten(array) for array in saved]
+def forgotten(saved: Sequence[Array | None], tape: Tape) -> list[Array | Forgotten | None]:
+    """``saved`` without the arrays that can be computed again from what ``tape`` keeps."""
+    return [array if array is None or not _repeatable(array, tape) else Forgotten(array) for array in saved]
 
 
-def _repeatable(array: Array) -> bool:
-    """Whether an array consists of all elements of a result that has a recipe and was not written since."""
-    recipe = array._storage.recipe
-    return (
-        recipe is not None
-        and array.is_contiguous
-        and (array.dtype, array.size, array._storage.version) == (recipe.dtype, recipe.size, recipe.version)
+def _repeatable(array: Array, tape: Tape) -> bool:
+    """Whether an array has all elements of a result for which the tape has a recipe, and was not written since."""
+    recipe: Recipe | None = array._storage.recipe
+    if recipe is None or tape._recipes.get(recipe.key) is not recipe:
+        return False
+    return array.is_contiguous and (array.dtype, array.size, array._storage.version) == (
+        recipe.dtype,
+        recipe.size,
+        recipe.version,
     )

@@ -194,7 +194,7 @@ def append(
     versions = []
     for array in saved:
         versions.append(0 if array is None else array._storage.version)
-    kept = forgotten(saved) if saved and tapes[0].recompute else saved
+    kept = forgotten(saved, tapes[0]) if saved and tapes[0].recompute else saved
     for tape in tapes:
         tape._records.append((operation, inputs, outputs, kept, versions))
 
@@ -389,7 +389,7 @@ class Tape:
         """The gradient of ``target`` with respect to each of ``sources``.
 
         May be called inside the tape's block: a tape that is not persistent stops recording, and a
-        persistent one also records the operations of the gradient. A gradient may share memory with another.
+        persistent one also records the operations of the gradient.
 
         Args:
             target: an array, or a pytree of arrays. The gradient of several elements is that of their sum. A complex

@@ -16,7 +16,7 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
-from ..elementwise.operands import first_array, public, require_array, require_arrays
+from ..elementwise.operands import first_array, normalize_axis, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..errors import DeviceError
@@ -282,7 +282,8 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
     flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
-    if by_numpy.serves(x) and flags.size <= (x.size if axis is None else x.shape[axis]):
+    size = x.size if axis is None else x.shape[normalize_axis(axis, x.ndim, "compress")]
+    if by_numpy.serves(x, flags) and flags.size <= size:
         return Array._wrap(x._data.compress(flags._data, axis), x.device)
     return take(x, flat_places(_flags(flags)), axis=axis)
 

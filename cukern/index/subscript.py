@@ -132,9 +132,9 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, x._data[parts if ... in parts else (*parts, ...)])
             except IndexError:
                 pass  # the general path below raises the error
-    elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x):
+    elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x, key):
         with suppress(IndexError):  # the general path below raises the error
-            return Array._wrap(x._data[key._data], x.device)
+            return Array._wrap(np.array(x._data[key._data]) if not key.ndim else x._data[key._data], x.device)
     return _getitem(x, key)
 
 
@@ -157,7 +157,9 @@ def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
 def _getitem(x: Array, key: Any) -> Array:
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
-        return _basic(x, tuple(parts), key if isinstance(key, tuple) else (key,))
+        given = key if isinstance(key, tuple) else (key,)
+        made = _basic(x, tuple(parts), given)
+        return made.copy() if any(isinstance(one, (Array, np.ndarray)) for one in given) else made
     return _gathered(x, _picked(parts))
 
 
@@ -467,7 +469,7 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> 
     """
     require_written(x, "put_along_axis")
     if by_numpy.serves(x) and takes_number(x, values) and isinstance(indices, Array):
-        with suppress(IndexError, ValueError):  # the general path below raises the error
+        with suppress(IndexError, TypeError, ValueError):  # the general path below raises the error
             np.put_along_axis(x._data, integers(indices, x, "put_along_axis"), values, axis)
             x._bump("put_along_axis")
             return

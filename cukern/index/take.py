@@ -158,7 +158,7 @@ def take(
     data = integers(indices, x, "take")
     if mode == "raise" and out is None and by_numpy.serves(x):
         with suppress(IndexError):  # the general path below raises the error
-            return Array._wrap(x._data.take(data, axis), x.device)
+            return Array._wrap(np.asarray(x._data.take(data, axis)), x.device)
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")

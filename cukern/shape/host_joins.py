@@ -27,7 +27,7 @@ def joined_by_numpy(arrays: Sequence[Any], axis: int | None) -> Array | None:
         return None
     if any(x.dtype is not largest.dtype or x.device is not largest.device for x in arrays):
         return None
-    with suppress(ValueError):  # joining them without NumPy raises the error
+    with suppress(TypeError, ValueError):  # joining them without NumPy raises the error
         return Array._wrap(np.concatenate([x._data for x in arrays], axis), largest.device)
     return None
 

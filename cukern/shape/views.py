@@ -306,7 +306,9 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     """
     x = require_array(x, "roll")
     shifts = _sizes(shift.numpy() if isinstance(shift, Array) else shift, "roll", "shift")
-    if by_numpy.serves(x) and (axis is None or (type(axis) is int and len(shifts) == 1)):
+    if by_numpy.serves(x) and (
+        axis is None or (type(axis) is int and -x.ndim <= axis < x.ndim and len(shifts) == 1)
+    ):
         return Array._wrap(np.roll(x._data, sum(shifts), axis), x.device)
     if axis is None:
         flat = reshape(x, (-1,))

@@ -177,3 +177,25 @@ def test_writes_to_tracked_arrays_are_refused() -> None:
         ):
             with pytest.raises(ck.GradientError):
                 write()
+
+
+def test_one_element_is_an_array_of_its_own() -> None:
+    x = ck.arange(N, dtype="float32")
+    for made in (ck.take(x, 3), x[ck.asarray(3)], x[:9][ck.asarray(3)]):
+        made[...] = 5
+        assert (made + 1).item() == 6
+    assert x[3].item() == 3
+
+
+def test_axes_out_of_range() -> None:
+    x = ck.asarray(X)
+    for call in (lambda: ck.compress(ck.ones(3, dtype=bool), x, axis=5), lambda: ck.roll(x, 1, axis=2)):
+        with pytest.raises(IndexError, match="axis . is out of bounds for an array with 1 axes"):
+            call()
+
+
+@pytest.mark.usefixtures("checks_places")
+def test_reads_of_unset_memory_are_reported() -> None:
+    with ck.testing.checked(collect=True) as reports:
+        ck.copy(ck.empty(N)) + 1
+    assert reports

@@ -149,3 +149,12 @@ def test_where_they_are_chosen(device: ck.Device) -> None:
     for precision in ("direct", "tf32"):
         with ck.matmul_precision(precision):
             assert not chosen()
+
+
+def test_weights_whose_window_of_three_axes_lies_in_the_padding(device: ck.Device) -> None:
+    x = ck.ones((2, 8, 1, 8, 8), device=device, dtype="float32")
+    w = ck.ones((8, 8, 1, 3, 3), device=device, dtype="float32")
+    with ck.Tape() as tape:
+        tape.watch(w)
+        y = ck.nn.conv3d(x, w, stride=(3, 1, 1), padding=(1, 1, 1))
+    assert not tape.gradient(y, w).numpy().any()

@@ -109,3 +109,62 @@ def test_a_part_of_a_result_and_one_written_before_it_was_read_are_kept():
         return tape.gradient(loss, w)
 
     assert np.array_equal(gradient(True).numpy(), gradient(False).numpy())
+
+
+def test_views_of_results_are_computed_again(device: ck.Device) -> None:
+    x = ck.asarray(np.linspace(0.1, 1, 6), device=device)
+    made = []
+    for again in (False, True):
+        with ck.Tape(recompute=again) as tape:
+            tape.watch(x)
+            y = ck.sin(ck.sin(ck.reshape(ck.sin(x), (2, 3))))
+        made.append(tape.gradient(y, x).numpy())
+    np.testing.assert_array_equal(*made)
+
+
+def test_a_backward_that_writes_what_it_saved_changes_no_other(device: ck.Device) -> None:
+    class Square(ck.Function):
+        @staticmethod
+        def forward(ctx, x):
+            ctx.save_for_backward(x)
+            return x * x
+
+        @staticmethod
+        def backward(ctx, g):
+            (x,) = ctx.saved_arrays
+            x *= 2
+            return g * x
+
+    given = np.array([0.5, 1.0])
+    x = ck.asarray(given, device=device)
+    with ck.Tape(recompute=True) as tape:
+        tape.watch(x)
+        h = ck.sin(x)
+        z, y = ck.sin(h), Square.apply(h)
+    wanted = np.cos(given) * (np.cos(np.sin(given)) + 2 * np.sin(given))
+    np.testing.assert_allclose(tape.gradient([y, z], x).numpy(), wanted, rtol=1e-12)
+
+
+def test_results_of_a_used_tape_are_kept(device: ck.Device) -> None:
+    x, w = ck.asarray([[1.0, 2.0, 4.0]], device=device), ck.ones(3, device=device)
+    with ck.Tape(recompute=True) as first:
+        first.watch(w)
+        h = ck.nn.layer_norm(x, 3, w)
+    first.gradient(h, w)
+    w += 1.0
+    with ck.Tape(recompute=True) as second:
+        second.watch(h)
+        z = ck.sin(h)
+    np.testing.assert_allclose(second.gradient(z, h).numpy(), np.cos(h.numpy()), rtol=1e-6)
+
+
+def test_long_chains(device: ck.Device) -> None:
+    x = y = ck.asarray(0.5, dtype="float64", device=device)
+    with ck.Tape(recompute=True) as tape:
+        tape.watch(x)
+        for _ in range(600):
+            y = ck.sin(y)
+    wanted, value = 1.0, 0.5
+    for _ in range(600):
+        wanted, value = wanted * np.cos(value), np.sin(value)
+    np.testing.assert_allclose(tape.gradient(y, x).item(), wanted, rtol=1e-10)

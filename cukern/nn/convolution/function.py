@@ -185,8 +185,9 @@ def conv2d(
     Of float32, windows of 3 x 3 that move by one pixel, over enough channels and pixels of one group, are products of
     transformed tiles, for which a pixel takes a quarter of the multiplications (source: Lavin and Gray, "Fast
     Algorithms for Convolutional Neural Networks", 2016). Rounding errors are then about twice as large, of weights'
-    gradients up to four times, and a NaN or an infinity reaches the outputs of its tile of 4 x 4;
-    ``cukern.matmul_precision("direct")`` keeps from it.
+    gradients up to four times, relative to the largest number of a tile of 6 x 6; and a NaN, an infinity or a number
+    near the largest float reaches the outputs of its tile of 4 x 4. ``cukern.matmul_precision("direct")`` keeps from
+    it. In gradients of weights of one channel to a group a NaN or an infinity may reach all taps of its channel.
 
     Args:
         x: shape (N, C, H, W), or (C, H, W) without a batch; a floating dtype.

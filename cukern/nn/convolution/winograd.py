@@ -275,7 +275,7 @@ def takes(task: Task, elem: dtypes.DType, device: Device) -> bool:
     """Whether a convolution, or the gradient of its weights, has this form: where it was measured to be faster."""
     z, y, x = task.axes
     plain = all(one.taps == 3 and abs(one.tap_step) == 1 and one.step == one.every == 1 for one in (y, x))
-    flat = z.taps == task.image.size[0] == task.output.size[0] == task.groups == 1
+    flat = z.taps == task.image.size[0] == task.output.size[0] == task.groups == 1 and z.base == 0
     some = min(task.pixels, task.image.elements, task.filters) > 0
     if not (plain and flat and some and get_matmul_precision() == "highest"):
         return False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
 import struct
 import threading
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ from .tracing import SHARED
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
 _INTERRUPTED = 2
+#: Functions that write surfaces, which no launch restores.
+_WRITES_SURFACE = re.compile(r"surf\w+write")
 #: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
 _TRIALS = 3
 #: How much longer than an unchecked launch one may take, until it is stopped.
@@ -259,7 +262,8 @@ class CheckedFunction:
 
     def _repeatable(self) -> bool:
         """Whether nobody sees how often the kernel runs, and all that it may write is known."""
-        return "printf" not in self._unit.calls and all(p.kind != "table" for p in self._packing.params)
+        seen = [name for name in self._unit.calls if name == "printf" or _WRITES_SURFACE.fullmatch(name)]
+        return not seen and all(p.kind != "table" for p in self._packing.params)
 
     def _written(
         self, arrays: list[np.ndarray[Any, Any] | None], empties: list[tuple[int, unset.Empty]]
@@ -309,7 +313,7 @@ class CheckedFunction:
         self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
     ) -> list[tuple[str, str]]:
         """The names and places of arrays whose unset elements make a difference to this launch."""
-        if options.sampled or not self._trials or self._unit.trusted:
+        if options.sampled or not self._trials or self._unit.trusted or not self._repeatable():
             return []
         found = list(fills.arrays(self._unit.text.encode()))
         try:
@@ -320,6 +324,10 @@ class CheckedFunction:
         if not found:
             return []
         usual = self._outcome(self._build, packed, options, state)
+        if (
+            self._outcome(self._build, packed, options, state) != usual
+        ):  # by a clock, or by the order of threads
+            return []
         unset_ones = []
         for number in (fills.ALL_ARRAYS, *range(1, len(found) + 1)):
             zeroed.value = number

@@ -12,17 +12,25 @@ MANY, LARGE = 1 << 14, 1 << 21
 _KINDS = frozenset("?biufc")
 
 
+def may(x: Array, *others: Array) -> bool:
+    """Whether NumPy can compute a function of arrays: all are on one device, the host, and no tape tracks one.
+
+    It may not in checked launches: it would read what nothing has set without a word.
+    """
+    device = (x._layout or x._planned()).device
+    if not device.addressable or mode.active() or any(one.device is not device for one in others):
+        return False
+    return not tape.active() or not tape.recording((x, *others))
+
+
 def serves(x: Array, *others: Array) -> bool:
     """Whether NumPy is to compute a function of arrays on one device, of which ``x`` has the most elements.
 
-    It does on the host if ``x`` is large, but not so large that other cores help, no tape tracks an array, and launches
-    are not checked: NumPy reads what nothing has set without a word.
+    It does if ``x`` is large, but not so large that other cores help, and it :func:`may`.
     """
     layout = x._layout or x._planned()
     if not layout.on_host or layout.size < MANY or layout.dtype.kind not in _KINDS:
         return False
     if layout.size >= LARGE and layout.device.properties.multiprocessors > 1:
         return False
-    if mode.active() or any(one.device is not layout.device for one in others):
-        return False
-    return not tape.active() or not tape.recording((x, *others))
+    return may(x, *others)

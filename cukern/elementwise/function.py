@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -327,7 +327,10 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         if not copy and x.dtype is dtype:
             return x
         key = (x._layout or x._planned(), type(dtype), dtype)
-        plan = _casts.get(key) if isinstance(dtype, Hashable) else None
+        try:
+            plan = _casts.get(key)
+        except TypeError:  # what cannot be hashed names no dtype, which the lines below say
+            plan = None
         if plan is not None and (copy or plan.layouts[0].dtype != x.dtype):
             made = plan.single(x)
             if tape.state.active and (tracking := tape.tracked((x,))) is not None:

@@ -404,8 +404,6 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     Raises:
         IndexError: an index is out of range.
     """
-    if axis is None and isinstance(x, Array) and by_numpy.serves(x) and (cut := _interval(_key(obj), x.size)):
-        return Array._wrap(closed(x._data.reshape(-1), 0, *cut), x.device)
     x, place = _flattened(x, axis, "delete")
     size, key = x.shape[place], _key(obj)
     cut = _interval(key, size)

@@ -116,7 +116,7 @@ def test_grids_of_images_of_few_channels(
     halves: int,
 ) -> None:
     """By one convolution of few filters, of which one band is in shared memory at a time."""
-    monkeypatch.setattr(grids, "_has_maps", lambda of: True)
+    monkeypatch.setattr(grids, "has_maps", lambda of: True)
     used = mapped(shifted, "_form", lambda one: (one.tile_n, one.halves, one.image_stages) == (16, halves, 1))
     x, w, options = GRIDS[number]
     check(x, w, "bfloat16", last=last, **options)

@@ -17,7 +17,7 @@ from ...kernel.sizes import divide_up
 from .depthwise import low
 from .epilogue import steps, variables
 from .geometry import Task
-from .shifted import LINE, MAP, Maps, apart, image_tiles
+from .maps import LINE, MAP, Maps, apart, has_maps, image_tiles
 from .tensor import arranged
 
 _KERNEL = Kernel("nn/convolution/depthwise_ring.cu")
@@ -57,9 +57,9 @@ class Form(NamedTuple):
 
 def form_for(task: Task, image: Layout, device: Device) -> Form | None:
     """The form of a convolution by windows that move by one pixel; None if the device has none for it."""
-    limits = device.properties
-    if device.style == "serial" or limits.compute_capability[0] != 9:
+    if not has_maps(device):
         return None
+    limits = device.properties
     return form_of(task, image, limits.max_shared_memory_per_block, limits.multiprocessors)
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from ... import namespace as ops
 from ...array import Array
-from ...device import Device
 from ...kernel.sizes import ACCESS, divide_up
 from .geometry import Windows
+from .maps import has_maps
 
 #: Channels of all grids at most, and filters of the convolution at least.
 _CHANNELS, _FILTERS = 32, 64
@@ -41,11 +41,7 @@ def side_of(kernel: int, stride: int, padding: int) -> Side:
 
 def takes(gradient: Array, weights: Array, windows: Windows) -> bool:
     """Whether the image's gradient is computed so: on tensor cores that bring images by maps."""
-    return _has_maps(gradient.device) and fits(gradient, weights, windows)
-
-
-def _has_maps(device: Device) -> bool:
-    return device.style != "serial" and device.properties.compute_capability[0] == 9
+    return has_maps(gradient.device) and fits(gradient, weights, windows)
 
 
 def fits(gradient: Array, weights: Array, windows: Windows) -> bool:

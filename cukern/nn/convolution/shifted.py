@@ -10,23 +10,32 @@ from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...array import Array
-from ...array.layout import Layout, address
+from ...array.layout import Layout
 from ...device import Device
 from ...device.interface import Prepared, Tiles
 from ...elementwise.program import Program
 from ...kernel import Kernel
-from ...kernel.plan import remember
 from ...kernel.sizes import ACCESS, divide_up
 from .epilogue import steps, variables
-from .geometry import Axis, Place, Task, place_of
+from .geometry import Axis, Task, place_of
+from .maps import (
+    ALIGNMENT,
+    BARRIERS,
+    CHANNELS,
+    LINE,
+    LONGEST,
+    MAP,
+    Maps,
+    has_maps,
+    image_tiles,
+    is_dense,
+    is_mapped,
+    weight_tiles,
+)
 
 _KERNEL = Kernel("nn/convolution/shifted.cu")
-#: Elements in a line of 128 bytes, threads of a block, and bytes of a map.
-LINE, _THREADS, MAP = 64, 384, 128
-#: Bytes of shared memory before the stages, for alignment, and for barriers; stages of weights at least and at most.
-ALIGNMENT, BARRIERS, _FEWEST, _MOST = 1024, 1024, 3, 8
-#: The most lines of a copy along an axis, channels and filters from which on the form is used.
-LONGEST, CHANNELS = 256, 64
+#: Threads of a block, and stages of weights at least and at most.
+_THREADS, _FEWEST, _MOST = 384, 3, 8
 #: Filters of a tile, and the fewest filters of which a tile may have all.
 _TILES, _NARROW = (16, 32, 64, 128, 256), 16
 #: Elements between two planes of the output in shared memory.
@@ -131,29 +140,6 @@ def fits(task: Task, elem: dtypes.DType) -> bool:
     return is_mapped(task, elem) and even and (task.taps > 1 or y.every * x.every > 1) and task.taps > 0
 
 
-def is_mapped(task: Task, elem: dtypes.DType) -> bool:
-    """Whether maps lead to image and output of two axes, of 16-bit floats whose channels lie innermost."""
-    flat = task.image.size[0] == 1 and task.axes[0][:3] == (1, 1, 0) and task.output.size[0] == 1
-    unique = all(map(apart, (task.image, task.output)))
-    return elem.itemsize == 2 and task.groups == 1 and not task.wide and flat and unique
-
-
-def is_dense(task: Task, strides: Sequence[int]) -> bool:
-    """Whether a map leads to weights with these strides, and filters of the output begin at multiples of 16 bytes."""
-    return (
-        strides[1] == 1
-        and min(strides[0], strides[4]) > 0
-        and strides[3] % strides[4] == 0
-        and task.filters % 8 == 0
-    )
-
-
-def apart(place: Place) -> bool:
-    """Whether no two elements are one in memory, which maps cannot say."""
-    sizes = (place.batch, place.channels, *place.size)
-    return all(step > 0 or n == 1 for step, n in zip(place.steps, sizes, strict=True))
-
-
 def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[int]) -> Form | None:
     """The form of a convolution of arrays whose channels lie innermost; None if there is none.
 
@@ -163,9 +149,9 @@ def form_for(task: Task, elem: dtypes.DType, device: Device, strides: Sequence[i
         device: where it runs.
         strides: of the weights along filters, channels and the three axes, in elements.
     """
-    limits = device.properties
-    if device.style == "serial" or limits.compute_capability[0] != 9:
+    if not has_maps(device):
         return None
+    limits = device.properties
     return _form(task, elem, strides, limits.max_shared_memory_per_block, limits.multiprocessors)
 
 
@@ -176,32 +162,6 @@ def _form(
     if not (dense and fits(task, elem)) or task.channels < CHANNELS or task.filters < _NARROW:
         return None
     return min(_forms(task, memory), key=lambda one: one.cost(task, multiprocessors), default=None)
-
-
-class Maps:
-    """The maps of a launch's arrays, made once for an address.
-
-    Args:
-        device: of the arrays.
-        tiles: how each is mapped, with the bytes from the array's address to the first element in place of an address.
-    """
-
-    def __init__(self, device: Device, tiles: Sequence[Tiles]) -> None:
-        self._device, self._tiles = device, tuple(tiles)
-        self._known: dict[tuple[int, int], bytes] = {}
-
-    def __call__(self, arrays: Sequence[Array]) -> list[bytes]:
-        """The maps of these arrays."""
-        return [self._map(i, one) for i, one in enumerate(arrays)]
-
-    def _map(self, which: int, one: Array) -> bytes:
-        at = address(one._data) if self._device.addressable else one._operand
-        found = self._known.get((which, at))
-        if found is None:
-            tiles = self._tiles[which]
-            made = self._device.backend.tensor_map(tiles._replace(address=at + tiles.address))
-            found = remember(self._known, (which, at), made)
-        return found
 
 
 class Launch:
@@ -245,42 +205,6 @@ class Launch:
 def _output_tiles(layout: Layout, task: Task, box: tuple[int, int]) -> Tiles:
     """How kernels find the pixels of a task."""
     return image_tiles(layout, box, [(axis.first, axis.every) for axis in task.axes[1:]], writes=True)
-
-
-def image_tiles(
-    layout: Layout,
-    box: tuple[int, int],
-    every: Sequence[tuple[int, int]] = ((0, 1), (0, 1)),
-    writes: bool = False,
-) -> Tiles:
-    """How kernels find a box of rows and columns of images, 64 channels of each.
-
-    Args:
-        layout: that of the images.
-        box: rows and columns.
-        every: which rows, and which columns: the first one, and the distance of two.
-        writes: whether kernels store tiles.
-    """
-    place = place_of(layout)
-    batch, _, _, y, x = (2 * step for step in place.steps)
-    # An axis of size 1 has stride 0, which maps do not have.
-    x = x or 2 * place.channels
-    y = y or x * place.size[2]
-    strides = (batch or y * place.size[1], y * every[0][1], x * every[1][1])
-    sizes = [divide_up(n - first, step) for n, (first, step) in zip(place.size[1:], every, strict=True)]
-    shape = (place.batch, *sizes, place.channels)
-    first = every[0][0] * y + every[1][0] * x
-    return Tiles(first, layout.dtype, shape, strides, (1, *box, LINE), 2 * LINE, writes)
-
-
-def weight_tiles(layout: Layout, filters: int) -> Tiles:
-    """How the kernel finds a tap's weights, 64 channels of so many filters."""
-    place = place_of(layout)
-    taps = math.prod(place.size)
-    across = 2 * place.steps[4] or 2 * place.channels
-    strides = (2 * place.steps[0] or taps * across, across)
-    shape = (place.batch, taps, place.channels)
-    return Tiles(0, layout.dtype, shape, strides, (filters, 1, LINE), 2 * LINE, False)
 
 
 def _variables(task: Task, form: Form, made: Program, elem: dtypes.DType) -> dict[str, Any]:

@@ -17,18 +17,8 @@ from ...kernel import Kernel
 from ...kernel.sizes import divide_up
 from .epilogue import steps, variables
 from .geometry import Task
-from .shifted import (
-    ALIGNMENT,
-    BARRIERS,
-    CHANNELS,
-    LINE,
-    LONGEST,
-    MAP,
-    Maps,
-    around_of,
-    fits,
-    image_tiles,
-)
+from .maps import ALIGNMENT, BARRIERS, CHANNELS, LINE, LONGEST, MAP, Maps, has_maps, image_tiles
+from .shifted import around_of, fits
 
 _KERNEL = Kernel("nn/convolution/shifted_weights.cu")
 #: Threads of a block, taps that three warpgroups have, pixels of a product, and stages.
@@ -89,10 +79,7 @@ def _forms(task: Task, memory: int) -> list[Form]:
 
 def form_for(task: Task, elem: dtypes.DType, device: Device) -> Form | None:
     """The form of a gradient of arrays whose channels lie innermost; None if there is none."""
-    limits = device.properties
-    if device.style == "serial" or limits.compute_capability[0] != 9:
-        return None
-    return form_of(task, elem, limits.max_shared_memory_per_block)
+    return form_of(task, elem, device.properties.max_shared_memory_per_block) if has_maps(device) else None
 
 
 def form_of(task: Task, elem: dtypes.DType, memory: int) -> Form | None:

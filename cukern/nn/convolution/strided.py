@@ -18,13 +18,14 @@ from ...kernel import Kernel
 from ...kernel.sizes import divide_up
 from .epilogue import steps, variables
 from .geometry import Task, place_of
-from .shifted import (
+from .maps import (
     ALIGNMENT,
     BARRIERS,
     CHANNELS,
     LINE,
     MAP,
     Maps,
+    has_maps,
     image_tiles,
     is_dense,
     is_mapped,
@@ -122,9 +123,9 @@ def form_for(
         device: where it runs.
         strides: of the weights along filters, channels and the three axes, in elements.
     """
-    limits = device.properties
-    if device.style == "serial" or limits.compute_capability[0] != 9:
+    if not has_maps(device):
         return None
+    limits = device.properties
     return form_of(tasks, elem, strides, limits.max_shared_memory_per_block, limits.multiprocessors)
 
 

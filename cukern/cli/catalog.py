@@ -39,6 +39,7 @@ _FAMILIES = {
     "ops.histogram_grid": "Histograms of points",
     "reduction.softmax": "Normalised exponentials",
     "linear.products": "Products",
+    "linear.diagonals": "Diagonals",
     "linear.cross": "Cross products",
     "linear.einsum": "Einstein summation",
     "ops.calculus": "Differences and interpolation",

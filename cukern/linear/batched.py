@@ -25,7 +25,7 @@ from ..kernel.sizes import divide_up
 from ..reduction.rows import prod, sum
 from ..shape.joins import concat
 from ..shape.views import reshape
-from .products import diagonal
+from .diagonals import diagonal
 
 _ELIMINATE, _SUBSTITUTE = Kernel("linear/eliminate.cu", block=256), Kernel("linear/substitute.cu", block=128)
 _SMALL = {name: Kernel(f"linear/{name}_small.cu") for name in ("solve", "determinant")}

@@ -19,8 +19,9 @@ from ..errors import GradientError
 from ..reduction.rows import all
 from ..shape.joins import concat
 from ..shape.views import expand_dims, tril
+from .diagonals import diagonal, from_diagonal
 from .lapack import differentiable, library, matrices, solve, total
-from .products import adjoint, diagonal, from_diagonal, matmul
+from .products import adjoint, matmul
 
 
 class EighResult(NamedTuple):

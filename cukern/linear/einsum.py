@@ -17,7 +17,8 @@ from ..elementwise.operands import public, require_arrays
 from ..elementwise.ufunc import Casting, can_cast
 from ..reduction.rows import sum
 from ..shape.views import permute_dims, reshape, squeeze
-from .products import diagonal, matmul
+from .diagonals import diagonal
+from .products import matmul
 
 __all__ = ["einsum"]
 

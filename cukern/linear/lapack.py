@@ -30,7 +30,8 @@ from ..shape.views import (
     triu,
 )
 from .batched import solutions, together
-from .products import adjoint, from_diagonal, matmul
+from .diagonals import from_diagonal
+from .products import adjoint, matmul
 
 Vjp = Callable[[Sequence[Any], Sequence[Array]], Array | None]
 

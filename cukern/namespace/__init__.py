@@ -32,6 +32,7 @@ from ..index.take import check_indices as check_indices
 from ..index.unravel import *  # noqa: F403
 from ..linear import epilogue as _epilogue  # noqa: F401 - fused functions find it by name
 from ..linear.cross import *  # noqa: F403
+from ..linear.diagonals import *  # noqa: F403
 from ..linear.einsum import *  # noqa: F403
 from ..linear.products import *  # noqa: F403
 from ..ops.bessel_functions import *  # noqa: F403

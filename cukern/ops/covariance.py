@@ -16,7 +16,7 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_array, require_constant
 from ..elementwise.table import clip, sqrt, where
-from ..linear.products import diagonal
+from ..linear.diagonals import diagonal
 from ..reduction.nan import average
 from ..reduction.rows import sum
 from ..shape.joins import concat

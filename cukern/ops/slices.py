@@ -25,7 +25,7 @@ from ..elementwise.operands import (
 from ..elementwise.table import where
 from ..index.plain_numbers import takes_number
 from ..index.take import scatter
-from ..linear.products import diagonal
+from ..linear.diagonals import diagonal
 from ..shape.joins import stack, unstack
 from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape
 

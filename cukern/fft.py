@@ -6,6 +6,7 @@ pocketfft on the host and in cuFFT, through CuPy, which caches its plans, on a G
 
 from __future__ import annotations
 
+import importlib
 import math
 import operator
 from collections.abc import Sequence
@@ -23,6 +24,7 @@ from .device import Device
 from .device.cuda.libraries import needed
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
+from .kernel.plan import allocate
 from .namespace.hints import missing
 
 __all__ = [
@@ -87,20 +89,31 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
             made = getattr(xp.fft, name)(x._data, **options)
         return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
     norm, axes = options.pop("norm"), options["axes"]
-    with needed(xp, "cufft"):
-        made = getattr(xp.fft, name)(x._data, **options, norm=_UNSCALED[name])
-    whole = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
     sizes = shape if name == "irfftn" else x.shape
-    return _scaled(whole, math.prod(sizes[axis] for axis in axes), norm, name)
+    n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
+    factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
+    overwrites = name == "irfftn" and n > 1 and getattr(xp, "__name__", "") == "cupy"
+    with needed(xp, "cufft"):
+        if overwrites:  # cuFFT writes to the input of this transform, so that CuPy copies it first
+            scaled, inverse = (
+                _scaled(x.contiguous(), factor),
+                importlib.import_module("cupyx.scipy.fft").irfftn,
+            )
+            made = inverse(scaled, **options, norm=_UNSCALED[name], overwrite_x=True)
+        else:
+            made = getattr(xp.fft, name)(x._data, **options, norm=_UNSCALED[name])
+    made = xp.ascontiguousarray(made.astype(dtype, copy=False))
+    return Array._wrap(
+        made if n == 1 or overwrites else _scaled(Array._wrap(made, x.device), factor), x.device
+    )
 
 
-def _scaled(x: Array, n: int, norm: str, name: str) -> Array:
-    """The result of a transform that has not divided yet; both parts of complex numbers are numbers of their own."""
-    if norm == _UNSCALED[name]:
-        return x
-    parts = Array._wrap(x._data.view(dtypes.info(x.dtype).real), x.device)
-    made = multiply(parts, 1 / (math.sqrt(n) if norm == "ortho" else n))
-    return Array._wrap(made._data.view(x.dtype), x.device)
+def _scaled(x: Array, factor: float) -> Any:
+    """An ndarray that owns its memory: ``x`` times a number, both parts of complex numbers by themselves."""
+    made = allocate(x.device, x.shape, x.dtype)
+    parts = [Array._wrap(one.view(dtypes.info(x.dtype).real), x.device) for one in (x._data, made)]
+    multiply(parts[0], factor, out=parts[1])
+    return made
 
 
 def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:

@@ -170,7 +170,7 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
         x._bump("fill_diagonal")
         return
     if x.ndim == 2 and not (wrap and rows > columns):
-        diagonal(x)[...] = _in_turn(x, val, min(rows, columns))
+        diagonal(x)[...] = val if takes_number(x, val) else _in_turn(x, val, min(rows, columns))
         return
     if x.ndim == 2:
         places = np.arange(0, rows * columns, columns + 1)

@@ -181,6 +181,17 @@ def test_order_is_numpys(device: ck.Device) -> None:
     assert_close(y < 0.5j, x[1] < 0.5j)
 
 
+def test_order_of_parts_of_32_bits(device: ck.Device) -> None:
+    """Zeros of both signs are equal, and their signs stay; infinities, and what is beside NaN, have places too."""
+    parts = np.float32([0, -0.0, 1, -1, 1e-45, -1e-45, np.inf, -np.inf, np.nan])
+    x = np.repeat(parts, 9).astype(np.complex64).reshape(3, 27)
+    x.imag = np.tile(parts, 9).reshape(3, 27)
+    places = np.argsort(x, kind="stable")
+    np.testing.assert_array_equal(ck.argsort(ck.asarray(x)).numpy(), places)
+    wanted = np.take_along_axis(x, places, 1)
+    np.testing.assert_array_equal(ck.sort(ck.asarray(x)).numpy().view(np.uint64), wanted.view(np.uint64))
+
+
 @pytest.mark.thorough
 def test_order_of_other_functions(device: ck.Device) -> None:
     x = np.round(normal(8))

@@ -24,7 +24,6 @@ from .device import Device
 from .device.cuda.libraries import needed
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
-from .kernel.plan import allocate
 from .namespace.hints import missing
 
 __all__ = [
@@ -109,11 +108,9 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
 
 
 def _scaled(x: Array, factor: float) -> Any:
-    """An ndarray that owns its memory: ``x`` times a number, both parts of complex numbers by themselves."""
-    made = allocate(x.device, x.shape, x.dtype)
-    parts = [Array._wrap(one.view(dtypes.info(x.dtype).real), x.device) for one in (x._data, made)]
-    multiply(parts[0], factor, out=parts[1])
-    return made
+    """An ndarray of ``x`` times a number, both parts of complex numbers by themselves; no view, which CuPy copies."""
+    made = multiply(Array._wrap(x._data.view(dtypes.info(x.dtype).real), x.device), factor)._data
+    return type(made)(x.shape, x.dtype, made.data)
 
 
 def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:

@@ -145,7 +145,7 @@ rng = np.random.default_rng(1)
 for dtype in ("f2", "f4", "f8", "i1", "i8", "u4"):
     a = rng.integers(0 if dtype[0] == "u" else -3, 100, (37, 129))
     a = ck.asarray(a / 7 if dtype[0] == "f" else a, dtype=dtype)
-    for f in (ck.sum, ck.cumsum, ck.sort, ck.prod, ck.var, ck.sqrt, ck.sin, ck.tanh, ck.softmax, ck.logsumexp):
+    for f in (ck.sum, ck.cumsum, ck.sort, ck.prod, ck.var, ck.sqrt, ck.exp, ck.tanh, ck.softmax, ck.logsumexp):
         for axis in (0, 1):
             try:
                 y = f(a, axis=axis)

@@ -106,10 +106,12 @@ class GPT(nn.Module):
 
     def forward(self, codes, caches=None):
         """The features from which the logits of the next tokens are made."""
-        places = ck.arange(codes.shape[1], device=codes.device)
-        if caches is not None:
-            places = caches[0].lengths[:, None] + places
-        x = self.tokens(codes) + self.positions(places)
+        length = codes.shape[1]
+        if caches is None:
+            positions = self.positions.weight[:length]
+        else:
+            positions = self.positions(caches[0].lengths[:, None] + ck.arange(length, device=codes.device))
+        x = self.tokens(codes) + positions
         for i, block in enumerate(self.blocks):
             cache = None if caches is None else caches[i]
             x = ck.checkpoint(block)(x, cache) if self.checkpoint else block(x, cache)

@@ -60,7 +60,7 @@ class Attention(nn.Module):
     def forward(self, stream, x, cache=None):
         apart = ck.reshape(self.project(x), (*x.shape[:2], 3, self.heads, -1))
         # Each of shape (batch, heads, length, features of a head); their gradients are joined in one array.
-        q, k, v = (ck.swapaxes(part, 1, 2) for part in ck.unstack(apart, axis=2))
+        q, k, v = ck.unstack(ck.permute_dims(apart, (2, 0, 3, 1, 4)))
         if cache is None:
             y = nn.attention(q, k, v, causal=True)
         else:

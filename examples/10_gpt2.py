@@ -60,7 +60,7 @@ class Attention(nn.Module):
     def forward(self, stream, x, cache=None):
         apart = ck.reshape(self.project(x), (*x.shape[:2], 3, self.heads, -1))
         # Each of shape (batch, heads, length, features of a head); their gradients are joined in one array.
-        q, k, v = (ck.swapaxes(part, 1, 2) for part in ck.unstack(apart, axis=2))
+        q, k, v = ck.unstack(ck.permute_dims(apart, (2, 0, 3, 1, 4)))
         if cache is None:
             y = nn.attention(q, k, v, causal=True)
         else:
@@ -106,10 +106,12 @@ class GPT(nn.Module):
 
     def forward(self, codes, caches=None):
         """The features from which the logits of the next tokens are made."""
-        places = ck.arange(codes.shape[1], device=codes.device)
-        if caches is not None:
-            places = caches[0].lengths[:, None] + places
-        x = self.tokens(codes) + self.positions(places)
+        length = codes.shape[1]
+        if caches is None:
+            positions = self.positions.weight[:length]
+        else:
+            positions = self.positions(caches[0].lengths[:, None] + ck.arange(length, device=codes.device))
+        x = self.tokens(codes) + positions
         for i, block in enumerate(self.blocks):
             cache = None if caches is None else caches[i]
             x = ck.checkpoint(block)(x, cache) if self.checkpoint else block(x, cache)

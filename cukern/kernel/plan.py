@@ -55,6 +55,16 @@ def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
     return made
 
 
+def zeroed(layout: Layout) -> Array:
+    """A new array of a dense layout, with all bytes 0, on the current device."""
+    made = Array._made(layout)
+    if layout.on_host:
+        made._data.fill(0)
+    else:
+        made._memory.memset_async(0, layout.nbytes)
+    return made
+
+
 def raw(data: Any) -> Any:
     """The same memory in a dtype that every array library can copy: bfloat16 as uint16."""
     row = dtypes.info(data.dtype)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ..array.layout import overlapping
@@ -79,6 +80,13 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
             longer[i] = n if longer[i] == 1 else longer[i]
         made = longer
     return tuple(made)
+
+
+@lru_cache(maxsize=4096)
+def broadcast_axes(shape: tuple[int, ...], to: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes of ``to`` along which ``shape`` is broadcast to it."""
+    extra = len(to) - len(shape)
+    return tuple(i for i, n in enumerate(to) if i < extra or n != shape[i - extra])
 
 
 def needs_64_bits(axes: Axes) -> bool:

@@ -16,6 +16,7 @@ from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
 from ..elementwise.table import equal, exp, hypot, isfinite, where
 from ..elementwise.ufunc import one_out, written
+from ..kernel.strides import broadcast_axes
 from ..shape.joins import concat, stack
 from ..shape.views import moveaxis, reshape
 from .function import Reduce, Rule, Span
@@ -484,7 +485,5 @@ logsumexp = Statistic(
 
 def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
     """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``."""
-    extra = x.ndim - len(shape)
-    axes = tuple(i for i, n in enumerate(x.shape) if i < extra or n != shape[i - extra])
-    made = sum(x, axes)
+    made = sum(x, broadcast_axes(shape, x.shape))
     return made if made.shape == shape else reshape(made, shape)

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import fresh_layout
+from ..array.layout import layout, memory_order
 from ..autodiff import tape
 from ..dtypes import DType
 from ..elementwise.operands import (
@@ -220,18 +220,21 @@ def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], place: int) -> Arr
     """A GPU's array of this shape that consists of ``parts`` along an axis, if they lie in one memory so; else None."""
     first = parts[0]
     own, storage = first._layout or first._planned(), first._storage
-    if own.on_host or not own.aligned or not own.size:
+    if own.on_host or not own.size:
         return None
-    whole = fresh_layout(own.device, own.dtype, shape)
-    at = first._operand
+    strides = list(own.strides)
+    if own.ndim < len(shape):
+        strides.insert(place, parts[1]._operand - first._operand if len(parts) > 1 else own.nbytes)
+    at, step = first._operand, strides[place]
     for part in parts:
-        layout = part._layout or part._planned()
-        sizes, strides = list(layout.shape), list(layout.strides)
-        if layout.ndim < whole.ndim:
-            sizes.insert(place, 1)
-            strides.insert(place, whole.strides[place])
-        fits = all(n == 1 or a == b for n, a, b in zip(sizes, strides, whole.strides, strict=True))
-        if part._storage is not storage or layout.dtype != own.dtype or part._operand != at or not fits:
+        found = part._layout or part._planned()
+        fits = found is own or (
+            found.dtype == own.dtype
+            and all(n == 1 or a == b for n, a, b in zip(found.shape, found.strides, own.strides, strict=True))
+        )
+        if not fits or part._storage is not storage or part._operand != at:
             return None
-        at += sizes[place] * whole.strides[place]
-    return first._seen(whole)
+        at += step if found.ndim < len(shape) else found.shape[place] * step
+    if memory_order(shape, tuple(strides), own.dtype.itemsize) is None:  # they leave gaps, or overlap
+        return None
+    return first._seen(layout(own.device, own.dtype, shape, tuple(strides), own.aligned))

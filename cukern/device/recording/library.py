@@ -76,6 +76,10 @@ class Memory(np.ndarray):
     def ptr(self) -> int:
         return address(self)
 
+    def memset_async(self, value: int, nbytes: int) -> None:
+        """Set the first bytes, all to one value."""
+        do(lambda: self[:nbytes].fill(value))
+
     def __add__(self, nbytes: int) -> Memory:  # type: ignore[override]
         made = self[nbytes:].view(Memory)
         made.owner = self.owner

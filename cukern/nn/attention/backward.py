@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -9,11 +10,12 @@ from typing import Any
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import empty, zeros
+from ...array.creation import empty
 from ...array.layout import Layout, fresh_layout, memory_order
+from ...device.interface import Prepared
 from ...elementwise.fuse import fuse
 from ...kernel import Kernel
-from ...kernel.plan import new, on
+from ...kernel.plan import new, on, zeroed
 from ...kernel.sizes import divide_up
 from ...shape.known_views import items
 from .call import Call
@@ -71,14 +73,27 @@ def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array,
     """The gradients of q, k and v by one kernel, in which blocks add to those of q."""
     q = call.q
     dq, dk, dv = _beside(q, call.k, call.v)
-    batch, heads, length, _ = q.shape
-    lines = whole_lines(call.head.size)
-    sums = zeros((batch, heads, divide_up(length, tile.rows), tile.rows, lines), "float32", q.device)
+    layout, rounded = _rounding(dq._planned(), tile)
+    with on(q.device):
+        sums = zeroed(layout)
     launch(call, "backward", given, (dk, dv, sums), tile)
-    count = sums.size // 8
-    rounded = _ROUNDED.bind(q.device, elem=q.dtype, tile_m=tile.rows, lines=lines)
-    rounded((dq, sums, count), divide_up(count, 256))
+    with on(q.device):
+        rounded(dq._operand, sums._operand)
     return dq, dk, dv
+
+
+@lru_cache(maxsize=1024)
+def _rounding(of: Layout, tile: TmaTile) -> tuple[Layout, Prepared]:
+    """The layout of the sums from which gradients of queries are rounded, and the launch that rounds them."""
+    batch, heads, length, features = of.shape
+    lines = whole_lines(features)
+    shape = (batch, heads, divide_up(length, tile.rows), tile.rows, lines)
+    count = math.prod(shape) // 8
+    steps = [step // of.dtype.itemsize for step in of.strides[:3]]
+    bound = _ROUNDED.bind(of.device, elem=of.dtype, tile_m=tile.rows, lines=lines)
+    tail = (count, *steps, heads, length, features)
+    launch = bound.function.prepare((divide_up(count, 256), 1, 1), bound.block, 0, tail)
+    return fresh_layout(of.device, dtypes.float32, shape), launch
 
 
 def _beside(q: Array, k: Array, v: Array) -> list[Array]:

@@ -117,6 +117,13 @@ PAIRS = [
     for (int k = 0; k ⟦<|||<=⟧ n; ++k) last[k] = x[k];
     y[threadIdx.x] = last[threadIdx.x & 3];
 }""", lambda: [_f(64), ck.zeros(64), 4], "out of bounds", launch={"grid": 1}),
+    Pair("shared bounds", "a local array by a pointer", """(const float* x, float* y) {
+    float last[5];
+    for (int i = 0; i < 5; ++i) last[i] = x[threadIdx.x + i];
+    moved(last, 5);
+    y[threadIdx.x] = last[0] + last[4];
+}""", lambda: [_f(80), ck.zeros(64)], "out of bounds", launch={"grid": 1},
+         before="__device__ void moved(float* p, int n) { for (int i = 0; i < n⟦ - 1|||⟧; ++i) p[i] = p[i + 1]; }"),
     # ---------------------------------------------------------------- dynamic shared memory, too small
     *(Pair("dynamic shared", name, """(const float* x, float* y) {
     extern __shared__ float s[];
@@ -177,6 +184,15 @@ PAIRS = [
     ⟦__syncthreads();|||__syncwarp();⟧
     y[t] = s[63 - t];
 }""", lambda: [_f(64), ck.zeros(64)], "race,unset", "s", launch={"grid": 1}),
+    Pair("shared race", "structs in a tree", """(const float* x, int* y) {
+    __shared__ Best s[64];
+    int t = threadIdx.x;
+    s[t] = {x[t], t, t};
+    __syncthreads();
+    for (int half = 32; half; half /= 2) { if (t < half && s[t + half].value > s[t].value) s[t] = s[t + half]; ⟦__syncthreads();|||⟧ }
+    if (t == 0) y[0] = s[0].at;
+}""", lambda: [_f(64), ck.zeros(1, dtype=ck.int32)], "race", "s", launch={"grid": 1},
+         before="struct Best { float value; int at, from; };"),
     # ---------------------------------------------------------------- races in global memory
     Pair("global race", "a histogram without atomics", f"""(const int* x, int* y, int n) {{
     {INDEX}
@@ -204,6 +220,10 @@ PAIRS = [
     __syncthreads();
     if (threadIdx.x == 0) y[blockIdx.x] = part[⟦blockIdx.x|||(blockIdx.x + 1) % gridDim.x⟧];
 }""", lambda: [_f(5), ck.zeros(5), ck.zeros(5)], "race", "part", launch={"grid": 5}),
+    Pair("global race", "a counter read before it is raised", """(const int* x, int* found, int* count) {
+    int t = threadIdx.x;
+    if (x[t] % 3 == 0) { ⟦int at = atomicAdd(count, 1);|||int at = *count; atomicAdd(count, 1);⟧ found[at] = x[t]; }
+}""", lambda: [ck.arange(64, dtype=ck.int32), ck.zeros(64, dtype=ck.int32), ck.zeros(1, dtype=ck.int32)], "race", "found", launch={"grid": 1}),
     # ---------------------------------------------------------------- barriers
     Pair("divergence", "a barrier in a branch", """(const float* x, float* y) {
     __shared__ float s[64];
@@ -289,6 +309,18 @@ PAIRS = [
     for (int k = 1; k < n; ++k) if (x[k] > 100) best = k;
     y[threadIdx.x] = best;
 }""", lambda: [_f(64), ck.zeros(64), 64], "unset", launch={"grid": 1}),
+    Pair("unset register", "one value or none", """(const float* x, float* y) {
+    float v;
+    if (x[threadIdx.x] > 1.5f) v = 1;
+    ⟦else v = 0;|||⟧
+    y[threadIdx.x] = v;
+}""", lambda: [_f(64), ck.zeros(64)], "unset", launch={"grid": 1}),
+    Pair("unset register", "a tile in a struct", """(const float* x, float* y) {
+    Tile<2> sums;
+    for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) ⟦|||if (i == j)⟧ sums.at[i][j] = 0;
+    for (int k = 0; k < 4; ++k) for (int i = 0; i < 2; ++i) for (int j = 0; j < 2; ++j) sums.at[i][j] += x[k] * (i + j);
+    y[threadIdx.x] = sums.at[0][1] + sums.at[1][1];
+}""", lambda: [_f(4), ck.zeros(64)], "unset", launch={"grid": 1}, before="template <int N> struct Tile { float at[N][N]; };"),
     # ---------------------------------------------------------------- unset arrays
     Pair("unset array", "adds to empty", f"(const float* x, float* y, int n) {{\n{INDEX}\nif (i < n) y[i] ⟦=|||+=⟧ x[i];\n}}",
          lambda: [_f(100), ck.empty(100), 100], "unset", "y", launch={"grid": 2}),

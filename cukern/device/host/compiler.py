@@ -63,6 +63,9 @@ _GCC_CHECKED = [
     *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
     *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
 ]
+# Of a user's kernels: accesses by pointers to local arrays; and a branch that sets a variable stays one, where GCC
+# would take what it sets for the variable's value in the others too.
+_GCC_CHECKED_MORE = shlex.split("-fsanitize=object-size -fno-tree-ccp -fno-tree-fre")
 _CLANG_CHECKED = [
     # Past the driver, which would link the runtimes of these.
     *(
@@ -97,11 +100,14 @@ class Compiler:
         is_zig = any(Path(word).name in ("zig", "ziglang") for word in self.command)
         return f"-march={self.march.replace('-', '_') if is_zig else self.march}"
 
-    def checked_command(self, output: Path, runtime: Path, precompiled: Path | None = None) -> list[str]:
+    def checked_command(
+        self, output: Path, runtime: Path, precompiled: Path | None = None, trusted: bool = False
+    ) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
         command = self.kernel_command(output, precompiled)
+        more = _GCC_CHECKED_MORE if self.is_gcc and not trusted else []
         link = ["-x", "none", str(runtime), "-Wl,--no-as-needed"]
-        return [*command, *self._checked, *link]
+        return [*command, *self._checked, *more, *link]
 
     @property
     def _checked(self) -> list[str]:
@@ -336,22 +342,24 @@ def build_quickly(source: str) -> Path:
 _SAYS = b"\0cukern: the compiler says\0"
 
 
-def build_checked(source: str, runtime: Path) -> tuple[Path, str]:
+def build_checked(source: str, runtime: Path, trusted: bool = False) -> tuple[Path, str]:
     """The shared library of a kernel for checked launches, and the compiler's warnings; raises as :func:`build_kernel`.
 
     Args:
         source: the C++.
         runtime: the library of the runtime of checked launches.
+        trusted: whether it is a kernel of the library's own, which is watched a little less, and faster.
     """
     found = compiler()
 
     def make(path: Path) -> None:
         precompiled = _precompiled(found, default_folder(), checked=True)
-        said = _run(found.checked_command(path, runtime, precompiled), source, path)
+        said = _run(found.checked_command(path, runtime, precompiled, trusted), source, path)
         with path.open("ab") as file:
             file.write(_SAYS + said.encode() + b"\0")
 
-    path = _files().get(_key(found, found.checked_command(Path(), Path()), source), make)
+    command = found.checked_command(Path(), Path(), trusted=trusted)
+    path = _files().get(_key(found, command, source), make)
     return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
 
 

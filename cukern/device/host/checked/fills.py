@@ -3,7 +3,8 @@
 Of those that the compiler warns about, the kernel is compiled once more with these variables filled at their
 declarations by a byte that each run chooses. Where no byte makes a difference, the launch has used no unset value, as
 where one condition guards both the write and the read. Compilers do not warn about elements of arrays: those of a
-user's kernel are always filled, and runs in which they are zeros are compared with others.
+user's kernel are always filled, as are structs, and runs with another value in them are compared with others: large
+negative numbers with large positive ones, of integers with zeros.
 """
 
 from __future__ import annotations
@@ -37,18 +38,28 @@ struct Filled {
 };
 }
 """
-#: How a user's arrays are filled: the one whose number is in `cukern_zeroed`, or all, with zeros, others with 0xfe.
+#: How a user's arrays are filled: the one whose number is in `cukern_other`, or all, with a second value, others with
+#: 0xfe.
 ARRAYS_PRELUDE = """
 #line 1 "prelude/fills"
-extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_zeroed; }
+extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_other; }
 namespace cukern {
+template <typename T> struct Element { using type = T; };
+template <typename T, unsigned long n> struct Element<T[n]> : Element<T> {};
+template <typename T> constexpr unsigned char second_fill = __is_class(T) && sizeof(T) > 2 ? 0x7f : 0;
+template <> constexpr unsigned char second_fill<float> = 0x7f;
+template <> constexpr unsigned char second_fill<double> = 0x7f;
 template <typename T> inline __attribute__((no_sanitize("thread"))) void fill_array(T& array, unsigned number) {
-    if constexpr (__is_trivially_constructible(T) && __is_trivially_copyable(T))
-        __builtin_memset((void*)&array, cukern_zeroed == number || cukern_zeroed == ~0u ? 0 : 0xfe, sizeof array);
+    if constexpr (__is_trivially_constructible(T) && __is_trivially_copyable(T)) {
+        const bool second = cukern_other == number || cukern_other == ~0u;
+        __builtin_memset((void*)&array, second ? second_fill<typename Element<T>::type> : 0xfe, sizeof array);
+    }
 }
 }
 """
 ALL_ARRAYS = 2**32 - 1
+#: Nodes of types that may be structs.
+_NAMED_TYPES = ("type_identifier", "template_type", "qualified_identifier", "struct_specifier")
 _LINE = re.compile(rb'^#line (\d+) "([^"]*)"')
 _UNSURE = re.compile(r"warning: (.*) \[-W(?:maybe|sometimes)-uninitialized\]$", re.MULTILINE)
 _NAMED = re.compile(r"[‘'](\w+)")
@@ -83,7 +94,7 @@ def declarations(text: bytes, names: Iterable[str]) -> Iterator[tuple[str, Edit]
 
 
 def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
-    """The arrays that functions declare without a value: name, file and line, and the edit that fills each."""
+    """The arrays and structs that functions declare without a value: name, file and line, and the edit that does it."""
     nodes, number = [syntax_tree(text)], 0
     while nodes:
         node = nodes.pop()
@@ -93,11 +104,13 @@ def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
             continue
         if _ELSEWHERE.search(text[node.start_byte : node.end_byte]):
             continue
+        kind = node.child_by_field_name("type")
+        is_named = kind is not None and kind.type in _NAMED_TYPES
         for one in node.children_by_field_name("declarator"):
             inner: tree_sitter.Node | None = one
             while inner is not None and inner.type == "array_declarator":
                 inner = inner.child_by_field_name("declarator")
-            if one.type == "array_declarator" and inner is not None and inner.type == "identifier":
+            if inner is not None and inner.type == "identifier" and (inner is not one or is_named):
                 number += 1
                 name = (inner.text or b"").decode()
                 edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {number});")

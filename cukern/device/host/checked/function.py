@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
@@ -131,7 +131,7 @@ def build(unit: Unit) -> tuple[Path, str]:
         DeviceError: there is no compiler.
     """
     try:
-        return build_checked(source(unit), _library()[1])
+        return build_checked(source(unit), _library()[1], unit.trusted)
     except CompilerFailure:
         if unit.trusted:
             raise
@@ -159,6 +159,14 @@ class _Build:
         """Launch; return the runtime's status."""
         options.lasting, options.lasting_count = ctypes.addressof(self._lasting), self._lasting_count
         return int(_library()[0].cukern_check(self.handle, packed, ctypes.byref(options)))
+
+
+class _Trial(NamedTuple):
+    """What a launch did with other values in unset arrays, and what its arrays and variables were before it."""
+
+    outcome: tuple[object, ...] | None
+    state: list[np.ndarray[Any, Any]]
+    variables: dict[str, bytes]
 
 
 class CheckedFunction:
@@ -221,7 +229,7 @@ class CheckedFunction:
         header = struct.unpack_from(f"={GRID}", packed)
         state = self._written(arrays, empties)
         harmless = self._harmless(packed, options, state)
-        unset_arrays = self._unset_arrays(packed, options, state)
+        trial = self._trial(packed, options, state)
         tracer = mode.current().tracer
         if tracer is not None and not tracer.takes(self._unit.signature.name, header[:3], header[3:6]):
             tracer = None
@@ -244,7 +252,11 @@ class CheckedFunction:
                 unset.launched(empty, self._unit.signature.name, place)
         if tracer is not None and events is not None:
             tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
-        mode.tell([*found, *(self._reader.unset_array(*one) for one in unset_arrays)])
+        if trial is not None:
+            outcome = every.value, fills.bits(state), fills.copy_of(self.places)
+            named = self._unset_arrays(packed, options, state, trial, outcome)
+            found += (self._reader.unset_array(*one) for one in named)
+        mode.tell(found)
 
     @cached_property
     def _filled(self) -> tuple[_Build, frozenset[str]] | None:
@@ -254,7 +266,7 @@ class CheckedFunction:
         if not names or not self._repeatable():
             return None
         try:
-            path, said = build_checked(source(self._unit, names), _library()[1])
+            path, said = build_checked(source(self._unit, names), _library()[1], self._unit.trusted)
         except CompilerFailure:  # of a type that takes no such value
             return None
         names -= fills.unsure(said)  # others of the same name, such as arrays
@@ -309,35 +321,53 @@ class CheckedFunction:
             outcomes.append(outcome)
         return names if fills.same(outcomes) else frozenset()
 
-    def _unset_arrays(
-        self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
-    ) -> list[tuple[str, str]]:
-        """The names and places of arrays whose unset elements make a difference to this launch."""
-        if options.sampled or not self._trials or self._unit.trusted or not self._repeatable():
-            return []
-        found = list(fills.arrays(self._unit.text.encode()))
+    def _trial(self, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]) -> _Trial | None:
+        """What one more launch does with other values in all unset arrays; None if the kernel has none."""
+        if options.sampled or not self._trials or self._unit.trusted or not self._fillable:
+            return None
+        self._trials -= 1
+        self._other.value = fills.ALL_ARRAYS
+        outcome = self._outcome(self._build, packed, options, state)
+        self._other.value = 0
+        return _Trial(outcome, [array.copy() for array in state], fills.copy_of(self.places))
+
+    @cached_property
+    def _fillable(self) -> list[tuple[str, str]]:
+        """The names and places of arrays that are filled, if the library says how."""
+        found = [one[:2] for one in fills.arrays(self._unit.text.encode())]
         try:
-            zeroed = ctypes.c_uint.in_dll(self._build.library, "cukern_zeroed")
+            self._other = ctypes.c_uint.in_dll(self._build.library, "cukern_other")
         except ValueError:
-            found = []
-        self._trials = self._trials - 1 if found else 0
-        if not found:
             return []
-        usual = self._outcome(self._build, packed, options, state)
-        if (
-            self._outcome(self._build, packed, options, state) != usual
-        ):  # by a clock, or by the order of threads
+        return found
+
+    def _unset_arrays(
+        self,
+        packed: bytes,
+        options: _Options,
+        state: list[np.ndarray[Any, Any]],
+        trial: _Trial,
+        outcome: tuple[object, ...],
+    ) -> list[tuple[str, str]]:
+        """The names and places of arrays whose unset elements make a difference to the launch that has just ended."""
+        if trial.outcome == outcome:
             return []
-        unset_ones = []
-        for number in (fills.ALL_ARRAYS, *range(1, len(found) + 1)):
-            zeroed.value = number
-            differs = usual is not None and self._outcome(self._build, packed, options, state) != usual
-            if not differs and number == fills.ALL_ARRAYS:
-                break
-            if differs and number != fills.ALL_ARRAYS:
-                unset_ones.append(found[number - 1][:2])
-        zeroed.value = 0
-        return unset_ones
+        after, variables = [array.copy() for array in state], fills.copy_of(self.places)
+        for array, values in zip(state, trial.state, strict=True):
+            array[...] = values
+        fills.put(trial.variables, self.places)
+        named = []
+        # Else the difference is by a clock, or by the order of threads.
+        if self._outcome(self._build, packed, options, state) == outcome:
+            for number, one in enumerate(self._fillable, 1):
+                self._other.value = number
+                if self._outcome(self._build, packed, options, state) != outcome:
+                    named.append(one)
+            self._other.value = 0
+        for array, values in zip(state, after, strict=True):
+            array[...] = values
+        fills.put(variables, self.places)
+        return named
 
     def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> tuple[str, int]:
         """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""

@@ -140,6 +140,7 @@ class Reader:
         named = {(one.kind, one.place) for one in found.values() if one.array}
         # An invalid access mostly follows from one out of bounds, which has been told.
         beyond = any(one.kind == "out of bounds" for one in found.values())
+        self._arrays = ()  # which others may want to be freed
         return [
             one
             for one in found.values()

@@ -72,14 +72,24 @@ static inline bool is_over(u64 stamp, bool shared) {
     return is_ordered(stamp, shared);
 }
 
-static void settle_suspect() {
-    s.suspicious = false;
-    Suspect& one = s.suspect;
-    if (!s.strict && !memcmp((const void*)one.at, one.bytes, one.size)) {  // two writes of one value are no race
-        one.area->writes[one.cell] = one.before;
-        return;
+static void settle_suspects() {
+    const unsigned count = s.suspect_count;
+    s.suspect_count = 0;
+    for (unsigned i = 0; i < count; ++i) {
+        const Suspect& one = s.suspects[i];
+        if (!s.strict && !memcmp((const void*)one.at, one.bytes, one.size))  // two writes of one value are no race
+            one.area->writes[one.cell] = one.before;
+        else if (is_new(race, one.report.here.place, one.report.other.place))
+            add_report(one.report);
     }
-    if (is_new(race, one.report.here.place, one.report.other.place)) add_report(one.report);
+}
+
+// Before the next access. Copies of structs announce their writes first, and then their reads, before anything is copied:
+// so the first reads after a write do not tell that it is done.
+static __attribute__((noinline)) void settle_before(bool only_reads) {
+    if (s.in_range) return;
+    if (only_reads && !s.read_since_suspect) s.read_since_suspect = true;
+    else settle_suspects();
 }
 
 static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_writes) {
@@ -97,16 +107,17 @@ static __attribute__((noinline)) void meet(
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;
-    if (writes && how == plain && size <= sizeof s.suspect.bytes) {
-        if (s.suspicious) return;
-        s.suspicious = true;
-        s.suspect.area = r;
-        s.suspect.cell = cell;
-        s.suspect.before = r->writes[cell];
-        s.suspect.at = at;
-        s.suspect.size = size;
-        memcpy(s.suspect.bytes, (const void*)at, size);
-        s.suspect.report = report;
+    if (writes && how == plain && size <= sizeof s.suspects[0].bytes) {
+        if (s.suspect_count == max_suspects) return;
+        Suspect& one = s.suspects[s.suspect_count++];
+        one.area = r;
+        one.cell = cell;
+        one.before = r->writes[cell];
+        one.at = at;
+        one.size = size;
+        memcpy(one.bytes, (const void*)at, size);
+        one.report = report;
+        s.read_since_suspect = false;
     } else if (is_new(race, report.here.place, report.other.place)) {
         add_report(report);
     }
@@ -245,7 +256,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
 template <unsigned size, bool reads, bool writes, unsigned how>
 static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
     if (__builtin_expect(!s.on, 0)) return;
-    if (__builtin_expect(s.suspicious, 0)) settle_suspect();
+    if (__builtin_expect(s.suspect_count != 0, 0)) settle_before(reads && !writes && how == plain);
     const u64 place = s.last_place = (pc - s.base) & place_mask;
     Area* r;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
@@ -269,8 +280,9 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
 // Lets other threads run where one looks again and again at what another one writes.
 static void let_spin(uintptr_t pc) {
     static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
-    if (!s.in_fibers || s.mode || ++s.spins[s.me] % 16) return;
-    if (s.suspicious) settle_suspect();
+    // In other orders than the usual one they also run between a plain read and an atomic operation after it.
+    if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && draw() % 4 == 0))) return;
+    if (s.suspect_count) settle_suspects();
     snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
     Wait wait = {};
     wait.what = cukern::yield_thread;

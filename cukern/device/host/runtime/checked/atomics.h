@@ -110,10 +110,13 @@ static void access_part(uintptr_t& at, size_t& left, bool writes, uintptr_t pc) 
     }
 }
 static void access_range(uintptr_t at, size_t size, bool writes, uintptr_t pc) {
+    if (s.suspect_count) settle_before(!writes);
+    s.in_range = true;
     access_part<8>(at, size, writes, pc);
     access_part<4>(at, size, writes, pc);
     access_part<2>(at, size, writes, pc);
     access_part<1>(at, size, writes, pc);
+    s.in_range = false;
 }
 HOOK void __tsan_read_range(void* at, size_t size) { access_range((uintptr_t)at, size, false, HERE); }
 HOOK void __tsan_write_range(void* at, size_t size) { access_range((uintptr_t)at, size, true, HERE); }
@@ -126,7 +129,7 @@ HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
 HOOK void* __tsan_memset(void* to, int value, size_t size) {
     const uintptr_t at = (uintptr_t)to;
     access_range(at, size, true, HERE);
-    if (s.suspicious) settle_suspect();
+    if (s.suspect_count) settle_suspects();
     if (s.on && value == unset && at - s.shared_arena < shared_span) {
         Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
         const size_t from = at - r->start, end = from + size;

@@ -109,6 +109,7 @@ static void run_block(Worker* w, bool in_fibers) {
     begin_beside(w);
     begin_block(w);
     s.on = true;
+    s.in_range = false;
     s.last_place = 0;
     if (in_fibers) {
         w->in_block = true;
@@ -120,7 +121,7 @@ static void run_block(Worker* w, bool in_fibers) {
     }
     s.mode = 0;
     beside_depth = 0;
-    if (s.suspicious) settle_suspect();
+    if (s.suspect_count) settle_suspects();
     s.on = false;
     end_beside(w);
     if (!w->faulted || !w->message[0]) return;

@@ -15,6 +15,7 @@ constexpr unsigned shared_slot_offset = 1 << 18;  // of a variable in its slot
 constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared memory of a block of the cluster
 constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
+constexpr unsigned max_suspects = 16;
 
 enum Kind {
     out_of_bounds,
@@ -130,7 +131,8 @@ struct State {
     unsigned launch_start, block_start;
     unsigned barrier_time;  // all accesses until then are over for all threads; in clusters of several blocks see `Cluster`
     u64 last_place;  // of the last access, which a fault may have ended
-    bool suspicious;
+    unsigned suspect_count;
+    bool read_since_suspect, in_range;  // the range of a copy
     unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
     bool strict;
     bool in_fibers;
@@ -157,7 +159,7 @@ struct State {
     unsigned release_count, release_room;
     Acquire* acquires;  // of the running block
     unsigned acquire_count, acquire_room;
-    Suspect suspect;
+    Suspect suspects[max_suspects];
     Report* reports;
     unsigned report_count, all_reports;
     u64 seen[1024];

@@ -85,7 +85,12 @@ HOOK void __ubsan_handle_type_mismatch_v1(const Mismatch* data, uintptr_t at) {
     Area* r = 0;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
     else if (at - s.shared_arena < shared_span) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
-    if (!at || !is_new(misaligned, place, 0)) return;
+    if (!at) return;
+    if (!(at & ((1ull << data->log_alignment) - 1))) {  // beyond a local array, by a pointer
+        found_undefined(out_of_bounds, &data->at, HERE, "%s of type %s beyond the end of a local array", data->check_kind == 1 ? "a write" : "a read", data->type->name);
+        return;
+    }
+    if (!is_new(misaligned, place, 0)) return;
     Report report = empty_report(misaligned, r, at, 0, side_here(place, false, plain));
     if (!report.file) report.file = data->at.file, report.line = (int)data->at.line;
     snprintf(report.text, sizeof report.text, "%s at an address that is no multiple of %u", data->type->name, 1u << data->log_alignment);

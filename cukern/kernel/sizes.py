@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import struct
+
 #: The largest index or offset in elements that a kernel computes in 32 bits. It leaves room because the threads of the
 #: last blocks count past the last element.
 LARGEST_INDEX = 2**31 - 2**21
@@ -17,6 +19,13 @@ def divide_up(a: int, b: int) -> int:
 def power_of_two(n: int) -> int:
     """The smallest power of two that is at least ``n``."""
     return 1 << max(0, n - 1).bit_length()
+
+
+def divisor(by: int) -> bytes:
+    """The kernels' struct Divisor; of 0, by which nothing is divided, that of 1."""
+    by = by or 1
+    bits = (by - 1).bit_length()
+    return struct.pack("Iii", divide_up(2 ** (31 + bits), by), 31 + bits, by)
 
 
 def index_type(*sizes: int) -> str:

@@ -5,6 +5,7 @@
 // x (planes, height, width), y (planes, out_height, out_width), contiguous, aligned to a group's columns, x to its packs.
 // Launch: a thread makes a group of rows by a group of columns, << block >> threads a block. Shared: none. No atomics.
 <% include "prelude/packs.cuh" %>
+<% include "lib/divisor.cuh" %>
 using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
@@ -91,14 +92,16 @@ struct Part {
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const T* __restrict__ x, T* __restrict__ y, index planes, index height, index width, index out_height, index out_width)
+    const T* __restrict__ x, T* __restrict__ y, index planes, index height, index width, index out_height, index out_width,
+    Divisor groups, Divisor bands)
 {
-    const size groups = out_width / items, bands = out_height / rows;
-    const size thread = size(blockIdx.x) * << block >> + size(threadIdx.x), line = thread / groups, plane = line / bands;
-    if (plane >= size(planes)) return;
-    const size group = thread - line * groups, band = line - plane * bands;
+    index plane = index(blockIdx.x) * << block >> + threadIdx.x;
+    const int group = take(plane, groups);
+    const index line = plane;
+    const int band = take(plane, bands);
+    if (plane >= planes) return;
     const Part part = {
-        x + index(plane) * height * width, index(band) * rows_apart + first_row, index(group) * columns_apart, height, width,
-        group == 0, group + 1 == groups, band == 0, band + 1 == bands};
-    part.make(y + index(line) * rows * out_width + index(group) * items, out_width);
+        x + plane * height * width, index(band) * rows_apart + first_row, index(group) * columns_apart, height, width,
+        group == 0, group + 1 == groups.by, band == 0, band + 1 == bands.by};
+    part.make(y + line * rows * out_width + index(group) * items, out_width);
 }

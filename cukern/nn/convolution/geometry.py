@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from ...array.layout import Layout
-from ...kernel.sizes import LARGEST_INDEX, divide_up
+from ...kernel.sizes import LARGEST_INDEX, divide_up, divisor
 
 Three = tuple[int, int, int]
 
@@ -225,10 +225,3 @@ class Task(NamedTuple):
         head = struct.pack(f"{len(strides)}{'q' if self.wide else 'i'}{len(numbers)}i", *strides, *numbers)
         made = head + b"".join(map(divisor, by))
         return made + bytes(-len(made) % 8 if self.wide else 0)
-
-
-def divisor(by: int) -> bytes:
-    """The kernels' struct Divisor; of 0, by which nothing is divided, that of 1."""
-    by = by or 1
-    bits = (by - 1).bit_length()
-    return struct.pack("Iii", divide_up(2 ** (31 + bits), by), 31 + bits, by)

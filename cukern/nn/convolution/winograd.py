@@ -22,10 +22,10 @@ from ...device.precision import get_matmul_precision
 from ...elementwise.graph import input_node
 from ...elementwise.program import Program, program
 from ...kernel import BoundKernel, Kernel
-from ...kernel.sizes import LARGEST_INDEX, divide_up
+from ...kernel.sizes import LARGEST_INDEX, divide_up, divisor
 from .depthwise import low
 from .epilogue import steps, variables
-from .geometry import Place, Task, Windows, divisor, forward_axes, place_of, three, turned_axes
+from .geometry import Place, Task, Windows, forward_axes, place_of, three, turned_axes
 
 _TILES, _RESULT = Kernel("nn/convolution/winograd_tiles.cu"), Kernel("nn/convolution/winograd_result.cu")
 #: Points of a transform, and rows of outputs of a tile.

@@ -14,7 +14,7 @@ from ...array.layout import address
 from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel import Kernel
-from ...kernel.sizes import ACCESS, divide_up, index_type, power_of_two
+from ...kernel.sizes import ACCESS, divide_up, divisor, index_type, power_of_two
 from ..fused import common_dtype, several
 from ..module import Module
 from . import bands
@@ -101,7 +101,8 @@ def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regu
         resident=_RESIDENT,
     )
     threads = y.size // (down.items * across.items)
-    bound((x, y, planes, *x.shape[-2:], *y.shape[-2:]), divide_up(threads, _GROUPS_BLOCK))
+    groups = [divisor(y.shape[-1] // across.items), divisor(y.shape[-2] // down.items)]
+    bound((x, y, planes, *x.shape[-2:], *y.shape[-2:], *groups), divide_up(threads, _GROUPS_BLOCK))
     return y
 
 

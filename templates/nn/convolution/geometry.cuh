@@ -4,7 +4,7 @@
 // place along an axis is base + pixel * step + tap * tap_step; beyond the image are zeros.
 // What is called image and output here may be the gradient of the output and that of the image, by turned windows.
 
-<% include "nn/convolution/divisor.cuh" %>
+<% include "lib/divisor.cuh" %>
 
 // Strides in elements, along the batch, the channels or filters, and the three axes.
 struct Strides {

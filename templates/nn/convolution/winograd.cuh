@@ -5,7 +5,7 @@ constexpr int block = << block >>;
 constexpr int points = 6, size = << size >>, step = << step >>;  // of a transform; rows of a tile, and from tile to tile
 constexpr bool last = << last | lower >>;  // neighbouring threads have neighbouring channels, not neighbouring tiles
 constexpr bool packs = << packs | lower >>;  // four elements of a row lie together and are aligned, from each tile's << first >>th on
-<% include "nn/convolution/divisor.cuh" %>
+<% include "lib/divisor.cuh" %>
 
 struct Planes {
     index batch, channel, at[2], first;    // strides of the planes, and the first element, in elements

@@ -15,3 +15,10 @@ struct Divisor {
         return all - x * by;
     }
 };
+// The same in functions, for indices of any width.
+__device__ __forceinline__ int take(int& x, const Divisor& divisor) { return divisor.take(x); }
+__device__ __forceinline__ int take(long long& x, const Divisor& divisor) {
+    const long long all = x;
+    x = all / divisor.by;
+    return int(all - x * divisor.by);
+}

@@ -10,7 +10,7 @@ from convolution_support import check
 from nn_support import close, random
 
 import cukern as ck
-from cukern.nn.convolution import few, plan, pointwise
+from cukern.nn.convolution import few, few_channels, plan, pointwise
 from cukern.nn.convolution.epilogue import added
 from cukern.nn.convolution.geometry import Windows
 
@@ -44,6 +44,51 @@ def test_few_filters(
     monkeypatch.setattr(plan, "_plans", {})
     check(x, w, dtype, **options)
     assert made
+
+
+@pytest.mark.parametrize(
+    "x, w, dtype, packs, options",
+    [
+        ((2, 3, 13, 19), (36, 3, 7, 7), "float32", "none", {"stride": 2, "padding": 3}),
+        ((1, 2, 19, 33), (70, 2, 3, 4), "bfloat16", "columns", {"stride": (1, 2), "padding": (1, 1)}),
+        ((1, 4, 6, 21), (36, 4, 2, 5), "float16", "filters", {"last": True}),
+    ],
+)
+def test_few_channels(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    dtype: str,
+    packs: str,
+    options: dict[str, Any],
+) -> None:
+    """More filters than a block has, tiles that are cut, and results stored in packs along each axis or along none."""
+    takes, found = few_channels.takes, few_channels._packs
+    stored = []
+    gpu = type("", (), {"style": "simt"})
+    monkeypatch.setattr(few_channels, "takes", lambda elem, _, *given: takes(elem, gpu, *given))
+    monkeypatch.setattr(few_channels, "_packs", lambda *given: (stored.append(found(*given)), stored[-1])[1])
+    monkeypatch.setattr(plan, "_plans", {})
+    check(x, w, dtype, ulps=4, **options)
+    assert packs in stored
+
+
+def test_what_are_few_channels() -> None:
+    """Channels of a window of two axes without dilation, of which a thread keeps a row in registers."""
+
+    def takes(
+        filters: int, channels: int, kernel: tuple[int, ...], elem: str = "float32", **windows: Any
+    ) -> bool:
+        given = Windows((1,) * len(kernel), (0,) * len(kernel), (1,) * len(kernel))._replace(**windows)
+        gpu: Any = type("", (), {"style": "simt"})
+        return few_channels.takes(ck.dtypes.as_dtype(elem), gpu, given, filters, channels, kernel)
+
+    assert takes(64, 3, (7, 7), stride=(2, 2)) and takes(32, 4, (3, 3), "bfloat16")
+    assert not takes(64, 5, (7, 7)) and not takes(31, 3, (7, 7)) and not takes(64, 3, (7, 7), "float64")
+    assert not takes(64, 3, (7, 7), stride=(4, 4)) and not takes(64, 3, (14, 14))
+    assert not takes(64, 3, (7,)) and not takes(64, 3, (3, 3), dilation=(1, 2))
+    assert not takes(64, 3, (3, 3), groups=2)
 
 
 def test_what_is_few() -> None:

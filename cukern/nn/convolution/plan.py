@@ -24,6 +24,7 @@ from . import (
     direct,
     exact,
     few,
+    few_channels,
     grids,
     pointwise,
     shifted,
@@ -185,6 +186,7 @@ class _Ways(NamedTuple):
         by_threads: threads sum up outputs of a few channels by themselves.
         by_rows: they walk down rows.
         of_few: they sum up few filters.
+        of_channels: blocks sum up few channels.
         on_tensor_cores: of products.
         width: channels of a thread.
     """
@@ -192,6 +194,7 @@ class _Ways(NamedTuple):
     by_threads: bool
     by_rows: bool
     of_few: bool
+    of_channels: bool
     on_tensor_cores: bool
     width: int
 
@@ -203,11 +206,14 @@ def _ways(call: Call, filters: int, channels: int) -> _Ways:
     stride = call.windows.stride if call.turned else (1,) * len(kernel)
     of_task = (channels, filters) if call.turned else (filters, channels)
     of_few = not by_threads and few.takes(x, *of_task, kernel, stride)
-    by_themselves = by_threads or of_few
+    of_channels = not (by_threads or of_few or call.turned) and few_channels.takes(
+        x.dtype, x.device, call.windows, filters, channels, kernel
+    )
+    by_themselves = by_threads or of_few or of_channels
     on_tensor_cores = not by_themselves and takes(x.dtype, x.device, groups, filters, channels)
     by_rows = depthwise.takes(groups, filters, channels, call.windows, kernel)
     width = direct.width_for(x, filters, channels, call.last) if by_threads and not by_rows else 1
-    return _Ways(by_threads, by_rows, of_few, on_tensor_cores, width)
+    return _Ways(by_threads, by_rows, of_few, of_channels, on_tensor_cores, width)
 
 
 def _plan(call: Call) -> Plan:
@@ -227,7 +233,9 @@ def _plan(call: Call) -> Plan:
         plan.then((shape[0], shape[1]), not call.last)
     elif ways.width > 1:
         plan.arrange = arranged(x), arranged(weights, True)
-    elif not (ways.by_threads or ways.of_few) and exact.takes(x.dtype, device, groups, *of_task):
+    elif not (ways.by_threads or ways.of_few or ways.of_channels) and exact.takes(
+        x.dtype, device, groups, *of_task
+    ):
         plan.arrange = Arranged(x, False), exact.ordered(weights, turned)
     if plan.arrange:
         x, weights = (one.layout for one in plan.arrange)
@@ -299,6 +307,8 @@ def _add_launch(plan: Plan, task: Task, made: Program, x: Layout, ways: _Ways) -
         plan.launches.append(direct.launch_of(task, *given, ways.width))
     elif ways.of_few:
         plan.launches.append(few.launch_of(task, *given))
+    elif ways.of_channels:
+        plan.launches.append(few_channels.launch_of(task, *given))
     else:
         plan.launches.append(_product(plan, task, made, x))
 

@@ -16,10 +16,10 @@ from .geometry import Place, Task, Windows
 _KERNEL = Kernel("nn/convolution/few_channels.cu")
 #: Channels at most, filters at least, and columns of the image that a thread keeps at most.
 _CHANNELS, _FILTERS, _REACH = 4, 32, 32
-#: Filters of a block, and rows and columns of a tile; columns of a thread, which has eight filters.
-_TILE_N, _DOWN, _ACROSS, _COLUMNS = 64, 16, 16, 8
-#: Threads of a block, blocks of a multiprocessor, and bytes of their shared memory at most.
-_BLOCK, _RESIDENT, _SHARED = _TILE_N // 8 * _DOWN * _ACROSS // _COLUMNS, 2, 48 * 1024
+#: Taps of a window up to which tiles have fewer rows, and 16-bit floats have this form: of more, products are faster.
+_FEW_TAPS = 9
+#: Columns of a tile and of a thread, which has eight filters; threads and bytes of shared memory at most.
+_ACROSS, _COLUMNS, _THREADS, _SHARED = 16, 8, 512, 48 * 1024
 #: Banks of shared memory; elements of a pack.
 _BANKS, _PACK = 32, 4
 
@@ -41,10 +41,16 @@ def takes(
         return False
     fits = channels <= _CHANNELS and filters >= _FILTERS and windows.groups == max(windows.dilation) == 1
     (down, across), (taps_y, taps_x) = windows.stride, kernel
-    if not fits or _reach(across, taps_x) > _REACH:
+    if not fits or _reach(across, taps_x) > _REACH or (elem.itemsize == 2 and taps_y * taps_x > _FEW_TAPS):
         return False
-    image = ((_DOWN - 1) * down + taps_y) * _pitch(down, across, taps_x)
-    return 4 * (image + taps_y * taps_x * (_TILE_N + _PACK)) <= _SHARED
+    rows, tile_n = _tile(filters, taps_y * taps_x)
+    image = ((rows - 1) * down + taps_y) * _pitch(down, across, taps_x, tile_n)
+    return 4 * (image + taps_y * taps_x * (tile_n + _PACK)) <= _SHARED
+
+
+def _tile(filters: int, taps: int) -> tuple[int, int]:
+    """Rows and filters of a block."""
+    return 8 if taps <= _FEW_TAPS else 16, 32 if filters <= 32 else 64
 
 
 def _reach(step: int, taps: int) -> int:
@@ -52,14 +58,17 @@ def _reach(step: int, taps: int) -> int:
     return divide_up((_COLUMNS - 1) * step + taps, _PACK) * _PACK
 
 
-def _pitch(down: int, across: int, taps: int) -> int:
-    """Elements from a row of a tile's image to the next: packs of a warp, of two by two threads, meet in no bank."""
+def _pitch(down: int, across: int, taps: int, tile_n: int) -> int:
+    """Elements from a row of a tile's image to the next: packs of a warp meet in few banks."""
     least = (_ACROSS - _COLUMNS) * across + _reach(across, taps)
-    for pitch in range(least, least + _BANKS, _PACK):
-        places = {(y * down * pitch + x * _COLUMNS * across) % _BANKS for y in range(2) for x in range(2)}
-        if len(places) == 4:
-            return pitch
-    return least
+    columns, rows = _ACROSS // _COLUMNS, 32 // (tile_n // 8) // (_ACROSS // _COLUMNS)
+
+    def apart(pitch: int) -> int:
+        return len(
+            {(y * down * pitch + x * _COLUMNS * across) % _BANKS for y in range(rows) for x in range(columns)}
+        )
+
+    return max(range(least, least + _BANKS, _PACK), key=apart)
 
 
 def _packs(output: Place, columns: int, filters: int) -> str:
@@ -75,25 +84,27 @@ def _packs(output: Place, columns: int, filters: int) -> str:
 def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType) -> Prepared:
     """The launch of a convolution into a new array, as :func:`.tiles.launch_of`."""
     _, y, x = task.axes
+    down, tile_n = _tile(task.filters, y.taps * x.taps)
+    block = tile_n // 8 * down * (_ACROSS // _COLUMNS)
     bound = _KERNEL.bind(
         device,
         **variables(task, made, elem),
         name=f"{made.name}_few_channels_{dtypes.info(elem).name}_{y.taps}x{x.taps}",
-        block=_BLOCK,
-        resident=_RESIDENT,
+        block=block,
+        resident=_THREADS // block,
         taps_y=y.taps,
         taps_x=x.taps,
         step_y=y.step,
         step_x=x.step,
-        filters=_TILE_N,
-        down=_DOWN,
+        filters=tile_n,
+        down=down,
         across=_ACROSS,
         columns=_COLUMNS,
-        pitch=_pitch(y.step, x.step, x.taps),
+        pitch=_pitch(y.step, x.step, x.taps, tile_n),
         packs=_packs(task.output, x.pixels, task.filters),
         taps_inside=False,
     )
-    tiles = divide_up(y.pixels, _DOWN), divide_up(x.pixels, _ACROSS)
+    tiles = divide_up(y.pixels, down), divide_up(x.pixels, _ACROSS)
     tail = task.packed(tiles, 0, False, (task.pixels, task.filters, task.channels)), steps(task, made)
-    grid = (tiles[0] * tiles[1] * task.image.batch, divide_up(task.filters, _TILE_N), 1)
-    return bound.function.prepare(grid, (_BLOCK, 1, 1), 0, tail)
+    grid = (tiles[0] * tiles[1] * task.image.batch, divide_up(task.filters, tile_n), 1)
+    return bound.function.prepare(grid, (block, 1, 1), 0, tail)

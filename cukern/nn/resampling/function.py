@@ -31,12 +31,13 @@ _MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
 
 _REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
 #: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most such a part
-#: of the rows of x with the next ones: of a larger y, and of a smaller one, by whether elements have 16 bits; columns
-#: of a smaller y, columns of x that it reads, and its products, at most.
-_ROWS, _SHARED, _SHARED_BACK = (1, 2, 4, 8), 1.0, {False: 0.75, True: 0.4}
+#: of the rows of x with the next ones, by whether y is smaller; columns of a smaller y, columns of x that it reads, and
+#: its products, at most.
+_ROWS, _SHARED = (1, 2, 4, 8), {False: 1.0, True: 0.4}
 _FEWER, _WIDEST, _PRODUCTS = 4, 32, 1200
-#: Rows of x that are asked for before they are needed, by whether y is smaller; blocks of a multiprocessor at least.
-_AHEAD, _RESIDENT = {False: 4, True: 2}, 4
+#: Rows of x that are asked for before they are needed, by whether y is smaller; blocks of a multiprocessor at least,
+#: and where it is smaller and of 16 bits.
+_AHEAD, _RESIDENT, _RESIDENT_BACK = {False: 4, True: 1}, 4, 6
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
@@ -81,14 +82,14 @@ def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] 
         if rows is None or rows.reach * columns.products + rows.products * columns.items > _PRODUCTS:
             continue
         found = rows, columns
-        share = _SHARED_BACK[x.itemsize == 2] if rows.apart > rows.items else _SHARED
-        if rows.reach - rows.apart <= share * rows.apart:
+        if rows.reach - rows.apart <= _SHARED[rows.apart > rows.items] * rows.apart:
             break
     return found
 
 
 def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regular) -> Array:
     """A thread makes a group of rows by a group of columns."""
+    smaller = down.apart > down.items
     bound = _REGULAR.bind(
         x.device,
         elem=x.dtype,
@@ -97,8 +98,8 @@ def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regu
         across=across,
         packs=packs(across, x.shape[-1], x.itemsize),
         block=_GROUPS_BLOCK,
-        ahead=_AHEAD[down.apart > down.items],
-        resident=_RESIDENT,
+        ahead=_AHEAD[smaller],
+        resident=_RESIDENT_BACK if smaller and x.itemsize == 2 else _RESIDENT,
     )
     threads = y.size // (down.items * across.items)
     groups = [divisor(y.shape[-1] // across.items), divisor(y.shape[-2] // down.items)]

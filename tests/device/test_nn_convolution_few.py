@@ -86,11 +86,8 @@ def test_what_are_few_channels() -> None:
 
     assert takes(64, 3, (7, 7), stride=(2, 2)) and takes(32, 4, (3, 3), "bfloat16")
     assert not takes(64, 5, (7, 7)) and not takes(31, 3, (7, 7)) and not takes(64, 3, (7, 7), "float64")
-    assert (
-        not takes(64, 3, (7, 7), "bfloat16")
-        and not takes(64, 3, (7, 7), stride=(4, 4))
-        and not takes(64, 3, (14, 14))
-    )
+    assert not takes(64, 3, (7, 7), "bfloat16") and not takes(64, 3, (14, 14))
+    assert not takes(64, 3, (7, 7), stride=(4, 4))
     assert not takes(64, 3, (7,)) and not takes(64, 3, (3, 3), dilation=(1, 2))
     assert not takes(64, 3, (3, 3), groups=2)
 

@@ -226,8 +226,8 @@ __device__ __forceinline__ void advance(
     if constexpr (makes_q) together.share(dscores, rows.number);
     if constexpr (by_turns) barrier_sync(turn + together.group, 256);
     wgmma_fence();
-    if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-    if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
+    if constexpr (makes_v) multiply_weights<tile_m, makes_v ? value_width : 2>(sums_v, weights, of_d);
+    if constexpr (makes_k) multiply_weights<tile_m, makes_k ? head_width : 2>(sums_k, dscores, of_q);
     if (makes_q && !first) {
         float dq[own_columns / 2];
         const int before = rows.number - 1;

@@ -27,7 +27,9 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
         pytest.skip("no GPU of compute capability 9.0")
 
     def tile(head: Head, device: ck.Device, kind: str, queries: int, bounded: bool) -> Any:
-        tile = next(one for most, one in TMA_TILES[kind].items() if max(head) <= most)
+        tile = next((one for most, one in TMA_TILES[kind].items() if max(head) <= most), None)
+        if tile is None:
+            return None
         if kind == "forward" and max(head) <= 64 and not bounded:
             tile = SHORT_TILES[bounded]
         return tile._replace(blocks=2)
@@ -92,17 +94,12 @@ def test_a_function_of_a_score_and_features_that_fill_no_line() -> None:
 def test_gradients() -> None:
     """Heads that share keys, a window that leaves out rows and keys; features that fill no line, and a function.
 
-    By kernels for queries and for keys, and by one for all; those of keys alone are the same.
+    By kernels for queries, for keys and, as there are many features, for values; and by one for all.
 
     The function is NaN beyond the last query.
     """
-    shapes = [(1, 4, 130, 64), (1, 2, 300, 64), (1, 2, 300, 64)]
-    options = {"causal": True, "window": 100, "offset": 60, "deterministic": True}
-    check_gradients("bfloat16", shapes, **options)
-    (q, k, v), _ = given("bfloat16", *shapes)
-    made, pull = ck.vjp(lambda k, v: nn.attention(q, k, v, **options), k, v)
-    alone, pull_alone = ck.vjp(lambda k: nn.attention(q, k, v, **options), k)
-    assert np.array_equal(pull_alone(alone)[0].numpy(), pull(made)[0].numpy())
+    shapes = [(1, 4, 130, 136), (1, 2, 300, 136), (1, 2, 300, 136)]
+    check_gradients("bfloat16", shapes, causal=True, window=100, offset=60)
     check_gradients(
         "float16",
         [(1, 2, 150, 96), (1, 2, 200, 96), (1, 2, 200, 72)],

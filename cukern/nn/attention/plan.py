@@ -87,11 +87,16 @@ _chosen: dict[Any, Any] = {}
 _UNKNOWN: Any = object()
 
 
+def _bounded(call: Call) -> bool:
+    """Whether a query attends to some of the keys alone."""
+    return call.options.left is not None or call.options.right is not None
+
+
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
     """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
     starts = call.starts[0]
     sequences = None if starts is None else starts.size - 1
-    return (kind, call.options.packed, sequences, *[one._planned() for one in rows])
+    return (kind, call.options.packed, _bounded(call), sequences, *[one._planned() for one in rows])
 
 
 def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
@@ -114,8 +119,7 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
-    bounded = call.options.left is not None or call.options.right is not None
-    return tma_tile_for(call.head, q.device, kind, q.shape[2], bounded)
+    return tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:

@@ -38,6 +38,7 @@ class TmaTile(NamedTuple):
         by_turns: of the forward kernel and that of all gradients, whether one warpgroup multiplies while others make
             weights.
         held: of the forward kernel, tiles of rows in shared memory: of two one is brought while the other is at work.
+        apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
         blocks: at most, which take tiles by turns.
     """
 
@@ -46,6 +47,7 @@ class TmaTile(NamedTuple):
     stages: int
     by_turns: bool = False
     held: int = 2
+    apart: bool = False
     blocks: int = 2**31 - 1
 
     def workers(self, kind: str) -> int:
@@ -77,14 +79,16 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
     "backward_keys": {
         64: TmaTile(128, 128, 2),
         128: TmaTile(80, 128, 2),
+        256: TmaTile(48, 128, 2, apart=True),
     },
     "backward_queries": {
         64: TmaTile(128, 128, 2),
         128: TmaTile(128, 96, 2),
+        256: TmaTile(128, 48, 2),
     },
 }
 #: Those, by whether a query attends to some of the keys alone.
-SHORT_TILES = {False: TmaTile(256, 64, 2, by_turns=True), True: TmaTile(128, 128, 2, by_turns=True)}
+SHORT_TILES = {False: TmaTile(256, 64, 3, by_turns=True), True: TmaTile(128, 128, 2, by_turns=True)}
 
 
 def whole_lines(features: int) -> int:
@@ -108,6 +112,8 @@ def tma_tile_for(head: Head, device: Device, kind: str, queries: int, bounded: b
         return None
     if kind == "forward" and queries <= _SHORT and max(head) <= _NARROW:
         tile = SHORT_TILES[bounded]
+    if kind == "backward" and not bounded:
+        tile = tile._replace(by_turns=False)
     if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)

@@ -156,6 +156,7 @@ def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None
         with_derivatives(changed, *given)
         with_derivatives(lambda *own: ck.nn.attention(*own, deterministic=True), *given[:3])
         with_derivatives(ck.nn.attention, *given[:3])
+        with_derivatives(ck.nn.attention, *arrays(dtype, *[(1, 64, 256)] * 3))
         for features in (64, 128):
             with_derivatives(
                 lambda *own: ck.nn.attention(*own, score=lambda s, *_: 30 * ck.tanh(s / 30)),

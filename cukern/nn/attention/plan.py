@@ -87,11 +87,16 @@ _chosen: dict[Any, Any] = {}
 _UNKNOWN: Any = object()
 
 
+def _bounded(call: Call) -> bool:
+    """Whether a query attends to some of the keys alone."""
+    return call.options.left is not None or call.options.right is not None
+
+
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
     """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
     starts = call.starts[0]
     sequences = None if starts is None else starts.size - 1
-    return (kind, call.options.packed, sequences, *[one._planned() for one in rows])
+    return (kind, call.options.packed, _bounded(call), sequences, *[one._planned() for one in rows])
 
 
 def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
@@ -114,7 +119,7 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
-    return tma_tile_for(call.head, q.device, kind, q.shape[2])
+    return tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
@@ -167,7 +172,8 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         return False
     # The composed form makes all scores; without warpgroups it makes them faster.
     return causal or (
-        q.shape[-2] >= _MANY and tma_tile_for(head, q.device, "backward_keys", q.shape[-2]) is not None
+        q.shape[-2] >= _MANY
+        and tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
     )
 
 
@@ -393,7 +399,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     if isinstance(tile, TmaTile):
         workers = tile.workers(kind)
         own = {"block": 128 * (workers + 1), "workers": workers}
-        return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns}
+        return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns, "held": tile.held}
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows
         return variables | {"block": along // 16 * 32, "fixed": tile.fixed}

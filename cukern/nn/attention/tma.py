@@ -23,8 +23,8 @@ _LONGEST_STRIDE = 2**40
 _SECTION = 32 * 2**20
 #: What it takes to begin a tile, in tiles that it walks along; and of how many tiles at most orders are tried.
 _BEGUN, _TRIED = 1.0, 2**16
-#: Of so many queries and fewer, tiles of 128 rows were measured to be faster.
-_SHORT = 1024
+#: Of so many queries and fewer with heads of at most so many features, other tiles were measured to be faster.
+_SHORT, _NARROW = 1024, 64
 #: The kernels of which a block has a tile of keys: "backward" makes all gradients.
 OF_KEYS = ("backward", "backward_keys")
 
@@ -37,6 +37,8 @@ class TmaTile(NamedTuple):
         stages: tiles of what the block walks along in shared memory.
         by_turns: of the forward kernel and that of all gradients, whether one warpgroup multiplies while others make
             weights.
+        held: of the forward kernel, tiles of rows in shared memory: of two one is brought while the other is at work.
+        apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
         blocks: at most, which take tiles by turns.
     """
 
@@ -44,6 +46,8 @@ class TmaTile(NamedTuple):
     keys: int
     stages: int
     by_turns: bool = False
+    held: int = 2
+    apart: bool = False
     blocks: int = 2**31 - 1
 
     def workers(self, kind: str) -> int:
@@ -57,7 +61,7 @@ class TmaTile(NamedTuple):
         if kind in OF_KEYS:
             own = self.keys * both + self.stages * self.rows * (both + 8) + 1024
             return own + self.rows * (4 * self.keys + 2 * size) * (kind == "backward")
-        first = size if kind == "forward" else both
+        first = self.held * size if kind == "forward" else both
         return self.rows * first + self.stages * self.keys * both + 1024
 
 
@@ -66,7 +70,7 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
     "forward": {
         64: TmaTile(192, 128, 2, by_turns=True),
         128: TmaTile(128, 128, 2, by_turns=True),
-        256: TmaTile(128, 80, 2),
+        256: TmaTile(128, 80, 2, held=1),
     },
     "backward": {
         64: TmaTile(128, 128, 2),
@@ -75,12 +79,16 @@ TMA_TILES: dict[str, dict[int, TmaTile]] = {
     "backward_keys": {
         64: TmaTile(128, 128, 2),
         128: TmaTile(80, 128, 2),
+        256: TmaTile(48, 128, 2, apart=True),
     },
     "backward_queries": {
         64: TmaTile(128, 128, 2),
         128: TmaTile(128, 96, 2),
+        256: TmaTile(128, 48, 2),
     },
 }
+#: Those, by whether a query attends to some of the keys alone.
+SHORT_TILES = {False: TmaTile(256, 64, 3, by_turns=True), True: TmaTile(128, 128, 2, by_turns=True)}
 
 
 def whole_lines(features: int) -> int:
@@ -88,7 +96,7 @@ def whole_lines(features: int) -> int:
     return _LINE * divide_up(features, _LINE)
 
 
-def tma_tile_for(head: Head, device: Device, kind: str, queries: int) -> TmaTile | None:
+def tma_tile_for(head: Head, device: Device, kind: str, queries: int, bounded: bool) -> TmaTile | None:
     """The tile of a launch; None if the device has no warpgroups' instructions or too little shared memory.
 
     Args:
@@ -96,13 +104,16 @@ def tma_tile_for(head: Head, device: Device, kind: str, queries: int) -> TmaTile
         device: where it runs.
         kind: the kernel.
         queries: how many there are.
+        bounded: whether a query attends to some of the keys alone.
     """
     limits = device.properties
     tile = next((tile for most, tile in TMA_TILES[kind].items() if max(head) <= most), None)
     if tile is None or limits.compute_capability[0] != 9:
         return None
-    if kind == "forward" and queries <= _SHORT:
-        tile = tile._replace(rows=min(tile.rows, 128))
+    if kind == "forward" and queries <= _SHORT and max(head) <= _NARROW:
+        tile = SHORT_TILES[bounded]
+    if kind == "backward" and not bounded:
+        tile = tile._replace(by_turns=False)
     if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)

@@ -18,6 +18,8 @@ constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * o
 constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;  // `exchanged` twice, by turns
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the other makes weights
 static_assert(!by_turns || makes_q);
+// The products with the cotangent begin at what is subtracted from them; by turns that is read while the other warpgroup multiplies.
+constexpr bool begun = makes_k && early && !by_turns;
 constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
 // Numbers of barriers, the first two of each warpgroup and turn: its cotangents of scores are there; it may write them again. And
 // of each warpgroup: it has written its sums; it is its turn to multiply.
@@ -181,7 +183,7 @@ __device__ __forceinline__ void advance(
         clear_rows<tile_m, value_lines>(rows.tile() + size_q, at.rows - row);
         wait_cleared();
     }
-    if constexpr (makes_k && early) {  // the products with the cotangent, less delta
+    if constexpr (begun) {
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) ds[i] = of_lse[tile_m + i / 4 * 8 + i % 2];
         wgmma_made(ds);
@@ -189,7 +191,7 @@ __device__ __forceinline__ void advance(
     if (by_turns && first) barrier_sync(turn + together.group, 256);
     wgmma_fence();
     multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
-    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m, early>(ds, own_keys + size_k, of_d);
+    if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m, begun>(ds, own_keys + size_k, of_d);
     if constexpr (by_turns) barrier_arrive(turn + 1 - together.group, 256);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
@@ -217,7 +219,8 @@ __device__ __forceinline__ void advance(
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
             const int column = i / 4 * 8 + i % 2;
-            if constexpr (early) ds[i] *= s[i];
+            if constexpr (begun) ds[i] *= s[i];
+            else if constexpr (early) ds[i] = s[i] * (ds[i] + of_lse[tile_m + column]);
             else cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], whole || attends(i));
         }
     }
@@ -226,8 +229,8 @@ __device__ __forceinline__ void advance(
     if constexpr (makes_q) together.share(dscores, rows.number);
     if constexpr (by_turns) barrier_sync(turn + together.group, 256);
     wgmma_fence();
-    if constexpr (makes_v) multiply_weights<tile_m, value_width>(sums_v, weights, of_d);
-    if constexpr (makes_k) multiply_weights<tile_m, head_width>(sums_k, dscores, of_q);
+    if constexpr (makes_v) multiply_weights<tile_m, makes_v ? value_width : 2>(sums_v, weights, of_d);
+    if constexpr (makes_k) multiply_weights<tile_m, makes_k ? head_width : 2>(sums_k, dscores, of_q);
     if (makes_q && !first) {
         float dq[own_columns / 2];
         const int before = rows.number - 1;

@@ -1,8 +1,9 @@
 // forward.cu on the tensor cores of sm_90a, fed by the hardware's copies. Each warpgroup that multiplies has 64 rows of a tile and
-// walks back along its keys. While the scores of one tile of keys become weights, those of the one after it multiply their values.
+// walks back along its keys. While the scores of one tile of keys become weights, those of the one before it multiply their values;
+// the last ones of a tile of rows while the first of the next are made.
 // Launch: blocks, of which each makes tiles of rows of a head. One thread of the last warpgroup brings tiles of
-// keys and values to a ring of stages each, and the rows. `full`: a tile has come. `empty`: all warps are done with it.
-// Shared, dynamic: the rows, the stages of keys, those of values; 1024 bytes before for alignment.
+// keys, of values and of rows to a ring of stages each. `full`: a tile has come. `empty`: all warps are done with it.
+// Shared, dynamic: the stages of rows, those of keys, those of values; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v = tile_n * value_lines;
@@ -13,6 +14,10 @@ constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower 
 constexpr bool limited = << limited | lower >>;  // what the function makes is at most 1, and its weights by that are no subnormals
 // The function makes the tanh of a score times this, and nothing more, and it is expected that most of these are small; 0 if not.
 constexpr double near = << near >>;
+// The largest score of a row counts as what it was until it has grown by so many powers of two, so that sums need not shrink: weights
+// stay below the largest number of 16 bits, unless dropout's factor is large. As in FlashAttention-4.
+constexpr float most_growth = dropping ? 0.0f : 8.0f;
+constexpr int held = << held >>;  // tiles of rows in shared memory: of two one is brought while the other is at work
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
@@ -58,10 +63,11 @@ struct Task {
         for (int i = 0; i < tile_n / 2; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
         return __all_sync(0xffffffffu, maximum(most[0], most[1]) * fabsf(float(scores.scale * near)) <= 0.4f);
     }
-    // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink`.
+    // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
-    __device__ __forceinline__ void weigh(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key) const {
+    __device__ __forceinline__ bool weigh(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key) const {
         const int q = threadIdx.x % 4 * 2;
+        bool shrinks = false;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own = row + 8 * half, place = own + at.offset - key - q;
@@ -87,9 +93,11 @@ struct Task {
                 largest = maximum(most[0], most[1]) + shift;
                 largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
                 largest = maximum(largest, __shfl_xor_sync(0xffffffffu, largest, 2));
+                if ((largest - of.largest[half]) * unit <= most_growth) largest = of.largest[half];
+                else shrinks = true;
             }
             const float from = largest == -limits<float>::infinity() ? 0.0f : (largest - shift) * unit;
-            shrink[half] = limited ? 1.0f : power_of_two((of.largest[half] - shift) * unit - from);
+            shrink[half] = limited || largest == of.largest[half] ? 1.0f : power_of_two((of.largest[half] - shift) * unit - from);
             of.largest[half] = largest;
             float total[2] = {of.total[half] * shrink[half], 0.0f};
 #pragma unroll
@@ -102,17 +110,18 @@ struct Task {
             }
             of.total[half] = total[0] + total[1];
         }
+        return __any_sync(0xffffffffu, shrinks);
     }
 };
-// The scores of a tile of keys become weights in `words`, whose values are multiplied next; meanwhile the values are that
-// belong to the weights before them.
+// The scores of the rows with the keys from `key` on become weights in `words`, whose values are multiplied next; meanwhile the values
+// are that belong to the weights before them. True if the sums are of these weights' rows and have to shrink.
 template <bool MASKED>
 __device__ __forceinline__ void advance(
     const Task& task, Stages& of_k, Stages& of_v, const T* rows, int key, float (&sums)[value_width / 2],
-    unsigned (&words)[tile_n / 16][4], Statistics& of)
+    unsigned (&words)[tile_n / 16][4], float (&shrink)[2], bool& shrinks, Statistics& of)
 {
     const int group = threadIdx.x / 128;
-    float s[tile_n / 2], shrink[2];
+    float s[tile_n / 2];
     of_k.wait_full();
     if constexpr (by_turns) barrier_sync(1 + group, 256);
     wgmma_fence();
@@ -124,14 +133,24 @@ __device__ __forceinline__ void advance(
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    if (near != 0 && !MASKED && task.all_small(s)) task.weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, key);
-    else task.weigh<MASKED>(s, shrink, of, key);
+    if (near != 0 && !MASKED && task.all_small(s)) shrinks = task.weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, key);
+    else shrinks = task.weigh<MASKED>(s, shrink, of, key);
     wgmma_wait<0>(sums);
     of_v.release();
-#pragma unroll
-    for (int i = 0; i < value_width / 2; ++i)
-        if constexpr (!limited) sums[i] *= shrink[i / 2 % 2];
     round<tile_n>(words, s);
+}
+// The same with the next keys of the same rows.
+template <bool MASKED>
+__device__ __forceinline__ void go_on(
+    const Task& task, Stages& of_k, Stages& of_v, const T* rows, int key, float (&sums)[value_width / 2],
+    unsigned (&words)[tile_n / 16][4], Statistics& of)
+{
+    float shrink[2];
+    bool shrinks;
+    advance<MASKED>(task, of_k, of_v, rows, key, sums, words, shrink, shrinks, of);
+    if (limited || !shrinks) return;
+#pragma unroll
+    for (int i = 0; i < value_width / 2; ++i) sums[i] *= shrink[i / 2 % 2];
 }
 
 // Brings what the warpgroups that multiply go through; by one thread.
@@ -144,7 +163,7 @@ __device__ __forceinline__ void supply(
         const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
         const Walk walk(at, row);
         if (!walk.count) continue;
-        bring<tile_m, head_lines>(rows.memory, q, at.matrix(), at.head, at.before_q + row, rows.open(size_q * sizeof(T)));
+        bring<tile_m, head_lines>(rows.tile(), q, at.matrix(), at.head, at.before_q + row, rows.open(size_q * sizeof(T)));
         ++rows.number;
         for (int i = walk.count; i-- > -1;) {  // values come after the keys of the tile before them
             if (i >= 0) {
@@ -160,39 +179,91 @@ __device__ __forceinline__ void supply(
         }
     }
 }
-// The sums of weights and values of a warpgroup's rows, which are the first of a tile of `rows`.
-__device__ __forceinline__ void attend(
-    const Task& task, const Walk& walk, const Range& whole, Stages& rows, Stages& keys, Stages& values, Statistics& of,
-    float (&sums)[value_width / 2])
-{
-    const T* const own = rows.memory + threadIdx.x / 128 * 64 * line;
-    unsigned words[tile_n / 16][4];
-    float s[tile_n / 2], shrink[2];
-    int i = walk.count - 1;
-    rows.wait_full();
-    keys.wait_full();
-    wgmma_fence();
-    multiply_rows<head_width, tile_m, tile_n>(s, own, keys.tile());
-    wgmma_wait<0>(s);
-    keys.release();
-    task.weigh<true>(s, shrink, of, walk.key(i));
-    round<tile_n>(words, s);
-    if (mixed && walk.key(i) + tile_n > task.at.keys) {
-        values.wait_full();
-        clear_rows<tile_n, value_lines>(values.tile(), task.at.keys - walk.key(i));
-        wait_cleared();
+// A tile of rows that a warpgroup makes.
+struct Work {
+    Place at;
+    int row;  // the tile's first
+    Walk walk;
+    Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
+
+    __device__ __forceinline__ explicit Work(const Turns& turns) : at(turns.place<1, false>()), row(at.first_row(turns.sizes)), walk(at, row) {}
+    __device__ __forceinline__ int warp_row() const { return row + threadIdx.x / 32 * 16; }
+    __device__ __forceinline__ int own_row() const { return warp_row() + threadIdx.x % 32 / 4; }
+    // The tiles of keys to whose keys the warpgroup's rows attend, all to all.
+    __device__ __forceinline__ Range whole() const { return walk.whole(at, row + threadIdx.x / 128 * 64); }
+    __device__ __forceinline__ int last_key() const { return walk.key(walk.count - 1); }
+};
+// What comes to the warpgroups, and what they make of it.
+struct Worker {
+    Stages rows, keys, values;
+    float sums[value_width / 2] = {};
+    unsigned words[tile_n / 16][4];  // weights
+
+    __device__ __forceinline__ const T* own_rows() const { return rows.tile() + threadIdx.x / 128 * 64 * line; }
+    // Makes the first weights of a tile of rows.
+    __device__ __forceinline__ void begin(const Task& task, Work& work) {
+        float s[tile_n / 2], shrink[2];
+        rows.wait_full();
+        keys.wait_full();
+        wgmma_fence();
+        multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
+        wgmma_wait<0>(s);
+        keys.release();
+        task.weigh<true>(s, shrink, work.of, work.last_key());
+        round<tile_n>(words, s);
     }
-    for (; i > maximum(whole.end, 0); --i) advance<true>(task, keys, values, own, walk.key(i - 1), sums, words, of);
-    for (; i > maximum(whole.first, 0); --i) advance<false>(task, keys, values, own, walk.key(i - 1), sums, words, of);
-    if constexpr (bounded_left)
-        for (; i > 0; --i) advance<true>(task, keys, values, own, walk.key(i - 1), sums, words, of);
-    rows.release();
-    values.wait_full();
-    wgmma_fence();
-    multiply_weights<tile_n, value_width>(sums, words, values.tile());
-    wgmma_wait<0>(sums);
-    values.release();
-}
+    // Goes through the keys of a tile of rows, but for the product of the last weights.
+    __device__ __forceinline__ void walk(const Task& task, Work& work) {
+        const Walk& walk = work.walk;
+        const Range whole = work.whole();
+        int i = walk.count - 1;
+        if (mixed && walk.key(i) + tile_n > work.at.keys) {
+            values.wait_full();
+            clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk.key(i));
+            wait_cleared();
+        }
+        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, own_rows(), walk.key(i - 1), sums, words, work.of);
+        for (; i > maximum(whole.first, 0); --i) go_on<false>(task, keys, values, own_rows(), walk.key(i - 1), sums, words, work.of);
+        if constexpr (bounded_left)
+            for (; i > 0; --i) go_on<true>(task, keys, values, own_rows(), walk.key(i - 1), sums, words, work.of);
+        rows.release();
+    }
+    // Multiplies the last weights of a tile of rows.
+    __device__ __forceinline__ void end() {
+        values.wait_full();
+        wgmma_fence();
+        multiply_weights<tile_n, value_width>(sums, words, values.tile());
+        wgmma_wait<0>(sums);
+        values.release();
+    }
+    // The same, and makes the first weights of the next tile of rows.
+    __device__ __forceinline__ void end_and_begin(const Task& task, Work& next) {
+        float shrink[2];
+        bool shrinks;
+        rows.wait_full();
+        if (!bounded_left && !bounded_right && next.whole().end >= next.walk.count)
+            advance<false>(task, keys, values, own_rows(), next.last_key(), sums, words, shrink, shrinks, next.of);
+        else advance<true>(task, keys, values, own_rows(), next.last_key(), sums, words, shrink, shrinks, next.of);
+    }
+    // Stores what was made, and begins anew.
+    __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, float* lse, float unit) {
+        float factor[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int own_row = work.own_row() + 8 * half;
+            float total = work.of.total[half];
+            total += __shfl_xor_sync(0xffffffffu, total, 1);
+            total += __shfl_xor_sync(0xffffffffu, total, 2);
+            if (threadIdx.x % 4 == 0 && own_row < work.at.rows)
+                lse[work.at.statistic(sizes, own_row)] =
+                    total == 0.0f ? -limits<float>::infinity() : (work.of.largest[half] * unit + log2(total)) * float(1 / log2_e);
+            factor[half] = total == 0.0f ? 0.0f : 1 / total;
+        }
+        store<value_size>(work.at.of_rows(o, sizes.o), work.warp_row(), sums, factor);
+#pragma unroll
+        for (int i = 0; i < value_width / 2; ++i) sums[i] = 0.0f;
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
@@ -200,15 +271,15 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    T *const of_k = of_q + size_q, *const of_v = of_k + stages * size_k;
-    __shared__ MBarrier full[2 * stages + 1], empty[2 * stages + 1];
+    T *const of_k = of_q + held * size_q, *const of_v = of_k + stages * size_k;
+    __shared__ MBarrier full[2 * stages + held], empty[2 * stages + held];
     if (threadIdx.x == 0) {
-        prepare(full, empty, 2 * stages + 1, 0);
+        prepare(full, empty, 2 * stages + held, 0);
         fence_mbarrier_init();
     }
     __syncthreads();
     Stages keys{of_k, full, empty, size_k, stages, 0}, values{of_v, full + stages, empty + stages, size_v, stages, 0};
-    Stages rows{of_q, full + 2 * stages, empty + 2 * stages, size_q, 1, 0};
+    Stages rows{of_q, full + 2 * stages, empty + 2 * stages, size_q, held, 0};
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
@@ -218,26 +289,24 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     take_registers<taken_registers>();
     if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
     const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
-    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
-        const Place at = turns.place<1, false>();
-        const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
-        const int own_row = warp_row + threadIdx.x % 32 / 4;
-        const Walk walk(at, row);
-        Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
-        float sums[value_width / 2] = {}, factor[2];
-        const Scores of_head = scores.of(at.batch, at.head);
-        const Task task{at, sizes, of_head, draw, own_row, unit};
-        if (walk.count) attend(task, walk, walk.whole(at, group_row), rows, keys, values, of, sums);
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            float total = of.total[half];
-            total += __shfl_xor_sync(0xffffffffu, total, 1);
-            total += __shfl_xor_sync(0xffffffffu, total, 2);
-            if (threadIdx.x % 4 == 0 && own_row + 8 * half < at.rows)
-                lse[at.statistic(sizes, own_row + 8 * half)] =
-                    total == 0.0f ? -limits<float>::infinity() : (of.largest[half] * unit + log2(total)) * float(1 / log2_e);
-            factor[half] = total == 0.0f ? 0.0f : 1 / total;
+    Turns turns(sizes, order, starts_q, starts_k);
+    if (turns.next()) {
+        Worker worker{rows, keys, values};
+        Work work(turns);
+        for (bool more = true, begun = false; more;) {
+            const Scores of_head = scores.of(work.at.batch, work.at.head);
+            const Task task{work.at, sizes, of_head, draw, work.own_row(), unit};
+            if (work.walk.count && !begun) worker.begin(task, work);
+            if (work.walk.count) worker.walk(task, work);
+            more = turns.next();
+            Work next = more ? Work(turns) : work;
+            begun = more && work.walk.count && next.walk.count;
+            if (begun) {
+                const Scores of_next = scores.of(next.at.batch, next.at.head);
+                worker.end_and_begin(Task{next.at, sizes, of_next, draw, next.own_row(), unit}, next);
+            } else if (work.walk.count) worker.end();
+            worker.store_result(work, sizes, o, lse, unit);
+            work = next;
         }
-        store<value_size>(at.of_rows(o, sizes.o), warp_row, sums, factor);
     }
 }

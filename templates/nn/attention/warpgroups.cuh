@@ -11,7 +11,7 @@ static_assert(group == 1, "the heads of queries are apart");
 constexpr int line = 64;  // elements of 128 bytes
 constexpr int stages = << stages >>, workers = << workers >>;  // warpgroups that multiply
 constexpr bool mixed = counted || sequenced;  // what lies beyond the last key of a tile may be anything
-constexpr int kept_registers = workers == 2 ? 24 : 32, taken_registers = workers == 2 ? 240 : 160;
+constexpr int kept_registers = workers == 2 ? 24 : 32, taken_registers = workers == 2 ? 240 : workers == 3 ? 160 : 112;
 // Features that are multiplied; a tile has whole lines of them, with zeros beyond those of a head.
 constexpr int head_width = (head_size + 15) / 16 * 16, value_width = (value_size + 15) / 16 * 16;
 constexpr int head_lines = (head_size + line - 1) / line * line, value_lines = (value_size + line - 1) / line * line;

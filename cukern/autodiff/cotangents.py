@@ -123,8 +123,9 @@ class Handed:
 
     def own(self, found: Array) -> Array:
         """``found``, or a copy if it shares memory with an earlier one."""
-        made = registered().own(found, self._beside(found))
-        self._beside(made).append(made)
+        beside = self._beside(found)
+        made = registered().own(found, beside)
+        (beside if made is found else self._beside(made)).append(made)
         return made
 
 

@@ -90,7 +90,7 @@ def owned(x: Array, beside: Sequence[Array] = ()) -> Array:
     """``x``, or a copy with memory of its own if it is a shared constant or may overlap an array of ``beside``."""
     storage = x._storage
     if type(storage) is not Shared:
-        return x.astype(x.dtype) if any(_overlaps(x, one) for one in beside) else x
+        return x.astype(x.dtype) if beside and any(_overlaps(x, one) for one in beside) else x
     if tape.recording((x,)):
         return x.astype(x.dtype)
     return _fresh(storage.value, x.shape, x.dtype, x.device)

@@ -26,6 +26,7 @@ from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import allocate, one_device
 from .copy import write
 from .host_joins import joined_by_numpy, served_alike
+from .known_views import items
 from .views import ravel
 
 __all__ = ["concat", "split", "stack", "unstack"]
@@ -168,10 +169,12 @@ def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     x = require_array(x, "unstack")
     place = normalize_axis(axis, x.ndim, "unstack")
     whole = (slice(None),) * place
-    return tuple(_taken_apart(x, "unstack", place, [(*whole, i, ...) for i in range(x.shape[place])]))
+    keys = [(*whole, i, ...) for i in range(x.shape[place])]
+    return tuple(_taken_apart(x, "unstack", place, keys, items(x, place)))
 
 
 @public
+@on_device
 def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
     """Split ``x`` along an axis into views: into equal parts, or before each of the given indices.
 
@@ -191,18 +194,20 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
     parts = [(a, max(a, b)) for a, b in pairwise([0, *ends, size])]
     if ends != sorted(ends):  # overlapping parts
         return [_part(x, place, *part) for part in parts]
-    return _taken_apart(x, "split", place, [(*(slice(None),) * place, slice(*part)) for part in parts])
+    keys = [(*(slice(None),) * place, slice(*part)) for part in parts]
+    with tape.stop_recording():
+        views = [x[key] for key in keys]
+    return _taken_apart(x, "split", place, keys, views)
 
 
-@on_device
-def _taken_apart(x: Array, name: str, place: int, keys: Sequence[tuple[Any, ...]]) -> list[Array]:
-    """The views of ``x`` at ``keys``, which cover ``x``: one operation, whose derivative joins the cotangents.
+def _taken_apart(
+    x: Array, name: str, place: int, keys: Sequence[tuple[Any, ...]], views: list[Array]
+) -> list[Array]:
+    """The ``views`` of ``x`` at ``keys``, which cover ``x``: one operation, whose derivative joins the cotangents.
 
     Args:
         place: the axis along which they lie.
     """
-    with tape.stop_recording():
-        views = [x[key] for key in keys]
     if views and tape.recording((x,)):
         shape = x.shape
 

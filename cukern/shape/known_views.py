@@ -42,20 +42,21 @@ def _seen(x: Array, found: _View) -> Array:
     return made
 
 
-_items: dict[Layout, list[Layout]] = {}
+_items: dict[tuple[Layout, int], list[Layout]] = {}
 
 
-def items(x: Array) -> list[Array]:
-    """The items of ``x`` along its first axis: views, which tapes do not record."""
-    if x.device.addressable:
-        return [view(x, data) for data in x._data]
+def items(x: Array, axis: int = 0) -> list[Array]:
+    """The items of ``x`` along an axis: views, which tapes do not record."""
     own = x._layout or x._planned()
-    step = own.strides[0]
-    layouts = _items.get(own)
+    if own.on_host or min(own.strides) < 0:
+        return [view(x, data) for data in x.device.xp.moveaxis(x._data, axis, 0)]
+    step = own.strides[axis]
+    layouts = _items.get((own, axis))
     if layouts is None:
-        aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[0])]
-        made = [layout(x.device, own.dtype, own.shape[1:], own.strides[1:], each) for each in aligned]
-        layouts = remember(_items, own, made)
+        shape, strides = ((*one[:axis], *one[axis + 1 :]) for one in (own.shape, own.strides))
+        aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[axis])]
+        made = [layout(x.device, own.dtype, shape, strides, each) for each in aligned]
+        layouts = remember(_items, (own, axis), made)
     return [x._seen(one, i * step) for i, one in enumerate(layouts)]
 
 

@@ -258,6 +258,23 @@ def test_numbers_of_keys(device: ck.Device) -> None:
     assert np.isfinite(ck.grad(of_table)(table).numpy()).all()
 
 
+def test_calls_of_known_layouts_differ_by_their_options() -> None:
+    """Options that follow those of an earlier call, what is asked for besides, and arguments equal to known ones."""
+    x = ck.asarray(np.random.default_rng(0).standard_normal((1, 2, 6, 8)), "float32")
+    places = np.arange(6)
+    apart = places - places[:, None]
+    for window, scale in ((1, 0.5), (None, 0.5), (1, 2), (1, 0.5)):
+        found, lse = nn.attention(x, x, x, window=window, scale=scale, return_lse=True)
+        scores = x.numpy().astype(np.float64) @ x.numpy().swapaxes(2, 3) * scale
+        weights = np.where(abs(apart) <= (6 if window is None else window), np.exp(scores), 0)
+        sums = weights.sum(-1, keepdims=True)
+        assert np.allclose(found.numpy(), weights / sums @ x.numpy(), atol=1e-5)
+        assert np.allclose(lse.numpy(), np.log(sums)[..., 0], atol=1e-5)
+        assert (nn.attention(x, x, x, window=window, scale=scale).numpy() == found.numpy()).all()
+    with pytest.raises(ValueError, match="window"):
+        nn.attention(x, x, x, window=True, scale=0.5)
+
+
 def test_windows_and_places_beyond_all_keys(device: ck.Device) -> None:
     """Numbers of rows, of several heads for each query, stay within an int."""
     arrays, _ = given("float32", (1, 8, 5, 8), (1, 1, 7, 8), (1, 1, 7, 8))

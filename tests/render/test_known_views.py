@@ -1,5 +1,6 @@
 """Views of a GPU's arrays, which the second call takes from the layout alone."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -101,6 +102,22 @@ def test_parts_that_lie_side_by_side_are_joined_without_a_copy() -> None:
         back = tape.gradient(rows, x, [pairs[i] for i in range(3)])
         assert back._storage is g._storage
         assert (back._fetched() == (values + 1).reshape(3, 2, 8).swapaxes(0, 1)).all()
+
+
+def test_items_along_any_axis_are_views() -> None:
+    values = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+    with gpu_without_one(compiles=False):
+        whole = ck.asarray(values)
+        for x, expected in (
+            (whole, values),
+            (whole[:, ::-1], values[:, ::-1]),
+            (whole[:, :0], values[:, :0]),
+        ):
+            for axis, _ in itertools.product(range(3), range(2)):
+                parts = ck.unstack(x, axis=axis)
+                assert len(parts) == x.shape[axis]
+                for part, wanted in zip(parts, np.moveaxis(expected, axis, 0), strict=True):
+                    assert part._storage is whole._storage and (part._fetched() == wanted).all()
 
 
 @pytest.mark.parametrize(

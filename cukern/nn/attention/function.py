@@ -137,7 +137,7 @@ def _sides(causal: bool, window: Window) -> tuple[int | None, int | None]:
     if window is None or is_int(window):
         sides: tuple[Any, ...] = (window, window)
     else:
-        sides = tuple(window)  # type: ignore[arg-type]
+        sides = tuple(window) if isinstance(window, (tuple, list)) else (window,)
     if len(sides) != 2 or not all(one is None or (is_int(one) and one >= 0) for one in sides):
         raise ValueError(
             f"attention: window: expected a number of keys of at least 0, or a pair of them or None, got {window!r}"

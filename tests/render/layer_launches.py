@@ -208,7 +208,7 @@ def launch_pool2d_as_it_is(dtype: Any) -> None:
 
 
 def launch_convolution(dtype: Any) -> None:
-    """Products of plain tiles and of tensor cores, of an order of axes each, and sums by threads; few filters or channels."""
+    """Products of plain tiles and of tensor cores, of an order of axes each, and sums by threads; few filters."""
     first, last, weight = arrays(dtype, (2, 16, 9, 8), (2, 9, 8, 16), (32, 16, 3, 3))
     image = ck.moveaxis(last, -1, 1) if dtype in (ck.float16, ck.bfloat16) else first
     with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)

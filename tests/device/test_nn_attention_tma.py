@@ -187,6 +187,15 @@ def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> No
     assert isinstance(plan.choose(call, "forward", (q, k, v)), TmaTile)
 
 
+def test_the_tile_of_few_features_and_queries_depends_on_the_mask() -> None:
+    (q, k, v), _ = given("bfloat16", *[(1, 2, 100, 64)] * 3)
+    tiles = []
+    for right in (None, 0, None):
+        call = Call(q, k, v, (), (), (None, None), Options(0.125, right=right), None)
+        tiles.append(plan.fed(call, "forward", (q, k, v)))
+    assert [one.rows for one in tiles if one] == [256, 192, 256]
+
+
 def test_dropout_and_a_scale_below_zero() -> None:
     """Each pass drops the same weights, and so do the kernels of float64."""
     shapes = [(1, 2, 130, 64), (1, 1, 200, 64), (1, 1, 200, 64)]

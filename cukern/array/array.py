@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, SupportsIndex
 
@@ -32,6 +33,7 @@ class Storage:
         version: the number of writes.
         writer: the function that wrote last.
         constant: whether writes are refused, because all arrays of one number share the memory.
+        empty: the array of :func:`cukern.empty` whose memory it is, which nothing has written before the first write.
         recipe: how tapes compute again what they do not keep, see :mod:`..autodiff.recompute`.
     """
 
@@ -39,6 +41,7 @@ class Storage:
     version = 0
     writer = ""
     constant = False
+    empty: weakref.ref[Array] | None = None
     recipe: Any = None
 
 
@@ -320,6 +323,7 @@ class Array(Memory):
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "DLPack")
+        self._storage.empty = None
         data = self._data
         if not self.device.addressable:
             moved = None if dl_device is None or tuple(dl_device) == self.__dlpack_device__() else dl_device

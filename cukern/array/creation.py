@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Iterable
 from typing import Any, SupportsIndex
 
@@ -274,6 +275,7 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     layout = fresh_layout(where, wanted, shape_of(shape))
     with where.activate():
         made = Array._made(layout)
+    made._storage.empty = weakref.ref(made)
     if capture_hooks.made_empty is not None:
         capture_hooks.made_empty(made)
     return made

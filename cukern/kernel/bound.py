@@ -12,7 +12,7 @@ import numpy as np
 
 from ..array import Array
 from ..autodiff import tape, writes
-from ..device import Device, bundles
+from ..device import Device, bundles, capture_hooks
 from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
 from ..text import render, signature
@@ -136,6 +136,11 @@ class BoundKernel:
         if 0 in blocks:
             return
         self._check_launch(blocks, shared)
+        if capture_hooks.made_empty is not None:
+            for array in arguments.arrays_in(args):
+                empty = array._storage.empty
+                if empty is not None and not array._storage.version and (whole := empty()) is not None:
+                    capture_hooks.made_empty(whole)
         if self._state is not None:
             self._state.before(self.device, self.function, name)
         try:

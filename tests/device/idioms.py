@@ -157,6 +157,16 @@ IDIOMS = [
     __syncwarp(mask);
     y[t] = s[t ^ 5];
 }""", lambda: [_x(32), ck.empty(32)], lambda: np.arange(32) ^ 5, {"grid": 1, "block": 32}),
+    Idiom("lanes that are missing, of whose values nothing is made", """(const int* x, int* y, int n) {
+    const int t = threadIdx.x;
+    if (t >= n) return;
+    int sum = x[t];
+    for (int d = 16; d; d /= 2) {
+        const int other = __shfl_down_sync(0xfffffu, sum, d);
+        if (t + d < n) sum += other;
+    }
+    if (t == 0) y[0] = sum;
+}""", lambda: [ck.arange(20, dtype="int32"), ck.empty(1, dtype="int32"), 20], lambda: [190], {"grid": 1, "block": 32}),
     Idiom("return before nothing", """(const float* x, float* y, int n) {
     __shared__ float s[64];
     const int t = threadIdx.x;

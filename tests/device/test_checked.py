@@ -217,6 +217,24 @@ extern "C" __global__ void << name >>(const float* x, float* y, int n) {
     assert [one.kind for one in reports] == ["unwritten"]
 
 
+def test_arrays_that_were_made_before() -> None:
+    text = """
+extern "C" __global__ void << name >>(const float* x, float* y, int n) {
+    if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x];
+}"""
+    copy = ck.Kernel(text, name="copy", block=64)
+    unset, part, written = (ck.empty(50) for _ in range(3))
+    with checked(seeds=1):  # one that is over leaves no trace
+        ck.zeros(3).numpy()
+    copy(ck.ones(50), written, 50)
+    with checked(collect=True) as reports:
+        copy(written, ck.empty(50), 50)
+        assert not reports
+        copy(unset, ck.zeros(50), 50)
+        copy(written, part[:20], 20)
+    assert [(one.kind, one.array) for one in reports] == [("unset", "x"), ("unwritten", "")]
+
+
 def test_results_are_those_of_other_launches() -> None:
     rng = np.random.default_rng(0)
     x = ck.asarray(rng.standard_normal((70, 33)), dtype="float32")

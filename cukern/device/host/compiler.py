@@ -77,8 +77,9 @@ _CLANG_CHECKED = [
         for word in ("-Xclang", flag)
     ),
     *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0"),
-    *shlex.split("-mllvm -tsan-instrument-read-before-write=1 -Wuninitialized"),
+    *shlex.split("-mllvm -tsan-instrument-read-before-write=1 -Wuninitialized -Wconditional-uninitialized"),
 ]
+_CLANG_CHECKED_MORE = shlex.split("-Xclang -fsanitize=object-size -Xclang -fsanitize-recover=object-size")
 #: The runtime of checked launches, as the dynamic linker knows it.
 _CHECKED_NAME = "cukern_checked"
 
@@ -105,7 +106,7 @@ class Compiler:
     ) -> list[str]:
         """:meth:`kernel_command` for checked launches by the runtime in the file ``runtime``."""
         command = self.kernel_command(output, precompiled)
-        more = _GCC_CHECKED_MORE if self.is_gcc and not trusted else []
+        more = [] if trusted else _GCC_CHECKED_MORE if self.is_gcc else _CLANG_CHECKED_MORE
         link = ["-x", "none", str(runtime), "-Wl,--no-as-needed"]
         return [*command, *self._checked, *more, *link]
 

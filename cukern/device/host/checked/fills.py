@@ -61,7 +61,7 @@ ALL_ARRAYS = 2**32 - 1
 #: Nodes of types that may be structs.
 _NAMED_TYPES = ("type_identifier", "template_type", "qualified_identifier", "struct_specifier")
 _LINE = re.compile(rb'^#line (\d+) "([^"]*)"')
-_UNSURE = re.compile(r"warning: (.*) \[-W(?:maybe|sometimes)-uninitialized\]$", re.MULTILINE)
+_UNSURE = re.compile(r"warning: (.*) \[-W(?:maybe|sometimes|conditional)-uninitialized\]$", re.MULTILINE)
 _NAMED = re.compile(r"[‘'](\w+)")
 _ELSEWHERE = re.compile(rb"\b(?:static|extern|__shared__|typedef|volatile)\b")
 

@@ -28,7 +28,7 @@ _KINDS = (
 TIMEOUT = _KINDS.index("timeout")
 _SHARED = 1000
 _WARNING = re.compile(
-    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-)?uninitialized\]$",
+    r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
     re.M,
 )
 

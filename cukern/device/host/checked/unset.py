@@ -60,8 +60,8 @@ _depth = 0
 
 
 def made(array: Array) -> None:
-    """Note that nothing has written ``array``."""
-    if array.device.kind != "host" or not array.size:
+    """Note that nothing has written ``array``; the first time for one that was made outside of checked launches."""
+    if array.device.kind != "host" or not array.size or array._storage in _empties:
         return
     data = array._data
     _empties[array._storage] = Empty(

@@ -164,8 +164,8 @@ static void complete(Wait* const* waits, unsigned group) {
     if (what >= cukern::warp_shuffle && what <= cukern::warp_shuffle_xor) {
         EACH_LANE(lane, group) {
             const unsigned source = shuffle_source(waits[lane], lane) & 31;
-            if (!(group >> source & 1)) on_missing_lane(waits[lane], lane, source);
-            waits[lane]->result = waits[group >> source & 1 ? source : lane]->value;
+            const bool there = group >> source & 1;
+            waits[lane]->result = there ? waits[source]->value : on_missing_lane(waits[lane], lane, source);
         }
     } else if (what == cukern::warp_match_any) {
         EACH_LANE(lane, group) {

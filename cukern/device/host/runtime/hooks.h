@@ -11,7 +11,8 @@ static inline void on_cluster_arrive(unsigned) {}
 static inline void on_cluster_wait(unsigned) {}
 static inline void on_thread_end(unsigned) {}
 static inline void on_block_end(unsigned) {}
-static inline void on_missing_lane(const Wait*, unsigned, unsigned) {}
+// What a shuffle gives to a lane whose source is missing: its own value.
+static inline unsigned long long on_missing_lane(const Wait* wait, unsigned, unsigned) { return wait->value; }
 static inline void on_together(const Wait*) {}
 static inline void on_together_done() {}
 static inline unsigned on_send() { return 0; }

@@ -153,6 +153,7 @@ static __attribute__((noinline)) void access_elsewhere(uintptr_t at, unsigned si
 }
 
 static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
+    while (!r->start) --r;  // shared memory where a variable of another kernel would be: of the one before it
     found(out_of_bounds, r, at, size, writes, place);
 }
 

@@ -178,15 +178,20 @@ static unsigned doubtful_reports() {
     return count;
 }
 
-// A tile's last rows may be of memory that nothing has set, where what they make is dropped, and so is the padding of structs:
-// runs twice more, with other bytes there, and forgets such reads if the results are the same.
+// A tile's last rows may be of memory that nothing has set, where what they make is dropped, and so is the padding of structs,
+// and what a lane may be given by one that is missing: runs twice more, with other bytes there, and forgets such reads if the
+// results are the same.
 static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     u64 found[2] = {};
+    const unsigned count = s.report_count, all = s.all_reports;
     for (unsigned i = 0; i < 2 && !sampled; ++i) {
         fill = i ? unset : 0x2b;
+        missing_lanes = i ? 0xdbdbdbdbdbdbdbdbull : 0x5b5b5b5b5b5b5b5bull;  // of either sign, in all types
         run_once(w, job, options, options->runs);
         found[i] = outcome();
     }
+    missing_lanes = 0;
+    s.report_count = count, s.all_reports = all;  // what follows from those bytes is none
     if (found[0] != found[1]) return;
     unsigned left = 0;
     for (unsigned i = 0; i < s.report_count; ++i)

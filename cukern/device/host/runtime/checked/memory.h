@@ -196,6 +196,12 @@ static void resolve_views(const Function* function, unsigned char* params) {
     }
 }
 
+// Not the same in each slot, so that an index out of bounds by a power of two hits no other array.
+static u64 place_in_slot(unsigned slot, u64 bytes) {
+    const u64 quarter = 1ull << (s.slot_shift - 2);
+    return quarter * (1 + slot % 2) + (bytes <= quarter / 8 ? slot / 2 % 7 * (quarter / 8) : 0);
+}
+
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
 static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
     launched = function;
@@ -228,8 +234,8 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
             if (pieces[j].high > high) high = pieces[j].high;
             if (pieces[j].written && area->constant) area->constant = false, area->number = (int)pieces[j].param;
         }
-        area->start = s.arena + ((u64)s.area_count << s.slot_shift) + (1ull << (s.slot_shift - 2)) + ((uintptr_t)low & 255);
         area->bytes = high - low;
+        area->start = s.arena + ((u64)s.area_count << s.slot_shift) + place_in_slot(s.area_count, area->bytes) + ((uintptr_t)low & 255);
         for (area->shift = 0; area->shift < 2 && area->itemsize % (2u << area->shift) == 0;) ++area->shift;
         if (sampled || area->start & ((1u << area->shift) - 1)) area->shift = 0;
         originals[s.area_count] = low;

@@ -59,14 +59,20 @@ static void on_thread_end(unsigned thread) { s.cluster.ended[thread] = true; }
 static void on_block_end(unsigned rank);  // in access.h
 static char* shared_place(unsigned rank) { return (char*)s.shared[rank * shared_slots].start; }
 
-static void on_missing_lane(const Wait* wait, unsigned lane, unsigned source) {
-    const unsigned me = s.me;
+// What missing lanes give, while it is tried whether anything depends on it; 0 for the asking lane's own value.
+static unsigned long long missing_lanes;
+
+static unsigned long long on_missing_lane(const Wait* wait, unsigned lane, unsigned source) {
+    if (missing_lanes) return missing_lanes;
+    const unsigned me = s.me, count = s.report_count;
     s.me = me / 32 * 32 + lane;
     char text[160];
     snprintf(text, sizeof text, "reads the value of lane %u, which %s", source,
              wait->mask >> source & 1 ? "has ended or never was" : "the mask leaves out");
     found_text(missing_lane, text, wait->file, wait->line, 0);
+    if (s.report_count > count) s.reports[count].doubtful = !s.strict;
     s.me = me;
+    return wait->value;
 }
 
 // What an instruction of a whole warp does is of all its lanes.

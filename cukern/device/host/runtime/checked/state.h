@@ -68,7 +68,7 @@ struct Side {
 
 struct Report {
     unsigned kind;
-    unsigned doubtful;  // of memory that is unset in part, or read by an instruction of a warp: nothing may depend on it
+    unsigned doubtful;  // of memory that is unset in part, or read by an instruction of a warp, or of a missing lane: nothing may depend on it
     int region;  // a parameter, or 1000 and a shared variable; -1 for none
     unsigned size;
     long long offset;  // bytes from the region's start

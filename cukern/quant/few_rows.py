@@ -38,6 +38,9 @@ _FEWEST_STAGES, _MOST_STAGES, _IN_FLIGHT = (2, 3), 4, 212 * 1024
 _KEPT = 1024
 #: Bytes of each of a warp's first rows that are asked for while the kernel before ends: measured on an H200.
 _ASKED = 1024
+#: For settled weights and one row of activations: slices of a row of weights at most for which a block has fewer warps,
+#: how many it has, and times that each of them has work from which on it has a stage more.
+_SHORT, _FEWER_WARPS, _MANY_TIMES = 2, 16, 4
 #: Rows that a thread of the host multiplies.
 _HOST_ROWS = 16
 
@@ -109,6 +112,24 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
             rows, warps, stages = 1, _MOST_WARPS, alone
     packs = divide_up(columns * inputs, _PACK * 32 * warps)
     return Shape(rows, warps, stages, packs if packs <= _MOST_PACKS else 0)
+
+
+def settled_shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Device) -> Shape | None:
+    """As :func:`shape_for`, for weights that are read while the kernel before ends: see :class:`Form`.
+
+    Blocks for short rows have fewer warps if each then holds more slices: these are on their way before there are
+    activations to multiply.
+    """
+    shape = shape_for(kind, columns, outputs, inputs, device)
+    short = columns == 1 and inputs <= _SHORT * kind.slice
+    if shape is None or not short or shape.rows == 1 or shape.warps <= _FEWER_WARPS:
+        return shape
+    limits = device.properties
+    once = limits.multiprocessors * _FEWER_WARPS * shape.rows
+    packs = divide_up(inputs, _PACK * 32 * _FEWER_WARPS)
+    fewer = Shape(shape.rows, _FEWER_WARPS, _MOST_STAGES + (outputs >= _MANY_TIMES * once), packs)
+    fits = fewer.shared(kind, columns, inputs) <= limits.max_shared_memory_per_block - _KEPT
+    return fewer if fits and packs <= _MOST_PACKS and fewer.stages > shape.stages else shape
 
 
 def _copies_rows(device: Device) -> bool:

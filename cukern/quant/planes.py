@@ -101,7 +101,7 @@ def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = Non
     """
     (outputs, inputs), device, kind = _sizes(w), w.device, w._row
     rows = x.shape[0] if isinstance(x, Planes) else 1
-    shape = few_rows.shape_for(kind, rows, outputs, inputs, device)
+    shape = few_rows.settled_shape_for(kind, rows, outputs, inputs, device)
     assert shape is not None and (not gate or shape.rows > 1)
     norm: tuple[Any, float] = (None, 0.0)
     if isinstance(x, Planes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -269,11 +270,14 @@ def test_captured(device: ck.Device) -> None:
             np.testing.assert_array_equal(step(places).numpy(), want)
 
 
-def divided(kind: str, rows: int, outputs: int, inputs: int, shared: int = 232448) -> Shape | None:
+def divided(
+    kind: str, rows: int, outputs: int, inputs: int, shared: int = 232448, of: Any = few_rows.shape_for
+) -> Shape | None:
     """As on an H200, but for the shared memory."""
     limits = {"multiprocessors": 132, "max_shared_memory_per_block": shared}
     device: Any = type("", (), {"properties": type("", (), limits)})
-    return few_rows.shape_for(KINDS[kind], rows, outputs, inputs, device)
+    made: Shape | None = of(KINDS[kind], rows, outputs, inputs, device)
+    return made
 
 
 def test_how_the_work_is_divided() -> None:
@@ -286,3 +290,23 @@ def test_how_the_work_is_divided() -> None:
     assert divided("Q4_0", 8, 14336, 4096) == Shape(2, 16, 4, 0)
     assert divided("Q4_0", 1, 14336, 4096, shared=48 * 1024) == Shape(1, 12, 3, 2)
     assert divided("Q4_0", 8, 4096, 28672) is None
+
+
+def test_how_the_work_is_divided_where_weights_are_read_early() -> None:
+    """Fewer warps with more slices for short rows, if these fit; else as in other products."""
+    early = partial(divided, of=few_rows.settled_shape_for)
+    assert early("Q4_K", 1, 6144, 4096) == Shape(2, 16, 4, 1)
+    assert early("Q4_K", 1, 28672, 4096) == Shape(2, 16, 5, 1)
+    same = (
+        ("Q4_K", 1, 4096, 14336),
+        ("Q4_K", 2, 6144, 4096),
+        ("Q4_K", 1, 1024, 4096),
+        ("Q8_0", 1, 6144, 4096),
+        ("Q2_K", 1, 6144, 4096),
+        ("Q4_0", 8, 4096, 28672),
+    )
+    for sizes in same:
+        assert early(*sizes) == divided(*sizes)
+    assert early("Q4_K", 1, 6144, 4096, shared=128 * 1024) == divided(
+        "Q4_K", 1, 6144, 4096, shared=128 * 1024
+    )

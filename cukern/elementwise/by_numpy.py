@@ -23,14 +23,20 @@ def may(x: Array, *others: Array) -> bool:
     return not tape.active() or not tape.recording((x, *others))
 
 
-def serves(x: Array, *others: Array) -> bool:
+def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
     """Whether NumPy is to compute a function of arrays on one device, of which ``x`` has the most elements.
 
     It does if ``x`` is large, but not so large that other cores help, and it :func:`may`.
+
+    Args:
+        x: an array.
+        others: the other arrays.
+        least: the elements from which an array is large.
+        times: how many elements of the result there are for each of ``x``.
     """
     layout = x._layout or x._planned()
-    if not layout.on_host or layout.size < MANY or layout.dtype.kind not in _KINDS:
+    if not layout.on_host or layout.size * times < least or layout.dtype.kind not in _KINDS:
         return False
-    if layout.size >= LARGE and layout.device.properties.multiprocessors > 1:
+    if layout.size * times >= LARGE and layout.device.properties.multiprocessors > 1:
         return False
     return may(x, *others)

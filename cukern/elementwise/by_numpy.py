@@ -18,19 +18,29 @@ def may(x: Array, *others: Array) -> bool:
     It may not in checked launches: it would read what nothing has set without a word.
     """
     device = (x._layout or x._planned()).device
-    if not device.addressable or mode.active() or any(one.device is not device for one in others):
+    if not device.addressable or mode.active():
         return False
+    for one in others:  # a generator costs more than the loop
+        if one.device is not device:
+            return False
     return not tape.active() or not tape.recording((x, *others))
 
 
-def serves(x: Array, *others: Array) -> bool:
+def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
     """Whether NumPy is to compute a function of arrays on one device, of which ``x`` has the most elements.
 
     It does if ``x`` is large, but not so large that other cores help, and it :func:`may`.
+
+    Args:
+        x: an array.
+        others: the other arrays.
+        least: the elements from which an array is large.
+        times: how many elements of the result there are for each of ``x``.
     """
     layout = x._layout or x._planned()
-    if not layout.on_host or layout.size < MANY or layout.dtype.kind not in _KINDS:
+    size = layout.size * times
+    if not layout.on_host or size < least or layout.dtype.kind not in _KINDS:
         return False
-    if layout.size >= LARGE and layout.device.properties.multiprocessors > 1:
+    if size >= LARGE and layout.device.properties.multiprocessors > 1:
         return False
     return may(x, *others)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Literal
+from typing import Any, Literal
+
+import numpy as np
 
 from .. import dtypes
 from ..array import Array
@@ -92,9 +94,22 @@ def runs_of(
 
     Waits for the device, to read their number. The other arguments are those of :func:`flat_places`.
     """
+    if tile is None and ordered.dtype not in dtypes.COMPLEX and by_numpy.serves(ordered):
+        data, starts = ordered._data, _run_starts(ordered._data, equal_nan)
+        places = Array._wrap(starts.nonzero()[0], ordered.device) if placed else None
+        return Array._wrap(data[starts], ordered.device), places
     values, places = _compacted(ordered, tile, block, True, equal_nan, placed)
     assert values is not None
     return values, places
+
+
+def _run_starts(ordered: Any, equal_nan: bool) -> Any:
+    """Whether a run starts at each element of a sorted NumPy array, in which NaN are last."""
+    starts = np.ones(ordered.size, bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
+    if equal_nan and np.isnan(ordered[-1]):
+        starts[np.searchsorted(ordered, ordered[-1]) + 1 :] = False
+    return starts
 
 
 def _compacted(

@@ -244,7 +244,7 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     x = require_array(x, "nonzero")
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
-    if by_numpy.serves(x):
+    if by_numpy.serves(x, least=0):
         return tuple([Array._wrap(places, x.device) for places in x._data.nonzero()])
     return tuple(places_of(_flags(x)))
 

@@ -25,7 +25,6 @@ from ..shape.views import (
     matrix_transpose,
     moveaxis,
     reshape,
-    squeeze,
     tril,
     triu,
 )
@@ -158,12 +157,18 @@ def solve(x1: Array, x2: Array, /) -> Array:
     """
     a, b = _equations(x1, x2, "solve")
     if b.ndim == 1:
-        return squeeze(solve(a, expand_dims(b, 1)), -1)
+        return reshape(_solution(a, expand_dims(b, 1)), a.shape[:-1])
     if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right-hand sides
         columns = moveaxis(b, -2, 0)
         return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
-    batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
-    a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
+    return _solution(a, b)
+
+
+def _solution(a: Array, b: Array) -> Array:
+    """The ``y`` for which ``a @ y`` is ``b``, for checked arrays of matrices."""
+    if a.shape[:-2] != b.shape[:-2]:
+        batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
+        a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
     y = _solved(a, b) if b.size else empty(b.shape, b.dtype, b.device)
     if tape.recording((a, b)):
 

@@ -343,9 +343,21 @@ def polyval(p: Any, x: Any, /) -> Any:
         made = inner * 0
     else:
         inner = asarray(x, device=p.device) if _is_number(x) else require_array(x, "polyval", "x", p)
+        if p.dtype == inner.dtype != dtypes.bool_ and by_numpy.serves(inner, p):
+            return Array._wrap(_horner(p._data, inner._data), p.device)
         made = zeros_like(inner)
     for i in range(p.size):
         made = made * inner + p[i]
+    return made
+
+
+def _horner(coefficients: Any, x: Any) -> Any:
+    """A polynomial of NumPy's arrays, evaluated in the memory of the result."""
+    made = np.zeros_like(x, order="C")
+    with np.errstate(all="ignore"):
+        for one in coefficients:
+            np.multiply(made, x, out=made)
+            np.add(made, one, out=made)
     return made
 
 
@@ -439,9 +451,11 @@ _FACTORS = 512
 
 
 def _product(zeros_at: Array) -> Array:
-    """The coefficients of the product of x - r for each r, by pairs of factors."""
+    """The coefficients of the product of x - r for each r, by pairs of factors; on the host factor by factor."""
     made: Array | None = None
     first, size = 0, zeros_at.size
+    if size <= _FACTORS and zeros_at.dtype not in dtypes.NARROW and by_numpy.serves(zeros_at, least=0):
+        return Array._wrap(_multiplied(zeros_at._data), zeros_at.device)
     while first < size:
         count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
         some = zeros_at[first : first + count]
@@ -451,6 +465,16 @@ def _product(zeros_at: Array) -> Array:
         made = factors[0] if made is None else convolve(made, factors[0])
         first += count
     assert made is not None
+    return made
+
+
+def _multiplied(roots: Any) -> Any:
+    """The coefficients of the product of x - r for each r of a NumPy array."""
+    made = np.zeros(roots.size + 1, roots.dtype)
+    made[0] = 1
+    with np.errstate(all="ignore"):
+        for i, root in enumerate(roots, 1):
+            made[1 : i + 1] -= root * made[:i]
     return made
 
 

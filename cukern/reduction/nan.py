@@ -80,8 +80,8 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     x = _taken(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
     if isinstance(x, Array) and x.device.addressable and x.dtype == dtypes.bool_ and len(axes) == x.ndim:
-        shape = (1,) * x.ndim if keepdims else ()
-        return Array._wrap(np.full(shape, np.count_nonzero(x._data), np.int64), x.device)
+        count = np.array(np.count_nonzero(x._data), np.int64, ndmin=x.ndim if keepdims else 0)
+        return Array._wrap(count, x.device)
     made: Array = _nonzero(x, axes, dtypes.int64, bool(keepdims))
     return made
 

@@ -72,6 +72,19 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.nanargmax(a(WITH_NAN)),
     lambda xp, a: xp.nanargmin(a(WITH_NAN)),
     lambda xp, a: xp.nanargmin(a(np.tile(X, 5))),
+    lambda xp, a: xp.kron(a(M), a(M[:2, :3])),
+    lambda xp, a: xp.kron(a(X), a(M[:2, :3])),
+    lambda xp, a: xp.polyval(a(Y[:4]), a(M).T),
+    lambda xp, a: xp.polyval(a(Y[:0]), a(X)),
+    lambda xp, a: xp.poly(a(Y[:6])),
+    lambda xp, a: xp.poly(a(Z[:6])),
+    lambda xp, a: xp.unique(a(WITH_NAN)),
+    lambda xp, a: xp.unique(a(np.tile(X, 5)), return_counts=True),
+    lambda xp, a: xp.unique(a(WITH_NAN), return_counts=True, equal_nan=False),
+    lambda xp, a: xp.unique(a(FLAGS), return_counts=True),
+    lambda xp, a: xp.mask_indices(5, xp.triu, 1),
+    lambda xp, a: xp.count_nonzero(a(FLAGS), keepdims=True),
+    lambda xp, a: xp.linalg.solve(a(M[:4, :4]), a(M[0, :4])),
 ]
 
 

@@ -1,6 +1,21 @@
 // The derivative of lgamma. Source: Abramowitz and Stegun, 6.3.7 (reflection), 6.3.5 (recurrence), 6.3.18 (asymptotic
-// series), to 1e-15 from 10 on.
-__device__ __forceinline__ double digamma_of(double x) {
+// series), to 1e-15 from 10 on, and with `single` to 2e-11 from 6 on.
+__device__ __forceinline__ double digamma_above(double x, double value, bool single) {
+    // The sum of 1 / (x + k), over one denominator.
+    double over = 0.0, under = 1.0;
+#pragma unroll 1
+    for (; x < (single ? 6.0 : 10.0); x += 1.0) {
+        over = over * x + under;
+        under *= x;
+    }
+    const double inverse = 1.0 / (x * under), reciprocal = inverse * under, s = reciprocal * reciprocal;
+    if (over > 0.0) value -= over * (inverse * x);
+    const double rest = single ? 0.0 : s * (691.0 / 32760 - s / 12);
+    const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - rest)))));
+    return value + log(x) - 0.5 * reciprocal - series;
+}
+// With `single`, to the digits of single precision.
+__device__ __forceinline__ double digamma_of(double x, bool single = false) {
     double value = 0.0;
     if (x != 0.0 && fabs(x) < 1e-15) return -1.0 / x - 0.5772156649015329;
     if (x <= 0.0) {
@@ -8,18 +23,12 @@ __device__ __forceinline__ double digamma_of(double x) {
         value = -3.141592653589793 / tan(3.141592653589793 * (x - rint(x)));
         x = 1.0 - x;
     }
-    // The sum of 1 / (x + k), over one denominator.
-    double over = 0.0, under = 1.0;
+    // Near a root few of the digits are left.
 #pragma unroll 1
-    for (; x < 10.0; x += 1.0) {
-        over = over * x + under;
-        under *= x;
+    for (;; single = false) {
+        const double made = digamma_above(x, value, single);
+        if (!single || fabs(made) >= 0.01 || made != made) return made;
     }
-    const double inverse = 1.0 / (x * under), reciprocal = inverse * under, s = reciprocal * reciprocal;
-    if (over > 0.0) value -= over * (inverse * x);
-    const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (
-        691.0 / 32760 - s / 12))))));
-    return value + log(x) - 0.5 * reciprocal - series;
 }
 
 // x^n for a whole n of at least 1.
@@ -56,12 +65,26 @@ __device__ __forceinline__ double zeta_tail(double s, double reciprocal, double 
     return sum;
 }
 
+// The derivative of digamma at x > 0 to the digits of single precision (Abramowitz and Stegun, 6.4.6 and 6.4.12).
+__device__ __forceinline__ double trigamma_single(double x) {
+    double over = 0.0, under = 1.0;
+#pragma unroll 1
+    for (; x < 6.0; x += 1.0) {
+        const double square = x * x;
+        over = over * square + under;
+        under *= square;
+    }
+    const double inverse = 1.0 / (x * under), r = inverse * under, s = r * r;
+    return over * (inverse * x) + r + 0.5 * s + r * s * (1.0 / 6 - s * (1.0 / 30 - s * (1.0 / 42 - s / 30)));
+}
+
 // The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! times Hurwitz's zeta of n + 1 and x.
 __device__ __forceinline__ double polygamma_of(double n, double x, bool single = false) {
     if (n == 0.0) return digamma_of(x);
     if (!(n > 0.0) || n != floor(n) || x != x || x < -1048576.0) return limits<double>::quiet_nan();
     if (x == limits<double>::infinity()) return 0.0;
     if (x <= 0.0 && x == floor(x)) return limits<double>::infinity();
+    if (single && n == 1.0 && x > 1e-20) return trigamma_single(x);
     const double s = n + 1.0, enough = (single ? 4.0 : 10.0) + s;
     double sum = 0.0, reciprocal;
     if (single && n < 12.0 && x > 1e-20) {

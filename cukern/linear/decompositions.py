@@ -324,12 +324,13 @@ def svdvals(x: Array, /) -> Array:
     if not _narrow(a):
         return library(a, "svd", compute_uv=False)[0]
     with tape.stop_recording():
-        return values_by_squares(squared(a if a.shape[0] >= a.shape[1] else adjoint(a))[1], a.dtype)
+        square = squared(a if a.shape[0] >= a.shape[1] else adjoint(a))[1]
+        return narrow_values(eigvalsh(square), a.dtype)
 
 
-def values_by_squares(square: Array, dtype: dtypes.DType) -> Array:
-    """The singular values of a matrix of a dtype in single precision from its square in double precision."""
-    return astype(sqrt(maximum(flip(eigvalsh(square)), 0)), dtypes.info(dtype).real)
+def narrow_values(squares: Array, dtype: dtypes.DType) -> Array:
+    """The singular values of a matrix of a dtype in single precision, from the eigenvalues of its square."""
+    return astype(sqrt(maximum(flip(squares), 0)), dtypes.info(dtype).real)
 
 
 @overload

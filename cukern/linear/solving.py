@@ -20,10 +20,10 @@ from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
 from ..elementwise.table import abs, divide, equal, exp, multiply, where
 from ..errors import DeviceError
-from ..reduction.rows import all, any, max, prod, sum
+from ..reduction.rows import any, max, prod, sum
 from ..shape.views import broadcast_to, expand_dims, flip, permute_dims, reshape, squeeze, tril
 from .batched import log_determinants, together
-from .decompositions import eigh, eigvalsh, squared, svd, svdvals, values_by_squares
+from .decompositions import eigh, eigvalsh, narrow_values, squared, svd, svdvals
 from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, total
 from .products import adjoint, matmul
 
@@ -299,14 +299,11 @@ def by_squares(matrix: Array, target: Array, rcond: float | None) -> tuple[Array
     a, square = squared(matrix if tall else adjoint(matrix))
     right = astype(target, a.dtype)
     right = matmul(adjoint(a), right) if tall else right
-    s = values_by_squares(square, matrix.dtype)
+    values, vectors = eigh(square)
+    s = narrow_values(values, matrix.dtype)
     kept = s > _tolerance(s, rcond, matrix.shape)
-    if bool(all(kept)):
-        made = solve(square, right)
-    else:
-        values, vectors = eigh(square)
-        inverse = where(flip(kept), divide(1, values), 0)
-        made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
+    inverse = where(flip(kept), divide(1, values), 0)
+    made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
     return astype(made if tall else matmul(a, made), matrix.dtype), sum(kept, dtype=dtypes.int32), s
 
 

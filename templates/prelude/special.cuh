@@ -203,7 +203,7 @@ __device__ __forceinline__ double zeta_of(double s, double q, bool single = fals
     if (s == limits<double>::infinity()) return q < 1.0 ? s : q == 1.0 ? 1.0 : 0.0;
     if (q == limits<double>::infinity()) return 0.0;
     // A power costs more than a term of the tail: of these all eight are taken.
-    const double bound = minimum(s, 100.0), enough = single ? 3.0 + 0.7 * bound : 10.0 + bound;
+    const double bound = minimum(s, 100.0), enough = single ? 2.4 + 0.65 * bound : 10.0 + bound;
     const double share = single ? 1e-10 : 1e-18;
     double sum = 0.0;
     for (; q < enough; q += 1.0) {

@@ -160,7 +160,8 @@ def _add_long(
     where = (cut.rows._data, cut.firsts._data, count, columns)
     blocks = cut.parts * (height // math.gcd(_TALL, height))
     function = multiplying(device, "multiply_long", form)
-    launch(device, function, (blocks, beside, 1), form.block, (*arrays, sums, *where, part))
+    given = (*arrays, sums, cut.rows._data, cut.firsts._data, cut.owners._data, columns, part)
+    launch(device, function, (blocks, beside, 1), form.block, given)
     function = multiplying(device, "add_parts", form)
     launch(
         device, function, divide_up(count * height * columns, form.block), form.block, (sums, made, *where)

@@ -24,6 +24,7 @@ from .device import Device
 from .device.cuda.libraries import needed
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
+from .kernel.plan import allocate
 from .namespace.hints import missing
 
 __all__ = [
@@ -51,6 +52,8 @@ __all__ = [
 _UNSCALED = {"fftn": "backward", "rfftn": "backward", "ifftn": "forward", "irfftn": "forward"}
 #: The norm of a transform's adjoint, by that of the transform.
 _ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+#: The most elements along an axis in CuPy's functions.
+_LONGEST = 2**31 - 1
 Axes = Sequence[int] | None
 
 
@@ -93,7 +96,10 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
     overwrites = name == "irfftn" and n > 1 and getattr(xp, "__name__", "") == "cupy"
     with needed(xp, "cufft"):
-        if overwrites:  # cuFFT writes to the input of this transform, so that CuPy copies it first
+        if max(sizes[axis] for axis in axes) > _LONGEST:
+            made = _of_long_axis(x, name, sizes, axes, dtype)
+            overwrites = False
+        elif overwrites:  # cuFFT writes to the input of this transform, so that CuPy copies it first
             scaled, inverse = (
                 _scaled(x.contiguous(), factor),
                 importlib.import_module("cupyx.scipy.fft").irfftn,
@@ -105,6 +111,27 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
     return Array._wrap(
         made if n == 1 or overwrites else _scaled(Array._wrap(made, x.device), factor), x.device
     )
+
+
+def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int], dtype: dtypes.DType) -> Any:
+    """The transform along an axis whose size 32 bits do not hold, which CuPy's functions do not take."""
+    if len(axes) > 1:
+        raise ValueError(
+            f"{name}: x: expected at most {_LONGEST} elements along each of several axes, got {sizes}"
+        )
+    (axis,), xp = axes, x.device.xp
+    n = sizes[axis]
+    rows = ops.moveaxis(x, axis, -1).contiguous()._data
+    if name == "irfftn":  # cuFFT overwrites the input
+        rows = rows.copy()
+    count = n // 2 + 1 if name == "rfftn" else n
+    made = allocate(x.device, (*rows.shape[:-1], count), dtype)
+    plan = importlib.import_module("cupy.cuda.cufft").XtPlanNd(
+        (n,), None, 1, rows.shape[-1], rows.dtype, None, 1, count, made.dtype, made.size // count,
+        dtypes.complex_of(dtype), order="C", last_axis=-1, last_size=n,
+    )  # fmt: skip
+    plan.fft(rows, made, 1 if name in ("ifftn", "irfftn") else -1)
+    return xp.moveaxis(made, -1, axis)
 
 
 def _scaled(x: Array, factor: float) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.creation import zeros
 from .function import ArrayLike, astype
 from .graph import SYMBOLS, Expr
 from .kinds import Unary, unary
@@ -37,6 +38,16 @@ class Part(Unary):
     def _pulled(self, dtype: dtypes.DType, g: Array) -> Array:
         """The cotangent of a complex array, from that of its part."""
         return astype(g, dtype) if self.name == "real" else _times_i(g)
+
+
+class IsComplex(Unary):
+    """Whether imaginary parts are not 0; of real numbers they all are, for which memory is cleared alone."""
+
+    def apply(self, operands: tuple[Any, ...]) -> Any:
+        (x,) = operands
+        if isinstance(x, Array) and x.dtype not in dtypes.COMPLEX:
+            return zeros(x.shape, dtypes.bool_, x.device)
+        return super().apply(operands)
 
 
 def as_cotangent(g: Array, dtype: dtypes.DType) -> Array:
@@ -96,6 +107,6 @@ _times_i: Unary = unary(
 isreal = unary(
     "isreal", "true", ALL, "x->b", codes={"c": "imag(x) == 0"}, doc="Whether the imaginary part is 0."
 )
-iscomplex = unary(
+iscomplex = IsComplex(
     "iscomplex", "false", ALL, "x->b", codes={"c": "imag(x) != 0"}, doc="Whether the imaginary part is not 0."
 )

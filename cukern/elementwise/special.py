@@ -241,7 +241,7 @@ lgamma = unary(
 )
 digamma: Any = unary(
     "digamma",
-    "T(digamma_of(double(x)))",
+    "T(digamma_of(double(x), sizeof(T) < 8))",
     vjp=lambda g, x, r: g * _polygamma(1, x),
     oracle=_digamma_oracle,
     domain=(0.3, 6.0),

@@ -83,7 +83,8 @@ def key_variables(dtype: DType, stage: str, index: str, indexed: bool, descendin
     """The template variables of keys of a dtype."""
     bits = bits_of(dtype)
     what = ("argsort" if indexed else "sort") + ("_descending" if descending else "")
-    named = dtypes.info(dtype).name if dtype in dtypes.FLOATS else bits.name
+    pair = dtype == dtypes.complex64
+    named = dtypes.info(dtype).name if pair or dtype in dtypes.FLOATS else bits.name
     # C++ promotes narrow integers to int.
     width = "long long" if bits.itemsize == 8 else "int"
     return {
@@ -91,7 +92,8 @@ def key_variables(dtype: DType, stage: str, index: str, indexed: bool, descendin
         "elem": bits,
         "order": f"unsigned {width}" if bits.kind == "u" and bits.itemsize >= 4 else width,
         "index": index,
-        "infinity": dtypes.info(dtype).infinity,
+        "infinity": dtypes.info(dtypes.float32 if pair else dtype).infinity,
+        "pair": pair,
         "indexed": indexed,
         "descending": descending,
     }

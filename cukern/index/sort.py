@@ -19,9 +19,8 @@ from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
-from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, recorded, require_array
-from ..elementwise.table import isnan, where
+from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
@@ -44,8 +43,6 @@ _PERMUTE = Kernel("shape/permute.cu", block=256)
 _TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
 #: From how many floats on NumPy sorts them on the host, and from how many on several threads are faster.
 _MANY, _FOR_THREADS = 1 << 16, 1 << 21
-#: A key of 32 bits above that of infinity.
-_BEYOND_INFINITY = 0x7FFFFF00
 
 
 class Shape(NamedTuple):
@@ -85,7 +82,7 @@ def sorted_rows(
     x: Array, indexed: bool, descending: bool, shape: Shape | Radix | None = None
 ) -> tuple[Array, Array | None]:
     """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
-    if x.dtype in dtypes.COMPLEX:
+    if x.dtype == dtypes.complex128:
         return _complex_rows(x, descending, shape)
     n, device = x.shape[-1], x.device
     shape = shape or radix_for(device.style, x.dtype, n, indexed) or shape_for(device.style, n)
@@ -118,16 +115,12 @@ def sorted_rows(
 
 
 def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tuple[Array, Array]:
-    """:func:`sorted_rows` of complex numbers, by real parts and then imaginary ones.
+    """:func:`sorted_rows` of complex numbers that are no keys of 64 bits, by real parts and then imaginary ones.
 
     As in NumPy, numbers without NaN come first, then those whose imaginary part alone is NaN, whose real part is, and
     both.
     """
     with tape.stop_recording():
-        if x.dtype == dtypes.complex64:
-            order = sorted_rows(_keys(x), True, descending, shape)[1]
-            assert order is not None
-            return permuted(x, order, "gather"), order
         of_real, of_imag = isnan(real(x)), isnan(imag(x))
         order = None
         for key in (imag(x), real(x), astype(of_real, dtypes.int8) * 2 + astype(of_imag, dtypes.int8)):
@@ -137,32 +130,6 @@ def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tu
             order = places if order is None else permuted(order, places, "gather")
         assert order is not None
         return permuted(x, order, "gather"), order
-
-
-def _keys(x: Array) -> Array:
-    """Integers of 64 bits in the order of the complex numbers of ``x``, whose parts have 32."""
-    data = x.contiguous()._data
-    parts = [
-        Array._wrap(data.view(dtype).reshape(-1, 2)[:, place], x.device)
-        for dtype in (dtypes.float32, dtypes.int32)
-        for place in (0, 1)
-    ]
-    return reshape(_joined_parts(*parts), x.shape)
-
-
-@fuse
-def _joined_parts(of_real: Any, of_imag: Any, real_bits: Any, imag_bits: Any) -> Any:
-    """The keys of numbers with these parts, given their bits too."""
-    real_key, imag_key = (
-        # Floats of the same sign are in the order of their bits, and negative ones in the opposite one.
-        where(part == 0, 0, bits ^ ((bits >> 31) & 0x7FFFFFFF))
-        for part, bits in ((of_real, real_bits), (of_imag, imag_bits))
-    )
-    no_real, no_imag = isnan(of_real), isnan(of_imag)
-    beyond = _BEYOND_INFINITY + no_imag + 2 * no_real
-    high = where(no_real | no_imag, beyond, real_key)
-    low = where(no_real, where(no_imag, 0, imag_key), where(no_imag, real_key, imag_key))
-    return astype(high, dtypes.int64) * 2**32 + astype(low, dtypes.int64)
 
 
 def _merge(

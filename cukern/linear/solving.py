@@ -18,12 +18,12 @@ from ..autodiff.cotangents import meta
 from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
-from ..elementwise.table import abs, divide, equal, exp, maximum, multiply, sqrt, where
+from ..elementwise.table import abs, divide, equal, exp, multiply, where
 from ..errors import DeviceError
 from ..reduction.rows import any, max, prod, sum
 from ..shape.views import broadcast_to, expand_dims, flip, permute_dims, reshape, squeeze, tril
 from .batched import log_determinants, together
-from .decompositions import eigh, eigvalsh, svd, svdvals
+from .decompositions import eigh, eigvalsh, narrow_values, squared, svd, svdvals
 from .lapack import differentiable, floating, identity, inv, library, matrices, promoted, solve, total
 from .products import adjoint, matmul
 
@@ -295,19 +295,16 @@ def by_squares(matrix: Array, target: Array, rcond: float | None) -> tuple[Array
     They are of the normal equations in double precision, whose rounding is below that of the matrix: the square of the
     smallest ratio of singular values that single precision tells from 0 is above double precision's epsilon.
     """
-    wide = dtypes.result_type(matrix.dtype, dtypes.float64)
-    a, right = astype(matrix, wide), astype(target, wide)
-    above = adjoint(a)
-    tall = a.shape[0] >= a.shape[1]
-    squares = matmul(above, a) if tall else matmul(a, above)
-    right = matmul(above, right) if tall else right
-    values, vectors = eigh(squares)
-    s = astype(sqrt(maximum(flip(values), 0)), dtypes.info(matrix.dtype).real)
+    tall = matrix.shape[0] >= matrix.shape[1]
+    a, square = squared(matrix if tall else adjoint(matrix))
+    right = astype(target, a.dtype)
+    right = matmul(adjoint(a), right) if tall else right
+    values, vectors = eigh(square)
+    s = narrow_values(values, matrix.dtype)
     kept = s > _tolerance(s, rcond, matrix.shape)
     inverse = where(flip(kept), divide(1, values), 0)
     made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
-    x = astype(made if tall else matmul(above, made), matrix.dtype)
-    return x, sum(kept, dtype=dtypes.int32), s
+    return astype(made if tall else matmul(a, made), matrix.dtype), sum(kept, dtype=dtypes.int32), s
 
 
 def tensorinv(a: Array, /, ind: int = 2) -> Array:

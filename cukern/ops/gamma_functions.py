@@ -200,7 +200,7 @@ def _multigammaln(a: Any, d: int) -> Any:
 
 logit = unary(
     "logit",
-    "log(x) - log1p(-x)",
+    "logit_of(x)",
     vjp=lambda g, x, r: g / (x * (1 - x)),
     oracle=scipys("logit"),
     domain=(0.1, 0.9),

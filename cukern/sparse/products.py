@@ -39,6 +39,8 @@ _BLOCK = 256
 LARGEST = 1 << 62
 #: A row is long if it has so many times the mean number of entries, and so many; the entries of a part of it at least.
 _LONG, _LONG_LEAST, _PART = 4, 256, 1024
+#: Entries that a thread reads at a time, and turns that a group may take for a row, of a product with a vector.
+_AHEAD, _TURNS = 4, 64
 #: Rows of a block of entries for which a thread adds together, at most.
 _TALL = 4
 #: Numbers of a sampled product for which a group of threads reads at a time.
@@ -77,9 +79,13 @@ def shares(style: Style, structure: Structure, columns: int, width: int, pack: i
         cost = max(1, columns * width * mean)
         return Shares(1, 1, 1, min(_HOST_ITEMS, power_of_two(columns)), divide_up(_HOST_PIECE, cost))
     across = min(_WARP, power_of_two(columns // pack))
-    along = min(_WARP // across, power_of_two(max(1, mean)))
-    longest = max(_LONG * mean, _LONG_LEAST)
-    return Shares(_BLOCK, across, along, pack, 1, longest, max(_PART, longest))
+    if across > 1:
+        along = min(_WARP // across, power_of_two(max(1, mean)))
+        longest = max(_LONG * mean, _LONG_LEAST)
+        return Shares(_BLOCK, across, along, pack, 1, longest, max(_PART, longest))
+    along = min(_WARP, power_of_two(max(1, mean // _AHEAD)))
+    longest = max(_LONG * mean, _LONG_LEAST, _TURNS * along)
+    return Shares(_BLOCK, across, along, pack, 1, longest, max(_PART, 2 * longest))
 
 
 class Form(NamedTuple):
@@ -160,7 +166,8 @@ def _add_long(
     where = (cut.rows._data, cut.firsts._data, count, columns)
     blocks = cut.parts * (height // math.gcd(_TALL, height))
     function = multiplying(device, "multiply_long", form)
-    launch(device, function, (blocks, beside, 1), form.block, (*arrays, sums, *where, part))
+    given = (*arrays, sums, cut.rows._data, cut.firsts._data, cut.owners._data, columns, part)
+    launch(device, function, (blocks, beside, 1), form.block, given)
     function = multiplying(device, "add_parts", form)
     launch(
         device, function, divide_up(count * height * columns, form.block), form.block, (sums, made, *where)

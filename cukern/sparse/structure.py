@@ -29,11 +29,13 @@ class LongRows(NamedTuple):
         rows: their numbers, (count,), int64.
         firsts: the number of the first part of each, and that of all, (count + 1,), int64.
         parts: that of all.
+        owners: which of these rows each part is of, (parts,), int64.
     """
 
     rows: Array
     firsts: Array
     parts: int
+    owners: Array
 
 
 class Structure:
@@ -121,7 +123,10 @@ class Structure:
                 if rows.size:
                     counts = (chosen(lengths, rows) + (part - 1)) // part
                     firsts = ops.cumulative_sum(counts, include_initial=True)
-                    found = LongRows(rows, firsts, int(firsts[rows.size].item()))
+                    parts = int(firsts[rows.size].item())
+                    numbers = numbered(parts, self.device)
+                    owners = ops.searchsorted(firsts, numbers, side="right") - 1
+                    found = LongRows(rows, firsts, parts, owners)
                 self._long[longest, part] = found
         return self._long[longest, part]
 

@@ -1,6 +1,25 @@
 // The derivative of lgamma. Source: Abramowitz and Stegun, 6.3.7 (reflection), 6.3.5 (recurrence), 6.3.18 (asymptotic
-// series), to 1e-15 from 10 on.
-__device__ __forceinline__ double digamma_of(double x) {
+// series), to 1e-15 from 10 on, and with `single` to 2e-11 from 6 on.
+__device__ __forceinline__ double digamma_above(double x, double value, bool single) {
+    // The sum of 1 / (x + k), over one denominator.
+    double over = 0.0, under = 1.0;
+#pragma unroll 1
+    for (; x < (single ? 6.0 : 10.0); x += 1.0) {
+        over = over * x + under;
+        under *= x;
+    }
+    const double inverse = 1.0 / (x * under), reciprocal = inverse * under, s = reciprocal * reciprocal;
+    if (over > 0.0) value -= over * (inverse * x);
+    const double rest = single ? 0.0 : s * (691.0 / 32760 - s / 12);
+    const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - rest)))));
+    return value + log(x) - 0.5 * reciprocal - series;
+}
+// Called and not copied: it is seldom needed.
+__device__ __noinline__ double digamma_near_root(double x, double value) {
+    return digamma_above(x, value, false);
+}
+// With `single`, to the digits of single precision.
+__device__ __forceinline__ double digamma_of(double x, bool single = false) {
     double value = 0.0;
     if (x != 0.0 && fabs(x) < 1e-15) return -1.0 / x - 0.5772156649015329;
     if (x <= 0.0) {
@@ -8,18 +27,9 @@ __device__ __forceinline__ double digamma_of(double x) {
         value = -3.141592653589793 / tan(3.141592653589793 * (x - rint(x)));
         x = 1.0 - x;
     }
-    // The sum of 1 / (x + k), over one denominator.
-    double over = 0.0, under = 1.0;
-#pragma unroll 1
-    for (; x < 10.0; x += 1.0) {
-        over = over * x + under;
-        under *= x;
-    }
-    const double inverse = 1.0 / (x * under), reciprocal = inverse * under, s = reciprocal * reciprocal;
-    if (over > 0.0) value -= over * (inverse * x);
-    const double series = s * (1.0 / 12 - s * (1.0 / 120 - s * (1.0 / 252 - s * (1.0 / 240 - s * (1.0 / 132 - s * (
-        691.0 / 32760 - s / 12))))));
-    return value + log(x) - 0.5 * reciprocal - series;
+    const double made = digamma_above(x, value, single);
+    // Near a root few of the digits are left.
+    return single && fabs(made) < 0.003 ? digamma_near_root(x, value) : made;
 }
 
 // x^n for a whole n of at least 1.
@@ -56,8 +66,22 @@ __device__ __forceinline__ double zeta_tail(double s, double reciprocal, double 
     return sum;
 }
 
-// The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! times Hurwitz's zeta of n + 1 and x.
-__device__ __forceinline__ double polygamma_of(double n, double x, bool single = false) {
+// The derivative of digamma at x > 0 to the digits of single precision (Abramowitz and Stegun, 6.4.6 and 6.4.12).
+__device__ __forceinline__ double trigamma_single(double x) {
+    double over = 0.0, under = 1.0;
+#pragma unroll 1
+    for (; x < 5.0; x += 1.0) {
+        const double square = x * x;
+        over = over * square + under;
+        under *= square;
+    }
+    const double inverse = 1.0 / (x * under), r = inverse * under, s = r * r;
+    return over * (inverse * x) + r + 0.5 * s + r * s * (1.0 / 6 - s * (1.0 / 30 - s * (1.0 / 42 - s / 30)));
+}
+
+// The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! times Hurwitz's zeta of n + 1 and x. Called and not copied: the
+// registers that it takes would be those of the first derivative, too.
+__device__ __noinline__ double polygamma_of_any(double n, double x, bool single) {
     if (n == 0.0) return digamma_of(x);
     if (!(n > 0.0) || n != floor(n) || x != x || x < -1048576.0) return limits<double>::quiet_nan();
     if (x == limits<double>::infinity()) return 0.0;
@@ -86,4 +110,8 @@ __device__ __forceinline__ double polygamma_of(double n, double x, bool single =
 #pragma unroll 1
     for (double k = 2.0; k <= n && n <= 64.0; k += 1.0) factorial *= k;
     return n != 2.0 * floor(0.5 * n) ? factorial * sum : -factorial * sum;
+}
+__device__ __forceinline__ double polygamma_of(double n, double x, bool single) {
+    const bool first = single && n == 1.0 && x > 1e-20 && x < limits<double>::infinity();
+    return first ? trigamma_single(x) : polygamma_of_any(n, x, single);
 }

@@ -141,6 +141,16 @@ __device__ __forceinline__ T sinc_of(T x) {
     return x == T(0) ? T(1) : fabs(x) < limits<T>::infinity() && fabs(turn) == limits<T>::infinity() ? T(0) : made;
 }
 <% endif %>
+<% if "logit_of" in code %>
+// log(x / (1 - x)). The logarithm gets back what rounding took from the ratio and from 1 - x: all of it where the ratio is
+// near 1 and its logarithm small, where 4 (1 - x) is 1 / x, and elsewhere not too much.
+template <typename T>
+__device__ __forceinline__ T logit_of(T x) {
+    const T rest = T(1) - x, ratio = x / rest, rounding = (T(1) - rest) - x;
+    const T lost = fma(-ratio, rounding, fma(-ratio, rest, x));
+    return rest == T(0) ? ratio : log(ratio) + T(4) * rest * lost;
+}
+<% endif %>
 <% if "erfc_of" in code %>
 <% include "prelude/erfc.cuh" %>
 <% endif %>

@@ -1,26 +1,21 @@
 // The sums of sparse/multiply.cu over parts of long block rows: part b, of `part` entries at most, is of the block row
-// long_rows[l], where firsts[l] <= b < firsts[l + 1]. sums (parts * R, columns).
+// long_rows[l], where l = owners[b], whose first part is firsts[l]. sums (parts * R, columns).
 // Launch: a block owns `tall` rows of a part, whose entries its groups share. Blocks along y share the columns. Shared: the
 // sums of the groups.
 <% include "sparse/multiply.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ a, const Place* __restrict__ indices, const Place* __restrict__ offsets, const T* __restrict__ x,
-    acc* __restrict__ made, const long long* __restrict__ long_rows, const long long* __restrict__ firsts, long long count,
-    long long columns, long long part)
+    acc* __restrict__ made, const long long* __restrict__ long_rows, const long long* __restrict__ firsts,
+    const long long* __restrict__ owners, long long columns, long long part)
 {
     __shared__ acc shared[groups][tall][span];
     const int lane = threadIdx.x % (across * along), own = threadIdx.x / (across * along);
     const long long b = blockIdx.x / (R / tall);
     const int p = int(blockIdx.x % (R / tall)) * tall;
-    long long l = 0;
-    for (long long length = count; length > 1;) {
-        const long long half = length / 2;
-        if (firsts[l + half] <= b) l += half;
-        length -= half;
-    }
-    const long long begin = offsets[long_rows[l]] + (b - firsts[l]) * part;
-    const long long last = minimum((long long)offsets[long_rows[l] + 1], begin + part);
+    const long long l = owners[b], row = long_rows[l];
+    const long long begin = offsets[row] + (b - firsts[l]) * part;
+    const long long last = minimum((long long)offsets[row + 1], begin + part);
     Sums sums;
     for (long long base = (long long)blockIdx.y * span; base < columns; base += (long long)gridDim.y * span) {
         const long long column = base + lane % across * items;

@@ -11,6 +11,7 @@ from numpy.linalg import LinAlgError
 
 import cukern as ck
 from cukern.errors import GradientError
+from cukern.linear.decompositions import narrow_values, squared, svd_by_squares
 from cukern.linear.solving import by_squares
 from cukern.testing import assert_close, gradcheck
 
@@ -315,6 +316,35 @@ def test_lstsq_by_squares(device: ck.Device, shape: tuple[int, int], dtype: str)
         assert int(found) == want[2] == rank
         assert_close(x, want[0], rtol=1e-4, atol=1e-5)
         assert_close(s, want[3], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
+def test_svd_by_squares(device: ck.Device, dtype: str) -> None:
+    """Factors as of the matrix itself, also where most singular values are below the square root of its rounding."""
+    wide = "complex128" if dtype == "complex64" else "float64"
+    for shape, far in (((12, 7), 2), ((7, 12), 12), ((6, 6), 40)):
+        m, n = shape
+        draw = random(m, m) + (1j * random(m, m, seed=1) if dtype == "complex64" else 0)
+        turned = np.linalg.qr(draw)[0][:, : min(m, n)] * np.logspace(0, -far, min(m, n))
+        a = (turned @ np.linalg.qr(random(n, n))[0][: min(m, n)]).astype(dtype)
+        want = np.linalg.svd(a.astype(wide), compute_uv=False)
+        x = ck.asarray(a)
+        assert_close(
+            narrow_values(L.eigvalsh(squared(x if m >= n else ck.matrix_transpose(x))[1]), x.dtype),
+            want,
+            atol=1e-6,
+        )
+        for full in (False, True):
+            u, s, vh = svd_by_squares(x, full)
+            assert (u.shape[1], vh.shape[0]) == (shape if full else (min(m, n),) * 2)
+            assert_close(s, want, atol=1e-6)
+            rest = (u[:, : s.size] * s) @ vh[: s.size]
+            for made, exact in (
+                (ck.conj(u.mT) @ u, np.eye(u.shape[1])),
+                (vh @ ck.conj(vh.mT), np.eye(vh.shape[0])),
+                (rest, a),
+            ):
+                assert_close(made, exact, atol=3e-6)
 
 
 def test_tensors(device: ck.Device) -> None:

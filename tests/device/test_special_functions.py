@@ -113,6 +113,36 @@ def test_bessel_functions_of_float32_have_all_its_digits(device: ck.Device, name
     assert ulps.max() < 0.6
 
 
+def test_gamma_and_zeta_functions_of_float32_have_all_its_digits(device: ck.Device) -> None:
+    """Their series end where those of float64 go on, but not beside the root of digamma."""
+    x = np.concatenate(
+        [RNG.uniform(0, 9, 500), np.linspace(1.44, 1.48, 501), RNG.uniform(-9, 0, 200)]
+    ).astype("f4")
+    order = RNG.uniform(1.01, 30, x.size).astype("f4")
+    q = abs(x)
+    for function, given in (
+        (ck.digamma, (x,)),
+        (lambda x: ck.polygamma(1, x), (x,)),
+        (ck.zeta, (order, q)),
+    ):
+        exact = function(*(ck.asarray(one.astype("f8")) for one in given)).numpy()
+        made = function(*map(ck.asarray, given)).numpy()
+        assert (abs(made - exact) / np.spacing(abs(exact).astype("f4"))).max() < 0.6
+
+
+def test_logit_has_its_digits_where_it_is_small(device: ck.Device) -> None:
+    x = np.concatenate(
+        [RNG.uniform(0, 1, 2000), RNG.uniform(0.49, 0.51, 2000), np.exp(RNG.uniform(-80, 0, 500))]
+    )
+    x = x.astype("f4")
+    x = x[x < 1]
+    wide = x.astype("f8")
+    near = np.where(abs(wide - 0.5) < 0.1, wide, 0.5)
+    exact = np.where(near == wide, np.log1p((2 * near - 1) / (1 - near)), np.log(wide) - np.log1p(-wide))
+    made = ck.logit(ck.asarray(x)).numpy()
+    assert (abs(made - exact) / np.spacing(abs(exact).astype("f4"))).max() < 1.6
+
+
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_values(device: ck.Device, name: str) -> None:
     arguments, want = SPECIAL[name]

@@ -24,10 +24,11 @@ struct Columns {
 <% for place, wide in packs %>
     Pack<T, << wide >>> at_<< loop.index0 >>;
 <% endfor %>
-    __device__ __forceinline__ void load(const T* row, index first, size width, bool there) {
+    // `from` is where the part of the row begins, of column `first`: loads differ by constants from one address.
+    __device__ __forceinline__ void load(const T* from, index first, size width, bool there) {
 <% for place, wide in packs %>
         at_<< loop.index0 >> = {};
-        if (there<% if place < 0 or place + wide > across.apart %> && size(first + << place >>) < width<% endif %>) at_<< loop.index0 >> = load_pack<(<< wide >>)>(row + (first + << place >>));
+        if (there<% if place < 0 or place + wide > across.apart %> && size(first + << place >>) < width<% endif %>) at_<< loop.index0 >> = load_pack<(<< wide >>)>(from + (<< place >>));
 <% endfor %>
     }
     __device__ __forceinline__ void sum(acc (&sums)[items], bool at_left, bool at_right) const {
@@ -56,7 +57,7 @@ struct Part {
     bool at_left, at_right, at_top, at_bottom;
 
     __device__ __forceinline__ void load(Columns& to, int row) const {
-        to.load(from + (top + row) * width, left, width, rows_inside || size(top + row) < size(height));
+        to.load(from + row * (long long)width, left, width, rows_inside || size(top + row) < size(height));
     }
     // Each row of y is stored once its last row of x is summed along the columns; some rows of x are asked for before.
     __device__ __forceinline__ void make(T* to, index out_width) const {
@@ -100,8 +101,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << nam
     const index line = plane;
     const int band = take(plane, bands);
     if (plane >= planes) return;
+    const index top = index(band) * rows_apart + first_row, left = index(group) * columns_apart;
     const Part part = {
-        x + plane * height * width, index(band) * rows_apart + first_row, index(group) * columns_apart, height, width,
+        x + (plane * height + top) * width + left, top, left, height, width,
         group == 0, group + 1 == groups.by, band == 0, band + 1 == bands.by};
     part.make(y + line * rows * out_width + index(group) * items, out_width);
 }

@@ -76,7 +76,7 @@ __device__ __forceinline__ double trigamma_single(double x) {
         under *= square;
     }
     const double inverse = 1.0 / (x * under), r = inverse * under, s = r * r;
-    return over * (inverse * x) + r + 0.5 * s + r * s * (1.0 / 6 - s * (1.0 / 30 - s * (1.0 / 42 - s / 30)));
+    return over * (inverse * x) + r + 0.5 * s + r * s * (1.0 / 6 - s * (1.0 / 30 - s * (1.0 / 42 - s * (1.0 / 30 - s * (5.0 / 66)))));
 }
 
 // The n-th derivative of digamma, n >= 1: (-1)^(n + 1) n! times Hurwitz's zeta of n + 1 and x. Called and not copied: the

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
-from functools import cache
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -13,12 +11,14 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import asarray, empty
 from ..array.layout import ALIGNMENT, address, memory_order
-from ..autodiff import tape
 from ..device import Device
 from ..elementwise.fuse import fuse
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
-from ..kernel.sizes import ACCESS, divide_up, index_type, power_of_two
+from ..kernel.sizes import ACCESS, divide_up, power_of_two
+from . import channel_clusters as clusters
+from .channel_places import Places, Share, packed_sizes
+from .channel_places import bound as bound_kernel
 from .fused import fused_vjp
 from .layer_norm.launch import launch_groups
 
@@ -68,6 +68,27 @@ class Axes(NamedTuple):
         return ops.reshape(one, [n if i == self.channel else 1 for i, n in enumerate(self.shape)])
 
 
+class Running:
+    """Statistics that move by ``momentum`` towards those found; no arguments of a function, as it writes to them."""
+
+    def __init__(self, mean: Array, variance: Array, momentum: float | Array) -> None:
+        self.mean, self.variance, self.momentum = mean, variance, momentum
+
+    def arguments(self, acc: dtypes.DType) -> tuple[Array, Array, Array | None, float]:
+        """Both contiguous and of one dtype, and the momentum as an array or a number."""
+        variance = ops.astype(self.variance, self.mean.dtype, copy=False)
+        own = self.mean.contiguous(), variance.contiguous()
+        if isinstance(self.momentum, Array):
+            return *own, ops.astype(self.momentum, acc, copy=False), 0.0
+        return *own, None, float(self.momentum)
+
+    def write(self, *moved: Array | None) -> None:
+        """What a kernel has written to :meth:`arguments`, where these were copies."""
+        for one, own in zip(moved, (self.mean, self.variance), strict=True):
+            if one is not None and one is not own:
+                own[...] = one
+
+
 class Options(NamedTuple):
     """What a normalization needs besides its arrays.
 
@@ -76,65 +97,14 @@ class Options(NamedTuple):
         eps: added to the variance.
         dtype: of the result.
         constants: mean and variance, if they are constants.
+        running: statistics that move towards those found.
     """
 
     axes: Axes
     eps: float
     dtype: dtypes.DType
     constants: tuple[Array, Array] | None = None
-
-
-class Running(NamedTuple):
-    """Statistics that move by ``momentum`` towards those found."""
-
-    mean: Array
-    variance: Array
-    momentum: float | Array
-
-
-class Places(NamedTuple):
-    """How an array lies in memory: as (instances, outer, channels, inner), after its axes were taken in ``order``.
-
-    Attributes:
-        together: the number of neighbouring channels of an instance that share statistics.
-    """
-
-    order: tuple[int, ...]
-    instances: int
-    outer: int
-    channels: int
-    inner: int
-    together: int
-
-    @property
-    def groups(self) -> int:
-        """The number of statistics of all instances."""
-        return self.instances * self.channels // self.together
-
-
-class Share(NamedTuple):
-    """How threads share an array: the template variables of places.cuh that depend on its sizes.
-
-    Attributes:
-        block: threads of a block.
-        across: those that have neighbouring packs of channels.
-        width: elements of a pack.
-        unroll: packs of each array that a thread has on their way.
-        last: whether channels lie innermost.
-        resident: blocks that a multiprocessor has at a time.
-    """
-
-    block: int
-    across: int
-    width: int
-    unroll: int
-    last: bool
-    resident: int = 1
-
-    @property
-    def step(self) -> int:
-        """Elements of a channel that a block has at a time."""
-        return self.block // self.across * (1 if self.last else self.width)
+    running: Running | None = None
 
 
 def _order(x: Array, axes: Axes) -> tuple[int, ...]:
@@ -206,10 +176,7 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int, be
         parts = min(wanted, sequence // (share.step * least))
     grain, turns = 1 if share.last else share.width, max(1, parts // before)
     each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
-    row = places.channels * places.inner
-    index = index_type(places.instances * places.outer * row + (share.step // places.inner + 2) * row)
-    numbers = (places.outer, places.channels, places.inner, each, own, places.together, before)
-    sizes = struct.pack(f"7{'i' if index == 'int' else 'q'}", *numbers)
+    sizes, index = packed_sizes(places, share.step, each, own, before)
     parts = divide_up(sequence, each) if before == 1 else before * turns
     return _Cut(own * places.instances, parts, sizes, index)
 
@@ -220,17 +187,9 @@ def _cut_after_sums(places: Places, share: Share, device: Device, busy: int) -> 
     return _cut(places, share, device, busy, share.unroll, before)
 
 
-@cache
-def _bound(kernel: Kernel, device: Device, name: str, **variables: Any) -> BoundKernel:
-    cxx = {
-        k: dtypes.info(variables.pop(k)).cxx for k in ("out", "param", "running", "grad") if k in variables
-    }
-    return kernel.bind(device, name=name, **cxx, **variables)
-
-
 def _backwards(name: str, device: Device, share: Share, cut: _Cut, variables: dict[str, Any]) -> BoundKernel:
     shared = {"index": cut.integer, "backwards": True, **share._asdict()}
-    return _bound(_apply, device, name, **variables, **shared)
+    return bound_kernel(_apply, device, name, **variables, **shared)
 
 
 def _join_block(device: Device) -> dict[str, int]:
@@ -246,50 +205,51 @@ def _summed(
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
     given = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
     shared = {"index": cut.integer, "backwards": False, **share._asdict()}
-    bound = _bound(_sums, x.device, "channel_sums", **given, **shared)
+    bound = bound_kernel(_sums, x.device, "channel_sums", **given, **shared)
     parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
     more = (dy, statistics) if derivative else ()
     bound((x, *more, parts, cut.sizes), (cut.blocks, cut.parts))
     return parts, cut.parts
 
 
-def _found(x: Array, places: Places, eps: float, acc: dtypes.DType, running: Running | None = None) -> Array:
+def _found(x: Array, places: Places, options: Options, acc: dtypes.DType) -> Array:
     """Mean and 1 / sqrt(variance + eps) of each group, of ``x`` as it lies in memory."""
     parts, count = _summed(x, None, None, places, acc)
     made = empty((places.groups, 2), acc, x.device)
-    moved: list[Array | None] = [None, None]
-    by, number = None, 0.0
-    if running is not None:
-        variance = ops.astype(running.variance, running.mean.dtype, copy=False)
-        moved = [running.mean.contiguous(), variance.contiguous()]
-        if isinstance(running.momentum, Array):
-            by = ops.astype(running.momentum, acc, copy=False)
-        else:
-            number = float(running.momentum)
-    bound = _bound(
+    *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
+    bound = bound_kernel(
         _statistics,
         x.device,
         "channel_statistics",
         elem=acc,
         acc=acc,
-        running=acc if running is None else running.mean.dtype,
+        running=acc if moved[0] is None else moved[0].dtype,
         index="long long",
         **_join_block(x.device),
     )
-    bound((parts, made, *moved, by, count, places.together, eps, number), places.groups)
-    for one, own in zip(moved, (running.mean, running.variance) if running else (), strict=False):
-        if one is not None and one is not own:
-            own[...] = one
+    bound((parts, made, *moved, by, count, places.together, options.eps, number), places.groups)
+    if options.running:
+        options.running.write(*moved)
     return made
 
 
-def statistics(x: Array, options: Options, running: Running | None) -> Array:
-    """Mean and 1 / sqrt(variance + eps) of each channel of a batch, towards which the running ones then move."""
-    with tape.stop_recording():
-        places = _places(x, options.axes)
-        own = () if running is None else (running.mean, running.variance)
-        acc = dtypes.info(dtypes.result_type(x, *own)).acc
-        return _found(_laid(x, places), places, options.eps, acc, running)
+def _both(
+    x: Array, weight: Array | None, bias: Array | None, places: Places, options: Options, acc: dtypes.DType
+) -> tuple[Array, Array]:
+    """The result and the statistics of groups, of ``x`` as it lies in memory."""
+    item = max(x.itemsize, options.dtype.itemsize)
+    form = clusters.form_of(places, (x,), item, False)
+    if form is None:
+        found = _found(x, places, options, acc)
+        return _normalized(x, weight, bias, found, places, options, acc), found
+    *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
+    given = (*moved, by)
+    y, found = clusters.normalized(
+        x, weight, bias, given, number, places, form, options.dtype, acc, options.eps
+    )
+    if options.running:
+        options.running.write(*moved)
+    return y, found
 
 
 def _normalized(
@@ -330,34 +290,52 @@ def _differentiated(
     places, device, acc = _places(x, options.axes), x.device, statistics.dtype
     x, dy = _laid(x, places), _laid(dy, places)
     moving, parts, count = options.constants is None, None, 0
-    if moving or any(wanted[1:]):
-        parts, count = _summed(x, dy, statistics, places, acc)
-    factors = empty((places.instances * places.channels, 4), acc, device)
-    single = places.instances == 1
+    single, scale = places.instances == 1, 1 / max(options.axes.size, 1)
+    weight = None if weight is None else weight.contiguous()
     grad = next((one.dtype for one in (weight, bias) if one is not None), acc) if single else acc
-    made = [empty((places.instances, places.channels), grad, device) if want else None for want in wanted[1:]]
-    bound = _bound(
-        _gradients,
-        device,
-        "channel_gradients",
-        elem=acc,
-        acc=acc,
-        param=acc if weight is None else weight.dtype,
-        grad=grad,
-        index="long long",
-        moving=moving,
-        block=_join_block(device)["block"],
-    )
-    scale = 1 / max(options.axes.size, 1)
-    arrays = (parts, statistics, None if weight is None else weight.contiguous(), *made, factors)
-    bound((*arrays, count, places.together, places.channels, scale), places.groups)
-    found: list[Array | None] = [None]
-    for one, of in zip(made, (weight, bias), strict=True):
-        whole = None if one is None else ops.reshape(one, (-1,)) if single else ops.sum(one, axis=0)
-        found.append(None if whole is None or of is None else ops.astype(whole, of.dtype, copy=False))
-    if wanted[0]:
-        found[0] = _back(_image(x, dy, factors, places), places)
-    return found
+    both = empty((2, places.instances, places.channels), grad, device)
+    made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
+    form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True)
+    dx: Array | None = None
+    if form is not None:
+        dx = empty(x.shape, x.dtype, device) if wanted[0] else None
+        clusters.differentiated(x, dy, weight, statistics, (*made, dx), places, form, moving, scale)
+    else:
+        if moving or any(wanted[1:]):
+            parts, count = _summed(x, dy, statistics, places, acc)
+        factors = empty((places.instances * places.channels, 4), acc, device)
+        bound = bound_kernel(
+            _gradients,
+            device,
+            "channel_gradients",
+            elem=acc,
+            acc=acc,
+            param=acc if weight is None else weight.dtype,
+            grad=grad,
+            index="long long",
+            moving=moving,
+            block=_join_block(device)["block"],
+        )
+        arrays = (parts, statistics, weight, *made, factors)
+        bound((*arrays, count, places.together, places.channels, scale), places.groups)
+        dx = _image(x, dy, factors, places) if wanted[0] else None
+    return [None if dx is None else _back(dx, places), *_of_parameters(both, (weight, bias), wanted[1:])]
+
+
+def _of_parameters(
+    both: Array, parameters: Sequence[Array | None], wanted: Sequence[bool]
+) -> list[Array | None]:
+    """The gradients of weight and bias, from those of each instance."""
+    if not any(wanted):
+        return [None, None]
+    whole = ops.sum(both, axis=1) if both.shape[1] > 1 else both[:, 0]
+    types = {one.dtype for one, want in zip(parameters, wanted, strict=True) if one is not None and want}
+    if len(types) == 1:
+        whole = ops.astype(whole, *types, copy=False)
+    return [
+        ops.astype(whole[i], one.dtype, copy=False) if want and one is not None else None
+        for i, (one, want) in enumerate(zip(parameters, wanted, strict=True))
+    ]
 
 
 def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
@@ -408,11 +386,9 @@ class Normalized(Function):
     _only_reads = True
 
     @staticmethod
-    def forward(
-        ctx: Any, x: Array, weight: Array | None, bias: Array | None, found: Array | None, options: Options
-    ) -> Array:
+    def forward(ctx: Any, x: Array, weight: Array | None, bias: Array | None, options: Options) -> Array:
         tracked = any(ctx.needs_input_grad)
-        y, found = _forward(x, weight, bias, found, options, tracked)
+        y, found = _forward(x, weight, bias, options, tracked)
         if tracked:
             ctx.save_for_backward(x, weight, bias, found)
             ctx.options = options
@@ -430,14 +406,13 @@ class Normalized(Function):
         def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
             return reference(x, weight, bias, options)
 
-        return (*fused_vjp(kernels, composed, primals, [dy], wanted), None, None)
+        return (*fused_vjp(kernels, composed, primals, [dy], wanted), None)
 
 
 def _forward(
     x: Array,
     weight: Array | None,
     bias: Array | None,
-    found: Array | None,
     options: Options,
     tracked: bool,
 ) -> tuple[Array, Array | None]:
@@ -445,22 +420,23 @@ def _forward(
     made = _by_rows(x, weight, bias, options, tracked)
     if made is not None:
         return made
-    given = [one for one in (x, weight, bias, found, *(options.constants or ())) if one is not None]
+    own = (options.running.mean, options.running.variance) if options.running else options.constants or ()
+    given = [one for one in (x, weight, bias, *own) if one is not None]
     acc = dtypes.info(dtypes.result_type(*given)).acc
     places = _places(x, options.axes)
     dense = _laid(x, places)
-    if options.constants is not None:
+    weight, bias = (None if one is None else one.contiguous() for one in _of_one_dtype(weight, bias, acc))
+    found: Array | None = None
+    if options.constants is None:
+        y, found = _both(dense, weight, bias, places, options, acc)
+    else:
         mean, variance = (ops.astype(one, acc, copy=False).contiguous() for one in options.constants)
         options = options._replace(constants=(mean, variance))
         if tracked:
             which = asarray([1, 0], dtype=acc, device=x.device)
             found = _of_constants(mean[:, None], variance[:, None], which, options.eps)
-    else:
-        found = (
-            _found(dense, places, options.eps, acc) if found is None else ops.astype(found, acc, copy=False)
-        )
-    weight, bias = (None if one is None else one.contiguous() for one in _of_one_dtype(weight, bias, acc))
-    return _back(_normalized(dense, weight, bias, found, places, options, acc), places), found
+        y = _normalized(dense, weight, bias, None, places, options, acc)
+    return _back(y, places), found
 
 
 def _of_one_dtype(

@@ -12,7 +12,7 @@ from ..array.creation import ones, zeros
 from ..autodiff import tape
 from ..device import Device
 from ..function import stop_gradient
-from .channel_norms import Axes, Normalized, Options, Running, reference, statistics
+from .channel_norms import Axes, Normalized, Options, Running, reference
 from .fused import common_dtype, is_int, require_eps, require_sizes
 from .module import Module, Parameter
 
@@ -105,17 +105,13 @@ def batch_norm(
     if not training and running_mean is None:
         raise ValueError(f"{name}: running_mean, running_var: expected both where training is false")
     options = Options(Axes(x.shape, axis), eps, result)
-    found = None
     if training:
         if channels and options.axes.size < 2:
             raise ValueError(
                 f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
             )
-        if channels:
-            running = None
-            if running_mean is not None and running_var is not None:
-                running = Running(running_mean, running_var, momentum)
-            found = statistics(x, options, running)
+        if running_mean is not None and running_var is not None:
+            options = options._replace(running=Running(running_mean, running_var, momentum))
     else:
         assert running_mean is not None and running_var is not None
         options = options._replace(constants=(running_mean, running_var))
@@ -124,7 +120,7 @@ def batch_norm(
         options = options._replace(constants=(stop_gradient(running_mean), stop_gradient(running_var)))
     if not x.size:
         return _empty(x, weight, bias, options.axes, result)
-    made: Array = Normalized.apply(x, weight, bias, found, options)
+    made: Array = Normalized.apply(x, weight, bias, options)
     return made
 
 
@@ -178,7 +174,7 @@ def group_norm(
     eps = require_eps(name, eps)
     if not x.size:
         return _empty(x, weight, bias, Axes(x.shape, axis), result)
-    made: Array = Normalized.apply(x, weight, bias, None, Options(Axes(x.shape, axis, groups), eps, result))
+    made: Array = Normalized.apply(x, weight, bias, Options(Axes(x.shape, axis, groups), eps, result))
     return made
 
 

@@ -11,7 +11,8 @@ from nn_support import close, doubles, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn import channel_norms
+from cukern.nn import channel_clusters, channel_norms
+from cukern.nn.channel_places import Places, Share
 from cukern.nn.layer_norm.geometry import forward_shape
 from cukern.nn.layer_norm.launch import launch_groups
 from cukern.testing import gradcheck
@@ -123,33 +124,56 @@ def test_groups_that_registers_hold(device: ck.Device, dtype: str, monkeypatch: 
             close(one, other.numpy(), 2 if dtype == "bfloat16" else 32)
 
 
+def found_of_norms(x: ck.Array, dy: ck.Array, axis: int, groups: int = 4) -> list[ck.Array]:
+    """Running statistics, and results and gradients of batch and group norm."""
+    channels = x.shape[axis]
+    weight, bias = random(2, (channels,), "float32"), random(3, (channels,), "float32")
+    running = ck.zeros(channels), ck.ones(channels)
+    made = list(running)
+    for function in (
+        lambda *own: nn.batch_norm(own[0], *running, *own[1:], True, channel_axis=axis),
+        lambda *own: nn.group_norm(own[0], groups, *own[1:], channel_axis=axis),
+    ):
+        y, pull = ck.vjp(function, x, weight, bias)
+        made += [y, *pull(dy)]
+    return made
+
+
 @pytest.mark.parametrize(
     "last", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["first", "last"]
 )
 def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads, parts and packs as on a GPU, with threads beyond the last channel, give what one thread gives."""
-    shape = (3, 9, 40, 24) if last else (3, 24, 9, 40)
+    shape, axis = ((3, 9, 40, 24), -1) if last else ((3, 24, 9, 40), 1)
     x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
-    weight, bias = random(2, (24,), "float32"), random(3, (24,), "float32")
-
-    def found() -> list[ck.Array]:
-        running = ck.zeros(24), ck.ones(24)
-        axis = -1 if last else 1
-        made = list(running)
-        for function in (
-            lambda *own: nn.batch_norm(own[0], *running, *own[1:], True, channel_axis=axis),
-            lambda *own: nn.group_norm(own[0], 4, *own[1:], channel_axis=axis),
-        ):
-            y, pull = ck.vjp(function, x, weight, bias)
-            made += [y, *pull(dy)]
-        return made
-
-    wanted = found()
-    share = channel_norms.Share(32, 4 if last else 1, 8 if last else 4, 2, last)
+    wanted = found_of_norms(x, dy, axis)
+    share = Share(32, 4 if last else 1, 8 if last else 4, 2, last)
     monkeypatch.setattr(channel_norms, "_share", lambda *args: share)
     monkeypatch.setattr(channel_norms, "_join_block", lambda *args: {"block": 4, "unroll": 2})
     monkeypatch.setattr(channel_norms, "_HOST_PART", 1000)
-    for one, other in zip(found(), wanted, strict=True):
+    monkeypatch.setattr(channel_clusters, "form_of", lambda *args: None)
+    for one, other in zip(found_of_norms(x, dy, axis), wanted, strict=True):
+        close(one, other.numpy(), 64)
+
+
+@pytest.mark.parametrize(
+    "last", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["last", "first"]
+)
+@pytest.mark.parametrize("cluster", [2, pytest.param(1, marks=pytest.mark.thorough)])
+def test_clusters_that_have_whole_channels(
+    device: ck.Device, last: bool, cluster: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Statistics and results in one launch, with threads beyond the last channel, are those of one launch each."""
+    shape, axis = ((2, 9, 5, 24), -1) if last else ((2, 24, 9, 4), 1)
+    x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
+    wanted = found_of_norms(x, dy, axis, 6)
+
+    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
+        share = Share(64, 4 if last else 1, 4, 2, last)
+        return channel_clusters.Form(share, cluster, 1 if last else places.together)
+
+    monkeypatch.setattr(channel_clusters, "form_of", form_of)
+    for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):
         close(one, other.numpy(), 64)
 
 

@@ -63,6 +63,14 @@ def launch_norms(dtype: Any) -> None:
             lambda x, w, a=axis: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=a), one, weight
         )
         with_derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
+    if dtype != ck.bfloat16:
+        return
+    # As many as keep a GPU busy by clusters: of channels, and of instances.
+    for function, shape, axis in (
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 34, 16384), 1),
+        (lambda x, w: ck.nn.group_norm(x, 2, w, w, channel_axis=-1), (17, 1600, 64), 2),
+    ):
+        with_derivatives(function, ck.zeros(shape, dtype), ck.zeros((shape[axis],), dtype))
 
 
 def launch_dropout(dtype: Any) -> None:

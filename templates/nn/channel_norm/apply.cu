@@ -3,12 +3,9 @@
 // Launch: see places.cuh. Shared: none.
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/places.cuh" %>
-using W = << param >>;
 constexpr bool derivative = << derivative | lower >>;
-// By which a channel's elements are made: (x - mean) * factor + offset, or dy * factor - (x - mean) * slope + offset.
-struct Channel {
-    acc mean, factor, slope, offset;
-};
+<% include "nn/channel_norm/results.cuh" %>
+using W = << param >>;
 <% if derivative %>
 struct Given {
     const acc* factors;
@@ -42,37 +39,10 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     const Given given{weight, bias, << "means, variances, eps" if constant else "statistics" >>};
 <% endif %>
     allow_next_kernel();
-    Walk walk(g);
+    const Walk walk = own_walk(g);
     if (!walk.there()) return;
     Channel own[own_channels];
 #pragma unroll
     for (int c = 0; c < own_channels; ++c) own[c] = given.of(g, walk.number(g) + c, walk.channel + c);
-    while (walk.there()) {
-        Pack<T, width> xs[unroll];
-        Pack<U, width> dys[unroll];
-        index at[unroll];
-#pragma unroll
-        for (int u = 0; u < unroll; ++u) {
-            at[u] = walk.there() ? walk.at : index(-1);
-            if (walk.there()) {
-                xs[u] = load_pack<width>(x + walk.at);
-                if constexpr (derivative) dys[u] = load_pack<width>(dy + walk.at);
-                walk.go_on();
-            }
-        }
-#pragma unroll
-        for (int u = 0; u < unroll; ++u) {
-            if (at[u] < 0) continue;
-            acc numbers[width], above[width];
-            unpack(xs[u], numbers);
-            if constexpr (derivative) unpack(dys[u], above);
-#pragma unroll
-            for (int v = 0; v < width; ++v) {
-                const Channel& of = own[last ? v : 0];
-                const acc apart = numbers[v] - of.mean;
-                numbers[v] = derivative ? above[v] * of.factor + (of.offset - apart * of.slope) : apart * of.factor + of.offset;
-            }
-            << "store_pack(y + at[u], packed<T>(numbers));" if derivative else "store_pack(y + at[u], packed<U>(numbers));" >>
-        }
-    }
+    write_results(walk, x, dy, y, own);
 }

@@ -10,6 +10,7 @@
 using T = << elem >>;
 using U = << out >>;
 using acc = << acc >>;
+<% include "nn/channel_norm/found.cuh" %>
 using index = << index >>;
 constexpr int block = << block >>, width = << width >>, across = << across >>, unroll = << unroll >>;
 constexpr bool last = << last | lower >>, backwards = << backwards | lower >>;
@@ -20,21 +21,18 @@ constexpr int step = last ? down : down * width;
 struct Sizes {
     index outer, channels, inner, each, blocks, together, before;
 };
-// A thread's place among the elements of its channels, and how it moves on.
-struct Walk {
+// A thread's place among the elements of a channel's part, and how it moves on; `back`, from the last to the first.
+template <bool back>
+struct WalkOf {
     index instance, channel, at, left, in, step_in, step_at, row, wrap;
 
-    __device__ __forceinline__ explicit Walk(const Sizes& g) {
-        const index from_end = gridDim.y - 1 - blockIdx.y;
-        const index part = backwards ? from_end % g.before * (gridDim.y / g.before) + from_end / g.before : index(blockIdx.y);
-        const index block_x = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    __device__ __forceinline__ WalkOf(const Sizes& g, index of_instance, index own_channel, index part)
+        : instance(of_instance), channel(own_channel)
+    {
         index from = part * g.each + threadIdx.x / across * (last ? 1 : width);
-        instance = block_x / g.blocks;
-        const index of_instance = block_x - instance * g.blocks;
-        channel = last ? (of_instance * across + threadIdx.x % across) * width : of_instance;
         const index end = minimum((part + 1) * g.each, g.outer * g.inner);
         left = channel < g.channels ? end - from : index(0);
-        if (backwards && left > 0) from += (left - 1) / step * step;
+        if (back && left > 0) from += (left - 1) / step * step;
         row = g.channels * g.inner;
         wrap = g.inner, in = last ? index(0) : from % g.inner;
         step_in = last ? index(0) : step % g.inner;
@@ -45,16 +43,24 @@ struct Walk {
     __device__ __forceinline__ index number(const Sizes& g) const { return instance * g.channels + channel; }
     __device__ __forceinline__ bool there() const { return left > 0; }
     __device__ __forceinline__ void go_on() {
-        left -= step, at += backwards ? -step_at : step_at;
+        left -= step, at += back ? -step_at : step_at;
         if (last) return;
-        in += backwards ? -step_in : step_in;
-        if (backwards && in < 0) in += wrap, at -= row - wrap;
-        if (!backwards && in >= wrap) in -= wrap, at += row - wrap;
+        in += back ? -step_in : step_in;
+        if (back && in < 0) in += wrap, at -= row - wrap;
+        if (!back && in >= wrap) in -= wrap, at += row - wrap;
     }
 };
+using Walk = WalkOf<backwards>;
+// The thread's channel among `channels`, of the pack of channels, or the channel, of a block.
+__device__ __forceinline__ index own_channel(index of_block) {
+    return last ? (of_block * across + threadIdx.x % across) * width : of_block;
+}
+// The walk of a thread whose block's numbers say what it has.
+__device__ __forceinline__ Walk own_walk(const Sizes& g) {
+    const index from_end = gridDim.y - 1 - blockIdx.y;
+    const index part = backwards ? from_end % g.before * (gridDim.y / g.before) + from_end / g.before : index(blockIdx.y);
+    const index block_x = backwards ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+    return Walk(g, block_x / g.blocks, own_channel(block_x % g.blocks), part);
+}
 // The number of the statistics of a channel.
 __device__ __forceinline__ index of_group(const Sizes& g, index number) { return g.together == 1 ? number : number / g.together; }
-// What has been found of a channel: mean, and 1 / sqrt(variance + eps).
-struct alignas(2 * sizeof(acc)) Statistics {
-    acc mean, rstd;
-};

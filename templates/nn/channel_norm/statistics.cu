@@ -5,6 +5,7 @@
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/math.cuh" %>
 using acc = << acc >>;
+<% include "nn/channel_norm/found.cuh" %>
 using R = << running >>;
 using index = << index >>;
 constexpr int block = << block >>, unroll = << unroll >>;
@@ -34,12 +35,6 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     }
     if (threadIdx.x > 0) return;
     total = shared[0];
-    statistics[(index)blockIdx.x * 2] = total.mean;
-    statistics[(index)blockIdx.x * 2 + 1] = acc(1) / sqrt(total.squares / total.count + eps);
-    if (running_mean) {
-        if (by) momentum = *by;
-        const acc mean = cast<acc>(running_mean[blockIdx.x]), variance = cast<acc>(running_variance[blockIdx.x]);
-        running_mean[blockIdx.x] = cast<R>(mean + (total.mean - mean) * momentum);
-        running_variance[blockIdx.x] = cast<R>(variance + (total.squares / (total.count - acc(1)) - variance) * momentum);
-    }
+    ((Statistics*)statistics)[blockIdx.x] = found(total, eps);
+    if (running_mean) move_running(total, running_mean + blockIdx.x, running_variance + blockIdx.x, by, momentum);
 }

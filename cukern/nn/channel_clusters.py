@@ -1,0 +1,184 @@
+"""Batch and group normalization in one launch, where a cluster of blocks has whole groups of channels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import empty
+from ..array.layout import ALIGNMENT, address
+from ..device import Device
+from ..kernel import Kernel
+from ..kernel.sizes import ACCESS, divide_up
+from .channel_places import Places, Share, bound, packed_sizes
+
+_apply = Kernel("nn/channel_norm/cluster_apply.cu")
+_gradients = Kernel("nn/channel_norm/cluster_gradients.cu")
+
+#: The most channels that a block takes one after another, and threads that have neighbouring packs of channels.
+_MEMBERS, _ACROSS = 32, 32
+#: Threads of a block, packs of each array that one has on their way, and elements of a pack of innermost channels.
+_BLOCK, _UNROLL, _WIDTH = 256, 4, 4
+#: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
+_LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
+#: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
+_FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
+
+
+class Form(NamedTuple):
+    """How clusters share an array.
+
+    Attributes:
+        share: how the threads of a block do.
+        cluster: blocks of a cluster.
+        members: channels that a block takes one after another.
+    """
+
+    share: Share
+    cluster: int
+    members: int
+
+    def here(self) -> int:
+        """Channels of a block."""
+        return self.share.across * self.share.width if self.share.last else self.members
+
+
+def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
+    """How clusters share an array; None where kernels for sums and results do better, or no block has whole groups.
+
+    Args:
+        item: bytes of an element of the widest of all arrays.
+        derivative: whether gradients are made.
+    """
+    device, last = arrays[0].device, places.inner == 1
+    if device.style == "serial" or not all(address(one._data) % ALIGNMENT == 0 for one in arrays):
+        return None
+    if places.instances == places.together == 1:
+        return None if last else _of_channels(places, device, item, derivative)
+    units = places.instances if last else places.groups
+    bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
+    if last:
+        width = _width(places.channels, min(_WIDTH, ACCESS // item))
+        across = places.channels // width
+        busy = 8 * units >= device.properties.multiprocessors and _LEAST <= bytes_of_unit <= _MOST
+        if (
+            across > _ACROSS
+            or across & (across - 1)
+            or device.properties.max_blocks_per_cluster < 8
+            or not busy
+        ):
+            return None
+        return Form(Share(_BLOCK, across, width, _UNROLL, True, 4), 8, 1)
+    small = bytes_of_unit <= _ALONE and places.together <= _MEMBERS
+    if not derivative or not small or units < 4 * device.properties.multiprocessors:
+        return None
+    share = Share(_BLOCK, 1, _width(places.inner, ACCESS // item), _UNROLL, False, 4)
+    return Form(share, 1, places.together)
+
+
+def _of_channels(places: Places, device: Device, item: int, derivative: bool) -> Form | None:
+    """How clusters share the channels of a batch, which do not lie innermost."""
+    bytes_of_channel = places.outer * places.inner * item
+    most = device.properties.max_blocks_per_cluster
+    if most < 8 or not _LEAST <= bytes_of_channel <= _MOST:
+        return None
+    cluster = 8 if bytes_of_channel > (_FEW_DERIVATIVES if derivative else _FEW_RESULTS) else 4
+    if places.channels * cluster < device.properties.multiprocessors:
+        return None
+    block = 2 * _BLOCK if derivative and bytes_of_channel > _FEW_THREADS else _BLOCK
+    width = _width(places.inner, ACCESS // item)
+    return Form(Share(block, 1, width, _UNROLL, False, 4 * _BLOCK // block), cluster, 1)
+
+
+def _width(neighbours: int, most: int) -> int:
+    """Elements of a pack, of neighbours that are whole packs."""
+    while neighbours % most:
+        most //= 2
+    return most
+
+
+def _grid(form: Form, places: Places) -> tuple[tuple[int, int], bytes, str]:
+    """The grid, and what :func:`packed_sizes` makes."""
+    share = form.share
+    grain = 1 if share.last else share.width
+    each = divide_up(divide_up(places.outer * places.inner, form.cluster), grain) * grain
+    blocks = divide_up(places.channels, form.here())
+    sizes, index = packed_sizes(places, share.step, each, blocks)
+    return (places.instances * blocks, form.cluster), sizes, index
+
+
+def _variables(form: Form, index: str) -> dict[str, object]:
+    own = {
+        "cluster": form.cluster,
+        "members": form.members,
+        "streaming": True,
+        "backwards": False,
+        "index": index,
+    }
+    return {**own, **form.share._asdict()}
+
+
+def normalized(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running: Sequence[Array | None],
+    momentum: float,
+    places: Places,
+    form: Form,
+    result: dtypes.DType,
+    acc: dtypes.DType,
+    eps: float,
+) -> tuple[Array, Array]:
+    """The normalized ``x`` and the statistics of groups, of ``x`` as it lies in memory.
+
+    Args:
+        running: the running mean and variance, and momentum, or None each.
+    """
+    y, found = empty(x.shape, result, x.device), empty((places.groups, 2), acc, x.device)
+    grid, sizes, index = _grid(form, places)
+    types = {
+        "elem": x.dtype,
+        "out": result,
+        "acc": acc,
+        "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
+        "running": acc if running[0] is None else running[0].dtype,
+    }
+    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index))
+    kernel((x, weight, bias, found, *running, y, sizes, eps, momentum), grid)
+    return y, found
+
+
+def differentiated(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    made: Sequence[Array | None],
+    places: Places,
+    form: Form,
+    moving: bool,
+    scale: float,
+) -> None:
+    """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each."""
+    grid, sizes, index = _grid(form, places)
+    acc = statistics.dtype
+    types = {
+        "elem": x.dtype,
+        "out": dy.dtype,
+        "acc": acc,
+        "param": acc if weight is None else weight.dtype,
+        "grad": next((one.dtype for one in made[:2] if one is not None), acc),
+    }
+    kernel = bound(
+        _gradients,
+        x.device,
+        "channel_norm_gradients",
+        derivative=True,
+        moving=moving,
+        **types,
+        **_variables(form, index),
+    )
+    kernel((x, dy, statistics, weight, *made, sizes, scale), grid)

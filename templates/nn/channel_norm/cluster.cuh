@@ -1,0 +1,53 @@
+// Sums of channels that a cluster of blocks has whole: blockIdx.x numbers instances and in each `blocks` groups of channels,
+// blockIdx.y the blocks of a cluster, each with a part of the channels' sequences. `members` channels that do not lie innermost
+// are taken one after another. What was read for sums is read again from caches, from the last to the first.
+// Shared, static: a state of each of `slots` sums for each warp, of the block, and of the cluster.
+<% if cluster > 1 %>
+<% include "prelude/cluster.cuh" %>
+<% endif %>
+<% include "nn/channel_norm/sums.cuh" %>
+<% include "nn/channel_norm/results.cuh" %>
+using W = << param >>;
+constexpr int members = << members >>, warps = block / 32;
+constexpr int channels_here = last ? across * width : members;  // of a block
+constexpr int slots = last || derivative ? channels_here : 1;
+
+struct Group {
+    index instance, first;
+};
+// The instance of a block, and the first of its channels.
+__device__ __forceinline__ Group own_group(const Sizes& g) {
+    return {index(blockIdx.x) / g.blocks, index(blockIdx.x) % g.blocks * channels_here};
+}
+// The first channel of a thread, of those of its block.
+__device__ __forceinline__ int first_of_thread() { return last ? int(threadIdx.x) % across * width : 0; }
+
+// The slot's sum of a thread's warp is noted.
+__device__ __forceinline__ void note(State (&of_warps)[warps][slots], int slot, State state) {
+#pragma unroll
+    for (int distance = 16; distance >= across; distance /= 2) state = join(state, shuffle_xor(state, distance));
+    if (int(threadIdx.x) % 32 < across) of_warps[threadIdx.x / 32][slot] = state;
+}
+// whole[slot] = the sum of what was noted of a slot by all warps of all blocks, in the same order in every block.
+__device__ __forceinline__ void join_all(const State (&of_warps)[warps][slots], State (&of_block)[slots], State (&whole)[slots]) {
+    __syncthreads();
+    for (int slot = threadIdx.x; slot < slots; slot += block) {
+        State total = of_warps[0][slot];
+#pragma unroll
+        for (int warp = 1; warp < warps; ++warp) total = join(total, of_warps[warp][slot]);
+        << "of_block" if cluster > 1 else "whole" >>[slot] = total;
+    }
+<% if cluster > 1 %>
+    cluster_barrier();
+    for (int slot = threadIdx.x; slot < slots; slot += block) {
+        State total = of_block_number(&of_block[slot], 0);
+#pragma unroll
+        for (int rank = 1; rank < << cluster >>; ++rank) total = join(total, of_block_number(&of_block[slot], rank));
+        whole[slot] = total;
+    }
+    cluster_arrive();
+<% endif %>
+    __syncthreads();
+}
+// No block ends before the others have read its sums.
+__device__ __forceinline__ void wait_for_readers() { << "cluster_wait();" if cluster > 1 >> }

@@ -1,0 +1,43 @@
+// What is made of elements whose channels' statistics are known, for the threads of places.cuh. `streaming`, nobody reads results
+// soon.
+<% if streaming is defined and streaming %>
+<% include "prelude/streaming.cuh" %>
+<% endif %>
+using Result = << "T" if derivative else "U" >>;
+// By which a channel's elements are made: (x - mean) * factor + offset, or dy * factor - (x - mean) * slope + offset.
+struct Channel {
+    acc mean, factor, slope, offset;
+};
+template <bool back>
+__device__ __forceinline__ void write_results(
+    WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, Result* y, const Channel (&own)[own_channels])
+{
+    while (walk.there()) {
+        Pack<T, width> xs[unroll];
+        Pack<U, width> dys[unroll];
+        index at[unroll];
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) {
+            at[u] = walk.there() ? walk.at : index(-1);
+            if (walk.there()) {
+                xs[u] = load_pack<width>(x + walk.at);
+                if constexpr (derivative) dys[u] = load_pack<width>(dy + walk.at);
+                walk.go_on();
+            }
+        }
+#pragma unroll
+        for (int u = 0; u < unroll; ++u) {
+            if (at[u] < 0) continue;
+            acc numbers[width], above[width];
+            unpack(xs[u], numbers);
+            if constexpr (derivative) unpack(dys[u], above);
+#pragma unroll
+            for (int v = 0; v < width; ++v) {
+                const Channel& of = own[last ? v : 0];
+                const acc apart = numbers[v] - of.mean;
+                numbers[v] = derivative ? above[v] * of.factor + (of.offset - apart * of.slope) : apart * of.factor + of.offset;
+            }
+            << "store_streaming((Pack<Result, width>*)(y + at[u])" if streaming is defined and streaming else "store_pack(y + at[u]" >>, packed<Result>(numbers));
+        }
+    }
+}

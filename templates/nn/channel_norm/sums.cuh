@@ -1,0 +1,83 @@
+// The sums of a thread over elements of its channels: of differences from an offset and of their squares, or, of the
+// `derivative`, of dy and of dy * (x - offset).
+// Each thread subtracts an offset before it squares, so that a large mean costs no accuracy: the first element that it meets, and
+// whenever it has met twice as many, their mean, as the first may be far from the others.
+<% include "nn/channel_norm/places.cuh" %>
+<% include "prelude/reduce.cuh" %>
+constexpr bool derivative = << derivative | lower >>;
+<% if derivative %>
+struct State {
+    acc total, product;
+};
+__device__ __forceinline__ State join(State a, State b) { return {a.total + b.total, a.product + b.product}; }
+<% else %>
+using State = Moments<acc>;
+__device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
+<% endif %>
+// The sums of differences from an offset, and of their squares, become those from the mean of what was summed.
+__device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count) {
+    const acc to = offset + first / count, by = to - offset;
+    second += by * (by * count - acc(2) * first);
+    first -= by * count;
+    offset = to;
+}
+
+struct Sums {
+    acc offset[own_channels], first[own_channels], second[own_channels];
+    index count = 0, moved = 0;
+
+    __device__ __forceinline__ Sums() { clear(first), clear(second); }
+    template <bool back>
+    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy) {
+        while (walk.there()) {
+            Pack<T, width> xs[unroll];
+<% if derivative %>
+            Pack<U, width> dys[unroll];
+<% endif %>
+            bool there[unroll];
+#pragma unroll
+            for (int u = 0; u < unroll; ++u) {
+                there[u] = walk.there();
+                if (there[u]) {
+                    xs[u] = load_pack<width>(x + walk.at);
+                    << "dys[u] = load_pack<width>(dy + walk.at);" if derivative >>
+                    walk.go_on();
+                }
+            }
+#pragma unroll
+            for (int u = 0; u < unroll; ++u) {
+                if (!there[u]) continue;
+                acc own[width];
+                unpack(xs[u], own);
+<% if derivative %>
+                acc given[width];
+                unpack(dys[u], given);
+<% endif %>
+                count += last ? 1 : width;
+#pragma unroll
+                for (int v = 0; v < width; ++v) {
+                    const int c = last ? v : 0;
+                    const acc apart = own[v] - offset[c];
+<% if derivative %>
+                    first[c] += given[v], second[c] += given[v] * apart;
+<% else %>
+                    first[c] += apart, second[c] += apart * apart;
+<% endif %>
+                }
+            }
+            if (!derivative && count >= 2 * moved) {
+                moved = count;
+#pragma unroll
+                for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
+            }
+        }
+    }
+    __device__ __forceinline__ State of(int c) const {
+<% if derivative %>
+        return {first[c], second[c]};
+<% else %>
+        const acc mean = first[c] * (acc(1) / acc(maximum(count, index(1)))), squares = second[c] - first[c] * mean;
+        return {acc(count), offset[c] + mean, squares < acc(0) ? acc(0) : squares};
+<% endif %>
+    }
+};

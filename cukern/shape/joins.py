@@ -223,16 +223,15 @@ def _taken_apart(
 
 def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], place: int) -> Array | None:
     """A GPU's array of this shape that consists of ``parts`` along an axis, if they lie in one memory so; else None."""
-    first = parts[0]
-    own, storage = first._layout or first._planned(), first._storage
+    first, layouts = parts[0], [part._layout or part._planned() for part in parts]
+    own, storage = layouts[0], first._storage
     if own.on_host or not own.size:
         return None
     strides = list(own.strides)
     if own.ndim < len(shape):
         strides.insert(place, parts[1]._operand - first._operand if len(parts) > 1 else own.nbytes)
     at, step = first._operand, strides[place]
-    for part in parts:
-        found = part._layout or part._planned()
+    for part, found in zip(parts, layouts, strict=True):
         fits = found is own or (
             found.dtype == own.dtype
             and all(n == 1 or a == b for n, a, b in zip(found.shape, found.strides, own.strides, strict=True))

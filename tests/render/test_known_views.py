@@ -126,10 +126,11 @@ def test_items_along_any_axis_are_views() -> None:
         lambda g: [g[:, 0], g[:, 2], g[:, 1]],
         lambda g: [g[:, 1], g[:, 2], g[:, 2]],
         lambda g: [g[:, 0], g[:, 1], ck.asarray(g._fetched()[:, 2])],
+        lambda g: [g[:, 0], ck.asarray(g._fetched()[:, 1]), g[:, 2]],
         lambda g: [g[:, 0, ::2], g[:, 1, ::2], g[:, 2, ::2]],
         lambda g: [g[:, 0], ck.swapaxes(ck.reshape(g, (24, 2))[4:12], 0, 1), g[:, 2]],
     ],
-    ids=["another order", "one twice", "two memories", "gaps", "other strides"],
+    ids=["another order", "one twice", "two memories", "two memories at once", "gaps", "other strides"],
 )
 def test_parts_that_lie_in_another_way_are_not(parts: Any) -> None:
     with gpu_without_one(compiles=False):

@@ -36,6 +36,8 @@ _BLOCK, _PACK, _WORKSPACE, _MOST_BYTES = 128, 4, 2**29, 2**31
 #: at least; measured.
 _PARTS, _FEWEST_TILES = {False: 7, True: 3}, 256
 _FEW, _MOST_PARTS = 128, max(_PARTS.values())
+#: Tiles of an image at most of which the gradient's transforms have channels innermost, wherever the gradient has them.
+_FEW_TILES = 4
 #: On a GPU, channels and filters, tiles of a gradient of weights, and products of windows' elements at least; measured.
 _CHANNELS, _PRODUCTS = 16, 2**21
 #: On the host, channels and filters, and pixels of a batch, at least; measured.
@@ -358,8 +360,11 @@ class Weights:
         task, (output, image), grid = self._task, self._layouts, _grid(self._task)
         _, y, x = task.axes
         parts = parts_for(task, batch * math.prod(grid), self._device)
+        of_gradient = _tiles(task.output._replace(batch=batch), grid, (0, 0), parts)
+        if math.prod(grid) <= _FEW_TILES:
+            of_gradient = of_gradient._replace(last=True)
         planes = (
-            (output, _GRADIENT, _tiles(task.output._replace(batch=batch), grid, (0, 0), parts)),
+            (output, _GRADIENT, of_gradient),
             (image, _IMAGE, _tiles(task.image._replace(batch=batch), grid, (low(y), low(x)), parts)),
         )
         of_output, of_image = (

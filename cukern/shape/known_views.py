@@ -49,7 +49,8 @@ def items(x: Array, axis: int = 0) -> list[Array]:
     """The items of ``x`` along an axis: views, which tapes do not record."""
     own = x._layout or x._planned()
     if own.on_host or min(own.strides) < 0:
-        return [view(x, data) for data in x.device.xp.moveaxis(x._data, axis, 0)]
+        whole = (slice(None),) * axis
+        return [view(x, x._data[(*whole, i, ...)]) for i in range(own.shape[axis])]
     step = own.strides[axis]
     layouts = _items.get((own, axis))
     if layouts is None:

@@ -152,6 +152,13 @@ def test_parts_that_overlap_add_up(device: ck.Device) -> None:
     assert gradient(ck.zeros(4)).tolist() == [1, 4, 4, 3]
 
 
+@pytest.mark.parametrize("step", [1, -1])
+def test_unstacked_numbers_are_views(device: ck.Device, step: int) -> None:
+    x = ck.asarray(np.arange(3.0))
+    ck.unstack(x[::step])[1][...] = 7
+    assert x.tolist() == [0, 7, 2]
+
+
 def test_derivative_of_unstacking_a_vector(device: ck.Device) -> None:
     x = ck.asarray(np.array([0.5, -1.0, 2.0]))
     assert gradcheck(lambda x: ck.stack(ck.unstack(x)[::-1]) ** 2, [x], order=2)

@@ -111,7 +111,8 @@ def batch_norm(
                 f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
             )
         if running_mean is not None and running_var is not None:
-            options = options._replace(running=Running(running_mean, running_var, momentum))
+            own = Running(*stop_gradient((running_mean, running_var, momentum)))
+            options = options._replace(running=own)
     else:
         assert running_mean is not None and running_var is not None
         options = options._replace(constants=(running_mean, running_var))

@@ -200,6 +200,19 @@ def test_running_statistics_of_two_dtypes(device: ck.Device) -> None:
     close(variance, 0.9 + 0.1 * X.var((0, 2, 3), ddof=1), 8)
 
 
+def test_running_statistics_that_a_tape_tracks(device: ck.Device) -> None:
+    """They move, and as what they were before makes no difference to the result, their gradients are zeros."""
+    own = ck.zeros(4, "float64"), ck.ones(4, "float64"), ck.asarray(0.1, dtype="float64")
+
+    def of_all(x: ck.Array, mean: ck.Array, variance: ck.Array, momentum: ck.Array) -> ck.Array:
+        return (nn.batch_norm(x, mean, variance, training=True, momentum=momentum) ** 3).sum()
+
+    found = ck.grad(of_all, argnums=(0, 1, 2, 3))(ck.asarray(X), *own)
+    assert abs(found[0]).max() > 0 and not any(one.any() for one in found[1:])
+    close(own[0], 0.1 * X.mean((0, 2, 3)), 8)
+    close(own[1], 0.9 + 0.1 * X.var((0, 2, 3), ddof=1), 8)
+
+
 def test_running_statistics_of_a_captured_step(device: ck.Device) -> None:
     layer, again = (nn.BatchNorm(4, momentum=None, dtype="float64") for _ in range(2))
     captured = ck.capture(lambda x: layer(x))

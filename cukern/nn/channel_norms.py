@@ -292,7 +292,8 @@ def _differentiated(
     moving, parts, count = options.constants is None, None, 0
     single, scale = places.instances == 1, 1 / max(options.axes.size, 1)
     weight = None if weight is None else weight.contiguous()
-    grad = next((one.dtype for one in (weight, bias) if one is not None), acc) if single else acc
+    types = {one.dtype for one in (weight, bias) if one is not None}
+    grad = types.pop() if single and len(types) == 1 else acc
     both = empty((2, places.instances, places.channels), grad, device)
     made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
     form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True)

@@ -177,6 +177,14 @@ def test_clusters_that_have_whole_channels(
         close(one, other.numpy(), 64)
 
 
+def test_gradients_of_parameters_of_two_dtypes(device: ck.Device) -> None:
+    """Each is rounded to the dtype of its own parameter alone: this sum is beyond what float16 has."""
+    x, weight, bias = random(0, (1000, 2), "float16"), ck.ones(2, "float16"), ck.zeros(2, "float32")
+    _, pull = ck.vjp(lambda *own: nn.batch_norm(x, None, None, *own, True), weight, bias)
+    dweight, dbias = pull(ck.full((1000, 2), 100.0, dtype="float32"))
+    assert dweight.dtype == ck.float16 and dbias.tolist() == [1e5, 1e5]
+
+
 def test_running_statistics(device: ck.Device) -> None:
     """Under a tape too, without a gradient; None is the mean of all batches; they are saved, and not trained."""
     layer = nn.BatchNorm(4, momentum=None, dtype="float64")

@@ -273,6 +273,10 @@ def test_calls_of_known_layouts_differ_by_their_options() -> None:
         assert (nn.attention(x, x, x, window=window, scale=scale).numpy() == found.numpy()).all()
     with pytest.raises(ValueError, match="window"):
         nn.attention(x, x, x, window=True, scale=0.5)
+    wrong: Any = None
+    for options in ({"dropout": wrong}, {"dropout": False}, {"arrays": wrong}):
+        with pytest.raises((TypeError, ValueError)):
+            nn.attention(x, x, x, window=1, scale=0.5, **options)
 
 
 def test_windows_and_places_beyond_all_keys(device: ck.Device) -> None:

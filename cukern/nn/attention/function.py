@@ -336,8 +336,9 @@ def attention(
     """
     key = None
     absent = score is None and bias is None and mask is None and starts is None and key_lengths is None
-    if absent and not arrays and not tables and not dropout:
-        key = _key((q, k, v), causal, window, offset, scale, deterministic)
+    listed = arrays is not None and tables is not None
+    if absent and listed and not (arrays or tables or dropout):
+        key = _key((q, k, v), causal, window, offset, scale, deterministic, dropout)
         if (known := _known.get(key)) is not None:
             made, lse = _computed(known.options, known.reference, None, (None, None), 0, (q, k, v))
             return (made, lse) if return_lse else made

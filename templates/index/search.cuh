@@ -4,11 +4,19 @@ using I = << index >>;
 constexpr int block = << block >>, items = << items >>;
 constexpr bool right = << "true" if right else "false" >>;
 
-// Whether x comes before what is sought: below it, or on the left side of equal ones, where NaN equals NaN and is above all;
-// without branches, which would be taken at random.
-__device__ __forceinline__ bool before(acc x, acc wanted) {
-    return right ? !((wanted < x) | ((x != x) & (wanted == wanted))) : (x < wanted) | ((wanted != wanted) & (x == x));
+// Whether x is below y, where NaN is above all; without branches, which would be taken at random.
+<% if "complex" in acc %>
+// As in the sorts: numbers without NaN come first, then those whose imaginary part alone is NaN, whose real part is, and both.
+__device__ __forceinline__ int rank_of_nan(acc x) { return 2 * (x.re != x.re) + (x.im != x.im); }
+__device__ __forceinline__ bool below(acc x, acc y) {
+    const int of_x = rank_of_nan(x), of_y = rank_of_nan(y);
+    return (of_x < of_y) | ((of_x == of_y) & ((x.re < y.re) | (!(y.re < x.re) & (x.im < y.im))));
 }
+<% else %>
+__device__ __forceinline__ bool below(acc x, acc y) { return (x < y) | ((y != y) & (x == x)); }
+<% endif %>
+// Whether x comes before what is sought: below it, or with `right` equal to it.
+__device__ __forceinline__ bool before(acc x, acc wanted) { return right ? !below(wanted, x) : below(x, wanted); }
 
 // How many of the n elements come before each of `wanted`.
 template <typename Element>

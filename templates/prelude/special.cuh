@@ -212,7 +212,9 @@ __device__ __forceinline__ double zeta_of(double s, double q, bool single = fals
         if (q > 1.0 && term <= share * fabs(sum)) return sum;
     }
     const double term = single ? exp(-s * log(q)) : pow(q, -s);
-    return sum + zeta_tail(s, 1.0 / q, term * q, false);
+    // The term may be smaller than any number where the integral beyond it is not.
+    const double power = !single && term < 1e-290 ? pow(q, 1.0 - s) : term * q;
+    return power == 0.0 ? sum : sum + zeta_tail(s, 1.0 / q, power, false);
 }
 
 }  // namespace special

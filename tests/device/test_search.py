@@ -44,6 +44,16 @@ def test_searchsorted_with_sorter_and_nan(xs: list[float], qs: list[float], side
     )
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_searchsorted_of_complex_numbers_with_nan(device: ck.Device, dtype: str) -> None:
+    parts = [np.nan, np.inf, -np.inf, 0.0, -0.0, 1.0]
+    q = np.array([complex(a, b) for a in parts for b in parts], dtype)
+    a = np.sort(q[::2])
+    for side in ("left", "right"):
+        made = ck.searchsorted(ck.asarray(a), ck.asarray(q), side=side)
+        np.testing.assert_array_equal(made.numpy(), np.searchsorted(a, q, side))
+
+
 @pytest.mark.parametrize(("n", "count"), [(700, 2500), (5000, 9), (0, 3), (1, 3)])
 def test_blocks_search_as_threads_do(n: int, count: int) -> None:
     rng = np.random.default_rng(1)

@@ -186,3 +186,8 @@ def test_zeta_is_riemanns_by_default(device: ck.Device) -> None:
     assert_close(
         ck.zeta(ck.asarray(np.array([2.0, 4.0]))), np.array([math.pi**2 / 6, math.pi**4 / 90]), rtol=1e-14
     )
+
+
+def test_zeta_of_large_arguments(device: ck.Device) -> None:
+    s, q = np.array([2.0, 2.0, 3.0, 1e200, 1e308]), np.array([1e160, 1e200, 1e100, 200.0, 1e308])
+    np.testing.assert_allclose(ck.zeta(ck.asarray(s), ck.asarray(q)).numpy(), [1e-160, 1e-200, 5e-201, 0, 0])

@@ -14,6 +14,7 @@ from layer_launches import (
     launch_attention,
     launch_attention_of_warpgroups,
     launch_convolution,
+    launch_norms,
     launch_product,
 )
 
@@ -112,9 +113,8 @@ def test_every_template_is_compiled() -> None:
     with gpu_without_one(compiles=False) as gpu:
         for launched in (*EVERY, *FLOATING):
             launched(ck.float32)
-        launch_product(ck.bfloat16)
-        launch_convolution(ck.bfloat16)
-        launch_attention(ck.bfloat16)
+        for launched in (launch_product, launch_norms, launch_convolution, launch_attention):
+            launched(ck.bfloat16)
         launch_attention_of_warpgroups(ck.bfloat16, everything=True)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
     missing = names - gpu.templates

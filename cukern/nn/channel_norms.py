@@ -327,16 +327,19 @@ def _of_parameters(
     both: Array, parameters: Sequence[Array | None], wanted: Sequence[bool]
 ) -> list[Array | None]:
     """The gradients of weight and bias, from those of each instance."""
-    if not any(wanted):
-        return [None, None]
-    whole = ops.sum(both, axis=1) if both.shape[1] > 1 else both[:, 0]
-    types = {one.dtype for one, want in zip(parameters, wanted, strict=True) if one is not None and want}
+    chosen = [i for i, want in enumerate(wanted) if want]
+    found: list[Array | None] = [None, None]
+    if not chosen:
+        return found
+    made = both[chosen[0] : chosen[-1] + 1]
+    whole = ops.sum(made, axis=1) if both.shape[1] > 1 else made[:, 0]
+    types = {one.dtype for i in chosen if (one := parameters[i]) is not None}
     if len(types) == 1:
         whole = ops.astype(whole, *types, copy=False)
-    return [
-        ops.astype(whole[i], one.dtype, copy=False) if want and one is not None else None
-        for i, (one, want) in enumerate(zip(parameters, wanted, strict=True))
-    ]
+    for place, i in enumerate(chosen):
+        one = parameters[i]
+        found[i] = None if one is None else ops.astype(whole[place], one.dtype, copy=False)
+    return found
 
 
 def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:

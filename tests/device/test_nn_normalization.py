@@ -185,6 +185,18 @@ def test_gradients_of_parameters_of_two_dtypes(device: ck.Device) -> None:
     assert dweight.dtype == ck.float16 and dbias.tolist() == [1e5, 1e5]
 
 
+def test_gradients_of_one_parameter(device: ck.Device) -> None:
+    """Of several instances; in checked launches they show that nothing of the other's is read."""
+    x, one, dy = random(0, (3, 4, 5), "float32"), random(1, (4,), "float32"), random(2, (3, 4, 5), "float32")
+    _, both = ck.vjp(lambda weight, bias: nn.group_norm(x, 2, weight, bias), one, one)
+    for given, expected in zip(((one, None), (None, one)), both(dy), strict=True):
+        _, pull = ck.vjp(
+            lambda own, given=given: nn.group_norm(x, 2, *(None if part is None else own for part in given)),
+            one,
+        )
+        close(pull(dy)[0], expected.numpy(), 4)
+
+
 def test_running_statistics(device: ck.Device) -> None:
     """Under a tape too, without a gradient; None is the mean of all batches; they are saved, and not trained."""
     layer = nn.BatchNorm(4, momentum=None, dtype="float64")

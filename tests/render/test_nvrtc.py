@@ -26,6 +26,8 @@ require_nvrtc()
 
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("uint8", "int16", "uint16", "uint32", "uint64")]
+#: Those whose kernels are another dtype's but for conversions or the type's width: thorough.
+SIMILAR = (ck.float16, ck.float64, ck.int64, ck.complex128)
 #: Those whose kernels are optimised, as machine code shows more mistakes; of the others, and of attention's many
 #: instructions, it is thorough.
 OPTIMISED = [ck.bfloat16]
@@ -46,8 +48,8 @@ CASES += [
 
 
 def _case(launch: Callable[[Any], None], dtype: Any) -> Any:
-    """A parameter of a test; float16, whose kernels are bfloat16's but for conversions, is thorough."""
-    marks = [pytest.mark.thorough] if dtype == ck.float16 else []
+    """A parameter of a test."""
+    marks = [pytest.mark.thorough] if dtype in SIMILAR else []
     return pytest.param(launch, dtype, id=f"{launch.__name__.removeprefix('launch_')}-{dtype}", marks=marks)
 
 

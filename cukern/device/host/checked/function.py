@@ -32,8 +32,8 @@ from .tracing import SHARED
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
 _INTERRUPTED = 2
-#: Functions that write surfaces, which no launch restores.
-_WRITES_SURFACE = re.compile(r"surf\w+write")
+#: Functions that print, or write surfaces or by tensor maps to memory that is not restored after a launch.
+_SEEN = re.compile(r"printf|surf\w+write|(add|store)_tile")
 #: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
 _TRIALS = 3
 #: How much longer than an unchecked launch one may take, until it is stopped.
@@ -274,8 +274,7 @@ class CheckedFunction:
 
     def _repeatable(self) -> bool:
         """Whether nobody sees how often the kernel runs, and all that it may write is known."""
-        once = ("printf", "add_tile", "store_tile")  # what maps lead to is not known
-        seen = [name for name in self._unit.calls if name in once or _WRITES_SURFACE.fullmatch(name)]
+        seen = any(map(_SEEN.fullmatch, self._unit.calls))
         return not seen and all(p.kind != "table" for p in self._packing.params)
 
     def _written(

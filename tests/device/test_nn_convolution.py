@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -393,3 +394,21 @@ def test_refused(
         nn.conv2d(ck.zeros(x), ck.zeros(w), **options)
     with pytest.raises(TypeError, match="conv2d: dilation: expected an int or a pair"):
         nn.conv2d(ck.zeros((1, 1, 3, 3)), ck.zeros((1, 1, 2, 2)), dilation=(1, 2, 3))
+
+
+def test_no_column_matrix_is_made(device: ck.Device) -> None:
+    """It would have 25 times the image's memory, forward and in the gradients."""
+    if device.kind != "host":
+        pytest.skip("memory is counted by Python's own allocations")
+    x, w = (ck.asarray(np.ones(shape, np.float32)) for shape in ((1, 4, 96, 96), (4, 4, 5, 5)))
+
+    def gradients(x: ck.Array) -> Any:
+        return ck.grad(lambda x, w: nn.conv2d(x, w, padding=2).sum(), argnums=(0, 1))(x, w)
+
+    gradients(x)
+    tracemalloc.start()
+    try:
+        gradients(x)
+        assert tracemalloc.get_traced_memory()[1] < 6 * x.nbytes
+    finally:
+        tracemalloc.stop()

@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -243,6 +244,34 @@ def test_a_library_that_cannot_be_loaded(tmp_path):
     path.write_bytes(b"")
     with pytest.raises(DeviceError, match="cannot be loaded.*noexec.*CUKERN_CACHE_DIR"):
         host._load(path)
+
+
+def test_a_process_without_further_mappings_says_so(tmp_path):
+    """Pages of which every second one has another protection are a mapping each."""
+    (tmp_path / "library").write_bytes(b"")
+    program = """
+import ctypes, mmap, pathlib, sys
+from cukern.device.host.packing import load
+mprotect = ctypes.CDLL(None).mprotect
+area = mmap.mmap(-1, 4096 << 17)
+start = ctypes.addressof(ctypes.c_char.from_buffer(area))
+page = 0
+while not mprotect(ctypes.c_void_p(start + 4096 * page), 4096, mmap.PROT_READ):
+    page += 2
+for last in range(1, 5):
+    mprotect(ctypes.c_void_p(start + 4096 * (page - 2 * last)), 4096, mmap.PROT_READ | mmap.PROT_WRITE)
+try:
+    load(pathlib.Path(sys.argv[1]))
+except Exception as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "library")], capture_output=True, text=True
+    )
+    most = Path("/proc/sys/vm/max_map_count").read_text().strip()
+    if int(most) > 2**16:
+        pytest.skip("this machine allows more mappings")
+    assert f"as many memory mappings as it may have, {most} (vm.max_map_count)" in done.stdout, done
 
 
 def test_cxx_may_carry_options(monkeypatch):

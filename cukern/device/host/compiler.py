@@ -44,10 +44,12 @@ _KERNEL_FLAGS = [
 # Compiled in half the time of -O2; tail calls make the switches between fibers as fast.
 _RUNTIME_FLAGS = ["-O1", "-foptimize-sibling-calls", "-pthread", f"-I{RUNTIME}"]
 # Kernels do not use the C++ library, and linking its start-up files costs time. A thread has
-# 512 KB of local memory, as in CUDA. Functions that the entry point does not reach are left out.
-_GCC_KERNEL = shlex.split(
-    "-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs -lm -lc -lgcc"
-)
+# 512 KB of local memory, as in CUDA. Functions that the entry point does not reach are left out. A process may have
+# 65,530 mappings (vm.max_map_count): a kernel's library needs two of them this way, and five by the linker's defaults.
+_GCC_KERNEL = [
+    *shlex.split("-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs"),
+    *shlex.split("-Wl,-z,noseparate-code,-z,norelro -lm -lc -lgcc"),
+]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.
 _GCC_QUICK_KERNEL = [word for word in _GCC_KERNEL if word != "-lc"]
 _CLANG_KERNEL = [

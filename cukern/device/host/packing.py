@@ -48,10 +48,22 @@ def load(path: Path, bundled: bool = False) -> ctypes.CDLL:
         return ctypes.CDLL(str(path))
     except OSError as error:
         folder, variable = ("temporary", "TMPDIR") if bundled else ("cache's", "CUKERN_CACHE_DIR")
-        raise DeviceError(
-            f"what was compiled for the host cannot be loaded: {error}; where the {folder} folder forbids "
-            f"programs (noexec), set {variable} to one that allows them"
-        ) from error
+        advice = (
+            f"where the {folder} folder forbids programs (noexec), set {variable} to one that allows them"
+        )
+        if (most := _mappings_used_up()) is not None:
+            advice = f"this process has as many memory mappings as it may have, {most} (vm.max_map_count)"
+        raise DeviceError(f"what was compiled for the host cannot be loaded: {error}; {advice}") from error
+
+
+def _mappings_used_up() -> int | None:
+    """The memory mappings that a process may have, if this one has nearly all of them."""
+    try:
+        most = int(Path("/proc/sys/vm/max_map_count").read_text())
+        with open("/proc/self/maps", "rb") as lines:
+            return most if sum(1 for _ in lines) > most - 16 else None
+    except OSError:
+        return None
 
 
 def placed_variables(library: ctypes.CDLL, unit: Unit) -> dict[str, tuple[int, int]]:

@@ -214,7 +214,7 @@ class Ufunc(Row):
             out: the array to write the result to.
 
         Raises:
-            IndexError: an index is out of range.
+            IndexError: an index is out of range; one in an array on a GPU is clipped, unless indices are checked.
             TypeError: the function does not take two operands of one dtype.
         """
         made: Array = FUNCTIONS["ufunc_reduceat"](self, x, indices, axis, dtype)

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.index import fold
 
 VALUES = np.random.default_rng(0).integers(1, 9, (5, 4))
 #: Combined by a reduction, in pairs, and in turn.
@@ -71,6 +72,80 @@ def test_slices_of_any_length() -> None:
         places = np.asarray(starts, np.int64)
         made = getattr(ck, name).reduceat(ck.asarray(x), places)
         np.testing.assert_allclose(made, getattr(np, name).reduceat(x, places), rtol=1e-12)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((700,), 0), ((5, 300, 3), 1), ((300, 70), 0), ((40000,), 0)])
+def test_slices_of_any_starts(device: ck.Device, shape: tuple[int, ...], axis: int) -> None:
+    """Rising or not, few long ones and many short ones."""
+    rng = np.random.default_rng(2)
+    n, x = shape[axis], rng.integers(1, 5, shape)
+    many = rng.integers(0, n, n // 3)
+    for starts in (
+        np.array([0]),
+        np.array([0, n // 2, n - 1]),
+        np.array([3, 1, 2, 2, n - 1, 0]),
+        np.sort(many),
+        many,
+    ):
+        for name in ("add", "maximum", "bitwise_xor", "subtract", "logical_and", "gcd"):
+            expected = getattr(np, name).reduceat(x, starts, axis)
+            made = getattr(ck, name).reduceat(ck.asarray(x), ck.asarray(starts), axis)
+            assert made.dtype == expected.dtype
+            np.testing.assert_array_equal(made, expected)
+
+
+#: Launch shapes of a GPU with small parts, so that parts of parts of parts are read.
+SHAPES = [(256, 1, 32, 3), (64, 4, 8, 4, 3), (32, 1, 1, 5), (64, 2, 2, 2)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "dtype", "result"),
+    [("add", "int8", "int64"), ("minimum", "bfloat16", "bfloat16"), ("logical_xor", "float16", "bool")],
+)
+def test_slices_in_the_shapes_of_a_gpu(
+    device: ck.Device, shape: tuple[int, ...], name: str, dtype: str, result: str
+) -> None:
+    rng, row, made = np.random.default_rng(3), getattr(ck, name), ck.zeros(0, result).dtype
+    for sizes, axis in (((300,), 0), ((2, 130, 5), 1)):
+        n, x = sizes[axis], rng.integers(1, 5, sizes)
+        few, many = ck.asarray(x).astype(dtype), rng.integers(0, n, n // 3)
+        for starts in ([0], [0, n // 2, n - 1], [3, 1, 2, 2, n - 1, 0], np.sort(many), many):
+            places = ck.asarray(np.asarray(starts))._data
+            got = fold.folded(row, few, places, axis, made, False, fold.Folding(*shape))
+            expected = getattr(np, name).reduceat(x, starts, axis)
+            np.testing.assert_array_equal(got.astype("int64"), expected)
+
+
+def test_slices_have_derivatives() -> None:
+    x = ck.asarray(np.random.default_rng(4).uniform(0.5, 2, (9, 2)))
+    for f in (ck.add, ck.multiply, ck.maximum, ck.hypot, ck.subtract):
+        for starts in ([0, 4, 7], [3, 1, 7, 7, 2]):
+            ck.testing.gradcheck(lambda x, f=f, starts=starts: f.reduceat(x, starts), (x,))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.add.reduceat(x, [2, 6])
+    assert tape.gradient(y, x)[:, 0].tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_slices_take_few_launches(
+    device: ck.Device, launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their length: one, and one for each level of parts."""
+    made: list[Any] = []
+
+    def counted(*args: Any, **options: Any) -> None:
+        made.append(args)
+        launch(*args, **options)
+
+    launch = fold.launch_beside
+    monkeypatch.setattr(fold, "launch_beside", counted)
+    x, starts = ck.ones(40000, "int32"), ck.asarray([0, 5])
+    ck.subtract.reduceat(x, starts)
+    assert len(made) == 1
+    ck.bitwise_xor.reduceat(x, starts)
+    assert 3 <= len(made) <= 4
+    assert not launches
 
 
 def test_comparisons_combine_bools_alone() -> None:

@@ -67,6 +67,10 @@ class Ufunc(Row):
         """Apply the function to arrays, numbers, or the symbols of a fused function."""
         raise NotImplementedError
 
+    def apply_to(self, operands: tuple[Any, ...], out: Array, casting: Casting = "same_kind") -> Array:
+        """:meth:`apply` with the result in ``out``: by the kernel that computes it, where memory and tapes allow it."""
+        raise NotImplementedError
+
     def _operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """The operands as arrays, Python numbers and symbols."""
         raise NotImplementedError
@@ -97,6 +101,8 @@ class Ufunc(Row):
             return self.apply(self._cast(operands, dtype, casting))
         target = one_out(self.name, out)
         operands = self._cast(self._operands(operands), dtype, casting)
+        if target is not None and not masked:
+            return self.apply_to(operands, target, casting)
         made: Array = self.apply(operands)
         if masked:
             made = self._chosen(made, where, target, casting)

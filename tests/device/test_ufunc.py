@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.array import operators
+from cukern.autodiff import tape as tape_state
 from cukern.index import fold
 
 VALUES = np.random.default_rng(0).integers(1, 9, (5, 4))
@@ -206,6 +208,63 @@ def test_arguments_of_elementwise_functions() -> None:
     assert ck.equal(small, 100, dtype=bool).tolist() == [True, True]
     whole, part = ck.divmod(ck.asarray([7, -7]), 2, where=ck.asarray([True, False]))
     assert (whole.tolist(), part.tolist()) == ([3, 0], [1, 0])
+
+
+def test_out_is_written_by_the_launch_that_computes(
+    device: ck.Device, launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any layout, and of other dtypes; an operand may be the same array."""
+    written = []
+    monkeypatch.setitem(operators.FUNCTIONS, "setitem", lambda *args: written.append(args))
+    x, y = ck.asarray([1.0, 4.0, 9.0]), ck.asarray([[1.0], [2.0]])
+    out, wide, turned = ck.zeros((2, 3)), ck.zeros((2, 3), "float64"), ck.zeros((3, 2)).T
+    for target in (out, wide, turned):
+        assert ck.multiply(x, y, out=target) is target
+        assert target.tolist() == [[1, 4, 9], [2, 8, 18]]
+    assert ck.negative(x, out=out).tolist() == [[-1, -4, -9]] * 2
+    assert ck.add(out, 1, out=out).tolist() == [[0, -3, -8]] * 2
+    assert ck.add(out, out[:], out=out).tolist() == [[0, -6, -16]] * 2
+    assert ck.clip(out, -7, None, out=out).tolist() == [[0, -6, -7]] * 2
+    assert ck.pow(x, 2, out=x).tolist() == [1, 16, 81]
+    assert ck.round(ck.asarray([0.6]), out=x).tolist() == [1, 1, 1]
+    flags = ck.zeros(3, "bool")
+    assert ck.less(x, x + 1, out=flags).tolist() == [True] * 3
+    assert not written and "copy" not in launches and "astype" not in launches
+
+
+def test_out_that_overlaps_an_operand(device: ck.Device) -> None:
+    values = np.arange(8.0)
+    for into, of in (
+        (slice(1, None), slice(None, -1)),
+        (slice(None, -1), slice(1, None)),
+        (slice(None, None, -1),) * 2,
+    ):
+        x, expected = ck.asarray(values), values.copy()
+        ck.multiply(x[of], 2, out=x[into])
+        np.multiply(expected[of], 2, out=expected[into])
+        np.testing.assert_array_equal(x, expected)
+    x, expected = ck.asarray(values), values.copy()
+    ck.add(x, x[::-1], out=x)
+    np.testing.assert_array_equal(x, expected + expected[::-1])
+    square, expected = ck.asarray(values[:4].reshape(2, 2)), values[:4].reshape(2, 2).copy()
+    ck.add(square, square.T, out=square)
+    np.testing.assert_array_equal(square, expected + expected.T)
+    ck.negative(square[0], out=square)
+    np.testing.assert_array_equal(square, -(expected + expected.T)[[0, 0]])
+    repeated = ck.broadcast_to(ck.zeros(1), (3,))
+    with pytest.raises(ValueError, match="repeated view"):
+        ck.add(ck.ones(3), 1, out=repeated)
+
+
+def test_a_write_to_out_is_noticed_by_tapes() -> None:
+    x, y = ck.asarray([1.0, 2.0]), ck.zeros(2)
+    with ck.Tape(persistent=True) as tape:
+        tape.watch(x)
+        made = x * y
+        with tape_state.stop_recording():
+            ck.add(y, 1, out=y)
+    with pytest.raises(ck.GradientError, match="written"):
+        tape.gradient(made, x)
 
 
 def test_arguments_of_elementwise_functions_that_are_refused() -> None:

@@ -86,31 +86,38 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
     if not x.size:
         return empty(tuple(shape), dtype, x.device)
     xp = x.device.xp
-    if x.device.addressable:
-        with np.errstate(all="ignore"):
-            made = getattr(xp.fft, name)(x._data, **options)
-        return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
-    norm, axes = options.pop("norm"), options["axes"]
-    sizes = shape if name == "irfftn" else x.shape
+    if not x.device.addressable:
+        with needed(xp, "cufft"):
+            return _by_cufft(x, name, shape, dtype, **options)
+    with np.errstate(all="ignore"):
+        made = getattr(xp.fft, name)(x._data, **options)
+    return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+
+
+def _by_cufft(
+    x: Array,
+    name: str,
+    shape: Sequence[int],
+    dtype: dtypes.DType,
+    axes: Sequence[int],
+    norm: str,
+    **options: Any,
+) -> Array:
+    """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it."""
+    xp, sizes = x.device.xp, shape if name == "irfftn" else x.shape
     n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
-    overwrites = name == "irfftn" and n > 1 and getattr(xp, "__name__", "") == "cupy"
-    with needed(xp, "cufft"):
-        if max(sizes[axis] for axis in axes) > _LONGEST:
-            made = _of_long_axis(x, name, sizes, axes, dtype)
-            overwrites = False
-        elif overwrites:  # cuFFT writes to the input of this transform, so that CuPy copies it first
-            scaled, inverse = (
-                _scaled(x.contiguous(), factor),
-                importlib.import_module("cupyx.scipy.fft").irfftn,
-            )
-            made = inverse(scaled, **options, norm=_UNSCALED[name], overwrite_x=True)
-        else:
-            made = getattr(xp.fft, name)(x._data, **options, norm=_UNSCALED[name])
-    made = xp.ascontiguousarray(made.astype(dtype, copy=False))
-    return Array._wrap(
-        made if n == 1 or overwrites else _scaled(Array._wrap(made, x.device), factor), x.device
-    )
+    options |= {"axes": axes, "norm": _UNSCALED[name]}
+    if max(sizes[axis] for axis in axes) > _LONGEST:
+        made = _of_long_axis(x, name, sizes, axes, dtype)
+    elif name == "irfftn" and n > 1 and getattr(xp, "__name__", "") == "cupy":
+        # cuFFT writes to the input of this transform, so that CuPy would copy it: the factor's launch does.
+        inverse = importlib.import_module("cupyx.scipy.fft").irfftn
+        made, n = inverse(_scaled(x.contiguous(), factor), **options, overwrite_x=True), 1
+    else:
+        made = getattr(xp.fft, name)(x._data, **options)
+    made = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+    return made if n == 1 else Array._wrap(_scaled(made, factor), x.device)
 
 
 def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int], dtype: dtypes.DType) -> Any:

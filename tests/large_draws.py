@@ -37,9 +37,19 @@ def draws(a: Inputs) -> dict[str, Case]:
     return made
 
 
+def refused(x: ck.Array) -> float:
+    """Whether a transform along several axes refuses one that 32 bits do not count, by its own error."""
+    try:
+        ck.fft.fftn(x.astype("complex64"))
+    except ValueError as error:
+        return float("elements along each of several axes" in str(error))
+    return 0.0
+
+
 def newest(a: Inputs) -> dict[str, Case]:
     """Functions of bits, polynomials by ascending coefficients, assignment and one's own kernels."""
     x, r, n, flags, places = a.marks, a.numbers, a.n, a.flags, a.places
+    side = 1 << n.bit_length() // 2
     polynomial, line = ck.polynomial.polynomial, ck.asarray([1.0, 2.0], r.dtype)
 
     def assigned(y: ck.Array) -> None:
@@ -49,6 +59,16 @@ def newest(a: Inputs) -> dict[str, Case]:
         y[n - 2 :] = y[:2]
 
     return {
+        "fftn of many elements": Case(
+            lambda: (
+                host(
+                    ck.fft.fftn(flags[: n // side * side].reshape((side, -1)).astype("complex64"))[0, 0]
+                ).real
+            ),
+            lambda: host(ck.count_nonzero(flags[: n // side * side])),
+            1e-3,
+        ),
+        "fftn of a long axis": Case(lambda: refused(flags[: n - n % 2][None]), float(n > 2**31)),
         "bitwise_count": ends(ck.bitwise_count, x),
         "frexp": ends(lambda y: ck.frexp(y)[1], r),
         "ldexp": ends(lambda y: ck.ldexp(y, 1), r),

@@ -16,12 +16,13 @@ from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import recompute, tape
 from ..kernel.plan import remember
+from ..kernel.strides import broadcast_shapes
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
-from .plan import Plan, plan_for, planned
+from .plan import Plan, plan_for, planned, run_into
 from .program import Backward, Program, program
 from .row import Scalar, is_scalar
-from .ufunc import Casting, Ufunc, can_cast
+from .ufunc import Casting, Ufunc, can_cast, written
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
 
@@ -218,6 +219,47 @@ class Elementwise(Ufunc):
                 return self._beyond(operands)
             raise
 
+    def apply_to(self, operands: tuple[Any, ...], out: Array, casting: Casting = "same_kind") -> Array:
+        """:meth:`apply` with the result in ``out``: by the kernel that computes it, where memory and tapes allow it."""
+        row, simpler = self._simplified(operands)
+        if row.launched_to(simpler, out, casting):
+            return out
+        made: Array = self.apply(operands)
+        return written(self.name, made, out, casting)
+
+    def launched_to(self, operands: Sequence[Any], out: Array, casting: Casting) -> bool:
+        """Launch the kernel of :meth:`apply` with ``out`` as its output.
+
+        Returns False, with nothing written, if a tape has to know of it, ``out`` shares memory with an operand in
+        another layout, or the result cannot be written to ``out``.
+        """
+        arrays = [one for one in operands if isinstance(one, Array)]
+        scalars = [one for one in operands if not isinstance(one, Array)]
+        if not arrays or len(operands) != len(self.operands) or not {*map(type, scalars)}.issubset(_SCALARS):
+            return False
+        if any(one.device is not out.device for one in arrays) or tape.recording((out, *arrays)):
+            return False
+        if out._planned().repeated or out._storage.constant or not _fits(arrays, out.shape):
+            return False
+        made = self._program(tuple([o.dtype if isinstance(o, Array) else type(o) for o in operands]))
+        result = made.outputs[0].dtype
+        if not can_cast(result, out.dtype, casting) or (
+            result in dtypes.COMPLEX and out.dtype not in dtypes.COMPLEX
+        ):
+            return False
+        if result != out.dtype:
+            made = program(self.name, (cast(made.outputs[0], out.dtype),), made.inputs, made.scalars)
+        datas = [out._data if _same(one, out) else one._data for one in arrays]
+        shared = out.device.xp.may_share_memory
+        if any(data is not out._data and shared(data, out._data) for data in datas):
+            return False
+        try:
+            run_into(made, out.device, datas, scalars, out._data)
+        except OverflowError:  # of a Python integer, before the launch
+            return False
+        out._bump(self.name)
+        return True
+
     def _operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         made = as_operands(self.name, operands, self.names)
         return made if first_array(made) is not None else (asarray(made[0]), *made[1:])
@@ -263,6 +305,25 @@ class Elementwise(Ufunc):
                 nodes.append(input_node(len(inputs), kind))
                 inputs.append(kind)
         return program(self.name, (call(self, nodes),), inputs, scalars)
+
+
+def _fits(arrays: Sequence[Array], shape: tuple[int, ...]) -> bool:
+    """Whether the arrays broadcast to a shape."""
+    try:
+        return broadcast_shapes("", [*(one.shape for one in arrays), shape]) == shape
+    except ValueError:
+        return False
+
+
+def _same(x: Array, y: Array) -> bool:
+    """Whether two arrays have the same elements in memory."""
+    if x is y:
+        return True
+    if x._storage is not y._storage or x._planned() is not y._planned():
+        return False
+    if x.device.addressable:
+        return bool(x._data.__array_interface__["data"] == y._data.__array_interface__["data"])
+    return bool(x._operand == y._operand)
 
 
 def _of_default(made: Program) -> bool:

@@ -73,6 +73,8 @@ class Rounding(Unary):
     def __call__(self, x: ArrayLike, /, decimals: int = 0, out: Array | None = None) -> Array: ...
     def __call__(self, x: Any, /, decimals: int = 0, out: Any = None) -> Any:
         if out is not None:
+            if decimals == 0:
+                return self.apply_with((x,), out, None, None, None)
             return written(self.name, self(x, decimals), one_out(self.name, out))
         if decimals == 0 or (isinstance(x, Array) and x.dtype not in dtypes.INEXACT and decimals > 0):
             return self.apply((x,))
@@ -235,8 +237,10 @@ class Bounded(Elementwise):
                     f"{self.name}: min and a_min, max and a_max are names of one argument: give one"
                 )
             min, max = a_min, a_max
-        made = self.apply((x, min, max))
-        return made if out is None else written(self.name, made, one_out(self.name, out))
+        if out is not None:
+            target: Any = one_out(self.name, out)
+            return self.apply_to((x, min, max), target)
+        return self.apply((x, min, max))
 
 
 def unary(name: str, code: str, types: str = FLOAT, signature: str = "x->x", **options: Any) -> Unary:

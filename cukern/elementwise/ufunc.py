@@ -67,6 +67,10 @@ class Ufunc(Row):
         """Apply the function to arrays, numbers, or the symbols of a fused function."""
         raise NotImplementedError
 
+    def apply_to(self, operands: tuple[Any, ...], out: Array, casting: Casting = "same_kind") -> Array:
+        """:meth:`apply` with the result in ``out``: by the kernel that computes it, where memory and tapes allow it."""
+        raise NotImplementedError
+
     def _operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
         """The operands as arrays, Python numbers and symbols."""
         raise NotImplementedError
@@ -97,6 +101,8 @@ class Ufunc(Row):
             return self.apply(self._cast(operands, dtype, casting))
         target = one_out(self.name, out)
         operands = self._cast(self._operands(operands), dtype, casting)
+        if target is not None and not masked:
+            return self.apply_to(operands, target, casting)
         made: Array = self.apply(operands)
         if masked:
             made = self._chosen(made, where, target, casting)
@@ -214,7 +220,7 @@ class Ufunc(Row):
             out: the array to write the result to.
 
         Raises:
-            IndexError: an index is out of range.
+            IndexError: an index is out of range; one in an array on a GPU is clipped, unless indices are checked.
             TypeError: the function does not take two operands of one dtype.
         """
         made: Array = FUNCTIONS["ufunc_reduceat"](self, x, indices, axis, dtype)

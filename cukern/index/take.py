@@ -86,8 +86,10 @@ def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
         return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
     if places.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
-    kept = places.dtype in (dtypes.int32, dtypes.int64)
-    return x.device.xp.ascontiguousarray(places if kept else places.astype(np.int64))
+    kept, narrow = places.dtype in (dtypes.int32, dtypes.int64), places.dtype.itemsize < 4
+    return x.device.xp.ascontiguousarray(
+        places if kept else places.astype(dtypes.int32 if narrow else dtypes.int64)
+    )
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,13 +15,17 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
+from ..elementwise import by_numpy
 from ..elementwise.function import Elementwise, astype
 from ..elementwise.graph import COMPARISONS
 from ..elementwise.operands import normalize_axes, normalize_axis, require_array, require_written
 from ..elementwise.row import is_scalar
 from ..elementwise.table import where as choose
+from ..index.fold import folded
+from ..index.places import ranges
+from ..index.segments import segment_max, segment_min, segment_prod, segment_sum
 from ..index.subscript import getitem, setitem
-from ..index.take import take
+from ..index.take import take, wraps
 from ..index.update import numbers
 from ..reduction.function import masked
 from ..shape.joins import concat, stack
@@ -77,24 +82,29 @@ def _checked(row: Elementwise, method: str) -> _Combination | None:
     return _COMBINATIONS.get(row.name)
 
 
-def _values(row: Elementwise, x: Any, dtype: Any) -> Array:
-    """The elements in the dtype in which they are combined, which is that of the result.
+def _combined_in(row: Elementwise, x: Array, dtype: Any) -> dtypes.DType:
+    """The dtype in which elements are combined, which is that of the result.
 
     Raises:
         TypeError: a comparison of elements that are not bool, or a dtype that the function does not give.
     """
-    made = require_array(x, row.name)
-    wanted = made.dtype if dtype is None else dtypes.as_dtype(dtype)
+    wanted = x.dtype if dtype is None else dtypes.as_dtype(dtype)
     if row.result == "b" and (dtype is not None or row.name in COMPARISONS) and wanted != dtypes.bool_:
         raise TypeError(
             f"{row.name}: the result is bool, so that elements of {wanted} cannot be combined in turn"
         )
-    dtypes.refuse_real(row.name, made.dtype, wanted)
+    dtypes.refuse_real(row.name, x.dtype, wanted)
     if dtype is None:
         wanted = row.resolve((wanted, wanted))[1]
         if row.name in ("add", "multiply"):
             wanted = FUNCTIONS["sum"].dtypes_of(wanted)[1]
-    return astype(made, wanted, copy=False)
+    return wanted
+
+
+def _values(row: Elementwise, x: Any, dtype: Any) -> Array:
+    """The elements in the dtype in which they are combined."""
+    made = require_array(x, row.name)
+    return astype(made, _combined_in(row, made, dtype), copy=False)
 
 
 def _halved(row: Elementwise, x: Array) -> Array:
@@ -214,26 +224,77 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
 
 
 def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> Array:
-    """:meth:`~cukern.elementwise.ufunc.Ufunc.reduceat` without ``out``; reads the indices on the host."""
+    """:meth:`~cukern.elementwise.ufunc.Ufunc.reduceat` without ``out``."""
     known = _checked(row, "reduceat")
     x = require_array(x, row.name)
     if not x.ndim:
         raise TypeError(f"{row.name}.reduceat: expected an array of at least one axis, got a 0-d array")
     place = normalize_axis(axis, x.ndim, row.name)
-    starts = np.asarray(indices.numpy() if isinstance(indices, Array) else indices)
-    if starts.dtype.kind not in "iu" and starts.size:
-        raise TypeError(f"{row.name}.reduceat: indices: expected integers, got {starts.dtype}")
-    n = x.shape[place]
-    if starts.ndim != 1:
-        raise ValueError(f"{row.name}.reduceat: indices: expected one axis, got shape {starts.shape}")
-    if starts.size and not (starts.min() >= 0 and starts.max() < n):
-        raise IndexError(f"{row.name}.reduceat: indices: expected 0 to {n - 1}, got {starts.tolist()}")
-    lengths = np.maximum(np.append(starts[1:], n) - starts, 1).astype(np.int64)
-    values = moveaxis(_values(row, x, dtype), place, 0)
-    made = (_slices_in_order if known is None else _slices_halved)(
-        row, values, starts.astype(np.int64), lengths
-    )
-    return moveaxis(made, 0, place).contiguous()
+    if dtype is None and row.name in _NUMPYS and place == x.ndim - 1 and _served(x):
+        # What is wrong with the indices is said below.
+        with suppress(IndexError, TypeError, ValueError), np.errstate(all="ignore"):
+            given = indices._data if isinstance(indices, Array) else indices
+            return Array._wrap(getattr(np, row.name).reduceat(x._data, given, place), x.device)
+    starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[place])
+    wanted = _combined_in(row, x, dtype)
+    made = folded(row, x, starts._data, place, wanted, known is None)
+    if wanted in dtypes.INEXACT and row.differentiable and tape.recording((x,)):
+
+        def pull(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            with tape.Tape() as again:
+                again.watch(saved[0])
+                composed = _slices(row, saved[0], starts, place, wanted)
+            return [again.gradient(composed, saved[0], given[0])]
+
+        tape.record(f"{row.name}.reduceat", (x,), (made,), pull, (x,))
+    return made
+
+
+def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
+    """The argument ``indices`` of ``reduceat``, int64 on the device of ``x``.
+
+    Raises:
+        IndexError: one is out of range; those that are on a GPU are not looked at, unless indices are checked.
+        TypeError: they are not integers.
+        ValueError: they have not one axis.
+    """
+    data = indices._data if isinstance(indices, Array) else np.asarray(indices)
+    if data.dtype.kind not in "iu" and data.size:
+        raise TypeError(f"{name}: indices: expected integers, got {data.dtype}")
+    if data.ndim != 1:
+        raise ValueError(f"{name}: indices: expected one axis, got shape {data.shape}")
+    seen = isinstance(data, np.ndarray) or not wraps(x)
+    if data.size and (not n or (seen and not (int(data.min()) >= 0 and int(data.max()) < n))):
+        raise IndexError(f"{name}: indices: expected 0 to {n - 1}, got {data[:8].tolist()}")
+    if not isinstance(indices, Array):
+        return asarray(data.astype(np.int64), device=x.device)
+    return astype(indices.to_device(x.device), dtypes.int64, copy=False).contiguous()
+
+
+def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.DType) -> Array:
+    """``reduceat`` as a composition of functions, which has their derivatives; reads the starts on the host."""
+    known, first, n = _COMBINATIONS.get(row.name), starts.numpy().clip(0, x.shape[axis] - 1), x.shape[axis]
+    lengths = np.maximum(np.append(first[1:], n) - first, 1)
+    values = moveaxis(astype(x, dtype, copy=False), axis, 0)
+    if known is not None and known.reduction in _SEGMENTS:
+        owners, places = ranges(x.device, first, lengths)
+        made = _SEGMENTS[known.reduction](
+            take(values, places, axis=0), owners, len(first), indices_are_sorted=True
+        )
+    else:
+        made = (_slices_in_order if known is None else _slices_halved)(row, values, first, lengths)
+    return moveaxis(made, 0, axis)
+
+
+def _served(x: Array) -> bool:
+    """Whether NumPy combines slices of ``x``: half types it would round after each element."""
+    return x.dtype.kind in "iuf" and x.dtype != dtypes.float16 and by_numpy.serves(x)
+
+
+#: What NumPy combines with vectors along contiguous slices.
+_NUMPYS = ("add", "multiply", "maximum", "minimum")
+#: The reductions of segments, by the reduction of the whole.
+_SEGMENTS = {"sum": segment_sum, "prod": segment_prod, "max": segment_max, "min": segment_min}
 
 
 def _rows(x: Array, places: Any) -> Array:

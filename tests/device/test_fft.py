@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
+from cukern import fft
 from cukern.testing import assert_close, gradcheck
 
 
@@ -161,3 +162,12 @@ def test_spacing_by_position(device: ck.Device) -> None:
     for name in ("fftfreq", "rfftfreq"):
         made = getattr(ck.fft, name)(5, 0.1, dtype="float64")
         np.testing.assert_array_equal(made.numpy(), getattr(np.fft, name)(5, 0.1))
+
+
+def test_several_axes_of_which_one_is_too_long() -> None:
+    """Their sizes alone are looked at, before anything is allocated."""
+    x = ck.zeros((2, 2), "complex64")
+    with pytest.raises(
+        ValueError, match=r"fftn: x: expected at most 2147483647 elements along each of several axes"
+    ):
+        fft._of_long_axis(x, "fftn", (2, 2**31), (0, 1), x.dtype)

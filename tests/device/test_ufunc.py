@@ -8,6 +8,9 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.array import operators
+from cukern.autodiff import tape as tape_state
+from cukern.index import fold
 
 VALUES = np.random.default_rng(0).integers(1, 9, (5, 4))
 #: Combined by a reduction, in pairs, and in turn.
@@ -73,6 +76,80 @@ def test_slices_of_any_length() -> None:
         np.testing.assert_allclose(made, getattr(np, name).reduceat(x, places), rtol=1e-12)
 
 
+@pytest.mark.parametrize(("shape", "axis"), [((700,), 0), ((5, 300, 3), 1), ((300, 70), 0), ((40000,), 0)])
+def test_slices_of_any_starts(device: ck.Device, shape: tuple[int, ...], axis: int) -> None:
+    """Rising or not, few long ones and many short ones."""
+    rng = np.random.default_rng(2)
+    n, x = shape[axis], rng.integers(1, 5, shape)
+    many = rng.integers(0, n, n // 3)
+    for starts in (
+        np.array([0]),
+        np.array([0, n // 2, n - 1]),
+        np.array([3, 1, 2, 2, n - 1, 0]),
+        np.sort(many),
+        many,
+    ):
+        for name in ("add", "maximum", "bitwise_xor", "subtract", "logical_and", "gcd"):
+            expected = getattr(np, name).reduceat(x, starts, axis)
+            made = getattr(ck, name).reduceat(ck.asarray(x), ck.asarray(starts), axis)
+            assert made.dtype == expected.dtype
+            np.testing.assert_array_equal(made, expected)
+
+
+#: Launch shapes of a GPU with small parts, so that parts of parts of parts are read.
+SHAPES = [(256, 1, 32, 3), (64, 4, 8, 4, 3), (32, 1, 1, 5), (64, 2, 2, 2)]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize(
+    ("name", "dtype", "result"),
+    [("add", "int8", "int64"), ("minimum", "bfloat16", "bfloat16"), ("logical_xor", "float16", "bool")],
+)
+def test_slices_in_the_shapes_of_a_gpu(
+    device: ck.Device, shape: tuple[int, ...], name: str, dtype: str, result: str
+) -> None:
+    rng, row, made = np.random.default_rng(3), getattr(ck, name), ck.zeros(0, result).dtype
+    for sizes, axis in (((300,), 0), ((2, 130, 5), 1)):
+        n, x = sizes[axis], rng.integers(1, 5, sizes)
+        few, many = ck.asarray(x).astype(dtype), rng.integers(0, n, n // 3)
+        for starts in ([0], [0, n // 2, n - 1], [3, 1, 2, 2, n - 1, 0], np.sort(many), many):
+            places = ck.asarray(np.asarray(starts))._data
+            got = fold.folded(row, few, places, axis, made, False, fold.Folding(*shape))
+            expected = getattr(np, name).reduceat(x, starts, axis)
+            np.testing.assert_array_equal(got.astype("int64"), expected)
+
+
+def test_slices_have_derivatives() -> None:
+    x = ck.asarray(np.random.default_rng(4).uniform(0.5, 2, (9, 2)))
+    for f in (ck.add, ck.multiply, ck.maximum, ck.hypot, ck.subtract):
+        for starts in ([0, 4, 7], [3, 1, 7, 7, 2]):
+            ck.testing.gradcheck(lambda x, f=f, starts=starts: f.reduceat(x, starts), (x,))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        y = ck.add.reduceat(x, [2, 6])
+    assert tape.gradient(y, x)[:, 0].tolist() == [0, 0, 1, 1, 1, 1, 1, 1, 1]
+
+
+def test_slices_take_few_launches(
+    device: ck.Device, launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever their length: one, and one for each level of parts."""
+    made: list[Any] = []
+
+    def counted(*args: Any, **options: Any) -> None:
+        made.append(args)
+        launch(*args, **options)
+
+    launch = fold.launch_beside
+    monkeypatch.setattr(fold, "launch_beside", counted)
+    x, starts = ck.ones(40000, "int32"), ck.asarray([0, 5])
+    ck.subtract.reduceat(x, starts)
+    assert len(made) == 1
+    ck.bitwise_xor.reduceat(x, starts)
+    assert 3 <= len(made) <= 4
+    assert not launches
+
+
 def test_comparisons_combine_bools_alone() -> None:
     x = ck.asarray(VALUES)
     bits = VALUES > 3
@@ -131,6 +208,63 @@ def test_arguments_of_elementwise_functions() -> None:
     assert ck.equal(small, 100, dtype=bool).tolist() == [True, True]
     whole, part = ck.divmod(ck.asarray([7, -7]), 2, where=ck.asarray([True, False]))
     assert (whole.tolist(), part.tolist()) == ([3, 0], [1, 0])
+
+
+def test_out_is_written_by_the_launch_that_computes(
+    device: ck.Device, launches: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In any layout, and of other dtypes; an operand may be the same array."""
+    written = []
+    monkeypatch.setitem(operators.FUNCTIONS, "setitem", lambda *args: written.append(args))
+    x, y = ck.asarray([1.0, 4.0, 9.0]), ck.asarray([[1.0], [2.0]])
+    out, wide, turned = ck.zeros((2, 3)), ck.zeros((2, 3), "float64"), ck.zeros((3, 2)).T
+    for target in (out, wide, turned):
+        assert ck.multiply(x, y, out=target) is target
+        assert target.tolist() == [[1, 4, 9], [2, 8, 18]]
+    assert ck.negative(x, out=out).tolist() == [[-1, -4, -9]] * 2
+    assert ck.add(out, 1, out=out).tolist() == [[0, -3, -8]] * 2
+    assert ck.add(out, out[:], out=out).tolist() == [[0, -6, -16]] * 2
+    assert ck.clip(out, -7, None, out=out).tolist() == [[0, -6, -7]] * 2
+    assert ck.pow(x, 2, out=x).tolist() == [1, 16, 81]
+    assert ck.round(ck.asarray([0.6]), out=x).tolist() == [1, 1, 1]
+    flags = ck.zeros(3, "bool")
+    assert ck.less(x, x + 1, out=flags).tolist() == [True] * 3
+    assert not written and "copy" not in launches and "astype" not in launches
+
+
+def test_out_that_overlaps_an_operand(device: ck.Device) -> None:
+    values = np.arange(8.0)
+    for into, of in (
+        (slice(1, None), slice(None, -1)),
+        (slice(None, -1), slice(1, None)),
+        (slice(None, None, -1),) * 2,
+    ):
+        x, expected = ck.asarray(values), values.copy()
+        ck.multiply(x[of], 2, out=x[into])
+        np.multiply(expected[of], 2, out=expected[into])
+        np.testing.assert_array_equal(x, expected)
+    x, expected = ck.asarray(values), values.copy()
+    ck.add(x, x[::-1], out=x)
+    np.testing.assert_array_equal(x, expected + expected[::-1])
+    square, expected = ck.asarray(values[:4].reshape(2, 2)), values[:4].reshape(2, 2).copy()
+    ck.add(square, square.T, out=square)
+    np.testing.assert_array_equal(square, expected + expected.T)
+    ck.negative(square[0], out=square)
+    np.testing.assert_array_equal(square, -(expected + expected.T)[[0, 0]])
+    repeated = ck.broadcast_to(ck.zeros(1), (3,))
+    with pytest.raises(ValueError, match="repeated view"):
+        ck.add(ck.ones(3), 1, out=repeated)
+
+
+def test_a_write_to_out_is_noticed_by_tapes() -> None:
+    x, y = ck.asarray([1.0, 2.0]), ck.zeros(2)
+    with ck.Tape(persistent=True) as tape:
+        tape.watch(x)
+        made = x * y
+        with tape_state.stop_recording():
+            ck.add(y, 1, out=y)
+    with pytest.raises(ck.GradientError, match="written"):
+        tape.gradient(made, x)
 
 
 def test_arguments_of_elementwise_functions_that_are_refused() -> None:

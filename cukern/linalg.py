@@ -181,8 +181,7 @@ def _length(x: Array) -> float | None:
     if x.dtype.char not in "fd" or not x.is_contiguous or not by_numpy.serves(x):
         return None
     data = x._data.reshape(-1)
-    with np.errstate(all="ignore"):
-        squares = float(np.dot(data, data))
+    squares = float(by_numpy.quietly(np.dot, data, data))
     limits = np.finfo(x.dtype)
     return math.sqrt(squares) if limits.tiny / limits.eps * x.size < squares < math.inf else None
 

@@ -87,7 +87,7 @@ class Array(Memory):
     @classmethod
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
         """An Array over an ndarray of the device; a view passes the ``storage`` of its base."""
-        made = object.__new__(cls)
+        made = _new(cls)
         made._ndarray = data
         made._layout = made._memory = made._operand = None
         made.device = device
@@ -503,9 +503,9 @@ def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsInd
         return (shape,)
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     try:
-        made = tuple(size.__index__() for size in sizes)
+        made = tuple([size.__index__() for size in sizes])
     except AttributeError:
         raise TypeError(f"shape: expected integers, got {shape!r}") from None
-    if any(size < 0 for size in made):
+    if made and min(made) < 0:
         raise ValueError(f"shape: expected sizes of at least 0, got {made}")
     return made

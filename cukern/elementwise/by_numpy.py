@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextvars import Context
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+
 from ..array import Array
 from ..autodiff import tape
+from ..autodiff.state import state
 from ..device.host.checked import mode
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 #: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
 MANY, LARGE = 1 << 14, 1 << 21
 #: The kinds of NumPy's own numbers: half types of others are of another kind.
 _KINDS = frozenset("?biufc")
+#: A context in which NumPy warns of no number.
+_quiet = Context()
+_quiet.run(np.seterr, all="ignore")
+
+
+def quietly(function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
+    """The result of a function that warns of no number, as in a with-block of ``np.errstate``, which takes longer."""
+    # A copy, as a context runs one function at a time.
+    return _quiet.copy().run(function, *args, **options)
 
 
 def may(x: Array, *others: Array) -> bool:
@@ -17,13 +36,13 @@ def may(x: Array, *others: Array) -> bool:
 
     It may not in checked launches: it would read what nothing has set without a word.
     """
-    device = (x._layout or x._planned()).device
+    device = x.device
     if not device.addressable or mode.active():
         return False
     for one in others:  # a generator costs more than the loop
         if one.device is not device:
             return False
-    return not tape.active() or not tape.recording((x, *others))
+    return not state.active or not tape.recording((x, *others))
 
 
 def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..array import Array
 from ..array.creation import empty, ones
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
+from ..elementwise.by_numpy import quietly
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
@@ -84,8 +84,12 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     """
     xp = x.device.xp
     others = [one._data if isinstance(one, Array) else one for one in args]
-    with np.errstate(all="ignore"), nullcontext() if x.device.addressable else needed(xp, "cusolver"):
-        made = getattr(xp.linalg, name)(x._data, *others, **options)
+    function = getattr(xp.linalg, name)
+    if x.device.addressable:
+        made = quietly(function, x._data, *others, **options)
+    else:
+        with np.errstate(all="ignore"), needed(xp, "cusolver"):
+            made = function(x._data, *others, **options)
     parts = made if isinstance(made, tuple) else (made,)
     return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
 

@@ -136,8 +136,7 @@ def _by_vector(x1: Any, x2: Any) -> Array | None:
         return None
     if not by_numpy.may(x1, x2):
         return None
-    with np.errstate(all="ignore"):
-        return Array._wrap(np.asarray(np.dot(x1._data, x2._data)), x1.device)
+    return Array._wrap(np.asarray(by_numpy.quietly(np.dot, x1._data, x2._data)), x1.device)
 
 
 _WITH_VECTOR = frozenset(((1, 1), (1, 2), (2, 1)))
@@ -435,6 +434,6 @@ def kron(x1: Array, x2: Array, /) -> Array:
     right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
     shape = tuple(a * b for a, b in zip(*sizes, strict=True))
     if x1.dtype == x2.dtype and by_numpy.serves(x1, x2, times=x2.size):
-        with np.errstate(all="ignore"):
-            return Array._wrap((left._data * right._data).reshape(shape), x1.device)
+        made = by_numpy.quietly(np.multiply, left._data, right._data)
+        return Array._wrap(made.reshape(shape), x1.device)
     return reshape(left * right, shape)

@@ -22,7 +22,7 @@ from .array.creation import asarray, empty, zeros
 from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
-from .elementwise.by_numpy import quietly
+from .elementwise.by_numpy import quiet
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .kernel.plan import allocate
@@ -88,7 +88,7 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
         return empty(tuple(shape), dtype, x.device)
     xp = x.device.xp
     if x.device.addressable:
-        made = quietly(getattr(xp.fft, name), x._data, **options)
+        made = quiet().run(getattr(xp.fft, name), x._data, **options)
         return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
     norm, axes = options.pop("norm"), options["axes"]
     sizes = shape if name == "irfftn" else x.shape

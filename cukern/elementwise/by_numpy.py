@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from contextvars import Context
-from typing import ParamSpec, TypeVar
+from functools import lru_cache
 
 import numpy as np
 
 from ..array import Array
+from ..array.layout import Layout
 from ..autodiff import tape
 from ..autodiff.state import state
 from ..device.host.checked import mode
-
-P = ParamSpec("P")
-T = TypeVar("T")
 
 #: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
 MANY, LARGE = 1 << 14, 1 << 21
 #: The kinds of NumPy's own numbers: half types of others are of another kind.
 _KINDS = frozenset("?biufc")
-#: A context in which NumPy warns of no number.
 _quiet = Context()
 _quiet.run(np.seterr, all="ignore")
-
-
-def quietly(function: Callable[P, T], /, *args: P.args, **options: P.kwargs) -> T:
-    """The result of a function that warns of no number, as in a with-block of ``np.errstate``, which takes longer."""
-    # A copy, as a context runs one function at a time.
-    return _quiet.copy().run(function, *args, **options)
+#: ``quiet().run(f, x)`` is ``f(x)`` without NumPy's warnings, in less time than a with-block of ``np.errstate`` takes.
+#: Each call makes a copy, as a context runs one function at a time.
+quiet = _quiet.copy
 
 
 def may(x: Array, *others: Array) -> bool:
@@ -37,12 +31,15 @@ def may(x: Array, *others: Array) -> bool:
     It may not in checked launches: it would read what nothing has set without a word.
     """
     device = x.device
-    if not device.addressable or mode.active():
-        return False
     for one in others:  # a generator costs more than the loop
         if one.device is not device:
             return False
-    return not state.active or not tape.recording((x, *others))
+    return device.addressable and is_free((x, *others))
+
+
+def is_free(arrays: Sequence[Array]) -> bool:
+    """Whether neither checked launches nor a tape need to know of what is done with arrays."""
+    return not mode.active() and (not state.active or not tape.recording(arrays))
 
 
 def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
@@ -57,9 +54,27 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
         times: how many elements of the result there are for each of ``x``.
     """
     layout = x._layout or x._planned()
-    size = layout.size * times
-    if not layout.on_host or size < least or layout.dtype.kind not in _KINDS:
+    if not _is_served(layout, layout.size * times, least) or mode.active():
         return False
-    if size >= LARGE and layout.device.properties.multiprocessors > 1:
+    if others:
+        return may(x, *others)
+    return not state.active or not tape.recording((x,))
+
+
+def serves_alike(arrays: Sequence[Array]) -> bool:
+    """Whether NumPy is to join arrays: they have one dtype and device, and it serves the largest of them."""
+    return _are_alike(*[x._layout or x._planned() for x in arrays]) and is_free(arrays)
+
+
+def _is_served(layout: Layout, size: int, least: int) -> bool:
+    """Whether NumPy serves so many elements of a dtype, so far as no tape tracks them."""
+    if size < least or not layout.on_host or layout.dtype.kind not in _KINDS:
         return False
-    return may(x, *others)
+    return size < LARGE or layout.device.properties.multiprocessors == 1
+
+
+@lru_cache(maxsize=4096)
+def _are_alike(*layouts: Layout) -> bool:
+    first, size = layouts[0], max(one.size for one in layouts)
+    alike = all(one.dtype == first.dtype and one.device is first.device for one in layouts)
+    return alike and _is_served(first, size, MANY)

@@ -21,7 +21,7 @@ from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
-from ..shape.host_joins import blocks, closed, opened
+from ..shape.host_joins import blocks, closed, joined_by_numpy, opened
 from ..shape.joins import concat, split
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .plain_numbers import takes_number
@@ -113,6 +113,8 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
     Raises:
         ValueError: there is no array, or the shapes do not fit.
     """
+    if dtype is None and (served := joined_by_numpy(np.hstack, arrays)) is not None:
+        return served
     made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
     return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
@@ -120,18 +122,24 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
 @public
 def vstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = "same_kind") -> Array:
     """Join arrays along the first axis, vectors as rows. Arguments and errors as in :func:`hstack`."""
+    if dtype is None and (served := joined_by_numpy(np.vstack, arrays)) is not None:
+        return served
     return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype, casting=casting)
 
 
 @public
 def dstack(arrays: Sequence[Array], /) -> Array:
     """Join arrays along the third axis. Errors as in :func:`hstack`."""
+    if (served := joined_by_numpy(np.dstack, arrays)) is not None:
+        return served
     return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
 
 
 @public
 def column_stack(arrays: Sequence[Array], /) -> Array:
     """Join matrices along the second axis; vectors are columns."""
+    if (served := joined_by_numpy(np.column_stack, arrays)) is not None:
+        return served
     made = _listed(arrays, "column_stack")
     return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
 
@@ -147,9 +155,9 @@ def block(arrays: Any, /) -> Array:
     >>> ck.block([[ck.ones((1, 2)), ck.zeros((1, 1))], [ck.zeros((1, 3))]]).tolist()
     [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    depth, ndim = _nested(arrays)
-    if depth and (served := blocks(arrays)) is not None:
+    if isinstance(arrays, list) and (served := blocks(arrays)) is not None:
         return served
+    depth, ndim = _nested(arrays)
     made = _joined(arrays, depth, max(depth, ndim))
     return made if depth else copy(made)
 

@@ -13,7 +13,7 @@ from ..array import Array
 from ..array.creation import empty, ones
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
-from ..elementwise.by_numpy import quietly
+from ..elementwise.by_numpy import quiet
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
@@ -86,7 +86,7 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     others = [one._data if isinstance(one, Array) else one for one in args]
     function = getattr(xp.linalg, name)
     if x.device.addressable:
-        made = quietly(function, x._data, *others, **options)
+        made = quiet().run(function, x._data, *others, **options)
     else:
         with np.errstate(all="ignore"), needed(xp, "cusolver"):
             made = function(x._data, *others, **options)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -129,17 +129,19 @@ def _by_vector(x1: Any, x2: Any) -> Array | None:
     """The product with a vector by NumPy on the host; None if that is not taken."""
     if type(x1) is not Array or type(x2) is not Array:
         return None
-    one, other = x1._layout or x1._planned(), x2._layout or x2._planned()
-    if one.dtype is not other.dtype or (one.ndim, other.ndim) not in _WITH_VECTOR:
-        return None
-    if one.dtype.char not in "fdFD" or one.shape[-1] != other.shape[0]:
+    if not _fit_with_vector(x1._layout or x1._planned(), x2._layout or x2._planned()):
         return None
     if not by_numpy.may(x1, x2):
         return None
-    return Array._wrap(np.asarray(by_numpy.quietly(np.dot, x1._data, x2._data)), x1.device)
+    return Array._wrap(np.asarray(by_numpy.quiet().run(x1._data.dot, x2._data)), x1.device)
 
 
-_WITH_VECTOR = frozenset(((1, 1), (1, 2), (2, 1)))
+@lru_cache(maxsize=4096)
+def _fit_with_vector(one: Layout, other: Layout) -> bool:
+    """Whether factors of one dtype of BLAS, of which one is a vector, have a product."""
+    if one.dtype is not other.dtype or (one.ndim, other.ndim) not in ((1, 1), (1, 2), (2, 1)):
+        return False
+    return one.dtype.char in "fdFD" and one.shape[-1] == other.shape[0]
 
 
 def _recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
@@ -398,7 +400,7 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
                 f"{out.shape} and {out.dtype}"
             )
         return written("dot", made, out)
-    if type(x2) is Array and x2.ndim == 1 and (made := _by_vector(x1, x2)) is not None:
+    if (made := _by_vector(x1, x2)) is not None:
         return made
     x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
@@ -409,9 +411,10 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
 @public
 def vdot(x1: Array, x2: Array, /) -> Array:
     """The sum of products of conj(x1) and x2 over all elements, both flattened."""
-    if type(x2) is Array and x2.dtype.kind == "f" and x2.size >= by_numpy.MANY and x2.ndim == 1:
-        made = _by_vector(x1, x2)
-        if made is not None:
+    if type(x2) is Array:
+        layout = x2._layout or x2._planned()
+        many = layout.ndim == 1 and layout.size >= by_numpy.MANY and layout.dtype.kind == "f"
+        if many and (made := _by_vector(x1, x2)) is not None:
             return made
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
     if (
@@ -434,6 +437,6 @@ def kron(x1: Array, x2: Array, /) -> Array:
     right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
     shape = tuple(a * b for a, b in zip(*sizes, strict=True))
     if x1.dtype == x2.dtype and by_numpy.serves(x1, x2, times=x2.size):
-        made = by_numpy.quietly(np.multiply, left._data, right._data)
+        made = by_numpy.quiet().run(np.multiply, left._data, right._data)
         return Array._wrap(made.reshape(shape), x1.device)
     return reshape(left * right, shape)

@@ -105,7 +105,7 @@ def _differences(x: Array, times: int, axis: int) -> Array:
     data, whole = x._data, (slice(None),) * axis
     between = np.not_equal if x.dtype == dtypes.bool_ else np.subtract
     for _ in range(times):
-        data = by_numpy.quietly(between, data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
+        data = by_numpy.quiet().run(between, data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
     return Array._wrap(data, x.device)
 
 
@@ -226,7 +226,7 @@ def gradient(
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
     if not spacing and x.ndim == 1 and axes and x.dtype in dtypes.INEXACT and by_numpy.serves(x):
-        slope: Any = by_numpy.quietly(partial(np.gradient, x._data, edge_order=edge_order))
+        slope: Any = by_numpy.quiet().run(partial(np.gradient, x._data, edge_order=edge_order))
         return Array._wrap(slope, x.device)
     wide, result = _floating(x), x.dtype
     if x.dtype not in dtypes.INEXACT:

@@ -339,6 +339,7 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
     device.kind, device.index = "fake", 1
     device.style, device.addressable, device.which = "simt", True, lambda: active[0]
     monkeypatch.setattr(ck.Device, "activate", lambda self: Scope(self.index))
+
     class Recorder:
         def upload(self, data):
             seen.append(("upload", active[0]))

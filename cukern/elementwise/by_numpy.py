@@ -53,12 +53,12 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
         least: the elements from which an array is large.
         times: how many elements of the result there are for each of ``x``.
     """
-    layout = x._layout or x._planned()
-    if not _is_served(layout, layout.size * times, least) or mode.active():
+    if not _is_served(x._layout or x._planned(), times, least) or mode.active():
         return False
-    if others:
-        return may(x, *others)
-    return not state.active or not tape.recording((x,))
+    for one in others:
+        if one.device is not x.device:
+            return False
+    return not state.active or not tape.recording((x, *others))
 
 
 def serves_alike(arrays: Sequence[Array]) -> bool:
@@ -66,8 +66,10 @@ def serves_alike(arrays: Sequence[Array]) -> bool:
     return _are_alike(*[x._layout or x._planned() for x in arrays]) and is_free(arrays)
 
 
-def _is_served(layout: Layout, size: int, least: int) -> bool:
-    """Whether NumPy serves so many elements of a dtype, so far as no tape tracks them."""
+@lru_cache(maxsize=4096)
+def _is_served(layout: Layout, times: int, least: int) -> bool:
+    """Whether NumPy serves arrays of a layout that no tape tracks."""
+    size = layout.size * times
     if size < least or not layout.on_host or layout.dtype.kind not in _KINDS:
         return False
     return size < LARGE or layout.device.properties.multiprocessors == 1
@@ -75,6 +77,6 @@ def _is_served(layout: Layout, size: int, least: int) -> bool:
 
 @lru_cache(maxsize=4096)
 def _are_alike(*layouts: Layout) -> bool:
-    first, size = layouts[0], max(one.size for one in layouts)
+    first, largest = layouts[0], max(layouts, key=lambda one: one.size)
     alike = all(one.dtype == first.dtype and one.device is first.device for one in layouts)
-    return alike and _is_served(first, size, MANY)
+    return alike and _is_served(largest, 1, MANY)

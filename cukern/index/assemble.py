@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
-from ..shape.host_joins import blocks, closed, joined_by_numpy, opened
+from ..shape.host_joins import blocks, closed, gridded, joined_by_numpy, opened
 from ..shape.joins import concat, split
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .plain_numbers import takes_number
@@ -369,7 +369,7 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "repeat")
     size = x.shape[place]
-    if isinstance(repeats, SupportsIndex) and not isinstance(repeats, (Array, np.ndarray)):
+    if not isinstance(repeats, (Array, np.ndarray)) and hasattr(repeats, "__index__"):
         times = operator.index(repeats)
         if times < 0:
             raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
@@ -504,6 +504,8 @@ def meshgrid(
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
+    if copy and not sparse and (served := gridded(arrays, indexing)) is not None:
+        return served
     made: list[Array] = []
     for i, x in enumerate(arrays):
         x = require_array(x, "meshgrid", f"arrays[{i}]")

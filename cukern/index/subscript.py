@@ -127,7 +127,7 @@ def getitem(x: Array, key: Any, /) -> Array:
             made = known(x, _named(parts))
             if made is not None:
                 return made
-        elif tape.tracked((x,)) is None:
+        elif not tape.state.active or tape.tracked((x,)) is None:
             try:
                 return view(x, x._data[parts if ... in parts else (*parts, ...)])
             except IndexError:

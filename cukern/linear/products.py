@@ -272,7 +272,9 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     place2 = normalize_axis(axis, x2.ndim, "vecdot")
     if x1.shape[place1] != x2.shape[place2]:
         raise ValueError(f"vecdot: shapes {x1.shape} and {x2.shape} differ along axis {axis}")
-    return _dot(moveaxis(x1, place1, -1), moveaxis(x2, place2, -1), dtypes.result_type(x1.dtype, x2.dtype))
+    left = x1 if place1 == x1.ndim - 1 else moveaxis(x1, place1, -1)
+    right = x2 if place2 == x2.ndim - 1 else moveaxis(x2, place2, -1)
+    return _dot(left, right, dtypes.result_type(x1.dtype, x2.dtype))
 
 
 @fuse(static=["dtype"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -47,6 +48,17 @@ def blocks(arrays: list[Any]) -> Array | None:
     with suppress(ValueError):  # joining them one by one raises the error
         return Array._wrap(np.block(datas(arrays)), parts[0].device)
     return None
+
+
+def gridded(arrays: Sequence[Any], indexing: str) -> tuple[Array, ...] | None:
+    """:func:`meshgrid` of vectors on the host; None if NumPy does not serve the call."""
+    if not all(type(x) is Array and x.ndim == 1 for x in arrays) or len(arrays) < 2:
+        return None
+    first, *others = arrays
+    if not by_numpy.serves(first, *others, times=math.prod(x.size for x in others)):
+        return None
+    made: Any = np.meshgrid(*(x._data for x in arrays), indexing=indexing)  # type: ignore[call-overload]
+    return tuple(Array._wrap(one, first.device) for one in made)
 
 
 def opened(x: Array, axis: int, at: int, value: Any) -> Array:

@@ -464,8 +464,11 @@ def eye(
 ) -> Array:
     """Make a matrix with ones on the ``k``-th diagonal and zeros elsewhere."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    made = bool if dtypes.info(wanted).extension else wanted
-    return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=made))
+    made = bool if wanted == dtypes.bfloat16 else wanted
+    where = _device(device)
+    if where.addressable and made is wanted:
+        return Array._wrap(np.eye(N, M, k, wanted), where)
+    return _built(where, wanted, lambda xp: xp.eye(N, M, k=k, dtype=made))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:

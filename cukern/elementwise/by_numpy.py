@@ -12,7 +12,9 @@ from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..autodiff.state import state
+from ..device import Device
 from ..device.host.checked import mode
+from ..dtypes import DType
 
 #: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
 MANY, LARGE = 1 << 14, 1 << 21
@@ -25,27 +27,18 @@ _quiet.run(np.seterr, all="ignore")
 quiet = _quiet.copy
 
 
-def may(x: Array, *others: Array) -> bool:
-    """Whether NumPy can compute a function of arrays: all are on one device, the host, and no tape tracks one.
-
-    It may not in checked launches: it would read what nothing has set without a word.
-    """
-    device = x.device
-    for one in others:  # a generator costs more than the loop
-        if one.device is not device:
-            return False
-    return device.addressable and is_free((x, *others))
-
-
 def is_free(arrays: Sequence[Array]) -> bool:
-    """Whether neither checked launches nor a tape need to know of what is done with arrays."""
+    """Whether no tape tracks one of the arrays, and launches are not checked.
+
+    In checked launches NumPy would read what nothing has set without a word.
+    """
     return not mode.active() and (not state.active or not tape.recording(arrays))
 
 
 def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
     """Whether NumPy is to compute a function of arrays on one device, of which ``x`` has the most elements.
 
-    It does if ``x`` is large, but not so large that other cores help, and it :func:`may`.
+    It does if ``x`` is large, but not so large that other cores help, and the arrays are free.
 
     Args:
         x: an array.
@@ -53,7 +46,8 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
         least: the elements from which an array is large.
         times: how many elements of the result there are for each of ``x``.
     """
-    if not _is_served(x._layout or x._planned(), times, least) or mode.active():
+    form = x._layout or x._ndarray  # a view may have no layout yet, which would take longer to find
+    if not _is_served(form.dtype, form.size * times, least, x.device) or mode.active():
         return False
     for one in others:
         if one.device is not x.device:
@@ -66,17 +60,15 @@ def serves_alike(arrays: Sequence[Array]) -> bool:
     return _are_alike(*[x._layout or x._planned() for x in arrays]) and is_free(arrays)
 
 
-@lru_cache(maxsize=4096)
-def _is_served(layout: Layout, times: int, least: int) -> bool:
-    """Whether NumPy serves arrays of a layout that no tape tracks."""
-    size = layout.size * times
-    if size < least or not layout.on_host or layout.dtype.kind not in _KINDS:
+def _is_served(dtype: DType, size: int, least: int, device: Device) -> bool:
+    """Whether NumPy serves so many elements that no tape tracks."""
+    if size < least or not device.addressable or dtype.kind not in _KINDS:
         return False
-    return size < LARGE or layout.device.properties.multiprocessors == 1
+    return size < LARGE or device.properties.multiprocessors == 1
 
 
 @lru_cache(maxsize=4096)
 def _are_alike(*layouts: Layout) -> bool:
     first, largest = layouts[0], max(layouts, key=lambda one: one.size)
     alike = all(one.dtype == first.dtype and one.device is first.device for one in layouts)
-    return alike and _is_served(largest, 1, MANY)
+    return alike and _is_served(first.dtype, largest.size, MANY, first.device)

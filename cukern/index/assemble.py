@@ -334,9 +334,9 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     x = require_array(x, "tile")
-    given = reps if isinstance(reps, (Sequence, np.ndarray)) else (reps,)
-    times = tuple(map(operator.index, given))
-    if any(n < 0 for n in times):
+    given = reps if isinstance(reps, (tuple, list, np.ndarray, Sequence)) else (reps,)
+    times = tuple(map(operator.index, given)) if type(reps) is not int else (reps,)
+    if min(times, default=0) < 0:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
     ndim = max(x.ndim, len(times))
     if by_numpy.serves(x):

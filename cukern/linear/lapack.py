@@ -71,6 +71,8 @@ def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x
     x1, x2 = require_arrays((x1, x2), name, arguments)
     for x in (x1, x2):
         _refuse_halves(x, name)
+    if x1.dtype == x2.dtype:
+        return x1, x2
     dtype = dtypes.result_type(x1.dtype, x2.dtype)
     return astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
 

@@ -131,14 +131,16 @@ def _by_vector(x1: Any, x2: Any) -> Array | None:
         return None
     if not _fit_with_vector(x1._layout or x1._planned(), x2._layout or x2._planned()):
         return None
-    if not by_numpy.may(x1, x2):
+    if not by_numpy.is_free((x1, x2)):
         return None
     return Array._wrap(np.asarray(by_numpy.quiet().run(x1._data.dot, x2._data)), x1.device)
 
 
 @lru_cache(maxsize=4096)
 def _fit_with_vector(one: Layout, other: Layout) -> bool:
-    """Whether factors of one dtype of BLAS, of which one is a vector, have a product."""
+    """Whether factors on the host, of one dtype of BLAS, of which one is a vector, have a product."""
+    if one.device is not other.device or not one.on_host:
+        return False
     if one.dtype is not other.dtype or (one.ndim, other.ndim) not in ((1, 1), (1, 2), (2, 1)):
         return False
     return one.dtype.char in "fdFD" and one.shape[-1] == other.shape[0]

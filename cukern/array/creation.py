@@ -387,7 +387,7 @@ def ones_like(
 ) -> Array:
     """Make an array of ones with the shape, dtype and device of ``x``."""
     sizes, wanted, where = _like("ones_like", x, dtype, device, shape)
-    return ones(sizes, wanted, where)
+    return full(sizes, 1, wanted, where)
 
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
@@ -421,15 +421,19 @@ def arange(
         ValueError: ``step`` is 0.
     """
     low, high = (0, start) if stop is None else (start, stop)
-    if any(isinstance(n, Array) for n in (low, high, step)):
+    whole = type(low) is type(high) is type(step) is int
+    if not whole and any(isinstance(n, Array) for n in (low, high, step)):
         return _counted_from(low, high, step, dtype, device)
     if step == 0:
         raise ValueError("step: expected a number other than 0, got 0")
-    wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
+    if dtype is None:
+        wanted = dtypes.default_int if whole else dtypes.result_type(low, high, step)
+    else:
+        wanted = dtypes.as_dtype(dtype)
     if wanted == dtypes.bool_ and (high - low) / step > 2:
         raise TypeError(f"arange: dtype: expected numbers for more than two elements, got {wanted}")
     where = _device(device)
-    if not all(isinstance(n, int) for n in (low, high, step)):
+    if not whole and not all(isinstance(n, int) for n in (low, high, step)):
         return _on(where, np.arange(low, high, step).astype(wanted))
     if max(abs(low), abs(high), abs(step)) < 2**62:
         return _built(where, wanted, lambda xp: xp.arange(low, high, step))

@@ -412,11 +412,15 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     Raises:
         IndexError: an index is out of range.
     """
-    x, place = _flattened(x, axis, "delete")
-    size, key = x.shape[place], _key(obj)
+    x = require_array(x, "delete")
+    place = 0 if axis is None else normalize_axis(axis, x.ndim, "delete")
+    size, key = x.size if axis is None else x.shape[place], _key(obj)
     cut = _interval(key, size)
     if cut is not None and by_numpy.serves(x):
-        return Array._wrap(closed(x._data, place, *cut), x.device)
+        data = x._data.reshape(-1) if axis is None else x._data
+        return Array._wrap(closed(data, place, *cut), x.device)
+    if axis is None:
+        x = reshape(x, (-1,))
     if cut is not None:
         return concat([_between(x, place, 0, cut[0]), _between(x, place, cut[1], size)], axis=place)
     return take(x, np.delete(np.arange(size), key), axis=place)

@@ -76,7 +76,7 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     """
     dst = require_written(dst, "copyto", "dst")
     if where is True and type(src) is Array and _is_copied(dst, src):
-        np.copyto(dst._data, src._data)
+        dst._data[...] = src._data
         dst._bump("copyto")
         return
     value = _castable("copyto", src, dst, casting)

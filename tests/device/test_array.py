@@ -376,6 +376,20 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
     assert all(index == 1 for _, index in seen), seen
 
 
+def test_the_default_device_is_set_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["cukern.device"]
+    monkeypatch.setattr(module._current, "device", None)
+    monkeypatch.setenv("CUKERN_DEVICE", "host")
+    try:
+        module.set_default("host")
+        assert ck.zeros(1).device is ck.Device("host")
+        module.set_default("cuda:63")
+        with pytest.raises(ck.DeviceError, match="CUKERN_DEVICE: device"):
+            ck.zeros(1)
+    finally:
+        module._default.cache_clear()
+
+
 def test_contains_an_element(device: ck.Device) -> None:
     x = ck.asarray([[1.0, 2.0], [3.0, np.nan]])
     assert 3 in x and 2.0 in x and 4 not in x and np.nan not in x

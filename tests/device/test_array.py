@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from types import SimpleNamespace
 
 import ml_dtypes

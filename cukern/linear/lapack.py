@@ -162,6 +162,8 @@ def solve(x1: Array, x2: Array, /) -> Array:
         ValueError: the shapes do not fit.
     """
     a, b = _equations(x1, x2, "solve")
+    if b.ndim == 1 and a.ndim == 2 and a.device.addressable and b.size and not tape.recording((a, b)):
+        return library(a, "solve", b)[0]
     if b.ndim == 1:
         return reshape(_solution(a, expand_dims(b, 1)), a.shape[:-1])
     if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right-hand sides

@@ -99,6 +99,8 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.unique(a(WITH_NAN), return_counts=True, equal_nan=False),
     lambda xp, a: xp.unique(a(FLAGS), return_counts=True),
     lambda xp, a: xp.mask_indices(5, xp.triu, 1),
+    lambda xp, a: xp.mask_indices(5, xp.tril, -1),
+    lambda xp, a: xp.mask_indices(5, lambda x, k: xp.triu(x, k)),
     lambda xp, a: xp.count_nonzero(a(FLAGS), keepdims=True),
     lambda xp, a: xp.linalg.solve(a(M[:4, :4]), a(M[0, :4])),
 ]

@@ -371,7 +371,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = _options(arguments)
     if options.host:
         os.sched_setaffinity(0, {options.core})
-        os.environ.update(OPENBLAS_NUM_THREADS="1", CUKERN_DEVICE="host", CUKERN_QUICK_BUILDS="0")
+        # NumPy's library of products is loaded already, and has as many threads as cukern gives it.
+        os.environ.update(CUKERN_NUM_THREADS="1", CUKERN_DEVICE="host", CUKERN_QUICK_BUILDS="0")
 
     chosen = [case for case in cases() if not options.only or case.name in options.only]
     if options.only:

@@ -132,6 +132,8 @@ TABLE: tuple[Info, ...] = (
     Info(complex128, "complex<double>", "c", complex128, "16s", ""),
 )
 _BY_DTYPE = {row.dtype: row for row in TABLE}
+#: The types of dtypes, to which :mod:`.array.scalar_types` adds the public ones'.
+TYPES: set[type] = {type(row.dtype) for row in TABLE}
 _BY_CXX = {row.cxx: row for row in TABLE}
 
 ALL: tuple[DType, ...] = tuple(row.dtype for row in TABLE)
@@ -169,9 +171,10 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     >>> as_dtype("bfloat16").itemsize
     2
     """
-    if isinstance(obj, np.dtype):
+    given: Any = obj
+    if type(given) in TYPES or isinstance(given, np.dtype):
         # A public dtype holds NumPy's, which is looked up faster.
-        row = _BY_DTYPE.get(getattr(obj, "dtype", obj))
+        row = _BY_DTYPE.get(getattr(given, "dtype", given))
         if row is not None:
             return row.dtype
     if obj is None or isinstance(obj, np.ndarray):

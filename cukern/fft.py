@@ -22,6 +22,7 @@ from .array.creation import asarray, empty, zeros
 from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
+from .elementwise.by_numpy import quiet
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .kernel.plan import allocate
@@ -89,8 +90,7 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
     if not x.device.addressable:
         with needed(xp, "cufft"):
             return _by_cufft(x, name, shape, dtype, **options)
-    with np.errstate(all="ignore"):
-        made = getattr(xp.fft, name)(x._data, **options)
+    made = quiet().run(getattr(xp.fft, name), x._data, **options)
     return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
 
 

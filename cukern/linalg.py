@@ -181,10 +181,14 @@ def _length(x: Array) -> float | None:
     if x.dtype.char not in "fd" or not x.is_contiguous or not by_numpy.serves(x):
         return None
     data = x._data.reshape(-1)
-    with np.errstate(all="ignore"):
-        squares = float(np.dot(data, data))
-    limits = np.finfo(x.dtype)
-    return math.sqrt(squares) if limits.tiny / limits.eps * x.size < squares < math.inf else None
+    squares = float(by_numpy.quiet().run(data.dot, data))
+    return math.sqrt(squares) if _LEAST[x.dtype] * x.size < squares < math.inf else None
+
+
+#: By dtype, the number in relation to which the error of a rounded product that is no normal number is small.
+_LEAST = {
+    dtype: float(np.finfo(dtype).tiny / np.finfo(dtype).eps) for dtype in (dtypes.float32, dtypes.float64)
+}
 
 
 def vector_norm(
@@ -209,7 +213,8 @@ def vector_norm(
     axes = normalize_axes(axis, x.ndim, "vector_norm")
     p = float(ord)
     if p == 2 and len(axes) == x.ndim and (length := _length(x)) is not None:
-        return Array._wrap(np.full((1,) * x.ndim if keepdims else (), length, x.dtype), x.device)
+        whole = np.asarray(length, x.dtype)
+        return Array._wrap(whole.reshape((1,) * x.ndim) if keepdims else whole, x.device)
     if p == math.inf and not math.prod(x.shape[i] for i in axes):
         p = 1.0  # of no element, 0
     made = _measure(x, p, axes, _working(x))
@@ -278,6 +283,9 @@ def norm(
     """
     x = require_array(x, "norm")
     if ord is None and axis is None:
+        length = None if keepdims else _length(x)
+        if length is not None:
+            return Array._wrap(np.asarray(length, x.dtype), x.device)
         return vector_norm(x, keepdims=keepdims)
     axes = normalize_axes(axis, x.ndim, "norm")
     if len(axes) not in (1, 2) and not (axis is None and ord is None):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -23,16 +24,16 @@ def bench() -> bench_run.Bench:
 
 
 @pytest.fixture
-def measure(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def measure(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
     """What the scripts of `benchmarks/` share, without PyTorch."""
-    monkeypatch.setenv("CUKERN_DEVICE", "host")
     monkeypatch.setitem(sys.modules, "torch", None)
     path = Path(__file__).parents[1] / "benchmarks" / "measure.py"
     spec = importlib.util.spec_from_file_location("measure", path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    return module
+    with ck.device("host"):
+        yield module
 
 
 def test_a_script_writes_its_table(

@@ -78,8 +78,8 @@ class Array(Memory):
     _memory: Any
     _layout: Layout | None
     _operand: Any
-    #: The array whose memory this one views; views alone have it.
-    _viewed: Array
+    #: The array whose memory this one views; None if it is no view.
+    _viewed: Array | None
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         raise TypeError("an Array is made by cukern.asarray, cukern.zeros and their like")
@@ -87,9 +87,9 @@ class Array(Memory):
     @classmethod
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
         """An Array over an ndarray of the device; a view passes the ``storage`` of its base."""
-        made = object.__new__(cls)
+        made = _new(cls)
         made._ndarray = data
-        made._layout = made._memory = made._operand = None
+        made._layout = made._memory = made._operand = made._viewed = None
         made.device = device
         made._storage = Storage() if storage is None else storage
         made._key = None
@@ -109,7 +109,7 @@ class Array(Memory):
         made._layout = layout
         made.device = layout.device
         made._storage = Storage()
-        made._key = None
+        made._key = made._viewed = None
         return made
 
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
@@ -121,8 +121,8 @@ class Array(Memory):
         memory = self._ndarray.data if self._memory is None else self._memory
         made._memory = memory + offset if offset else memory
         made.device, made._storage, made._key = self.device, self._storage, None
-        owner = getattr(self, "_viewed", self)
-        made._viewed = owner if owner._storage is self._storage else self
+        owner = self._viewed
+        made._viewed = self if owner is None or owner._storage is not self._storage else owner
         return made
 
     def _alias(self) -> Array:
@@ -131,6 +131,7 @@ class Array(Memory):
         made._ndarray, made._memory = self._ndarray, self._memory
         made._layout, made._operand = self._layout, self._operand
         made.device, made._storage, made._key = self.device, self._storage, None
+        made._viewed = None
         return made
 
     @property
@@ -503,9 +504,9 @@ def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsInd
         return (shape,)
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     try:
-        made = tuple(size.__index__() for size in sizes)
+        made = tuple([size.__index__() for size in sizes])
     except AttributeError:
         raise TypeError(f"shape: expected integers, got {shape!r}") from None
-    if any(size < 0 for size in made):
+    if made and min(made) < 0:
         raise ValueError(f"shape: expected sizes of at least 0, got {made}")
     return made

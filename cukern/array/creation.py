@@ -41,7 +41,9 @@ Scalar = bool | int | float
 
 
 def _device(device: Device | str | None) -> Device:
-    return current() if device is None else Device(device)
+    if device is None:
+        return current()
+    return device if type(device) is Device else Device(device)
 
 
 def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], bool]:
@@ -273,8 +275,11 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     layout = fresh_layout(where, wanted, shape_of(shape))
-    with where.activate():
+    if where.which is None:
         made = Array._made(layout)
+    else:
+        with where.activate():
+            made = Array._made(layout)
     made._storage.empty = weakref.ref(made)
     if capture_hooks.made_empty is not None:
         capture_hooks.made_empty(made)
@@ -295,15 +300,19 @@ def full(
     Raises:
         ValueError: an array does not broadcast to ``shape``.
     """
-    if isinstance(fill_value, (Array, np.ndarray, list, tuple)):
+    plain = type(fill_value) in (float, int)
+    if not plain and isinstance(fill_value, (Array, np.ndarray, list, tuple)):
         return _filled(shape, fill_value, dtype, device)
     where = _device(device)
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
-    if isinstance(fill_value, complex):
+    if not plain and isinstance(fill_value, complex):
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
     if where.addressable:
         made = where.backend.empty(shape_of(shape), wanted)
-        np.copyto(made, fill_value, casting="unsafe")
+        if plain and wanted.kind == "f":
+            made.fill(fill_value)
+        else:
+            np.copyto(made, fill_value, casting="unsafe")
         return Array._wrap(made, where)
     return Array._wrap(FUNCTIONS["filled"](where, shape_of(shape), fill_value, wanted), where)
 
@@ -312,6 +321,8 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if where.which is None:
+        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
     with where.activate():
         return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
 
@@ -327,7 +338,7 @@ def _like(
     if not isinstance(x, Array):
         x = FUNCTIONS["require_array"](x, name)
     sizes = x.shape if shape is None else shape_of(shape)
-    return sizes, x.dtype if dtype is None else dtype, x.device if device is None else Device(device)
+    return sizes, x.dtype if dtype is None else dtype, x.device if device is None else _device(device)
 
 
 def empty_like(
@@ -376,7 +387,7 @@ def ones_like(
 ) -> Array:
     """Make an array of ones with the shape, dtype and device of ``x``."""
     sizes, wanted, where = _like("ones_like", x, dtype, device, shape)
-    return ones(sizes, wanted, where)
+    return full(sizes, 1, wanted, where)
 
 
 def _on(where: Device, data: npt.NDArray[Any]) -> Array:
@@ -410,15 +421,19 @@ def arange(
         ValueError: ``step`` is 0.
     """
     low, high = (0, start) if stop is None else (start, stop)
-    if any(isinstance(n, Array) for n in (low, high, step)):
+    whole = type(low) is type(high) is type(step) is int
+    if not whole and any(isinstance(n, Array) for n in (low, high, step)):
         return _counted_from(low, high, step, dtype, device)
     if step == 0:
         raise ValueError("step: expected a number other than 0, got 0")
-    wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
+    if dtype is None:
+        wanted = dtypes.default_int if whole else dtypes.result_type(low, high, step)
+    else:
+        wanted = dtypes.as_dtype(dtype)
     if wanted == dtypes.bool_ and (high - low) / step > 2:
         raise TypeError(f"arange: dtype: expected numbers for more than two elements, got {wanted}")
     where = _device(device)
-    if not all(isinstance(n, int) for n in (low, high, step)):
+    if not whole and not all(isinstance(n, int) for n in (low, high, step)):
         return _on(where, np.arange(low, high, step).astype(wanted))
     if max(abs(low), abs(high), abs(step)) < 2**62:
         return _built(where, wanted, lambda xp: xp.arange(low, high, step))
@@ -453,8 +468,11 @@ def eye(
 ) -> Array:
     """Make a matrix with ones on the ``k``-th diagonal and zeros elsewhere."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    made = bool if dtypes.info(wanted).extension else wanted
-    return _built(_device(device), wanted, lambda xp: xp.eye(N, M, k=k, dtype=made))
+    made = bool if wanted == dtypes.bfloat16 else wanted
+    where = _device(device)
+    if where.addressable and made is wanted:
+        return Array._wrap(np.eye(N, M, k, wanted), where)
+    return _built(where, wanted, lambda xp: xp.eye(N, M, k=k, dtype=made))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:

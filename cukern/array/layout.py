@@ -62,6 +62,8 @@ class Layout:
 
 
 _layouts: dict[tuple[Any, ...], Layout] = {}
+#: The layouts of new arrays in C order, by less than all of their properties.
+_fresh: dict[tuple[Device, DType, tuple[int, ...]] | None, Layout] = {}
 
 
 def layout_of(device: Device, data: Any) -> Layout:
@@ -74,12 +76,19 @@ def fresh_layout(
     device: Device, dtype: DType, shape: tuple[int, ...], order: Sequence[int] | None = None
 ) -> Layout:
     """The layout of a new array, in C order or with its axes in memory in ``order``, the innermost last."""
+    key = (device, dtype, shape) if order is None else None
+    found = _fresh.get(key)
+    if found is not None:
+        return found
     strides, step = [dtype.itemsize] * len(shape), dtype.itemsize
     for axis in reversed(range(len(shape)) if order is None else order):
         strides[axis] = step
         step *= shape[axis]
     # Without elements the libraries' new arrays have strides of 0.
-    return layout(device, dtype, shape, tuple(strides) if step else (0,) * len(shape), True)
+    made = layout(device, dtype, shape, tuple(strides) if step else (0,) * len(shape), True)
+    if key is not None:
+        _fresh[key] = made
+    return made
 
 
 def memory_order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
@@ -102,6 +111,7 @@ def layout(
     if found is None:
         if len(_layouts) >= _CAPACITY:
             _layouts.clear()
+            _fresh.clear()
         made = Layout()
         made.device, made.dtype, made.shape, made.strides, made.aligned = key
         made.ndim, made.size = len(shape), math.prod(shape)

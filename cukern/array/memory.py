@@ -78,7 +78,7 @@ class Memory(Operators):
     def base(self) -> Self | None:
         """The array that this one is a view of, itself no view; None of an array with memory of its own."""
         x: Any = self
-        found: Any = getattr(x, "_viewed", None)
+        found: Any = x._viewed
         return found if found is not None and found._storage is x._storage else None
 
     @property

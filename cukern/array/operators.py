@@ -210,7 +210,8 @@ class Operators:
         return self._apply("matmul", other, self)
 
     def __getitem__(self, key: Any) -> Self:
-        return self._call("getitem", key)
+        made: Self = FUNCTIONS["getitem"](self, key)
+        return made
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._call("setitem", key, value)

@@ -68,6 +68,9 @@ class ScalarType:
         return _public, (dtypes.info(self.dtype).name,)
 
 
+dtypes.TYPES.add(ScalarType)
+
+
 def _of(other: Any) -> Any:
     """NumPy's dtype of a public one; anything else as it is."""
     return other.dtype if type(other) is ScalarType else other

@@ -58,6 +58,8 @@ class Device:
     addressable: bool
     #: Returns the index of the current device of this kind; None if there is only one.
     which: Callable[[], int] | None
+    #: The backend that compiles and launches on this device.
+    backend: Backend
 
     def __new__(cls, name: str | Device = "host") -> Device:
         if isinstance(name, Device):
@@ -77,7 +79,7 @@ class Device:
                 raise DeviceError(f"device: {name!r} is not here; this machine has {count} of kind {kind}")
             made = super().__new__(cls)
             made.kind, made.index = key
-            of_kind = backend(kind)
+            made.backend = of_kind = backend(kind)
             made.style, made.addressable, made.which = of_kind.style, of_kind.addressable, of_kind.which
             found = cls._made.setdefault(key, made)
         return found
@@ -90,11 +92,6 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device({str(self)!r})"
-
-    @property
-    def backend(self) -> Backend:
-        """The backend that compiles and launches on this device."""
-        return backend(self.kind)
 
     @property
     def xp(self) -> ModuleType:
@@ -164,7 +161,8 @@ _current = _Current()
 
 
 @cache
-def _default(name: str | None) -> Device:
+def _default() -> Device:
+    name = os.environ.get("CUKERN_DEVICE")
     if name:
         try:
             return Device(name)
@@ -173,16 +171,22 @@ def _default(name: str | None) -> Device:
     return Device("cuda:0") if _gpu_count() else Device("host")
 
 
+def set_default(name: str) -> None:
+    """Let ``CUKERN_DEVICE`` be ``name`` in this process and in those that it starts."""
+    os.environ["CUKERN_DEVICE"] = name
+    _default.cache_clear()
+
+
 def current() -> Device:
     """The device on which new arrays are made.
 
-    Inside ``with device(d)`` it is ``d``; else ``CUKERN_DEVICE`` names it; else it is the first GPU, or the
-    host if there is none.
+    Inside ``with device(d)`` it is ``d``; else ``CUKERN_DEVICE`` names it, which is read once; else it is the first
+    GPU, or the host if there is none.
 
     Raises:
         DeviceError: ``CUKERN_DEVICE`` does not name a device of this machine.
     """
-    return _current.device or _default(os.environ.get("CUKERN_DEVICE"))
+    return _current.device or _default()
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from ..device import Device, current, devices
+from ..device import Device, current, devices, set_default
 from ..errors import DistributedError
 from . import mpi, nccl
 from .engine import Engine
@@ -197,7 +197,7 @@ def _choose_device(where: Place) -> None:
             f"rank {where.rank}: init: it is rank {where.local_rank} on a machine of {len(gpus)} GPUs; one process "
             "uses one GPU: start fewer, or set CUKERN_DEVICE"
         )
-    os.environ["CUKERN_DEVICE"] = str(gpus[where.local_rank])
+    set_default(str(gpus[where.local_rank]))
     gpus[where.local_rank].xp.cuda.Device(where.local_rank).use()
 
 

@@ -2,34 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextvars import Context
+from functools import lru_cache
+
+import numpy as np
+
 from ..array import Array
+from ..array.layout import Layout
 from ..autodiff import tape
+from ..autodiff.state import state
+from ..device import Device
 from ..device.host.checked import mode
+from ..dtypes import DType
 
 #: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
 MANY, LARGE = 1 << 14, 1 << 21
 #: The kinds of NumPy's own numbers: half types of others are of another kind.
 _KINDS = frozenset("?biufc")
+_quiet = Context()
+_quiet.run(np.seterr, all="ignore")
+#: ``quiet().run(f, x)`` is ``f(x)`` without NumPy's warnings, in less time than a with-block of ``np.errstate`` takes.
+#: Each call makes a copy, as a context runs one function at a time.
+quiet = _quiet.copy
 
 
-def may(x: Array, *others: Array) -> bool:
-    """Whether NumPy can compute a function of arrays: all are on one device, the host, and no tape tracks one.
+def is_free(arrays: Sequence[Array]) -> bool:
+    """Whether no tape tracks one of the arrays, and launches are not checked.
 
-    It may not in checked launches: it would read what nothing has set without a word.
+    In checked launches NumPy would read what nothing has set without a word.
     """
-    device = (x._layout or x._planned()).device
-    if not device.addressable or mode.active():
-        return False
-    for one in others:  # a generator costs more than the loop
-        if one.device is not device:
-            return False
-    return not tape.active() or not tape.recording((x, *others))
+    return not mode.active() and (not state.active or not tape.recording(arrays))
 
 
 def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
     """Whether NumPy is to compute a function of arrays on one device, of which ``x`` has the most elements.
 
-    It does if ``x`` is large, but not so large that other cores help, and it :func:`may`.
+    It does if ``x`` is large, but not so large that other cores help, and the arrays are free.
 
     Args:
         x: an array.
@@ -37,10 +46,29 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
         least: the elements from which an array is large.
         times: how many elements of the result there are for each of ``x``.
     """
-    layout = x._layout or x._planned()
-    size = layout.size * times
-    if not layout.on_host or size < least or layout.dtype.kind not in _KINDS:
+    form = x._layout or x._ndarray  # a view may have no layout yet, which would take longer to find
+    if not _is_served(form.dtype, form.size * times, least, x.device) or mode.active():
         return False
-    if size >= LARGE and layout.device.properties.multiprocessors > 1:
+    for one in others:
+        if one.device is not x.device:
+            return False
+    return not state.active or not tape.recording((x, *others))
+
+
+def serves_alike(arrays: Sequence[Array]) -> bool:
+    """Whether NumPy is to join arrays: they have one dtype and device, and it serves the largest of them."""
+    return _are_alike(*[x._layout or x._planned() for x in arrays]) and is_free(arrays)
+
+
+def _is_served(dtype: DType, size: int, least: int, device: Device) -> bool:
+    """Whether NumPy serves so many elements that no tape tracks."""
+    if size < least or not device.addressable or dtype.kind not in _KINDS:
         return False
-    return may(x, *others)
+    return size < LARGE or device.properties.multiprocessors == 1
+
+
+@lru_cache(maxsize=4096)
+def _are_alike(*layouts: Layout) -> bool:
+    first, largest = layouts[0], max(layouts, key=lambda one: one.size)
+    alike = all(one.dtype == first.dtype and one.device is first.device for one in layouts)
+    return alike and _is_served(first.dtype, largest.size, MANY, first.device)

@@ -138,7 +138,8 @@ class Binary(Elementwise):
         kind = type(y)
         found = _quick.get((self, x._layout, y._layout if kind is Array else kind))
         if found is None:
-            return self.apply((x, y))
+            is_new = x._layout is not None and kind is not Array
+            return self._apply((x, y)) if is_new else self.apply((x, y))
         plan, which = found
         arrays: tuple[Array, ...]
         scalars: tuple[Scalar, ...]

@@ -152,9 +152,10 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
     """
     if axis is None:
         return tuple(range(ndim))
-    axes = tuple(
-        normalize_axis(a, ndim, name) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))
-    )
+    if type(axis) is int:
+        return (normalize_axis(axis, ndim, name),)
+    several = axis if isinstance(axis, (tuple, list)) else (axis,)
+    axes = tuple([normalize_axis(one, ndim, name) for one in several])
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: an axis is named twice in {axis}")
     return axes
@@ -163,8 +164,8 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 def view(x: Array, data: Any) -> Array:
     """An Array over a view of the memory of ``x``."""
     made = Array._wrap(data, x.device, x._storage)
-    owner = getattr(x, "_viewed", x)
-    made._viewed = owner if owner._storage is x._storage else x
+    owner = x._viewed
+    made._viewed = x if owner is None or owner._storage is not x._storage else owner
     return made
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,7 @@ from ..elementwise.ufunc import Casting
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
-from ..shape.host_joins import blocks, closed, opened
+from ..shape.host_joins import blocks, closed, gridded, joined_by_numpy, opened
 from ..shape.joins import concat, split
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .plain_numbers import takes_number
@@ -113,6 +113,8 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
     Raises:
         ValueError: there is no array, or the shapes do not fit.
     """
+    if dtype is None and (served := joined_by_numpy(np.hstack, arrays)) is not None:
+        return served
     made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
     return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
@@ -120,18 +122,24 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
 @public
 def vstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = "same_kind") -> Array:
     """Join arrays along the first axis, vectors as rows. Arguments and errors as in :func:`hstack`."""
+    if dtype is None and (served := joined_by_numpy(np.vstack, arrays)) is not None:
+        return served
     return concat([atleast_2d(x) for x in _listed(arrays, "vstack")], axis=0, dtype=dtype, casting=casting)
 
 
 @public
 def dstack(arrays: Sequence[Array], /) -> Array:
     """Join arrays along the third axis. Errors as in :func:`hstack`."""
+    if (served := joined_by_numpy(np.dstack, arrays)) is not None:
+        return served
     return concat([atleast_3d(x) for x in _listed(arrays, "dstack")], axis=2)
 
 
 @public
 def column_stack(arrays: Sequence[Array], /) -> Array:
     """Join matrices along the second axis; vectors are columns."""
+    if (served := joined_by_numpy(np.column_stack, arrays)) is not None:
+        return served
     made = _listed(arrays, "column_stack")
     return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
 
@@ -147,9 +155,9 @@ def block(arrays: Any, /) -> Array:
     >>> ck.block([[ck.ones((1, 2)), ck.zeros((1, 1))], [ck.zeros((1, 3))]]).tolist()
     [[1.0, 1.0, 0.0], [0.0, 0.0, 0.0]]
     """
-    depth, ndim = _nested(arrays)
-    if depth and (served := blocks(arrays)) is not None:
+    if isinstance(arrays, list) and (served := blocks(arrays)) is not None:
         return served
+    depth, ndim = _nested(arrays)
     made = _joined(arrays, depth, max(depth, ndim))
     return made if depth else copy(made)
 
@@ -326,9 +334,9 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     x = require_array(x, "tile")
-    given = reps if isinstance(reps, (Sequence, np.ndarray)) else (reps,)
-    times = tuple(map(operator.index, given))
-    if any(n < 0 for n in times):
+    given = reps if isinstance(reps, (tuple, list, np.ndarray, Sequence)) else (reps,)
+    times = tuple(map(operator.index, given)) if type(reps) is not int else (reps,)
+    if min(times, default=0) < 0:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
     ndim = max(x.ndim, len(times))
     if by_numpy.serves(x):
@@ -361,7 +369,7 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "repeat")
     size = x.shape[place]
-    if isinstance(repeats, SupportsIndex) and not isinstance(repeats, (Array, np.ndarray)):
+    if not isinstance(repeats, (Array, np.ndarray)) and hasattr(repeats, "__index__"):
         times = operator.index(repeats)
         if times < 0:
             raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
@@ -404,11 +412,15 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     Raises:
         IndexError: an index is out of range.
     """
-    x, place = _flattened(x, axis, "delete")
-    size, key = x.shape[place], _key(obj)
+    x = require_array(x, "delete")
+    place = 0 if axis is None else normalize_axis(axis, x.ndim, "delete")
+    size, key = x.size if axis is None else x.shape[place], _key(obj)
     cut = _interval(key, size)
     if cut is not None and by_numpy.serves(x):
-        return Array._wrap(closed(x._data, place, *cut), x.device)
+        data = x._data.reshape(-1) if axis is None else x._data
+        return Array._wrap(closed(data, place, *cut), x.device)
+    if axis is None:
+        x = reshape(x, (-1,))
     if cut is not None:
         return concat([_between(x, place, 0, cut[0]), _between(x, place, cut[1], size)], axis=place)
     return take(x, np.delete(np.arange(size), key), axis=place)
@@ -496,6 +508,8 @@ def meshgrid(
     """
     if indexing not in ("xy", "ij"):
         raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
+    if copy and not sparse and (served := gridded(arrays, indexing)) is not None:
+        return served
     made: list[Array] = []
     for i, x in enumerate(arrays):
         x = require_array(x, "meshgrid", f"arrays[{i}]")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import suppress
 from typing import Any, Literal
 
 import numpy as np
@@ -77,7 +76,7 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     """
     dst = require_written(dst, "copyto", "dst")
     if where is True and type(src) is Array and _is_copied(dst, src):
-        np.copyto(dst._data, src._data)
+        dst._data[...] = src._data
         dst._bump("copyto")
         return
     value = _castable("copyto", src, dst, casting)
@@ -142,10 +141,12 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     if mode == "raise" and by_numpy.serves(x) and takes_number(x, v) and x.is_contiguous:
         data = integers(ind, x, "put").reshape(-1)
         if data.size < _FEW:  # more are checked first, in vectors
-            with suppress(IndexError):  # the general path below raises the error
+            try:
                 x._data.reshape(-1)[data] = v
                 x._bump("put")
                 return
+            except IndexError:
+                pass  # the general path below raises the error
     number = is_scalar(v) and dtypes.result_type(x.dtype, v) == x.dtype
     _put(x, ind, v if number else require_array(v, "put", "v", x), mode)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -127,14 +126,16 @@ def getitem(x: Array, key: Any, /) -> Array:
             made = known(x, _named(parts))
             if made is not None:
                 return made
-        elif tape.tracked((x,)) is None:
+        elif not tape.state.active or tape.tracked((x,)) is None:
             try:
                 return view(x, x._data[parts if ... in parts else (*parts, ...)])
             except IndexError:
                 pass  # the general path below raises the error
     elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x, key):
-        with suppress(IndexError):  # the general path below raises the error
+        try:
             return Array._wrap(np.array(x._data[key._data]) if not key.ndim else x._data[key._data], x.device)
+        except IndexError:
+            pass  # the general path below raises the error
     return _getitem(x, key)
 
 
@@ -469,10 +470,12 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> 
     """
     require_written(x, "put_along_axis")
     if by_numpy.serves(x) and takes_number(x, values) and isinstance(indices, Array):
-        with suppress(IndexError, TypeError, ValueError):  # the general path below raises the error
+        try:
             np.put_along_axis(x._data, integers(indices, x, "put_along_axis"), values, axis)
             x._bump("put_along_axis")
             return
+        except (IndexError, TypeError, ValueError):
+            pass  # the general path below raises the error
     _put_along(x, indices, values, axis)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Literal
 
@@ -159,8 +159,10 @@ def take(
     """
     data = integers(indices, x, "take")
     if mode == "raise" and out is None and by_numpy.serves(x):
-        with suppress(IndexError):  # the general path below raises the error
+        try:
             return Array._wrap(np.asarray(x._data.take(data, axis)), x.device)
+        except IndexError:
+            pass  # the general path below raises the error
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")

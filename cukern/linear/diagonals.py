@@ -20,6 +20,10 @@ __all__ = ["diag", "diagflat", "diagonal", "trace"]
 
 def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
     """A view of the diagonal of the last two axes of an ndarray."""
+    if xp is np:
+        made = data.diagonal(offset, -2, -1)
+        made.flags.writeable = data.flags.writeable
+        return made
     rows, columns = data.shape[-2:]
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     start = data[..., max(0, -offset) :, max(0, offset) :] if count else data[..., :0, :0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..array import Array
 from ..array.creation import empty, ones
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
+from ..elementwise.by_numpy import quiet
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
@@ -71,6 +71,8 @@ def promoted(x1: Any, x2: Any, name: str, arguments: tuple[str, str] = ("x1", "x
     x1, x2 = require_arrays((x1, x2), name, arguments)
     for x in (x1, x2):
         _refuse_halves(x, name)
+    if x1.dtype == x2.dtype:
+        return x1, x2
     dtype = dtypes.result_type(x1.dtype, x2.dtype)
     return astype(x1, dtype, copy=False), astype(x2, dtype, copy=False)
 
@@ -84,8 +86,12 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     """
     xp = x.device.xp
     others = [one._data if isinstance(one, Array) else one for one in args]
-    with np.errstate(all="ignore"), nullcontext() if x.device.addressable else needed(xp, "cusolver"):
-        made = getattr(xp.linalg, name)(x._data, *others, **options)
+    function = getattr(xp.linalg, name)
+    if x.device.addressable:
+        made = quiet().run(function, x._data, *others, **options)
+    else:
+        with np.errstate(all="ignore"), needed(xp, "cusolver"):
+            made = function(x._data, *others, **options)
     parts = made if isinstance(made, tuple) else (made,)
     return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
 
@@ -156,6 +162,8 @@ def solve(x1: Array, x2: Array, /) -> Array:
         ValueError: the shapes do not fit.
     """
     a, b = _equations(x1, x2, "solve")
+    if b.ndim == 1 and a.ndim == 2 and a.device.addressable and b.size and not tape.recording((a, b)):
+        return library(a, "solve", b)[0]
     if b.ndim == 1:
         return reshape(_solution(a, expand_dims(b, 1)), a.shape[:-1])
     if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right-hand sides

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -129,18 +129,21 @@ def _by_vector(x1: Any, x2: Any) -> Array | None:
     """The product with a vector by NumPy on the host; None if that is not taken."""
     if type(x1) is not Array or type(x2) is not Array:
         return None
-    one, other = x1._layout or x1._planned(), x2._layout or x2._planned()
-    if one.dtype is not other.dtype or (one.ndim, other.ndim) not in _WITH_VECTOR:
+    if not _fit_with_vector(x1._layout or x1._planned(), x2._layout or x2._planned()):
         return None
-    if one.dtype.char not in "fdFD" or one.shape[-1] != other.shape[0]:
+    if not by_numpy.is_free((x1, x2)):
         return None
-    if not by_numpy.may(x1, x2):
-        return None
-    with np.errstate(all="ignore"):
-        return Array._wrap(np.asarray(np.dot(x1._data, x2._data)), x1.device)
+    return Array._wrap(np.asarray(by_numpy.quiet().run(x1._data.dot, x2._data)), x1.device)
 
 
-_WITH_VECTOR = frozenset(((1, 1), (1, 2), (2, 1)))
+@lru_cache(maxsize=4096)
+def _fit_with_vector(one: Layout, other: Layout) -> bool:
+    """Whether factors on the host, of one dtype of BLAS, of which one is a vector, have a product."""
+    if one.device is not other.device or not one.on_host:
+        return False
+    if one.dtype is not other.dtype or (one.ndim, other.ndim) not in ((1, 1), (1, 2), (2, 1)):
+        return False
+    return one.dtype.char in "fdFD" and one.shape[-1] == other.shape[0]
 
 
 def _recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
@@ -271,7 +274,9 @@ def vecdot(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     place2 = normalize_axis(axis, x2.ndim, "vecdot")
     if x1.shape[place1] != x2.shape[place2]:
         raise ValueError(f"vecdot: shapes {x1.shape} and {x2.shape} differ along axis {axis}")
-    return _dot(moveaxis(x1, place1, -1), moveaxis(x2, place2, -1), dtypes.result_type(x1.dtype, x2.dtype))
+    left = x1 if place1 == x1.ndim - 1 else moveaxis(x1, place1, -1)
+    right = x2 if place2 == x2.ndim - 1 else moveaxis(x2, place2, -1)
+    return _dot(left, right, dtypes.result_type(x1.dtype, x2.dtype))
 
 
 @fuse(static=["dtype"])
@@ -399,7 +404,7 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
                 f"{out.shape} and {out.dtype}"
             )
         return written("dot", made, out)
-    if type(x2) is Array and x2.ndim == 1 and (made := _by_vector(x1, x2)) is not None:
+    if (made := _by_vector(x1, x2)) is not None:
         return made
     x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
@@ -410,9 +415,10 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
 @public
 def vdot(x1: Array, x2: Array, /) -> Array:
     """The sum of products of conj(x1) and x2 over all elements, both flattened."""
-    if type(x2) is Array and x2.dtype.kind == "f" and x2.size >= by_numpy.MANY and x2.ndim == 1:
-        made = _by_vector(x1, x2)
-        if made is not None:
+    if type(x2) is Array:
+        layout = x2._layout or x2._planned()
+        many = layout.ndim == 1 and layout.size >= by_numpy.MANY and layout.dtype.kind == "f"
+        if many and (made := _by_vector(x1, x2)) is not None:
             return made
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
     if (
@@ -435,6 +441,6 @@ def kron(x1: Array, x2: Array, /) -> Array:
     right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
     shape = tuple(a * b for a, b in zip(*sizes, strict=True))
     if x1.dtype == x2.dtype and by_numpy.serves(x1, x2, times=x2.size):
-        with np.errstate(all="ignore"):
-            return Array._wrap((left._data * right._data).reshape(shape), x1.device)
+        made = by_numpy.quiet().run(np.multiply, left._data, right._data)
+        return Array._wrap(made.reshape(shape), x1.device)
     return reshape(left * right, shape)

@@ -118,7 +118,7 @@ def _log_determinants(a: Array) -> list[Array]:
 def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
     """The threshold below which singular values count as 0, for each matrix."""
     if rtol is None:
-        rtol = np.finfo(s.dtype).eps * float(np.max(shape[-2:]))
+        rtol = float(np.finfo(s.dtype).eps) * sorted(shape[-2:])[-1]
     if isinstance(rtol, Array) and rtol.ndim:
         rtol = expand_dims(rtol, -1)
     return max(s, -1, keepdims=True) * rtol if s.shape[-1] else s
@@ -342,4 +342,5 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     shape = a.shape[b.ndim :]
     if b.size != math.prod(shape) or a.size != b.size**2:
         raise LinAlgError(f"tensorsolve: a of shape {a.shape} is not a square map to b of shape {b.shape}")
-    return reshape(solve(reshape(a, (b.size, b.size)), reshape(b, (b.size,))), shape)
+    made = solve(reshape(a, (b.size, b.size)), b if b.ndim == 1 else reshape(b, (b.size,)))
+    return made if made.shape == shape else reshape(made, shape)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, partial
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -104,9 +104,8 @@ def _differences(x: Array, times: int, axis: int) -> Array:
     """The differences on the host by NumPy."""
     data, whole = x._data, (slice(None),) * axis
     between = np.not_equal if x.dtype == dtypes.bool_ else np.subtract
-    with np.errstate(all="ignore"):
-        for _ in range(times):
-            data = between(data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
+    for _ in range(times):
+        data = by_numpy.quiet().run(between, data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
     return Array._wrap(data, x.device)
 
 
@@ -227,9 +226,8 @@ def gradient(
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
     if not spacing and x.ndim == 1 and axes and x.dtype in dtypes.INEXACT and by_numpy.serves(x):
-        with np.errstate(all="ignore"):
-            slope: Any = np.gradient(x._data, edge_order=edge_order)  # type: ignore[call-overload]
-            return Array._wrap(slope, x.device)
+        slope: Any = by_numpy.quiet().run(partial(np.gradient, x._data, edge_order=edge_order))
+        return Array._wrap(slope, x.device)
     wide, result = _floating(x), x.dtype
     if x.dtype not in dtypes.INEXACT:
         points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]

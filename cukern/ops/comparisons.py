@@ -65,6 +65,8 @@ def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_na
 
 
 def _comparable(a: Any, b: Any) -> tuple[Array, Array]:
+    if type(a) is Array and type(b) is Array and a.device is b.device:
+        return a, b
     first = next((x for x in (a, b) if isinstance(x, Array)), None)
     device = None if first is None else first.device
     return asarray(a, device=device), asarray(b, device=device)

@@ -18,7 +18,7 @@ from ..elementwise.row import is_scalar
 from ..index.places import ranges
 from ..index.search import flatnonzero, nonzero
 from ..shape.joins import concat, stack
-from ..shape.views import broadcast_arrays, broadcast_to, reshape
+from ..shape.views import broadcast_arrays, broadcast_to, reshape, tril, triu
 from .spaces import linspace
 
 __all__ = [
@@ -170,6 +170,8 @@ def mask_indices(
     >>> [places.tolist() for places in mask_indices(2, lambda x, k: x * [[1, 0], [0, 0]])]
     [[0], [0]]
     """
+    if mask_func is triu or mask_func is tril:
+        return (triu_indices if mask_func is triu else tril_indices)(n, k, device=device)
     return nonzero(mask_func(ones((n, n), dtypes.int64, device), k))
 
 

@@ -183,7 +183,8 @@ def linspace(
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
         of_numbers: Any = np.linspace  # its overloads lack these arguments
         made, step = of_numbers(*ends, count, endpoint, True, kind, axis)
-        samples = asarray(made.astype(wanted), device=there)
+        made = made.astype(wanted, copy=False)
+        samples = Array._wrap(made, there) if there.addressable else asarray(made, device=there)
         return (samples, step if np.ndim(step) == 0 else asarray(step, device=there)) if retstep else samples
     if _made_there(ends, count, wanted, there):
         of_line = *map(float, ends), (float(ends[1]) - float(ends[0])) / (count - bool(endpoint))

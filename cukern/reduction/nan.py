@@ -189,8 +189,7 @@ def nanstd(
 def ptp(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The difference between the largest and the smallest element over axes."""
     if axis is None and not keepdims and isinstance(x, Array) and x.dtype != bool and by_numpy.serves(x):
-        with np.errstate(all="ignore"):
-            return Array._wrap(np.asarray(x._data.max() - x._data.min()), x.device)
+        return Array._wrap(np.asarray(by_numpy.quiet().run(np.ptp, x._data)), x.device)
     return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 

@@ -16,6 +16,7 @@ from ..array.layout import Layout, fresh_layout, layout_of
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
+from ..elementwise.by_numpy import quiet
 from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
@@ -300,8 +301,7 @@ def _among_numbers(search: Callable[[Any], Any], best: np.ufunc, data: Any) -> i
     found = int(search(data))
     if data[found] == data[found]:  # no NaN, which would be the best
         return found
-    with np.errstate(invalid="ignore"):
-        value = best.reduce(data)
+    value = quiet().run(best.reduce, data)
     return int((data == value).argmax()) if value == value else -1
 
 
@@ -320,14 +320,7 @@ def _direct(name: str, axes: tuple[int, ...], layout: Layout) -> Callable[[Any],
         search = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
         return lambda data: np.asarray(search(data, axis)).reshape(shape)
     function = _UFUNCS[name].reduce
-    if dtype == dtypes.bool_:
-        return lambda data: np.asarray(function(data, axis), dtype).reshape(shape)
-
-    def reduce(data: Any) -> Any:
-        with np.errstate(invalid="ignore"):
-            return np.asarray(function(data, axis), dtype).reshape(shape)
-
-    return reduce
+    return lambda data: np.asarray(quiet().run(function, data, axis), dtype).reshape(shape)
 
 
 def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:

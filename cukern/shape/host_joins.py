@@ -2,40 +2,33 @@
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ..array import Array
-from ..dtypes import DType
 from ..elementwise import by_numpy
 
-_size = operator.attrgetter("size")
+
+def joined_by_numpy(join: Callable[..., Any], arrays: Any, *args: Any) -> Array | None:
+    """What a function of NumPy makes of arrays of one dtype on the host; None if it does not serve them, or refuses."""
+    if type(arrays) not in (list, tuple) or not _are_served(arrays):
+        return None
+    try:
+        return Array._wrap(join([x._data for x in arrays], *args), arrays[0].device)
+    except (TypeError, ValueError):  # joining them without NumPy raises the error
+        return None
 
 
-def joined_by_numpy(arrays: Sequence[Any], axis: int | None) -> Array | None:
-    """Arrays of one dtype on the host joined by NumPy; None if it does not serve the call, or refuses it."""
-    largest: Any = None
-    for x in arrays if type(arrays) in (list, tuple) else ():
+def _are_served(parts: Sequence[Any]) -> bool:
+    """Whether NumPy is to join all of what may be arrays."""
+    for x in parts:
         if type(x) is not Array:
-            return None
-        largest = x if largest is None or x.size > largest.size else largest
-    if largest is None or not by_numpy.serves(largest, *arrays):
-        return None
-    if any(x.dtype is not largest.dtype or x.device is not largest.device for x in arrays):
-        return None
-    with suppress(TypeError, ValueError):  # joining them without NumPy raises the error
-        return Array._wrap(np.concatenate([x._data for x in arrays], axis), largest.device)
-    return None
-
-
-def served_alike(arrays: Sequence[Array], dtype: DType) -> bool:
-    """Whether NumPy is to join arrays, which have the dtype of the result."""
-    largest = max(arrays, key=_size)
-    return by_numpy.serves(largest, *arrays) and all(x.dtype == dtype for x in arrays)
+            return False
+    return bool(parts) and by_numpy.serves_alike(parts)
 
 
 def _flat(arrays: Any) -> list[Any]:
@@ -46,18 +39,26 @@ def _flat(arrays: Any) -> list[Any]:
 def blocks(arrays: list[Any]) -> Array | None:
     """:func:`block` on the host, in one copy; None if NumPy does not serve the call, or refuses it."""
     parts = _flat(arrays)
-    first = parts[0]
-    if not all(isinstance(one, Array) and one.dtype == first.dtype for one in parts):
-        return None
-    if not by_numpy.serves(*sorted(parts, key=lambda one: -one.size)) or len({p.device for p in parts}) > 1:
+    if not _are_served(parts):
         return None
 
     def datas(part: Any) -> Any:
         return [datas(one) for one in part] if isinstance(part, list) else part._data
 
     with suppress(ValueError):  # joining them one by one raises the error
-        return Array._wrap(np.block(datas(arrays)), first.device)
+        return Array._wrap(np.block(datas(arrays)), parts[0].device)
     return None
+
+
+def gridded(arrays: Sequence[Any], indexing: str) -> tuple[Array, ...] | None:
+    """:func:`meshgrid` of vectors on the host; None if NumPy does not serve the call."""
+    if not all(type(x) is Array and x.ndim == 1 for x in arrays) or len(arrays) < 2:
+        return None
+    first, *others = arrays
+    if not by_numpy.serves(first, *others, times=math.prod(x.size for x in others)):
+        return None
+    made: Any = np.meshgrid(*(x._data for x in arrays), indexing=indexing)  # type: ignore[call-overload]
+    return tuple(Array._wrap(one, first.device) for one in made)
 
 
 def opened(x: Array, axis: int, at: int, value: Any) -> Array:
@@ -75,9 +76,4 @@ def opened(x: Array, axis: int, at: int, value: Any) -> Array:
 def closed(data: Any, axis: int, first: int, last: int) -> Any:
     """An ndarray of NumPy's without the slices from ``first`` to ``last`` along an axis."""
     whole = (slice(None),) * axis
-    made = np.empty(
-        (*data.shape[:axis], data.shape[axis] - last + first, *data.shape[axis + 1 :]), data.dtype
-    )
-    made[(*whole, slice(first))] = data[(*whole, slice(first))]
-    made[(*whole, slice(first, None))] = data[(*whole, slice(last, None))]
-    return made
+    return np.concatenate((data[(*whole, slice(first))], data[(*whole, slice(last, None))]), axis)

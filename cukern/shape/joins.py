@@ -25,7 +25,7 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.plan import allocate, one_device
 from .copy import write
-from .host_joins import joined_by_numpy, served_alike
+from .host_joins import joined_by_numpy
 from .known_views import items
 from .views import ravel
 
@@ -79,8 +79,10 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
-    if out is None and dtype is None and (served := joined_by_numpy(arrays, axis)) is not None:
-        return served
+    if out is None and dtype is None:
+        served = joined_by_numpy(np.concatenate, arrays, axis)
+        if served is not None:
+            return served
     joined, common = _joinable(arrays, "concat")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
     if axis is None:
@@ -149,14 +151,15 @@ def stack(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or shapes differ.
     """
+    if out is None and dtype is None:
+        served = joined_by_numpy(np.stack, arrays, axis)
+        if served is not None:
+            return served
     joined, common = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
     place = normalize_axis(axis, joined[0].ndim + 1, "stack")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
-    if out is None and served_alike(joined, wanted):
-        key = (*(slice(None),) * place, None)
-        return Array._wrap(np.concatenate([x._data[key] for x in joined], place), joined[0].device)
     before, after = joined[0].shape[:place], joined[0].shape[place:]
     keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
     made = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)

@@ -121,6 +121,8 @@ def _as_bits(value: Any, dtype: DType) -> int | bytes:
     Raises:
         OverflowError: an integer is out of the range of the dtype.
     """
+    if type(value) is int and not value and dtype.itemsize <= 8:
+        return 0
     with np.errstate(over="ignore"):
         bits = np.asarray(value, dtype).view(dtypes.info(dtype).bits)
         return bits.tobytes() if bits.itemsize > 8 else int(bits)

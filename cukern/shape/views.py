@@ -12,6 +12,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
+from ..autodiff import tape
 from ..elementwise import by_numpy
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
@@ -79,6 +80,12 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     """
     x = require_array(x, "reshape")
     given = _sizes(shape, "reshape")
+    if order == "C" and not copy and x.is_contiguous and x.device.addressable and not tape.active():
+        try:
+            if min(given, default=0) >= -1:
+                return view(x, x._data.reshape(given))
+        except ValueError:
+            pass  # the general path below raises the error
     key = ("reshape", *given)
     if order == "C" and not copy and (made := known(x, key)) is not None:
         return made
@@ -155,8 +162,11 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     order = normalize_axes(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
-    back = tuple(sorted(range(x.ndim), key=order.__getitem__))
-    return viewed(x, x._data.transpose(order), lambda g: permute_dims(g, back), key)
+
+    def turned_back(g: Array) -> Array:
+        return permute_dims(g, sorted(range(len(order)), key=order.__getitem__))
+
+    return viewed(x, x._data.transpose(order), turned_back, key)
 
 
 @public

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+import sys
 from types import SimpleNamespace
 
 import ml_dtypes
@@ -339,8 +340,6 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
     device.kind, device.index = "fake", 1
     device.style, device.addressable, device.which = "simt", True, lambda: active[0]
     monkeypatch.setattr(ck.Device, "activate", lambda self: Scope(self.index))
-    for library in ("xp", "backend"):
-        monkeypatch.setattr(ck.Device, library, property(lambda self: Recorder()))
 
     class Recorder:
         def upload(self, data):
@@ -361,6 +360,8 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
 
             return call
 
+    device.backend = Recorder()
+    monkeypatch.setattr(ck.Device, "xp", property(lambda self: Recorder()))
     for make in (
         lambda: ck.zeros(3, device=device),
         lambda: ck.empty(3, device=device),
@@ -374,6 +375,20 @@ def test_arrays_are_made_on_the_device_that_is_asked_for(monkeypatch):
 
         copy.copy(x)
     assert all(index == 1 for _, index in seen), seen
+
+
+def test_the_default_device_is_set_for_a_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = sys.modules["cukern.device"]
+    monkeypatch.setattr(module._current, "device", None)
+    monkeypatch.setenv("CUKERN_DEVICE", "host")
+    try:
+        module.set_default("host")
+        assert ck.zeros(1).device is ck.Device("host")
+        module.set_default("cuda:63")
+        with pytest.raises(ck.DeviceError, match="CUKERN_DEVICE: device"):
+            ck.zeros(1)
+    finally:
+        module._default.cache_clear()
 
 
 def test_contains_an_element(device: ck.Device) -> None:

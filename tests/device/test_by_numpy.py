@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.elementwise import by_numpy
 from cukern.elementwise.by_numpy import MANY
 
 N = MANY + 7
@@ -42,6 +43,20 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.concat([a(M), a(M[:2])]),
     lambda xp, a: xp.concat([a(M), a(X)], None),
     lambda xp, a: xp.stack([a(M), a(M)], 1),
+    lambda xp, a: xp.stack([a(M), a(M).astype("int64")], -1),
+    lambda xp, a: xp.hstack([a(M), a(M[:, :3])]),
+    lambda xp, a: xp.hstack([a(X), a(X)]),
+    lambda xp, a: xp.vstack([a(X), a(X)]),
+    lambda xp, a: xp.dstack([a(M), a(M)]),
+    lambda xp, a: xp.dstack((a(X), a(X))),
+    lambda xp, a: xp.column_stack([a(X), a(X)]),
+    lambda xp, a: xp.append(a(M), a(M), 0),
+    lambda xp, a: xp.block([a(X), a(X)]),
+    lambda xp, a: xp.delete(a(M).T, 3),
+    lambda xp, a: xp.repeat(a(M), np.int64(2)),
+    lambda xp, a: xp.diag(a(X[:200]), -2),
+    lambda xp, a: xp.eye(130, 140, 3),
+    lambda xp, a: xp.linalg.matrix_rank(a(M)),
     lambda xp, a: xp.roll(a(M), 5),
     lambda xp, a: xp.roll(a(M), -5, 1),
     lambda xp, a: xp.diff(a(M), 2, 0),
@@ -69,6 +84,7 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.all(a(FLAGS)),
     lambda xp, a: a(M)[a(ROWS)],
     lambda xp, a: xp.meshgrid(a(X[:200]), a(X[:210])),
+    lambda xp, a: xp.meshgrid(a(X[:20]), a(X[:30]), a(X[:40]), indexing="ij"),
     lambda xp, a: xp.nanargmax(a(WITH_NAN)),
     lambda xp, a: xp.nanargmin(a(WITH_NAN)),
     lambda xp, a: xp.nanargmin(a(np.tile(X, 5))),
@@ -83,6 +99,8 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.unique(a(WITH_NAN), return_counts=True, equal_nan=False),
     lambda xp, a: xp.unique(a(FLAGS), return_counts=True),
     lambda xp, a: xp.mask_indices(5, xp.triu, 1),
+    lambda xp, a: xp.mask_indices(5, xp.tril, -1),
+    lambda xp, a: xp.mask_indices(5, lambda x, k: xp.triu(x, k)),
     lambda xp, a: xp.count_nonzero(a(FLAGS), keepdims=True),
     lambda xp, a: xp.linalg.solve(a(M[:4, :4]), a(M[0, :4])),
 ]
@@ -154,6 +172,12 @@ def test_errors_are_cukerns_own() -> None:
     np.testing.assert_array_equal(x.numpy(), X)
     with pytest.raises(ValueError, match="concat: shapes"):
         ck.concat([ck.asarray(M), ck.asarray(M[:, 1:])])
+    with pytest.raises(ValueError, match="stack: expected one shape"):
+        ck.stack([ck.asarray(M), ck.asarray(M[:, 1:])])
+    with pytest.raises(ValueError, match="concat: shapes"):
+        ck.vstack([ck.asarray(M), ck.asarray(M[:, 1:])])
+    with pytest.raises(ValueError, match=r"reshape: an array of shape \(.*\) has no shape \(-2,\)"):
+        ck.reshape(x, (-2,))
     with pytest.raises(ValueError, match="do not fit"):
         ck.matvec(ck.asarray(M), x)
 
@@ -162,6 +186,15 @@ def test_errors_are_cukerns_own() -> None:
 def test_index_out_of_range() -> None:
     with pytest.raises(IndexError, match="index 130 is out of bounds for an axis of size 130"):
         ck.asarray(M)[ck.asarray([0, 130])]
+
+
+def test_numpy_is_quiet_in_a_call_alone() -> None:
+    with np.errstate(all="raise"):
+        big = ck.full(N, 1e30, ck.float32)
+        assert np.isinf(ck.dot(big, big).item()) and np.isnan(ck.max(ck.full(N, np.nan, ck.float32)).item())
+        assert np.isneginf(by_numpy.quiet().run(by_numpy.quiet().run, np.log, 0.0))
+        with pytest.raises(FloatingPointError):
+            np.log(0.0)
 
 
 def test_only_nan() -> None:

@@ -238,7 +238,7 @@ class Reader:
             far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)
             other = {"other_block": far, "other_thread": near, "other_place": other_place}
             did = "written" if raw.other.writes else "read"
-            how = " atomically" if raw.other.how == 1 else ""
+            how = " atomically" if raw.other.how in (1, 3) else ""
             beside = raw.here.how == 2  # an asynchronous operation
             who, gap = (
                 (f"{text} of {who}", "before a wait for it")

@@ -162,9 +162,11 @@ static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at
     found(out_of_bounds, r, at, size, writes, place);
 }
 
-// Whether what goes on beside reads what a thread has written since it was sent, so before a wait for it.
+// Whether what goes on beside reads what a thread has written since it was sent, so before a wait for it; or what another copy
+// has.
 static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_t at, unsigned size) {
-    if (time_of(written) < s.sent || how_of(written) == beside) return;
+    if (time_of(written) < s.sent) return;
+    if (how_of(written) == beside && s.doing->queue == cukern::counted_copies) return;  // the barrier's own words
     if (!is_new(race, (u64)s.doing->file ^ s.doing->line, written >> place_shift & place_mask)) return;
     Report report = empty_report(race, r, at, size, side_here(0, false, beside));
     report.other = side_of(written, true);
@@ -241,7 +243,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
         if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
         if (s.mode == 2) {
             if (reads && how == plain && r->shared && s.doing) meet_beside(r, w, at, size);
-            if (writes) r->writes[cell] = stamp;
+            if (writes) r->writes[cell] = w && !time_of(w) ? w | (stamp & ~(place_mask << place_shift)) : stamp;
             continue;
         }
         if (__builtin_expect(!is_over(w, r->shared), 0)) meet(r, cell, w, true, at, size, writes, how, place);

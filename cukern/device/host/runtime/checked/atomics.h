@@ -132,7 +132,7 @@ HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
     access_range((uintptr_t)to, size, true, HERE);
     return memcpy(to, from, size);
 }
-// Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it.
+// Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it, whose place is kept.
 HOOK void* __tsan_memset(void* to, int value, size_t size) {
     const uintptr_t at = (uintptr_t)to;
     access_range(at, size, true, HERE);
@@ -141,7 +141,7 @@ HOOK void* __tsan_memset(void* to, int value, size_t size) {
     if (s.on && value == unset && at - s.shared_arena < shared_span) {
         Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
         const size_t from = at - r->start, end = from + size;
-        for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] = 0;
+        for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] &= place_mask << place_shift;
     }
     return to;
 }

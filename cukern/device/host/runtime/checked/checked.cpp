@@ -16,11 +16,19 @@
 static bool is_in_shared(const void* first, unsigned long long) {
     return (uintptr_t)first - s.shared_arena - worker->rank * block_span < block_span;
 }
+// What the running thread has written, or knows of by a barrier.
+static void pass_on(const Area& area, u64 from, u64 bytes) {
+    const char* const own = (const char*)area.start;
+    char* const seen = seen_of(own);
+    if (!memcmp(seen + from, own + from, bytes)) return;
+    for (u64 i = from; i < from + bytes; ++i)
+        if (is_over(area.writes[i >> area.shift], true)) seen[i] = own[i];
+}
 static void pass_on_shared() {
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
     for (unsigned slot = 0; slot <= count; ++slot) {
         const Area& area = s.shared[worker->rank * shared_slots + slot];
-        memcpy(seen_of((const void*)area.start), (const void*)area.start, area.bytes);
+        for (u64 at = 0; at < area.bytes; at += 64) pass_on(area, at, area.bytes - at < 64 ? area.bytes - at : 64);
     }
 }
 static void wrote_shared(const void* first, unsigned long long bytes) {

@@ -150,7 +150,7 @@ class Reader:
 
     def unset_array(self, name: str, place: str) -> KernelReport:
         """That a launch depends on elements of a local array which nothing has set."""
-        what = f"unset register: elements of array {name} are used which nothing has set"
+        what = f"unset register: {name} is used, of which nothing has set a part, or all"
         return KernelReport("unset", self._message(place, "", what), self._name, place, array=name)
 
     def _misfits(self) -> list[KernelReport]:
@@ -243,7 +243,7 @@ class Reader:
             who, gap = (
                 (f"{text} of {who}", "before a wait for it")
                 if beside
-                else (who, "with no barrier in between")
+                else (who, text or "with no barrier in between")
             )
             what = (
                 f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"

@@ -38,11 +38,28 @@ static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
     const unsigned end = run + 1 < s.block_count ? s.blocks[run + 1].first_release : s.release_count;
     for (unsigned i = first; i < end; ++i) {
         const Release& release = s.releases[i];
-        if (release.in_block && (run + 1 < s.block_count || rank_of(release.thread) != s.rank)) continue;
+        if (release.scope == nowhere) continue;
+        if (release.scope == own_block && (run + 1 < s.block_count || rank_of(release.thread) != s.rank)) continue;
         if (!covers(release, thread, time)) continue;
         for (unsigned j = 0; j < s.acquire_count; ++j) {
             const Acquire& acquire = s.acquires[j];
             if (acquire.at == release.at && acquire.time >= release.made && is_known(acquire)) return true;
+        }
+    }
+    return false;
+}
+
+// Whether another block stored a value and then, without a fence, made an atomic change elsewhere that is known here: the value
+// is taken to have come, and may not have.
+static bool is_told_of(u64 stamp, uintptr_t at) {
+    if (how_of(stamp) != store || time_of(stamp) > s.block_start) return false;
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release && s.patience; ++i) {
+        const Release& release = s.releases[i];
+        if (release.scope != nowhere || release.at == at || !covers(release, thread, time)) continue;
+        for (unsigned j = 0; j < s.acquire_count && s.patience; ++j, --s.patience) {
+            const Acquire& acquire = s.acquires[j];
+            if (acquire.looks && acquire.at == release.at && is_known(acquire)) return true;
         }
     }
     return false;
@@ -107,6 +124,12 @@ static __attribute__((noinline)) void meet(
     if (are_tolerated(how, writes, other, other_writes)) {
         if (how == plain && !writes && is_atomic(how_of(other))) note_hasty(place);
         if (is_atomic(how) && !other_writes && how_of(other) == plain) note_hasty(other >> place_shift & place_mask);
+        if (how != atomic || writes || r->shared || !is_told_of(other, at) || !is_new(race, place, other >> place_shift & place_mask)) return;
+        Report report = empty_report(race, r, at, size, side_here(place, writes, how));
+        report.other = side_of(other, other_writes);
+        report.has_other = 1;
+        snprintf(report.text, sizeof report.text, "without a __threadfence before the write that tells of it");
+        add_report(report);
         return;
     }
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
@@ -204,7 +227,7 @@ static __attribute__((noinline)) void visit(Area* r, uintptr_t at, unsigned size
 static bool is_seen_in(unsigned rank, unsigned thread, unsigned time) {
     for (unsigned i = s.blocks[s.block_count - 1].first_release; i < s.release_count; ++i) {
         const Release& release = s.releases[i];
-        if (release.in_block || !covers(release, thread, time)) continue;
+        if (release.scope != everywhere || !covers(release, thread, time)) continue;
         for (unsigned j = 0; j < s.acquire_count; ++j)
             if (s.acquires[j].at == release.at && s.acquires[j].time >= release.made && rank_of(s.acquires[j].thread) == rank) return true;
     }

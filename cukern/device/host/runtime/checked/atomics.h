@@ -10,14 +10,14 @@ static void fence(bool of_block) {
 }
 
 // What the running thread did before its last fence is for those who look at `at` from now on.
-static void release(uintptr_t at, unsigned fence_time, bool in_block) {
+static void release(uintptr_t at, unsigned fence_time, Scope scope) {
     const unsigned run = s.block_count - 1, first = s.blocks[run].first_release;
     const unsigned waited = has_waited(s.me);
     const Release made = {at, run, s.me, fence_time, s.cluster.barrier_time[s.rank], s.warp_time[s.me / 32],
-                          waited ? s.cluster.last_came[waited & 3] : 0, s.now, in_block};
+                          waited ? s.cluster.last_came[waited & 3] : 0, s.now, scope};
     for (unsigned i = s.release_count; i > first && i + 64 > s.release_count; --i) {
         Release& last = s.releases[i - 1];
-        if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time && last.in_block == in_block) return;
+        if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time && last.scope == scope) return;
     }
     if (Release* room = room_for(s.releases, s.release_count, s.release_room)) *room = made, ++s.release_count;
     tick();
@@ -26,34 +26,36 @@ static void release(uintptr_t at, unsigned fence_time, bool in_block) {
 static void release(uintptr_t at) {
     if (!s.on) return;
     const unsigned of_all = s.fence_time[s.me], of_block = s.block_fence_time[s.me];
-    if (of_all > s.block_start) release(at, of_all, false);
-    if (of_block > s.block_start && of_block > of_all) release(at, of_block, true);
+    if (of_all > s.block_start) release(at, of_all, everywhere);
+    if (of_block > s.block_start && of_block > of_all) release(at, of_block, own_block);
+    if (s.has_stores && at - s.shared_arena >= shared_span && s.unfenced++ < most_unfenced) release(at, s.now, nowhere);
 }
 
-static void acquire(uintptr_t at) {
+static void acquire(uintptr_t at, bool looks) {
     if (!s.on || !s.release_count) return;
     if (s.acquired_at[s.me] == at && s.acquired_count[s.me] == s.release_count) return;
     s.acquired_at[s.me] = at;
     s.acquired_count[s.me] = s.release_count;
-    if (Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room)) *room = {at, s.me, s.now}, ++s.acquire_count;
+    if (Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room)) *room = {at, s.me, s.now, looks}, ++s.acquire_count;
 }
 
 template <unsigned size>
 static inline void watch_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
     access<size, true, false, atomic>(at, pc);
-    acquire(at);
+    acquire(at, true);
 }
 template <unsigned size>
 static inline void show_value(uintptr_t at, uintptr_t pc) {
-    access<size, false, true, atomic>(at, pc);
+    access<size, false, true, store>(at, pc);
+    if (at - s.arena < s.arena_bytes) s.has_stores = true;
     release(at);
 }
-template <unsigned size, unsigned how = atomic>
+template <unsigned size, unsigned how = atomic, bool looks = true>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
     access<size, true, true, how>(at, pc);
-    acquire(at);
+    acquire(at, looks);
     release(at);
 }
 
@@ -66,7 +68,7 @@ CUKERN_PLAIN(16)
 
 #define CUKERN_FETCH(bits, T, name, builtin, how)                                       \
     HOOK T __tsan_atomic##bits##_##name(volatile T* at, T value, int) {                 \
-        change_value<bits / 8, how>((uintptr_t)at, HERE);                               \
+        change_value<bits / 8, how, how == sum>((uintptr_t)at, HERE);                   \
         return builtin(at, value, __ATOMIC_SEQ_CST);                                    \
     }
 #define CUKERN_ATOMICS(bits, T)                                                         \

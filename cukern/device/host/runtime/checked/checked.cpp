@@ -98,7 +98,7 @@ static void begin_block(Worker* w) {
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
-    s.acquire_count = 0;
+    s.acquire_count = s.unfenced = 0;
     if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads);
     const Dim grid = w->launch->grid;
     const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);

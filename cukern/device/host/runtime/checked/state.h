@@ -17,6 +17,7 @@ constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 constexpr unsigned max_suspects = 16;
 constexpr unsigned max_hasty = 4;
+constexpr unsigned most_unfenced = 256;  // releases of a block
 
 enum Kind {
     out_of_bounds,
@@ -52,9 +53,9 @@ struct Area {
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
 };
 
-// A stamp: time in 29 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 2.
-enum How { plain, atomic, beside, sum };  // an atomic sum
-constexpr unsigned time_shift = 35, place_shift = 15, thread_shift = 2;
+// A stamp: time in 28 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 3.
+enum How { plain, atomic, beside, sum, store };  // an atomic sum; a volatile or atomic store
+constexpr unsigned time_shift = 36, place_shift = 16, thread_shift = 3;
 constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
 static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");
 constexpr u64 place_mask = 0xfffff;
@@ -80,15 +81,18 @@ struct Report {
     char text[1024];
 };
 
-// What a fence and an atomic operation after it let others see.
+// What a fence and an atomic operation after it let others see: all, or those of the block. Without a fence nobody is sure to
+// see anything, but may take it that he does.
+enum Scope { everywhere, own_block, nowhere };
 struct Release {
     uintptr_t at;
     unsigned block, thread, time, barrier_time, warp_time, cluster_time, made;
-    bool in_block;  // the fence was for the block alone
+    Scope scope;
 };
 struct Acquire {
     uintptr_t at;
     unsigned thread, time;
+    bool looks;  // at the value, where an exchange mostly does not
 };
 struct BlockRun {
     unsigned start;
@@ -152,6 +156,9 @@ struct State {
     unsigned known[max_places / 32][32][32];
     unsigned fence_time[max_places], block_fence_time[max_places], spins[max_places];
     uintptr_t spun_at[max_places];
+    bool has_stores;  // to global memory, volatile or atomic
+    unsigned unfenced;  // releases of this block
+    u64 patience;
     uintptr_t acquired_at[max_places];
     unsigned acquired_count[max_places];
     unsigned rank;  // of the running thread's block
@@ -193,8 +200,8 @@ static inline void tick() {
 static inline unsigned time_of(u64 stamp) { return (unsigned)(stamp >> time_shift); }
 static inline unsigned thread_of(u64 stamp) { return (unsigned)(stamp >> thread_shift) & (max_places - 1); }
 static inline unsigned rank_of(unsigned thread) { return s.cluster.blocks > 1 ? thread / s.cluster.block_threads : 0; }
-static inline unsigned how_of(u64 stamp) { return (unsigned)stamp & 3; }
-static inline bool is_atomic(unsigned how) { return how == atomic || how == sum; }
+static inline unsigned how_of(u64 stamp) { return (unsigned)stamp & 7; }
+static inline bool is_atomic(unsigned how) { return how != plain && how != beside; }
 
 // Of whose accesses a stamp of this launch is: an index of `blocks`.
 static unsigned block_run_of(unsigned time) {

@@ -56,7 +56,10 @@ _CLANG_KERNEL = [
 ]
 _CLANG_RUNTIME = ["-nostdlib++"]
 # Of a checked launch: each access and each undefined operation calls the runtime, which has those functions.
-_LINES = ["-g1", "-gdwarf-4"]  # of DWARF 5 addr2line (2.40) takes another file's name for a text's first function
+_LINES = [
+    "-g1",
+    "-gdwarf-4",
+]  # of DWARF 5 addr2line (2.40) takes another file's name for a text's first function
 _CHECKED = ["-DCUKERN_CHECKED", "-O1", *_LINES]
 _WATCHED = "alignment,signed-integer-overflow,shift-exponent,integer-divide-by-zero"
 _GCC_CHECKED = [

@@ -252,7 +252,7 @@ class HostFunction:
             error, _raised.error = _raised.error, None
             raise error
         text = f"{self._name}: {self._last_error().decode(errors='replace')}"
-        return KernelFault(self._overtime(text) if status == _TOO_LONG else text)
+        return KernelFault(self._overtime(text) if status == _TOO_LONG else self._with_lines(text))
 
     @cached_property
     def _checked(self) -> checked.CheckedFunction:
@@ -283,11 +283,14 @@ class HostFunction:
             for name, (at, nbytes) in self._places.items():
                 ctypes.memmove(at, self._checked.places[name][0], nbytes)
 
+    def _with_lines(self, text: str) -> str:
+        found = [int(pc, 16) for pc in _PC.findall(text)]
+        lines = {} if self._bundled else lines_at(self._unit, found)
+        return _PC.sub(lambda pc: lines.get(int(pc[1], 16), ""), text)
+
     def _overtime(self, text: str) -> str:
         head, places = text.partition(": ")[::2]
-        places = places.replace("\n", "\n  ")
-        lines = {} if self._bundled else lines_at(self._unit, [int(pc, 16) for pc in _PC.findall(places)])
-        places = _PC.sub(lambda found: lines.get(int(found[1], 16), ""), places)
+        places = self._with_lines(places.replace("\n", "\n  "))
         limit = _runtime().cukern_limit() / 1e9
         return (
             f"{head}: stopped, as it ran longer than {limit:g} s (CUKERN_KERNEL_TIMEOUT sets the seconds, 0 for no "

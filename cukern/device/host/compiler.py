@@ -58,7 +58,11 @@ _CLANG_KERNEL = [
 ]
 _CLANG_RUNTIME = ["-nostdlib++"]
 # Of a checked launch: each access and each undefined operation calls the runtime, which has those functions.
-_CHECKED = shlex.split("-DCUKERN_CHECKED -O1 -g1")
+_LINES = [
+    "-g1",
+    "-gdwarf-4",
+]  # of DWARF 5 addr2line (2.40) takes another file's name for a text's first function
+_CHECKED = ["-DCUKERN_CHECKED", "-O1", *_LINES]
 _WATCHED = "alignment,signed-integer-overflow,shift-exponent,integer-divide-by-zero"
 _GCC_CHECKED = [
     f"-fsanitize=thread,bounds,unreachable,{_WATCHED}",
@@ -127,7 +131,7 @@ class Compiler:
             level: the option of the optimisation; GCC's quick builds have others in its place.
         """
         gcc = _GCC_QUICK_KERNEL if level == _QUICK else _GCC_KERNEL
-        own = [*(gcc if self.is_gcc else _CLANG_KERNEL), *(["-g1"] if lines else [])]
+        own = [*(gcc if self.is_gcc else _CLANG_KERNEL), *(_LINES if lines else [])]
         include = [] if precompiled is None else [f"-I{precompiled}"]
         command = [*self.command, *_FLAGS, *include, *self._level(level), self._processor, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]

@@ -93,9 +93,36 @@ def declarations(text: bytes, names: Iterable[str]) -> Iterator[tuple[str, Edit]
         nodes.extend((child, inside) for child in node.children)
 
 
+def _lent(root: tree_sitter.Node) -> set[bytes]:
+    """Names whose address is taken, or that are arguments where a function of the text takes a reference."""
+    takers: set[bytes] = set()
+    calls: list[tuple[bytes, list[bytes]]] = []
+    found: set[bytes] = set()
+    nodes = [root]
+    while nodes:
+        node = nodes.pop()
+        nodes.extend(node.children)
+        if node.type == "function_declarator":
+            name, given = node.child_by_field_name("declarator"), node.child_by_field_name("parameters")
+            if name is not None and given is not None and b"&" in (given.text or b""):
+                takers.add(name.text or b"")
+        elif node.type == "pointer_expression" and (node.text or b"").startswith(b"&"):
+            found.add((node.text or b"")[1:].strip())
+        elif node.type == "call_expression":
+            name, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
+            if name is not None and given is not None:
+                calls.append((name.text or b"", [one.text or b"" for one in given.named_children]))
+    return found.union(*(given for name, given in calls if name.partition(b"<")[0] in takers))
+
+
 def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
-    """The arrays and structs that functions declare without a value: name, file and line, and the edit that does it."""
-    nodes, number = [syntax_tree(text)], 0
+    """The arrays and structs that functions declare without a value: name, file and line, and the edit that does it.
+
+    With them are the variables whose address or reference a function of the text takes: compilers that do not look into
+    it say nothing of these.
+    """
+    root = syntax_tree(text)
+    nodes, number, lent = [root], 0, _lent(root)
     while nodes:
         node = nodes.pop()
         nodes.extend(node.children)
@@ -110,7 +137,9 @@ def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
             inner: tree_sitter.Node | None = one
             while inner is not None and inner.type == "array_declarator":
                 inner = inner.child_by_field_name("declarator")
-            if inner is not None and inner.type == "identifier" and (inner is not one or is_named):
+            if inner is not None and inner.type == "identifier":
+                if inner is one and not is_named and (inner.text or b"") not in lent:
+                    continue
                 number += 1
                 name = (inner.text or b"").decode()
                 edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {number});")

@@ -150,7 +150,7 @@ class Reader:
 
     def unset_array(self, name: str, place: str) -> KernelReport:
         """That a launch depends on elements of a local array which nothing has set."""
-        what = f"unset register: elements of array {name} are used which nothing has set"
+        what = f"unset register: {name} is used, of which nothing has set a part, or all"
         return KernelReport("unset", self._message(place, "", what), self._name, place, array=name)
 
     def _misfits(self) -> list[KernelReport]:
@@ -238,12 +238,12 @@ class Reader:
             far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)
             other = {"other_block": far, "other_thread": near, "other_place": other_place}
             did = "written" if raw.other.writes else "read"
-            how = " atomically" if raw.other.how == 1 else ""
+            how = " atomically" if raw.other.how in (1, 3) else ""
             beside = raw.here.how == 2  # an asynchronous operation
             who, gap = (
                 (f"{text} of {who}", "before a wait for it")
                 if beside
-                else (who, "with no barrier in between")
+                else (who, text or "with no barrier in between")
             )
             what = (
                 f"race: {who} {does} {described}, {did}{how} by block {far}, thread {near}"

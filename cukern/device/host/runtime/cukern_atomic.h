@@ -8,8 +8,9 @@ template <> struct Bits<2> { using type = unsigned short; };
 template <> struct Bits<4> { using type = unsigned; };
 template <> struct Bits<8> { using type = unsigned long long; };
 
-// Replaces *at by what `next` makes of it, in one step that nobody sees the middle of; the old value.
-template <class T, class Next>
+// Replaces *at by what `next` makes of it, in one step that nobody sees the middle of; the old value. Checked launches know
+// sums by the weak exchange.
+template <bool adds = true, class T, class Next>
 inline auto exchange_by(T* at, Next next) {
     using U = typename Bits<sizeof(T)>::type;
     U old = __atomic_load_n((U*)at, __ATOMIC_RELAXED);
@@ -19,7 +20,7 @@ inline auto exchange_by(T* at, Next next) {
         const T wanted = next(value);
         U bits;
         __builtin_memcpy(&bits, (const void*)&wanted, sizeof(T));
-        if (__atomic_compare_exchange_n((U*)at, &old, bits, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return value;
+        if (__atomic_compare_exchange_n((U*)at, &old, bits, adds, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return value;
     }
 }
 }  // namespace cukern
@@ -28,8 +29,8 @@ inline auto exchange_by(T* at, Next next) {
     static inline type name(type* at, type value) { return expression; }                                     \
     static inline type name##_block(type* at, type value) { return name(at, value); }                        \
     static inline type name##_system(type* at, type value) { return name(at, value); }
-#define CUKERN_ATOMIC_BY(name, type, expression) \
-    CUKERN_ATOMIC(name, type, cukern::exchange_by(at, [value](type old) { return (type)(expression); }))
+#define CUKERN_ATOMIC_BY(name, type, expression, ...) \
+    CUKERN_ATOMIC(name, type, cukern::exchange_by<__VA_ARGS__>(at, [value](type old) { return (type)(expression); }))
 #define CUKERN_ATOMIC_INTEGER(type)                                                                          \
     CUKERN_ATOMIC(atomicAdd, type, __atomic_fetch_add(at, value, __ATOMIC_RELAXED))                          \
     CUKERN_ATOMIC(atomicSub, type, __atomic_fetch_sub(at, value, __ATOMIC_RELAXED))                          \
@@ -37,15 +38,15 @@ inline auto exchange_by(T* at, Next next) {
     CUKERN_ATOMIC(atomicOr, type, __atomic_fetch_or(at, value, __ATOMIC_RELAXED))                            \
     CUKERN_ATOMIC(atomicXor, type, __atomic_fetch_xor(at, value, __ATOMIC_RELAXED))                          \
     CUKERN_ATOMIC(atomicExch, type, __atomic_exchange_n(at, value, __ATOMIC_RELAXED))                        \
-    CUKERN_ATOMIC_BY(atomicMin, type, value < old ? value : old)                                             \
-    CUKERN_ATOMIC_BY(atomicMax, type, old < value ? value : old)
+    CUKERN_ATOMIC_BY(atomicMin, type, value < old ? value : old, false)                                      \
+    CUKERN_ATOMIC_BY(atomicMax, type, old < value ? value : old, false)
 CUKERN_ATOMIC_INTEGER(int)
 CUKERN_ATOMIC_INTEGER(unsigned)
 CUKERN_ATOMIC_INTEGER(long long)
 CUKERN_ATOMIC_INTEGER(unsigned long long)
 CUKERN_ATOMIC_BY(atomicAdd, float, old + value)
 CUKERN_ATOMIC_BY(atomicAdd, double, old + value)
-CUKERN_ATOMIC(atomicExch, float, cukern::exchange_by(at, [value](float) { return value; }))
+CUKERN_ATOMIC(atomicExch, float, cukern::exchange_by<false>(at, [value](float) { return value; }))
 CUKERN_ATOMIC_BY(atomicInc, unsigned, old >= value ? 0 : old + 1)
 CUKERN_ATOMIC_BY(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 

@@ -2,7 +2,7 @@
 #pragma once
 #include <signal.h>
 
-#include "shared.h"
+#include "watch.h"
 
 static const int fault_signals[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
 static struct sigaction earlier_actions[sizeof fault_signals / sizeof *fault_signals];
@@ -51,6 +51,9 @@ static void on_fault(int signal, siginfo_t* info, void* context) {
     append_running(w, &text);
     append(&text, ": ");
     describe_fault(&text, signal, info);
+    const uintptr_t pc = program_counter(context);
+    const Function* function = w->job->function;
+    if (pc >= function->low && pc < function->high) append(&text, " [pc %llx]", (unsigned long long)(pc - function->base));
     append_sender(w, &text);
     give_up(w);
 }

@@ -1,7 +1,7 @@
 // Whether what goes on beside the threads sees what they have written to shared memory: after fence_to_async alone. Of each
 // block there is a copy of its shared memory as the hardware's copies and products see it. A fence brings that of its thread's
-// block up to date, with more than its thread need have seen: what other threads wrote just before, and did not pass on, is not
-// noticed. PTX's fence is likewise for shared::cta, the memory of the thread's own block.
+// block up to date, with more than its thread need have seen: what other threads wrote just before, and did not pass on, is
+// noticed by checked launches alone. PTX's fence is likewise for shared::cta, the memory of the thread's own block.
 #pragma once
 #include <stdlib.h>
 

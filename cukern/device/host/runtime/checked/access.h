@@ -1,6 +1,6 @@
 // Each access of a kernel to memory, which the compiler announces (-fsanitize=thread) before it is done.
 #pragma once
-#include "report.h"
+#include "hasty.h"
 #include "trace.h"
 
 // The last phase of the cluster's barrier that a thread, or before its block's last barrier any of that, has waited for.
@@ -38,10 +38,28 @@ static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
     const unsigned end = run + 1 < s.block_count ? s.blocks[run + 1].first_release : s.release_count;
     for (unsigned i = first; i < end; ++i) {
         const Release& release = s.releases[i];
+        if (release.scope == nowhere) continue;
+        if (release.scope == own_block && (run + 1 < s.block_count || rank_of(release.thread) != s.rank)) continue;
         if (!covers(release, thread, time)) continue;
         for (unsigned j = 0; j < s.acquire_count; ++j) {
             const Acquire& acquire = s.acquires[j];
             if (acquire.at == release.at && acquire.time >= release.made && is_known(acquire)) return true;
+        }
+    }
+    return false;
+}
+
+// Whether another block stored a value and then, without a fence, made an atomic change elsewhere that is known here: the value
+// is taken to have come, and may not have.
+static bool is_told_of(u64 stamp, uintptr_t at) {
+    if (how_of(stamp) != store || time_of(stamp) > s.block_start) return false;
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release && s.patience; ++i) {
+        const Release& release = s.releases[i];
+        if (release.scope != nowhere || release.at == at || !covers(release, thread, time)) continue;
+        for (unsigned j = 0; j < s.acquire_count && s.patience; ++j, --s.patience) {
+            const Acquire& acquire = s.acquires[j];
+            if (acquire.looks && acquire.at == release.at && is_known(acquire)) return true;
         }
     }
     return false;
@@ -95,15 +113,25 @@ static __attribute__((noinline)) void settle_before(bool only_reads) {
 static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_writes) {
     const unsigned other_how = how_of(other);
     if (how == beside || other_how == beside) return true;
-    if (how == atomic && other_how == atomic) return true;
+    if (is_atomic(how) && is_atomic(other_how)) return true;
     if (s.strict) return false;
     // A plain read beside an atomic write: of a loop that compares and swaps, which tries again if the read was too old.
-    return (how == atomic && !other_writes) || (other_how == atomic && !writes);
+    return (is_atomic(how) && !other_writes) || (is_atomic(other_how) && !writes);
 }
 
 static __attribute__((noinline)) void meet(
     Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
-    if (are_tolerated(how, writes, other, other_writes)) return;
+    if (are_tolerated(how, writes, other, other_writes)) {
+        if (how == plain && !writes && is_atomic(how_of(other))) note_hasty(place);
+        if (is_atomic(how) && !other_writes && how_of(other) == plain) note_hasty(other >> place_shift & place_mask);
+        if (how != atomic || writes || r->shared || !is_told_of(other, at) || !is_new(race, place, other >> place_shift & place_mask)) return;
+        Report report = empty_report(race, r, at, size, side_here(place, writes, how));
+        report.other = side_of(other, other_writes);
+        report.has_other = 1;
+        snprintf(report.text, sizeof report.text, "without a __threadfence before the write that tells of it");
+        add_report(report);
+        return;
+    }
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;
@@ -157,9 +185,11 @@ static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at
     found(out_of_bounds, r, at, size, writes, place);
 }
 
-// Whether what goes on beside reads what a thread has written since it was sent, so before a wait for it.
+// Whether what goes on beside reads what a thread has written since it was sent, so before a wait for it; or what another copy
+// has.
 static __attribute__((noinline)) void meet_beside(Area* r, u64 written, uintptr_t at, unsigned size) {
-    if (time_of(written) < s.sent || how_of(written) == beside) return;
+    if (time_of(written) < s.sent) return;
+    if (how_of(written) == beside && s.doing->queue == cukern::counted_copies) return;  // the barrier's own words
     if (!is_new(race, (u64)s.doing->file ^ s.doing->line, written >> place_shift & place_mask)) return;
     Report report = empty_report(race, r, at, size, side_here(0, false, beside));
     report.other = side_of(written, true);
@@ -197,7 +227,7 @@ static __attribute__((noinline)) void visit(Area* r, uintptr_t at, unsigned size
 static bool is_seen_in(unsigned rank, unsigned thread, unsigned time) {
     for (unsigned i = s.blocks[s.block_count - 1].first_release; i < s.release_count; ++i) {
         const Release& release = s.releases[i];
-        if (!covers(release, thread, time)) continue;
+        if (release.scope != everywhere || !covers(release, thread, time)) continue;
         for (unsigned j = 0; j < s.acquire_count; ++j)
             if (s.acquires[j].at == release.at && s.acquires[j].time >= release.made && rank_of(s.acquires[j].thread) == rank) return true;
     }
@@ -236,7 +266,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
         if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
         if (s.mode == 2) {
             if (reads && how == plain && r->shared && s.doing) meet_beside(r, w, at, size);
-            if (writes) r->writes[cell] = stamp;
+            if (writes) r->writes[cell] = w && !time_of(w) ? w | (stamp & ~(place_mask << place_shift)) : stamp;
             continue;
         }
         if (__builtin_expect(!is_over(w, r->shared), 0)) meet(r, cell, w, true, at, size, writes, how, place);
@@ -257,6 +287,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
 template <unsigned size, bool reads, bool writes, unsigned how>
 static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
     if (__builtin_expect(!s.on, 0)) return;
+    if (__builtin_expect(s.old_size != 0, 0)) put_fresh_back();
     if (__builtin_expect(s.suspect_count != 0, 0)) settle_before(reads && !writes && how == plain);
     const u64 place = s.last_place = (pc - s.base) & place_mask;
     Area* r;
@@ -275,14 +306,18 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         return;
     }
     if (__builtin_expect(r->shared && r->rank != s.rank, 0)) visit(r, at, size, writes, place);
+    if (how == plain && reads && __builtin_expect(s.late_place == place && place, 0)) read_late(r, at, size, place);
     touch<size, reads, writes, how>(r, at, place);
 }
 
 // Lets other threads run where one looks again and again at what another one writes.
-static void let_spin(uintptr_t pc) {
+static void let_spin(uintptr_t at, uintptr_t pc) {
     static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
+    // Where a run is compared with another, one more turn of a thread makes no difference to others.
+    if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
+    s.spun_at[s.me] = at;
     // In other orders than the usual one they also run between a plain read and an atomic operation after it.
-    if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && draw() % 4 == 0))) return;
+    if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && !s.late_place && draw() % 4 == 0))) return;
     if (s.suspect_count) settle_suspects();
     snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
     Wait wait = {};

@@ -2,51 +2,60 @@
 #pragma once
 #include "access.h"
 
-static void fence() {
+// Of the block alone, or of all.
+static void fence(bool of_block) {
     if (!s.on) return;
-    s.fence_time[s.me] = s.now;
+    (of_block ? s.block_fence_time : s.fence_time)[s.me] = s.now;
     tick();
 }
 
 // What the running thread did before its last fence is for those who look at `at` from now on.
-static void release(uintptr_t at) {
-    if (!s.on || s.fence_time[s.me] <= s.block_start) return;
+static void release(uintptr_t at, unsigned fence_time, Scope scope) {
     const unsigned run = s.block_count - 1, first = s.blocks[run].first_release;
     const unsigned waited = has_waited(s.me);
-    const Release made = {at, run, s.me, s.fence_time[s.me], s.cluster.barrier_time[s.rank], s.warp_time[s.me / 32],
-                          waited ? s.cluster.last_came[waited & 3] : 0, s.now};
+    const Release made = {at, run, s.me, fence_time, s.cluster.barrier_time[s.rank], s.warp_time[s.me / 32],
+                          waited ? s.cluster.last_came[waited & 3] : 0, s.now, scope};
     for (unsigned i = s.release_count; i > first && i + 64 > s.release_count; --i) {
         Release& last = s.releases[i - 1];
-        if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time) return;
+        if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time && last.scope == scope) return;
     }
     if (Release* room = room_for(s.releases, s.release_count, s.release_room)) *room = made, ++s.release_count;
     tick();
 }
 
-static void acquire(uintptr_t at) {
+static void release(uintptr_t at) {
+    if (!s.on) return;
+    const unsigned of_all = s.fence_time[s.me], of_block = s.block_fence_time[s.me];
+    if (of_all > s.block_start) release(at, of_all, everywhere);
+    if (of_block > s.block_start && of_block > of_all) release(at, of_block, own_block);
+    if (s.has_stores && at - s.shared_arena >= shared_span && s.unfenced++ < most_unfenced) release(at, s.now, nowhere);
+}
+
+static void acquire(uintptr_t at, bool looks) {
     if (!s.on || !s.release_count) return;
     if (s.acquired_at[s.me] == at && s.acquired_count[s.me] == s.release_count) return;
     s.acquired_at[s.me] = at;
     s.acquired_count[s.me] = s.release_count;
-    if (Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room)) *room = {at, s.me, s.now}, ++s.acquire_count;
+    if (Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room)) *room = {at, s.me, s.now, looks}, ++s.acquire_count;
 }
 
 template <unsigned size>
 static inline void watch_value(uintptr_t at, uintptr_t pc) {
-    let_spin(pc);
+    let_spin(at, pc);
     access<size, true, false, atomic>(at, pc);
-    acquire(at);
+    acquire(at, true);
 }
 template <unsigned size>
 static inline void show_value(uintptr_t at, uintptr_t pc) {
-    access<size, false, true, atomic>(at, pc);
+    access<size, false, true, store>(at, pc);
+    if (at - s.arena < s.arena_bytes) s.has_stores = true;
     release(at);
 }
-template <unsigned size>
+template <unsigned size, unsigned how = atomic, bool looks = true>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
-    let_spin(pc);
-    access<size, true, true, atomic>(at, pc);
-    acquire(at);
+    let_spin(at, pc);
+    access<size, true, true, how>(at, pc);
+    acquire(at, looks);
     release(at);
 }
 
@@ -57,9 +66,9 @@ CUKERN_PLAIN(8)
 CUKERN_PLAIN(16)
 #undef CUKERN_PLAIN
 
-#define CUKERN_FETCH(bits, T, name, builtin)                                            \
+#define CUKERN_FETCH(bits, T, name, builtin, how)                                       \
     HOOK T __tsan_atomic##bits##_##name(volatile T* at, T value, int) {                 \
-        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+        change_value<bits / 8, how, how == sum>((uintptr_t)at, HERE);                   \
         return builtin(at, value, __ATOMIC_SEQ_CST);                                    \
     }
 #define CUKERN_ATOMICS(bits, T)                                                         \
@@ -71,19 +80,19 @@ CUKERN_PLAIN(16)
         show_value<bits / 8>((uintptr_t)at, HERE);                                      \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                  \
     }                                                                                   \
-    CUKERN_FETCH(bits, T, exchange, __atomic_exchange_n)                                \
-    CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add)                                \
-    CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub)                                \
-    CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and)                                \
-    CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or)                                  \
-    CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor)                                \
-    CUKERN_FETCH(bits, T, fetch_nand, __atomic_fetch_nand)                              \
+    CUKERN_FETCH(bits, T, exchange, __atomic_exchange_n, atomic)                        \
+    CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add, sum)                           \
+    CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub, sum)                           \
+    CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and, atomic)                        \
+    CUKERN_FETCH(bits, T, fetch_or, __atomic_fetch_or, atomic)                          \
+    CUKERN_FETCH(bits, T, fetch_xor, __atomic_fetch_xor, atomic)                        \
+    CUKERN_FETCH(bits, T, fetch_nand, __atomic_fetch_nand, atomic)                      \
     HOOK int __tsan_atomic##bits##_compare_exchange_strong(volatile T* at, T* expected, T value, int, int) { \
         change_value<bits / 8>((uintptr_t)at, HERE);                                    \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
     HOOK int __tsan_atomic##bits##_compare_exchange_weak(volatile T* at, T* expected, T value, int, int) {   \
-        change_value<bits / 8>((uintptr_t)at, HERE);                                    \
+        change_value<bits / 8, sum>((uintptr_t)at, HERE); /* of exchange_by */          \
         return __atomic_compare_exchange_n(at, expected, value, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);  \
     }                                                                                   \
     HOOK T __tsan_atomic##bits##_compare_exchange_val(volatile T* at, T expected, T value, int, int) {       \
@@ -98,8 +107,8 @@ CUKERN_ATOMICS(64, unsigned long long)
 #undef CUKERN_ATOMICS
 #undef CUKERN_FETCH
 
-HOOK void __tsan_atomic_thread_fence(int) { fence(); }
-HOOK void __tsan_atomic_signal_fence(int) { fence(); }
+HOOK void __tsan_atomic_thread_fence(int) { fence(false); }
+HOOK void __tsan_atomic_signal_fence(int) { fence(true); }  // __threadfence_block
 
 // Copies of structs, and of memory, whose size is no single access's.
 template <unsigned size>
@@ -125,17 +134,18 @@ HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
     access_range((uintptr_t)to, size, true, HERE);
     return memcpy(to, from, size);
 }
-// Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it.
+// Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it, whose place is kept.
 HOOK void* __tsan_memset(void* to, int value, size_t size) {
     const uintptr_t at = (uintptr_t)to;
     access_range(at, size, true, HERE);
+    memset(to, value, size);
     if (s.suspect_count) settle_suspects();
     if (s.on && value == unset && at - s.shared_arena < shared_span) {
         Area* r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
         const size_t from = at - r->start, end = from + size;
-        for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] = 0;
+        for (size_t cell = from >> r->shift; end <= r->bytes && cell << r->shift < end; ++cell) r->writes[cell] &= place_mask << place_shift;
     }
-    return memset(to, value, size);
+    return to;
 }
 HOOK void* __tsan_memmove(void* to, const void* from, size_t size) {
     access_range((uintptr_t)from, size, false, HERE);

@@ -16,11 +16,19 @@
 static bool is_in_shared(const void* first, unsigned long long) {
     return (uintptr_t)first - s.shared_arena - worker->rank * block_span < block_span;
 }
+// What the running thread has written, or knows of by a barrier.
+static void pass_on(const Area& area, u64 from, u64 bytes) {
+    const char* const own = (const char*)area.start;
+    char* const seen = seen_of(own);
+    if (!memcmp(seen + from, own + from, bytes)) return;
+    for (u64 i = from; i < from + bytes; ++i)
+        if (is_over(area.writes[i >> area.shift], true)) seen[i] = own[i];
+}
 static void pass_on_shared() {
     const u64 count = ((const Variable*)launched->build->static_shared)->bytes;
     for (unsigned slot = 0; slot <= count; ++slot) {
         const Area& area = s.shared[worker->rank * shared_slots + slot];
-        memcpy(seen_of((const void*)area.start), (const void*)area.start, area.bytes);
+        for (u64 at = 0; at < area.bytes; at += 64) pass_on(area, at, area.bytes - at < 64 ? area.bytes - at : 64);
     }
 }
 static void wrote_shared(const void* first, unsigned long long bytes) {
@@ -90,7 +98,8 @@ static void begin_block(Worker* w) {
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
-    s.acquire_count = 0;
+    s.acquire_count = s.unfenced = 0;
+    if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads);
     const Dim grid = w->launch->grid;
     const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);
     if (BlockRun* room = room_for(s.blocks, s.block_count, s.block_room)) *room = {s.block_start, index, s.release_count}, ++s.block_count;
@@ -121,6 +130,7 @@ static void run_block(Worker* w, bool in_fibers) {
     }
     s.mode = 0;
     beside_depth = 0;
+    if (s.old_size) put_fresh_back();
     if (s.suspect_count) settle_suspects();
     s.on = false;
     end_beside(w);
@@ -200,6 +210,44 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     s.report_count = left;
 }
 
+// One more run, in which reads at a place come late: see hasty.h. What it leaves.
+static u64 run_late(Worker* w, Job* job, const Options* options, unsigned run, u64 place, bool gives_old) {
+    s.late_place = place;
+    s.gives_old = gives_old;
+    s.was_old = false;
+    run_once(w, job, options, run);
+    const u64 left = outcome() ^ s.report_count;
+    s.late_place = 0;
+    s.report_count = s.all_reports = 0;
+    return left;
+}
+
+// Whether it matters to a launch what the plain reads at a place get, in one of two orders.
+static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
+    const unsigned last = options->runs - 1;
+    for (unsigned run = last;; run = 0) {
+        const u64 usual = run_late(w, job, options, run, place, false);
+        if (s.was_old && !job->timed_out && !job->interrupted && run_late(w, job, options, run, place, true) != usual) {
+            const Report late = s.late;
+            const bool same = run_late(w, job, options, run, place, false) == usual;  // else the difference is by a clock
+            s.late = late;
+            if (same) return true;
+        }
+        if (run == 0 || job->timed_out || job->interrupted) return false;
+    }
+}
+
+static void settle_hasty(Worker* w, Job* job, const Options* options) {
+    Report races[max_hasty];
+    unsigned count = 0;
+    for (unsigned i = 0; i < s.hasty_count; ++i) {
+        if (is_race(w, job, options, s.hasty[i])) races[count++] = s.late;
+        job->timed_out = false;
+    }
+    if (!job->interrupted) run_once(w, job, options, options->runs - 1);  // whose results stay
+    for (unsigned i = 0; i < count; ++i) add_report(races[i]);
+}
+
 // Launches once for each seed, as cukern_launch does; the reports are left for cukern_reports.
 EXPORT int cukern_check(Function* function, const unsigned char* packed, const Options* options) {
     if (runs && pthread_equal(runner, pthread_self())) {
@@ -241,6 +289,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     for (unsigned run = 0; !status && !job.interrupted && run < options->runs && s.report_count == doubtful_reports(); ++run)
         run_once(w, &job, options, run);
     if (!status && !job.interrupted && doubtful_reports()) settle_doubtful(w, &job, options);
+    if (!status && !job.interrupted && !s.report_count && s.hasty_count && !sampled) settle_hasty(w, &job, options);
     if (job.interrupted) status = 2;
     end_launch();
     runs = false;

@@ -134,8 +134,8 @@ static void poison_variables(const Worker*) {
 static void order(unsigned what, const void* at) {
     if (what == 0) on_beside_done();
     if (what == 1) on_beside();
-    if (what == 2) fence(), release((uintptr_t)at);
-    if (what == 3) acquire((uintptr_t)at);
+    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere);
+    if (what == 3) acquire((uintptr_t)at, true);
 }
 
 // `itemsizes` are the arrays' own, which a parameter may take as bytes.
@@ -208,7 +208,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     unset_arrays = arrays;
     unset_count = count;
     s.base = function->base, s.low = function->low, s.high = function->high;
-    s.report_count = s.all_reports = s.area_count = 0;
+    s.report_count = s.all_reports = s.area_count = s.hasty_count = 0;
     s.pool_used = 0;
     s.mode = 0;
     memset(s.seen, 0, sizeof s.seen);
@@ -283,6 +283,7 @@ static void forget_times() {
     memset(s.known, 0, sizeof s.known);
     memset(s.warp_time, 0, sizeof s.warp_time);
     memset(s.fence_time, 0, sizeof s.fence_time);
+    memset(s.block_fence_time, 0, sizeof s.block_fence_time);
     memset(s.cluster.visits, 0, sizeof s.cluster.visits);
     s.now = 1;
 }
@@ -302,6 +303,9 @@ static void begin_run(unsigned run) {
     trace_count = 0;
     s.launch_start = ++s.now;
     s.block_count = s.release_count = s.acquire_count = 0;
+    s.has_stores = false;
+    s.patience = 1 << 26;
+    if (s.late_place) memset(s.spins, 0, sizeof s.spins);
     memset(s.acquired_count, 0, sizeof s.acquired_count);
     ++s.now;
 }

@@ -1,6 +1,6 @@
 // The order in which a checked launch runs threads, and what orders them: see hooks.h, of which these take the place.
 #pragma once
-#include "report.h"
+#include "hasty.h"
 
 static unsigned draw() {  // xorshift64
     s.random ^= s.random << 13;
@@ -16,6 +16,7 @@ static unsigned choose_lane(unsigned lanes) {
 }
 
 static void on_switch(unsigned thread) {
+    if (s.old_size) put_fresh_back();
     s.me = thread;
     s.rank = rank_of(thread);
     set_head();

@@ -16,6 +16,8 @@ constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared me
 constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 constexpr unsigned max_suspects = 16;
+constexpr unsigned max_hasty = 4;
+constexpr unsigned most_unfenced = 256;  // releases of a block
 
 enum Kind {
     out_of_bounds,
@@ -51,9 +53,9 @@ struct Area {
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
 };
 
-// A stamp: time in 29 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 2.
-enum How { plain, atomic, beside };
-constexpr unsigned time_shift = 35, place_shift = 15, thread_shift = 2;
+// A stamp: time in 28 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 3.
+enum How { plain, atomic, beside, sum, store };  // an atomic sum; a volatile or atomic store
+constexpr unsigned time_shift = 36, place_shift = 16, thread_shift = 3;
 constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
 static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");
 constexpr u64 place_mask = 0xfffff;
@@ -79,14 +81,18 @@ struct Report {
     char text[1024];
 };
 
-// What a fence and an atomic operation after it let others see.
+// What a fence and an atomic operation after it let others see: all, or those of the block. Without a fence nobody is sure to
+// see anything, but may take it that he does.
+enum Scope { everywhere, own_block, nowhere };
 struct Release {
     uintptr_t at;
     unsigned block, thread, time, barrier_time, warp_time, cluster_time, made;
+    Scope scope;
 };
 struct Acquire {
     uintptr_t at;
     unsigned thread, time;
+    bool looks;  // at the value, where an exchange mostly does not
 };
 struct BlockRun {
     unsigned start;
@@ -148,7 +154,11 @@ struct State {
     int together_line;
     unsigned warp_time[max_places / 32];
     unsigned known[max_places / 32][32][32];
-    unsigned fence_time[max_places], spins[max_places];
+    unsigned fence_time[max_places], block_fence_time[max_places], spins[max_places];
+    uintptr_t spun_at[max_places];
+    bool has_stores;  // to global memory, volatile or atomic
+    unsigned unfenced;  // releases of this block
+    u64 patience;
     uintptr_t acquired_at[max_places];
     unsigned acquired_count[max_places];
     unsigned rank;  // of the running thread's block
@@ -167,6 +177,16 @@ struct State {
     char* pool;
     size_t pool_used;
     u64 random;  // 0 for threads in their order
+    // Plain reads beside atomic writes, by their places; and the runs that show whether such a read matters: see hasty.h.
+    u64 hasty[max_hasty];
+    unsigned hasty_count;
+    u64 late_place;  // whose reads come late, in such a run
+    bool gives_old, was_old;
+    unsigned char late_reads[max_places];
+    uintptr_t old_at;
+    unsigned old_size;  // of the older value that lies there until the next access, if not 0
+    u64 fresh;
+    Report late;
 };
 
 static State s;
@@ -180,7 +200,8 @@ static inline void tick() {
 static inline unsigned time_of(u64 stamp) { return (unsigned)(stamp >> time_shift); }
 static inline unsigned thread_of(u64 stamp) { return (unsigned)(stamp >> thread_shift) & (max_places - 1); }
 static inline unsigned rank_of(unsigned thread) { return s.cluster.blocks > 1 ? thread / s.cluster.block_threads : 0; }
-static inline unsigned how_of(u64 stamp) { return (unsigned)stamp & 3; }
+static inline unsigned how_of(u64 stamp) { return (unsigned)stamp & 7; }
+static inline bool is_atomic(unsigned how) { return how != plain && how != beside; }
 
 // Of whose accesses a stamp of this launch is: an index of `blocks`.
 static unsigned block_run_of(unsigned time) {

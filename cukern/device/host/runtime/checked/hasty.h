@@ -1,0 +1,60 @@
+// A plain read beside an atomic write of another thread. Right kernels have such reads, as before a compare and swap, which
+// fails if the read was too old; others miss a barrier. The kernel runs twice more, with each read at one place delayed until no
+// other thread can run. In the second run the read gets what was there before the delay: whether that changes what the launch
+// leaves shows which kind it is.
+#pragma once
+#include "report.h"
+
+static void wait_for_others(Wait* wait);  // in block.h
+static inline bool is_over(u64 stamp, bool shared);
+
+constexpr unsigned late_reads_each = 4;  // of a thread in a block
+constexpr unsigned longest_delay = 64;   // of others that spin
+
+static void put_fresh_back() {
+    memcpy((void*)s.old_at, &s.fresh, s.old_size);
+    s.old_size = 0;
+}
+
+static void note_hasty(u64 place) {
+    if (s.late_place) return;
+    for (unsigned i = 0; i < s.hasty_count; ++i)
+        if (s.hasty[i] == place) return;
+    if (s.hasty_count < max_hasty) s.hasty[s.hasty_count++] = place;
+}
+
+static bool is_last_to_run(const Wait* wait) {
+    if (++((Wait*)wait)->value > longest_delay) return true;
+    for (unsigned i = 0; i < worker->warp_count; ++i)
+        if (worker->warps[i].runnable) return false;
+    return true;
+}
+
+// In global memory only sums count: where values get smaller until none does, an older one does no harm.
+static bool matters_to_reads(u64 write, bool shared) {
+    return !is_over(write, shared) && (how_of(write) == sum || (shared && how_of(write) == atomic));
+}
+
+static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, u64 place) {
+    if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me]++ >= late_reads_each) return;
+    u64 before = 0;
+    memcpy(&before, (const void*)at, size);
+    Wait wait = {};
+    wait.what = cukern::condition;
+    wait.ready = is_last_to_run;
+    wait.name = wait.file = "";
+    wait_for_others(&wait);
+    u64 write = r->writes[(at - r->start) >> r->shift];
+    if (!memcmp(&before, (const void*)at, size) || !matters_to_reads(write, r->shared)) return;
+    if (!s.was_old) {
+        s.late = empty_report(race, r, at, size, side_here(place, false, plain));
+        s.late.other = side_of(write, true);
+        s.late.has_other = 1;
+    }
+    s.was_old = true;
+    if (!s.gives_old) return;
+    memcpy(&s.fresh, (const void*)at, size);
+    memcpy((void*)at, &before, size);
+    s.old_at = at;
+    s.old_size = size;
+}

@@ -120,7 +120,9 @@ def once_more(touch: str, begins: str, fence: str = "wgmma_fence();") -> str:
     loop, call = "k < 4; ++k) {", "own[k], of_b, k > 0"
     assert FACTORS.count(loop) == FACTORS.count(call) == 1
     again = f"if (k == 4) {{ wgmma_commit(); wgmma_wait<0>(sums); of_b += -32; {touch} {fence} }}"
-    text = FACTORS.replace(loop, f"k < 5; ++k) {{\n{again}")
+    text = FACTORS.replace(
+        f"for (int k = 0; {loop}", f"#pragma unroll\n    for (int k = 0; k < 5; ++k) {{\n{again}"
+    )
     return text.replace(call, f"own[k == 4 ? 3 : k], of_b, {begins} > 0")
 
 

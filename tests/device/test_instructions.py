@@ -119,14 +119,23 @@ def test_sums_of_an_earlier_group_are_read_while_another_is_made(device: ck.Devi
     np.testing.assert_array_equal(made, whole + first)
 
 
-def test_kernels_that_allow_the_next_one_come_in_order(device: ck.Device) -> None:
+@pytest.mark.parametrize(
+    ("header", "first"),
+    [
+        ("next_kernel", "allow_next_kernel();"),
+        (
+            "overlap",
+            "ask_ahead(from + 4 * threadIdx.x, threadIdx.x); wait_for_earlier_kernels(); allow_next_kernel();",
+        ),
+    ],
+)
+def test_kernels_that_allow_the_next_one_come_in_order(device: ck.Device, header: str, first: str) -> None:
     """Each reads what the one before it has written after it allowed this one."""
     x, y = (ck.asarray(np.arange(4096, dtype=np.float32), device=device) for _ in range(2))
-    body = """allow_next_kernel();
+    body = f"""{first}
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     to[n - 1 - i] = 2 * from[i] + 1;"""
-    step = kernel("next_kernel", "const float* from, float* to, int n", body)
-    wanted = x.numpy()
+    step, wanted = kernel(header, "const float* from, float* to, int n", body), x.numpy()
     for _ in range(6):
         step(x, y, x.size, grid=16, block=256)
         x, y, wanted = y, x, (2 * wanted + 1)[::-1]

@@ -68,7 +68,7 @@ inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barr
     cukern::require_chunks(to, from, bytes, file, line);
     cukern::require_shared(to, bytes, file, line);
     cukern::require_own(barrier, file, line);
-    cukern::require_mbarrier(barrier, file, line);
+    cukern::require_counting(barrier, file, line);
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
     cukern::runtime->wrote_async(to, bytes);
     cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted, "copy_bulk", file, line,

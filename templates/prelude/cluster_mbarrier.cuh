@@ -86,7 +86,7 @@ inline void store_async(T* to, const T& value, MBarrier* barrier, unsigned rank,
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "store_async: a value of 4, 8 or 16 bytes");
     T* const there = map_shared_rank(to, rank, file, line);
     MBarrier* const counts = map_shared_rank(barrier, rank, file, line);
-    cukern::require_mbarrier(counts, file, line);
+    cukern::require_counting(counts, file, line);
     if ((unsigned long long)there % sizeof(T)) cukern::fault("the address of store_async is not aligned to its value", file, line);
     cukern::Operation own{cukern::counted_copies, 0, 0, nullptr, cukern::store_value, "store_async", file, line,
                           {(unsigned long long)there, sizeof(T), (unsigned long long)counts}};

@@ -9,7 +9,7 @@
 struct MBarrier {
     unsigned long long state;
 };
-// By one thread; the others may use it after fence_mbarrier_init by this thread, and a barrier.
+// By one thread; copies may name it after fence_mbarrier_init by this thread, and other threads use it after a barrier, too.
 __device__ __forceinline__ void mbarrier_init(MBarrier* barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
                  ::"r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(arrivals) : "memory");
@@ -56,6 +56,11 @@ inline void require_mbarrier(const MBarrier* barrier, const char* file, int line
     const bool fresh = !barrier->expected || (barrier->pending == 0xfffff && barrier->phase == 3);
     end_order();
     if (fresh) fault("an mbarrier is used before mbarrier_init", file, line);
+}
+// The same where what goes on beside the threads counts there.
+inline void require_counting(const MBarrier* barrier, const char* file, int line) {
+    require_mbarrier(barrier, file, line);
+    runtime->counts_async(barrier, file, line);
 }
 inline void complete_phase(MBarrier* barrier) {
     if (barrier->pending || barrier->bytes) return;

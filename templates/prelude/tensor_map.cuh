@@ -166,7 +166,7 @@ inline void send_copy(const char* name, void* own_to, void* to, const TensorMap&
     Operation own = for_tile(name, counted_copies, map, at, own_to, file, line);
     const long long bytes = Tile(own.words, own.words + 16).bytes();
     require_shared(own_to, bytes, file, line);
-    require_mbarrier(barrier, file, line);
+    require_counting(barrier, file, line);
     own.words[21] = (unsigned long long)to;
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
     runtime->wrote_async(to, bytes);

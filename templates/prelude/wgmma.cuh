@@ -170,6 +170,7 @@ void multiply_now(const Operation* own) {
             for (int k = 0; k < k_end; ++k) sum += (double)row[k] * column[k];
             d[i] = (float)sum;
         }
+        runtime->wrote_registers(lane, d, N / 2 * sizeof(float));
     }
 }
 // Each of the four warps by itself: nothing but a barrier makes them wait for each other. Words of A are read at once, as the
@@ -198,6 +199,7 @@ template <typename T, int N, bool A_BY_DEPTH, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], SharedMatrix a, SharedMatrix b, bool add, CUKERN_HERE) {
     static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
     static_assert(sizeof(T) == 2 || (A_BY_DEPTH && B_BY_DEPTH), "wgmma: matrices of this type lie by depth");
+    cukern::runtime->gives_registers(d, sizeof d, !add, file, line);
     a.require<T, A_BY_DEPTH>(cukern::thread_rank() / 32 % 4 * 16, 16, file, line);
     b.require<T, B_BY_DEPTH>(0, N, file, line);
     cukern::WgmmaOperands own{d, &a, nullptr, &b, add, cukern::thread_rank() / 32, file, line};
@@ -207,11 +209,13 @@ template <typename T, int N, bool B_BY_DEPTH>
 inline void wgmma(float (&d)[N / 2], const unsigned (&a)[4], SharedMatrix b, bool add, CUKERN_HERE) {
     static_assert(is_tensor_type<T>, "wgmma: T is __half, __nv_bfloat16, float or E4M3");
     static_assert(sizeof(T) == 2 || B_BY_DEPTH, "wgmma: matrices of this type lie by depth");
+    cukern::runtime->gives_registers(d, sizeof d, !add, file, line);
+    cukern::runtime->gives_registers(a, sizeof a, false, file, line);
     b.require<T, B_BY_DEPTH>(0, N, file, line);
     cukern::WgmmaOperands own{d, nullptr, a, &b, add, cukern::thread_rank() / 32, file, line};
     cukern::together("wgmma", cukern::wgmma_of_warp<T, N, true, true, B_BY_DEPTH>, &own, file, line);
 }
-inline void wgmma_fence() {}
+inline void wgmma_fence() { cukern::runtime->fence_registers(); }
 inline void wgmma_commit() { cukern::runtime->commit(cukern::product_groups); }
 template <int LEFT, int N>
 inline void wgmma_wait(float (&)[N]) {

@@ -18,6 +18,11 @@ COUNT = 5
 #: Of each mistake: what is written in place of what, and what is seen of it; None for a wrong number.
 MISTAKES: dict[str, tuple[str, str, str | None]] = {
     "no initialisation": ("0) {\n        for", "99) {\n        for", "before mbarrier_init"),
+    "barriers not passed on": (
+        "fence_mbarrier_init();",
+        "",
+        "whose mbarrier_init was not passed on: .* calls fence_mbarrier_init, then comes a barrier, <pipeline.*>:19",
+    ),
     "too many arrivals": ("&empty[s], 32", "&empty[s], 31", "before any has waited for its last phase"),
     "too few arrivals": (
         "&empty[s], 32",
@@ -310,6 +315,7 @@ def test_a_kernel_that_waits_for_nothing() -> None:
     body = """__shared__ __align__(16) float tile[4];
     __shared__ MBarrier full;
     mbarrier_init(&full, 1);
+    fence_mbarrier_init();
     mbarrier_arrive_expecting(&full, 16);
     copy_bulk(tile, x, 16, &full);
     y[0] = tile[0];"""

@@ -81,6 +81,7 @@ def test_what_a_copy_has_brought_needs_no_fence() -> None:
     body = """__shared__ __align__(16) float here[4];
     __shared__ MBarrier come;
     mbarrier_init(&come, 1);
+    fence_mbarrier_init();
     here[0] = 7;
     mbarrier_arrive_expecting(&come, 16);
     copy_bulk(here, x, 16, &come);

@@ -7,9 +7,11 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from asynchronous import FACTORS
+from asynchronous import FACTORS, WARPGROUP
+from test_beside import warpgroup
 
 import cukern as ck
+from cukern.testing import asynchrony
 
 TYPES = {
     "__half": np.float16,
@@ -83,3 +85,61 @@ def test_what_the_host_says_of_matrices(right: str, wrong: str, message: str) ->
 def test_other_types_lie_by_depth(in_registers: bool) -> None:
     with pytest.raises(ck.CompileError, match="wgmma: matrices of this type lie by depth"):
         product("host", "float", in_registers, by_depth=False)
+
+
+#: Between the second slab and the third: all is done, and the thread doubles its sums.
+TOUCH = "wgmma_wait<0>(sums);\n    for (int i = 0; i < 32; ++i) sums[i] *= 2;\n    bring(2);"
+UNFENCED = "wgmma is given registers that were not passed on to it: wgmma_fence comes before the first wgmma, and after"
+
+
+@pytest.mark.parametrize("when", ["at_once", "late", "random"])
+@pytest.mark.parametrize(
+    ("fence", "third", "passed_on"),
+    [
+        ("", "bring(2);", False),
+        ("if (slab == 0) wgmma_fence();", "bring(2);", True),
+        ("if (slab == 0) wgmma_fence();", TOUCH, False),
+        ("if (slab == 0) wgmma_fence();", f"wgmma_fence();\n    {TOUCH}", False),
+        ("if (slab == 0) wgmma_fence();", f"{TOUCH}\n    wgmma_fence();", True),
+    ],
+    ids=["none", "the first alone", "none after a touch", "before a touch", "after a touch"],
+)
+def test_sums_are_passed_on_to_products(when: Any, fence: str, third: str, passed_on: bool) -> None:
+    """Products follow each other on the same sums without a fence, and see what a thread has done to them after one."""
+    text = WARPGROUP.replace("wgmma_fence();", fence).replace("bring(2);", third)
+    with asynchrony(when, seed=3):
+        if passed_on:
+            assert warpgroup("host", text) == (third == "bring(2);")
+            return
+        with pytest.raises(ck.KernelFault, match=rf"thread \(\d+, 0, 0\): {UNFENCED} .*, <warpgroup.*>:21"):
+            warpgroup("host", text)
+
+
+def once_more(touch: str, begins: str, fence: str = "wgmma_fence();") -> str:
+    """FACTORS whose last product comes a second time, after a thread has touched what it is given."""
+    loop, call = "k < 4; ++k) {", "own[k], of_b, k > 0"
+    assert FACTORS.count(loop) == FACTORS.count(call) == 1
+    again = f"if (k == 4) {{ wgmma_commit(); wgmma_wait<0>(sums); of_b += -32; {touch} {fence} }}"
+    text = FACTORS.replace(
+        f"for (int k = 0; {loop}", f"#pragma unroll\n    for (int k = 0; k < 5; ++k) {{\n{again}"
+    )
+    return text.replace(call, f"own[k == 4 ? 3 : k], of_b, {begins} > 0")
+
+
+NEGATED = "for (int i = 0; i < 4; ++i) own[3][i] ^= 0x80008000;", "k"
+BEGUN = "for (int i = 0; i < 32; ++i) sums[i] = 2 * sums[i] + 1;", "k % 4"
+
+
+@pytest.mark.parametrize(
+    ("touched", "same_as"),
+    [(NEGATED, ("k < 4; ++k) {", "k < 3; ++k) {")), (BEGUN, ("of_b, k > 0", "of_b, k % 3 > 0"))],
+    ids=["words of A", "sums that begin anew"],
+)
+def test_what_a_product_is_given_may_be_touched_before_a_fence(
+    device: ck.Device, touched: tuple[str, str], same_as: tuple[str, str]
+) -> None:
+    needs_wgmma(device)
+    made, _ = product(device, "__half", True, text=once_more(*touched))
+    np.testing.assert_array_equal(made, product(device, "__half", True, text=FACTORS.replace(*same_as))[0])
+    with pytest.raises(ck.KernelFault, match=rf"thread \(\d+, 0, 0\): {UNFENCED} .*, <factors.*>:\d+"):
+        product("host", "__half", True, text=once_more(*touched, fence=""))

@@ -176,6 +176,8 @@ static void begin_beside(Worker* w) {
     if (!w->random) w->random = 1;
 }
 
+static void forget_given(Worker* w);
+
 // After a block: drops what its threads have left behind, which is a fault but for copies of their own.
 static void end_beside(Worker* w) {
     if (!w->beside) return;
@@ -191,6 +193,7 @@ static void end_beside(Worker* w) {
     w->left_behind = 0;
     w->beside = false;
     for (unsigned (&ended)[max_places] : w->groups) memset(ended, 0, w->threads * sizeof *ended);
+    forget_given(w);
     memset(w->roles, 0, w->cluster * sizeof *w->roles);
     memset(w->cluster_came, 0, w->threads * sizeof *w->cluster_came);
     w->cluster_phase = w->cluster_arrived = 0;

@@ -29,6 +29,7 @@ struct Warp {
 struct Job;
 struct Pending;
 struct Key;
+struct Given;
 
 // All that one OS thread needs to run blocks.
 struct Worker {
@@ -80,6 +81,10 @@ struct Worker {
     const char* left_behind;  // what threads have left in flight that they may not, or null
     unsigned left_behind_by;
     bool beside;  // the block has used it, or barriers that have a number
+    Given* given;             // to products by each thread; see registers.h
+    unsigned given_threads;
+    unsigned given_count[max_places];
+    bool fenced[max_places];
     unsigned groups[3][max_places];  // that each thread has ended, of each queue that has groups
     unsigned long long random;
     const Operation* doing;   // a piece of it that is being done, and its thread

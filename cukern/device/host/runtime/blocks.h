@@ -1,6 +1,7 @@
 // Runs the blocks that an OS thread has taken.
 #pragma once
 #include "proxy.h"
+#include "registers.h"
 #include "watch.h"
 
 // Runs a context until the kernel is left for good.

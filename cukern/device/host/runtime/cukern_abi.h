@@ -3,7 +3,7 @@
 
 namespace cukern {
 
-constexpr unsigned abi_version = 4;
+constexpr unsigned abi_version = 5;
 
 struct Dim {
     unsigned x, y, z;
@@ -132,6 +132,14 @@ struct Runtime {
     // What goes on beside has written these bytes of shared memory; and is going to read these, which have to be passed on.
     void (*wrote_async)(const void* first, unsigned long long bytes);
     void (*reads_async)(const void* first, unsigned long long bytes, const char* file, int line);
+    // What goes on beside is going to count at this mbarrier, whose initialisation has to be passed on.
+    void (*counts_async)(const MBarrier* barrier, const char* file, int line);
+    // The running thread passes on what it has done to its registers to products.
+    void (*fence_registers)();
+    // It gives a product these registers, which have to be passed on; `anew`: what is in them does not matter.
+    void (*gives_registers)(const void* first, unsigned bytes, bool anew, const char* file, int line);
+    // A product has written these of a lane of its warp.
+    void (*wrote_registers)(unsigned lane, const void* first, unsigned bytes);
     // Of a checked launch alone. Where a variable in static shared memory is, whose number `slot` keeps.
     void* (*place_shared)(unsigned* slot, unsigned long long bytes, const char* name);
     // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has

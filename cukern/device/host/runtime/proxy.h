@@ -10,6 +10,8 @@
 static const char not_in_shared[] = "what goes on beside reads an address that is not in the block's shared memory";
 static const char not_passed_on[] = "what goes on beside reads shared memory that was written and not passed on: each thread "
                                     "that writes calls fence_to_async, then comes a barrier";
+static const char init_not_passed_on[] = "what goes on beside counts at an mbarrier whose mbarrier_init was not passed on: the "
+                                         "thread that calls it calls fence_mbarrier_init, then comes a barrier";
 
 // Static shared memory first, then dynamic. Before the first fence it is as at the start of the block.
 static char* seen_shared(Worker* w, unsigned rank) {
@@ -38,19 +40,33 @@ static void fence_to_async() {
     memcpy(seen + span, w->dynamic_shared, bytes);
 }
 
-// The hardware itself has written these bytes of a block of the cluster.
-static void wrote_async(const void* first, unsigned long long bytes) {
-    Worker* w = worker;
-    if (!w->checked) return;
+// Where what goes on beside sees an address in the shared memory of a block of the cluster; null for others.
+static char* seen_at(Worker* w, const void* first) {
     const size_t span = w->job->build->shared_span;
     for (unsigned rank = 0; rank < w->cluster; ++rank) {
         const size_t of_static = (size_t)((const char*)first - static_shared_of(w, rank));
         const size_t of_dynamic = (size_t)((const char*)first - dynamic_shared_of(w, rank, w->job->shared));
-        if (of_static < span) memcpy(seen_shared(w, rank) + of_static, first, bytes);
-        else if (of_dynamic < w->job->shared) memcpy(seen_shared(w, rank) + span + of_dynamic, first, bytes);
-        else continue;
-        return;
+        if (of_static < span) return seen_shared(w, rank) + of_static;
+        if (of_dynamic < w->job->shared) return seen_shared(w, rank) + span + of_dynamic;
     }
+    return 0;
+}
+
+// The hardware itself has written these bytes.
+static void wrote_async(const void* first, unsigned long long bytes) {
+    Worker* w = worker;
+    if (!w->checked) return;
+    if (char* const seen = seen_at(w, first)) memcpy(seen, first, bytes);
+}
+
+static void require_same_init(const cukern::MBarrier* barrier, const void* seen, const char* file, int line) {
+    if (((const cukern::MBarrier*)seen)->expected != barrier->expected) fail_here(worker, init_not_passed_on, file, line);
+}
+
+static void counts_async(const cukern::MBarrier* barrier, const char* file, int line) {
+    Worker* w = worker;
+    if (!w->checked) return;
+    if (const char* const seen = seen_at(w, barrier)) require_same_init(barrier, seen, file, line);
 }
 
 // What the running thread lets be done beside is going to read these bytes.

@@ -38,6 +38,9 @@ static void reads_shared(const void* first, unsigned long long bytes, const char
     if (!is_in_shared(first, bytes)) fail_here(worker, not_in_shared, file, line);
     if (memcmp(seen_of(first), first, bytes)) fail_here(worker, not_passed_on, file, line);
 }
+static void counts_beside(const cukern::MBarrier* barrier, const char* file, int line) {
+    require_same_init(barrier, seen_of(barrier), file, line);
+}
 static void* in_block_of_rank(const void* own, unsigned rank, const char* file, int line) {
     if (rank >= worker->cluster) fail_here(worker, "the cluster has no block of that rank", file, line);
     if (worker->ended[rank]) fail_here(worker, "that block of the cluster has ended: a barrier of the cluster comes last", file, line);
@@ -46,7 +49,8 @@ static void* in_block_of_rank(const void* own, unsigned rank, const char* file, 
 }
 static const cukern::Runtime checked_runtime = {
     wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
-    in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, place_shared, order};
+    in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
+    gives_registers, wrote_registers, place_shared, order};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gpu_without_one import cublas, gpu_without_one
+from gpu_without_one import cublas, cublas_lt, gpu_without_one
 
 import cukern as ck
 from cukern.linear import epilogue, measured, tensor_cores
@@ -51,6 +51,7 @@ def calls() -> Iterator[list[int]]:
         monkeypatch.setattr(products, "in_order", lambda device, data: data.copy(order="C"))
         monkeypatch.setattr(cublas, "prepare", prepare)
         monkeypatch.setattr(cublas, "prepare_pointers", prepare_pointers)
+        monkeypatch.setattr(cublas_lt, "prepare", lambda *args, **options: None)
         yield made
 
 

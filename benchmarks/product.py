@@ -61,7 +61,9 @@ CASES = [
         Case("bfloat16", (), 8192, *sizes, True)
         for sizes in ((768, 2304), (768, 768), (768, 3072), (3072, 768))
     ),
-    *(Case("bfloat16", (), size, size, size, True) for size in (256, 512, 1024)),
+    Case("bfloat16", (), 8192, 768, 50304, True),
+    *(Case("bfloat16", (), size, size, size, True) for size in (64, 128, 256, 512, 1024)),
+    *(Case("bfloat16", (), size, size, size) for size in (64, 256)),
     Case("bfloat16", (), 64, 4096, 4096, True),
     Case("bfloat16", (), 768, 8192, 768),
     Case("bfloat16", (), 256, 16384, 256, True),

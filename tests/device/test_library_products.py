@@ -126,6 +126,7 @@ def test_values(device: ck.Device, dtype: str, shapes: Any) -> None:
     for swapped in turns:
         a, b = (random(device, dtype, *s, swapped=turn) for s, turn in zip(shapes, swapped, strict=True))
         bias = random(device, dtype, b.shape[-1])
+        bias._planned()  # as a plan takes it
         left, right, row = (one.numpy().astype(float) for one in (a, b, bias))
         for ending in (BOTH, Ending(True, False), Ending(False, True)):
             operands = (a, b, bias) if ending.bias else (a, b)
@@ -149,6 +150,7 @@ def test_not_a_number_stays(device: ck.Device, dtype: str) -> None:
             random(device, dtype, 256),
         )
         a[3, 5], bias[7], bias[8], bias[9] = np.nan, np.nan, np.inf, -np.inf
+        bias._planned()
         got, wanted = planned(a, b)(a, b, bias).numpy(), ck.relu(a @ b + bias).numpy()
         np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
         assert np.isnan(got[3]).all()
@@ -191,6 +193,8 @@ def test_captured_steps_and_threads(device: ck.Device) -> None:
     on_a_gpu(device)
     a, b = random(device, "bfloat16", 256, 4096), random(device, "bfloat16", 4096, 256)
     rows = [random(device, "bfloat16", 256) + i for i in range(4)]
+    for row in rows:
+        row._planned()
     plan = planned(a, b)
     wanted = [plan(a, b, row).numpy().tobytes() for row in rows]
     assert len(set(wanted)) == len(rows)

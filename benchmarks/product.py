@@ -23,7 +23,7 @@ import cukern as ck
 from cukern import dtypes
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
-from cukern.linear import tensor_cores
+from cukern.linear import library, tensor_cores
 from cukern.linear.measured import Times
 from cukern.linear.plan import Plan
 from cukern.linear.task import task_of
@@ -54,17 +54,35 @@ CASES = [
     Case("bfloat16", (), 4096, 4096, 4096),
     Case("bfloat16", (), 4096, 4096, 4096, True),
     Case("bfloat16", (), 8192, 8192, 8192),
-    Case("bfloat16", (32,), 512, 512, 512),
+    *(Case("bfloat16", (32,), 512, 512, 512, swapped) for swapped in (False, True)),
     Case("bfloat16", (), 16384, 768, 3072, True),
     Case("bfloat16", (), 16384, 3072, 768, True),
+    *(
+        Case("bfloat16", (), 8192, *sizes, True)
+        for sizes in ((768, 2304), (768, 768), (768, 3072), (3072, 768))
+    ),
+    Case("bfloat16", (), 8192, 768, 50304, True),
+    *(Case("bfloat16", (), size, size, size, True) for size in (64, 128, 256, 512, 1024)),
+    *(Case("bfloat16", (), size, size, size) for size in (64, 256)),
+    Case("bfloat16", (), 64, 4096, 4096, True),
     Case("bfloat16", (), 768, 8192, 768),
     Case("bfloat16", (), 256, 16384, 256, True),
     *(Case("bfloat16", (), rows, 4096, 4096, swapped) for swapped in (True, False) for rows in (1, 4, 8, 16)),
     *(Case("float32", (), rows, 4096, 4096, True) for rows in (1, 4, 16)),
     Case("bfloat16", (), 4096, 4096, 8),
     Case("bfloat16", (), 16, 65536, 128, True),
-    Case("float32", (), 4096, 4096, 4096, tf32=True),
-    Case("float32", (32,), 512, 512, 512, tf32=True),
+    *(
+        Case("float32", (), 4096, 4096, 4096, swapped, tf32)
+        for swapped in (False, True)
+        for tf32 in (True, False)
+    ),
+    *(
+        Case("float32", (32,), 512, 512, 512, swapped, tf32)
+        for swapped in (False, True)
+        for tf32 in (True, False)
+    ),
+    *(Case("float32", (), 8192, 768, 3072, True, tf32) for tf32 in (True, False)),
+    Case("float32", (), 1024, 1024, 1024, True),
 ]
 #: Bytes that no cache of a GPU holds.
 _CACHES = 2**28
@@ -88,7 +106,8 @@ def plans(a: ck.Array, b: ck.Array, bias: ck.Array, tf32: bool) -> dict[str, Cal
     made: Any = ck.relu(total)
     whole = program("matmul_add_relu", (made.astype(a.dtype).node,), (dtypes.float32, a.dtype))
     found: dict[str, Callable[..., ck.Array]] = {}
-    for name, form in tensor_cores.forms(task, a.device, tf32).items():
+    ending = library.ending_of(whole, task, layouts[2:]) if a.device.kind == "cuda" else None
+    for name, form in tensor_cores.forms(task, a.device, tf32, ending).items():
         plan = tensor_cores.make_plan(whole, *layouts[:2], layouts[2:], form)
         assert plan is not None
         found[name] = plan

@@ -19,18 +19,21 @@ from ..elementwise.plan import source
 from ..elementwise.program import Backward, Program, program
 from ..kernel.plan import one_device, remember
 from ..shape.views import matrix_transpose
+from .library import LibraryPlan
 from .products import adjoint, can_turn, matmul, matmul_turned, pull
 from .tensor_cores import Plan, make_plan
 
-_plans: dict[tuple[Any, ...], Plan | None] = {}
+_plans: dict[tuple[Any, ...], Plan | LibraryPlan | None] = {}
 _UNKNOWN: Any = object()
 
 
-def _planned(made: Program, at: int, arrays: Sequence[Array], turned: bool = False) -> Plan | None:
+def _planned(
+    made: Program, at: int, arrays: Sequence[Array], turned: bool = False
+) -> Plan | LibraryPlan | None:
     """The launch that computes both; None if the library's product is to be taken."""
     layouts = [one._layout or one._planned() for one in arrays]
     key = (made, at, turned, allows_tf32(), *layouts)
-    found: Plan | None = _plans.get(key, _UNKNOWN)
+    found: Plan | LibraryPlan | None = _plans.get(key, _UNKNOWN)
     if found is _UNKNOWN:
         one_device(made.name, arrays)
         if turned:
@@ -39,7 +42,7 @@ def _planned(made: Program, at: int, arrays: Sequence[Array], turned: bool = Fal
     return found
 
 
-def _made(made: Program, at: int, layouts: Sequence[Layout]) -> Plan | None:
+def _made(made: Program, at: int, layouts: Sequence[Layout]) -> Plan | LibraryPlan | None:
     a, b, *others = layouts
     elem = a.dtype
     if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
@@ -110,7 +113,12 @@ class _Derivative(NamedTuple):
 
 
 def _derived(
-    plan: Plan, made: Program, at: int, arrays: Sequence[Array], needs: tuple[bool, ...], turned: bool
+    plan: Plan | LibraryPlan,
+    made: Program,
+    at: int,
+    arrays: Sequence[Array],
+    needs: tuple[bool, ...],
+    turned: bool,
 ) -> _Derivative:
     needed, summed = list(needs[2:]), [one.shape != plan.layouts[0].shape for one in arrays[2:]]
     needed.insert(at, needs[0] or needs[1])
@@ -126,7 +134,11 @@ def _derived(
 
 
 def _recorded(
-    plan: Plan, of: _Derivative, arrays: Sequence[Array], scalars: Sequence[Any], tracking: tape.Tracking
+    plan: Plan | LibraryPlan,
+    of: _Derivative,
+    arrays: Sequence[Array],
+    scalars: Sequence[Any],
+    tracking: tape.Tracking,
 ) -> Array:
     """The result of one launch, whose derivative does not read the product."""
     made = plan.run(arrays, scalars)

@@ -13,7 +13,8 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
-from ..device.cuda import cublas
+from ..device.cuda import cublas, cublas_lt
+from ..device.precision import allows_tf32
 from ..elementwise.by_numpy import quiet
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
@@ -56,13 +57,14 @@ class Plan(kernel_plan.Plan):
         batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
         made = fresh_layout(a.device, dtype or a.dtype, (*batch, a.shape[-2], b.shape[-1]))
         self._copied = tuple(cublas.read(one) is None for one in (a, b))
-        call = _call(a.device.xp, *self._read(a, b), made)
-        if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
-            # The copy pays off, because all rows become one product.
-            self._copied = (True, b.ndim > 2 or self._copied[1])
+        with on(a.device):
             call = _call(a.device.xp, *self._read(a, b), made)
-        elif call is None:
-            call = _by_pointers(*self._read(a, b), made)
+            if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
+                # The copy pays off, because all rows become one product.
+                self._copied = (True, b.ndim > 2 or self._copied[1])
+                call = _call(a.device.xp, *self._read(a, b), made)
+            elif call is None:
+                call = _by_pointers(*self._read(a, b), made)
         assert call is not None
         super().__init__(a.device, (made,), call)
 
@@ -287,11 +289,34 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
     inner = tuple([one[-1] if one else 0 for one in axes.steps])
     count = axes.shape[0] if axes.shape else 1
     left, right, made = (_Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
-    key = (left, right, made, count, inner)
+    key = (left, right, made, count, inner, xp.cuda.runtime.getDevice())
     call = _prepared.get(key)
     if call is None:
-        call = remember(_prepared, key, cublas.prepare(xp, left, right, made, count, inner))
+        call = remember(_prepared, key, _prepare(xp, left, right, made, count, inner))
     return call
+
+
+def _prepare(xp: Any, a: _Matrix, b: _Matrix, out: _Matrix, count: int, inner: Strides) -> Call:
+    """The call of cuBLASLt, which takes the host less time, or cuBLAS's where that has none, or of other addresses."""
+    call = cublas.prepare(xp, a, b, out, count, inner)
+    exact, fast = (
+        cublas_lt.prepare(xp, a, b, out, count, inner, tf32=tf32)
+        if tf32 <= (a.dtype == dtypes.float32)
+        else None
+        for tf32 in (False, True)
+    )
+    if exact is None:
+        return call
+
+    def aligned(at: int, of: int, to: int) -> None:
+        if (at | of | to) % cublas_lt.ALIGNMENT:
+            call(at, of, to)
+        elif fast is not None and allows_tf32():
+            fast(at, of, to)
+        else:
+            exact(at, of, to)
+
+    return aligned
 
 
 def _rows(x: Any) -> _Matrix | None:

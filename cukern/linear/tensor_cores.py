@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeGuard
 
 from .. import dtypes
 from ..array import Array
@@ -20,7 +20,7 @@ from ..kernel.plan import on, remember
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes
 from ..text.signature import Dim3
-from . import parts
+from . import library, parts
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
 from .task import Task, parts_of, task_of, tiled_structs, tiled_variables
@@ -119,7 +119,8 @@ _SLAB, _PARTS, _FEWEST_SLABS = 128, (1, 2, 4, 8, 16), 4
 #: slab at rate 1: that of a launch, and of storing and loading a sum. Estimated for an H200.
 _LAUNCH, _PART = 40_000.0, 0.04
 
-Form = Tile | TmaTile | FewRows
+Own = Tile | TmaTile | FewRows
+Form = Own | library.Ending
 
 
 def tile_for(task: Task, device: Device, parts: Sequence[int] = _PARTS) -> Tile:
@@ -164,7 +165,7 @@ class Plan(kernel_plan.Plan):
 
     __slots__ = ("_known", "_maps", "_multiply", "_sums", "backwards", "bound", "converters")
 
-    def __init__(self, made: Program, task: Task, form: Form, out: Layout) -> None:
+    def __init__(self, made: Program, task: Task, form: Own, out: Layout) -> None:
         self.converters = tuple(map(converter, made.scalars))
         self._maps = form.maps(task, out.dtype, out.strides[-2]) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
@@ -184,7 +185,7 @@ class Plan(kernel_plan.Plan):
         super().__init__(out.device, (out,), launch)
 
     def _bind(
-        self, form: Form, made: Program, task: Task, elem: dtypes.DType, grid: Dim3, device: Device
+        self, form: Own, made: Program, task: Task, elem: dtypes.DType, grid: Dim3, device: Device
     ) -> tuple[BoundKernel, Prepared]:
         bound = form.kernel.bind(device, **form.variables(made, elem, task))
         block, maps = (form.threads, 1, 1), [_MAP] * len(self._maps)
@@ -230,39 +231,46 @@ class Plan(kernel_plan.Plan):
         return found
 
 
-def forms(task: Task, device: Device, tf32: bool = False) -> dict[str, Form]:
+def forms(
+    task: Task, device: Device, tf32: bool = False, ending: library.Ending | None = None
+) -> dict[str, Form]:
     """The forms that compute a product on a device with tensor cores, by their names in the table of times.
 
     Args:
         task: of elements of 16 or 32 bits.
         device: where it runs.
         tf32: whether floats may be rounded.
+        ending: what follows the product, if that is something that the library does too.
     """
+    found: dict[str, Form] = {}
+    if ending is not None:
+        found["library" if task.itemsize == 2 else "tf32 library" if tf32 else "library of float32"] = ending
     few = few_rows_for(task, device)
     if few is not None:
-        return {"few rows" if task.itemsize == 2 else "few rows of float32": few}
+        return {**found, "few rows" if task.itemsize == 2 else "few rows of float32": few}
     if task.itemsize == 4 and not tf32:
-        return {}
+        return found
     tile, fed = tile_for(task, device), tma_tile_for(task, device)
-    if task.itemsize == 4:
-        return {"tf32": tile} if fed is None else {"tf32 tma": fed, "tf32": tile}
-    if tile.parts > 1:
-        return {"parts": tile}
-    return {"tiles": tile} if fed is None else {"tma": fed, "tiles": tile}
+    if fed is not None and tile.parts == 1:
+        found["tma" if task.itemsize == 2 else "tf32 tma"] = fed
+    return {**found, "tf32" if task.itemsize == 4 else "parts" if tile.parts > 1 else "tiles": tile}
 
 
-def quickest(task: Task, device: Device, then: bool = True) -> Form | None:
+def quickest(
+    task: Task, device: Device, then: bool = True, ending: library.Ending | None = None
+) -> Form | None:
     """The form to use; None if the device has no tensor cores, or its library is faster.
 
     Args:
         task: the product.
         device: where it runs.
         then: whether an expression of the product follows; if not, floats are not rounded by a form of this module.
+        ending: that expression, if the library does it too.
     """
     if device.style == "serial" or device.properties.compute_capability < (8, 0) or task.itemsize > 4:
         return None
     sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
-    found = forms(task, device, then and allows_tf32())
+    found = forms(task, device, then and allows_tf32(), ending)
     shares = {name: ratio(*sizes, name, then) for name in found}
     best = min(shares, key=shares.__getitem__, default="")
     return found[best] if best and shares[best] < 1 else None
@@ -270,8 +278,8 @@ def quickest(task: Task, device: Device, then: bool = True) -> Form | None:
 
 def make_plan(
     made: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Form | None = None
-) -> Plan | None:
-    """A launch for arrays of these layouts; None if the library is faster, or no kernel takes them.
+) -> Plan | library.LibraryPlan | None:
+    """A launch for arrays of these layouts; None if the library and a kernel are faster, or nothing takes them.
 
     Args:
         made: a program of the product, as its first input, and of ``operands``; its one output is of the factors'
@@ -282,20 +290,31 @@ def make_plan(
         form: the one to use, on any device.
     """
     task = task_of(a, b, operands)
-    if task is None or (form := form or quickest(task, a.device)) is None:
+    if task is None:
         return None
-    return _planned(made, task, form, a, b)
+    form = form or quickest(task, a.device, ending=library.ending_of(made, task, operands))
+    if isinstance(form, library.Ending):
+        plan = library.make_plan(form, task, _result(a, b))
+        if plan is not None:
+            return plan
+        form = quickest(task, a.device)
+    return Plan(made, task, form, _result(a, b)) if _is_own(form) else None
 
 
 def make_alone(a: Layout, b: Layout) -> Plan | None:
     """The launch of ``a @ b`` for arrays of these layouts; None if the library is faster, or no kernel takes them."""
     task = task_of(a, b, ())
-    if task is None or (form := quickest(task, a.device, then=False)) is None:
+    if task is None or not _is_own(form := quickest(task, a.device, then=False)):
         return None
     total = cast(input_node(0, dtypes.float32), a.dtype)
-    return _planned(program("matmul", (total,), (dtypes.float32,)), task, form, a, b)
+    return Plan(program("matmul", (total,), (dtypes.float32,)), task, form, _result(a, b))
 
 
-def _planned(made: Program, task: Task, form: Form, a: Layout, b: Layout) -> Plan:
+def _is_own(form: Form | None) -> TypeGuard[Own]:
+    return form is not None and not isinstance(form, library.Ending)
+
+
+def _result(a: Layout, b: Layout) -> Layout:
+    """The layout of the product."""
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-    return Plan(made, task, form, fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])))
+    return fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))

@@ -119,7 +119,7 @@ def test_each_call_of_a_library_says_so(monkeypatch):
     with pytest.raises(ck.DeviceError, match=r"cusolver.*cukern\[cuda12\]"):
         lapack.library.__wrapped__(x, "inv")
     with pytest.raises(ck.DeviceError, match=r"cublas.*cukern\[cuda12\]"):
-        cublas._major.__wrapped__(cupy)
+        cublas.major_version.__wrapped__(cupy)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_a_fused_function(device: ck.Device, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(
         tensor_cores,
         "quickest",
-        lambda task, where, then=True: SMALL._replace(parts=3) if task.itemsize == 2 else None,
+        lambda task, where, then=True, ending=None: SMALL._replace(parts=3) if task.itemsize == 2 else None,
     )
     ended = ck.fuse(lambda x, w, r, scale: ck.relu(x @ w * scale) + r)
     x, w, r = (random(device, "float16", *shape) for shape in ((16, 192), (192, 8), (16, 8)))

@@ -118,7 +118,7 @@ def test_a_fused_function_and_one_map_for_each_address(
     monkeypatch.setattr(
         tensor_cores,
         "quickest",
-        lambda task, where, then=True: SQUARE if then and task.itemsize == 2 else None,
+        lambda task, where, then=True, ending=None: SQUARE if then and task.itemsize == 2 else None,
     )
     encoded: list[Any] = []
     encode = device.backend.tensor_map

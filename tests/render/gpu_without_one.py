@@ -22,7 +22,9 @@ from cukern.text.signature import Unit
 
 INDEX = 99
 # The name cukern.device is that of the context manager.
-devices, cublas = map(importlib.import_module, ("cukern.device", "cukern.device.cuda.cublas"))
+devices, cublas, cublas_lt = map(
+    importlib.import_module, ("cukern.device", "cukern.device.cuda.cublas", "cukern.device.cuda.cublas_lt")
+)
 
 
 def require_nvrtc() -> None:
@@ -176,6 +178,7 @@ def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
         for name in ("prepare", "prepare_pointers"):
             patch.setattr(cublas, name, lambda *args, **options: lambda *addresses: None)
+        patch.setattr(cublas_lt, "prepare", lambda *args, **options: lambda *addresses: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
     del devices.Device._made["cuda", INDEX]

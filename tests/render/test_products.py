@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from gpu_without_one import cublas, gpu_without_one
+from gpu_without_one import cublas, cublas_lt, gpu_without_one
 
 import cukern as ck
 from cukern.linear import epilogue, measured, tensor_cores
@@ -51,6 +52,7 @@ def calls() -> Iterator[list[int]]:
         monkeypatch.setattr(products, "in_order", lambda device, data: data.copy(order="C"))
         monkeypatch.setattr(cublas, "prepare", prepare)
         monkeypatch.setattr(cublas, "prepare_pointers", prepare_pointers)
+        monkeypatch.setattr(cublas_lt, "prepare", lambda *args, **options: None)
         yield made
 
 
@@ -224,3 +226,153 @@ def test_a_fused_product_follows_the_precision_of_its_call(
         with ck.matmul_precision(precision):
             ended(x, w)
         assert (ran, len(calls)) == (wanted, 1 - len(wanted))
+
+
+class _CublasLt:
+    """cuBLASLt of matrices in the host's memory: descriptions are dicts, a product is NumPy's."""
+
+    def __init__(self) -> None:
+        self.made: dict[int, dict[Any, Any]] = {}
+        self.live: set[int] = set()
+
+    def __getitem__(self, name: str) -> Callable[..., int]:
+        does = {"Create": self._create, "Destroy": self._destroy, "SetAttribute": self._set}
+        return next(found for end, found in does.items() if name.endswith(end))
+
+    def _create(self, at: Any, *given: Any) -> int:
+        at._obj.value = len(self.made) + 1
+        self.made[at._obj.value] = {"given": [getattr(one, "value", one) for one in given]}
+        self.live.add(at._obj.value)
+        return 0
+
+    def _destroy(self, at: Any) -> int:
+        self.live.remove(at.value)
+        return 0
+
+    def _set(self, at: Any, attribute: int, value: Any, size: Any) -> int:
+        assert size.value == ctypes.sizeof(value._obj)
+        self.made[at.value][attribute] = value._obj.value
+        return 0
+
+    def cublasLtMatmulAlgoGetHeuristic(self, *given: Any) -> int:
+        self.preferences = self.made[given[6].value]
+        given[8]._obj.workspace, given[9]._obj.value = 64, 1
+        return 0
+
+    def _matrices(self, at: int, description: int) -> np.ndarray:
+        """By columns, as the library's documentation says."""
+        made = self.made[description]
+        kind, rows, columns, leading = made["given"]
+        dtype = np.dtype({0: np.float32, 1: np.float64}[kind])
+        batch, step = made.get(5, 1), made.get(6, 0)
+        steps = (step * dtype.itemsize, dtype.itemsize, leading * dtype.itemsize)
+        size = (batch - 1) * abs(steps[0]) + (rows - 1) * steps[1] + (columns - 1) * steps[2] + dtype.itemsize
+        memory = (ctypes.c_char * size).from_address(at)
+        return np.ndarray((batch, rows, columns), dtype, memory, 0, steps)
+
+    def cublasLtMatmul(self, handle: Any, product: Any, *given: Any) -> int:
+        _, a, of_a, b, of_b, _, c, _, d, of_d, _, memory, size, stream = given
+        assert (c, memory, size, stream) == (d, 1234, 64, 7)
+        form = self.made[product.value]
+        left, right, made = (self._matrices(at, of.value) for at, of in ((a, of_a), (b, of_b), (d, of_d)))
+        value = (left.mT if form[3] else left) @ (right.mT if form[4] else right)
+        if form[7] & 4:
+            row = (ctypes.c_char * (made.shape[1] * made.itemsize)).from_address(form[8])
+            value = value + np.frombuffer(row, made.dtype)[:, None]
+        made[...] = np.maximum(value, 0) if form[7] & 2 else value
+        return 0
+
+
+@pytest.fixture
+def lt(monkeypatch: pytest.MonkeyPatch) -> _CublasLt:
+    made = _CublasLt()
+    monkeypatch.setattr(cublas_lt, "_library", lambda cupy: made)
+    monkeypatch.setattr(cublas_lt, "_handle", lambda cupy, index: None)
+    monkeypatch.setattr(cublas_lt, "workspace", lambda *given: types.SimpleNamespace(ptr=1234))
+    return made
+
+
+_CUPY = types.SimpleNamespace(
+    cuda=types.SimpleNamespace(
+        runtime=types.SimpleNamespace(getDevice=lambda: 0),
+        get_current_stream=lambda: types.SimpleNamespace(ptr=7),
+    )
+)
+
+
+@pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)], ids=str)
+@pytest.mark.parametrize("ending", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_what_cublas_lt_is_told(
+    lt: _CublasLt, turned: tuple[bool, bool], ending: tuple[bool, bool], batch: int, dtype: str
+) -> None:
+    """Matrices, their turns, batches and the bias, for products whose rows lie apart."""
+    rng = np.random.default_rng(0)
+    a, b = (rng.normal(size=(batch, *s)).astype(dtype) for s in ((7, 8), (8, 9)))
+    a, b = (
+        np.swapaxes(np.swapaxes(x, 1, 2).copy(), 1, 2) if t else x
+        for x, t in zip((a, b), turned, strict=True)
+    )
+    a, out = a[:, :, :5], np.full((batch, 7, 12), np.nan, dtype)[:, :, :9]
+    b, rows = b[:, :5], rng.normal(size=(2, 9)).astype(dtype)
+    steps = tuple(x.strides[0] // x.itemsize if batch > 1 else 0 for x in (a, b, out))
+    call = cublas_lt.prepare(_CUPY, a[0], b[0], out[0], batch, steps, *ending)
+    assert call is not None
+    for row in rows:
+        given = (a, b, *([row] if ending[0] else []), out)
+        call(*(x.ctypes.data for x in given))
+        exact = a @ b + (row if ending[0] else 0)
+        np.testing.assert_allclose(out, np.maximum(exact, 0) if ending[1] else exact, rtol=1e-5, atol=1e-6)
+    lines = (b.strides[1] if not turned[1] else b.strides[2], a.strides[1] if not turned[0] else a.strides[2])
+    apart = [
+        math.gcd(16, line, *([x.strides[0]] if batch > 1 else []))
+        for line, x in zip(lines, (b, a), strict=True)
+    ]
+    of_out = math.gcd(16, out.strides[1], *([out.strides[0]] if batch > 1 else []))
+    assert [lt.preferences[i] for i in (5, 6, 7, 8)] == [*apart, of_out, of_out]
+    assert lt.preferences[1] == 0  # so small a product needs no workspace
+    del call
+    assert lt.live == set()
+
+
+def test_cublas_lt_is_left_out_where_it_is_missing_or_has_no_algorithm(
+    lt: _CublasLt, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = np.ones((4, 4), np.float32)
+
+    def prepared() -> Any:
+        return cublas_lt.prepare(_CUPY, x, x, x, 1, (0, 0, 0))
+
+    assert prepared() is not None
+    monkeypatch.setattr(lt, "cublasLtMatmulAlgoGetHeuristic", lambda *given: 15)
+    assert prepared() is None
+    monkeypatch.setattr(lt, "cublasLtMatmulAlgoGetHeuristic", lambda *given: 7)
+    with pytest.raises(ck.DeviceError, match="cublasLtMatmulAlgoGetHeuristic failed with status 7"):
+        prepared()
+    monkeypatch.setattr(cublas_lt, "_library", lambda cupy: None)
+    assert prepared() is None
+    monkeypatch.undo()
+    monkeypatch.setattr(cublas_lt, "major_version", lambda cupy: 1)
+    assert cublas_lt._library.__wrapped__(_CUPY) is None
+
+
+def test_a_plain_product_is_cublas_lts_where_all_addresses_are_aligned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(cublas, "prepare", lambda *given: lambda *addresses: asked.append("cuBLAS"))
+
+    def prepare(*given: Any, tf32: bool = False) -> Callable[..., None]:
+        return lambda *addresses: asked.append("tf32" if tf32 else "exact")
+
+    monkeypatch.setattr(cublas_lt, "prepare", prepare)
+    for dtype, fast in (("float32", "tf32"), ("float16", "exact")):
+        x = products._Matrix(np.dtype(dtype), (4, 4), (16, 4))
+        asked.clear()
+        call = products._prepare(None, x, x, x, 1, (0, 0, 0))
+        call(16, 32, 48)
+        with ck.matmul_precision("tf32"):
+            call(16, 32, 48)
+        call(16, 36, 48)
+        assert asked == ["exact", fast, "cuBLAS"]

@@ -20,12 +20,12 @@ from ..precision import allows_tf32
 from .libraries import needed
 
 #: CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F, with their constants one and zero.
-_IN_SINGLE = 68, np.array([1, 0], np.float32)
-_IN_DOUBLE = 70, np.array([1, 0], np.float64)
+IN_SINGLE = 68, np.array([1, 0], np.float32)
+IN_DOUBLE = 70, np.array([1, 0], np.float64)
 #: CUBLAS_COMPUTE_32F_FAST_TF32, for factors of CUDA_R_32F.
-_IN_TF32, _FLOAT32 = 77, 0
+IN_TF32, FLOAT32 = 77, 0
 #: Bytes, as NVIDIA recommends for compute capability 9; without it cuBLAS would allocate, which a capture forbids.
-_WORKSPACE = 32 * 2**20
+WORKSPACE = 32 * 2**20
 #: Products of at most this many multiplications, and this many per result, get no workspace: with one, cuBLAS 13 splits
 #: the inner axis into a part per multiprocessor, and summing the parts takes longer than the product.
 _SMALL, _SHORT = 2**24, 1024
@@ -60,7 +60,8 @@ def _library(major: int) -> Any:
     return library
 
 
-def _check(status: int, what: str) -> None:
+def check(status: int, what: str) -> None:
+    """Raise DeviceError for what a function of the library returned, unless it is 0."""
     if status:
         raise DeviceError(f"cuBLAS: {what} failed with status {status}")
 
@@ -75,19 +76,19 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
     last, recorder = _thread.last.get(small), capture_hooks.recorder()
     if last is not None and last[0] == where and recorder is None:
         return last[1]
-    major = _major(cupy)
+    major = major_version(cupy)
     with needed(cupy, "cublas"):
         library = _library(major)
     handle = _thread.handles.get((index, small))
     if handle is None:
         handle = ctypes.c_void_p()
-        _check(library.cublasCreate_v2(ctypes.byref(handle)), "cublasCreate")
+        check(library.cublasCreate_v2(ctypes.byref(handle)), "cublasCreate")
         _thread.handles[index, small] = handle
-    memory = None if small else _workspace(cupy, recorder, index, stream)
-    at, size = (0, 0) if memory is None else (memory.ptr, _WORKSPACE)
+    memory = None if small else workspace(cupy, recorder, index, stream)
+    at, size = (0, 0) if memory is None else (memory.ptr, WORKSPACE)
     if _thread.set.get((index, small)) != (stream, at):
-        _check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
-        _check(library.cublasSetWorkspace_v2(handle, at, size), "cublasSetWorkspace")
+        check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
+        check(library.cublasSetWorkspace_v2(handle, at, size), "cublasSetWorkspace")
         _thread.set[index, small] = stream, at
     found = library, handle
     if recorder is None:
@@ -97,17 +98,18 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
     return found
 
 
-def _workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
+def workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
+    """:data:`WORKSPACE` bytes for this thread's products on a stream of a device, or for those of a capture."""
     if recorder is not None:
-        return recorder.workspace(_WORKSPACE)
+        return recorder.workspace(WORKSPACE)
     memory = _thread.workspaces.get((index, stream))
     if memory is None:
-        memory = _thread.workspaces[index, stream] = cupy.cuda.alloc(_WORKSPACE)
+        memory = _thread.workspaces[index, stream] = cupy.cuda.alloc(WORKSPACE)
     return memory
 
 
 @cache
-def _major(cupy: Any) -> int:
+def major_version(cupy: Any) -> int:
     """The library's major version, that of the CUDA for which CuPy is built; loads the library."""
     with needed(cupy, "cublas"):
         cupy.cuda.device.get_cublas_handle()
@@ -126,6 +128,11 @@ def read(data: Any) -> tuple[int, int] | None:
     if (rows == 1 or row == 1) and (columns == 1 or rows <= column <= _LARGEST_INT):
         return 1, column if columns > 1 else rows
     return None
+
+
+def needs_no_workspace(rows: int, columns: int, inner: int, batch: int) -> bool:
+    """Whether a product is so small that a workspace makes it slower."""
+    return batch * rows * columns * inner <= _SMALL and inner <= _SHORT
 
 
 def readable(cupy: Any, data: Any) -> Any:
@@ -170,7 +177,7 @@ def prepare(
             handle, *head, pointer(of), *of_right, pointer(at), *of_left, factor, pointer(to), *tail
         )
         if status:
-            _check(status, "cublasGemmStridedBatchedEx")
+            check(status, "cublasGemmStridedBatchedEx")
 
     return call
 
@@ -194,7 +201,7 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
             handle, *head, of, *of_right, at, *of_left, zero, to, *of_out, *(fast if allows_tf32() else exact)
         )
         if status:
-            _check(status, "cublasGemmBatchedEx")
+            check(status, "cublasGemmBatchedEx")
 
     return call
 
@@ -236,13 +243,12 @@ def _arguments(a: Any, b: Any, out: Any, batch: int, add: bool = False) -> tuple
     left, right = read(a), read(b)
     assert left is not None and right is not None
     kind, result = dtypes.info(a.dtype).blas, dtypes.info(out.dtype).blas
-    compute, numbers = _IN_DOUBLE if kind == 1 else _IN_SINGLE
+    compute, numbers = IN_DOUBLE if kind == 1 else IN_SINGLE
     integer, pointer = ctypes.c_int, ctypes.c_void_p
     one, zero = pointer(numbers.ctypes.data), pointer(numbers.ctypes.data + numbers.itemsize)
     leading = max(columns, out.strides[-2] // out.dtype.itemsize)
-    small = batch * rows * columns * inner <= _SMALL and inner <= _SHORT
     return (
-        small,
+        needs_no_workspace(rows, columns, inner, batch),
         (*map(integer, (right[0], left[0], columns, rows, inner)), one),
         (integer(kind), integer(right[1])),
         (integer(kind), integer(left[1])),
@@ -250,6 +256,6 @@ def _arguments(a: Any, b: Any, out: Any, batch: int, add: bool = False) -> tuple
         (integer(result), integer(leading)),
         tuple(
             tuple(map(integer, (batch, one, -1)))
-            for one in (compute, _IN_TF32 if kind == _FLOAT32 else compute)
+            for one in (compute, IN_TF32 if kind == FLOAT32 else compute)
         ),
     )

@@ -1,0 +1,240 @@
+"""Products that the GPU's library ends with a bias and a ReLU: which programs, which form, and the library's values."""
+
+from __future__ import annotations
+
+import threading
+import types
+from typing import Any
+
+import numpy as np
+import pytest
+from test_tensor_cores import bias_and_relu, random
+
+import cukern as ck
+from cukern import dtypes
+from cukern.device.interface import Properties
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.program import Program, program
+from cukern.linear import library, measured, tensor_cores
+from cukern.linear.library import Ending
+from cukern.linear.task import task_of
+
+
+def of_product(expression: Any, *operands: str) -> Program:
+    """A program of a product that is rounded to bfloat16 after the expression."""
+    given = [Expr(input_node(0, dtypes.float32))]
+    given += [Expr(input_node(i, dtypes.as_dtype(one))) for i, one in enumerate(operands, 1)]
+    made = expression(*given).astype("bfloat16")
+    return program("ended", (made.node,), [one.dtype for one in given])
+
+
+ROW, BOTH = ("bfloat16",), Ending(True, True)
+PROGRAMS: dict[str, tuple[Any, tuple[str, ...], tuple[int, ...], Ending | None]] = {
+    "bias and relu": (lambda x, b: ck.relu(x + b), ROW, (24,), BOTH),
+    "relu of the rounded": (lambda x, b: ck.relu((b + x).astype("bfloat16")), ROW, (1, 24), BOTH),
+    "bias": (lambda x, b: b + x, ROW, (24,), Ending(True, False)),
+    "relu": (ck.relu, (), (), Ending(False, True)),
+    "nothing": (lambda x: x, (), (), None),
+    "bias of the rounded": (lambda x, b: x.astype("bfloat16") + b, ROW, (24,), None),
+    "a column": (lambda x, b: x + b, ROW, (8, 1), None),
+    "a matrix": (lambda x, b: x + b, ROW, (8, 24), None),
+    "another dtype": (lambda x, b: x + b, ("float32",), (24,), None),
+    "twice": (lambda x, b: x + x, ROW, (24,), None),
+    "the bias alone": (lambda x, b: b + b, ROW, (24,), None),
+    "scaled": (lambda x, b: x * 2 + b, ROW, (24,), None),
+    "gelu": (lambda x, b: ck.gelu(x + b), ROW, (24,), None),
+    "two": (lambda x, b, c: ck.relu(x + b) + c, ROW * 2, (24,), None),
+}
+
+
+@pytest.mark.parametrize("case", PROGRAMS.values(), ids=PROGRAMS)
+def test_what_the_library_can_do(case: Any) -> None:
+    expression, operands, shape, expected = case
+    with ck.device("host"):
+        a, b = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24)))
+        others = [ck.zeros(shape, dtype)._planned() for dtype in operands]
+    task = task_of(a, b, others)
+    assert task is not None
+    assert library.ending_of(of_product(expression, *operands), task, others) == expected
+
+
+def test_a_bias_that_begins_anywhere_is_not_the_librarys() -> None:
+    with ck.device("host"):
+        a, b, row = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24), (24,)))
+    task, made = task_of(a, b, [row]), of_product(lambda x, b: x + b, "bfloat16")
+    assert task is not None
+    assert library.ending_of(made, task, [types.SimpleNamespace(aligned=False)]) is None  # type: ignore[list-item]
+
+
+class _Gpu:
+    style = "simt"
+    properties = Properties(
+        "a GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8, (9, 0)
+    )
+
+
+def test_the_table_chooses_among_the_library_and_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    with ck.device("host"):
+        a, b, row = (ck.zeros(size, "bfloat16")._planned() for size in ((512, 512), (512, 512), (512,)))
+    task, gpu = task_of(a, b, [row]), _Gpu()
+    assert task is not None
+    times = (
+        measured.Times("tma", 1, 512, 512, 512, False, 5, 4, 7),
+        measured.Times("library", 1, 512, 512, 512, False, 6, 4, 7),
+    )
+    for own, then, expected in ((5, True, "tma"), (6.5, True, "library"), (6.5, False, "")):
+        monkeypatch.setattr(measured, "TIMES", (times[0]._replace(own=own), times[1]))
+        ending = BOTH if then else None
+        found = tensor_cores.quickest(task, gpu, then, ending)  # type: ignore[arg-type]
+        assert {"tma": tensor_cores.TmaTile, "library": Ending, "": type(None)}[expected] is type(found)
+    monkeypatch.setattr(measured, "TIMES", (times[0]._replace(own=8), times[1]))
+    assert tensor_cores.quickest(task, gpu) is None  # type: ignore[arg-type]
+
+
+def on_a_gpu(device: ck.Device) -> None:
+    if device.kind != "cuda":
+        pytest.skip("needs a GPU")
+
+
+def planned(a: ck.Array, b: ck.Array, ending: Ending = BOTH) -> library.LibraryPlan:
+    layouts = [one._planned() for one in (a, b)]
+    task = task_of(*layouts, [])
+    assert task is not None
+    plan = library.make_plan(ending, task, tensor_cores._result(*layouts))
+    assert plan is not None
+    return plan
+
+
+SHAPES = {
+    "matrices": ((152, 328), (328, 80)),
+    "a batch": ((3, 40, 64), (3, 64, 48)),
+    "a shared factor": ((3, 40, 64), (64, 48)),
+    "another shared factor": ((40, 64), (3, 64, 48)),
+    "one row": ((1, 64), (64, 48)),
+    "odd sizes": ((37, 64), (64, 41)),
+    "two axes": ((2, 3, 16, 64), (2, 3, 64, 24)),
+}
+
+
+@pytest.mark.parametrize("shapes", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_values(device: ck.Device, dtype: str, shapes: Any) -> None:
+    on_a_gpu(device)
+    turns = [(False, True)]  # of odd sizes, other rows do not begin at multiples of 16 bytes
+    if shapes != SHAPES["odd sizes"]:
+        turns += [(False, False), (True, False), (True, True)]
+    for swapped in turns:
+        a, b = (random(device, dtype, *s, swapped=turn) for s, turn in zip(shapes, swapped, strict=True))
+        bias = random(device, dtype, b.shape[-1])
+        bias._planned()  # as a plan takes it
+        left, right, row = (one.numpy().astype(float) for one in (a, b, bias))
+        for ending in (BOTH, Ending(True, False), Ending(False, True)):
+            operands = (a, b, bias) if ending.bias else (a, b)
+            plan = planned(a, b, ending)
+            made = plan(*operands).numpy()
+            exact = left @ right + (row if ending.bias else 0)
+            exact = np.maximum(exact, 0) if ending.relu else exact
+            limit = float(ck.finfo(a.dtype).eps) * np.abs(exact) + 2e-6 * (np.abs(left) @ np.abs(right) + 1)
+            np.testing.assert_array_less(np.abs(made.astype(float) - exact), limit)
+            assert made.tobytes() == plan(*operands).numpy().tobytes()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_not_a_number_stays(device: ck.Device, dtype: str) -> None:
+    """A ReLU of NaN is NaN, in all forms."""
+    on_a_gpu(device)
+    for m in (16, 128, 512):
+        a, b, bias = (
+            random(device, dtype, m, 256),
+            random(device, dtype, 256, 256),
+            random(device, dtype, 256),
+        )
+        a[3, 5], bias[7], bias[8], bias[9] = np.nan, np.nan, np.inf, -np.inf
+        bias._planned()
+        got, wanted = planned(a, b)(a, b, bias).numpy(), ck.relu(a @ b + bias).numpy()
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
+        assert np.isnan(got[3]).all()
+        assert np.isnan(got[:, 7]).all()
+        np.testing.assert_array_equal(np.isposinf(got), np.isposinf(wanted))
+        assert not np.delete(got[:, 9], 3).any()
+
+
+def test_a_fused_function_and_its_derivative(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_a_gpu(device)
+    ran: list[str] = []
+    run = library.LibraryPlan.run
+    monkeypatch.setattr(
+        library.LibraryPlan, "run", lambda plan, *given: (ran.append(plan.source), run(plan, *given))[1]
+    )
+    times = measured.Times("library", 1, 64, 64, 64, False, 1, 2, 3)
+    monkeypatch.setattr(measured, "TIMES", (times,))
+    ended = ck.fuse(lambda x, w, b: ck.relu(x @ w + b))
+    arrays = [random(device, "bfloat16", *size) for size in ((96, 72), (72, 136), (136,))]
+    with ck.Tape() as tape:
+        tape.watch(*arrays)
+        y = ended(*arrays)
+    assert ran == [ended.source(*arrays)] == ["// One call of cuBLASLt: D = relu(A @ B + bias)"]
+    x, w, b = (one.astype("float64") for one in arrays)
+    with ck.Tape() as exact:
+        exact.watch(x, w, b)
+        wanted = ck.relu(x @ w + b)
+    np.testing.assert_allclose(y.astype("float64").numpy(), wanted.numpy(), rtol=0.02, atol=0.05)
+    g = random(device, "bfloat16", *y.shape)
+    g = ck.where(ck.abs(wanted) < 0.1, 0, g)  # where a rounding may change which side of 0 it is on
+    for one, other in zip(
+        tape.gradient(y, arrays, g), exact.gradient(wanted, [x, w, b], g.astype("float64")), strict=True
+    ):
+        top = float(ck.max(ck.abs(other)))
+        np.testing.assert_allclose(one.astype("float64").numpy(), other.numpy(), rtol=0.02, atol=0.01 * top)
+
+
+def test_captured_steps_and_threads(device: ck.Device) -> None:
+    """A graph replays the call with the workspace of its own; threads take turns at the bias of a plan."""
+    on_a_gpu(device)
+    a, b = random(device, "bfloat16", 256, 4096), random(device, "bfloat16", 4096, 256)
+    rows = [random(device, "bfloat16", 256) + i for i in range(4)]
+    for row in rows:
+        row._planned()
+    plan = planned(a, b)
+    wanted = [plan(a, b, row).numpy().tobytes() for row in rows]
+    assert len(set(wanted)) == len(rows)
+    step = ck.capture(lambda x, row: plan(x, b, row))
+    for _ in range(2):
+        for row, expected in zip(rows, wanted, strict=True):
+            assert step(a, row).numpy().tobytes() == expected
+    different: list[int] = []
+
+    def repeat(i: int) -> None:
+        with ck.device(device):
+            for _ in range(50):
+                if plan(a, b, rows[i]).numpy().tobytes() != wanted[i]:
+                    different.append(i)
+
+    threads = [threading.Thread(target=repeat, args=(i,)) for i in range(len(rows))]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert different == []
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_products_at_any_address(device: ck.Device, dtype: str) -> None:
+    """Arrays of one layout, of which some begin at multiples of 16 bytes, and some do not."""
+    rng = np.random.default_rng(0)
+    values = [rng.standard_normal(40 * 24 + 8) for _ in range(2)]
+    a, b = (ck.asarray(one, dtype=dtype, device=device) for one in values)
+    for begin in (0, 1, 8):
+        x, w = a[begin : begin + 40 * 24].reshape(40, 24), b[begin : begin + 24 * 40].reshape(24, 40)
+        for left, right in ((x, w), (w, x), (x[:, :23], w[:23]), (x[1:, 1:], w[1:, 3:])):
+            exact = left.numpy().astype(float) @ right.numpy().astype(float)
+            np.testing.assert_allclose(
+                (left @ right).numpy().astype(float), exact, rtol=0, atol=float(ck.finfo(dtype).eps) * 40
+            )
+
+
+def test_the_program_of_the_other_tests_is_one_of_the_librarys(device: ck.Device) -> None:
+    a, b, bias = (random(device, "bfloat16", *s)._planned() for s in ((8, 16), (16, 24), (24,)))
+    task = task_of(a, b, [bias])
+    assert task is not None
+    assert library.ending_of(bias_and_relu(dtypes.bfloat16), task, [bias]) == BOTH

@@ -249,6 +249,7 @@ def test_misaligned_vector_pointer_is_refused(device):
 def test_an_array_of_another_device_is_refused(device, scale):
     other = object.__new__(ck.Device)
     other.kind, other.index, other.addressable = "cuda", 7, False
+    other.backend = device.backend
     x, there = ck.ones(8), ck.ones(8)
     there.device = other
     message = f"argument {{}}: expected an array on {device}, got an array of float32, shape .* on cuda:7"

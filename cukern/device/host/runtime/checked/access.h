@@ -296,7 +296,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     else return access_elsewhere(at, size, writes, place);
     const size_t offset = at - r->start;
     if (__builtin_expect(offset >= r->bytes || r->bytes - offset < size, 0)) return access_outside(r, at, size, writes, place);
-    if (__builtin_expect(trace_room != 0, 0)) trace(r, at, size, writes, how, place);
+    if (__builtin_expect(trace_room != 0, 0)) trace(r, at, size, writes, is_atomic(how) ? (unsigned)atomic : how, place);
     if (__builtin_expect(r->unset != 0, 0)) {
         if (reads && read_unset(r, at, size)) found(unset_read, r, at, size, false, place);
         if (writes) set_elements(r, at, size);

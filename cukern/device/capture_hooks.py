@@ -23,7 +23,7 @@ replaced = 0
 #: Called before an array becomes numbers, which are constants to tapes: see :func:`watch_reads`.
 refuse: Callable[[Array, str], None] | None = None
 #: Called with an array that nothing has written; None outside of checked launches.
-made_empty: Callable[[Array], None] | None = None
+made_empty: Callable[..., None] | None = None
 _readers: tuple[Callable[[Array, str], None], ...] = ()
 
 

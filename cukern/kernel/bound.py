@@ -140,7 +140,7 @@ class BoundKernel:
             for array in arguments.arrays_in(args):
                 empty = array._storage.empty
                 if empty is not None and not array._storage.version and (whole := empty()) is not None:
-                    capture_hooks.made_empty(whole)
+                    capture_hooks.made_empty(whole, True)
         if self._state is not None:
             self._state.before(self.device, self.function, name)
         try:

@@ -185,6 +185,9 @@ def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Arra
         made = _middle(sample.pick(low), sample.pick(high), acc, result)
     else:
         made = _middle(*sample.middle(), acc, result)
+        if x.dtype in dtypes.COMPLEX:  # as NumPy, the last of those with NaN
+            last = sample.at(sample.n - 1)
+            made = where(isnan(last), last, made)
     return sample.shaped(made, (), keepdims)
 
 
@@ -205,7 +208,8 @@ def median(x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, kee
         keepdims: whether the axes stay, with size 1.
 
     Returns:
-        The median; NaN if an element is NaN or there are no elements.
+        The median; NaN if an element is NaN or there are no elements, of complex numbers the last with NaN in the
+        order of :func:`sort`.
 
     Raises:
         AxisError: an axis is out of range.

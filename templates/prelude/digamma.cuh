@@ -18,9 +18,30 @@ __device__ __forceinline__ double digamma_above(double x, double value, bool sin
 __device__ __noinline__ double digamma_near_root(double x, double value) {
     return digamma_above(x, value, false);
 }
+// At a distance d from a root, the one at -0.504 or that at 1.46, beside which the terms above cancel: Taylor's series.
+__device__ __noinline__ double digamma_beside_root(double d, bool positive) {
+    const double of[2][16] = {
+        {8.939798558792134, -0.8093454625306507, 32.258572064915505, -2.761011648790828, 128.27342343090902,
+            -14.70672173553036, 513.2704629562862, -75.37700066344631, 2055.5357119463315, -368.5783503832191,
+            8234.667099203069, -1743.364608867363, 32997.785655255044, -8051.818155363498, 132262.95480834588,
+            -36529.94596948565},
+        {0.9676722454476212, -0.4427631689835921, 0.258499760955651, -0.16394270544240652, 0.10782405069126237,
+            -0.07219956125645471, 0.04880428816414311, -0.03316112647484736, 0.022597648232218104, -0.01542476590494896,
+            0.010538791616612175, -0.007204534386356869, 0.004926781395729853, -0.003369801655439328,
+            0.002305126326734928, -0.0015769367714301972}};
+    double made = 0.0;
+#pragma unroll 1
+    for (int k = 15; k >= 0; --k) made = (made + of[positive][k]) * d;
+    return made;
+}
 // With `single`, to the digits of single precision.
 __device__ __forceinline__ double digamma_of(double x, bool single = false) {
     double value = 0.0;
+    // The second number is the root's rounding error.
+    if (!single && fabs(x + 0.5040830082644554) < 0.05)
+        return digamma_beside_root((x + 0.5040830082644554) + 8.15428206243813e-18, false);
+    if (!single && fabs(x - 1.4616321449683622) < 0.125)
+        return digamma_beside_root((x - 1.4616321449683622) - 9.549995429965697e-17, true);
     if (x != 0.0 && fabs(x) < 1e-15) return -1.0 / x - 0.5772156649015329;
     if (x <= 0.0) {
         if (x == floor(x)) return x == 0.0 ? copysign(limits<double>::infinity(), -x) : limits<double>::quiet_nan();

@@ -205,9 +205,11 @@ __device__ __forceinline__ double zeta_of(double s, double q, bool single = fals
     // A power costs more than a term of the tail: of these all eight are taken.
     const double bound = minimum(s, 100.0), enough = single ? 2.4 + 0.65 * bound : 10.0 + bound;
     const double share = single ? 1e-10 : 1e-18;
+    // Of a negative q the largest terms may cancel to all their digits.
+    const bool quick = single && q > 0.0;
     double sum = 0.0;
     for (; q < enough; q += 1.0) {
-        const double term = single && q > 0.0 ? exp(-s * log(q)) : pow(q, -s);
+        const double term = quick ? exp(-s * log(q)) : pow(q, -s);
         sum += term;
         if (q > 1.0 && term <= share * fabs(sum)) return sum;
     }

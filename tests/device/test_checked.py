@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from importlib.metadata import entry_points
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from planted import PAIRS, Pair
 
 import cukern as ck
 from cukern.device.host import compiler as host_compiler
+from cukern.device.host.checked import function
 from cukern.testing import checked
 
 #: The first of each class runs by default, the others when asked for.
@@ -223,7 +225,7 @@ extern "C" __global__ void << name >>(const float* x, float* y, int n) {
     if (threadIdx.x < n) y[threadIdx.x] = x[threadIdx.x];
 }"""
     copy = ck.Kernel(text, name="copy", block=64)
-    unset, part, written = (ck.empty(50) for _ in range(3))
+    unset, part, written, rest = (ck.empty(50) for _ in range(4))
     with checked(seeds=1):  # one that is over leaves no trace
         ck.zeros(3).numpy()
     copy(ck.ones(50), written, 50)
@@ -231,8 +233,38 @@ extern "C" __global__ void << name >>(const float* x, float* y, int n) {
         copy(written, ck.empty(50), 50)
         assert not reports
         copy(unset, ck.zeros(50), 50)
-        copy(written, part[:20], 20)
-    assert [(one.kind, one.array) for one in reports] == [("unset", "x"), ("unwritten", "")]
+        copy(written, part[:20], 20)  # may be filled after the block
+    assert [(one.kind, one.array) for one in reports] == [("unset", "x")]
+    with checked(collect=True) as reports:
+        copy(written, rest[:20], 20)
+        rest.numpy()
+    assert [one.kind for one in reports] == ["unwritten"]
+
+
+def test_an_interrupted_launch_with_other_values_leaves_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = """
+extern "C" __global__ void << name >>(float* y) {
+    float held[2];
+    held[0] = 1;
+    y[0] = held[0];
+}"""
+    kernel = ck.Kernel(text, name="held", block=1)
+    outcome, tried = function.CheckedFunction._outcome, []
+
+    def interrupted(self: Any, *args: Any) -> Any:
+        if not tried and hasattr(self, "_other") and self._other.value:
+            tried.append(self)
+            raise KeyboardInterrupt
+        return outcome(self, *args)
+
+    monkeypatch.setattr(function.CheckedFunction, "_outcome", interrupted)
+    with checked():
+        y = ck.zeros(1)
+        with pytest.raises(KeyboardInterrupt):
+            kernel(y, grid=1)
+        assert tried[0]._other.value == 0
+        kernel(y, grid=1)
+        assert y.tolist() == [1.0]
 
 
 def test_results_are_those_of_other_launches() -> None:

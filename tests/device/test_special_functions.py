@@ -191,3 +191,20 @@ def test_zeta_is_riemanns_by_default(device: ck.Device) -> None:
 def test_zeta_of_large_arguments(device: ck.Device) -> None:
     s, q = np.array([2.0, 2.0, 3.0, 1e200, 1e308]), np.array([1e160, 1e200, 1e100, 200.0, 1e308])
     np.testing.assert_allclose(ck.zeta(ck.asarray(s), ck.asarray(q)).numpy(), [1e-160, 1e-200, 5e-201, 0, 0])
+
+
+def test_digamma_has_its_digits_beside_its_largest_roots(device: ck.Device) -> None:
+    """The other roots lose digits in SciPy, too."""
+    scipy = pytest.importorskip("scipy.special")
+    far = np.concatenate([[0.0], 10.0 ** np.arange(-15, 0), -(10.0 ** np.arange(-15, 0))])
+    for root in (-0.504083008264455409, 1.46163214496836234):
+        x = root + far
+        got = ck.digamma(ck.asarray(x, device=device)).numpy()
+        np.testing.assert_allclose(got, scipy.digamma(x), rtol=5e-15)
+
+
+def test_zeta_of_float32_where_its_largest_terms_cancel(device: ck.Device) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    s, q = np.float32([67, 67, 5, 3]), np.float32([-0.5, -1.5, -2.5, -0.25])
+    got = ck.zeta(ck.asarray(s, device=device), ck.asarray(q, device=device)).numpy()
+    np.testing.assert_allclose(got, scipy.zeta(s.astype(float), q.astype(float)), rtol=1e-6)

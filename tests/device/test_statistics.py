@@ -85,6 +85,14 @@ def test_nan_spreads(device: ck.Device) -> None:
         ck.quantile(x, [0.0, 0.5], axis=1).numpy(), np.quantile(a, [0.0, 0.5], axis=1)
     )
     np.testing.assert_array_equal(ck.nanmedian(x, 1).numpy(), [2.0, 2.0])
+    for values in (
+        [1, 2, complex(0, np.nan), 3],
+        [np.nan + 0j, 1j, 2],
+        [complex(np.nan, 1), complex(1, np.nan), 5],
+    ):
+        got = ck.median(ck.asarray(np.asarray(values))).item()
+        want = np.median(values)
+        np.testing.assert_array_equal([got.real, got.imag], [want.real, want.imag])  # type: ignore[union-attr]
     empty = ck.asarray(np.asarray([[np.nan, np.nan], [np.nan, 4.0]]))
     np.testing.assert_array_equal(ck.nanmedian(empty, 1).numpy(), [np.nan, 4.0])
     np.testing.assert_array_equal(ck.nanquantile(empty, [0.0, 1.0], axis=1).numpy(), [[np.nan, 4.0]] * 2)

@@ -328,9 +328,8 @@ class CheckedFunction:
         if not (self._fillable and self._repeatable()):
             return None
         self._trials -= 1
-        self._other.value = fills.ALL_ARRAYS
-        outcome = self._outcome(self._build, packed, options, state)
-        self._other.value = 0
+        with self._filling(fills.ALL_ARRAYS):
+            outcome = self._outcome(self._build, packed, options, state)
         return _Trial(outcome, [array.copy() for array in state], fills.copy_of(self.places))
 
     @cached_property
@@ -359,17 +358,27 @@ class CheckedFunction:
             array[...] = values
         fills.put(trial.variables, self.places)
         named = []
-        # Else the difference is by a clock, or by the order of threads.
-        if self._outcome(self._build, packed, options, state) == outcome:
-            for number, one in enumerate(self._fillable, 1):
-                self._other.value = number
-                if self._outcome(self._build, packed, options, state) != outcome:
-                    named.append(one)
-            self._other.value = 0
-        for array, values in zip(state, after, strict=True):
-            array[...] = values
-        fills.put(variables, self.places)
+        try:
+            # Else the difference is by a clock, or by the order of threads.
+            if self._outcome(self._build, packed, options, state) == outcome:
+                for number, one in enumerate(self._fillable, 1):
+                    with self._filling(number):
+                        if self._outcome(self._build, packed, options, state) != outcome:
+                            named.append(one)
+        finally:  # also where a signal ends a launch
+            for array, values in zip(state, after, strict=True):
+                array[...] = values
+            fills.put(variables, self.places)
         return named
+
+    @contextmanager
+    def _filling(self, which: int) -> Iterator[None]:
+        """A with-block in which launches fill an array by its number, or all, with other values."""
+        self._other.value = which
+        try:
+            yield
+        finally:
+            self._other.value = 0
 
     def _region(self, arrays: list[np.ndarray[Any, Any] | None], region: int) -> tuple[str, int]:
         """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""

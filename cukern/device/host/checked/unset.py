@@ -37,7 +37,7 @@ class Empty:
         expected: the largest version that its storage may have: a larger one counts a write that was not watched.
         kernel, place: that wrote to it last, and where.
         seen: whether a part of it was read that has been written.
-        depth: how many with-blocks of checked launches were open when it was made.
+        depth: how many with-blocks of checked launches were open when it was made; 0 if none was.
     """
 
     low: int
@@ -59,13 +59,18 @@ _empties: weakref.WeakKeyDictionary[Any, Empty] = weakref.WeakKeyDictionary()
 _depth = 0
 
 
-def made(array: Array) -> None:
-    """Note that nothing has written ``array``; the first time for one that was made outside of checked launches."""
+def made(array: Array, earlier: bool = False) -> None:
+    """Note that nothing has written ``array``.
+
+    Args:
+        array: one that has just been made; or, the first time that a kernel of a user takes it, any other.
+        earlier: whether it was made before the with-block, if it is not known yet.
+    """
     if array.device.kind != "host" or not array.size or array._storage in _empties:
         return
     data = array._data
     _empties[array._storage] = Empty(
-        data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8), depth=_depth
+        data.ctypes.data, data.itemsize, np.ones(data.size, np.uint8), depth=0 if earlier else _depth
     )
 
 
@@ -140,11 +145,16 @@ def read(array: Array) -> KernelReport | None:
 
 
 def left() -> list[KernelReport]:
-    """The arrays that kernels have written in part, and of which no written part was read alone."""
+    """The arrays of the innermost with-block that kernels have written in part, and of which no written part was read.
+
+    One that was made before the block may be filled after it.
+    """
     found = []
     for storage in list(_empties):
         empty = _current(storage)
-        if empty is not None and empty.kernel and not empty.seen and empty.elements.any():
+        if empty is None or empty.depth != _depth:
+            continue
+        if empty.kernel and not empty.seen and empty.elements.any():
             found.append(_report(empty, empty.elements, "left"))
             empty.seen = True
     return found

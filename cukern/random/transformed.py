@@ -78,7 +78,10 @@ class Transformed(Distributions):
     ) -> Array:
         """Uniform in [low, high); rounding may give ``high``."""
         low, high = self._known(low), self._known(high)
-        made: Array = _affine(self._floats("uniform", size, dtype, low, high), low, high - low)
+        drawn = self._floats("uniform", size, dtype, low, high)
+        if not isinstance(low, Array) and not isinstance(high, Array) and low == 0 and high == 1:
+            return drawn
+        made: Array = _affine(drawn, low, high - low)
         return made
 
     def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:

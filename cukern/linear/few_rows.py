@@ -24,7 +24,8 @@ _COLUMNS, _FEWER_COLUMNS = 32, 16
 #: Warps of a block at most, each of which has a slab at least, and slabs that it asks for at once: of up to eight rows,
 #: and of more, which take more registers.
 _WARPS, _AHEAD = 16, (3, 2)
-#: Blocks that share what they bring of the few rows, and the most pieces of those, of a slab for each warp.
+#: Blocks that share what they bring of the few rows, and the most pieces of those, of a slab for each warp, for each of
+#: which a text has its own lines.
 _CLUSTER, _PIECES = 2, 16
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
@@ -89,7 +90,7 @@ class FewRows(NamedTuple):
             "resident": self.resident,
             "asked": self.asked,
             "cluster": self.cluster,
-            "pieces": _PIECES,
+            "pieces": few.k * task.itemsize // (_SLAB * self.warps),
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,
@@ -131,7 +132,8 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
     ahead = _AHEAD[resident > 1 or rows > 8]
     form = FewRows(turned, rows, columns, warps, parts, ahead, resident, _ASKED)
-    return sharing(form, few, device) if columns == _COLUMNS and parts == 1 else form
+    at_once = columns == _COLUMNS and parts == 1 and blocks <= multiprocessors
+    return sharing(form, few, device) if at_once else form
 
 
 def sharing(form: FewRows, few: Task, device: Device) -> FewRows:
@@ -143,16 +145,10 @@ def sharing(form: FewRows, few: Task, device: Device) -> FewRows:
         device: where it runs.
     """
     limits, slab = device.properties, _SLAB // few.itemsize
-    pieces = divide_up(few.k, slab * form.warps)
+    pieces, left = divmod(few.k, slab * form.warps)
     held = pieces * form.rows * (_SLAB * form.warps + _SLAB)
     sums = 4 * form.warps * form.rows * (form.columns + 4)
     fits = pieces <= _PIECES and held + sums + 8 * _PIECES <= limits.max_shared_memory_per_block
-    if (
-        limits.compute_capability[0] != 9
-        or few.itemsize == 4
-        or not few.a.by_depth
-        or few.k % slab
-        or not fits
-    ):
+    if limits.compute_capability[0] != 9 or few.itemsize == 4 or not few.a.by_depth or left or not fits:
         return form
     return form._replace(ahead=_AHEAD[0], cluster=_CLUSTER, held=held)

@@ -91,26 +91,21 @@ struct Factors {
         return load_present<chunk, WHOLE, false>(x + at, present(slab), x_by_depth ? 1 : sizes.row_x);
     }
 <% if cluster > 1 %>
-    static constexpr int piece = warps * depth, row_bytes = piece * sizeof(T), apart = row_bytes + 64;
+    static constexpr int pieces = << pieces >>, piece = warps * depth, bytes = piece * sizeof(T), apart = bytes + 64;
 
-    __device__ __forceinline__ int pieces() const { return divide_up(slabs, warps); }
-    __device__ __forceinline__ int bytes_of(int number) const {
-        return minimum(row_bytes, (sizes.k - number * piece) * int(sizeof(T)));
-    }
     // By one thread, before a block of the cluster copies.
     __device__ __forceinline__ void expect_x() const {
-        for (int i = 0; i < pieces(); ++i) mbarrier_init(come + i, 1);
+        for (int i = 0; i < pieces; ++i) mbarrier_init(come + i, 1);
         fence_mbarrier_init();
-        for (int i = 0; i < pieces(); ++i) mbarrier_arrive_expecting(come + i, sizes.rows * bytes_of(i));
+        for (int i = 0; i < pieces; ++i) mbarrier_arrive_expecting(come + i, sizes.rows * bytes);
     }
     // The first lanes of warps bring the block's part of X to all blocks of the cluster, what is multiplied first at first.
     __device__ __forceinline__ void bring_x() const {
         if (threadIdx.x % 32) return;
-        for (int i = threadIdx.x / 32 * << cluster >> + cluster_rank(); i < pieces() * sizes.rows; i += warps * << cluster >>) {
-            const int number = i / sizes.rows, row = i % sizes.rows;
-            copy_bulk_multicast(shared + (number * rows + row) * apart, x + row * sizes.row_x + number * piece,
-                                bytes_of(number), come + number, << 2 ** cluster - 1 >>);
-        }
+        for (int row = threadIdx.x / 32; row < sizes.rows; row += warps)
+            for (int i = cluster_rank(); i < pieces; i += << cluster >>)
+                copy_bulk_multicast(shared + (i * rows + row) * apart, x + row * sizes.row_x + i * piece, bytes, come + i,
+                                    << 2 ** cluster - 1 >>);
     }
     __device__ __forceinline__ Words<16> of_shared_x(int row, int slab) const {
         return *(const Words<16>*)(shared + (slab / warps * rows + row) * apart + slab % warps * 64 + threadIdx.x % 4 * 16);
@@ -242,14 +237,23 @@ struct Sums {
 // Adds up a warp's slabs. WHOLE: each slab and the block's columns are there to their ends; then `ahead` slabs are on their way.
 template <bool WHOLE>
 __device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, int worker, int workers) {
+<% if cluster > 1 %>
+    constexpr int held = ahead < Factors::pieces ? ahead : Factors::pieces;  // a warp has a slab of each piece
+    Slab slab[held];
+#pragma unroll
+    for (int u = 0; u < held; ++u) slab[u].template load<WHOLE>(factors, worker + u * warps);
+    factors.bring_x();
+#pragma unroll
+    for (int u = 0; u < Factors::pieces; ++u) {
+        sums.add<WHOLE>(slab[u % held], factors, worker + u * warps);
+        if (u + held < Factors::pieces) slab[u % held].template load<WHOLE>(factors, worker + (u + held) * warps);
+    }
+<% else %>
     constexpr int held = WHOLE ? ahead : 1;
     Slab slab[held];
 #pragma unroll
     for (int u = 0; u < held; ++u)
         if (worker + u * workers < factors.slabs) slab[u].template load<WHOLE>(factors, worker + u * workers);
-<% if cluster > 1 %>
-    factors.bring_x();
-<% endif %>
     for (int first = worker; first < factors.slabs; first += held * workers)
 #pragma unroll
         for (int u = 0; u < held; ++u) {
@@ -257,6 +261,7 @@ __device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, in
             if (number < factors.slabs) sums.add<WHOLE>(slab[u], factors, number);
             if (next < factors.slabs) slab[u].template load<WHOLE>(factors, next);
         }
+<% endif %>
 }
 
 extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster > 1 >>__launch_bounds__(threads, << resident >>) << name >>(

@@ -47,12 +47,12 @@ def sharing(x: ck.Array, w: ck.Array, warps: int = 3) -> FewRows:
 
 @pytest.mark.parametrize("asynchronously", ["late", "random"])
 @pytest.mark.parametrize(
-    ("dtype", "rows", "depth"), [("bfloat16", 16, 320), ("float16", 11, 64), ("float16", 1, 32)]
+    ("dtype", "rows", "depth"), [("bfloat16", 16, 384), ("float16", 11, 192), ("float16", 1, 96)]
 )
 def test_rows_that_two_blocks_share(
     device: ck.Device, dtype: str, rows: int, depth: int, asynchronously: Any
 ) -> None:
-    """The second block has few columns, or none; the last piece of the rows has few slabs."""
+    """The second block has few columns, or none."""
     if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("no GPU of compute capability 9.0")
     x = random(device, dtype, rows, depth)
@@ -145,7 +145,8 @@ def test_how_the_work_is_divided() -> None:
     assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, asked)
     assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, asked)
     assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, asked)
-    assert divided(4, 4096, k=224) == FewRows(False, 8, 32, 8, 1, 3, 1, asked, 2, 8 * (512 + 64))
+    assert divided(4, 4096, k=256) == FewRows(False, 8, 32, 8, 1, 3, 1, asked, 2, 8 * (512 + 64))
+    assert divided(4, 4096, k=224) == FewRows(False, 8, 32, 8, 1, 3, 1, asked)
     assert divided(17, 4096) is None
 
 

@@ -130,6 +130,25 @@ TIMES = (
     Times("library of float32", 1, 1024, 1024, 1024, True, 63.5, 63.4, 66),
     Times("library", 1, 8192, 768, 50304, True, 937.4, 890.8, 1275.3),
     Times("tma", 1, 8192, 768, 50304, True, 907.7, 890.8, 1275.3),
+    # Of more blocks than multiprocessors, and of a short depth; the library was measured alone, and takes longer apart.
+    Times("few rows", 1, 16, 4096, 14336, True, 37.3, 31.1, 31.1),
+    Times("few rows", 1, 16, 4096, 14336, False, 42.8, 30.8, 30.8),
+    Times("few rows", 1, 8, 4096, 14336, True, 32.9, 30.7, 30.7),
+    Times("few rows", 1, 8, 4096, 14336, False, 39.7, 30.2, 30.2),
+    Times("few rows", 1, 1, 4096, 14336, True, 31.9, 31.1, 31.1),
+    Times("few rows", 1, 1, 4096, 14336, False, 39.3, 31.2, 31.2),
+    Times("few rows", 1, 16, 2048, 8192, True, 13.6, 11.4, 11.4),
+    Times("few rows", 1, 16, 2048, 8192, False, 15.3, 11.3, 11.3),
+    Times("few rows", 1, 16, 768, 50304, True, 39.1, 23.2, 23.2),
+    Times("few rows", 1, 16, 768, 50304, False, 50.1, 22.3, 22.3),
+    Times("few rows", 1, 1, 768, 50304, True, 36.2, 22.4, 22.4),
+    Times("few rows", 1, 1, 768, 50304, False, 45.5, 21.7, 21.7),
+    Times("few rows", 1, 16, 5120, 5120, True, 21.5, 16.4, 16.4),
+    Times("few rows", 1, 16, 5120, 5120, False, 24.6, 16.1, 16.1),
+    Times("few rows", 1, 8, 8192, 8192, True, 35.9, 34.3, 34.3),
+    Times("few rows", 1, 8, 8192, 8192, False, 38.7, 33.4, 33.4),
+    Times("few rows", 1, 16, 1024, 4096, True, 5.5, 5.9, 5.9),
+    Times("few rows", 1, 16, 1024, 4096, False, 5.9, 5.9, 5.9),
 )
 
 

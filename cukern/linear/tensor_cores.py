@@ -292,7 +292,7 @@ def make_plan(
     task = task_of(a, b, operands)
     if task is None:
         return None
-    form = form or quickest(task, a.device, ending=library.ending_of(made, task, operands))
+    form = form or quickest(task, a.device, True, library.ending_of(made, task, operands))
     if isinstance(form, library.Ending):
         plan = library.make_plan(form, task, _result(a, b))
         if plan is not None:

@@ -42,6 +42,10 @@ agree(a.transpose(1, 0, 2, 3) @ b[:, 0, None][:, :, :, ::2].transpose(1, 0, 2, 3
       x.transpose(1, 0, 2, 3) @ y[:, 0, None][:, :, :, ::2].transpose(1, 0, 2, 3))  # addresses
 half = a.astype("bfloat16")
 agree(half @ half, half.numpy().astype("float64") @ half.numpy().astype("float64"), 0.02)
+p, q, r = (rng.normal(size=size) for size in ((24, 16), (8, 16), 8))
+given = [ck.asarray(one, dtype="float32") for one in (p, q, r)]
+assert "cuBLASLt" in ck.fuse(lambda x, w, b: ck.relu(x @ w.T + b)).source(*given)
+agree(ck.nn.linear(*given, activation=ck.relu), np.maximum(p @ q.T + r, 0))
 if a.device.properties.compute_capability == (8, 0):
     raise SystemExit  # what follows takes long, and has been compiled for another GPU
 agree(ck.cumulative_sum(a, axis=3), np.cumsum(x, axis=3))

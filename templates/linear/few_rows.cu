@@ -4,7 +4,8 @@
 // axes, in rows that begin at multiples of 16 bytes.
 // Launch: a block makes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps share
 // the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on. The sums of a
-// block's warps are added in order, those of blocks along z lie behind one another in D.
+// block's warps are added in order, those of blocks along z lie behind one another in D. So that not all blocks read the same
+// part of X at a time, those of a group begin at a slab of their own, and go round to it.
 // Registers: W goes from memory straight to the registers of the lane that multiplies it. A sum may take its terms in any order,
 // and columns of W may have any place in an instruction of the tensor cores: so a lane multiplies what its accesses bring,
 // without a detour through shared memory. Many warps with `ahead` slabs each hide the memory's latency.
@@ -17,6 +18,7 @@
 <% endif %>
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, ahead = << ahead >>;
 constexpr int asked = << asked >>;  // bytes of W that a block asks for while earlier kernels end
+constexpr int group = << group >>, groups = << groups >>;  // blocks that begin at one slab, and slabs where groups begin
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
@@ -48,29 +50,36 @@ __device__ __forceinline__ Words<N * sizeof(T)> load_present(const T* from, int 
 struct Factors {
     const T *x, *w;
     Sizes sizes;
-    int first, slabs;
+    int first, slabs, start;
 
     // Column c of this lane's, in the block.
     static __device__ __forceinline__ int column_of(int c) {
         const int g = threadIdx.x % 32 / 4;
         return w_by_depth ? 8 * c + g : own * g + c;
     }
-    static __device__ __forceinline__ int begin(int slab) { return slab * depth + threadIdx.x % 4 * chunk; }
+    // Where this lane's part of the block's slab of that number begins along the depth.
+    __device__ __forceinline__ int begin(int slab) const {
+        const int turned_round = slab + start < slabs ? slab + start : slab + start - slabs;
+        return turned_round * depth + threadIdx.x % 4 * chunk;
+    }
     __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
 
-    // Asks for the beginnings of the block's columns of W; where rows of W are contiguous, for parts of those that all blocks
-    // read first.
+    // Asks for what the block reads first: of the depth of its columns of W, or, where rows of W are contiguous, for its share
+    // of the rows that its group reads first.
     __device__ __forceinline__ void ask() const {
-        constexpr int piece = 2048;  // bytes
         if (w_by_depth) {
             const int own = threadIdx.x, bytes = minimum(sizes.k * int(sizeof(T)), asked / columns);
-            if (own < columns && first + own < sizes.columns) ask_ahead(w + (first + own) * sizes.row_w, bytes);
+            const int from = minimum(start * depth, sizes.k - bytes / int(sizeof(T)));
+            if (own < columns && first + own < sizes.columns) ask_ahead(w + (first + own) * sizes.row_w + from, bytes);
         } else {
-            const int of_row = divide_up(sizes.columns * int(sizeof(T)), piece);
-            for (int i = threadIdx.x; i < asked / piece; i += threads) {
-                const int number = (blockIdx.z * gridDim.x + blockIdx.x) * (asked / piece) + i, row = number / of_row;
-                const int begin = number % of_row * piece, end = minimum(sizes.columns * int(sizeof(T)), begin + piece);
-                if (row < sizes.k) ask_ahead((const char*)(w + row * sizes.row_w) + begin, end - begin);
+            const int blocks = groups > 1 ? group : gridDim.x, width = blocks * columns * int(sizeof(T));
+            const int piece = minimum(2048, width), of_row = divide_up(width, piece), share = asked / piece;
+            for (int i = threadIdx.x; i < share; i += threads) {
+                const int number = (blockIdx.z * blocks + blockIdx.x % blocks) * share + i, row = number / of_row;
+                const int begin = blockIdx.x / blocks * width + number % of_row * piece;
+                const int end = minimum(sizes.columns * int(sizeof(T)), begin + piece);
+                const int place = row + start * depth;
+                if (row < sizes.k && begin < end) ask_ahead((const char*)(w + (place < sizes.k ? place : place - sizes.k) * sizes.row_w) + begin, end - begin);
             }
         }
     }
@@ -88,7 +97,7 @@ struct OfW {
 
     template <bool WHOLE>
     __device__ __forceinline__ void load(const Factors& of, int slab) {
-        const int from = Factors::begin(slab), left = of.present(slab), last = of.sizes.columns - 1;
+        const int from = of.begin(slab), left = of.present(slab), last = of.sizes.columns - 1;
         if (w_by_depth) {
 #pragma unroll
             for (int c = 0; c < own; ++c)
@@ -119,9 +128,9 @@ struct Slab {
 
     template <bool WHOLE>
     __device__ __forceinline__ void load(const Factors& of, int slab) {
-        w.load<WHOLE>(of, slab);
 #pragma unroll
         for (int e = 0; e < eights; ++e) x[e] = of.of_x<WHOLE>(8 * e + threadIdx.x % 32 / 4, slab);
+        w.load<WHOLE>(of, slab);
     }
 };
 // What a warp sums up, W's columns as rows of the tensor cores' A: those of two columns a lane, for each eight rows of X.
@@ -213,7 +222,8 @@ extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = turned ? b : a, *const w = turned ? a : b;
-    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, divide_up(sizes.k, depth)};
+    const int slabs = divide_up(sizes.k, depth), start = groups > 1 ? blockIdx.x / group % groups * slabs / groups : 0;
+    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs, start};
     const auto operands_of = [&](int i) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) return Operands{};

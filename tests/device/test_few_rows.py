@@ -61,6 +61,15 @@ def test_few_columns(device: ck.Device, dtype: str, biases: list[tuple[int, ...]
     check(a, one, random(device, dtype, 1), form(a, one, columns=16))
 
 
+@pytest.mark.parametrize("swapped", [False, True])
+def test_groups_of_blocks_begin_at_slabs_of_their_own(device: ck.Device, swapped: bool) -> None:
+    """Three groups, the last of which is cut; the last slab is cut too, and groups after the first go round over it."""
+    x, w = random(device, "bfloat16", 9, 1032), random(device, "bfloat16", 1032, 296, swapped=swapped)
+    check(x, w, random(device, "bfloat16", 296), form(x, w, columns=16)._replace(asked=4096))
+    assert form(x, w).groups > 1
+    assert form(x[:8], w).groups == (16 if swapped else 1)
+
+
 def test_batches(device: ck.Device) -> None:
     a, b = random(device, "bfloat16", 2, 3, 5, 64), random(device, "bfloat16", 2, 3, 64, 24)
     check(a, b, random(device, "bfloat16", 2, 3, 5, 24), form(a, b))
@@ -98,14 +107,14 @@ def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = T
 
 def test_how_the_work_is_divided() -> None:
     """Enough blocks for all multiprocessors, if there are columns, and no warp without a slab."""
-    asked = 2**16
-    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, asked)
-    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 2, 1, asked)
-    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, asked)
-    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3, 1, asked)
+    asked = 2**16, 16
+    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, *asked)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 2, 1, *asked)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, *asked)
+    assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3, 1, 2**16)
     assert divided(5, 4096, itemsize=4) is None
-    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2, 1, asked)
-    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, asked)
-    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, asked)
-    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, asked)
+    assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2, 1, *asked)
+    assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, *asked)
+    assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, *asked)
+    assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
     assert divided(17, 4096) is None

@@ -88,7 +88,12 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
         return empty(tuple(shape), dtype, x.device)
     xp = x.device.xp
     if x.device.addressable:
-        made = quiet().run(getattr(xp.fft, name), x._data, **options)
+        if len(options["axes"]) == 1:  # in fewer steps of NumPy's
+            ((axis,), norm) = options["axes"], options["norm"]
+            (size,) = options.get("s", (x.shape[axis],))
+            made = quiet().run(getattr(xp.fft, name.removesuffix("n")), x._data, size, axis, norm)
+        else:
+            made = quiet().run(getattr(xp.fft, name), x._data, **options)
         return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
     norm, axes = options.pop("norm"), options["axes"]
     sizes = shape if name == "irfftn" else x.shape

@@ -90,7 +90,12 @@ def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType,
     if not x.device.addressable:
         with needed(xp, "cufft"):
             return _by_cufft(x, name, shape, dtype, **options)
-    made = quiet().run(getattr(xp.fft, name), x._data, **options)
+    if len(options["axes"]) == 1:  # in fewer steps of NumPy's
+        ((axis,), norm) = options["axes"], options["norm"]
+        (size,) = options.get("s", (x.shape[axis],))
+        made = quiet().run(getattr(xp.fft, name.removesuffix("n")), x._data, size, axis, norm)
+    else:
+        made = quiet().run(getattr(xp.fft, name), x._data, **options)
     return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
 
 

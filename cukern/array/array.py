@@ -502,6 +502,14 @@ def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsInd
     """
     if type(shape) is int and shape >= 0:
         return (shape,)
+    if type(shape) is tuple:
+        known: Any = shape
+        for n in known:  # most tuples are a shape, which a loop sees fastest
+            if type(n) is not int or n < 0:
+                break
+        else:
+            plain: tuple[int, ...] = known
+            return plain
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     try:
         made = tuple([size.__index__() for size in sizes])

@@ -478,7 +478,7 @@ def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
         ValueError: a size is negative.
     """
     x = require_array(x, "resize")
-    given = new_shape if isinstance(new_shape, Sequence) else (new_shape,)
+    given = new_shape if isinstance(new_shape, (tuple, list, Sequence)) else (new_shape,)
     sizes = tuple(map(operator.index, given))
     count = math.prod(sizes)
     if min(sizes, default=0) < 0:

@@ -75,7 +75,8 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     >>> ck.diff(ck.asarray([1, 4, 9, 16]), n=2).tolist()
     [2, 2]
     """
-    x = require_array(x, "diff", "x", first_array((prepend, append)))
+    if not isinstance(x, Array):
+        x = require_array(x, "diff", "x", first_array((prepend, append)))
     place = normalize_axis(axis, x.ndim, "diff")
     times = operator.index(n)
     if times < 0:

@@ -57,6 +57,12 @@ def _sizes(shape: Shape | np.ndarray[Any, Any], name: str, argument: str = "shap
     Raises:
         TypeError: they are not integers.
     """
+    if type(shape) is tuple:
+        for n in shape:
+            if type(n) is not int:
+                break
+        else:
+            return shape
     try:
         several = isinstance(shape, (tuple, list)) or (isinstance(shape, np.ndarray) and shape.ndim)
         return tuple(map(operator.index, shape if several else (shape,)))  # type: ignore[arg-type]

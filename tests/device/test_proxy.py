@@ -44,6 +44,18 @@ def test_the_fence_may_follow_the_barrier() -> None:
     np.testing.assert_array_equal(made, 2 * x)
 
 
+def test_the_fences_may_be_written_in_ptx() -> None:
+    text = PIPELINE
+    for function, instruction in (
+        ("fence_to_async();", "fence.proxy.async.shared::cta"),
+        ("fence_mbarrier_init();", "fence.mbarrier_init.release.cluster"),
+    ):
+        assert text.count(function) == 1
+        text = text.replace(function, f'asm volatile("{instruction};" ::: "memory");')
+    made, x = pipeline("host", text)
+    np.testing.assert_array_equal(made, 2 * x)
+
+
 def test_a_tile_and_factors_that_were_not_passed_on() -> None:
     with pytest.raises(ck.KernelFault, match=f"{UNFENCED}, <tiles"):
         tiles("host", "float32", 64, 64, text=TILES.replace("fence_to_async();", ""))

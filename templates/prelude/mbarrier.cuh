@@ -9,7 +9,7 @@
 struct MBarrier {
     unsigned long long state;
 };
-// By one thread; copies may name it after fence_mbarrier_init by this thread, and other threads use it after a barrier, too.
+// By one thread, which then calls fence_mbarrier_init, before copies count there; other threads use it after a barrier.
 __device__ __forceinline__ void mbarrier_init(MBarrier* barrier, unsigned arrivals) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;"
                  ::"r"((unsigned)__cvta_generic_to_shared(barrier)), "r"(arrivals) : "memory");

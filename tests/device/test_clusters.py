@@ -13,6 +13,7 @@ import cukern as ck
 from cukern.testing import asynchrony
 
 TILES = 5
+UNKNOWN = r"counts at an mbarrier whose mbarrier_init was not passed on: .*, <\w+.*>:\d+"
 OWN_WORDS = "checked launches say it in words of their own"
 
 
@@ -207,6 +208,8 @@ def test_tiles_for_several_blocks(device: ck.Device, when: str) -> None:
             "    __syncthreads();\n    if",
             "an mbarrier is used before mbarrier_init",
         ),
+        ("fence_mbarrier_init();", "", UNKNOWN),
+        ("fence_mbarrier_init();", "if (rank) fence_mbarrier_init();", UNKNOWN),
         ("    cluster_arrive();\n    cluster_wait();\n}", "}", "that block of the cluster has ended"),
         ("&full[i % 2], 3)", "&full[i % 2], 7)", "the cluster has no block of that rank"),
         ("&full[i % 2], 3)", "&full[i % 2], 0)", "the blocks are no 16 bits, some of them set"),
@@ -217,6 +220,8 @@ def test_tiles_for_several_blocks(device: ck.Device, when: str) -> None:
         "own arrivals",
         "own consumers",
         "no first barrier",
+        "no fence",
+        "a block without a fence",
         "no last barrier",
         "no block",
         "none",
@@ -229,12 +234,32 @@ def test_a_mistake_with_tiles_for_several_blocks_shows(right: str, wrong: str, s
         multicast("host", MULTICAST.replace(right, wrong))
 
 
-def test_words_that_are_sent_to_another_block(device: ck.Device, when: str) -> None:
+def exchange(device: Any, text: str = EXCHANGE) -> None:
     x = np.random.default_rng(0).integers(0, 1000, (2, 4, 32, 4)).astype(np.uint32)
     y = ck.zeros(x.shape, "uint32", device)
-    ck.Kernel(EXCHANGE, name="exchange", blocks=4)(ck.asarray(x, device=device), y, grid=8, block=32)
+    ck.Kernel(text, name="exchange", blocks=4)(ck.asarray(x, device=device), y, grid=8, block=32)
     sent = np.roll(x, 1, axis=1) * np.asarray([2, 2, 2, 1], np.uint32)
     np.testing.assert_array_equal(y.numpy(), sent)
+
+
+def test_words_that_are_sent_to_another_block(device: ck.Device, when: str) -> None:
+    exchange(device)
+
+
+def test_a_barrier_of_another_block_is_passed_on_before_words_count_there() -> None:
+    with pytest.raises(ck.KernelFault, match=UNKNOWN):
+        exchange("host", EXCHANGE.replace("fence_mbarrier_init();", ""))
+
+
+def test_threads_arrive_at_a_barrier_that_no_fence_has_passed_on() -> None:
+    """The cluster's barrier does: the fence is for what is done beside the threads."""
+    body = """if (threadIdx.x == 0) mbarrier_init(&here, 64);
+        cluster_barrier();
+        for (unsigned to = 0; to < 2; ++to) mbarrier_arrive_at(&here, to);
+        mbarrier_wait_cluster(&here, 0);
+        y[blockIdx.x] = 1 + rank;
+        cluster_barrier();"""
+    assert run(body).tolist() == [1, 2, 1, 2]
 
 
 def test_a_grid_is_made_of_whole_clusters() -> None:

@@ -44,6 +44,18 @@ def test_the_fence_may_follow_the_barrier() -> None:
     np.testing.assert_array_equal(made, 2 * x)
 
 
+def test_the_fences_may_be_written_in_ptx() -> None:
+    text = PIPELINE
+    for function, instruction in (
+        ("fence_to_async();", "fence.proxy.async.shared::cta"),
+        ("fence_mbarrier_init();", "fence.mbarrier_init.release.cluster"),
+    ):
+        assert text.count(function) == 1
+        text = text.replace(function, f'asm volatile("{instruction};" ::: "memory");')
+    made, x = pipeline("host", text)
+    np.testing.assert_array_equal(made, 2 * x)
+
+
 def test_a_tile_and_factors_that_were_not_passed_on() -> None:
     with pytest.raises(ck.KernelFault, match=f"{UNFENCED}, <tiles"):
         tiles("host", "float32", 64, 64, text=TILES.replace("fence_to_async();", ""))
@@ -162,9 +174,16 @@ def test_a_fault_in_what_is_done_later_names_who_sent_it() -> None:
         run(body, 64, ck.zeros(1, device="host"))
 
 
-@pytest.mark.parametrize("fenced", [True, False])
-def test_a_checked_launch_says_so_too(fenced: bool) -> None:
-    """Of static and of dynamic shared memory, and of what a copy has brought."""
+@pytest.mark.parametrize(
+    ("missing", "message"),
+    [
+        ("none", None),
+        ("fence_to_async();", UNFENCED),
+        ("fence_mbarrier_init();", "mbarrier_init was not passed on"),
+    ],
+)
+def test_a_checked_launch_says_so_too(missing: str, message: str | None) -> None:
+    """Of static and of dynamic shared memory, of what a copy has brought, and of barriers."""
     text = """<% include "prelude/bulk_copy.cuh" %>
     extern "C" __global__ void << name >>(const float* x, float* y) {
         __shared__ __align__(16) float here[32];
@@ -179,7 +198,7 @@ def test_a_checked_launch_says_so_too(fenced: bool) -> None:
         __syncthreads();
         mbarrier_wait(&full, 0);
         made[threadIdx.x] = 2 * here[threadIdx.x];
-        FENCE
+        fence_to_async();
         __syncthreads();
         if (threadIdx.x == 0) {
             store_bulk(y, here, sizeof here);
@@ -187,14 +206,14 @@ def test_a_checked_launch_says_so_too(fenced: bool) -> None:
             commit_stores();
             wait_stores_read<0>();
         }
-    }""".replace("FENCE", "fence_to_async();" if fenced else "")
+    }""".replace(missing, "")
     x, y = ck.asarray(np.arange(32, dtype=np.float32), device="host"), ck.zeros(64, device="host")
     kernel = ck.Kernel(text, name="watched", block=32, checked=True)
-    if fenced:
+    if message is None:
         kernel(x, y, grid=1, shared=128)
         assert y.tolist() == [*range(32), *range(0, 64, 2)]
         return
-    with pytest.raises(ck.KernelFault, match=UNFENCED):
+    with pytest.raises(ck.KernelFault, match=message):
         kernel(x, y, grid=1, shared=128)
 
 

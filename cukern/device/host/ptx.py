@@ -302,6 +302,10 @@ def _memory(name: str, words: list[str], kind: str, operands: list[str], stateme
 
 def _meeting(opcode: str, operands: list[str], statement: _Statement) -> str | None:
     """What threads do together, fences, and hints."""
+    if re.fullmatch(
+        r"fence\.(proxy\.async(\.shared::(cta|cluster))?|mbarrier_init\.release\.cluster)", opcode
+    ):
+        return "cukern::runtime->fence_to_async();"
     if re.match(r"(membar|fence)\.", opcode):
         return "__threadfence();"
     if opcode.startswith(("prefetch", "pmevent", "griddepcontrol")):

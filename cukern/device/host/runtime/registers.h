@@ -1,7 +1,7 @@
-// Whether products of warpgroups see what a thread has done to the registers that it gives them, accumulators and words of A:
-// after wgmma_fence alone, but that products follow each other on the same accumulators. Of each thread the registers that it
-// has given are kept as they were at its last fence, or as products have left them since: those that differ have been written
-// and not passed on. That a thread has only read them is not noticed.
+// Whether wgmma_fence has passed on the registers that a product of a warpgroup is given: accumulators, and words of A. Those that
+// a thread has given are kept as they were at its last fence, or as a product has left them since: if they differ, the thread has
+// written them after that. Products follow each other on the same accumulators without a fence. That a thread has only read
+// registers is not noticed.
 #pragma once
 #include <stdlib.h>
 
@@ -19,12 +19,11 @@ struct Given {
 static const char unfenced_registers[] = "wgmma is given registers that were not passed on to it: wgmma_fence comes before the "
                                          "first wgmma, and after a thread has touched d, or words of A";
 
-static bool watches_registers(const Worker* w) {
 #ifdef CUKERN_CHECKED
-    return w;
+static bool watches_registers(const Worker*) { return true; }
+#else
+static bool watches_registers(const Worker* w) { return w->checked; }
 #endif
-    return w->checked;
-}
 
 static Given* given_by(Worker* w, unsigned thread) {
     if (w->given_threads < w->threads) {
@@ -54,8 +53,8 @@ static void fence_registers() {
     }
 }
 
-// The running thread gives a product these registers; `anew`: what is in them does not matter. Then they may be another
-// variable's than those that the compiler had there before, unless the same line has begun those.
+// The running thread gives a product these registers; `anew`: what is in them does not matter. Then the compiler may have had
+// another variable in the same place before, unless the same line began with that.
 static void gives_registers(const void* first, unsigned bytes, bool anew, const char* file, int line) {
     Worker* w = worker;
     if (!watches_registers(w)) return;

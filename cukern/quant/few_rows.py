@@ -38,8 +38,8 @@ _FEWEST_STAGES, _MOST_STAGES, _IN_FLIGHT = (2, 3), 4, 212 * 1024
 _KEPT = 1024
 #: Bytes of each of a warp's first rows that are asked for while the kernel before ends: measured on an H200.
 _ASKED = 1024
-#: For settled weights and one row of activations: warps of a block for rows of weights of at most so many slices, and for
-#: longer ones, where each then has all stages; and slices that it asks for before activations. Measured on an H200.
+#: For settled weights and one row of activations: warps of a block for rows of weights of at most so many slices, and
+#: for longer ones, if each then has all stages; and slices that it asks for before activations. Measured on an H200.
 _SHORT, _FEWER_WARPS, _LEAD = 2, (16, 20), 1
 #: Rows that a thread of the host multiplies.
 _HOST_ROWS = 16

@@ -97,7 +97,7 @@ def test_attention_of_one_position(
     kind: Any,
     scores: Scores,
 ) -> None:
-    """Of sequences of several lengths, one of which fills the cache: heads, cache and results; by one cluster or two."""
+    """Of sequences of several lengths, one of which fills the cache: by one cluster for a head of keys, and two."""
     if device.kind == "cuda" and not kernels.has_clusters(device):
         pytest.skip("has no clusters")
     rng, heads, key_heads, room = np.random.default_rng(0), 2 * group, 2, 40

@@ -28,6 +28,8 @@ _ATTEND = Kernel("generate/attend.cu", name="attend")
 _ROW_THREADS, _HEADS_THREADS, _GATED_THREADS = 1024, 128, 128
 #: Blocks that share the positions of a head, and room for positions up to which they are enough to keep a GPU busy.
 _PARTS, _MOST_POSITIONS = 8, 8192
+#: Clusters of these blocks that have equal parts of the queries of a head of keys: two end sooner on an H200.
+_SHARES = 2
 #: Features of a head whose eighths are lanes of a warp, and features at most of the queries that share a head of keys,
 #: whose sums are in a warp's registers. Warps of a block, and where there are more than half of those features.
 _HEAD_FEATURES, _GROUP_FEATURES, _ATTEND_WARPS = (32, 64, 128, 256), 1024, (8, 4)
@@ -206,7 +208,8 @@ def attend(
     device, features = cache.keys.device, cache.keys.shape[3]
     (batch, _, width), key_heads = projected[0].shape, cache.keys.shape[1]
     group = width // features // key_heads
-    warps = _ATTEND_WARPS[2 * group * features > _GROUP_FEATURES]
+    many = 2 * group * features > _GROUP_FEATURES
+    warps, shares = _ATTEND_WARPS[many], 1 if many or group % _SHARES else _SHARES
     function = _bound(
         _ATTEND,
         device,
@@ -215,7 +218,8 @@ def attend(
         features=features,
         turned=2 * table.shape[1],
         neighbours=neighbours,
-        group=group,
+        group=group // shares,
+        shares=shares,
         block=32 * warps,
         warps=warps,
         parts=_PARTS,
@@ -234,7 +238,7 @@ def attend(
         steps = (one._data.strides[0] // one.itemsize for one in projected)
         window = cache.capacity if scores.window is None else scores.window
         numbers = (*steps, key_heads, cache.capacity, window, scores.scale, scores.cap or 1.0, eps)
-        launch(device, function, batch * key_heads * _PARTS, 32 * warps, (*arrays, *numbers))
+        launch(device, function, batch * key_heads * shares * _PARTS, 32 * warps, (*arrays, *numbers))
     for one in (cache.keys, cache.values):
         one._bump("attend")
     return y

@@ -38,9 +38,9 @@ _FEWEST_STAGES, _MOST_STAGES, _IN_FLIGHT = (2, 3), 4, 212 * 1024
 _KEPT = 1024
 #: Bytes of each of a warp's first rows that are asked for while the kernel before ends: measured on an H200.
 _ASKED = 1024
-#: For settled weights and one row of activations: slices of a row of weights at most for which a block has fewer warps,
-#: how many it has, and times that each of them has work from which on it has a stage more.
-_SHORT, _FEWER_WARPS, _MANY_TIMES = 2, 16, 4
+#: For settled weights and one row of activations: warps of a block for rows of weights of at most so many slices, and
+#: for longer ones, if each then has all stages; and slices that it asks for before activations. Measured on an H200.
+_SHORT, _FEWER_WARPS, _LEAD = 2, (16, 20), 1
 #: Rows that a thread of the host multiplies.
 _HOST_ROWS = 16
 
@@ -53,12 +53,14 @@ class Shape(NamedTuple):
         warps: of a block.
         stages: slices of its rows that a warp holds, all but one on their way.
         packs: of eight activations that a thread quantises; if 0, they are given as planes.
+        lead: slices that a warp asks for before the activations that it quantises; if 0, all that it may hold.
     """
 
     rows: int
     warps: int
     stages: int
     packs: int
+    lead: int = 0
 
     def shared(self, kind: Kind, columns: int, inputs: int) -> int:
         """Bytes of shared memory of a block."""
@@ -117,19 +119,19 @@ def shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Devic
 def settled_shape_for(kind: Kind, columns: int, outputs: int, inputs: int, device: Device) -> Shape | None:
     """As :func:`shape_for`, for weights that are read while the kernel before ends: see :class:`Form`.
 
-    Blocks for short rows have fewer warps if each then holds more slices: these are on their way before there are
-    activations to multiply.
+    Blocks have fewer warps if each then holds more slices: these are on their way before there are activations to
+    multiply. The activations are asked for before most of them, as memory answers in the order of requests.
     """
     shape = shape_for(kind, columns, outputs, inputs, device)
-    short = columns == 1 and inputs <= _SHORT * kind.slice
-    if shape is None or not short or shape.rows == 1 or shape.warps <= _FEWER_WARPS:
+    if shape is None or columns > 1:
         return shape
-    limits = device.properties
-    once = limits.multiprocessors * _FEWER_WARPS * shape.rows
-    packs = divide_up(inputs, _PACK * 32 * _FEWER_WARPS)
-    fewer = Shape(shape.rows, _FEWER_WARPS, _MOST_STAGES + (outputs >= _MANY_TIMES * once), packs)
-    fits = fewer.shared(kind, columns, inputs) <= limits.max_shared_memory_per_block - _KEPT
-    return fewer if fits and packs <= _MOST_PACKS and fewer.stages > shape.stages else shape
+    warps = _FEWER_WARPS[inputs > _SHORT * kind.slice]
+    fewer = Shape(shape.rows, warps, _MOST_STAGES, divide_up(inputs, _PACK * 32 * warps))
+    fits = fewer.shared(kind, columns, inputs) <= device.properties.max_shared_memory_per_block - _KEPT
+    more = shape.rows > 1 and warps < shape.warps and fewer.stages > shape.stages
+    if more and fits and fewer.packs <= _MOST_PACKS:
+        shape = fewer
+    return shape._replace(lead=_LEAD if shape.packs else 0)
 
 
 def _copies_rows(device: Device) -> bool:
@@ -207,6 +209,7 @@ def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], s
         *(word for word in ("normed", "settled") if getattr(form, word)),
         *([form.gate] if form.gate else []),
         *(columns, shape.rows, shape.warps, shape.stages),
+        *([shape.lead] if shape.lead else []),
     ]
     function = _bound(
         _ROWS,
@@ -216,7 +219,7 @@ def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], s
         kind=kind.header,
         columns=columns,
         block=32 * shape.warps,
-        **shape._asdict(),
+        **shape._replace(lead=shape.lead or shape.stages - 1)._asdict(),
         asked=_ASKED,
         aligned=_is_aligned(kind, inputs),
         bulk=_is_aligned(kind, inputs) and _copies_rows(device),

@@ -105,7 +105,7 @@ def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = Non
     assert shape is not None and (not gate or shape.rows > 1)
     norm: tuple[Any, float] = (None, 0.0)
     if isinstance(x, Planes):
-        shape, given = shape._replace(packs=0), (None, *x[:2])
+        shape, given = shape._replace(packs=0, lead=0), (None, *x[:2])
     elif isinstance(x, Normed):
         given, norm = (x.x._data, None, None), (x.weight._data, x.eps)
     else:

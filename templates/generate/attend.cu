@@ -4,9 +4,9 @@
 // features) in C order; lengths (batch): the positions with the new ones, of which the last `window` are attended to; biases and
 // weights: or null; table (positions, turned / 2, 2): the cosine and sine of each pair's angle. y (batch, heads * features) in
 // float; with `planes` in 8 bits, as numbers and factors of activations.cuh. With `capped` scores are cap * tanh(score / cap).
-// Launch: a cluster of `parts` blocks for each head of keys and sequence, in x, which share the positions. While earlier kernels
-// end it reads lengths, table and what the cache has of earlier positions: a kernel must have written them before which came
-// another that did not let its successor begin early.
+// Launch: for each head of keys and sequence `shares` clusters of `parts` blocks, in x: a cluster has as many of the head's queries
+// as the others, and its blocks share the positions. While earlier kernels end it reads lengths, table and what the cache has of
+// earlier positions: a kernel must have written them before which came another that did not let its successor begin early.
 <% set threads = 32 %>
 <% include "prelude/overlap.cuh" %>
 <% include "generate/head.cuh" %>
@@ -20,7 +20,8 @@
 <% else %>
 struct Factor;
 <% endif %>
-constexpr int group = << group >>, warps = << warps >>, parts = << parts >>;  // queries of a head of keys
+constexpr int group = << group >>, shares = << shares >>;  // queries of a cluster, clusters that share a head of keys
+constexpr int warps = << warps >>, parts = << parts >>;
 constexpr int lanes = features / 8, teams = 32 / lanes;                       // lanes share a position, teams a warp
 constexpr int ahead = 4;                                                      // positions that a team reads together
 constexpr bool capped = << capped | lower >>;
@@ -47,7 +48,25 @@ struct Mean {
     }
 };
 using Own = Mean<8>;
-// Results of a key's head in packs of eight, of which each four are made by one block.
+// COUNT of them together, STEP apart. Their factors are of the largest of all, so that none waits for another's.
+template <int COUNT, int STEP>
+__device__ __forceinline__ Own joined(const Own* given) {
+    float most = given[0].largest;
+#pragma unroll
+    for (int i = 1; i < COUNT; ++i) most = maximum(most, given[i * STEP].largest);
+    const float from = most == -limits<float>::infinity() ? 0.0f : most;
+    Own all = {most, 0, {}};
+#pragma unroll
+    for (int i = 0; i < COUNT; ++i) {
+        const Own& one = given[i * STEP];
+        const float factor = exp_of(one.largest - from);
+        all.total += one.total * factor;
+#pragma unroll
+        for (int j = 0; j < 8; ++j) all.sums[j] += one.sums[j] * factor;
+    }
+    return all;
+}
+// Results of a cluster in packs of eight, of which each four are made by one block.
 constexpr int packs = group * lanes, of_rank = (packs / 4 + parts - 1) / parts * 4;
 // What a block has in shared memory: the heads of the new position; sums of its warps; those of all blocks for its packs.
 struct Memory {
@@ -115,9 +134,9 @@ struct Heads {
     bool inside;  // whether there are angles
     float eps;
 
-    __device__ __forceinline__ void make(Memory& memory, int key_head) const {
+    __device__ __forceinline__ void make(Memory& memory, int key_head, int first_query) const {
         for (int i = threadIdx.x / 32; i < group + 2; i += warps) {
-            const int which = i < group ? 0 : i - group + 1, start = (which ? key_head : key_head * group + i) * features;
+            const int which = i < group ? 0 : i - group + 1, start = (which ? key_head : first_query + i) * features;
             const float* const bias = which == 0 ? q_bias : which == 1 ? k_bias : v_bias;
             const float* const weight = which == 0 ? q_weight : which == 1 ? k_weight : nullptr;
             int phase = 0;
@@ -142,9 +161,7 @@ __device__ __forceinline__ void send(Memory& memory, Own (&own)[group], int rank
     __syncthreads();
     cluster_wait();  // all blocks have begun
     for (int pack = threadIdx.x; pack < packs; pack += 32 * warps) {
-        Own all = memory.of_warps[0][pack];
-#pragma unroll
-        for (int warp = 1; warp < warps; ++warp) all.add(memory.of_warps[warp][pack]);
+        const Own all = joined<warps, packs>(&memory.of_warps[0][pack]);
         const int four = pack / 4;
         *map_shared_rank(&memory.of_parts[rank][four / parts * 4 + pack % 4], four % parts) = all;
     }
@@ -161,7 +178,7 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     cluster_arrive();
     allow_next_kernel();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
-    const long long matrix = blockIdx.x / parts, batch = matrix / key_heads;
+    const long long cluster = blockIdx.x / parts, matrix = cluster / shares, batch = matrix / key_heads;
     const int key_head = matrix % key_heads, place = lengths[batch] - 1, end = minimum(place + 1, capacity);
     T *const own_keys = keys + matrix * capacity * features, *const own_values = values + matrix * capacity * features;
     // A warp's teams have neighbouring positions.
@@ -175,9 +192,9 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     wait_for_earlier_kernels();
     const Heads heads{q + batch * q_step, k + batch * k_step, v + batch * v_step, q_bias, k_bias, v_bias, q_weight, k_weight,
                       angles, inside, eps};
-    heads.make(memory, key_head);
+    heads.make(memory, key_head, (key_head * shares + int(cluster % shares)) * group);
     __syncthreads();
-    if (rank == 0 && inside)
+    if (rank == 0 && cluster % shares == 0 && inside)
         for (int i = threadIdx.x; i < features; i += 32 * warps) {
             own_keys[(long long)place * features + i] = memory.key[i];
             own_values[(long long)place * features + i] = memory.value[i];
@@ -198,13 +215,12 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
         const int pack = (i / 4 * parts + rank) * 4 + i % 4;
         const bool present = i < of_rank && pack < packs;
         Own all = {-limits<float>::infinity(), 0, {}};
-#pragma unroll
-        for (int part = 0; part < parts; ++part)
-            if (present) all.add(memory.of_parts[part][i]);
+        if (present) all = joined<parts, of_rank>(&memory.of_parts[0][i]);
+        const float inverse = all.total == 0 ? 0.0f : 1 / all.total;
         Pack<float, 8> made;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) made.at[j] = all.total == 0 ? 0.0f : all.sums[j] / all.total;
-        const long long to = matrix * packs + pack;
+        for (int j = 0; j < 8; ++j) made.at[j] = all.sums[j] * inverse;
+        const long long to = cluster * packs + pack;
 <% if planes %>
         Factor factor;
         const uint2 bytes = quantize_eight(made, factor);

@@ -24,6 +24,8 @@
 using T = << elem >>;
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, stages = << stages >>;
 constexpr int packs = << packs >>;
+// Slices that a warp asks for before it asks for x, which comes behind them; if W is settled, and x not given as planes.
+constexpr int lead = << lead | default(stages - 1) >>;
 // Whether W was written before the kernel before this one began, so that it is read while that one ends.
 constexpr bool settled = << settled | lower >>;
 constexpr int asked = << asked >>;  // bytes of each row that are asked for while earlier kernels end
@@ -91,7 +93,8 @@ struct Activations {
     __device__ __forceinline__ void copy(const int4* numbers, const Factor* factors, int k) const {
         const int of_row = k / 16, scales_of_row = of_row / together;
         for (int i = threadIdx.x; i < columns * of_row; i += threads) *(int4*)at(i / of_row, i % of_row, 0) = numbers[i];
-        for (int i = threadIdx.x; i < columns * scales_of_row; i += threads)
+        // By the last threads, so that none waits for its numbers first.
+        for (int i = threads - 1 - threadIdx.x; i < columns * scales_of_row; i += threads)
             *factor_at(i / scales_of_row, i % scales_of_row * together) = factors[i];
     }
 };
@@ -295,8 +298,14 @@ struct Sums {
             }
         }
     }
+    // What is added to the result that a lane stores.
+    static __device__ __forceinline__ float added(const T* bias, int first, int outputs) {
+        const int lane = threadIdx.x % 32, output = first + lane % made;
+        return biased && lane < columns * made && output < outputs ? cast<float>(bias[output]) : 0.0f;
+    }
     // Adds up the lanes' sums, stores what they make, and starts from zero again.
-    __device__ __forceinline__ void store(T* y, const T* bias, int first, int outputs) {
+    __device__ __forceinline__ void store(T* y, float added, int first, int outputs) {
+        static_assert(columns * made <= 32, "a lane stores one result");
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int column = 0; column < columns; ++column) {
@@ -308,12 +317,12 @@ struct Sums {
 #pragma unroll
             for (int row = 0; row < made; ++row) {
                 const int output = first + row;
-                if (lane == (column * made + row) % 32 && output < outputs) {
+                if (lane == column * made + row && output < outputs) {
                     float result = of[row][column];
 <% if gate %>
                     result = activated(result) * of[made + row][column];
 <% endif %>
-                    if (biased) result += cast<float>(bias[output]);
+                    if (biased) result += added;
                     y[(long long)column * outputs + output] = cast<T>(result);
                 }
             }
@@ -361,12 +370,17 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 <% else %>
     Sender sender{w, ring, at.item};
 <% endif %>
-    for (int i = 0; i < stages - 1; ++i) sender.next();
+    for (int i = 0; i < lead; ++i) sender.next();
     allow_next_kernel();
 <% if settled %>
     wait_for_earlier_kernels();
     if (packs) own.load(x, k);
-    else activations.copy(numbers, factors, k);
+<% endif %>
+    // What is added to an item's results comes while it is multiplied.
+    float added = Sums::added(bias, at.item * made, outputs);
+    for (int i = lead; i < stages - 1; ++i) sender.next();
+<% if settled %>
+    if (!packs) activations.copy(numbers, factors, k);
 <% endif %>
 <% if normed %>
     own.normalize(norms, k, eps);
@@ -386,8 +400,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
         sender.next();
         sums.add(ring + stage * stage_bytes, activations, w, at);
-        if (at.slice == slices - 1) sums.store(y, bias, at.item * made, outputs);
+        if (at.slice == slices - 1) sums.store(y, added, at.item * made, outputs);
         at.next(slices);
+        if (biased && at.slice == 0) added = Sums::added(bias, at.item * made, outputs);
         if (++stage == stages) stage = 0, parity ^= 1;
     }
 <% if not bulk %>

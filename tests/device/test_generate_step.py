@@ -81,10 +81,11 @@ def head_weights(rng: np.random.Generator, heads: int, key_heads: int, features:
 
 
 @pytest.mark.parametrize(
-    ("dtype", "features", "kind", "scores"),
+    ("dtype", "features", "group", "kind", "scores"),
     [
-        ("float32", 64, None, Scores(0.25, 3.0, 7)),
-        ("float16", 32, KINDS["Q6_K"], Scores(0.5)),
+        ("float32", 64, 3, None, Scores(0.25, 3.0, 7)),
+        ("float16", 32, 3, KINDS["Q6_K"], Scores(0.5)),
+        ("float16", 64, 4, KINDS["Q4_K"], Scores(0.5)),
     ],
 )
 def test_attention_of_one_position(
@@ -92,13 +93,14 @@ def test_attention_of_one_position(
     small: pytest.MonkeyPatch,
     dtype: str,
     features: int,
+    group: int,
     kind: Any,
     scores: Scores,
 ) -> None:
-    """Of sequences of several lengths, one of which fills the cache: heads, cache and results."""
+    """Of sequences of several lengths, one of which fills the cache: by one cluster for a head of keys, and two."""
     if device.kind == "cuda" and not kernels.has_clusters(device):
         pytest.skip("has no clusters")
-    rng, heads, key_heads, room = np.random.default_rng(0), 6, 2, 40
+    rng, heads, key_heads, room = np.random.default_rng(0), 2 * group, 2, 40
     lengths = ck.asarray([1, 2, 21, room], dtype="int32")
     projected = ck.asarray(rng.normal(size=(4, 1, (heads + 2 * key_heads) * features)), dtype="float32")
     q, k, v = ck.split(projected, [heads * features, (heads + key_heads) * features], axis=-1)

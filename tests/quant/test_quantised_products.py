@@ -293,20 +293,21 @@ def test_how_the_work_is_divided() -> None:
 
 
 def test_how_the_work_is_divided_where_weights_are_read_early() -> None:
-    """Fewer warps with more slices for short rows, if these fit; else as in other products."""
+    """Fewer warps with more slices, if these fit; else as in other products. One row is asked for behind one slice."""
     early = partial(divided, of=few_rows.settled_shape_for)
-    assert early("Q4_K", 1, 6144, 4096) == Shape(2, 16, 4, 1)
-    assert early("Q4_K", 1, 28672, 4096) == Shape(2, 16, 5, 1)
-    same = (
-        ("Q4_K", 1, 4096, 14336),
-        ("Q4_K", 2, 6144, 4096),
+    assert early("Q4_K", 1, 6144, 4096) == Shape(2, 16, 4, 1, 1)
+    assert early("Q4_K", 1, 28672, 4096) == Shape(2, 16, 4, 1, 1)
+    assert early("Q4_K", 1, 4096, 14336) == Shape(2, 20, 4, 3, 1)
+    as_others: Any = (
         ("Q4_K", 1, 1024, 4096),
         ("Q8_0", 1, 6144, 4096),
         ("Q2_K", 1, 6144, 4096),
-        ("Q4_0", 8, 4096, 28672),
+        ("Q4_K", 1, 6144, 4096, 128 * 1024),
+        ("Q4_K", 1, 4096, 14336, 190 * 1024),
     )
-    for sizes in same:
+    for sizes in as_others:
+        wanted = divided(*sizes)
+        assert wanted is not None
+        assert early(*sizes) == wanted._replace(lead=1)
+    for sizes in (("Q4_K", 2, 6144, 4096), ("Q4_0", 8, 4096, 28672), ("Q4_K", 1, 4096, 2**16)):
         assert early(*sizes) == divided(*sizes)
-    assert early("Q4_K", 1, 6144, 4096, shared=128 * 1024) == divided(
-        "Q4_K", 1, 6144, 4096, shared=128 * 1024
-    )

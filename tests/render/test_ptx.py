@@ -57,6 +57,34 @@ def test_settled_weights_are_asked_for_before_the_wait():
     assert ptx.count("griddepcontrol.wait") == 1
 
 
+@pytest.mark.parametrize("lead", [1, 2])
+def test_activations_are_asked_for_before_most_of_settled_weights(lead):
+    """Memory answers in the order of requests."""
+    ptx = ck.Kernel("quant/rows.cu", name="rows").ptx(
+        elem="float32",
+        kind="q4_k",
+        columns=1,
+        rows=2,
+        warps=8,
+        stages=4,
+        packs=2,
+        lead=lead,
+        block=256,
+        aligned=True,
+        bulk=True,
+        biased=False,
+        settled=True,
+        asked=1024,
+        arch="sm_90",
+    )
+    copy = "cp.async.bulk.shared"
+    before, behind = ptx.split("griddepcontrol.wait")
+    read = behind.index("ld.global")
+    assert before.count(copy) == lead
+    assert behind[read:].count(copy) >= 3 - lead
+    assert copy not in behind[:read]
+
+
 def packs_read(ptx):
     """How many there are before the barrier that keeps loads together, and after it."""
     return [len(re.findall(r"ld\.global\S*\.v4", part)) for part in ptx.split("bar.warp.sync")]

@@ -21,6 +21,7 @@ from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
+from . import masks
 from .backward import launch_backward
 from .call import Call, Options
 from .plan import can_run, dense, launch_forward
@@ -43,30 +44,34 @@ def _computed(
     starts: tuple[Array | None, Array | None],
     tables: int,
     arrays: Sequence[Array],
+    mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """The result and its statistics, recorded.
 
     Args:
+        mask: the last array of the score, if tiles that it empties are to be left out.
         arrays: q, k, v, those of the score, and as many ``tables``.
     """
     tracking = tape.tracked(arrays)
 
-    def asked(arrays: Sequence[Array], starts: tuple[Array | None, Array | None]) -> Call:
+    def asked(arrays: Sequence[Array], *others: Array | None) -> Call:
         q, k, v = (dense(one) for one in arrays[:3])
-        split = len(arrays) - tables
-        return Call(q, k, v, tuple(arrays[3:split]), _contiguous(arrays[split:]), starts, options, draw)
+        split, (starts_q, starts_k, blocks) = len(arrays) - tables, others
+        operands, read = tuple(arrays[3:split]), _contiguous(arrays[split:])
+        return Call(q, k, v, operands, read, (starts_q, starts_k), options, draw, blocks)
 
     def pull(
         cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
-        *arrays, starts_q, starts_k, made, lse = saved
-        call = asked(arrays, (starts_q, starts_k))
+        *arrays, starts_q, starts_k, blocks, made, lse = saved
+        call = asked(arrays, starts_q, starts_k, blocks)
         return _gradients(call, arrays, reference, made, lse, cotangents, needs)
 
     with tape.stop_recording():
-        made, lse = launch_forward(asked(arrays, starts))
+        blocks = None if mask is None else masks.mask_blocks(mask)
+        made, lse = launch_forward(asked(arrays, *starts, blocks))
     if tracking is not None:
-        saved = (*arrays, *starts, made, lse)
+        saved = (*arrays, *starts, blocks, made, lse)
         tape.record("attention", arrays, (made, lse), pull, saved, materialize=False, tracking=tracking)
     return made, lse
 
@@ -382,7 +387,9 @@ def attention(
     reference = partial(_composed, score, given)
     if key is not None and all(a is b for a, b in zip(matrices, (q, k, v), strict=True)):
         remember(_known, key, _Known(options, reference))
-    made, lse = _computed(options, reference, draw, where, len(tables), (*matrices, *operands, *tables))
+    skipping = operands[-1] if mask is not None and math.prod(shape) >= masks.FEWEST else None
+    given_all = (*matrices, *operands, *tables)
+    made, lse = _computed(options, reference, draw, where, len(tables), given_all, skipping)
     made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)
     return (made, _shaped(lse, result[:-1])) if return_lse else made
 

@@ -22,6 +22,7 @@ from ...kernel.strides import broadcast_steps
 from .call import Call
 from .cheaper import Given, Unit
 from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
+from .masks import Walk, tile_lists
 from .scores import PLACES, Printed, printed
 from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
 
@@ -220,7 +221,8 @@ def launch(
     q = call.q
     device = q.device
     live = None if call.draw is None else call.draw.live
-    arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *given, *made]
+    lists = _lists(call, kind, tile) if call.blocks is not None and summed is None else ()
+    arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *lists, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
     launch = _prepared.get(key)
@@ -291,7 +293,7 @@ def _prepare(
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
-                sizes[6 + len(call.operands) + len(call.tables)] = tile.rows
+                sizes[6 + len(call.operands) + len(call.tables) + (call.blocks is not None)] = tile.rows
             maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
@@ -323,6 +325,16 @@ def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
     return isinstance(tile, TmaTile) or summed is not None
 
 
+def _lists(call: Call, kind: str, tile: AnyTile) -> tuple[Array]:
+    """The tiles that the call's mask leaves to each block of a launch."""
+    assert call.blocks is not None
+    (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
+    of_keys, apart = kind in OF_KEYS, isinstance(tile, TmaTile)
+    shared = heads // key_heads if of_keys or not apart else 1
+    walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
+    return (tile_lists(call.blocks, walk),)
+
+
 def _by_place(operand: Array) -> bool:
     """Whether an array of the score depends on the query or the key."""
     return any(n > 1 for n in operand.shape[max(0, operand.ndim - 2) :])
@@ -352,6 +364,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
+    blocks = None if summed is not None else call.blocks
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,
@@ -362,6 +375,10 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "sharing": grouped if apart else 1,
         "fed": isinstance(tile, TmaTile),
         "summing": summed is not None,
+        "listed": blocks is not None,
+        "lists_by_batch": blocks is not None and blocks.shape[0] > 1,
+        "lists_by_head": blocks is not None and blocks.shape[1] > 1,
+        "list_sharing": grouped if apart and kind in OF_KEYS else 1,
         "tile_m": tile.rows,
         "tile_n": tile.keys,
         "bounded_left": options.left is not None,
@@ -378,6 +395,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
                 "type": dtypes.info(one.dtype).cxx,
                 "compute": compute_type(one.dtype),
                 "settled": isinstance(tile, TmaTile) and not _by_place(one),
+                "opened": blocks is not None and i == len(call.operands) - 1,
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
             }
             for i, one in enumerate(call.operands)

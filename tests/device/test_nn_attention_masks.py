@@ -1,4 +1,4 @@
-"""Attention leaves out what a mask empties, in each form of its kernels, and reads no mask that is true throughout a tile."""
+"""Attention leaves out what a mask empties, in each form of its kernels."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def all_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def choose(form: str, device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has launches made by kernels of this form; those fed by tensor maps by two blocks, that make several tiles each."""
+    """Has launches made by kernels of this form; those fed by tensor maps by two blocks, of several tiles each."""
     capability = device.properties.compute_capability
     if device.kind == "cuda" and capability < {"without": (0, 0), "mma": (8, 0), "tma": (9, 0)}[form]:
         pytest.skip("no GPU that has such kernels")

@@ -92,6 +92,12 @@ struct Scores {
 <% endfor %>
     bool open = false;  // the mask is true throughout the tile, and need not be read
 
+    // The function where the mask is true throughout, which the compiler knows then.
+    __device__ __forceinline__ Scores opened() const {
+        Scores made = *this;
+        made.open = true;
+        return made;
+    }
     // The function for one head, of which it keeps the elements of arrays that have one for each.
     __device__ __forceinline__ Scores of([[maybe_unused]] int a1, [[maybe_unused]] int a2) const {
         Scores made = *this;

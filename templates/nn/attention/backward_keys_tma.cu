@@ -153,7 +153,7 @@ struct Together {
 // weights, others multiply. `first`: no tile of rows came before with these keys.
 __device__ __forceinline__ void advance(
     const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, Together& together,
-    int row, int key, bool whole, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    int row, int key, bool whole, bool open, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
     float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
     float s[tile_m / 2], ds[tile_m / 2];
@@ -189,20 +189,24 @@ __device__ __forceinline__ void advance(
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
-        const auto weigh = [&](int i, bool masked, bool beyond) {
+        const auto weigh = [&](const Cotangents& cotangents, int i, bool masked, bool beyond) {
             const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
             const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
                                    : cotangents.weight(product, row_lse, spot(i));
             s[i] = cotangents.sloped(p, product, spot(i));
             return p;
         };
-        const auto weigh_all = [&](bool masked, bool beyond) {
+        const auto weigh_all = [&](const Cotangents& of, bool masked, bool beyond) {
 #pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
+            for (int i = 0; i < tile_m / 4; ++i)
+                weights[i / 4][i % 4] = pair(weigh(of, 2 * i, masked, beyond), weigh(of, 2 * i + 1, masked, beyond));
         };
-        if (whole) weigh_all(false, false);
-        else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
-        else weigh_all(true, true);
+        if (listed && open && whole) {
+            const Scores opened = cotangents.scores.opened();
+            weigh_all(Cotangents(cotangents.sizes, opened, cotangents.draw), false, false);
+        } else if (whole) weigh_all(cotangents, false, false);
+        else if (plain && row + tile_m <= at.rows) weigh_all(cotangents, true, false);
+        else weigh_all(cotangents, true, true);
     }
     if constexpr (makes_k) {
         wgmma_wait<0>(s);
@@ -291,10 +295,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             for (int n = 0, i = 0; n < count; ++n) {
                 const int tile = walk.turn(i), row = walk[tile];
                 if (i == 0) of_head = scores.of(at.batch, at.head);
-                of_head.open = walk.open(tile);
                 const int own_key = warp_key + threadIdx.x % 32 / 4;
                 const bool whole = walk.whole(at, row, group_key);
-                advance(cotangents, at, of_k, rows, statistics, together, row, own_key, whole, n == 0, sums_k, sums_v);
+                advance(cotangents, at, of_k, rows, statistics, together, row, own_key, whole, walk.open(tile), n == 0, sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
             if constexpr (by_turns) barrier_arrive(turn + 1 - group_number, 256);

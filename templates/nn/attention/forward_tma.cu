@@ -40,7 +40,7 @@ struct Statistics {
 struct Task {
     const Place& at;
     const Sizes& sizes;
-    Scores& scores;
+    const Scores& scores;
     const Draw& draw;
     int row;     // the lane's first
     float unit;  // scores are compared before they are multiplied
@@ -106,6 +106,14 @@ struct Task {
         }
         return __any_sync(0xffffffffu, shrinks);
     }
+    // Of the keys of tile i; without the mask where it is true throughout.
+    template <bool MASKED>
+    __device__ __forceinline__ bool weigh_tile(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i) const {
+        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i]);
+        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i]);
+        const Scores opened = scores.opened();
+        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i]);
+    }
 };
 // The scores of the rows with the keys of tile i become weights in `words`, whose values are multiplied next; meanwhile the values
 // are that belong to the weights before them. True if the sums are of these weights' rows and have to shrink.
@@ -114,8 +122,7 @@ __device__ __forceinline__ void advance(
     const Task& task, Stages& of_k, Stages& of_v, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
     unsigned (&words)[tile_n / 16][4], float (&shrink)[2], bool& shrinks, Statistics& of)
 {
-    const int group = threadIdx.x / 128, key = walk[i];
-    task.scores.open = walk.open(i);
+    const int group = threadIdx.x / 128;
     float s[tile_n / 2];
     of_k.wait_full();
     if constexpr (by_turns) barrier_sync(1 + group, 256);
@@ -128,8 +135,7 @@ __device__ __forceinline__ void advance(
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    if (near != 0 && !MASKED && task.all_small(s)) shrinks = task.weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, key);
-    else shrinks = task.weigh<MASKED>(s, shrink, of, key);
+    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i);
     wgmma_wait<0>(sums);
     of_v.release();
     round<tile_n>(words, s);
@@ -203,8 +209,7 @@ struct Worker {
         multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
         wgmma_wait<0>(s);
         keys.release();
-        task.scores.open = work.walk.open(work.walk.count - 1);
-        task.weigh<true>(s, shrink, work.of, work.walk[work.walk.count - 1]);
+        task.weigh_tile<true>(s, shrink, work.of, work.walk, work.walk.count - 1);
         round<tile_n>(words, s);
     }
     // Goes through the keys of a tile of rows, but for the product of the last weights.
@@ -290,7 +295,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         Worker worker{rows, keys, values};
         Work work(turns);
         for (bool more = true, begun = false; more;) {
-            Scores of_head = scores.of(work.at.batch, work.at.head);
+            const Scores of_head = scores.of(work.at.batch, work.at.head);
             const Task task{work.at, sizes, of_head, draw, work.own_row(), unit};
             if (work.walk.count && !begun) worker.begin(task, work);
             if (work.walk.count) worker.walk(task, work);
@@ -298,7 +303,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             Work next = more ? Work(turns) : work;
             begun = more && work.walk.count && next.walk.count;
             if (begun) {
-                Scores of_next = scores.of(next.at.batch, next.at.head);
+                const Scores of_next = scores.of(next.at.batch, next.at.head);
                 worker.end_and_begin(Task{next.at, sizes, of_next, draw, next.own_row(), unit}, next);
             } else if (work.walk.count) worker.end();
             worker.store_result(work, sizes, o, lse, unit);

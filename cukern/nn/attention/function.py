@@ -283,15 +283,18 @@ def attention(
     """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
 
     The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
-    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. On GPUs, blocks share
-    the keys of few queries, and another launch combines their results. Results are the same in each run; of gradients
-    see ``deterministic``. Derivatives of second and higher order compute the whole matrix of scores.
+    computes the weights again. Tiles of scores that ``causal``, ``window``, ``starts`` or ``key_lengths`` exclude, or
+    for which ``mask`` is False throughout, are skipped. On GPUs, blocks share the keys of few queries, and another
+    launch combines their results. Results are the same in each run; of gradients see ``deterministic``. Derivatives of
+    second and higher order compute the whole matrix of scores.
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
     ``tables``, as in ``s + table[head, j - i + 8]``. For half types, what it makes of ``s`` is exact to about 1e-6 of
     its largest term: constants are multiplied with each other, and a quotient by one is a product. Then ``bias`` is
-    added, and where ``mask`` is False the query does not attend to the key.
+    added, and where ``mask`` is False the query does not attend to the key. Tiles that ``score`` fills with -inf are
+    not skipped, so give what is excluded as ``mask``, beside ``score`` if there is one: where ``document`` has the
+    number of each position's document, ``mask=document[:, None] == document``.
 
     Args:
         q: shape (..., heads, L, E), a floating dtype, E at most 256.
@@ -307,7 +310,7 @@ def attention(
         tables: arrays of any shape of which ``score`` reads elements, by an integer for each axis, clipped to those
             that there are. They get gradients, for which the whole matrix of scores is computed.
         bias: an array of floats that is added to the scores, and broadcasts as they do; it gets a gradient.
-        mask: an array of bools that broadcasts as they do.
+        mask: an array of bools that broadcasts as they do. What a tile that it empties has of q, k and v is not read.
         dropout: the probability of dropping a weight, see :func:`dropout`.
         rng: the generator of dropout.
         starts: for sequences of unequal lengths, packed behind one another in q of shape (heads, rows, E) and k of

@@ -16,6 +16,9 @@ from ...device.interface import Prepared
 from ...kernel import Kernel
 from ...kernel.plan import on
 from ...kernel.sizes import divide_up
+from .call import Call
+from .geometry import MmaTile, Tile
+from .tma import OF_KEYS, TmaTile
 
 _BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
 _TILES = Kernel("nn/attention/mask_tiles.cu", name="attention_mask_tiles")
@@ -112,4 +115,14 @@ def _lists_of(device: Device, shape: tuple[int, ...], walk: Walk) -> tuple[tuple
     return (batches, heads, tiles, along + 1), launch
 
 
-__all__ = ["FEWEST", "Walk", "mask_blocks", "tile_lists"]
+def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> Array:
+    """The tiles that the call's mask leaves to each block of a launch."""
+    assert call.blocks is not None
+    (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
+    of_keys, apart = kind in OF_KEYS, isinstance(tile, TmaTile)
+    shared = heads // key_heads if of_keys or not apart else 1
+    walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
+    return tile_lists(call.blocks, walk)
+
+
+__all__ = ["FEWEST", "Walk", "lists_for", "mask_blocks", "tile_lists"]

@@ -17,12 +17,13 @@ from ...device.interface import Prepared
 from ...elementwise.print_cxx import compute_type
 from ...kernel import Kernel
 from ...kernel.plan import new, on, raw, remember
-from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
+from ...kernel.sizes import LARGEST_INDEX, divide_up
 from ...kernel.strides import broadcast_steps
 from .call import Call
 from .cheaper import Given, Unit
-from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
-from .masks import Walk, tile_lists
+from .combine import combine, steps_of
+from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
+from .masks import lists_for
 from .scores import PLACES, Printed, printed
 from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
 
@@ -30,7 +31,6 @@ _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
     kind: Kernel(f"nn/attention/{kind}.cu", name=f"attention_{kind}") for kind in (*_KINDS, "backward_arrays")
 }
-_COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
@@ -187,10 +187,6 @@ def _shared(call: Call, tile: AnyTile, kind: str) -> int:
     return tile.shared(call.head, call.q.dtype, kind != "forward")
 
 
-def _steps(x: Array) -> tuple[int, ...]:
-    return tuple(step // x.itemsize for step in x._planned().strides[:3])
-
-
 _prepared: dict[Any, Prepared | Mapped] = {}
 
 
@@ -221,7 +217,8 @@ def launch(
     q = call.q
     device = q.device
     live = None if call.draw is None else call.draw.live
-    lists = _lists(call, kind, tile) if call.blocks is not None and summed is None else ()
+    skipping = call.blocks is not None and summed is None
+    lists = (lists_for(call, kind, tile),) if skipping else ()
     arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *lists, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
@@ -323,16 +320,6 @@ def _work(call: Call, tile: TmaTile, of_keys: bool, tiles: int) -> np.ndarray:
 def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
     """Whether each head of queries is for itself, though heads share one of keys."""
     return isinstance(tile, TmaTile) or summed is not None
-
-
-def _lists(call: Call, kind: str, tile: AnyTile) -> tuple[Array]:
-    """The tiles that the call's mask leaves to each block of a launch."""
-    assert call.blocks is not None
-    (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
-    of_keys, apart = kind in OF_KEYS, isinstance(tile, TmaTile)
-    shared = heads // key_heads if of_keys or not apart else 1
-    walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
-    return (tile_lists(call.blocks, walk),)
 
 
 def _by_place(operand: Array) -> bool:
@@ -437,7 +424,7 @@ def _tail(
     strides = [
         step
         for name in ("q", "k", "v", "o", "dq", "dk", "dv")
-        for step in (_steps(matrices[name]) if name in matrices else (0, 0, 0))
+        for step in (steps_of(matrices[name]) if name in matrices else (0, 0, 0))
     ]
     p = options.dropout
     threshold = min(round(p * _WORDS), _WORDS - 1)
@@ -477,7 +464,7 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
     shape = (parts * q.shape[0], *q.shape[1:3])
     of_parts, of_lse = empty((*shape, call.head.value), acc, device), empty(shape, acc, device)
     launch(call, "forward", (), (of_parts, of_lse), tile, parts=parts)
-    _combine(parts, of_parts, of_lse, made, lse)
+    combine(parts, of_parts, of_lse, made, lse)
     return made, lse
 
 
@@ -487,34 +474,3 @@ def _parts(call: Call, tile: AnyTile) -> int:
         return 1
     blocks, tiles = call.q.shape[0] * call.k.shape[1], divide_up(call.k.shape[2], tile.keys)
     return parts_for(call.q.device, blocks, tiles, _shared(call, tile, "forward"))
-
-
-_combiners: dict[Any, Prepared] = {}
-
-
-def _combine(parts: int, of_parts: Array, of_lse: Array, made: Array, lse: Array) -> None:
-    """Write the result of all keys, and its statistics, from those of the parts."""
-    device, arrays = made.device, (of_parts, of_lse, made, lse)
-    key = (parts, tuple(one._planned() for one in arrays))
-    launch = _combiners.get(key)
-    if launch is None:
-        _, heads, length, value = made.shape
-        lanes, teams = combining(value, device)
-        index = index_type(of_parts.size, made.size)
-        steps = _steps(made)
-        results = struct.pack("3q3i0q" if index == "long long" else "6i", *steps, parts, heads, length)
-        variables = {
-            "elem": made.dtype,
-            "half": dtypes.info(made.dtype).narrow,
-            "index": index,
-            "value_size": value,
-            "lanes": lanes,
-            "teams": teams,
-            "block": lanes * teams,
-        }
-        with on(device):
-            function = _COMBINE.bind(device, **variables).function
-            prepared = function.prepare((lse.size, 1, 1), (lanes * teams, 1, 1), 0, (results,))
-        launch = remember(_combiners, key, prepared)
-    with on(device):
-        launch(*(one._operand for one in arrays))

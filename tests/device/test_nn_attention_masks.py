@@ -111,6 +111,22 @@ def test_emptied_tiles_are_not_read(
         np.testing.assert_array_equal(found, one)
 
 
+@pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS[:2])
+def test_parts_of_keys_share_what_the_mask_leaves(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str, ulps: float
+) -> None:
+    """Of few queries, where one batch has one tile of keys, and one has none."""
+    choose(form, device, monkeypatch)
+    monkeypatch.setattr(plan, "parts_for", lambda *given: 5)
+    arrays, exact = given(dtype, (3, 4, 2, 16), (3, 2, 400, 16), (3, 2, 400, 16))
+    mask = np.random.default_rng(0).random((3, 1, 1, 400)) < 0.5
+    mask[0, :, :, 100:180] = mask[1, :, :, 16:] = mask[2] = False
+    made = nn.attention(*arrays, mask=ck.asarray(mask))
+    close(made, attended(*exact, 0.25, mask), ulps)
+    arrays[2][1, :, 64:] = np.nan
+    np.testing.assert_array_equal(nn.attention(*arrays, mask=ck.asarray(mask))[1:].numpy(), made[1:].numpy())
+
+
 def test_derivatives(device: ck.Device) -> None:
     """By finite differences, of an added array too and beside a function of the score."""
     rng = np.random.default_rng(0)

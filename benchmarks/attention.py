@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from measure import Benchmark, Call, difference, torch
 
 import cukern as ck
@@ -19,7 +20,10 @@ from cukern import nn
 
 
 class Case(NamedTuple):
-    """Attention of one length of queries and keys, or of one query, whose keys' heads are shared."""
+    """Attention of one length of queries and keys, or of one query, whose keys' heads are shared.
+
+    With ``documents`` a mask lets positions attend to those of their own among so many of equal length.
+    """
 
     batch: int
     heads: int
@@ -28,6 +32,7 @@ class Case(NamedTuple):
     causal: bool = True
     queries: int = 0
     key_heads: int = 0
+    documents: int = 0
 
     def scaled(self, scale: int) -> Case:
         """The same of shorter sequences."""
@@ -37,18 +42,28 @@ class Case(NamedTuple):
         shape = f"{self.batch} x {self.heads} x {self.length} x {self.features}"
         if self.queries:
             return f"{self.queries} query, {self.key_heads} heads of keys, {shape}"
+        if self.documents:
+            return f"{shape}, mask of {self.documents} documents"
         return f"{shape}{', causal' if self.causal else ''}"
 
     @property
     def operations(self) -> float:
         """Of the forward's two products, those of both triangles if not causal."""
         products = 4 * self.batch * self.heads * self.length * (self.queries or self.length) * self.features
-        return products / 2 if self.causal else products
+        return products / (2 if self.causal else self.documents or 1)
+
+    def mask(self, device: ck.Device) -> ck.Array | None:
+        """Which position attends to which; None if the options say it."""
+        if not self.documents:
+            return None
+        of = ck.arange(self.length, device=device) // (self.length // self.documents)
+        return of[:, None] == of
 
 
 CASES = [
     Case(4, 16, 4096, 128, causal=False),
     Case(4, 16, 4096, 128),
+    Case(4, 16, 4096, 128, causal=False, documents=8),
     Case(8, 12, 1024, 64),
     Case(1, 16, 16384, 128),
     Case(4, 32, 4096, 64),
@@ -83,11 +98,13 @@ def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Call | None]:
         return [None, None]
     chosen = getattr(torch.nn.attention.SDPBackend, backend)
     q, k, v, given = (torch.from_dlpack(one).requires_grad_() for one in arrays)
+    mask = case.mask(arrays[0].device)
+    mask = None if mask is None else torch.from_dlpack(mask)
 
     def forward() -> Any:
         with torch.nn.attention.sdpa_kernel(chosen):
             return torch.nn.functional.scaled_dot_product_attention(
-                q, k, v, is_causal=case.causal, enable_gqa=case.key_heads not in (0, case.heads)
+                q, k, v, mask, is_causal=case.causal, enable_gqa=case.key_heads not in (0, case.heads)
             )
 
     try:
@@ -105,20 +122,23 @@ def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Call | None]:
 def measure(case: Case, bench: Benchmark) -> None:
     """Add a line to the table."""
     arrays = operands(case, bench.device)
+    mask = case.mask(bench.device)
 
     def own(q: ck.Array, k: ck.Array, v: ck.Array) -> ck.Array:
-        return nn.attention(q, k, v, causal=case.causal)
+        made: ck.Array = nn.attention(q, k, v, causal=case.causal, mask=mask)
+        return made
 
-    # Without a mask, half types are left to the kernels of nn.attention.
+    # Without a mask of floats, half types are left to the kernels of nn.attention.
     small = case.batch * case.heads * case.length**2 <= 2**31 and not case.queries
     side = case.length if case.causal and small else 1
-    mask = ck.tril(ck.ones((side, side), "bool", device=arrays[0].device))
+    allowed = ck.tril(ck.ones((side, side), "bool", device=arrays[0].device)) if mask is None else mask
+    added = ck.where(allowed, 0.0, -np.inf).astype("bfloat16")
 
     def composed(q: ck.Array, k: ck.Array, v: ck.Array) -> ck.Array:
-        return nn.scaled_dot_product_attention(q, k, v, mask)
+        return nn.scaled_dot_product_attention(q, k, v, added)
 
     wide = (one[:1, :1, :].astype("float32") for one in arrays[:3])
-    exact = nn.scaled_dot_product_attention(*wide, is_causal=case.causal)
+    exact = nn.scaled_dot_product_attention(*wide, mask, is_causal=case.causal)
     error = difference(str(case), own(*arrays[:3])[:1, :1], exact, limit=2e-2)
     calls: list[Call | None] = [lambda: own(*arrays[:3]), None if case.queries else gradients(own, arrays)]
     calls += [lambda: composed(*arrays[:3]), gradients(composed, arrays)] if small else [None, None]

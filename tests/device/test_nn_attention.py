@@ -162,6 +162,43 @@ def test_half_types_without_a_mask_are_left_to_the_kernels(
         np.testing.assert_allclose(one, other, rtol=4e-3, atol=4e-3)
 
 
+@pytest.mark.parametrize("p", [0.0, 0.25])
+def test_masks_and_dropout_of_the_module_are_left_to_the_kernels(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, p: float
+) -> None:
+    """With the values and gradients of the composed form, and the same weights dropped; masks of floats are not."""
+    calls = []
+
+    def given(*arrays: ck.Array, **options: Any) -> ck.Array:
+        calls.append(options)
+        return nn.attention(*arrays, **options)
+
+    monkeypatch.setattr(module, "attention", given)
+    layer = nn.MultiHeadAttention(6, 3, dropout=p, dtype="float64", rng=0)
+    x, y = random(0, (2, 4, 6)), random(1, (2, 5, 6))
+    masks = [ck.asarray(MASK), ck.asarray(MASK[:2, None, None]), None]
+
+    def all_of(mask: ck.Array | None, quick: bool) -> list[np.ndarray]:
+        monkeypatch.setattr(module, "quickest", lambda *given: quick)
+        if layer._stream is not None:
+            layer._stream = ck.random.default_rng(3)
+        with ck.Tape() as tape:
+            tape.watch(x, y)
+            made = layer(x, y, attn_mask=mask)
+        return [
+            one.numpy() for one in (made, *tape.gradient(made, [x, y, *layer.parameters()], ck.cos(made)))
+        ]
+
+    for mask in masks:
+        composed = all_of(mask, False)
+        assert not calls
+        for one, other in zip(all_of(mask, True), composed, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-11, atol=1e-12)
+        assert calls.pop()["dropout"] == p
+    all_of(ck.asarray(np.where(MASK, 0.0, -np.inf)), True)
+    assert not calls
+
+
 def test_deterministic_gradients_are_asked_for(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """By the function and by the module, with a cache too."""
     asked = []

@@ -14,7 +14,7 @@ from nn_support import close
 import cukern as ck
 from cukern import nn
 from cukern.device.interface import Properties
-from cukern.nn.attention import plan
+from cukern.nn.attention import combine, plan
 from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile, combining, parts_for
 from cukern.testing import gradcheck
 
@@ -304,7 +304,7 @@ def test_few_queries_split_the_keys(
     """Batches whose keys leave parts empty, or are none; a window that begins within a part; more queries than few."""
     asked: list[int] = []
     monkeypatch.setattr(plan, "parts_for", lambda device, blocks, tiles, shared: asked.append(tiles) or 5)
-    monkeypatch.setattr(plan, "combining", lambda value, device: (4, 2))
+    monkeypatch.setattr(combine, "combining", lambda value, device: (4, 2))
     (q, k, v), exact = given(dtype, (3, 4, 2, 8), (3, 2, 200, 8), (3, 2, 200, 16))
     counts = np.array([200, 0, 37])
     i, j = np.arange(2)[:, None], np.arange(200)

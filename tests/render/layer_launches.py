@@ -132,6 +132,12 @@ def launch_attention(dtype: Any) -> None:
         # Few queries: the keys are split.
         ck.nn.attention(q[:, :, :1], *arrays(dtype, (2, 2, 4096, 16), (2, 2, 4096, 8)), key_lengths=lengths)
         ck.nn.KeyValueCache(2, 2, 8, 16, dtype=dtype).append(k[:, :, :1], k[:, :, 1:2])
+        # A mask that may empty tiles.
+        mask = ck.zeros((2, 1, 256, 256), "bool")
+        with_derivatives(
+            lambda *own: ck.nn.attention(*own, mask=mask),
+            *arrays(dtype, (2, 4, 256, 16), (2, 2, 256, 16), (2, 2, 256, 16)),
+        )
     # Rows that are no packs of 16 bytes take no tensor cores.
     odd = ck.zeros((2, 9, 5), dtype)
     with_derivatives(lambda *own: ck.nn.attention(*own, starts=(starts, starts)), odd, odd, odd)
@@ -160,7 +166,11 @@ def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None
         )
 
     given = arrays(dtype, (2, 4, 64, 128), (2, 2, 64, 128), (2, 2, 64, 128), (4, 1, 1))
+    masked = arrays(dtype, (1, 4, 128, 128), (1, 2, 128, 128), (1, 2, 128, 128))
+    mask = ck.zeros((4, 128, 128), "bool")
     if everything:
+        for options in ({}, {"deterministic": True, "causal": True}):
+            with_derivatives(lambda *own, o=options: ck.nn.attention(*own, mask=mask, **o), *masked)
         with_derivatives(changed, *given)
         with_derivatives(lambda *own: ck.nn.attention(*own, deterministic=True), *given[:3])
         with_derivatives(ck.nn.attention, *given[:3])
@@ -172,6 +182,7 @@ def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None
             )
     else:
         changed(*given)
+        ck.nn.attention(*masked, mask=mask)
 
 
 def launch_linear(dtype: Any) -> None:

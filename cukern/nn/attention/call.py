@@ -46,6 +46,8 @@ class Call(NamedTuple):
         tables: contiguous; the function of a score indexes them.
         starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
             None and the number of keys of each batch.
+        blocks: of a mask, the last of the operands, what it has in blocks of queries and keys; None if no tile is to be
+            left out for it.
     """
 
     q: Array
@@ -56,6 +58,7 @@ class Call(NamedTuple):
     starts: tuple[Array | None, Array | None]
     options: Options
     draw: Draw | None
+    blocks: Array | None = None
 
     @property
     def head(self) -> Head:

@@ -21,6 +21,7 @@ from ...random import Generator
 from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
+from . import masks
 from .backward import launch_backward
 from .call import Call, Options
 from .plan import can_run, dense, launch_forward
@@ -43,30 +44,34 @@ def _computed(
     starts: tuple[Array | None, Array | None],
     tables: int,
     arrays: Sequence[Array],
+    mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """The result and its statistics, recorded.
 
     Args:
+        mask: the last array of the score, if tiles that it empties are to be left out.
         arrays: q, k, v, those of the score, and as many ``tables``.
     """
     tracking = tape.tracked(arrays)
 
-    def asked(arrays: Sequence[Array], starts: tuple[Array | None, Array | None]) -> Call:
+    def asked(arrays: Sequence[Array], *others: Array | None) -> Call:
         q, k, v = (dense(one) for one in arrays[:3])
-        split = len(arrays) - tables
-        return Call(q, k, v, tuple(arrays[3:split]), _contiguous(arrays[split:]), starts, options, draw)
+        split, (starts_q, starts_k, blocks) = len(arrays) - tables, others
+        operands, read = tuple(arrays[3:split]), _contiguous(arrays[split:])
+        return Call(q, k, v, operands, read, (starts_q, starts_k), options, draw, blocks)
 
     def pull(
         cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
-        *arrays, starts_q, starts_k, made, lse = saved
-        call = asked(arrays, (starts_q, starts_k))
+        *arrays, starts_q, starts_k, blocks, made, lse = saved
+        call = asked(arrays, starts_q, starts_k, blocks)
         return _gradients(call, arrays, reference, made, lse, cotangents, needs)
 
     with tape.stop_recording():
-        made, lse = launch_forward(asked(arrays, starts))
+        blocks = None if mask is None else masks.mask_blocks(mask)
+        made, lse = launch_forward(asked(arrays, *starts, blocks))
     if tracking is not None:
-        saved = (*arrays, *starts, made, lse)
+        saved = (*arrays, *starts, blocks, made, lse)
         tape.record("attention", arrays, (made, lse), pull, saved, materialize=False, tracking=tracking)
     return made, lse
 
@@ -278,15 +283,18 @@ def attention(
     """``softmax(q @ k.T * scale) @ v`` for each head, without the matrix of scores in memory, forward and backward.
 
     The kernels walk along the keys with the running maximum and sum of each row (the online softmax), and the backward
-    computes the weights again. Tiles of keys that ``causal`` and ``window`` exclude are skipped. On GPUs, blocks share
-    the keys of few queries, and another launch combines their results. Results are the same in each run; of gradients
-    see ``deterministic``. Derivatives of second and higher order compute the whole matrix of scores.
+    computes the weights again. Tiles of scores that ``causal``, ``window``, ``starts`` or ``key_lengths`` exclude, or
+    for which ``mask`` is False throughout, are skipped. On GPUs, blocks share the keys of few queries, and another
+    launch combines their results. Results are the same in each run; of gradients see ``deterministic``. Derivatives of
+    second and higher order compute the whole matrix of scores.
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
     ``tables``, as in ``s + table[head, j - i + 8]``. For half types, what it makes of ``s`` is exact to about 1e-6 of
     its largest term: constants are multiplied with each other, and a quotient by one is a product. Then ``bias`` is
-    added, and where ``mask`` is False the query does not attend to the key.
+    added, and where ``mask`` is False the query does not attend to the key. Tiles that ``score`` fills with -inf are
+    not skipped, so give what is excluded as ``mask``, beside ``score`` if there is one: where ``document`` has the
+    number of each position's document, ``mask=document[:, None] == document``.
 
     Args:
         q: shape (..., heads, L, E), a floating dtype, E at most 256.
@@ -302,7 +310,7 @@ def attention(
         tables: arrays of any shape of which ``score`` reads elements, by an integer for each axis, clipped to those
             that there are. They get gradients, for which the whole matrix of scores is computed.
         bias: an array of floats that is added to the scores, and broadcasts as they do; it gets a gradient.
-        mask: an array of bools that broadcasts as they do.
+        mask: an array of bools that broadcasts as they do. What a tile that it empties has of q, k and v is not read.
         dropout: the probability of dropping a weight, see :func:`dropout`.
         rng: the generator of dropout.
         starts: for sequences of unequal lengths, packed behind one another in q of shape (heads, rows, E) and k of
@@ -382,7 +390,9 @@ def attention(
     reference = partial(_composed, score, given)
     if key is not None and all(a is b for a, b in zip(matrices, (q, k, v), strict=True)):
         remember(_known, key, _Known(options, reference))
-    made, lse = _computed(options, reference, draw, where, len(tables), (*matrices, *operands, *tables))
+    skipping = operands[-1] if mask is not None and math.prod(shape) >= masks.FEWEST else None
+    given_all = (*matrices, *operands, *tables)
+    made, lse = _computed(options, reference, draw, where, len(tables), given_all, skipping)
     made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)
     return (made, _shaped(lse, result[:-1])) if return_lse else made
 

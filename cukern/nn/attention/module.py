@@ -86,8 +86,9 @@ def scaled_dot_product_attention(
 ) -> Array:
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
 
-    Without a mask and dropout, half types on GPUs with tensor cores are left to :func:`attention` where it was
-    measured to be faster. Elsewhere the matrix of scores is in memory.
+    Half types on GPUs with tensor cores are left to :func:`attention` where it was measured to be faster, with dropout
+    and masks of bools too. Elsewhere the matrix of scores is in memory. So it is for masks of floats, as
+    :func:`attention` makes the gradient of such an array without tensor cores.
 
     Args:
         query: shape (..., L, E), a floating dtype.
@@ -134,9 +135,18 @@ def scaled_dot_product_attention(
     lead = broadcast_shapes(name, [one.shape[:-2] for one in (query, key, value)])
     if attn_mask is not None:
         _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
-    if attn_mask is None and not dropout_p and quickest(query, key, value, is_causal):
+    boolean = attn_mask is not None and dtypes.info(attn_mask.dtype).kind == "b"
+    if (attn_mask is None or boolean) and quickest(query, key, value, is_causal):
         attended: Array = attention(
-            query, key, value, causal=is_causal, scale=factor, deterministic=deterministic
+            query,
+            key,
+            value,
+            causal=is_causal,
+            scale=factor,
+            mask=attn_mask,
+            dropout=dropout_p,
+            rng=rng,
+            deterministic=deterministic,
         )
         return attended
     alive = None
@@ -161,7 +171,8 @@ class MultiHeadAttention(Module):
     """Multi-head attention: each head has its own projections, and an output projection joins the heads.
 
     The parameters have the names, shapes and order of PyTorch's ``MultiheadAttention``, so that its state can be
-    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part.
+    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part, and half types have
+    no matrix of scores in memory on GPUs where that is faster, unless a mask is of floats.
 
     Args:
         features: elements of an input and of an output.

@@ -17,11 +17,13 @@ from ...device.interface import Prepared
 from ...elementwise.print_cxx import compute_type
 from ...kernel import Kernel
 from ...kernel.plan import new, on, raw, remember
-from ...kernel.sizes import LARGEST_INDEX, divide_up, index_type
+from ...kernel.sizes import LARGEST_INDEX, divide_up
 from ...kernel.strides import broadcast_steps
 from .call import Call
 from .cheaper import Given, Unit
-from .geometry import FEW, Head, MmaTile, Tile, combining, mma_tile_for, parts_for, tile_for
+from .combine import combine, steps_of
+from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
+from .masks import lists_for
 from .scores import PLACES, Printed, printed
 from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
 
@@ -29,7 +31,6 @@ _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
     kind: Kernel(f"nn/attention/{kind}.cu", name=f"attention_{kind}") for kind in (*_KINDS, "backward_arrays")
 }
-_COMBINE = Kernel("nn/attention/combine.cu", name="attention_combine")
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
@@ -186,10 +187,6 @@ def _shared(call: Call, tile: AnyTile, kind: str) -> int:
     return tile.shared(call.head, call.q.dtype, kind != "forward")
 
 
-def _steps(x: Array) -> tuple[int, ...]:
-    return tuple(step // x.itemsize for step in x._planned().strides[:3])
-
-
 _prepared: dict[Any, Prepared | Mapped] = {}
 
 
@@ -220,7 +217,9 @@ def launch(
     q = call.q
     device = q.device
     live = None if call.draw is None else call.draw.live
-    arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *given, *made]
+    skipping = call.blocks is not None and summed is None
+    lists = (lists_for(call, kind, tile),) if skipping else ()
+    arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *lists, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
     launch = _prepared.get(key)
@@ -291,7 +290,7 @@ def _prepare(
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
-                sizes[6 + len(call.operands) + len(call.tables)] = tile.rows
+                sizes[6 + len(call.operands) + len(call.tables) + (call.blocks is not None)] = tile.rows
             maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
@@ -352,6 +351,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
+    blocks = None if summed is not None else call.blocks
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,
@@ -362,6 +362,10 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "sharing": grouped if apart else 1,
         "fed": isinstance(tile, TmaTile),
         "summing": summed is not None,
+        "listed": blocks is not None,
+        "lists_by_batch": blocks is not None and blocks.shape[0] > 1,
+        "lists_by_head": blocks is not None and blocks.shape[1] > 1,
+        "list_sharing": grouped if apart and kind in OF_KEYS else 1,
         "tile_m": tile.rows,
         "tile_n": tile.keys,
         "bounded_left": options.left is not None,
@@ -378,6 +382,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
                 "type": dtypes.info(one.dtype).cxx,
                 "compute": compute_type(one.dtype),
                 "settled": isinstance(tile, TmaTile) and not _by_place(one),
+                "opened": blocks is not None and i == len(call.operands) - 1,
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
             }
             for i, one in enumerate(call.operands)
@@ -419,7 +424,7 @@ def _tail(
     strides = [
         step
         for name in ("q", "k", "v", "o", "dq", "dk", "dv")
-        for step in (_steps(matrices[name]) if name in matrices else (0, 0, 0))
+        for step in (steps_of(matrices[name]) if name in matrices else (0, 0, 0))
     ]
     p = options.dropout
     threshold = min(round(p * _WORDS), _WORDS - 1)
@@ -459,7 +464,7 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
     shape = (parts * q.shape[0], *q.shape[1:3])
     of_parts, of_lse = empty((*shape, call.head.value), acc, device), empty(shape, acc, device)
     launch(call, "forward", (), (of_parts, of_lse), tile, parts=parts)
-    _combine(parts, of_parts, of_lse, made, lse)
+    combine(parts, of_parts, of_lse, made, lse)
     return made, lse
 
 
@@ -469,34 +474,3 @@ def _parts(call: Call, tile: AnyTile) -> int:
         return 1
     blocks, tiles = call.q.shape[0] * call.k.shape[1], divide_up(call.k.shape[2], tile.keys)
     return parts_for(call.q.device, blocks, tiles, _shared(call, tile, "forward"))
-
-
-_combiners: dict[Any, Prepared] = {}
-
-
-def _combine(parts: int, of_parts: Array, of_lse: Array, made: Array, lse: Array) -> None:
-    """Write the result of all keys, and its statistics, from those of the parts."""
-    device, arrays = made.device, (of_parts, of_lse, made, lse)
-    key = (parts, tuple(one._planned() for one in arrays))
-    launch = _combiners.get(key)
-    if launch is None:
-        _, heads, length, value = made.shape
-        lanes, teams = combining(value, device)
-        index = index_type(of_parts.size, made.size)
-        steps = _steps(made)
-        results = struct.pack("3q3i0q" if index == "long long" else "6i", *steps, parts, heads, length)
-        variables = {
-            "elem": made.dtype,
-            "half": dtypes.info(made.dtype).narrow,
-            "index": index,
-            "value_size": value,
-            "lanes": lanes,
-            "teams": teams,
-            "block": lanes * teams,
-        }
-        with on(device):
-            function = _COMBINE.bind(device, **variables).function
-            prepared = function.prepare((lse.size, 1, 1), (lanes * teams, 1, 1), 0, (results,))
-        launch = remember(_combiners, key, prepared)
-    with on(device):
-        launch(*(one._operand for one in arrays))

@@ -21,6 +21,7 @@ constexpr bool sequenced = << packed | lower >>, counted = << counted | lower >>
 constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
 constexpr bool reads_places = << reads_places | lower >>;  // the score reads memory by its query or key
 constexpr bool split = << split | lower >>;  // the blocks along y share the keys
+constexpr bool listed = << listed | lower >>;  // lists have the tiles in which a mask leaves something
 constexpr double log2_e = 1.4426950408889634;
 
 // Strides in elements; the features of a row are contiguous.
@@ -89,7 +90,14 @@ struct Scores {
 <% for x in operands if x.settled %>
     << x.compute >> s<< x.k >>;
 <% endfor %>
+    bool open = false;  // the mask is true throughout the tile, and need not be read
 
+    // The function where the mask is true throughout, which the compiler knows then.
+    __device__ __forceinline__ Scores opened() const {
+        Scores made = *this;
+        made.open = true;
+        return made;
+    }
     // The function for one head, of which it keeps the elements of arrays that have one for each.
     __device__ __forceinline__ Scores of([[maybe_unused]] int a1, [[maybe_unused]] int a2) const {
         Scores made = *this;
@@ -113,7 +121,7 @@ struct Scores {
         const << x.compute >> a<< x.k >> = s<< x.k >>;
 <% endfor %>
 <% for x in operands if not x.settled %>
-        const << x.compute >> a<< x.k >> = cast< << x.compute >> >(x<< x.k >>[0
+        const << x.compute >> a<< x.k >> = << "open || " if x.opened >>cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]
 <% endfor %>
@@ -225,11 +233,6 @@ struct Place {
         int first = 0, end = row < rows ? keys : 0;
         if constexpr (bounded_left) first = maximum(row / group + offset - left, 0) / tile_n * tile_n;
         if constexpr (bounded_right) end = minimum(end, (minimum(row + tile_m, rows) - 1) / group + offset + right + 1);
-        if constexpr (split) {
-            const int part = divide_up(divide_up(maximum(end - first, 0), tile_n), (int)gridDim.y) * tile_n;
-            first += blockIdx.y * part;
-            end = minimum(end, first + part);
-        }
         return {first, end};
     }
     // A query's first row. One that is far off counts as the first, or as that after the last: its rows would not fit an int.
@@ -242,12 +245,67 @@ struct Place {
         return {first, end};
     }
 
+    // The list of a tile of rows, or of keys, which a mask of so many tiles along has for it; see mask_tiles.cu.
+    __device__ __forceinline__ const int* list(const Sizes& sizes, const int* lists, int tile, int along) const {
+        if constexpr (!listed) return nullptr;
+        constexpr int shared = << list_sharing >>;
+        long long which = << "(long long)batch" if lists_by_batch else "0" >>;
+<% if lists_by_head %>
+        which = which * (sizes.heads / shared) + head / shared;
+<% endif %>
+        return lists + (which * sizes.tiles + tile) * (along + 1);
+    }
+
     // The element of the matrix of scores that dropout counts.
     __device__ __forceinline__ unsigned long long element(const Sizes& sizes, int row, int key) const {
         const unsigned long long matrix = (sequenced ? 0ull : (unsigned long long)batch * sizes.heads * group) + head * group + row % group;
         return (matrix * sizes.queries + before_q + row / group) * sizes.keys + before_k + key;
     }
 };
+
+// The tiles of SIZE rows or keys through which a block goes: those of a range, or of a mask's list as far as they are in it.
+template <int SIZE>
+struct Course {
+    const int* list;  // how many tiles it has; then of each its number twice, plus one if the mask is true throughout
+    int first, count;  // the number of the first tile, or its place in the list
+
+    __device__ __forceinline__ Course(const Range& range, const int* list) : list(list), first(range.first / SIZE) {
+        int end = divide_up(maximum(range.end, 0), SIZE);
+        if constexpr (listed) {
+            constexpr bool limited = bounded_left || bounded_right || counted;
+            first = limited ? find(first) : 0;
+            end = limited ? find(end) : range.end > 0 ? list[0] : 0;
+        }
+        count = maximum(end - first, 0);
+        if constexpr (split) {
+            const int part = divide_up(count, (int)gridDim.y), before = minimum((int)blockIdx.y * part, count);
+            first += before;
+            count = minimum(part, count - before);
+        }
+    }
+    // The place in the list of the first tile that is not before this one.
+    __device__ __forceinline__ int find(int tile) const {
+        int low = 0, high = list[0];
+        while (low < high) {
+            const int middle = (low + high) / 2;
+            if (list[1 + middle] / 2 < tile) low = middle + 1;
+            else high = middle;
+        }
+        return low;
+    }
+    // Which of the tiles is the first that is not before this one.
+    __device__ __forceinline__ int index_of(int tile) const { return maximum((listed ? find(tile) : tile) - first, 0); }
+    // The first row or key of a tile.
+    __device__ __forceinline__ int operator[](int i) const { return (listed ? list[1 + first + i] / 2 : first + i) * SIZE; }
+    __device__ __forceinline__ bool open(int i) const { return listed && list[1 + first + i] % 2; }
+};
+// The tiles of keys for a tile of rows, and of rows for a tile of keys.
+__device__ __forceinline__ Course<tile_n> keys_for(const Place& at, const Sizes& sizes, const int* lists, int row) {
+    return {at.keys_of(row), at.list(sizes, lists, row / tile_m, divide_up(sizes.keys, tile_n))};
+}
+__device__ __forceinline__ Course<tile_m> rows_for(const Place& at, const Sizes& sizes, const int* lists, int key) {
+    return {at.rows_of(key), at.list(sizes, lists, key / tile_n, divide_up(sizes.queries * group, tile_m))};
+}
 
 // Statistics of the rows from `first` on, to shared memory. A row that attends to nothing gets +inf, with which its weights are 0.
 template <int COUNT>

@@ -16,8 +16,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int key = at.tile * tile_n;
     tiles.load_keys(at, sizes, k, v, key);
     A of_k[own_keys][own_head] = {}, of_v[own_keys][own_value] = {};
-    const Range range = at.rows_of(key);
-    for (int row = range.first; row < range.end; row += tile_m) {
+    const Course<tile_m> course = rows_for(at, sizes, lists, key);
+    for (int n = 0; n < course.count; ++n) {
+        const int row = course[n];
+        scores.open = course.open(n);
         __syncthreads();
         tiles.load_rows(at, sizes, q, d, lse, delta, row);
         __syncthreads();

@@ -19,8 +19,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     if constexpr (makes_k) load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);
     commit_copies();
     float sums_k[head_width / 8][4] = {}, sums_v[value_width / 8][4] = {};
-    const Range range = at.rows_of(key);
-    for (int row = range.first; row < range.end; row += tile_m) {
+    const Course<tile_m> course = rows_for(at, sizes, lists, key);
+    for (int n = 0; n < course.count; ++n) {
+        const int row = course[n];
+        scores.open = course.open(n);
         __syncthreads();
         load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
         load<tile_m, value_size>(of_d, at.of_rows(d, sizes.o), row);

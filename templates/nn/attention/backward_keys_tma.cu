@@ -26,20 +26,13 @@ constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have 
 enum Meeting { there = 1, writable = 9, written = 5, turn = 13 };
 
 // The tiles of rows that attend to a tile of keys, of each head.
-struct Walk {
-    int first, count;
+struct Walk : Course<tile_m> {
     int begin;  // the tile that comes first: where all rows have all keys, blocks add to different rows at a time
 
-    __device__ __forceinline__ Walk(const Place& at, int key) {
-        const Range range = at.rows_of(key);
-        first = range.first;
-        count = divide_up(maximum(range.end - first, 0), tile_m);
-        begin = makes_q && !bounded_right && count ? 2 * at.tile % count : 0;
-    }
-    __device__ __forceinline__ int row(int i) const {
-        const int tile = i + begin;
-        return first + (tile < count ? tile : tile - count) * tile_m;
-    }
+    __device__ __forceinline__ Walk(const Place& at, const Turns& turns, int key)
+        : Course(rows_for(at, turns.sizes, turns.lists, key)), begin(makes_q && !bounded_right && count ? 2 * at.tile % count : 0) {}
+    // Which of the tiles comes after so many others.
+    __device__ __forceinline__ int turn(int i) const { return i + begin < count ? i + begin : i + begin - count; }
     // Whether all rows of a tile attend to all of 64 keys that there are.
     __device__ __forceinline__ bool whole(const Place& at, int row, int key) const {
         const int place = row + at.offset;
@@ -57,7 +50,7 @@ __device__ __forceinline__ void supply(
     while (turns.next()) {
         Place at = turns.place<sharing, true>();
         const int key = at.tile * tile_n, key_head = at.head / sharing;
-        const Walk walk(at, key);
+        const Walk walk(at, turns, key);
         if (!walk.count) continue;
         if (lane == 0) {
             MBarrier* const full = keys.open(keys.size * sizeof(T));
@@ -66,7 +59,7 @@ __device__ __forceinline__ void supply(
         }
         ++keys.number;
         for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
-            const int row = walk.row(i);
+            const int row = walk[walk.turn(i)];
             float* const to = statistics + 2 * rows.stage() * tile_m + lane;
             float of_lse[own_rows], of_delta[own_rows];
 #pragma unroll
@@ -160,7 +153,7 @@ struct Together {
 // weights, others multiply. `first`: no tile of rows came before with these keys.
 __device__ __forceinline__ void advance(
     const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, Together& together,
-    int row, int key, bool whole, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    int row, int key, bool whole, bool open, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
     float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
     float s[tile_m / 2], ds[tile_m / 2];
@@ -196,20 +189,24 @@ __device__ __forceinline__ void advance(
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
     if constexpr (early) {
-        const auto weigh = [&](int i, bool masked, bool beyond) {
+        const auto weigh = [&](const Cotangents& cotangents, int i, bool masked, bool beyond) {
             const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
             const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
                                    : cotangents.weight(product, row_lse, spot(i));
             s[i] = cotangents.sloped(p, product, spot(i));
             return p;
         };
-        const auto weigh_all = [&](bool masked, bool beyond) {
+        const auto weigh_all = [&](const Cotangents& of, bool masked, bool beyond) {
 #pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i) weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
+            for (int i = 0; i < tile_m / 4; ++i)
+                weights[i / 4][i % 4] = pair(weigh(of, 2 * i, masked, beyond), weigh(of, 2 * i + 1, masked, beyond));
         };
-        if (whole) weigh_all(false, false);
-        else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
-        else weigh_all(true, true);
+        if (listed && open && whole) {
+            const Scores opened = cotangents.scores.opened();
+            weigh_all(Cotangents(cotangents.sizes, opened, cotangents.draw), false, false);
+        } else if (whole) weigh_all(cotangents, false, false);
+        else if (plain && row + tile_m <= at.rows) weigh_all(cotangents, true, false);
+        else weigh_all(cotangents, true, true);
     }
     if constexpr (makes_k) {
         wgmma_wait<0>(s);
@@ -273,18 +270,18 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_q, starts_k), keys, rows, statistics);
+        if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_q, starts_k, lists), keys, rows, statistics);
         return;
     }
     take_registers<taken_registers>();
     Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>, 0};
     for (int n = 0; makes_q && n < 2; ++n) barrier_arrive(Together::meeting(writable, 1 - group_number, n), 256);
     if (by_turns && group_number == 1) barrier_arrive(turn, 256);
-    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+    for (Turns turns(sizes, order, starts_q, starts_k, lists); turns.next();) {
         Place at = turns.place<sharing, true>();
         const int group_key = at.tile * tile_n + 64 * group_number, warp_key = group_key + threadIdx.x % 128 / 32 * 16;
         const int first_head = at.head;
-        const Walk walk(at, at.tile * tile_n);
+        const Walk walk(at, turns, at.tile * tile_n);
         float sums_k[makes_k ? head_width / 2 : 1] = {}, sums_v[makes_v ? value_width / 2 : 1] = {};
         if (const int count = sharing * walk.count) {
             Scores of_head = scores;
@@ -296,11 +293,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                 wait_cleared();
             }
             for (int n = 0, i = 0; n < count; ++n) {
-                const int row = walk.row(i);
+                const int tile = walk.turn(i), row = walk[tile];
                 if (i == 0) of_head = scores.of(at.batch, at.head);
                 const int own_key = warp_key + threadIdx.x % 32 / 4;
                 const bool whole = walk.whole(at, row, group_key);
-                advance(cotangents, at, of_k, rows, statistics, together, row, own_key, whole, n == 0, sums_k, sums_v);
+                advance(cotangents, at, of_k, rows, statistics, together, row, own_key, whole, walk.open(tile), n == 0, sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
             if constexpr (by_turns) barrier_arrive(turn + 1 - group_number, 256);

@@ -13,8 +13,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int row = at.first_row(sizes);
     tiles.load_rows(at, sizes, q, d, lse, delta, row);
     A of_q[own_m][own_head] = {};
-    const Range range = at.keys_of(row);
-    for (int key = range.first; key < range.end; key += tile_n) {
+    const Course<tile_n> course = keys_for(at, sizes, lists, row);
+    for (int n = 0; n < course.count; ++n) {
+        const int key = course[n];
+        scores.open = course.open(n);
         __syncthreads();
         tiles.load_keys(at, sizes, k, v, key);
         __syncthreads();

@@ -20,8 +20,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     load_statistics<tile_m>(of_lse, at, sizes, lse, row);
     load_statistics<tile_m>(of_delta, at, sizes, delta, row);
     float sums[head_width / 8][4] = {};
-    const Range range = at.keys_of(row);
-    for (int key = range.first; key < range.end; key += tile_n) {
+    const Course<tile_n> course = keys_for(at, sizes, lists, row);
+    for (int n = 0; n < course.count; ++n) {
+        const int key = course[n];
+        scores.open = course.open(n);
         __syncthreads();
         load<tile_n, head_size>(of_k, at.of_keys(k, sizes.k, at.keys), key);
         load<tile_n, value_size>(of_v, at.of_keys(v, sizes.v, at.keys), key);

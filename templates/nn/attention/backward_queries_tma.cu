@@ -16,13 +16,14 @@ __device__ __forceinline__ void supply(
     while (turns.next()) {
         const Place at = turns.place<1, false>();
         const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
-        const Range range = at.keys_of(row);
-        if (range.first >= range.end) continue;
+        const Course<tile_n> course = keys_for(at, turns.sizes, turns.lists, row);
+        if (!course.count) continue;
         MBarrier* const of_rows = rows.open(rows.size * sizeof(T));
         bring<tile_m, head_lines>(rows.memory, q, at.matrix(), at.head, at.before_q + row, of_rows);
         bring<tile_m, value_lines>(rows.memory + size_q, d, at.matrix(), at.head, at.before_q + row, of_rows);
         ++rows.number;
-        for (int key = range.first; key < range.end; key += tile_n, ++keys.number) {
+        for (int n = 0; n < course.count; ++n, ++keys.number) {
+            const int key = course[n];
             MBarrier* const full = keys.open(keys.size * sizeof(T));
             bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + key, full);
             bring<tile_n, value_lines>(keys.tile() + size_k, v, at.matrix(), key_head, at.before_k + key, full);
@@ -52,7 +53,7 @@ struct Own {
 };
 // The cotangents of the scores of a tile of keys, multiplied by its keys, are on their way to `sums` when this returns.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Own& own, const T* rows, Stages& keys, int key, bool first, bool whole,
+    const Cotangents& cotangents, const Own& own, const T* rows, Stages& keys, int key, bool first, bool whole, bool open,
     float (&sums)[head_width / 2])
 {
     float s[tile_n / 2], ds[tile_n / 2];
@@ -77,17 +78,22 @@ __device__ __forceinline__ void advance(
     };
     const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
     if constexpr (early) {
-        const auto weigh = [&](int i, bool masked) {
+        const auto weigh = [&](const Cotangents& cotangents, int i, bool masked) {
             const float lse = own.lse[i / 2 % 2];
             const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i), false) : cotangents.weight(s[i], lse, spot(i));
             s[i] = cotangents.sloped(p, s[i], spot(i));
         };
-        if (whole) {
+        if (listed && open && whole) {
+            const Scores opened = cotangents.scores.opened();
+            const Cotangents of(cotangents.sizes, opened, cotangents.draw);
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) weigh(i, false);
+            for (int i = 0; i < tile_n / 2; ++i) weigh(of, i, false);
+        } else if (whole) {
+#pragma unroll
+            for (int i = 0; i < tile_n / 2; ++i) weigh(cotangents, i, false);
         } else {
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) weigh(i, true);
+            for (int i = 0; i < tile_n / 2; ++i) weigh(cotangents, i, true);
         }
     }
     wgmma_wait<0>(s);
@@ -122,23 +128,25 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_q, starts_k), rows, keys);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_q, starts_k, lists), rows, keys);
         return;
     }
     take_registers<taken_registers>();
-    for (Turns turns(sizes, order, starts_q, starts_k); turns.next();) {
+    for (Turns turns(sizes, order, starts_q, starts_k, lists); turns.next();) {
         const Place at = turns.place<1, false>();
         const int row = at.first_row(sizes), group_row = row + 64 * group_number, warp_row = group_row + threadIdx.x % 128 / 32 * 16;
-        const Range range = at.keys_of(row);
+        const Course<tile_n> course = keys_for(at, sizes, lists, row);
         const Own own(at, sizes, warp_row + threadIdx.x % 32 / 4, lse, delta);
         const Scores of_head = scores.of(at.batch, at.head);
         const Cotangents cotangents(sizes, of_head, draw);
         float sums[head_width / 2] = {};
-        if (range.first < range.end) {
+        if (course.count) {
             rows.wait_full();
-            for (int key = range.first; key < range.end; key += tile_n)
-                advance(cotangents, own, of_q + group_number * 64 * line, keys, key, key == range.first,
-                        at.attends_to_all(group_row, group_row + 64, key, key + tile_n), sums);
+            for (int n = 0; n < course.count; ++n) {
+                const int key = course[n];
+                advance(cotangents, own, of_q + group_number * 64 * line, keys, key, n == 0,
+                        at.attends_to_all(group_row, group_row + 64, key, key + tile_n), course.open(n), sums);
+            }
             wgmma_wait<0>(sums);
             arrive(&keys.empty[(keys.number - 1) % stages]);
             rows.release();

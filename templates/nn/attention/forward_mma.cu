@@ -17,9 +17,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int row = at.first_row(sizes), lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     const auto keys = at.of_keys(k, sizes.k, at.keys);
     const auto values = at.of_keys(v, sizes.v, at.keys);
-    const Range range = at.keys_of(row);
+    const Course<tile_n> course = keys_for(at, sizes, lists, row);
     load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
-    if (range.first < range.end) load<tile_n, head_size>(of_k, keys, range.first);
+    if (course.count) load<tile_n, head_size>(of_k, keys, course[0]);
     commit_copies();
     // Scores are compared before they are scaled, if the factor is all that is between.
     const float unit = float(plain ? sizes.scale * log2_e : log2_e);
@@ -27,7 +27,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     largest[0] = largest[1] = -limits<float>::infinity();
     unsigned left[fixed ? head_width / 16 : 1][4];
     bool loaded = false;
-    for (int key = range.first; key < range.end; key += tile_n) {
+    for (int n = 0; n < course.count; ++n) {
+        const int key = course[n];
+        scores.open = course.open(n);
         wait_copies<0>();
         __syncthreads();
         load<tile_n, value_size>(of_v, values, key);
@@ -52,7 +54,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         }
         wait_copies<0>();
         __syncthreads();
-        if (key + tile_n < range.end) load<tile_n, head_size>(of_k, keys, key + tile_n);
+        if (n + 1 < course.count) load<tile_n, head_size>(of_k, keys, course[n + 1]);
         commit_copies();
         const bool whole = at.attends_to_all(row, row + tile_m, key, key + tile_n);
 #pragma unroll

@@ -21,21 +21,15 @@ constexpr int held = << held >>;  // tiles of rows in shared memory: of two one 
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
-struct Walk {
-    int first, count;
-
-    __device__ __forceinline__ Walk(const Place& at, int row) {
-        const Range range = at.keys_of(row);
-        first = range.first;
-        count = divide_up(maximum(range.end - first, 0), tile_n);
-    }
-    __device__ __forceinline__ int key(int i) const { return first + i * tile_n; }
+struct Walk : Course<tile_n> {
+    __device__ __forceinline__ Walk(const Place& at, const Turns& turns, int row)
+        : Course(keys_for(at, turns.sizes, turns.lists, row)) {}
     // The tiles to whose keys 64 rows attend, all to all.
     __device__ __forceinline__ Range whole(const Place& at, int row) const {
         int begin = 0, end = at.keys;
-        if constexpr (bounded_left) begin = divide_up(maximum(row + 63 + at.offset - at.left - first, 0), tile_n);
+        if constexpr (bounded_left) begin = index_of(divide_up(maximum(row + 63 + at.offset - at.left, 0), tile_n));
         if constexpr (bounded_right) end = minimum(end, row + at.offset + at.right + 1);
-        return {begin, maximum(end - first, 0) / tile_n};
+        return {begin, index_of(maximum(end, 0) / tile_n)};
     }
 };
 // Of a lane's two rows: the largest score, and the lane's share of the sum of weights.
@@ -112,12 +106,20 @@ struct Task {
         }
         return __any_sync(0xffffffffu, shrinks);
     }
+    // Of the keys of tile i; without the mask where it is true throughout.
+    template <bool MASKED>
+    __device__ __forceinline__ bool weigh_tile(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i) const {
+        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i]);
+        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i]);
+        const Scores opened = scores.opened();
+        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i]);
+    }
 };
-// The scores of the rows with the keys from `key` on become weights in `words`, whose values are multiplied next; meanwhile the values
+// The scores of the rows with the keys of tile i become weights in `words`, whose values are multiplied next; meanwhile the values
 // are that belong to the weights before them. True if the sums are of these weights' rows and have to shrink.
 template <bool MASKED>
 __device__ __forceinline__ void advance(
-    const Task& task, Stages& of_k, Stages& of_v, const T* rows, int key, float (&sums)[value_width / 2],
+    const Task& task, Stages& of_k, Stages& of_v, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
     unsigned (&words)[tile_n / 16][4], float (&shrink)[2], bool& shrinks, Statistics& of)
 {
     const int group = threadIdx.x / 128;
@@ -133,8 +135,7 @@ __device__ __forceinline__ void advance(
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    if (near != 0 && !MASKED && task.all_small(s)) shrinks = task.weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, key);
-    else shrinks = task.weigh<MASKED>(s, shrink, of, key);
+    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i);
     wgmma_wait<0>(sums);
     of_v.release();
     round<tile_n>(words, s);
@@ -142,12 +143,12 @@ __device__ __forceinline__ void advance(
 // The same with the next keys of the same rows.
 template <bool MASKED>
 __device__ __forceinline__ void go_on(
-    const Task& task, Stages& of_k, Stages& of_v, const T* rows, int key, float (&sums)[value_width / 2],
+    const Task& task, Stages& of_k, Stages& of_v, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
     unsigned (&words)[tile_n / 16][4], Statistics& of)
 {
     float shrink[2];
     bool shrinks;
-    advance<MASKED>(task, of_k, of_v, rows, key, sums, words, shrink, shrinks, of);
+    advance<MASKED>(task, of_k, of_v, rows, walk, i, sums, words, shrink, shrinks, of);
     if (limited || !shrinks) return;
 #pragma unroll
     for (int i = 0; i < value_width / 2; ++i) sums[i] *= shrink[i / 2 % 2];
@@ -161,19 +162,19 @@ __device__ __forceinline__ void supply(
     while (turns.next()) {
         const Place at = turns.place<1, false>();
         const int row = at.first_row(turns.sizes), key_head = at.head / sharing;
-        const Walk walk(at, row);
+        const Walk walk(at, turns, row);
         if (!walk.count) continue;
         bring<tile_m, head_lines>(rows.tile(), q, at.matrix(), at.head, at.before_q + row, rows.open(size_q * sizeof(T)));
         ++rows.number;
         for (int i = walk.count; i-- > -1;) {  // values come after the keys of the tile before them
             if (i >= 0) {
                 MBarrier* const full = keys.open(size_k * sizeof(T));
-                bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + walk.key(i), full);
+                bring<tile_n, head_lines>(keys.tile(), k, at.matrix(), key_head, at.before_k + walk[i], full);
                 ++keys.number;
             }
             if (i + 1 < walk.count) {
                 MBarrier* const full = values.open(size_v * sizeof(T));
-                bring<tile_n, value_lines>(values.tile(), v, at.matrix(), key_head, at.before_k + walk.key(i + 1), full);
+                bring<tile_n, value_lines>(values.tile(), v, at.matrix(), key_head, at.before_k + walk[i + 1], full);
                 ++values.number;
             }
         }
@@ -186,12 +187,11 @@ struct Work {
     Walk walk;
     Statistics of{{-limits<float>::infinity(), -limits<float>::infinity()}, {0.0f, 0.0f}};
 
-    __device__ __forceinline__ explicit Work(const Turns& turns) : at(turns.place<1, false>()), row(at.first_row(turns.sizes)), walk(at, row) {}
+    __device__ __forceinline__ explicit Work(const Turns& turns) : at(turns.place<1, false>()), row(at.first_row(turns.sizes)), walk(at, turns, row) {}
     __device__ __forceinline__ int warp_row() const { return row + threadIdx.x / 32 * 16; }
     __device__ __forceinline__ int own_row() const { return warp_row() + threadIdx.x % 32 / 4; }
     // The tiles of keys to whose keys the warpgroup's rows attend, all to all.
     __device__ __forceinline__ Range whole() const { return walk.whole(at, row + threadIdx.x / 128 * 64); }
-    __device__ __forceinline__ int last_key() const { return walk.key(walk.count - 1); }
 };
 // What comes to the warpgroups, and what they make of it.
 struct Worker {
@@ -209,7 +209,7 @@ struct Worker {
         multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
         wgmma_wait<0>(s);
         keys.release();
-        task.weigh<true>(s, shrink, work.of, work.last_key());
+        task.weigh_tile<true>(s, shrink, work.of, work.walk, work.walk.count - 1);
         round<tile_n>(words, s);
     }
     // Goes through the keys of a tile of rows, but for the product of the last weights.
@@ -217,15 +217,15 @@ struct Worker {
         const Walk& walk = work.walk;
         const Range whole = work.whole();
         int i = walk.count - 1;
-        if (mixed && walk.key(i) + tile_n > work.at.keys) {
+        if (mixed && walk[i] + tile_n > work.at.keys) {
             values.wait_full();
-            clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk.key(i));
+            clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk[i]);
             wait_cleared();
         }
-        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, own_rows(), walk.key(i - 1), sums, words, work.of);
-        for (; i > maximum(whole.first, 0); --i) go_on<false>(task, keys, values, own_rows(), walk.key(i - 1), sums, words, work.of);
+        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.first, 0); --i) go_on<false>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
         if constexpr (bounded_left)
-            for (; i > 0; --i) go_on<true>(task, keys, values, own_rows(), walk.key(i - 1), sums, words, work.of);
+            for (; i > 0; --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
         rows.release();
     }
     // Multiplies the last weights of a tile of rows.
@@ -240,10 +240,11 @@ struct Worker {
     __device__ __forceinline__ void end_and_begin(const Task& task, Work& next) {
         float shrink[2];
         bool shrinks;
+        const int last = next.walk.count - 1;
         rows.wait_full();
         if (!bounded_left && !bounded_right && next.whole().end >= next.walk.count)
-            advance<false>(task, keys, values, own_rows(), next.last_key(), sums, words, shrink, shrinks, next.of);
-        else advance<true>(task, keys, values, own_rows(), next.last_key(), sums, words, shrink, shrinks, next.of);
+            advance<false>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
+        else advance<true>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
     }
     // Stores what was made, and begins anew.
     __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, float* lse, float unit) {
@@ -283,13 +284,13 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
-        if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_q, starts_k), rows, keys, values);
+        if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_q, starts_k, lists), rows, keys, values);
         return;
     }
     take_registers<taken_registers>();
     if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
     const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
-    Turns turns(sizes, order, starts_q, starts_k);
+    Turns turns(sizes, order, starts_q, starts_k, lists);
     if (turns.next()) {
         Worker worker{rows, keys, values};
         Work work(turns);

@@ -27,10 +27,12 @@ struct Turns {
     const Sizes& sizes;
     const Order& order;
     const int *starts_q, *starts_k;  // of sequences, or how many keys each batch has
+    const int* lists;  // of tiles, see mask_tiles.cu
     int turn, first, number;  // the first head of the section, and the number of the tile in it
 
-    __device__ __forceinline__ Turns(const Sizes& sizes, const Order& order, const int* starts_q, const int* starts_k)
-        : sizes(sizes), order(order), starts_q(starts_q), starts_k(starts_k), turn(-1) {}
+    __device__ __forceinline__ Turns(
+        const Sizes& sizes, const Order& order, const int* starts_q, const int* starts_k, const int* lists)
+        : sizes(sizes), order(order), starts_q(starts_q), starts_k(starts_k), lists(lists), turn(-1) {}
     __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first); }
     __device__ __forceinline__ bool next() {
         const int blocks = gridDim.x;

@@ -1,0 +1,128 @@
+"""Which tiles of the scores a mask empties: attention's kernels leave these out."""
+
+from __future__ import annotations
+
+import math
+import struct
+from functools import lru_cache
+from typing import NamedTuple
+
+from ... import dtypes
+from ...array import Array
+from ...array.creation import empty
+from ...array.layout import Layout
+from ...device import Device
+from ...device.interface import Prepared
+from ...kernel import Kernel
+from ...kernel.plan import on
+from ...kernel.sizes import divide_up
+from .call import Call
+from .geometry import MmaTile, Tile
+from .tma import OF_KEYS, TmaTile
+
+_BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
+_TILES = Kernel("nn/attention/mask_tiles.cu", name="attention_mask_tiles")
+#: Queries and keys of a block, of which tiles consist.
+_SIDE = 16
+#: For so few scores two more launches would take longer than what they save.
+FEWEST = 2**16
+
+
+class Walk(NamedTuple):
+    """Along which tiles the blocks of a launch go.
+
+    Attributes:
+        rows, keys: the sizes of a tile of scores.
+        of_keys: whether a block has a tile of keys, and goes along the rows.
+        heads: those of the launch.
+        sharing: of how many of the mask's heads each is.
+        group: of these, those whose rows a tile has beside one another.
+        queries, key_count: how many there are.
+    """
+
+    rows: int
+    keys: int
+    of_keys: bool
+    heads: int
+    sharing: int
+    group: int
+    queries: int
+    key_count: int
+
+
+def mask_blocks(mask: Array) -> Array:
+    """What a mask has in blocks of 16 by 16; an axis of 1 stands for one along which it is broadcast.
+
+    Args:
+        mask: an array of bools with at most four axes.
+    """
+    shape, launch = _blocks_of(mask._planned())
+    made = empty(shape, "uint8", mask.device)
+    with on(mask.device):
+        launch(mask._operand, made._operand)
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _blocks_of(layout: Layout) -> tuple[tuple[int, ...], Prepared]:
+    given = zip(layout.shape, layout.strides, strict=True)
+    axes = [(n, step) if step and n > 1 else (1, 0) for n, step in given]
+    (batches, *_), (heads, *_), (queries, *_), (keys, of_key) = axes = [(1, 0)] * (4 - len(axes)) + axes
+    steps = [step for _, step in axes]
+    shape = (batches, heads, divide_up(queries, _SIDE), divide_up(keys, _SIDE))
+    packs = layout.aligned and of_key == 1 and not any(n % _SIDE for n in (keys, *steps[:3]))
+    count = math.prod(shape)
+    sizes = struct.pack("4q3i0q", *steps, heads, queries, keys)
+    bound = _BLOCKS.bind(layout.device, packs=packs, block=256)
+    with on(layout.device):
+        launch = bound.function.prepare((divide_up(count, 256), 1, 1), (256, 1, 1), 0, (sizes, count))
+    return shape, launch
+
+
+def tile_lists(blocks: Array, walk: Walk) -> Array:
+    """The tiles of scores that a launch goes along: for each of its tiles a list, as mask_tiles.cu writes it.
+
+    Args:
+        blocks: of the mask, see :func:`mask_blocks`.
+        walk: of the launch.
+    """
+    shape, launch = _lists_of(blocks.device, blocks.shape, walk)
+    made = empty(shape, dtypes.int32, blocks.device)
+    with on(blocks.device):
+        launch(blocks._operand, made._operand)
+    return made
+
+
+@lru_cache(maxsize=1024)
+def _lists_of(device: Device, shape: tuple[int, ...], walk: Walk) -> tuple[tuple[int, ...], Prepared]:
+    batches, mask_heads, *_ = shape
+    heads = 1 if mask_heads == 1 else walk.heads
+    tiles, along = divide_up(walk.queries * walk.group, walk.rows), divide_up(walk.key_count, walk.keys)
+    if walk.of_keys:
+        tiles, along = along, tiles
+    steps = [math.prod(shape[axis + 1 :]) if n > 1 else 0 for axis, n in enumerate(shape)]
+    count = batches * heads * tiles
+    sizes = struct.pack(
+        "5q10i0q",
+        *(*steps, count, heads, walk.sharing, tiles, along, walk.group),
+        *(walk.rows, walk.keys, walk.queries, walk.key_count, walk.of_keys),
+    )
+    lanes, block = (1, 1) if device.style == "serial" else (32, 128)
+    bound = _TILES.bind(device, lanes=lanes, block=block)
+    with on(device):
+        grid = divide_up(count * lanes, block)
+        launch = bound.function.prepare((grid, 1, 1), (block, 1, 1), 0, (sizes,))
+    return (batches, heads, tiles, along + 1), launch
+
+
+def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> Array:
+    """The tiles that the call's mask leaves to each block of a launch."""
+    assert call.blocks is not None
+    (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
+    of_keys, apart = kind in OF_KEYS, isinstance(tile, TmaTile)
+    shared = heads // key_heads if of_keys or not apart else 1
+    walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
+    return tile_lists(call.blocks, walk)
+
+
+__all__ = ["FEWEST", "Walk", "lists_for", "mask_blocks", "tile_lists"]

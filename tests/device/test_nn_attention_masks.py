@@ -1,0 +1,188 @@
+"""Attention leaves out what a mask empties, in each form of its kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close
+from test_nn_attention_kernels import TENSOR_CORES, attended, given
+
+import cukern as ck
+from cukern import nn
+from cukern.nn.attention import masks, plan
+from cukern.nn.attention.masks import Walk, mask_blocks, tile_lists
+from cukern.nn.attention.tma import TMA_TILES
+from cukern.testing import gradcheck
+
+FORMS = [("without", "float32", 32), ("mma", "bfloat16", 8), ("tma", "bfloat16", 8)]
+
+
+@pytest.fixture(autouse=True)
+def all_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(masks, "FEWEST", 0)
+    monkeypatch.setattr(plan, "_chosen", {})
+
+
+def choose(form: str, device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has launches made by kernels of this form; those fed by tensor maps by two blocks, of several tiles each."""
+    capability = device.properties.compute_capability
+    if device.kind == "cuda" and capability < {"without": (0, 0), "mma": (8, 0), "tma": (9, 0)}[form]:
+        pytest.skip("no GPU that has such kernels")
+
+    def mma(head: Any, device: Any, kind: str) -> Any:
+        return TENSOR_CORES[kind] if form == "mma" else None
+
+    def tma(head: Any, device: Any, kind: str, queries: int, bounded: bool) -> Any:
+        return TMA_TILES[kind][64]._replace(blocks=2) if form == "tma" else None
+
+    monkeypatch.setattr(plan, "mma_tile_for", mma)
+    monkeypatch.setattr(plan, "tma_tile_for", tma)
+
+
+def documents(*lengths: int) -> np.ndarray:
+    """Which position attends to which, where documents lie behind one another."""
+    of = np.repeat(np.arange(len(lengths)), lengths)
+    return of[:, None] == of
+
+
+@pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS)
+def test_values_and_gradients(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str, ulps: float
+) -> None:
+    """Of masks for each head that shares keys with another; with rows of none, beside a window and numbers of keys."""
+    choose(form, device, monkeypatch)
+    rng = np.random.default_rng(0)
+    arrays, exact = given(dtype, (2, 4, 270, 32), (2, 2, 390, 32), (2, 2, 390, 32))
+    apart = np.zeros((4, 270, 390), bool)
+    for h in range(4):
+        apart[h, :200, :390] = documents(20 * h + 10, 230, 150 - 20 * h)[:200]
+    lengths = np.array([390, 201])
+    i, j = np.arange(270)[:, None], np.arange(390)
+    near = (j <= i + 40) & (j >= i - 200) & (j < lengths[:, None, None, None])
+    few = rng.random((2, 1, 1, 390)) < 0.5
+    few[:, :, :, 130:260] = False
+    for mask, allowed, options in (
+        (apart, near, {"window": (200, 40), "key_lengths": ck.asarray(lengths)}),
+        (few, True, {}),
+        (np.asfortranarray(apart[:1]), True, {"deterministic": True}),
+    ):
+        made, pull = ck.vjp(
+            lambda *own, m=mask, o=options: nn.attention(*own, mask=ck.asarray(m), **o), *arrays
+        )
+        close(made, attended(*exact, 32**-0.5, mask & allowed), ulps)
+
+        def composed(*own: ck.Array, mask: Any = mask & allowed) -> ck.Array:
+            k, v = (ck.repeat(one, 2, axis=1) for one in own[1:])
+            shown = ck.asarray(np.broadcast_to(mask, (2, 4, 270, 390)))
+            return nn.scaled_dot_product_attention(own[0], k, v, shown)
+
+        _, pull_exact = ck.vjp(composed, *map(ck.asarray, exact))
+        cotangent = ck.ones_like(made) * ck.arange(32, dtype=dtype) / 8 - 1
+        for found, wanted in zip(pull(cotangent), pull_exact(cotangent.astype("float64")), strict=True):
+            close(found, wanted.numpy(), 2 * ulps)
+
+
+@pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS)
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_emptied_tiles_are_not_read(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    form: str,
+    dtype: str,
+    ulps: float,
+    deterministic: bool,
+) -> None:
+    """What is NaN in one document reaches nothing of the other."""
+    choose(form, device, monkeypatch)
+    length = 384 if form == "tma" else 64  # of whole tiles
+    arrays, _ = given(dtype, *[(1, 1, 2 * length, 32)] * 3)
+    mask = ck.asarray(documents(length, length))
+
+    def both(*own: ck.Array) -> list[np.ndarray]:
+        made, pull = ck.vjp(lambda *x: nn.attention(*x, mask=mask, deterministic=deterministic), *own)
+        return [one[:, :, :length].numpy().astype(float) for one in (made, *pull(ck.ones_like(made)))]
+
+    wanted = both(*arrays)
+    for one in arrays:
+        one[:, :, length:] = np.nan
+    for found, one in zip(both(*arrays), wanted, strict=True):
+        np.testing.assert_array_equal(found, one)
+
+
+@pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS[:2])
+def test_parts_of_keys_share_what_the_mask_leaves(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str, ulps: float
+) -> None:
+    """Of few queries, where one batch has one tile of keys, and one has none."""
+    choose(form, device, monkeypatch)
+    monkeypatch.setattr(plan, "parts_for", lambda *given: 5)
+    arrays, exact = given(dtype, (3, 4, 2, 16), (3, 2, 400, 16), (3, 2, 400, 16))
+    mask = np.random.default_rng(0).random((3, 1, 1, 400)) < 0.5
+    mask[0, :, :, 100:180] = mask[1, :, :, 16:] = mask[2] = False
+    made = nn.attention(*arrays, mask=ck.asarray(mask))
+    close(made, attended(*exact, 0.25, mask), ulps)
+    arrays[2][1, :, 64:] = np.nan
+    np.testing.assert_array_equal(nn.attention(*arrays, mask=ck.asarray(mask))[1:].numpy(), made[1:].numpy())
+
+
+def test_derivatives(device: ck.Device) -> None:
+    """By finite differences, of an added array too and beside a function of the score."""
+    rng = np.random.default_rng(0)
+    q, k, v, bias = (
+        ck.asarray(rng.normal(size=shape)) for shape in ((2, 40, 3), (1, 70, 3), (1, 70, 3), (40, 70))
+    )
+    mask = ck.asarray(documents(35, 35)[:40])
+    assert gradcheck(
+        lambda q, k, v, bias: nn.attention(
+            q, k, v, bias=bias, mask=mask, score=lambda s, b, h, i, j: s - 0.1 * abs(i - j)
+        ),
+        [q, k, v, bias],
+    )
+
+
+def kinds(mask: np.ndarray, walk: Walk) -> np.ndarray:
+    """Of each tile: 0 where the mask leaves nothing, 2 where it is true throughout."""
+    *lead, queries, keys = mask.shape
+    size = walk.rows // walk.group
+    found = np.empty((lead[0], walk.heads, -(-queries // size), -(-keys // walk.keys)), int)
+    for *which, m, n in np.ndindex(*found.shape):
+        heads = slice(which[1] * walk.sharing, (which[1] + 1) * walk.sharing)
+        tile = mask[which[0], heads, m * size : (m + 1) * size, n * walk.keys : (n + 1) * walk.keys]
+        found[*which, m, n] = int(tile.any()) + int(tile.all())
+    return found
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_lists_of_tiles(device: ck.Device, transposed: bool) -> None:
+    rng = np.random.default_rng(0)
+    mask = np.kron(rng.integers(0, 2, (2, 4, 7, 6)), np.ones((1, 1, 32, 32))).astype(bool)
+    mask[rng.random(mask.shape) < 2e-4] ^= True
+    given = ck.asarray(mask.swapaxes(2, 3)).swapaxes(2, 3) if transposed else ck.asarray(mask)
+    for walk in (
+        Walk(32, 32, False, 4, 1, 1, 224, 192),
+        Walk(64, 16, False, 2, 2, 2, 224, 192),
+        Walk(96, 80, True, 2, 2, 1, 224, 192),
+    ):
+        wanted = kinds(mask, walk)
+        wanted = wanted.swapaxes(-1, -2) if walk.of_keys else wanted
+        lists = tile_lists(mask_blocks(given), walk).numpy()
+        assert lists.shape == (*wanted.shape[:3], wanted.shape[3] + 1)
+        for which in np.ndindex(*wanted.shape[:3]):
+            count, *entries = lists[which].tolist()
+            assert entries[:count] == [2 * n + kind - 1 for n, kind in enumerate(wanted[which]) if kind]
+
+
+def test_lists_of_masks_that_are_broadcast(device: ck.Device) -> None:
+    keys = np.zeros((3, 1, 1, 200), bool)
+    keys[0, 0, 0, :32] = keys[2, 0, 0, 100] = True
+    walk = Walk(64, 64, False, 2, 1, 1, 100, 200)
+    lists = tile_lists(mask_blocks(ck.asarray(keys)), walk).numpy()
+    assert lists[:, :, :, :2].tolist() == [[[[1, 0]] * 2], [[[0, lists[1, 0, 0, 1]]] * 2], [[[1, 2]] * 2]]
+    rows = ck.broadcast_to(ck.asarray(np.arange(100)[:, None] < 64), (3, 2, 100, 200))
+    blocks = mask_blocks(rows)
+    assert blocks.shape == (1, 1, 7, 1)
+    lists = tile_lists(blocks, walk).numpy()
+    assert lists[0, 0, 0].tolist() == [4, 1, 3, 5, 7]
+    assert lists[0, 0, 1, 0] == 0

@@ -221,4 +221,91 @@ __device__ float turned(float v) {
     __syncthreads();
     return s[63 - threadIdx.x];
 }"""),
+    Idiom("a float's maximum in shared memory by compare and swap", """(const float* x, float* y) {
+    __shared__ int top;
+    if (threadIdx.x == 0) top = 0;
+    __syncthreads();
+    const float own = x[threadIdx.x];
+    for (int seen = top; __int_as_float(seen) < own;) {
+        const int old = atomicCAS(&top, seen, __float_as_int(own));
+        if (old == seen) break;
+        seen = old;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) y[0] = __int_as_float(top);
+}""", lambda: [_x(128), ck.empty(1)], lambda: [127], {"grid": 1, "block": 128}),
+    Idiom("a maximum that is looked at first", """(const int* x, int* y) {
+    __shared__ int top;
+    if (threadIdx.x == 0) top = 0;
+    __syncthreads();
+    const int own = x[blockIdx.x * 64 + threadIdx.x];
+    if (top < own) atomicMax(&top, own);
+    __syncthreads();
+    if (threadIdx.x == 0 && y[0] < top) atomicMax(y, top);
+}""", lambda: [ck.arange(256, dtype="int32") * 37 % 101, ck.zeros(1, dtype="int32")], lambda: [100], {"grid": 4}),
+    Idiom("distances that get smaller", """(const int* edges, int* y, int n) {
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    if (i < n) {
+        const int there = y[edges[2 * i]] + 1;
+        if (there < y[edges[2 * i + 1]]) atomicMin(&y[edges[2 * i + 1]], there);
+    }
+}""", lambda: [ck.asarray([[0, k] for k in range(1, 100)] + [[k, (k + 1) % 100] for k in range(1, 100)], dtype="int32"),
+               ck.asarray([0] + [1000] * 99, dtype="int32"), 198], lambda: [0] + [1] * 99, {"grid": 4}),
+    Idiom("a table of keys", """(const int* x, int* y, int n) {
+    __shared__ int keys[64];
+    keys[threadIdx.x] = -1;
+    __syncthreads();
+    const int key = x[threadIdx.x];
+    for (int at = key % 64;; at = (at + 1) % 64) {
+        int held = keys[at];
+        if (held == -1) held = atomicCAS(&keys[at], -1, key);
+        if (held == -1 || held == key) break;
+    }
+    __syncthreads();
+    if (keys[threadIdx.x] != -1) atomicAdd(y, keys[threadIdx.x]);
+}""", lambda: [ck.arange(64, dtype="int32") % 20, ck.zeros(1, dtype="int32"), 64], lambda: [190], {"grid": 1}),
+    Idiom("a search that ends where another has found it", """(const int* x, int* found, int* y, int n) {
+    for (int i = blockIdx.x * 64 + threadIdx.x; i < n; i += 64 * gridDim.x) {
+        if (*found) return;
+        if (x[i] == 77) { y[0] = i; __threadfence(); atomicExch(found, 1); }
+    }
+}""", lambda: [ck.arange(1000, dtype="int32"), ck.zeros(1, dtype="int32"), ck.zeros(1, dtype="int32"), 1000], lambda: [77], {"grid": 2}),
+    Idiom("look-back at flag and value in one word", """(const int* x, volatile unsigned long long* state, int* y) {
+    if (threadIdx.x) return;
+    unsigned long long before = 0;
+    if (blockIdx.x > 0)
+        while (!((before = state[blockIdx.x - 1]) & 1)) ;
+    state[blockIdx.x] = before + 2 * x[blockIdx.x] | 1;
+    y[blockIdx.x] = (int)(before / 2) + x[blockIdx.x];
+}""", lambda: [ck.arange(8, dtype="int32"), ck.zeros(8, dtype="uint64"), ck.empty(8, dtype="int32")],
+          lambda: np.cumsum(np.arange(8)), {"grid": 8}),
+    Idiom("a block's fence for the block", """(const float* x, float* y) {
+    __shared__ volatile int flag;
+    if (threadIdx.x == 0) flag = 0;
+    __syncthreads();
+    if (threadIdx.x == 0) { y[blockIdx.x] = x[blockIdx.x]; __threadfence_block(); flag = 1; }
+    if (threadIdx.x == 32) { while (!flag) ; __threadfence_block(); y[blockIdx.x] *= 2; }
+}""", lambda: [_x(4), ck.empty(4)], lambda: 2 * np.arange(4), {"grid": 4}),
+    Idiom("one thread's fence after the barrier", """(float* y) {
+    __shared__ __align__(16) float made[64];
+    made[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 0) { fence_to_async(); store_bulk(y, made, sizeof made); commit_stores(); wait_stores<0>(); }
+}""", lambda: [ck.zeros(64)], lambda: np.arange(64), {"grid": 1}, '<% include "prelude/bulk_copy.cuh" %>'),
+    Idiom("a group's copies in two buffers", """(const float* x, float* y, int tiles) {
+    __shared__ float s[2][100];
+    const auto block = cooperative_groups::this_thread_block();
+    cooperative_groups::memcpy_async(block, s[0], x, sizeof s[0]);
+    for (int i = 0; i < tiles; ++i) {
+        if (i + 1 < tiles) {
+            cooperative_groups::memcpy_async(block, s[(i + 1) % 2], x + 100 * (i + 1), sizeof s[0]);
+            cooperative_groups::wait_prior<1>(block);
+        } else {
+            cooperative_groups::wait(block);
+        }
+        for (int j = threadIdx.x; j < 100; j += 64) y[100 * i + j] = s[i % 2][99 - j];
+        block.sync();
+    }
+}""", lambda: [_x(300), ck.empty(300), 3], lambda: np.arange(300).reshape(3, 100)[:, ::-1].ravel(), {"grid": 1},
+          "#include <cooperative_groups/memcpy_async.h>"),
 ]  # fmt: skip

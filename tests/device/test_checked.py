@@ -14,13 +14,14 @@ import numpy as np
 import pytest
 from idioms import IDIOMS, Idiom
 from planted import PAIRS, Pair
+from planted_more import MORE
 
 import cukern as ck
 from cukern.device.host import compiler as host_compiler
 from cukern.device.host.checked import function
 from cukern.testing import checked
 
-#: The first of each class runs by default, the others when asked for.
+#: The first of each class, and those that were missed once, run by default, the others when asked for.
 FIRST = {pair.kinds: pair.name for pair in reversed(PAIRS)}
 
 
@@ -32,9 +33,12 @@ def on_the_host() -> Iterator[None]:
 
 def planted(wrong: bool) -> list[object]:
     def marks(pair: Pair) -> list[pytest.MarkDecorator]:
-        return [] if wrong and FIRST[pair.kinds] == pair.name else [pytest.mark.thorough]
+        usual = pair in MORE or FIRST[pair.kinds] == pair.name
+        return [] if wrong and usual else [pytest.mark.thorough]
 
-    return [pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair)) for pair in PAIRS]
+    return [
+        pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair)) for pair in (*PAIRS, *MORE)
+    ]
 
 
 @pytest.mark.parametrize("pair", planted(True))

@@ -2,7 +2,8 @@
 // Along a row an operand steps by 1 ("unit", moved a pack of `width` at a time), by 0 ("zero") or by anything ("any").
 // One that is `flat` lies in memory as the rows do, one that is `fixed` is the same for every row and loaded once.
 // Launch: `lanes` threads along a row, `columns` in pieces along blockIdx.x; a thread loads `unroll` rows before it computes,
-// and goes on by gridDim.y times the rows of a block. Whole warps do so together. No shared memory.
+// and goes on by gridDim.y times the rows of a block. Whole warps do so together. `totals` are summed over the rows of a block,
+// in an order that is always the same, into row blockIdx.y of t* (gridDim.y, columns). Shared: those of a block's groups, if any.
 <% from "elementwise/operands.cuh" import parameters, memory, same with context %>
 <% include "prelude/math.cuh" %>
 using index = << index >>;
@@ -83,6 +84,20 @@ struct Outputs {
 <% endfor %>
     }
 };
+<% if totals %>
+// The sums of what a thread has seen of each column.
+struct Totals {
+<% for t in totals %>
+    << t.compute >> t<< loop.index0 >>[width]{};
+<% endfor %>
+
+    __device__ __forceinline__ void add(int k, Made made) {
+<% for t in totals %>
+        t<< loop.index0 >>[k] += made.t<< loop.index0 >>;
+<% endfor %>
+    }
+};
+<% endif %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -95,6 +110,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const Same same{<< same() >>};
     Fixed fixed;
     fixed.load(memory, Row(layout, 0, columns), j);
+    << "Totals totals;" if totals >>
 #pragma unroll 1
     for (index base = index(blockIdx.y) * (groups * unroll) + index(threadIdx.x) / lanes; base < rows;
          base += index(gridDim.y) * (groups * unroll)) {
@@ -112,8 +128,44 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             const Row row(layout, base + u * groups, columns);
             Outputs out;
 #pragma unroll
-            for (int k = 0; k < width; ++k) out.put(memory, row, j, k, made(same, fixed, moving[u], k));
+            for (int k = 0; k < width; ++k) {
+                const Made one = made(same, fixed, moving[u], k);
+                out.put(memory, row, j, k, one);
+                << "totals.add(k, one);" if totals >>
+            }
             out.store(memory, row, j);
         }
     }
+<% if totals %>
+    const int lane = int(threadIdx.x) % lanes, group = int(threadIdx.x) / lanes;
+<% if block > lanes %>
+<% for t in totals %>
+    __shared__ << t.compute >> of_groups<< loop.index0 >>[(groups - 1) * width * lanes];
+<% endfor %>
+    if (group > 0) {
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+<% for t in totals %>
+            of_groups<< loop.index0 >>[((group - 1) * width + k) * lanes + lane] = totals.t<< loop.index0 >>[k];
+<% endfor %>
+        }
+    }
+    __syncthreads();
+    if (group > 0) return;
+#pragma unroll
+    for (int other = 0; other < groups - 1; ++other)
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+<% for t in totals %>
+            totals.t<< loop.index0 >>[k] += of_groups<< loop.index0 >>[(other * width + k) * lanes + lane];
+<% endfor %>
+        }
+<% endif %>
+<% for t in totals %>
+    Pack< << t.type >>, width> sums<< loop.index0 >>;
+#pragma unroll
+    for (int k = 0; k < width; ++k) sums<< loop.index0 >>.at[k] = cast< << t.type >> >(totals.t<< loop.index0 >>[k]);
+    store_pack(memory.t<< loop.index0 >> + (index(blockIdx.y) * columns + j), sums<< loop.index0 >>);
+<% endfor %>
+<% endif %>
 }

@@ -22,7 +22,7 @@ from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned
 from .program import Backward, Program, program
 from .row import Scalar, is_scalar
-from .summed import Total, totals_of
+from .summed import Totals, totals_of
 from .ufunc import Casting, Ufunc, can_cast
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
@@ -114,13 +114,13 @@ def pulled(
     cotangents: Sequence[Array],
     saved: Sequence[Array],
     needs: Sequence[bool] | None,
-    totals: tuple[Total, ...] = (),
+    totals: Totals | None = None,
 ) -> list[Array | None]:
     """The inputs' cotangents, computed by at most one kernel.
 
     Args:
         needs: which of them are needed; only read where there are ``totals``.
-        totals: the cotangents that are sums, which one kernel for all may make; else they are left to be summed.
+        totals: the cotangents that are sums, which the kernel may make too; else they are left to be summed.
     """
     made: Sequence[Array] | dict[int, Array] = ()
     sums: dict[int, Array] = {}
@@ -129,7 +129,7 @@ def pulled(
         inputs = [cotangents[k] if kind == "cotangent" else next(kept) for kind, k in backward.sources]
         numbers = [scalars[k] for k in backward.scalars]
         both = None
-        if totals and needs and all(needs[i] for i, _, _ in totals) and not tape.recording(inputs):
+        if totals and needs and all(needs[one.result] for one in totals.sums) and not tape.recording(inputs):
             both = summed.evaluate(backward, totals, inputs, numbers)
         made, sums = (evaluate(backward.program, inputs, numbers), {}) if both is None else both
     found: list[Array | None] = []

@@ -3,50 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..array.operators import FUNCTIONS
-from ..device import Device
-from ..kernel.plan import one_device, remember
+from ..kernel.plan import remember
 from ..kernel.strides import Axes, broadcast_steps, collapse, needs_64_bits
+from . import geometry
 from . import plan as launch
-from .geometry import Operand, Task, summed
+from .geometry import Operand, Task
 from .graph import input_node
 from .print_cxx import statements
-from .program import Backward, Program, program
-
-#: A result of a derivative that is a sum: its number, the output that is summed, and the layout of the sum.
-Total = tuple[int, int, Layout]
+from .program import Backward, program
 
 
-def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...]) -> tuple[Total, ...]:
-    """The cotangents of rows that were broadcast to ``shape``, if the kernel also stores another one.
+class Total(NamedTuple):
+    """A cotangent that is a sum: its number among a derivative's results, the output that is summed, its layout."""
+
+    result: int
+    output: int
+    form: Layout
+
+
+class Totals(NamedTuple):
+    """The cotangents of a derivative that are sums, and the outputs that are stored for the others."""
+
+    sums: tuple[Total, ...]
+    stored: tuple[int, ...]
+
+
+def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...]) -> Totals | None:
+    """The cotangents of real rows that were broadcast to ``shape``; None if there are no others or no such ones.
 
     Args:
         forms: the layouts of the forward program's inputs.
     """
-    results = list(enumerate(backward.results))
-    found = [
-        (i, result[1], forms[i])
-        for i, result in results
-        if result is not None
-        and result[0] == "output"
-        and forms[i].shape != shape
-        and forms[i].shape[-1:] == shape[-1:]
-        and forms[i].size == shape[-1]
-        and forms[i].dtype in dtypes.FLOATS
-    ]
-    return tuple(found) if _stored(backward, found) else ()
-
-
-def _stored(backward: Backward, totals: Sequence[Total]) -> tuple[int, ...]:
-    """The outputs that are no sums alone."""
-    sums = {i for i, _, _ in totals}
-    results = [one for i, one in enumerate(backward.results) if i not in sums and one is not None]
-    return tuple(sorted({at for kind, at in results if kind == "output"}))
+    sums: list[Total] = []
+    stored: set[int] = set()
+    for i, (result, form) in enumerate(zip(backward.results, forms, strict=True)):
+        if result is None or result[0] != "output":
+            continue
+        of_row = form.shape[-1:] == shape[-1:] and form.size == shape[-1]
+        if of_row and form.shape != shape and form.dtype in dtypes.FLOATS:
+            sums.append(Total(i, result[1], form))
+        else:
+            stored.add(result[1])
+    return Totals(tuple(sums), tuple(sorted(stored))) if sums and stored else None
 
 
 _plans: dict[tuple[Any, ...], launch.Plan | None] = {}
@@ -54,26 +58,23 @@ _UNKNOWN: Any = object()
 
 
 def evaluate(
-    backward: Backward, totals: tuple[Total, ...], arrays: Sequence[Array], scalars: Sequence[Any]
+    backward: Backward, totals: Totals, arrays: Sequence[Array], scalars: Sequence[Any]
 ) -> tuple[dict[int, Array], dict[int, Array]] | None:
     """The outputs of a derivative's program by number, and the sums by the number of their result.
 
     Nothing is recorded. None where one launch for both is not faster.
     """
-    made = backward.program
-    assert made is not None
     layouts = [one._layout or one._planned() for one in arrays]
     key = (backward, totals, *layouts)
     plan: launch.Plan | None = _plans.get(key, _UNKNOWN)
-    stored = _stored(backward, totals)
     if plan is _UNKNOWN:
-        device = one_device(made.name, arrays)
-        plan = remember(_plans, key, make_plan(made, device, layouts, stored, totals))
+        plan = remember(_plans, key, make_plan(backward, totals, *layouts))
     if plan is None:
         return None
     outs = plan.run(arrays, scalars)
-    sums = {i: _whole(part, form) for (i, _, form), part in zip(totals, outs[len(stored) :], strict=True)}
-    return dict(zip(stored, outs, strict=False)), sums
+    parts = zip(totals.sums, outs[len(totals.stored) :], strict=True)
+    sums = {total.result: _whole(part, total.form) for total, part in parts}
+    return dict(zip(totals.stored, outs, strict=False)), sums
 
 
 def _whole(part: Array, form: Layout) -> Array:
@@ -85,33 +86,36 @@ def _whole(part: Array, form: Layout) -> Array:
     return made
 
 
-def make_plan(
-    made: Program, device: Device, operands: Sequence[Layout], stored: Sequence[int], totals: Sequence[Total]
-) -> launch.Plan | None:
+def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.Plan | None:
     """The launch that stores some outputs and sums others, one row of sums per block; None if there is none."""
+    made, device = backward.program, operands[0].device
+    if made is None or launch._style(device) == "serial":
+        return None
     plan = launch.Plan(made, device, operands)
     shape = plan.layouts[0].shape
-    if launch._style(device) == "serial" or 0 in shape:
+    if 0 in shape:
         return None
-    outs = [plan.layouts[k] for k in stored]
+    outs = [plan.layouts[k] for k in totals.stored]
     axes = _row_axes((*operands, *outs), shape)
     placed = tuple(
         Operand(one.dtype.itemsize, steps, one.aligned)
         for one, steps in zip((*operands, *outs), axes.steps, strict=True)
     )
-    length = len(statements(made.outputs)[0])
-    size = sum(dtypes.info(made.outputs[k].dtype).acc.itemsize for _, k, _ in totals)
-    work = summed(Task(axes.shape, placed, len(operands), length, needs_64_bits(axes)), size)
+    accumulators = [dtypes.info(made.outputs[one.output].dtype).acc for one in totals.sums]
+    length, size = len(statements(made.outputs)[0]), sum(acc.itemsize for acc in accumulators)
+    work = geometry.summed(Task(axes.shape, placed, len(operands), length, needs_64_bits(axes)), size)
     if work is None:
         return None
-    count = work.grid[1]
-    parts = []
-    for _, k, form in totals:
-        acc = dtypes.info(made.outputs[k].dtype).acc
-        parts.append(form if count == 1 else fresh_layout(device, acc, (count, *form.shape)))
-    plan.layouts = (*outs, *(fresh_layout(device, one.dtype, one.shape) for one in parts))
-    sums = [(k, one.dtype) for (_, k, _), one in zip(totals, parts, strict=True)]
-    bound = launch.variables(made, work, [False] * len(operands), stored, sums)
+    blocks = work.grid[1]
+    parts = [
+        fresh_layout(device, acc, (blocks, *one.form.shape))
+        if blocks > 1
+        else fresh_layout(device, one.form.dtype, one.form.shape)
+        for one, acc in zip(totals.sums, accumulators, strict=True)
+    ]
+    plan.layouts = (*outs, *parts)
+    sums = [(one.output, part.dtype) for one, part in zip(totals.sums, parts, strict=True)]
+    bound = launch.variables(made, work, [False] * len(operands), totals.stored, sums)
     plan.launch = launch._prepare(device, work, bound)
     return plan
 

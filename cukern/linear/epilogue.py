@@ -17,7 +17,7 @@ from ..elementwise.graph import input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
 from ..elementwise.program import Backward, Program, program
-from ..elementwise.summed import Total, totals_of
+from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device, remember
 from ..shape.views import matrix_transpose
 from .products import adjoint, can_turn, matmul, matmul_turned, pull
@@ -154,7 +154,7 @@ def _pull(
     right: Layout,
     turned: bool,
     scalars: Sequence[Any],
-    totals: tuple[Total, ...],
+    totals: Totals | None,
     cotangents: Sequence[Array],
     saved: Sequence[Any],
     needs: Sequence[bool],

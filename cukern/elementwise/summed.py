@@ -45,8 +45,8 @@ def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...
     for i, (result, form) in enumerate(zip(backward.results, forms, strict=True)):
         if result is None or result[0] != "output":
             continue
-        of_row = form.shape[-1:] == shape[-1:] and form.size == shape[-1]
-        if of_row and form.shape != shape and form.dtype in dtypes.FLOATS:
+        of_row = form.shape != shape and form.shape[-1:] == shape[-1:] and form.size == form.shape[-1]
+        if of_row and form.dtype in dtypes.FLOATS:
             sums.append(Total(i, result[1], form))
         else:
             stored.add(result[1])

@@ -84,7 +84,6 @@ struct Outputs {
 <% endfor %>
     }
 };
-<% if totals %>
 // The sums of what a thread has seen of each column.
 struct Totals {
 <% for t in totals %>
@@ -96,8 +95,37 @@ struct Totals {
         t<< loop.index0 >>[k] += made.t<< loop.index0 >>;
 <% endfor %>
     }
-};
+    // Stores those of a block, whose threads all call it that have columns.
+    __device__ __forceinline__ void store(const Memory& memory, index columns, index j) {
+<% if totals and block > lanes %>
+        const int lane = int(threadIdx.x) % lanes, group = int(threadIdx.x) / lanes;
+<% for t in totals %>
+        __shared__ << t.compute >> of_groups<< loop.index0 >>[(groups - 1) * width * lanes];
+<% endfor %>
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+            if (group == 0) break;
+<% for t in totals %>
+            of_groups<< loop.index0 >>[((group - 1) * width + k) * lanes + lane] = t<< loop.index0 >>[k];
+<% endfor %>
+        }
+        __syncthreads();
+        if (group > 0) return;
+#pragma unroll
+        for (int i = 0; i < (groups - 1) * width; ++i) {
+<% for t in totals %>
+            t<< loop.index0 >>[i % width] += of_groups<< loop.index0 >>[i * lanes + lane];
+<% endfor %>
+        }
 <% endif %>
+<% for t in totals %>
+        Pack< << t.type >>, width> sums<< loop.index0 >>;
+#pragma unroll
+        for (int k = 0; k < width; ++k) sums<< loop.index0 >>.at[k] = cast< << t.type >> >(t<< loop.index0 >>[k]);
+        store_pack(memory.t<< loop.index0 >> + (index(blockIdx.y) * columns + j), sums<< loop.index0 >>);
+<% endfor %>
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -110,7 +138,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const Same same{<< same() >>};
     Fixed fixed;
     fixed.load(memory, Row(layout, 0, columns), j);
-    << "Totals totals;" if totals >>
+    Totals totals;
 #pragma unroll 1
     for (index base = index(blockIdx.y) * (groups * unroll) + index(threadIdx.x) / lanes; base < rows;
          base += index(gridDim.y) * (groups * unroll)) {
@@ -131,41 +159,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             for (int k = 0; k < width; ++k) {
                 const Made one = made(same, fixed, moving[u], k);
                 out.put(memory, row, j, k, one);
-                << "totals.add(k, one);" if totals >>
+                totals.add(k, one);
             }
             out.store(memory, row, j);
         }
     }
-<% if totals %>
-    const int lane = int(threadIdx.x) % lanes, group = int(threadIdx.x) / lanes;
-<% if block > lanes %>
-<% for t in totals %>
-    __shared__ << t.compute >> of_groups<< loop.index0 >>[(groups - 1) * width * lanes];
-<% endfor %>
-    if (group > 0) {
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-<% for t in totals %>
-            of_groups<< loop.index0 >>[((group - 1) * width + k) * lanes + lane] = totals.t<< loop.index0 >>[k];
-<% endfor %>
-        }
-    }
-    __syncthreads();
-    if (group > 0) return;
-#pragma unroll
-    for (int other = 0; other < groups - 1; ++other)
-#pragma unroll
-        for (int k = 0; k < width; ++k) {
-<% for t in totals %>
-            totals.t<< loop.index0 >>[k] += of_groups<< loop.index0 >>[(other * width + k) * lanes + lane];
-<% endfor %>
-        }
-<% endif %>
-<% for t in totals %>
-    Pack< << t.type >>, width> sums<< loop.index0 >>;
-#pragma unroll
-    for (int k = 0; k < width; ++k) sums<< loop.index0 >>.at[k] = cast< << t.type >> >(totals.t<< loop.index0 >>[k]);
-    store_pack(memory.t<< loop.index0 >> + (index(blockIdx.y) * columns + j), sums<< loop.index0 >>);
-<% endfor %>
-<% endif %>
+    totals.store(memory, columns, j);
 }

@@ -67,8 +67,8 @@ class Shape(NamedTuple):
         items: the most elements of an input that a thread loads before it computes.
         rounds: how many such steps a thread makes if an input is broadcast along the rows, which it loads once.
         streaming: whether stores carry the hint that the data will not be read soon.
-        blocks: about how many blocks share all rows where columns are summed, as each stores its own sums; with fewer
-            steps for each thread than ``rounds`` there are fewer.
+        blocks: where columns are summed, the most blocks, each of which stores its own sums; a thread makes ``rounds``
+            steps at least.
     """
 
     block: int = 128
@@ -91,7 +91,7 @@ SHAPE = Shape()
 #: For kernels over rows, whose formulas are longer: more bytes in flight hide the arithmetic; more than 16 elements per
 #: thread cost occupancy.
 ROW_SHAPE = Shape(flight=64, items=16)
-#: For those that sum columns: blocks write as many sums as they have threads, whatever the rows.
+#: For those that sum columns: four blocks for each multiprocessor of an H200, which their registers allow.
 SUM_SHAPE = Shape(block=256, flight=64, items=16, rounds=2, blocks=528)
 #: By the bytes of a staged element. A row of a tile has at least 128 bytes, whose groups of 16 are swizzled against
 #: bank conflicts; 16 elements per thread leave registers for 1,024 threads per multiprocessor.

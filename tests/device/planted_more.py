@@ -131,7 +131,7 @@ MORE = [
     float root;
     const bool is_ahead = find_root(x[threadIdx.x], 0.3f, root);
     y[threadIdx.x] = is_ahead ? root : fminf(root, 9);
-}""", lambda: [_f(64) - 1.5, ck.zeros(64)], "unset", "root", """
+}""", lambda: [_f(64) - 1.5, ck.zeros(64)], "unset", "", """
 __device__ bool find_root(float x, float slope, float& root) {
     const float b = x * slope, d = b * b - (x * x - 0.1f);
     if (d < 0) { ⟦root = 0;|||⟧ return false; }

@@ -270,6 +270,18 @@ __device__ float turned(float v) {
         if (x[i] == 77) { y[0] = i; __threadfence(); atomicExch(found, 1); }
     }
 }""", lambda: [ck.arange(1000, dtype="int32"), ck.zeros(1, dtype="int32"), ck.zeros(1, dtype="int32"), 1000], lambda: [77], {"grid": 2}),
+    Idiom("a list that is not counted further than it is long", """(const int* x, int* count, int* y) {
+    __shared__ int kept;
+    if (threadIdx.x == 0) kept = 0;
+    __syncthreads();
+    if (x[threadIdx.x] % 2 == 0 && kept < 8) {
+        const int at = atomicAdd(&kept, 1);
+        if (at < 8) y[at] = 1;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) count[0] = kept;
+}""", lambda: [ck.arange(128, dtype="int32"), ck.zeros(1, dtype="int32"), ck.zeros(8, dtype="int32")], lambda: [1] * 8,
+          {"grid": 1, "block": 128}),
     Idiom("look-back at flag and value in one word", """(const int* x, volatile unsigned long long* state, int* y) {
     if (threadIdx.x) return;
     unsigned long long before = 0;

@@ -35,13 +35,6 @@ MORE = [
     ⟦__syncthreads();|||__syncwarp();⟧
     if (threadIdx.x == 0) y[0] = sum;
 }""", lambda: [_f(128), ck.zeros(1)], "race", "sum", launch={"grid": 1, "block": 128}),
-    Pair("global race", "a counter read while blocks count", """(const int* x, int* count, int* y) {
-    __shared__ int before;
-    if (threadIdx.x == 0) before = ⟦atomicAdd(count, 64)|||*count⟧;
-    ⟦|||if (threadIdx.x == 0) atomicAdd(count, 64);⟧
-    __syncthreads();
-    y[before + threadIdx.x] = x[blockIdx.x * 64 + threadIdx.x];
-}""", lambda: [_keys(256, 99), ck.zeros(1, "int32"), ck.zeros(256, "int32")], "race", "count", launch={"grid": 4}),
     Pair("global race", "a fence for the block where one for all is meant", """(
     const float* x, float* part, unsigned* count, float* y) {
     __shared__ bool last;
@@ -136,13 +129,14 @@ MORE = [
          "#include <cooperative_groups/memcpy_async.h>", launch={"grid": 1}),
     Pair("unset register", "what a function is to set by reference", """(const float* x, float* y) {
     float root;
-    const bool is_real = find_root(x[threadIdx.x], root);
-    y[threadIdx.x] = is_real ? root : fminf(root, 9);
-}""", lambda: [_f(64) - 1.5, ck.zeros(64)], "unset", "root", """
-__device__ bool find_root(float x, float& root) {
-    if (x < 0) { ⟦root = 0;|||⟧ return false; }
-    root = sqrtf(x);
-    return true;
+    const bool is_ahead = find_root(x[threadIdx.x], 0.3f, root);
+    y[threadIdx.x] = is_ahead ? root : fminf(root, 9);
+}""", lambda: [_f(64) - 1.5, ck.zeros(64)], "unset", "", """
+__device__ bool find_root(float x, float slope, float& root) {
+    const float b = x * slope, d = b * b - (x * x - 0.1f);
+    if (d < 0) { ⟦root = 0;|||⟧ return false; }
+    root = -b - sqrtf(d);
+    return root > 0;
 }""", launch={"grid": 1}),
     Pair("fault", "a recursion without an end", """(const int* parent, int* y) {
     y[threadIdx.x] = depth(parent, threadIdx.x);

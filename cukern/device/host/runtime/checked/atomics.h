@@ -55,6 +55,7 @@ template <unsigned size, unsigned how = atomic, bool looks = true>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
     access<size, true, true, how>(at, pc);
+    if (s.late_place) note_atomic(at);
     acquire(at, looks);
     release(at);
 }

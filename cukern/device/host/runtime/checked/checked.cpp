@@ -103,7 +103,7 @@ static void begin_block(Worker* w) {
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
     s.acquire_count = s.unfenced = 0;
-    if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads);
+    if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads), memset(s.old_read_at, 0, sizeof s.old_read_at);
     const Dim grid = w->launch->grid;
     const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);
     if (BlockRun* room = room_for(s.blocks, s.block_count, s.block_room)) *room = {s.block_start, index, s.release_count}, ++s.block_count;
@@ -219,6 +219,7 @@ static u64 run_late(Worker* w, Job* job, const Options* options, unsigned run, u
     s.late_place = place;
     s.gives_old = gives_old;
     s.was_old = false;
+    s.old_reads = s.tried_again = 0;
     run_once(w, job, options, run);
     const u64 left = outcome() ^ s.report_count;
     s.late_place = 0;
@@ -231,7 +232,7 @@ static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
     const unsigned last = options->runs - 1;
     for (unsigned run = last;; run = 0) {
         const u64 usual = run_late(w, job, options, run, place, false);
-        if (s.was_old && !job->timed_out && !job->interrupted && run_late(w, job, options, run, place, true) != usual) {
+        if (s.was_old && !job->timed_out && !job->interrupted && run_late(w, job, options, run, place, true) != usual && s.tried_again < s.old_reads) {
             const Report late = s.late;
             const bool same = run_late(w, job, options, run, place, false) == usual;  // else the difference is by a clock
             s.late = late;

@@ -1,7 +1,8 @@
 // A plain read beside an atomic write of another thread. Right kernels have such reads, as before a compare and swap, which
 // fails if the read was too old; others miss a barrier. The kernel runs twice more, with each read at one place delayed until no
 // other thread can run. In the second run the read gets what was there before the delay: whether that changes what the launch
-// leaves shows which kind it is.
+// leaves shows which kind it is. It may be changed by threads that go on to an atomic operation on what they have read, as where
+// a full list is not counted any further: these decide by the operation.
 #pragma once
 #include "report.h"
 
@@ -57,4 +58,12 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     memcpy((void*)at, &before, size);
     s.old_at = at;
     s.old_size = size;
+    s.old_read_at[s.me] = at;
+    ++s.old_reads;
+}
+
+static void note_atomic(uintptr_t at) {
+    if (s.old_read_at[s.me] != at) return;
+    s.old_read_at[s.me] = 0;
+    ++s.tried_again;
 }

@@ -182,6 +182,8 @@ struct State {
     unsigned hasty_count;
     u64 late_place;  // whose reads come late, in such a run
     bool gives_old, was_old;
+    unsigned old_reads, tried_again;  // of which the thread then tries an atomic operation there
+    uintptr_t old_read_at[max_places];
     unsigned char late_reads[max_places];
     uintptr_t old_at;
     unsigned old_size;  // of the older value that lies there until the next access, if not 0

@@ -318,17 +318,20 @@ HARD = {
 }
 
 
+def test_the_librarys_kernels_run_to_their_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUKERN_KERNEL_TIMEOUT", "0.001")
+    with checked():
+        ck.nn.softmax(ck.ones((2048, 1024)), axis=-1)
+    with checked(), pytest.raises(ck.KernelFault, match="softmax"), function.time_limit(0.01):
+        ck.nn.softmax(ck.ones((2048, 1024)), axis=-1)
+
+
 @pytest.mark.parametrize("what", HARD)
 def test_the_process_goes_on(what: str) -> None:
     body, kind, message = HARD[what]
     text = f'extern "C" __global__ void << name >>(float* y, int n) {{\n    {body}\n}}'
-    library = sys.modules["cukern.device.host.checked.function"]._library()[0]
-    library.cukern_set_limit(int(0.2e9))
-    try:
-        with checked(collect=True) as reports:
-            ck.Kernel(text, name="hard", block=32)(ck.zeros(64), 2_000_000_000, grid=1)
-    finally:
-        library.cukern_set_limit(int(600e9))
+    with checked(collect=True) as reports, function.time_limit(0.2):
+        ck.Kernel(text, name="hard", block=32)(ck.zeros(64), 2_000_000_000, grid=1)
     assert kind in [one.kind for one in reports]
     found = next(one for one in reports if one.kind == kind)
     assert message in str(found)

@@ -36,8 +36,10 @@ _INTERRUPTED = 2
 _SEEN = re.compile(r"printf|surf\w+write|(add|store)_tile")
 #: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
 _TRIALS = 3
-#: How much longer than an unchecked launch one may take, until it is stopped.
+#: How much longer than an unchecked launch one may take, until it is stopped; the library's own run to their end.
 _PATIENCE = 10
+#: Nanoseconds that every launch may take, while :func:`time_limit` says so.
+_asked: int | None = None
 
 
 #: Held from a launch until its reports are read. A signal's handler may take it again, and is then refused.
@@ -98,7 +100,6 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     if library.cukern_start(ctypes.byref(python_api())):
         raise DeviceError("checked launches need more address space than this process may have (ulimit -v)")
-    library.cukern_set_limit(_PATIENCE * settings.time_limit())
     return library, path
 
 
@@ -115,12 +116,12 @@ def _start(array: np.ndarray[Any, Any]) -> int:
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
     """Stop each checked launch that takes longer, while the with-block runs."""
-    library = _library()[0]
-    library.cukern_set_limit(int(seconds * 1e9))
+    global _asked
+    before, _asked = _asked, int(seconds * 1e9)
     try:
         yield
     finally:
-        library.cukern_set_limit(_PATIENCE * settings.time_limit())
+        _asked = before
 
 
 def build(unit: Unit) -> tuple[Path, str]:
@@ -216,7 +217,9 @@ class CheckedFunction:
             itemsizes=ctypes.addressof(itemsizes),
             sampled=chosen.sampled,
         )
+        usual = 0 if self._unit.trusted else _PATIENCE * settings.time_limit()
         with _one_launch:
+            self._runtime.cukern_set_limit(usual if _asked is None else _asked)
             self._run(packed, options, arrays, empties)
 
     def _run(

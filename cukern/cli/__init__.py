@@ -15,6 +15,9 @@ from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
 from . import check, launch, trace, variables
 
+#: The commands that run a program.
+_PROGRAMS = ("build", "check", "trace")
+
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit status."""
@@ -37,7 +40,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     own, program = _divided(list(sys.argv[1:] if argv is None else argv))
-    options = parser.parse_args(own)
+    options, unknown = parser.parse_known_args(own)
+    if unknown:
+        hint = "; arguments of the program follow after --" if own[0] in _PROGRAMS else ""
+        parser.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
     options.arguments = program
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -55,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _divided(argv: list[str]) -> tuple[list[str], list[str]]:
     """The arguments of this program, and those after ``--`` of the program that it runs."""
-    if argv[:1] not in (["build"], ["check"], ["trace"]) or "--" not in argv:
+    if "--" not in argv or argv[0] not in _PROGRAMS:
         return argv, []
     at = argv.index("--")
     return argv[:at], argv[at + 1 :]

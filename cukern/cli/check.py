@@ -41,5 +41,6 @@ def run(options: argparse.Namespace) -> int:
     for report in reports:
         print(f"{report}\n")
     count = len(reports)
-    print(f"{count} finding{'s' * (count != 1)}" if count else "no findings")
+    ended = f" in what ran before the program failed (status {status})" if status else ""
+    print(f"{count or 'no'} finding{'s' * (count != 1)}{ended}")
     return int(bool(count or status))

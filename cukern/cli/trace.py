@@ -38,11 +38,13 @@ def run(options: argparse.Namespace) -> int:
     except ValueError as error:
         print(f"trace: {error}")
         return 2
-    options.out.mkdir(parents=True, exist_ok=True)
+    if traces:
+        options.out.mkdir(parents=True, exist_ok=True)
     for number, trace in enumerate(traces, 1):
         path = options.out / f"{number:02}-{re.sub(r'[^A-Za-z0-9_.-]', '_', trace.kernel)}.html"
         trace.save(path)
         print(f"{trace}\n{path}\n")
     if not traces:
-        print("no launch was traced: the program launches no such kernel on the host")
+        why = f"failed (status {status})" if status else "launches no such kernel on the host"
+        print(f"no launch was traced: the program {why}")
     return int(bool(status))

@@ -176,7 +176,18 @@ def test_commands(
     assert page.name == "01-skewed_float32_4.html"
     script.write_text("raise ValueError('no')")
     assert main(["check", str(script)]) == 1
+    assert "no findings in what ran before the program failed" in capsys.readouterr().out
+    assert main(["trace", str(script), "--out", str(tmp_path / "none")]) == 1
+    assert "the program failed" in capsys.readouterr().out and not (tmp_path / "none").exists()
     assert main(["check", str(script), "--seeds", "0"]) == 2
+    assert main(["check", str(tmp_path / "missing.py")]) == 1
+    assert "there is no file" in capsys.readouterr().err
+    script.write_text("import sys; sys.exit('no luck')")
+    assert main(["check", str(script)]) == 1
+    assert "no luck" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["check", str(script), "--fast"])
+    assert "--fast; arguments of the program follow after --" in capsys.readouterr().err
     (tmp_path / "fine.py").write_text("print('fine')")
     assert main(["check", str(tmp_path / "fine.py")]) == 0
     assert capsys.readouterr().out.endswith("fine\nno findings\n")

@@ -20,6 +20,6 @@ static __attribute__((noinline, cold)) void trace(const Area* r, uintptr_t at, u
     if (block >= trace_blocks) return;
     if (trace_count < trace_room)
         trace_events[trace_count] = {at - r->start, block, r->shared ? 1000 + r->number : r->number, (unsigned)place, (unsigned short)in_block(s.me),
-                                     (unsigned short)size, writes, (unsigned char)(s.mode == 2 ? beside : how)};
+                                     (unsigned short)size, writes, (unsigned char)(s.mode == 2 ? beside : is_atomic(how) ? atomic : how)};
     ++trace_count;
 }

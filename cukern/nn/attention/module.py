@@ -86,9 +86,9 @@ def scaled_dot_product_attention(
 ) -> Array:
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
 
-    Half types on GPUs with tensor cores are left to :func:`attention` where it was measured to be faster, with dropout
-    and masks of bools too. Elsewhere the matrix of scores is in memory. So it is for masks of floats, as
-    :func:`attention` makes the gradient of such an array without tensor cores.
+    Half types on GPUs with tensor cores are left to :func:`attention` for sizes at which it was measured to be faster
+    without a mask and dropout; with dropout and a mask of bools too. Elsewhere the matrix of scores is in memory. So it
+    is for masks of floats, as :func:`attention` makes the gradient of such an array without tensor cores.
 
     Args:
         query: shape (..., L, E), a floating dtype.
@@ -171,8 +171,8 @@ class MultiHeadAttention(Module):
     """Multi-head attention: each head has its own projections, and an output projection joins the heads.
 
     The parameters have the names, shapes and order of PyTorch's ``MultiheadAttention``, so that its state can be
-    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part, and half types have
-    no matrix of scores in memory on GPUs where that is faster, unless a mask is of floats.
+    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part, and
+    :func:`attention` takes half types on GPUs, unless a mask is of floats.
 
     Args:
         features: elements of an input and of an output.

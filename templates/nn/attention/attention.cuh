@@ -267,19 +267,17 @@ struct Place {
 template <int SIZE>
 struct Course {
     const int* list;  // how many tiles it has; then of each its number twice, plus one if the mask is true throughout
-    int first, count;  // the number of the first tile, or its place in the list
+    int first, count;  // the first tile's row or key, or its place in the list
 
-    __device__ __forceinline__ Course(const Range& range, const int* list) : list(list), first(range.first / SIZE) {
-        int end = divide_up(maximum(range.end, 0), SIZE);
+    __device__ __forceinline__ Course(const Range& range, const int* list) : list(list), first(range.first) {
         if constexpr (listed) {
             constexpr bool limited = bounded_left || bounded_right || counted;
-            first = limited ? find(first) : 0;
-            end = limited ? find(end) : range.end > 0 ? list[0] : 0;
-        }
-        count = maximum(end - first, 0);
+            first = limited ? find(range.first / SIZE) : 0;
+            count = maximum((limited ? find(divide_up(maximum(range.end, 0), SIZE)) : range.end > 0 ? list[0] : 0) - first, 0);
+        } else count = divide_up(maximum(range.end - first, 0), SIZE);
         if constexpr (split) {
             const int part = divide_up(count, (int)gridDim.y), before = minimum((int)blockIdx.y * part, count);
-            first += before;
+            first += before * (listed ? 1 : SIZE);
             count = minimum(part, count - before);
         }
     }
@@ -293,10 +291,13 @@ struct Course {
         }
         return low;
     }
-    // Which of the tiles is the first that is not before this one.
-    __device__ __forceinline__ int index_of(int tile) const { return maximum((listed ? find(tile) : tile) - first, 0); }
+    // Which of the tiles lie within these rows or keys.
+    __device__ __forceinline__ Range within(int begin, int end) const {
+        if constexpr (!listed) return {divide_up(maximum(begin - first, 0), SIZE), maximum(end - first, 0) / SIZE};
+        return {maximum((begin ? find(divide_up(maximum(begin, 0), SIZE)) : 0) - first, 0), maximum(find(maximum(end, 0) / SIZE) - first, 0)};
+    }
     // The first row or key of a tile.
-    __device__ __forceinline__ int operator[](int i) const { return (listed ? list[1 + first + i] / 2 : first + i) * SIZE; }
+    __device__ __forceinline__ int operator[](int i) const { return listed ? list[1 + first + i] / 2 * SIZE : first + i * SIZE; }
     __device__ __forceinline__ bool open(int i) const { return listed && list[1 + first + i] % 2; }
 };
 // The tiles of keys for a tile of rows, and of rows for a tile of keys.

@@ -27,9 +27,9 @@ struct Walk : Course<tile_n> {
     // The tiles to whose keys 64 rows attend, all to all.
     __device__ __forceinline__ Range whole(const Place& at, int row) const {
         int begin = 0, end = at.keys;
-        if constexpr (bounded_left) begin = index_of(divide_up(maximum(row + 63 + at.offset - at.left, 0), tile_n));
+        if constexpr (bounded_left) begin = row + 63 + at.offset - at.left;
         if constexpr (bounded_right) end = minimum(end, row + at.offset + at.right + 1);
-        return {begin, index_of(maximum(end, 0) / tile_n)};
+        return within(begin, end);
     }
 };
 // Of a lane's two rows: the largest score, and the lane's share of the sum of weights.

@@ -179,7 +179,8 @@ def test_lists_of_masks_that_are_broadcast(device: ck.Device) -> None:
     keys[0, 0, 0, :32] = keys[2, 0, 0, 100] = True
     walk = Walk(64, 64, False, 2, 1, 1, 100, 200)
     lists = tile_lists(mask_blocks(ck.asarray(keys)), walk).numpy()
-    assert lists[:, :, :, :2].tolist() == [[[[1, 0]] * 2], [[[0, lists[1, 0, 0, 1]]] * 2], [[[1, 2]] * 2]]
+    assert lists[:, :, :, 0].tolist() == [[[1, 1]], [[0, 0]], [[1, 1]]]
+    assert lists[[0, 2], :, :, 1].tolist() == [[[0, 0]], [[2, 2]]]
     rows = ck.broadcast_to(ck.asarray(np.arange(100)[:, None] < 64), (3, 2, 100, 200))
     blocks = mask_blocks(rows)
     assert blocks.shape == (1, 1, 7, 1)

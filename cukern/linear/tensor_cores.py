@@ -271,6 +271,8 @@ def quickest(
         return None
     sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
     found = forms(task, device, then and allows_tf32(), ending)
+    if not then:  # what small products gain by tiles is less than compiling them takes
+        found.pop("tiles", None)
     shares = {name: ratio(*sizes, name, then) for name in found}
     best = min(shares, key=shares.__getitem__, default="")
     return found[best] if best and shares[best] < 1 else None

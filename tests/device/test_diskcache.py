@@ -125,7 +125,8 @@ def test_a_damaged_entry_is_made_again(tmp_path, filled, damage):
             path.unlink()
             path.mkdir()
         elif damage == "flip":
-            path.write_bytes(content[:4000] + bytes([content[4000] ^ 1]) + content[4001:])
+            middle = len(content) // 2
+            path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
         else:
             path.write_bytes(content[: len(content) // 2] if damage == "truncate" else b"")
     finish(start(cache))

@@ -14,6 +14,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -64,7 +65,7 @@ class DiskCache:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._private: Path | None = None
-        self._checked = False
+        self._checked, self._checking = False, threading.Lock()
 
     def get(self, key: str, make: Callable[[Path], object]) -> Path:
         """The file of the entry ``key``, made by ``make`` if it is missing or damaged.
@@ -100,11 +101,14 @@ class DiskCache:
 
     def _check(self) -> None:
         """Check once whether others may have written to the folder, and warn if so."""
-        if reason := trust.why_not(self.folder):
-            trust.warn(self.folder, reason, "CUKERN_CACHE_DIR")
-            self._private = self._private or _temporary_folder()
-            self.folder = self._private
-        self._checked = True
+        with self._checking:
+            if self._checked:  # by another thread meanwhile
+                return
+            if reason := trust.why_not(self.folder):
+                trust.warn(self.folder, reason, "CUKERN_CACHE_DIR")
+                self._private = self._private or _temporary_folder()
+                self.folder = self._private
+            self._checked = True
 
     def _readable(self) -> list[Path]:
         return [self.folder] if self._private is None else [self.folder, self._private]

@@ -10,6 +10,7 @@ import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -345,3 +346,22 @@ def test_the_key_depends_on_compiler_options_machine_and_headers(monkeypatch, tm
     monkeypatch.setattr(host_compiler, "_KERNEL_FLAGS", ["-O0"])
     host_compiler.build_kernel(source)
     assert len(set(made)) == len(made) - 1
+
+
+def test_threads_check_a_folder_once(tmp_path, monkeypatch):
+    """Both ask at once; one is told first, and the other waits for it."""
+    told = []
+
+    def warn(*about):
+        told.append(about)
+        time.sleep(0.05)
+
+    monkeypatch.setattr(disk_cache.trust, "why_not", lambda *about: "it is here")
+    monkeypatch.setattr(disk_cache.trust, "warn", warn)
+    cache = disk_cache.DiskCache(tmp_path / "cache")
+    threads = [threading.Thread(target=cache.find, args=("ab12",)) for _ in range(2)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(told) == 1

@@ -232,9 +232,10 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
     place = normalize_axis(axis, x.ndim, row.name)
     if dtype is None and row.name in _NUMPYS and place == x.ndim - 1 and _served(x):
         # What is wrong with the indices is said below.
-        with suppress(IndexError, TypeError, ValueError), np.errstate(all="ignore"):
+        with suppress(IndexError, TypeError, ValueError):
             given = indices._data if isinstance(indices, Array) else indices
-            return Array._wrap(getattr(np, row.name).reduceat(x._data, given, place), x.device)
+            made = by_numpy.quiet().run(getattr(np, row.name).reduceat, x._data, given, place)
+            return Array._wrap(made, x.device)
     starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[place])
     wanted = _combined_in(row, x, dtype)
     made = folded(row, x, starts._data, place, wanted, known is None)

@@ -468,7 +468,7 @@ def eye(
 ) -> Array:
     """Make a matrix with ones on the ``k``-th diagonal and zeros elsewhere."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    made = bool if wanted is dtypes.bfloat16 else wanted
+    made = bool if dtypes.info(wanted).extension else wanted
     where = _device(device)
     if where.addressable and made is wanted:
         return Array._wrap(np.eye(N, M, k, wanted), where)

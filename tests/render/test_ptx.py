@@ -35,23 +35,16 @@ def test_a_kernel_of_sm_90_waits_before_it_reads():
     assert 0 < ptx.index("griddepcontrol.wait") < ptx.index("ld.global")
 
 
+def settled_rows(**more):
+    """The PTX of products of rows of Q4_K whose weights no kernel before writes."""
+    sizes = {"columns": 1, "rows": 2, "warps": 8, "stages": 4, "block": 256, "asked": 1024}
+    form = {"kind": "q4_k", "aligned": True, "biased": False, "settled": True}
+    return ck.Kernel("quant/rows.cu", name="rows").ptx(elem="float32", **sizes, **form, **more, arch="sm_90")
+
+
 def test_settled_weights_are_asked_for_before_the_wait():
     """And what the kernel before wrote, the planes of activations, after it."""
-    ptx = ck.Kernel("quant/rows.cu", name="rows").ptx(
-        elem="float32",
-        kind="q4_k",
-        columns=1,
-        rows=2,
-        warps=8,
-        stages=4,
-        packs=0,
-        block=256,
-        aligned=True,
-        biased=False,
-        settled=True,
-        asked=1024,
-        arch="sm_90",
-    )
+    ptx = settled_rows(packs=0)
     wait = ptx.index("griddepcontrol.wait")
     assert 0 < ptx.index("cp.async") < wait < ptx.index("ld.global")
     assert ptx.count("griddepcontrol.wait") == 1
@@ -60,23 +53,7 @@ def test_settled_weights_are_asked_for_before_the_wait():
 @pytest.mark.parametrize("lead", [1, 2])
 def test_activations_are_asked_for_before_most_of_settled_weights(lead):
     """Memory answers in the order of requests."""
-    ptx = ck.Kernel("quant/rows.cu", name="rows").ptx(
-        elem="float32",
-        kind="q4_k",
-        columns=1,
-        rows=2,
-        warps=8,
-        stages=4,
-        packs=2,
-        lead=lead,
-        block=256,
-        aligned=True,
-        bulk=True,
-        biased=False,
-        settled=True,
-        asked=1024,
-        arch="sm_90",
-    )
+    ptx = settled_rows(packs=2, lead=lead, bulk=True)
     copy = "cp.async.bulk.shared"
     before, behind = ptx.split("griddepcontrol.wait")
     read = behind.index("ld.global")

@@ -26,6 +26,8 @@ _KINDS = (
     *("divergence", "fault", "timeout", "fault"),
 )
 TIMEOUT = _KINDS.index("timeout")
+#: Values of `how` in runtime/checked/state.h: an atomic access, and an atomic sum.
+_ATOMIC = (1, 3)
 _SHARED = 1000
 _WARNING = re.compile(
     r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
@@ -238,7 +240,7 @@ class Reader:
             far, near = _place(raw.other.block, self._grid), _place(raw.other.thread, self._block)
             other = {"other_block": far, "other_thread": near, "other_place": other_place}
             did = "written" if raw.other.writes else "read"
-            how = " atomically" if raw.other.how in (1, 3) else ""
+            how = " atomically" if raw.other.how in _ATOMIC else ""
             beside = raw.here.how == 2  # an asynchronous operation
             who, gap = (
                 (f"{text} of {who}", "before a wait for it")

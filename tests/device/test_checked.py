@@ -326,6 +326,31 @@ def test_the_librarys_kernels_run_to_their_end(monkeypatch: pytest.MonkeyPatch) 
         ck.nn.softmax(ck.ones((2048, 1024)), axis=-1)
 
 
+def test_warps_that_take_turns_are_followed_in_time_that_grows_as_the_turns_do() -> None:
+    turns = ck.Kernel(
+        """<% include "prelude/mbarrier.cuh" %>
+extern "C" __global__ void << name >>(float* y, int turns) {
+    __shared__ MBarrier full, empty;
+    __shared__ float value[32];
+    if (threadIdx.x == 0) mbarrier_init(&full, 32), mbarrier_init(&empty, 32), fence_mbarrier_init();
+    __syncthreads();
+    float sum = 0;
+    for (int i = 0; i < turns; ++i) {
+        mbarrier_wait(threadIdx.x < 32 ? &empty : &full, threadIdx.x < 32 ? i % 2 ^ 1 : i % 2);
+        if (threadIdx.x < 32) value[threadIdx.x] = i;
+        else for (float one : value) sum += one;
+        mbarrier_arrive(threadIdx.x < 32 ? &full : &empty);
+    }
+    if (threadIdx.x >= 32) y[threadIdx.x - 32] = sum;
+}""",
+        block=64,
+    )
+    y = ck.empty(32)
+    with checked(), function.time_limit(30):
+        turns(y, 500, grid=1)
+    assert y.numpy().tolist() == [32 * 500 * 499 / 2] * 32
+
+
 @pytest.mark.parametrize("what", HARD)
 def test_the_process_goes_on(what: str) -> None:
     body, kind, message = HARD[what]

@@ -67,7 +67,7 @@ _WATCHED = "alignment,signed-integer-overflow,shift-exponent,integer-divide-by-z
 _GCC_CHECKED = [
     f"-fsanitize=thread,bounds,unreachable,{_WATCHED}",
     *shlex.split("--param tsan-distinguish-volatile=1 --param tsan-instrument-func-entry-exit=0"),
-    *shlex.split("-Wmaybe-uninitialized -Wuninitialized"),
+    *shlex.split("-Wmaybe-uninitialized -Wuninitialized -fstack-reuse=none"),
 ]
 # Of a user's kernels: accesses by pointers to local arrays; and a branch that sets a variable stays one, where GCC
 # would take what it sets for the variable's value in the others too.

@@ -93,8 +93,9 @@ static void begin_block(Worker* w) {
     if (s.now > latest_time / 4 * 3) {  // what blocks before it did is forgotten
         forget_times();
         s.launch_start = ++s.now;
-        s.block_count = s.release_count = 0;
+        forget_all_blocks();
     }
+    forget_block();
     ++s.now;
     s.block_start = s.barrier_time = s.now;
     Cluster& c = s.cluster;
@@ -102,7 +103,6 @@ static void begin_block(Worker* w) {
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
-    s.acquire_count = s.unfenced = 0;
     if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads), memset(s.old_read_at, 0, sizeof s.old_read_at);
     const Dim grid = w->launch->grid;
     const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);

@@ -1,6 +1,7 @@
 // y[i] for i < n: << kind >> numbers from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 // 2011), counter (offset + i / each, 0, attempt) and a key of 64 bits: the words depend on nothing else.
 // A group of four words gives `each` elements of y (n), which is aligned to 16 bytes.
+// `located`: each float is `loc + scale` times a number, which is rounded first, as one that is stored.
 // `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a block owns block * `piece` groups, neighbouring threads neighbouring ones. No shared memory.
 <% include "prelude/math.cuh" %>
@@ -77,7 +78,7 @@ struct Group : Pack<Number, each> {
     }
 <% endif %>
     __device__ __forceinline__ Group(
-        unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >>)
+        unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >><< ", T loc, T scale" if located >>)
     {
         const RandomWords words = philox(counter, 0, k0, k1);
 <% if kind == "normal" %>
@@ -113,13 +114,17 @@ struct Group : Pack<Number, each> {
 <% endif %>
         }
 <% endif %>
+<% if located %>
+#pragma unroll
+        for (int i = 0; i < each; ++i) at[i] = cast<Number>(loc + scale * cast<T>(at[i]));
+<% endif %>
     }
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     Number* y, long long n, long long piece,
     << "const unsigned long long* place" if live else "unsigned long long offset" >>, unsigned k0,
-    unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >>)
+    unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >><< ", T loc, T scale" if located >>)
 {
     << "const unsigned long long offset = *place;" if live >>
     << "const Interval interval(range, low);" if kind == "integers" >>
@@ -128,10 +133,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long whole = minimum(last, n / each);
     long long group = start + threadIdx.x;
     for (; group < whole; group += block)
-        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >>));
+        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >>));
     // The last group has numbers to spare.
     if (group < last) {
-        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >>);
+        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >>);
         for (int i = 0; group * each + i < n; ++i) y[group * each + i] = made.at[i];
     }
 }

@@ -2,9 +2,9 @@
 
 The steps are those of examples/10_gpt2.py, from the same weights. Each is measured in a process of its own: its time,
 that until its Python returns, the GPU's memory that it takes, and the losses; PyTorch's profiler, which sees all the
-kernels of a process, then counts these. ``--masters no`` keeps all weights in bfloat16, on both sides. If
-``max-autotune`` takes longer than ``--seconds``, it is tried again with products by cuBLAS alone. Without a GPU or
-PyTorch there is nothing to see, and the script ends with a line that says so.
+kernels of a process, then counts these. ``--masters no`` keeps all weights in bfloat16, on both sides. A row that takes
+longer than ``--seconds``, compiling included, is left out. Without a GPU or PyTorch there is nothing to see, and the
+script ends with a line that says so.
 
 Usage: python benchmarks/gpt2_profile.py [--masters no] [--rows NAMES] [--seconds N] [--most N] [--out FILE]
 """
@@ -38,11 +38,12 @@ Kernels = dict[str, tuple[float, float]]
 
 
 class Row(NamedTuple):
-    """One way to make the step: the title of its row, and the options of the example's functions."""
+    """One way to make the step: the title of its row, the options of the example's functions, variables of the process."""
 
     title: str
     ours: bool
     options: dict[str, Any]
+    variables: dict[str, str] = {}  # noqa: RUF012
 
 
 ROWS = {
@@ -54,9 +55,13 @@ ROWS = {
     "default": Row("PyTorch, `torch.compile`", False, {"compiled": "default"}),
     "reduce-overhead": Row("PyTorch, reduce-overhead", False, {"compiled": "reduce-overhead"}),
     "max-autotune": Row("PyTorch, max-autotune", False, {"compiled": "max-autotune"}),
+    "max-autotune-cublas": Row(  # does not try hundreds of Triton's products
+        "PyTorch, max-autotune, products by cuBLAS",
+        False,
+        {"compiled": "max-autotune"},
+        {"TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS": "ATEN"},
+    ),
 }
-#: The variables for max-autotune where it takes too long.
-SMALLER = {"TORCHINDUCTOR_MAX_AUTOTUNE_GEMM_BACKENDS": "ATEN"}
 
 #: Kinds of kernels, and what their names have: the first that a name has counts.
 FAMILIES = {
@@ -152,6 +157,7 @@ def measured(row: Row, preset: Any, gpt: Any, options: argparse.Namespace) -> di
     times, python, memory, _ = gpt.measured(row.title, step, batch, synchronize, taken, options.timed)
     most[0] = max(most[0], taken())
     return {
+        "allocated": None if row.ours else torch.cuda.max_memory_allocated() // 2**20,
         "ms": times,
         "python": python,
         "mib": int(memory),
@@ -165,14 +171,16 @@ def measured(row: Row, preset: Any, gpt: Any, options: argparse.Namespace) -> di
 # ----- all rows -----
 
 
-def run(name: str, options: argparse.Namespace, more: dict[str, str]) -> dict[str, Any] | None:
+def run(name: str, options: argparse.Namespace) -> dict[str, Any] | None:
     """A row's process: what it tells, or None if it takes too long or fails."""
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "row.json"
         command = [sys.executable, __file__, "--row", name, "--out", str(out), "--preset", options.preset]
         command += [f"--{word}={getattr(options, word)}" for word in ("masters", "steps", "timed")]
         try:
-            done = subprocess.run(command, timeout=options.seconds, env={**os.environ, **more})
+            done = subprocess.run(
+                command, timeout=options.seconds, env={**os.environ, **ROWS[name].variables}
+            )
         except subprocess.TimeoutExpired:
             print(f"{name}: not done in {options.seconds} s", flush=True)
             return None
@@ -215,14 +223,16 @@ def table(name: str, kernels: Kernels, most: int) -> list[str]:
 
 def tables(found: dict[str, Any], most: int) -> list[str]:
     """All tables: of the steps, of kinds of kernels, and the kernels of those that the best of each side runs."""
-    lines = ["| | ms | of which Python | its kernels | MiB | at most | first steps, s | losses |"]
-    lines.append("| --- " * 8 + "|")
+    lines = [
+        "| | ms | of which Python | its kernels | MiB | at most | PyTorch's arrays | first steps, s | losses |"
+    ]
+    lines.append("| --- " * 9 + "|")
     for title, row in found.items():
         kernels = sum(time for _, time in row["kernels"].values()) / 1e3
         losses = ", ".join(f"{loss:.5f}" for loss in row["losses"])
         lines.append(
             f"| {title} | {row['ms']:.2f} | {row['python']:.2f} | {kernels:.2f} | {row['mib']} | {row['most']} "
-            f"| {row['first']:.0f} | {losses} |"
+            f"| {row.get('allocated') or ''} | {row['first']:.0f} | {losses} |"
         )
     lines += ["", *families(found), ""]
     eager = ROWS["eager"].title
@@ -260,11 +270,8 @@ def main() -> None:
         return
     found: dict[str, Any] = {}
     for name in options.rows:
-        row, title = run(name, options, {}), ROWS[name].title
-        if row is None and name == "max-autotune":
-            row, title = run(name, options, SMALLER), f"{title}, products by cuBLAS"
-        if row is not None:
-            found[title] = row
+        if (row := run(name, options)) is not None:
+            found[ROWS[name].title] = row
         if options.out:
             options.out.with_suffix(".json").write_text(json.dumps(found))
     text = "\n".join(

@@ -38,7 +38,7 @@ Kernels = dict[str, tuple[float, float]]
 
 
 class Row(NamedTuple):
-    """One way to make the step: the title of its row, the options of the example's functions, variables of the process."""
+    """One way to make the step: its row's title, the options of the example's functions, and environment variables."""
 
     title: str
     ours: bool

@@ -34,6 +34,8 @@ import cukern as ck
 from cukern import dtypes
 
 TOOLS = ("memcheck", "racecheck", "initcheck", "synccheck")
+#: What a tool is not given: initcheck does not see what tensor maps store.
+LEFT_OUT = {"initcheck": ("matmul_add_relu-bfloat16",)}
 #: How findings begin, and what names the kernel.
 WORDS = "Invalid|Uninitialized|Barrier|Race|Potential|Misaligned|Program hit|Illegal|Memory|Unused"
 FINDING = re.compile(rf"^========= (?:Error: |Warning: )?((?:{WORDS})\b.*)")
@@ -74,10 +76,10 @@ def launch_places(dtype: Any) -> None:
     ck.argsort(long)
     ck.median(long)
     with_derivatives(lambda x, w: ck.nn.linear_cross_entropy(x, w, 5 * places, chunks=3), x, weights)
-    if not dtypes.info(dtype).narrow:
-        whole = ck.where(ck.asarray(_random.random((60, 200)) < 0.1), 1.0, 0.0).astype(dtype)
-        ck.sparse.csr_array(whole) @ x
-        ck.sparse.bsr_array(whole, blocksize=(4, 8)) @ x
+    if dtype == ck.float32:
+        whole = _random.random((60, 200)) * (_random.random((60, 200)) < 0.1)
+        for a in (ck.sparse.csr_array(whole), ck.sparse.bsr_array(whole, blocksize=(4, 8))):
+            with_derivatives(lambda v, x, a=a: a.with_data(v) @ x, a.data, x.astype(a.dtype))
 
 
 def launch_headers(dtype: Any) -> None:
@@ -99,18 +101,22 @@ class Job(NamedTuple):
 
 def jobs() -> list[Job]:
     """All that there is to do: layers first."""
-    own = [*layer_launches.FLOATING, launch_places, *array_launches.EVERY]
+    # The structure of launch_sparse is none: its launches are compiled alone.
+    layers = [one for one in layer_launches.FLOATING if one is not array_launches.launch_sparse]
+    own = [*layers, launch_places, *array_launches.EVERY]
     every = [Job(launch, dtype) for dtype in (ck.float32, ck.bfloat16) for launch in own]
     integers = (launch_places, array_launches.launch_sorting, array_launches.launch_scan)
     return [Job(launch_headers, ck.float32), *every, *(Job(launch, ck.int32) for launch in integers[1:])]
 
 
 def child(numbers: list[int]) -> None:
-    """Run some jobs, with a line before and after each."""
+    """Run some jobs, with a line before and after each, to the first that ends the CUDA context."""
     if ck.zeros(1).device.kind == "cuda":
-        import cupy
+        from cupy.cuda import Memory, MemoryPointer, set_allocator
 
-        cupy.cuda.set_allocator(None)  # each array is an allocation of its own, whose end memcheck knows
+        # Each array is an allocation of its own, whose end memcheck knows. It takes a copy by cp.async of fewer bytes,
+        # as of the end of an array, for one of 16, and ends the context there.
+        set_allocator(lambda size: MemoryPointer(Memory(size + -size % 16), 0))
     array_launches.arrays = layer_launches.arrays = drawn
     for number in numbers:
         job = jobs()[number]
@@ -120,6 +126,7 @@ def child(numbers: list[int]) -> None:
             ck.zeros(1).device.synchronize()
         except Exception as error:
             print(f"FAILED {job.name}: {type(error).__name__}: {error}"[:600], flush=True)
+            ck.zeros(1).device.synchronize()
         print(f"END {number}", flush=True)
 
 
@@ -190,7 +197,10 @@ def main() -> None:
         plain = list(pool.map(lambda part: launched(None, part, deadline), parts))
         print(f"compiled and run in {time.monotonic() - start:.0f} s", flush=True)
         log += "".join(said for _, said in plain)
-        waiting = [[pool.submit(launched, tool, part, deadline) for part in parts] for tool in options.tools]
+        waiting = []
+        for tool in options.tools:
+            given = [[i for i in part if every[i].name not in LEFT_OUT.get(tool, ())] for part in parts]
+            waiting.append([pool.submit(launched, tool, part, deadline) for part in given])
         for tool, futures in zip(options.tools, waiting, strict=True):
             results = [one.result() for one in futures]
             said, ended = "".join(one for _, one in results), set().union(*(one for one, _ in results))

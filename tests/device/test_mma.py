@@ -142,6 +142,7 @@ def test_e4m3(device: ck.Device) -> None:
     convert = kernel("const float* x, unsigned* words, float* back, int n", body)
     convert(ck.asarray(x, device=device), words, back, len(x), grid=2, block=256)
     np.testing.assert_array_equal(back.numpy(), numbers)
+    np.testing.assert_array_equal(back.numpy()[[0x7F, 0xFF]].view(np.uint32), 0x7FFFFFFF)
     made = words.numpy().view(np.uint8)
     wanted = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
     np.testing.assert_array_equal(made & 0x7F == 0x7F, np.isnan(x))

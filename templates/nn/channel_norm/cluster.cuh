@@ -1,6 +1,7 @@
 // Sums of channels that a cluster of blocks has whole: blockIdx.x numbers instances and in each `blocks` groups of channels,
 // blockIdx.y the blocks of a cluster, each with a part of the channels' sequences. `members` channels that do not lie innermost
-// are taken one after another. What was read for sums is read again from caches, from the last to the first.
+// are taken one after another. What was read for sums stays in shared memory (see kept.cuh), or, if there is not as much of it
+// (`kept` is 0), is read again from caches, from the last to the first.
 // Shared, static: a state of each of `slots` sums for each warp, of the block, and of the cluster.
 <% if cluster > 1 %>
 <% include "prelude/cluster.cuh" %>
@@ -11,6 +12,9 @@ using W = << param >>;
 constexpr int members = << members >>, warps = block / 32;
 constexpr int channels_here = last ? across * width : members;  // of a block
 constexpr int slots = last || derivative ? channels_here : 1;
+<% if kept %>
+<% include "nn/channel_norm/kept.cuh" %>
+<% endif %>
 
 struct Group {
     index instance, first;

@@ -16,11 +16,18 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
     const Group here = own_group(g);
     const int lane = first_of_thread();
     Sums sums;
+    const auto walk_of = [&](int m) { return WalkOf<false>(g, here.instance, here.first + lane + m, blockIdx.y); };
+<% if kept %>
+    extern __shared__ __align__(16) unsigned char memory[];
+    const Kept own_packs(memory);
+    for (int m = 0; m < members; ++m) own_packs.bring(walk_of(m), x, (const U*)nullptr, m);
+    << "commit_copies(), wait_copies<0>();" if members > 1 >>
+<% endif %>
     for (int m = 0; m < members; ++m) {
-        const WalkOf<false> walk(g, here.instance, here.first + lane + m, blockIdx.y);
+        const WalkOf<false> walk = walk_of(m);
 #pragma unroll
         for (int c = 0; c < own_channels && m == 0; ++c) sums.offset[c] = walk.there() ? cast<acc>(x[walk.at + c]) : acc(0);
-        sums.take(walk, x, (const U*)nullptr);
+        << "own_packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, (const U*)nullptr)" >>;
     }
 #pragma unroll
     for (int c = 0; c < own_channels; ++c) note(of_warps, lane + c, sums.of(c));
@@ -37,7 +44,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
     }
     __syncthreads();
     for (int m = members - 1; m >= 0; --m) {
-        const WalkOf<true> walk(g, here.instance, here.first + lane + m, blockIdx.y);
+        const << "WalkOf<false>" if kept else "WalkOf<true>" >> walk(g, here.instance, here.first + lane + m, blockIdx.y);
         if (!walk.there()) continue;
         Channel own[own_channels];
 #pragma unroll
@@ -46,7 +53,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             const index at = walk.channel + c;
             own[c] = {of.mean, of.rstd * (weight ? cast<acc>(weight[at]) : acc(1)), acc(0), bias ? cast<acc>(bias[at]) : acc(0)};
         }
-        write_results(walk, x, (const U*)nullptr, y, own);
+        << "own_packs.write(walk, y, own, m)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
     }
     wait_for_readers();
 }

@@ -16,12 +16,19 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
     const Statistics* const of_groups = (const Statistics*)statistics;
     const index number = here.instance * g.channels + here.first;
     const int lane = first_of_thread();
+    const auto walk_of = [&](int m) { return WalkOf<false>(g, here.instance, here.first + lane + m, blockIdx.y); };
+<% if kept %>
+    extern __shared__ __align__(16) unsigned char memory[];
+    const Kept own_packs(memory);
+    for (int m = 0; m < members; ++m) own_packs.bring(walk_of(m), x, dy, m);
+    << "commit_copies(), wait_copies<0>();" if members > 1 >>
+<% endif %>
     for (int m = 0; m < members; ++m) {
-        const WalkOf<false> walk(g, here.instance, here.first + lane + m, blockIdx.y);
+        const WalkOf<false> walk = walk_of(m);
         Sums sums;
 #pragma unroll
         for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
-        sums.take(walk, x, dy);
+        << "own_packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
 #pragma unroll
         for (int c = 0; c < own_channels; ++c) note(of_warps, lane + m + c, sums.of(c));
     }
@@ -43,12 +50,12 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
     }
     __syncthreads();
     for (int m = members - 1; m >= 0 && dx; --m) {
-        const WalkOf<true> walk(g, here.instance, here.first + lane + m, blockIdx.y);
+        const << "WalkOf<false>" if kept else "WalkOf<true>" >> walk(g, here.instance, here.first + lane + m, blockIdx.y);
         if (!walk.there()) continue;
         Channel own[own_channels];
 #pragma unroll
         for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
-        write_results(walk, x, dy, dx, own);
+        << "own_packs.write(walk, dx, own, m)" if kept else "write_results(walk, x, dy, dx, own)" >>;
     }
     wait_for_readers();
 }

@@ -3,11 +3,11 @@
 Usage: python benchmarks/layers.py [--scale N] [--only WORD] [--out FILE]
 
 Each byte that has to move counts: forward x and y, backward x, dy and dx where the gradient needs x. Shares are of
-three bounds: "once", the time in which a large copy moves as many bytes; "twice", the same with inputs read twice, where
-their statistics have to be known before the first result, and no multiprocessors hold the inputs until then; "copy",
-the time of a copy of just as many bytes, which starts and ends as the layer does. Calls take turns on as much memory as
-no cache holds. With PyTorch, whose times stand beside, results and gradients are compared with its own of float64.
-`--scale` divides the first size, for a try without a GPU.
+three bounds: "once", the time in which a large copy moves as many bytes; "twice", the same with inputs read twice,
+where their statistics have to be known before the first result, and no multiprocessors hold the inputs until then;
+"copy", the time of a copy of just as many bytes, which starts and ends as the layer does. Calls take turns on as much
+memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are compared with its own of
+float64. `--scale` divides the first size, for a try without a GPU.
 """
 
 from __future__ import annotations

@@ -35,12 +35,14 @@ class Form(NamedTuple):
         cluster: blocks of a cluster.
         members: channels that a block takes one after another.
         kept: packs of each array that a thread keeps of a channel; 0 if it reads them again.
+        turns: units of channels that a cluster takes one after another.
     """
 
     share: Share
     cluster: int
     members: int
     kept: int = 0
+    turns: int = 1
 
     def here(self) -> int:
         """Channels of a block."""
@@ -114,11 +116,12 @@ def _width(neighbours: int, most: int) -> int:
     return most
 
 
-def _grid(form: Form, places: Places) -> tuple[tuple[int, int], bytes, str]:
-    """The grid, and what :func:`packed_sizes` makes."""
+def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int], str]:
+    """The grid, the kernels' struct Sizes and the number of units, and the type of the sizes."""
     blocks = divide_up(places.channels, form.here())
     sizes, index = packed_sizes(places, form.share.step, form.each(places), blocks)
-    return (places.instances * blocks, form.cluster), sizes, index
+    units = places.instances * blocks
+    return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
 def _variables(form: Form, index: str) -> dict[str, object]:
@@ -160,7 +163,7 @@ def normalized(
         "running": acc if running[0] is None else running[0].dtype,
     }
     kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index))
-    kernel((x, weight, bias, found, *running, y, sizes, eps, momentum), grid, form.memory(x.itemsize))
+    kernel((x, weight, bias, found, *running, y, *sizes, eps, momentum), grid, form.memory(x.itemsize))
     return y, found
 
 
@@ -194,4 +197,4 @@ def differentiated(
         **types,
         **_variables(form, index),
     )
-    kernel((x, dy, statistics, weight, *made, sizes, scale), grid, form.memory(x.itemsize + dy.itemsize))
+    kernel((x, dy, statistics, weight, *made, *sizes, scale), grid, form.memory(x.itemsize + dy.itemsize))

@@ -172,7 +172,7 @@ def test_clusters_that_have_whole_channels(
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
         share = Share(64, 4 if last else 1, 4, 2, last)
         form = channel_clusters.Form(share, cluster, 1 if last else places.together)
-        return form.keeping(places) if kept else form
+        return form.keeping(places)._replace(turns=2) if kept else form
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):

@@ -73,7 +73,7 @@ def form_of(task: Task, image: Layout, output: Layout, multiprocessors: int) -> 
     most = ACCESS // image.dtype.itemsize
     items = widest(most, lambda n: within and is_even(image, n, 3) and is_even(output, n, 3))
     form = Form(items > 1, items if items > 1 else _ITEMS, divide_up(y.pixels, divide_up(y.pixels, _ROWS)), 1)
-    wanted = _RESIDENT * multiprocessors // task.groups
+    wanted = round(_RESIDENT * multiprocessors / task.groups)
     return form._replace(wanted=max(1, min(wanted, form.strips(task)[0] // _BLOCK)))
 
 

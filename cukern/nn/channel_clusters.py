@@ -34,15 +34,32 @@ class Form(NamedTuple):
         share: how the threads of a block do.
         cluster: blocks of a cluster.
         members: channels that a block takes one after another.
+        kept: packs of each array that a thread keeps of a channel; 0 if it reads them again.
+        turns: units of channels that a cluster takes one after another.
     """
 
     share: Share
     cluster: int
     members: int
+    kept: int = 0
+    turns: int = 1
 
     def here(self) -> int:
         """Channels of a block."""
         return self.share.across * self.share.width if self.share.last else self.members
+
+    def each(self, places: Places) -> int:
+        """Elements of a channel that a block has."""
+        grain = 1 if self.share.last else self.share.width
+        return divide_up(divide_up(places.outer * places.inner, self.cluster), grain) * grain
+
+    def keeping(self, places: Places) -> Form:
+        """The form that keeps what it reads."""
+        return self._replace(kept=divide_up(self.each(places), self.share.step))
+
+    def memory(self, items: int) -> int:
+        """Bytes of dynamic shared memory, of elements of so many bytes in all arrays together."""
+        return self.members * self.kept * self.share.block * self.share.width * items
 
 
 def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
@@ -99,20 +116,19 @@ def _width(neighbours: int, most: int) -> int:
     return most
 
 
-def _grid(form: Form, places: Places) -> tuple[tuple[int, int], bytes, str]:
-    """The grid, and what :func:`packed_sizes` makes."""
-    share = form.share
-    grain = 1 if share.last else share.width
-    each = divide_up(divide_up(places.outer * places.inner, form.cluster), grain) * grain
+def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int], str]:
+    """The grid, the kernels' struct Sizes and the number of units, and the type of the sizes."""
     blocks = divide_up(places.channels, form.here())
-    sizes, index = packed_sizes(places, share.step, each, blocks)
-    return (places.instances * blocks, form.cluster), sizes, index
+    sizes, index = packed_sizes(places, form.share.step, form.each(places), blocks)
+    units = places.instances * blocks
+    return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
 def _variables(form: Form, index: str) -> dict[str, object]:
     own = {
         "cluster": form.cluster,
         "members": form.members,
+        "kept": form.kept,
         "streaming": True,
         "backwards": False,
         "index": index,
@@ -147,7 +163,7 @@ def normalized(
         "running": acc if running[0] is None else running[0].dtype,
     }
     kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index))
-    kernel((x, weight, bias, found, *running, y, sizes, eps, momentum), grid)
+    kernel((x, weight, bias, found, *running, y, *sizes, eps, momentum), grid, form.memory(x.itemsize))
     return y, found
 
 
@@ -181,4 +197,4 @@ def differentiated(
         **types,
         **_variables(form, index),
     )
-    kernel((x, dy, statistics, weight, *made, sizes, scale), grid)
+    kernel((x, dy, statistics, weight, *made, *sizes, scale), grid, form.memory(x.itemsize + dy.itemsize))

@@ -160,17 +160,19 @@ def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pyte
     "last", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["last", "first"]
 )
 @pytest.mark.parametrize("cluster", [2, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kept", [False, True], ids=["again", "kept"])
 def test_clusters_that_have_whole_channels(
-    device: ck.Device, last: bool, cluster: int, monkeypatch: pytest.MonkeyPatch
+    device: ck.Device, last: bool, cluster: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Statistics and results in one launch, with threads beyond the last channel, are those of one launch each."""
-    shape, axis = ((2, 9, 5, 24), -1) if last else ((2, 24, 9, 4), 1)
+    shape, axis = ((2, 9, 15, 24), -1) if last else ((2, 24, 19, 28), 1)
     x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
     wanted = found_of_norms(x, dy, axis, 6)
 
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
         share = Share(64, 4 if last else 1, 4, 2, last)
-        return channel_clusters.Form(share, cluster, 1 if last else places.together)
+        form = channel_clusters.Form(share, cluster, 1 if last else places.together)
+        return form.keeping(places)._replace(turns=2) if kept else form
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):

@@ -111,6 +111,30 @@ def test_emptied_tiles_are_not_read(
         np.testing.assert_array_equal(found, one)
 
 
+@pytest.mark.parametrize("axes", [(), (0,), (0, 1, 2), (0, 1, 3)])
+def test_gradients_of_arrays_skip_emptied_tiles(device: ck.Device, axes: tuple[int, ...]) -> None:
+    """What is NaN in one document reaches no sum of the other, whichever axes it is over; heads share keys."""
+    arrays, exact = given("float32", (2, 4, 200, 8), (2, 2, 200, 8), (2, 2, 200, 8))
+    shape = tuple(1 if axis in axes else n for axis, n in enumerate((2, 4, 200, 200)))
+    bias = np.random.default_rng(0).normal(size=shape)
+    apart = np.stack([documents(128, 72)] * 3 + [documents(32, 96, 72)])
+    apart[0, 5, :90] = False
+    mask = ck.asarray(apart)
+
+    def gradient(dtype: str, *own: ck.Array) -> np.ndarray:
+        made, pull = ck.vjp(
+            lambda one: nn.attention(*own, bias=one, mask=mask), ck.asarray(bias, dtype=dtype)
+        )
+        within = ck.where(ck.arange(200)[:, None] < 128, ck.arange(8, dtype=dtype) - 2, 0)
+        return pull(ck.broadcast_to(within, made.shape))[0].numpy()
+
+    wanted = gradient("float64", *map(ck.asarray, exact))
+    for one in arrays:
+        one[:, :, 128:] = np.nan
+    near = tuple(slice(128 if axis > 1 else n) for axis, n in enumerate(shape))
+    np.testing.assert_allclose(gradient("float32", *arrays)[near], wanted[near], rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS[:2])
 def test_parts_of_keys_share_what_the_mask_leaves(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str, ulps: float

@@ -119,8 +119,10 @@ def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> Array:
     """The tiles that the call's mask leaves to each block of a launch."""
     assert call.blocks is not None
     (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
-    of_keys, apart = kind in OF_KEYS, isinstance(tile, TmaTile)
-    shared = heads // key_heads if of_keys or not apart else 1
+    # A block of the score's arrays has one tile, of each head of queries, and looks for it in the list of its keys.
+    alone = kind == "backward_arrays"
+    of_keys, apart = alone or kind in OF_KEYS, alone or isinstance(tile, TmaTile)
+    shared = 1 if alone or (apart and not of_keys) else heads // key_heads
     walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
     return tile_lists(call.blocks, walk)
 

@@ -217,8 +217,7 @@ def launch(
     q = call.q
     device = q.device
     live = None if call.draw is None else call.draw.live
-    skipping = call.blocks is not None and summed is None
-    lists = (lists_for(call, kind, tile),) if skipping else ()
+    lists = () if call.blocks is None else (lists_for(call, kind, tile),)
     arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *lists, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
@@ -351,7 +350,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
-    blocks = None if summed is not None else call.blocks
+    blocks = call.blocks
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,

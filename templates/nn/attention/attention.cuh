@@ -298,6 +298,11 @@ struct Course {
     }
     // The first row or key of a tile.
     __device__ __forceinline__ int operator[](int i) const { return listed ? list[1 + first + i] / 2 * SIZE : first + i * SIZE; }
+    // Which of the tiles begins with this row or key; -1 if none does.
+    __device__ __forceinline__ int number_of(int start) const {
+        const int i = listed ? find(start / SIZE) - first : (start - first) / SIZE;
+        return i >= 0 && i < count && (*this)[i] == start ? i : -1;
+    }
     __device__ __forceinline__ bool open(int i) const { return listed && list[1 + first + i] % 2; }
 };
 // The tiles of keys for a tile of rows, and of rows for a tile of keys.

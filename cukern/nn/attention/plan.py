@@ -373,6 +373,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "counted": options.counted,
         "at_end": options.offset is None,
         "dropping": bool(options.dropout),
+        "by_fours": bool(options.dropout) and not options.packed and call.k.shape[2] % 4 == 0,
         "plain": program is None and options.scale > 0,
         "operands": [
             {

@@ -18,7 +18,8 @@ constexpr int sharing = << sharing >>;  // heads of a launch that share a head o
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>;  // rows and keys of a tile
 constexpr bool bounded_left = << bounded_left | lower >>, bounded_right = << bounded_right | lower >>;
 constexpr bool sequenced = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
-constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
+constexpr bool dropping = << dropping | lower >>, by_fours = << by_fours | lower >>;  // elements of a draw are in one row
+constexpr bool plain = << plain | lower >>;
 constexpr bool reads_places = << reads_places | lower >>;  // the score reads memory by its query or key
 constexpr bool split = << split | lower >>;  // the blocks along y share the keys
 constexpr bool listed = << listed | lower >>;  // lists have the tiles in which a mask leaves something
@@ -41,19 +42,23 @@ struct Sizes {
 struct ScoreSteps {
     index of[<< [operands | length, 1] | max >>][4];
 };
-// Where a draw of dropout begins in its stream: `at`, or if `live` is not null what it points to.
+// Where a draw of dropout begins in its stream.
 struct Draw {
-    const unsigned long long* live;
     unsigned long long at;
 
+    // Which weights are kept of elements n / 4 * 4 to n / 4 * 4 + 3: a bit each.
+    __device__ __forceinline__ unsigned kept(const Sizes& sizes, unsigned long long n) const {
+        unsigned bits = 0;
+<% if dropping %>
+        const RandomWords words = philox(at + n / 4, 0, sizes.key0, sizes.key1);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) bits |= words.w[i] >= sizes.threshold ? shl(1u, i) : 0u;
+<% endif %>
+        return bits;
+    }
     // The factor of the weight of element n.
     __device__ __forceinline__ A factor(const Sizes& sizes, unsigned long long n) const {
-<% if dropping %>
-        const RandomWords words = philox((live ? *live : at) + n / 4, 0, sizes.key0, sizes.key1);
-        return words.w[n % 4] >= sizes.threshold ? A(sizes.kept) : A(0);
-<% else %>
-        return A(1);
-<% endif %>
+        return !dropping ? A(1) : kept(sizes, n) >> n % 4 & 1 ? A(sizes.kept) : A(0);
     }
 };
 

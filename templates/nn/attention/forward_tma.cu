@@ -15,8 +15,8 @@ constexpr bool limited = << limited | lower >>;  // what the function makes is a
 // The function makes the tanh of a score times this, and nothing more, and it is expected that most of these are small; 0 if not.
 constexpr double near = << near >>;
 // The largest score of a row counts as what it was until it has grown by so many powers of two, so that sums need not shrink: weights
-// stay below the largest number of 16 bits, unless dropout's factor is large. As in FlashAttention-4.
-constexpr float most_growth = dropping ? 0.0f : 8.0f;
+// stay below the largest number of 16 bits. As in FlashAttention-4.
+constexpr float most_growth = 8.0f;
 constexpr int held = << held >>;  // tiles of rows in shared memory: of two one is brought while the other is at work
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
@@ -59,7 +59,9 @@ struct Task {
     }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
-    __device__ __forceinline__ bool weigh(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key) const {
+    __device__ __forceinline__ bool weigh(
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Kept<tile_n>& kept) const
+    {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
 #pragma unroll
@@ -99,8 +101,7 @@ struct Task {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 x = power_of_two((SMALL && limited ? tanh_of_small(x, unit) : x * unit) - from);
                 total[i % 2] += x;
-                if constexpr (dropping)
-                    x *= draw.factor(sizes, at.element(sizes, own, key + q + i / 2 * 8 + i % 2));
+                if (!kept(half, i / 2 * 8 + i % 2)) x = 0.0f;
             }
             of.total[half] = total[0] + total[1];
         }
@@ -108,12 +109,15 @@ struct Task {
     }
     // Of the keys of tile i; without the mask where it is true throughout.
     template <bool MASKED>
-    __device__ __forceinline__ bool weigh_tile(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i) const {
-        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i]);
-        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i]);
+    __device__ __forceinline__ bool weigh_tile(
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Kept<tile_n>& kept) const
+    {
+        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], kept);
+        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i], kept);
         const Scores opened = scores.opened();
-        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i]);
+        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i], kept);
     }
+    __device__ __forceinline__ Kept<tile_n> kept_of(const Walk& walk, int i) const { return {draw, sizes, at, row, walk[i]}; }
 };
 // The scores of the rows with the keys of tile i become weights in `words`, whose values are multiplied next; meanwhile the values
 // are that belong to the weights before them. True if the sums are of these weights' rows and have to shrink.
@@ -132,10 +136,11 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     multiply_weights<tile_n, value_width>(sums, words, of_v.tile());
     if constexpr (by_turns) barrier_arrive(1 + (group + 1) % workers, 256);
+    const Kept<tile_n> kept = task.kept_of(walk, i);
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i);
+    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i, kept);
     wgmma_wait<0>(sums);
     of_v.release();
     round<tile_n>(words, s);
@@ -207,9 +212,11 @@ struct Worker {
         keys.wait_full();
         wgmma_fence();
         multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
+        const int last = work.walk.count - 1;
+        const Kept<tile_n> kept = task.kept_of(work.walk, last);
         wgmma_wait<0>(s);
         keys.release();
-        task.weigh_tile<true>(s, shrink, work.of, work.walk, work.walk.count - 1);
+        task.weigh_tile<true>(s, shrink, work.of, work.walk, last, kept);
         round<tile_n>(words, s);
     }
     // Goes through the keys of a tile of rows, but for the product of the last weights.
@@ -258,7 +265,7 @@ struct Worker {
             if (threadIdx.x % 4 == 0 && own_row < work.at.rows)
                 lse[work.at.statistic(sizes, own_row)] =
                     total == 0.0f ? -limits<float>::infinity() : (work.of.largest[half] * unit + log2(total)) * float(1 / log2_e);
-            factor[half] = total == 0.0f ? 0.0f : 1 / total;
+            factor[half] = total == 0.0f ? 0.0f : (dropping ? float(sizes.kept) : 1.0f) / total;
         }
         store<value_size>(work.at.of_rows(o, sizes.o), work.warp_row(), sums, factor);
 #pragma unroll

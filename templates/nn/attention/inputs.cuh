@@ -1,4 +1,4 @@
-<# The first parameters of every kernel of attention. live: see Draw. #>
+<# The first parameters of every kernel of attention. live: where the draw of dropout begins, if not null. #>
     <% if fed %>const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v,
     <% else %>const T* q, const T* k, const T* v, <% endif %>
 

@@ -135,6 +135,44 @@ __device__ __forceinline__ void multiply_weights(float (&d)[COLUMNS / 2], const 
     }
     wgmma_commit();
 }
+// Which weights of a lane's elements of a tile dropout keeps, of two rows from `row` on and keys from `key` on. Elements of a draw are
+// four of a row, which two lanes have: each draws for one of the rows.
+template <int COLUMNS>
+struct Kept {
+    static constexpr int words = (COLUMNS + 63) / 64;
+    unsigned of[2][words];
+
+    __device__ __forceinline__ Kept(const Draw& draw, const Sizes& sizes, const Place& at, int row, int key) : of{} {
+        if constexpr (!dropping) return;
+        const int lane = threadIdx.x % 4, odd = lane % 2;
+#pragma unroll
+        for (int w = 0; w < words; ++w) {
+            unsigned own = 0;
+#pragma unroll 4
+            for (int i = 8 * w; i < (8 * w + 8 < COLUMNS / 8 ? 8 * w + 8 : COLUMNS / 8); ++i) {
+                const int at_bit = i % 8 * 4;
+                if constexpr (by_fours) {
+                    own |= shl(draw.kept(sizes, at.element(sizes, row + 8 * odd, key + 8 * i + lane / 2 * 4)), at_bit);
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const unsigned long long n = at.element(sizes, row + e / 2 * 8, key + 8 * i + 2 * lane + e % 2);
+                        of[e / 2][w] |= shl(draw.kept(sizes, n) >> n % 4 & 1, at_bit + e % 2);
+                    }
+                }
+            }
+            if constexpr (by_fours) {
+                const unsigned other = __shfl_xor_sync(0xffffffffu, own, 1);
+                of[0][w] = (odd ? other : own) >> 2 * odd;
+                of[1][w] = (odd ? own : other) >> 2 * odd;
+            }
+        }
+    }
+    // The lane's number: of its second row, eight rows on, if `half`, and of a column.
+    __device__ __forceinline__ bool operator()(int half, int column) const {
+        return !dropping || of[half][column / 64] >> (column % 64 / 8 * 4 + column % 2) & 1;
+    }
+};
 // Two numbers in a word, rounded.
 __device__ __forceinline__ unsigned pair(float low, float high) {
     const float both[2] = {low, high};

@@ -191,7 +191,7 @@ def test_lists_of_tiles(device: ck.Device, transposed: bool) -> None:
     ):
         wanted = kinds(mask, walk)
         wanted = wanted.swapaxes(-1, -2) if walk.of_keys else wanted
-        lists = tile_lists(mask_blocks(given), walk).numpy()
+        lists = tile_lists(mask_blocks(given).kinds, walk).numpy()
         assert lists.shape == (*wanted.shape[:3], wanted.shape[3] + 1)
         for which in np.ndindex(*wanted.shape[:3]):
             count, *entries = lists[which].tolist()
@@ -202,11 +202,11 @@ def test_lists_of_masks_that_are_broadcast(device: ck.Device) -> None:
     keys = np.zeros((3, 1, 1, 200), bool)
     keys[0, 0, 0, :32] = keys[2, 0, 0, 100] = True
     walk = Walk(64, 64, False, 2, 1, 1, 100, 200)
-    lists = tile_lists(mask_blocks(ck.asarray(keys)), walk).numpy()
+    lists = tile_lists(mask_blocks(ck.asarray(keys)).kinds, walk).numpy()
     assert lists[:, :, :, 0].tolist() == [[[1, 1]], [[0, 0]], [[1, 1]]]
     assert lists[[0, 2], :, :, 1].tolist() == [[[0, 0]], [[2, 2]]]
     rows = ck.broadcast_to(ck.asarray(np.arange(100)[:, None] < 64), (3, 2, 100, 200))
-    blocks = mask_blocks(rows)
+    blocks = mask_blocks(rows).kinds
     assert blocks.shape == (1, 1, 7, 1)
     lists = tile_lists(blocks, walk).numpy()
     assert lists[0, 0, 0].tolist() == [4, 1, 3, 5, 7]

@@ -23,7 +23,7 @@ from .call import Call
 from .cheaper import Given, Unit
 from .combine import combine, steps_of
 from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
-from .masks import lists_for
+from .masks import axes_of, lists_for
 from .scores import PLACES, Printed, printed
 from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
 
@@ -217,7 +217,7 @@ def launch(
     q = call.q
     device = q.device
     live = None if call.draw is None else call.draw.live
-    lists = () if call.blocks is None else (lists_for(call, kind, tile),)
+    lists = () if call.blocks is None else lists_for(call, kind, tile)
     arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *lists, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
@@ -289,7 +289,7 @@ def _prepare(
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
-                sizes[6 + len(call.operands) + len(call.tables) + (call.blocks is not None)] = tile.rows
+                sizes[6 + len(call.operands) + len(call.tables) + 2 * (call.blocks is not None)] = tile.rows
             maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
@@ -350,7 +350,10 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
-    blocks = call.blocks
+    blocks, axes = call.blocks, [(1, 0)] * 4
+    if blocks is not None:
+        axes = axes_of(call.operands[-1]._planned())
+    of_batch, of_head, of_query, of_key = (n > 1 for n, _ in axes)
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,
@@ -362,8 +365,10 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "fed": isinstance(tile, TmaTile),
         "summing": summed is not None,
         "listed": blocks is not None,
-        "lists_by_batch": blocks is not None and blocks.shape[0] > 1,
-        "lists_by_head": blocks is not None and blocks.shape[1] > 1,
+        "lists_by_batch": of_batch,
+        "lists_by_head": of_head,
+        "mask_by_query": of_query,
+        "mask_by_key": of_key,
         "list_sharing": grouped if apart and kind in OF_KEYS else 1,
         "tile_m": tile.rows,
         "tile_n": tile.keys,

@@ -80,6 +80,7 @@ struct Score {
 struct Spot {
     int batch, head, row, key, more_row = 0, more_key = 0;
     int last_row = limits<int>::highest(), last_key = limits<int>::highest();
+    bool allowed = true;  // what the mask has there, where its bits were read before
 };
 // The function of a score, of its place and of arrays.
 struct Scores {
@@ -96,6 +97,9 @@ struct Scores {
     << x.compute >> s<< x.k >>;
 <% endfor %>
     bool open = false;  // the mask is true throughout the tile, and need not be read
+<% if listed and fed %>
+    const unsigned* bits = nullptr;  // of the mask, see mask_blocks.cu
+<% endif %>
 
     // The function where the mask is true throughout, which the compiler knows then.
     __device__ __forceinline__ Scores opened() const {
@@ -126,11 +130,15 @@ struct Scores {
         const << x.compute >> a<< x.k >> = s<< x.k >>;
 <% endfor %>
 <% for x in operands if not x.settled %>
+<% if x.opened and fed %>
+        const bool a<< x.k >> = open || at.allowed;
+<% else %>
         const << x.compute >> a<< x.k >> = << "open || " if x.opened >>cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]
 <% endfor %>
         ]);
+<% endif %>
 <% endfor %>
 <% for line in body %>
         const << line.type >> << line.name >> = << line.code >>;

@@ -198,13 +198,17 @@ __device__ __forceinline__ void advance(
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
     const int lane_row = row + threadIdx.x % 4 * 2;
     const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
+    const Allowed<tile_m, true> allowed[2] = {
+        {cotangents.scores, cotangents.sizes, at, key, lane_row, open},
+        {cotangents.scores, cotangents.sizes, at, key + 8, lane_row, open}};
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
         return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
                (!stops || own < at.keys);
     };
     const auto spot = [&](int i) {
-        return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
+        const int column = i / 4 * 8 + i % 2;
+        return Spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, at.rows - 1, at.keys - 1, allowed[i % 4 / 2](column)};
     };
     rows.wait_full();
     if (sequenced && row + tile_m > at.rows) {

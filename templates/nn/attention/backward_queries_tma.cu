@@ -68,14 +68,18 @@ __device__ __forceinline__ void advance(
     multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
     multiply_rows<value_width, tile_m, tile_n>(ds, rows + size_q, keys.tile() + size_k);
     const Kept<tile_n> kept(cotangents.draw, cotangents.sizes, own.at, own.row, key);
+    const int lane_key = key + threadIdx.x % 4 * 2;
+    const Allowed<tile_n, false> allowed[2] = {
+        {cotangents.scores, cotangents.sizes, own.at, own.row, lane_key, open},
+        {cotangents.scores, cotangents.sizes, own.at, own.row + 8, lane_key, open}};
     wgmma_wait<2>(s);  // the tile before this one has been multiplied
     if (!first) arrive(&keys.empty[(keys.number - 1) % keys.count]);
     wgmma_wait<1>(s);
     wgmma_made(s);
-    const int lane_key = key + threadIdx.x % 4 * 2;
     const auto spot = [&](int i) {
         const Place& at = own.at;
-        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, i / 4 * 8 + i % 2, at.rows - 1, at.keys - 1};
+        const int column = i / 4 * 8 + i % 2;
+        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, column, at.rows - 1, at.keys - 1, allowed[i / 2 % 2](column)};
     };
     const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
     const auto weigh = [&](const Cotangents& cotangents, int i, bool masked) {

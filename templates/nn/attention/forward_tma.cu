@@ -36,6 +36,11 @@ struct Walk : Course<tile_n> {
 struct Statistics {
     float largest[2], total[2];
 };
+// What is known of a lane's scores with a tile of keys before they are made.
+struct Known {
+    Kept<tile_n> kept;
+    Allowed<tile_n, false> allowed[2];
+};
 // Where scores are: a warp's rows, and what becomes of them.
 struct Task {
     const Place& at;
@@ -60,7 +65,7 @@ struct Task {
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
     __device__ __forceinline__ bool weigh(
-        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Kept<tile_n>& kept) const
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Known& known) const
     {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
@@ -79,7 +84,7 @@ struct Task {
                 if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
                 else if constexpr (!plain && !SMALL)  // of what is not attended to, too
                     x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
-                                       MASKED ? at.keys - 1 : limits<int>::highest()}).value;
+                                       MASKED ? at.keys - 1 : limits<int>::highest(), known.allowed[half](column)}).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
                 if constexpr (!limited) most[i % 2] = maximum(most[i % 2], x);
@@ -101,7 +106,7 @@ struct Task {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 x = power_of_two((SMALL && limited ? tanh_of_small(x, unit) : x * unit) - from);
                 total[i % 2] += x;
-                if (!kept(half, i / 2 * 8 + i % 2)) x = 0.0f;
+                if (!known.kept(half, i / 2 * 8 + i % 2)) x = 0.0f;
             }
             of.total[half] = total[0] + total[1];
         }
@@ -110,14 +115,20 @@ struct Task {
     // Of the keys of tile i; without the mask where it is true throughout.
     template <bool MASKED>
     __device__ __forceinline__ bool weigh_tile(
-        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Kept<tile_n>& kept) const
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Known& known) const
     {
-        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], kept);
-        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i], kept);
+        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known);
+        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i], known);
         const Scores opened = scores.opened();
-        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i], kept);
+        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i], known);
     }
-    __device__ __forceinline__ Kept<tile_n> kept_of(const Walk& walk, int i) const { return {draw, sizes, at, row, walk[i]}; }
+    // Of the keys of tile i.
+    __device__ __forceinline__ Known known(const Walk& walk, int i) const {
+        const int key = walk[i], first = key + threadIdx.x % 4 * 2;
+        const bool open = walk.open(i);
+        return {{draw, sizes, at, row, key},
+                {{scores, sizes, at, row, first, open}, {scores, sizes, at, row + 8, first, open}}};
+    }
 };
 // The scores of the rows with the keys of tile i become weights in `words`, whose values are multiplied next; meanwhile the values
 // are that belong to the weights before them. True if the sums are of these weights' rows and have to shrink.
@@ -136,11 +147,11 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     multiply_weights<tile_n, value_width>(sums, words, of_v.tile());
     if constexpr (by_turns) barrier_arrive(1 + (group + 1) % workers, 256);
-    const Kept<tile_n> kept = task.kept_of(walk, i);
+    const Known known = task.known(walk, i);
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i, kept);
+    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i, known);
     wgmma_wait<0>(sums);
     of_v.release();
     round<tile_n>(words, s);
@@ -213,10 +224,10 @@ struct Worker {
         wgmma_fence();
         multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
         const int last = work.walk.count - 1;
-        const Kept<tile_n> kept = task.kept_of(work.walk, last);
+        const Known known = task.known(work.walk, last);
         wgmma_wait<0>(s);
         keys.release();
-        task.weigh_tile<true>(s, shrink, work.of, work.walk, last, kept);
+        task.weigh_tile<true>(s, shrink, work.of, work.walk, last, known);
         round<tile_n>(words, s);
     }
     // Goes through the keys of a tile of rows, but for the product of the last weights.

@@ -6,4 +6,4 @@
 
     <% for x in tables %>const << x.type >>* t<< x.k >>, <% endfor %>
 
-    const int* starts_q, const int* starts_k, const unsigned long long* live,<% if listed %> const int* lists,<% endif %>
+    const int* starts_q, const int* starts_k, const unsigned long long* live,<% if listed %> const int* lists,<% if fed %> const unsigned* bits,<% endif %><% endif %>

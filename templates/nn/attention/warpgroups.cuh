@@ -135,6 +135,38 @@ __device__ __forceinline__ void multiply_weights(float (&d)[COLUMNS / 2], const 
     }
     wgmma_commit();
 }
+// What a mask has for a row, or with OF_KEYS for a key, in COUNT columns from `first` on; true where it is `open`.
+template <int COUNT, bool OF_KEYS>
+struct Allowed {
+<% if listed %>
+    static constexpr bool by_query = << mask_by_query | lower >>, by_key = << mask_by_key | lower >>;
+    static constexpr bool by_line = OF_KEYS ? by_key : by_query, along = OF_KEYS ? by_query : by_key;
+    static constexpr int count = (COUNT + 31) / 32;
+    unsigned words[count];
+
+    __device__ __forceinline__ Allowed(const Scores& scores, const Sizes& sizes, const Place& at, int own, int first, bool open) {
+        const int queries = by_query ? sizes.queries : 1, keys = by_key ? sizes.keys : 1;
+        const int lines = OF_KEYS ? keys : queries, length = divide_up(OF_KEYS ? queries : keys, 32);
+        const long long heads = << "sizes.heads" if lists_by_head else 1 >>;
+        const long long matrix = << "at.batch * heads" if lists_by_batch else 0 >><< " + at.head" if lists_by_head >>;
+        const unsigned* line = scores.bits + (matrix * lines + (by_line ? minimum(own, lines - 1) : 0)) * length;
+        if constexpr (OF_KEYS) line += << "sizes.sequences * heads" if lists_by_batch else "heads" >> * queries * divide_up(keys, 32);
+#pragma unroll
+        for (int w = 0; w < count; ++w) {
+            words[w] = ~0u;
+            if (open) continue;
+            const int n = along ? first / 32 + w : 0;
+            const unsigned low = line[minimum(n, length - 1)];
+            const unsigned high = COUNT % 32 == 0 ? 0u : line[minimum(n + 1, length - 1)];
+            words[w] = along ? unsigned((shl((unsigned long long)high, 32) | low) >> first % 32) : low;
+        }
+    }
+    __device__ __forceinline__ bool operator()(int column) const { return words[column / 32] >> column % 32 & 1; }
+<% else %>
+    __device__ __forceinline__ Allowed(const Scores&, const Sizes&, const Place&, int, int, bool) {}
+    __device__ __forceinline__ bool operator()(int) const { return true; }
+<% endif %>
+};
 // Which weights of a lane's elements of a tile dropout keeps, of two rows from `row` on and keys from `key` on. Elements of a draw are
 // four of a row, which two lanes have: each draws for one of the rows.
 template <int COLUMNS>

@@ -5,12 +5,13 @@ Usage: python benchmarks/attention.py [--scale N] [--only WORD] [--out FILE]
 Random bfloat16 data. Each forward is compared with the composed form in float32, on the first of the batch and of the
 heads. PyTorch's is its fused attention, by each backend that runs: cuDNN's and FlashAttention-2. With a mask or a
 function of the score, the same attention without it is measured by turns with it, and the last two columns have its
-time over theirs, forward and backward. `--scale` divides lengths, for a try without a GPU. Without PyTorch its columns
-are empty.
+time over theirs, forward and backward. Of one query, the bytes that it moves a second are compared with a copy's.
+`--scale` divides lengths, for a try without a GPU. Without PyTorch its columns are empty.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -165,9 +166,9 @@ def peer(backend: str, case: Case, arrays: list[ck.Array], mask: Any) -> list[Ca
         return [None, None]
     chosen = getattr(torch.nn.attention.SDPBackend, backend)
     q, k, v, given = (torch.from_dlpack(one).requires_grad_() for one in arrays)
-    mask = (
-        None if mask is None else torch.from_dlpack(ck.broadcast_to(mask, (case.length, case.length)).copy())
-    )
+    if mask is not None:
+        whole = (*mask.shape[:-2], case.length, case.length)
+        mask = torch.from_dlpack(mask if mask.shape == whole else ck.broadcast_to(mask, whole).copy())
 
     def forward() -> Any:
         with torch.nn.attention.sdpa_kernel(chosen):
@@ -175,10 +176,12 @@ def peer(backend: str, case: Case, arrays: list[ck.Array], mask: Any) -> list[Ca
                 q, k, v, mask, is_causal=case.causal, enable_gqa=case.key_heads not in (0, case.heads)
             )
 
-    try:
-        result = forward()
-    except RuntimeError:
-        return [None, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # which say why a backend does not run
+        try:
+            result = forward()
+        except RuntimeError:
+            return [None, None]
 
     def alone() -> Any:
         with torch.no_grad():
@@ -227,7 +230,10 @@ def measure(case: Case, bench: Benchmark) -> None:
     assert times[0] is not None
     rate = f"{1e-6 * case.operations / times[0]:.0f} TFLOP/s"
     if case.queries:
-        rate = f"{1e-3 * (arrays[1].nbytes + arrays[2].nbytes) / times[0]:.0f} GB/s"
+        moved = arrays[1].nbytes + arrays[2].nbytes
+        (copy,) = bench.microseconds(bench.copy_of(moved))
+        assert copy is not None
+        rate = f"{1e-3 * moved / times[0]:.0f} GB/s, {copy / times[0]:.2f} of a copy's"
     shares = [f"{a / b:.2f}" if a and b else None for a, b in zip(times[2:4], times[:2], strict=True)]
     bench.row(case, *times[:2], *times[4:], rate, f"{error:.1e}", *shares)
 

@@ -64,7 +64,7 @@ class Blocks(NamedTuple):
 
 
 def axes_of(layout: Layout) -> list[tuple[int, int]]:
-    """The lengths and strides of a mask's batches, heads, queries and keys; (1, 0) of those on which it does not depend."""
+    """The lengths and strides of a mask's batches, heads, queries and keys; (1, 0) where it does not depend on them."""
     given = zip(layout.shape, layout.strides, strict=True)
     axes = [(n, step) if step and n > 1 else (1, 0) for n, step in given]
     return [(1, 0)] * (4 - len(axes)) + axes

@@ -198,12 +198,26 @@ def curved(of: Program) -> bool:
     return _with_slopes(of, ())[1].kind != "constant"
 
 
+def _attended(score: Node) -> Node:
+    """What a score is where no condition makes it -inf: elsewhere its weight is 0, and its derivatives do not count."""
+    while score.kind == "call" and score.row is not None and score.row.name == "where":
+        _, one, other = score.args
+        if other.kind == "constant" and other.value == -math.inf:
+            score = one
+        elif one.kind == "constant" and one.value == -math.inf:
+            score = other
+        else:
+            break
+    return score
+
+
 def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:
     """The score, its slope, and its derivatives by arrays."""
     acc = of.inputs[0]
     needs = tuple(k == 0 or k in wanted for k in range(len(of.inputs)))
+    attended = program(of.name, tuple(map(_attended, of.outputs)), of.inputs)
     # The derivative is linear in the cotangent, with which the kernel multiplies it.
-    roots, results = roots_from(of, [constant(1.0, acc)], needs, needs)
+    roots, results = roots_from(attended, [constant(1.0, acc)], needs, needs)
 
     def root(k: int) -> Node:
         result = results[k]

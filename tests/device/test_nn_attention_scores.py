@@ -32,7 +32,7 @@ def text(
     program, _ = traced(score, [dtypes.float32] * arrays, (False, False), dtypes.float32, ())
     assert program is not None
     uniform = range(5, 5 + arrays)
-    made = printed(program, (), () if slope else None, Given(sizes, uniform, **given))
+    made = printed(program, (), sizes, () if slope else None, Given(sizes, uniform, **given))
     return "; ".join([*(f"{line.name} = {line.code}" for line in made.lines), ", ".join(made.values)])
 
 
@@ -74,7 +74,7 @@ def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool)
     """The sum of both, times the gain, is the score; the shift is the same for all keys of a tile."""
     program, _ = traced(score, [dtypes.float32], (False, False), dtypes.float32, ())
     assert program is not None
-    made = printed(program, (), None, Given(SIZES, [5], True, True))
+    made = printed(program, (), SIZES, None, Given(SIZES, [5], True, True))
     assert made.unit[:2] == unit
     x, scale, product = 0.375, 0.125, -3.0
     shifts = set()

@@ -7,8 +7,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ... import dtypes
 from ...array import Array
 from ...array.creation import empty, full
@@ -25,7 +23,19 @@ from .combine import combine, steps_of
 from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
 from .masks import axes_of, lists_for
 from .scores import PLACES, Printed, printed
-from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
+from .tma import (
+    MAP_BYTES,
+    OF_KEYS,
+    TMA_TILES,
+    Mapped,
+    TmaTile,
+    describable,
+    order,
+    tiles_of,
+    tma_tile_for,
+    whole_lines,
+    work_of,
+)
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -93,11 +103,24 @@ def _bounded(call: Call) -> bool:
     return call.options.left is not None or call.options.right is not None
 
 
+def _reads(call: Call) -> bool:
+    """Whether the score reads memory by its query or key, besides a mask's bits."""
+    arrays = call.operands if call.blocks is None else call.operands[:-1]
+    return bool(call.tables) or any(map(_by_place, arrays))
+
+
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
     """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
     starts = call.starts[0]
     sequences = None if starts is None else starts.size - 1
-    return (kind, call.options.packed, _bounded(call), sequences, *[one._planned() for one in rows])
+    return (
+        kind,
+        call.options.packed,
+        _bounded(call),
+        _reads(call),
+        sequences,
+        *[one._planned() for one in rows],
+    )
 
 
 def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
@@ -120,7 +143,10 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
-    return tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
+    tile = tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
+    # Addresses of what a score reads leave too few registers to three warpgroups.
+    few = kind == "forward" and tile is not None and tile.workers(kind) > 2 and _reads(call)
+    return TMA_TILES[kind][128]._replace(blocks=tile.blocks) if few and tile is not None else tile
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
@@ -285,7 +311,7 @@ def _prepare(
             function = _TMA[kind].bind(device, **variables).function
             sharing, along = heads // k.shape[1], length if of_keys else keys
             grid = min(blocks, tile.blocks), 1, 1
-            work = _work(call, tile, of_keys, tiles)
+            work = work_of(call, tile, of_keys, tiles)
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
@@ -295,25 +321,6 @@ def _prepare(
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
         function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
-
-
-def _work(call: Call, tile: TmaTile, of_keys: bool, tiles: int) -> np.ndarray:
-    """How many tiles each tile of a head walks along, in the order in which the kernel begins them."""
-    options, length, keys = call.options, call.q.shape[2], call.k.shape[2]
-    if options.packed:  # which sequences there are is known when the kernel runs
-        return np.ones(tiles)
-    offset = keys - length if options.offset is None else options.offset
-    size, along, total, end = tile.rows, tile.keys, length, keys
-    before, after = options.left, options.right
-    if of_keys:
-        size, along, total, end, offset = tile.keys, tile.rows, keys, length, -offset
-        before, after = after, before
-    first = np.arange(divide_up(total, size)) * size + offset
-    last = np.minimum(first + size, total + offset)
-    begin = np.zeros_like(first) if before is None else np.clip(first - before, 0, end)
-    stop = np.full_like(first, end) if after is None else np.clip(last + after, 0, end)
-    found: np.ndarray = np.maximum(-(-stop // along) - begin // along, 0)
-    return found if of_keys or options.right is None else found[::-1]
 
 
 def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
@@ -334,10 +341,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
         given = None
+        sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
         if dtypes.info(q.dtype).narrow:
-            batches = q.shape[0] if starts is None else starts.size
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            sizes = (batches, *q.shape[1:3], call.k.shape[2])
             forward, by_warpgroups = kind == "forward", isinstance(tile, TmaTile)
             given = Given(
                 sizes,
@@ -346,7 +352,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
                 shifted=forward and by_warpgroups and options.scale > 0,
                 gained=not forward and by_warpgroups,
             )
-        lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
+        lines = printed(program, options.lookups, sizes, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)

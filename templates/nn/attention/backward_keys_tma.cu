@@ -206,9 +206,9 @@ __device__ __forceinline__ void advance(
         return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
                (!stops || own < at.keys);
     };
-    const auto spot = [&](int i) {
-        const int column = i / 4 * 8 + i % 2;
-        return Spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, at.rows - 1, at.keys - 1, allowed[i % 4 / 2](column)};
+    const auto spot = [&](int i, bool masked) {
+        const int column = i / 4 * 8 + i % 2, last_row = masked ? at.rows - 1 : limits<int>::highest();
+        return Spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, last_row, at.keys - 1, allowed[i % 4 / 2](column)};
     };
     rows.wait_full();
     if (sequenced && row + tile_m > at.rows) {
@@ -231,9 +231,9 @@ __device__ __forceinline__ void advance(
     wgmma_made(s);
     const auto weigh = [&](const Cotangents& cotangents, int i, bool masked, bool beyond) {
         const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-        const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
-                               : cotangents.weight(product, row_lse, spot(i));
-        s[i] = cotangents.sloped(p, product, spot(i));
+        const float p = masked ? cotangents.weight(product, row_lse, spot(i, true), attends(i), beyond)
+                               : cotangents.weight(product, row_lse, spot(i, false));
+        s[i] = cotangents.sloped(p, product, spot(i, masked));
         return kept(i) ? p : 0.0f;
     };
     const auto weigh_all = [&](const Cotangents& of, bool masked, bool beyond) {

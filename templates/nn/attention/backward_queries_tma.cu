@@ -76,16 +76,17 @@ __device__ __forceinline__ void advance(
     if (!first) arrive(&keys.empty[(keys.number - 1) % keys.count]);
     wgmma_wait<1>(s);
     wgmma_made(s);
-    const auto spot = [&](int i) {
+    const auto spot = [&](int i, bool masked) {
         const Place& at = own.at;
-        const int column = i / 4 * 8 + i % 2;
-        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, column, at.rows - 1, at.keys - 1, allowed[i / 2 % 2](column)};
+        const int column = i / 4 * 8 + i % 2, last_key = masked ? at.keys - 1 : limits<int>::highest();
+        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, column, at.rows - 1, last_key, allowed[i / 2 % 2](column)};
     };
     const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
     const auto weigh = [&](const Cotangents& cotangents, int i, bool masked) {
         const float lse = own.lse[i / 2 % 2];
-        const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i), false) : cotangents.weight(s[i], lse, spot(i));
-        s[i] = cotangents.sloped(p, s[i], spot(i));
+        const float p = masked ? cotangents.weight(s[i], lse, spot(i, true), attends(i), false)
+                               : cotangents.weight(s[i], lse, spot(i, false));
+        s[i] = cotangents.sloped(p, s[i], spot(i, masked));
     };
     if (listed && open && whole) {
         const Scores opened = cotangents.scores.opened();

@@ -39,7 +39,7 @@ from .linear.decompositions import (
     svdvals,
 )
 from .linear.exponential import expm
-from .linear.lapack import identity, inv, matrices, solve, solve_triangular
+from .linear.lapack import identity, inv, matrices, solve
 from .linear.products import matmul, tensordot, vecdot
 from .linear.solving import (
     LstsqResult,
@@ -53,6 +53,7 @@ from .linear.solving import (
     tensorinv,
     tensorsolve,
 )
+from .linear.triangular import solve_triangular
 from .namespace.hints import missing
 from .shape.views import matrix_transpose
 

@@ -23,7 +23,7 @@ from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
 from .elementwise.by_numpy import quiet
-from .elementwise.complex_rows import conj_times
+from .elementwise.complex_rows import _conj_times
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .kernel.plan import allocate
@@ -130,7 +130,7 @@ def _by_cufft(
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
     options |= {"axes": axes, "norm": _UNSCALED[name]}
     if turned and name == "irfftn":
-        x, n = conj_times(x, factor), 1
+        x, n = _conj_times(x, factor), 1
     if max(sizes[axis] for axis in axes) > _LONGEST:
         made = _of_long_axis(x, name, sizes, axes, dtype)
     elif name == "irfftn" and (turned or n > 1) and getattr(xp, "__name__", "") == "cupy":
@@ -142,7 +142,7 @@ def _by_cufft(
         made = getattr(xp.fft, name)(x._data, **options)
     made = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
     if turned and name == "rfftn":
-        return conj_times(made, factor)
+        return _conj_times(made, factor)
     return made if n == 1 else Array._wrap(_scaled(made, factor), x.device)
 
 

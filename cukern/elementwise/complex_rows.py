@@ -116,7 +116,7 @@ _times_i: Unary = unary(
     doc="The imaginary number whose part is x.",
 )
 #: Without a derivative: for what is not recorded.
-conj_times: Binary = binary(
+_conj_times: Binary = binary(
     "conj_times",
     "x * y",
     INEXACT,

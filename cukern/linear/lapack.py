@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.linalg import LinAlgError
 from .. import dtypes
 from ..array import Array
 from ..array.creation import empty, ones
+from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
 from ..elementwise.by_numpy import quiet
@@ -157,10 +159,20 @@ def solve(x1: Array, x2: Array, /) -> Array:
         LinAlgError: a matrix is not square, or, on the host, singular.
         ValueError: the shapes do not fit.
     """
-    a, b = equations(x1, x2, "solve")
-    if b.ndim == 1 and a.ndim == 2 and a.device.addressable and b.size and not tape.recording((a, b)):
-        return library(a, "solve", b)[0]
-    return shaped("solve", a, b, _solution)
+    if type(x1) is Array and type(x2) is Array:
+        layouts = x1._layout or x1._planned(), x2._layout or x2._planned()
+        if _are_numpys(*layouts) and not tape.recording((x1, x2)):
+            return library(x1, "solve", x2)[0]
+    return shaped("solve", *equations(x1, x2, "solve"), _solution)
+
+
+@lru_cache(maxsize=4096)
+def _are_numpys(a: Layout, b: Layout) -> bool:
+    """Whether NumPy solves the equations of a matrix and right-hand sides as they are, with no further checks."""
+    if a.device is not b.device or not a.device.addressable or a.dtype != b.dtype or not b.size:
+        return False
+    fits = len(a.shape) == 2 and len(b.shape) in (1, 2) and a.shape[0] == a.shape[1] == b.shape[0]
+    return fits and a.dtype in dtypes.INEXACT and not dtypes.info(a.dtype).narrow
 
 
 def shaped(name: str, a: Array, b: Array, solver: Callable[[Array, Array], Array]) -> Array:

@@ -69,7 +69,7 @@ COLUMN_SHAPE = ColumnShape()
 #: Values that a host thread reduces in sequence, and results that it computes together if the reduced elements of one
 #: are far apart: the second number if every core has such a tile, as longer pieces of rows are read faster.
 _HOST_PIECE = 65536
-_HOST_TILES = 64, 256
+_HOST_TILES = 64, 512
 #: Bytes of the values that a thread combines at once, and of the states that it keeps, both in registers.
 _VALUES, _STATES = 128, 128
 #: Bytes of shared memory for the states of a block.

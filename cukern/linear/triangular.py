@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .. import dtypes
 from ..array import Array
 from ..array.array import copied
 from ..array.creation import empty
 from ..autodiff import tape
 from ..device.cuda.cublas import solve_triangles
-from ..elementwise.complex_rows import conjugated
+from ..elementwise.complex_rows import conj, conjugated
 from ..kernel.plan import on
 from ..shape.joins import concat
-from ..shape.views import flip, tril, triu
+from ..shape.views import flip, matrix_transpose, tril, triu
 from .lapack import equations, identity, library, shaped
 from .products import adjoint, matmul
 
@@ -85,11 +86,14 @@ def _substituted(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) ->
 
 
 def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) -> Array:
-    y, n = copied(b), a.shape[-1]
+    """The library solves with a matrix or its transpose; the adjoint of a complex one is the conjugate of that."""
+    n, rows = a.shape[-1], matrix_transpose(conjugated(b) if adjoined else b)
+    y = copied(rows) if rows.is_contiguous else rows.contiguous()
     left = a.contiguous()._data.reshape(-1, n, n)
     with on(a.device):
-        solve_triangles(a.device.xp, left, y._data.reshape(-1, *b.shape[-2:]), lower, adjoined, unit)
-    return y
+        solve_triangles(a.device.xp, left, y._data.reshape(-1, *y.shape[-2:]), lower, adjoined, unit)
+    made = matrix_transpose(y).contiguous()
+    return conj(made) if adjoined and made.dtype in dtypes.COMPLEX else made
 
 
 def _by_blocks(a: Array, b: Array, lower: bool, unit: bool) -> Array:

@@ -235,39 +235,41 @@ def subtract_product(xp: Any, a: Any, b: Any, out: Any) -> None:
     )
 
 
-def solve_triangles(cupy: Any, a: Any, b: Any, lower: bool, adjoint: bool, unit: bool) -> None:
-    """Overwrite each matrix ``b`` with the ``y`` for which ``a @ y`` is that ``b``, by substitution.
+def solve_triangles(cupy: Any, a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> None:
+    """Overwrite each row of ``b`` with the ``y`` for which ``a @ y`` is that row, by substitution.
 
     Args:
         a: a CuPy ndarray of shape (batch, n, n), whose triangles are the matrices.
-        b: one of the same dtype, float32 or wider, real or complex, and of shape (batch, n, k), without a size of 0;
+        b: one of the same dtype, float32 or wider, real or complex, and of shape (batch, k, n), without a size of 0;
             both are contiguous in C order.
         lower: whether the lower triangles are read.
-        adjoint: whether to solve with the adjoints of the matrices.
+        transposed: whether to solve with the transposes of the matrices.
         unit: whether the diagonals consist of ones and are not read.
     """
-    batch, n, columns = b.shape
+    batch, rows, n = b.shape
     factor, long = np.ones(1, b.dtype), ctypes.c_int64
     letter, pointer = _LETTERS[b.dtype.char].upper(), ctypes.c_void_p
-    # The library reads the transposes, in column-major order: it solves y.T @ a.T = b.T with the other triangle.
+    # The library reads in column-major order: transposes of the matrices, with the other triangle, and rows as columns.
     head = (
-        *map(ctypes.c_int, (1, lower, 2 * adjoint, unit)),
-        long(columns),
+        *map(ctypes.c_int, (0, lower, not transposed, unit)),
         long(n),
+        long(rows),
         pointer(factor.ctypes.data),
     )
     library, handle = _ready(cupy, False)
     if batch <= _FEW_TRIANGLES and n >= _LARGE_TRIANGLE:
         solve = getattr(library, f"cublas{letter}trsm_v2_64")
         for left, right in zip(a, b, strict=True):
-            places = pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(columns)
-            check(solve(handle, *head, *places), "trsm")
+            check(
+                solve(handle, *head, pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(n)),
+                "trsm",
+            )
         return
     left, right = (
-        cupy.arange(batch, dtype=np.uint64) * (one.itemsize * n * width) + one.data.ptr
-        for one, width in ((a, n), (b, columns))
+        cupy.arange(one.data.ptr, one.data.ptr + batch * step, step, np.uint64)
+        for one, step in ((a, n * n * a.itemsize), (b, rows * n * b.itemsize))
     )
-    tables = pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(columns), long(batch)
+    tables = pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(n), long(batch)
     check(getattr(library, f"cublas{letter}trsmBatched_64")(handle, *head, *tables), "trsmBatched")
 
 

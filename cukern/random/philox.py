@@ -17,6 +17,8 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _KERNEL = Kernel("random/bits.cu", block=256)
+#: Groups of integers that the host draws at once.
+_STRETCH = 64
 #: Groups of four words that a thread draws in sequence: on the host, and at most on a GPU; blocks that keep that busy.
 _HOST_PIECE, _PIECE, _BLOCKS = 4096, 8, 1056
 WORD = 0xFFFFFFFF
@@ -43,6 +45,7 @@ def _bound(
     each, whole = numbers(dtype, kind), kind.removeprefix("short ")
     variables = {"elem": dtype, "block": block, "kind": whole, "each": each, "live": in_memory}
     variables["located"] = located
+    variables["stretch"] = _STRETCH if block == 1 and kind == "short integers" else 1
     if info.kind == "f":
         variables["digits"] = info.digits
     name = f"random_{kind.replace(' ', '_')}_{info.name}_{block}" + "_located" * located

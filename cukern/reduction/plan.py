@@ -261,7 +261,7 @@ def make_plan(
         plan.direct = _direct(reduction.name, plan.axes, plan.layouts[0])
         return plan
     task = _task(reduction, program, operands, shape, axes)
-    work = serial(task) if on_host else on_gpu(task)
+    work = serial(task, device.properties.multiprocessors) if on_host else on_gpu(task)
     bound = _variables(reduction, program, result, work)
     tail = (work.layout, plan.count, *work.tail)
     plan.launch = _prepare(plan, work, bound, tail)

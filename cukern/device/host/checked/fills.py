@@ -53,6 +53,7 @@ template <typename T> inline __attribute__((no_sanitize("thread"))) void fill_ar
     if constexpr (__is_trivially_constructible(T) && __is_trivially_copyable(T)) {
         const bool second = cukern_other == number || cukern_other == ~0u;
         __builtin_memset((void*)&array, second ? second_fill<typename Element<T>::type> : 0xfe, sizeof array);
+        runtime->begins_variable(&array, sizeof array);
     }
 }
 }

@@ -128,7 +128,8 @@ def atomic_cases(n: int) -> list[Case]:
                 if (i < step) own[i] += own[i + step];
             }
             if (i == 0) y[0] = own[0];
-        }""", 256, blocks, (x[: blocks * 512], np.zeros(blocks, np.int32), np.zeros(1, np.uint32), np.zeros(1, np.int32)), (2,)),
+        }""", 256, blocks, (
+            x[: blocks * 512], np.zeros(blocks, np.int32), np.zeros(1, np.uint32), np.zeros(1, np.int32)), (2,)),
         Case("a scan that looks back", 50, head + """(const int* x, volatile unsigned long long* state, int* y) {
             constexpr unsigned long long one = 0x100000000ull;
             __shared__ int own[<< block >>], before;
@@ -187,7 +188,8 @@ def atomic_cases(n: int) -> list[Case]:
                 if (there == 0 || there == key) { places[i] = at; return; }
             }
         }""", 256, -(-few // 256), (keys[:few], np.zeros(1024, np.int32), np.zeros(few, np.int32), few), (1,)),
-        Case("two warps by turns, mbarriers", 50, '<% include "prelude/mbarrier.cuh" %>' + head + """(const int* x, int* y, int turns) {
+        Case("two warps by turns, mbarriers", 50, '<% include "prelude/mbarrier.cuh" %>' + head + """(
+            const int* x, int* y, int turns) {
             __shared__ MBarrier full, empty;
             __shared__ int value[32];
             if (threadIdx.x == 0) mbarrier_init(&full, 32), mbarrier_init(&empty, 32), fence_mbarrier_init();

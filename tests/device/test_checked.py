@@ -158,6 +158,17 @@ def test_an_element_of_a_local_array_that_nothing_sets(count: int, named: list[s
     assert y.tolist()[:3] == [1, 1, 1] and (y[3].item() == 1) == (not named)
 
 
+def test_an_unset_array_of_which_any_large_value_makes_nan() -> None:
+    text = """extern "C" __global__ void << name >>(const float* x, float* y) {
+        float sums[2];
+        for (int k = 0; k < 9; ++k) { sums[0] += x[k]; sums[1] += x[k] * x[k]; }
+        y[0] = rsqrtf(sums[1] / 9 - sums[0] / 9 * (sums[0] / 9));
+    }"""
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="sums", block=1)(ck.arange(9, dtype="float32"), ck.zeros(1), grid=1)
+    assert [(one.kind, one.array, one.place) for one in reports] == [("unset", "sums", "<sums>:2")]
+
+
 def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:
     both = ck.zeros(12)
     with checked(collect=True) as reports:

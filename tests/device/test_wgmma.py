@@ -182,3 +182,22 @@ def test_what_a_product_is_given_may_be_touched_before_a_fence(
         fault = rf"thread \(\d+, 0, 0\): {UNFENCED} .*, <factors.*>:\d+"
         with launches, pytest.raises(ck.KernelFault, match=fault):
             product("host", "__half", True, text=once_more(*touched, fence=""))
+
+
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_sums_that_begin_anew_are_not_taken_for_a_variable_before_them(in_registers: bool) -> None:
+    """Between the fence and the product other variables may have had their places."""
+    text = FACTORS.replace("    float sums[32];\n", "").replace("= sums[i];\n", "= sums[i];\n    }\n")
+    twice = """    for (int turn = 0; turn < 2; ++turn) {
+    wgmma_fence();
+    { float counts[32]; count(counts); if (counts[31] < 0) d[0] = 1; }
+    float sums[32];
+"""
+    count = """__device__ __noinline__ void count(float (&x)[32]) {
+    for (int i = 0; i < 32; ++i) x[i] = i * threadIdx.x;
+}
+extern"""
+    text = text.replace("    wgmma_fence();\n", twice).replace("extern", count)
+    for launches in (nullcontext, ck.testing.checked):
+        with launches():
+            np.testing.assert_array_equal(*product("host", "__half", in_registers, text=text))

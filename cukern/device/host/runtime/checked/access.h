@@ -36,7 +36,7 @@ static bool is_acquired(const Word& word, uintptr_t at) {
     if (word.acquired_in != s.block_count) return false;
     if (s.cluster.blocks == 1 && word.first_time <= s.barrier_time) return true;
     if (find(own_entries, key_of(acquire_entry, at)) != none || find(own_entries, key_of(look_entry, at)) != none) return true;
-    for (unsigned i = word.last_acquire; i != none; i = s.acquires[i].next)
+    for (unsigned i = word.last_acquire; i != none && s.acquires[i].block == s.block_count; i = s.acquires[i].next)
         if (is_known(s.acquires[i])) return true;
     return false;
 }
@@ -55,6 +55,61 @@ static bool is_ordered_by_atomics(u64 stamp) {
     return false;
 }
 
+// An acquire of an earlier block, which may have passed on what it has seen of a release; and the one by which that came, or none.
+struct Coming {
+    unsigned acquire, release, from;
+};
+static Coming* coming;
+static unsigned coming_count, coming_room, searches;
+
+static bool is_noted(unsigned release) { return find(own_entries, key_of(known_entry, release)) != none; }
+static void note_known(unsigned release) {
+    if (!is_noted(release)) put(own_entries, key_of(known_entry, release), 0);
+}
+
+static void add_acquirers(unsigned release, unsigned block, unsigned from) {
+    const Word* word = word_at(s.releases[release].at, false);
+    for (unsigned i = word && word->acquired_in ? word->last_acquire : none; i != none && s.acquires[i].block > block; i = s.acquires[i].next) {
+        if (s.acquires[i].block == s.block_count || s.acquires[i].search == searches) continue;
+        s.acquires[i].search = searches;
+        if (Coming* room = room_for(coming, coming_count, coming_room)) *room = {i, release, from}, ++coming_count;
+    }
+}
+
+// Whether blocks that have seen what one let be seen let that be seen themselves, and so on to the running thread.
+static bool is_passed_on_from(unsigned first, unsigned block) {
+    ++searches;
+    coming_count = 0;
+    add_acquirers(first, block, none);
+    for (unsigned next = 0; next < coming_count; ++next) {
+        const Acquire by = s.acquires[coming[next].acquire];
+        for (unsigned i = s.blocks[by.block - 1].first_release; i < s.blocks[by.block].first_release; ++i) {
+            const Release& release = s.releases[i];
+            if (!s.patience || !--s.patience) return false;
+            if (release.scope != everywhere || !covers(release, by.thread, by.time)) continue;
+            const Word* word = word_at(release.at, false);
+            if (is_noted(i) || (word && is_acquired(*word, release.at))) {
+                note_known(i);
+                for (unsigned at = next; at != none; at = coming[at].from) note_known(coming[at].release);
+                return true;
+            }
+            add_acquirers(i, by.block, next);
+        }
+    }
+    return false;
+}
+
+// Whether what a thread of an earlier block did is known to the running one by way of others.
+static bool is_passed_on(u64 stamp) {
+    if (time_of(stamp) > s.block_start) return false;
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release; ++i) {
+        const Release& release = s.releases[i];
+        if (release.scope == everywhere && covers(release, thread, time) && (is_noted(i) || is_passed_on_from(i, run + 1))) return true;
+    }
+    return false;
+}
+
 // Whether another block stored a value and then, without a fence, made an atomic change elsewhere that is known here: the value
 // is taken to have come, and may not have.
 static bool is_told_of(u64 stamp, uintptr_t at) {
@@ -65,7 +120,7 @@ static bool is_told_of(u64 stamp, uintptr_t at) {
         if (release.scope != nowhere || release.at == at || !covers(release, thread, time)) continue;
         const Word* word = word_at(release.at, false);
         if (!word || word->acquired_in != s.block_count) continue;
-        for (unsigned j = word->last_acquire; j != none && s.patience; j = s.acquires[j].next, --s.patience)
+        for (unsigned j = word->last_acquire; j != none && s.acquires[j].block == s.block_count && s.patience; j = s.acquires[j].next, --s.patience)
             if (s.acquires[j].looks && is_known(s.acquires[j])) return true;
     }
     return false;
@@ -137,6 +192,7 @@ static __attribute__((noinline)) void meet(
         add_report(report);
         return;
     }
+    if (!r->shared && is_passed_on(other)) return;
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;

@@ -44,9 +44,8 @@ static void note_acquire(Word* word, uintptr_t at, bool looks) {
     if (find(own_entries, key) != none) return;
     Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room);
     if (!room) return;
-    const bool first = word->acquired_in != s.block_count;
-    *room = {s.me, s.now, first ? none : word->last_acquire, looks};
-    if (first) word->first_time = s.now;
+    *room = {s.me, s.now, s.block_count, word->acquired_in ? word->last_acquire : none, 0, looks};
+    if (word->acquired_in != s.block_count) word->first_time = s.now;
     word->acquired_in = s.block_count;
     put(own_entries, key, word->last_acquire = s.acquire_count++);
 }

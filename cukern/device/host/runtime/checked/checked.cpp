@@ -47,10 +47,16 @@ static void* in_block_of_rank(const void* own, unsigned rank, const char* file, 
     if (!is_in_shared(own, 1)) fail_here(worker, "an address that is not in the block's own shared memory", file, line);
     return (char*)own + ((long long)rank - worker->rank) * (long long)block_span;
 }
+static void begins_variable(const void* first, unsigned long long bytes) {
+    for (unsigned i = 0; i < worker->given_count[s.me] && i < max_given; ++i) {
+        Given& one = worker->given[s.me * max_given + i];
+        if ((uintptr_t)one.at - (uintptr_t)first < bytes) one.at = 0;
+    }
+}
 static const cukern::Runtime checked_runtime = {
     wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
     in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
-    gives_registers, wrote_registers, place_shared, order};
+    gives_registers, wrote_registers, place_shared, order, begins_variable};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;

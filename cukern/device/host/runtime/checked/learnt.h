@@ -54,9 +54,9 @@ static void put(Table& table, u64 key, unsigned value) {
 // A place with an atomic value: what those who look at it learn, and who has looked.
 struct Word {
     unsigned block;          // whose threads `last` and `all` are of, by its number in `blocks`
-    unsigned acquired_in;    // whose threads the following are of
-    unsigned last_acquire;   // in `acquires`
-    unsigned first_time;     // of the first one
+    unsigned acquired_in;    // the last block that did, or 0
+    unsigned first_time;     // of the block's first one
+    unsigned last_acquire;   // of all blocks, in `acquires`
     Release last;
     Learnt* all;  // but for `last`
 };
@@ -67,7 +67,7 @@ static unsigned touched_count, touched_room;
 static Table word_numbers = {0, 0, 0, 1};
 static Table own_entries = {0, 0, 0, 1};  // of a thread of this block and a place: its acquire, its release
 
-enum Entry { acquire_entry, look_entry, release_entry };  // of which there is one for each scope
+enum Entry { acquire_entry, look_entry, known_entry, release_entry };  // the last for each scope
 static u64 key_of(unsigned entry, uintptr_t at) { return at ^ (u64)s.me << 48 ^ (u64)entry << 61; }
 // A place as all see it, or as those of a block do who have a fence of the block alone.
 static u64 key_of_place(uintptr_t at, Scope scope) { return at ^ (scope == own_block ? (u64)(s.rank + 1) << 48 : 0); }
@@ -242,7 +242,7 @@ static void forget_block() {
     drop(learnt_by_ended);
     any_learnt = false;
     forget(own_entries);
-    s.acquire_count = s.unfenced = 0;
+    s.unfenced = 0;
     s.has_acquired = false;
     if (!s.block_count) return;
     unsigned left = s.blocks[s.block_count - 1].first_release;
@@ -254,7 +254,7 @@ static void forget_block() {
 // Before another run, or when times begin anew.
 static void forget_all_blocks() {
     forget_block();
-    s.block_count = s.release_count = s.shown = word_count = 0;
+    s.block_count = s.release_count = s.acquire_count = s.shown = word_count = 0;
     s.block_releases = false;
     memset(s.acquired_count, 0, sizeof s.acquired_count);
     forget(word_numbers);

@@ -93,8 +93,10 @@ struct Release {
 };
 struct Acquire {
     unsigned thread, time;
-    unsigned next;  // at the same place
-    bool looks;     // at the value, where an exchange mostly does not
+    unsigned block;   // by its number in `blocks`, from 1 on
+    unsigned next;    // the one before at the same place
+    unsigned search;  // the last one that came by
+    bool looks;       // at the value, where an exchange mostly does not
 };
 struct BlockRun {
     unsigned start;
@@ -172,7 +174,7 @@ struct State {
     unsigned shown;        // which let others see more than before
     bool block_releases;  // some are for the block alone
     bool has_acquired;    // in the running block
-    Acquire* acquires;    // of the running block
+    Acquire* acquires;
     unsigned acquire_count, acquire_room;
     Suspect suspects[max_suspects];
     Report* reports;

@@ -20,10 +20,10 @@ from typing import Any, NamedTuple
 from measure import Benchmark, Call, difference, torch
 
 import cukern as ck
-from cukern import dtypes
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import library, tensor_cores
+from cukern.linear.epilogue import of_sum
 from cukern.linear.measured import Times
 from cukern.linear.plan import Plan
 from cukern.linear.task import task_of
@@ -170,10 +170,10 @@ def plans(case: Case, arrays: Sequence[ck.Array]) -> dict[str, tuple[Callable[..
     others = layouts[1:]
     task = task_of(a, layouts[0], others)
     assert task is not None, "every case is aligned"
-    inputs = (dtypes.float32, *(one.dtype for one in others))
+    inputs = (a.dtype, *(one.dtype for one in others))
     values = [Expr(input_node(k, dtype)) for k, dtype in enumerate(inputs)]
-    made = ENDINGS[case.then][0](*values, *[None] * (3 - len(values))).astype(a.dtype)
-    whole = program("product", (made.node,), inputs)
+    made = ENDINGS[case.then][0](*values, *[None] * (3 - len(values)))
+    whole = of_sum(program("product", (made.node,), inputs), 0)
     found: dict[str, tuple[Callable[..., ck.Array], bool]] = {}
     ending = library.ending_of(whole, task, others) if a.device.kind == "cuda" else None
     best = tensor_cores.quickest(task, a.device, True, ending)

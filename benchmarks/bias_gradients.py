@@ -84,7 +84,7 @@ def check(name: str, act: Any, made: Any, arrays: list[ck.Array]) -> float:
         tape.watch(x)
         y = act(x + b)
     exact = tape.gradient(y, x, g)
-    limit = 8 * float(ck.finfo(made[0].dtype).eps)
+    limit = 16 * float(ck.finfo(made[0].dtype).eps)
     return max(
         difference(name, made[0], exact, limit, relative=True),
         difference(name, made[1], ck.sum(exact, axis=0), limit, relative=True),

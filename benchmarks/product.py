@@ -3,9 +3,9 @@
 Usage: python benchmarks/product.py [--scale N] [--only WORD] [--out FILE]
 
 Every form that `cukern.linear.tensor_cores` has for a product is a line, and the one that a product chooses is marked.
-The last line says for how many products that form takes longer than the library's product and a kernel after it. Then
-follow the times with bias and ReLU as rows of `cukern/linear/measured.py`, by which a product chooses: put them into
-`TIMES`, where a form that has no times is never chosen. `--scale` divides the sizes, for a try without a GPU. Random
+The last line says which products take longer by that form than by the library's product and a kernel after it. Then
+follow the times as rows of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, where a form
+that has no times is never chosen. `--scale` divides the sizes, for a try without a GPU. Random
 data; every result is compared with float64's. Factors and the added matrix are other copies each time, so that they are
 not in a cache. Without PyTorch its columns are empty.
 """
@@ -26,7 +26,7 @@ from cukern.linear import library, tensor_cores
 from cukern.linear.epilogue import of_sum
 from cukern.linear.measured import Times
 from cukern.linear.plan import Plan
-from cukern.linear.task import task_of
+from cukern.linear.task import kind_of, task_of
 
 
 class Case(NamedTuple):
@@ -47,6 +47,12 @@ class Case(NamedTuple):
             return self
         m, k, n = (size if size <= 16 else max(32, size // scale // 8 * 8) for size in self[2:5])
         return self._replace(m=m, k=k, n=n)
+
+    def rates(self, time: float) -> tuple[str, str]:
+        """TFLOP/s and GB/s of a time in microseconds."""
+        count, itemsize = math.prod(self.batch), 4 if self.dtype == "float32" else 2
+        size = itemsize * count * (self.m * self.k + self.k * self.n + self.m * self.n)
+        return f"{2e-6 * count * self.m * self.n * self.k / time:.0f}", f"{1e-3 * size / time:.0f}"
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, (*self.batch, self.m, self.k, self.n)))
@@ -70,6 +76,8 @@ ENDINGS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "residual": (lambda y, bias, other: y + bias + other, lambda y, bias, other: y + bias + other),
 }
+#: What the table of times calls them.
+KINDS = {"ReLU": "bias", "GELU": "function", "GELU by tanh": "function", "residual": "matrix"}
 #: Shapes between those by which a product chooses: whether it chooses well there too.
 SPREAD = [
     ((), 2048, 1024, 4096, True),
@@ -81,8 +89,6 @@ SPREAD = [
     ((), 32768, 256, 256, True),
     ((8,), 1024, 1024, 1024, False),
     ((96,), 1024, 64, 1024, False),
-    ((), 16, 4096, 4096, True),
-    ((), 8, 2048, 8192, True),
 ]
 
 
@@ -126,8 +132,19 @@ CASES = [
     *(Case("float32", (), 8192, 768, 3072, True, tf32) for tf32 in (True, False)),
     Case("float32", (), 1024, 1024, 1024, True),
     *(Case("float16", (), size, size, size, swapped) for size in (4096, 8192) for swapped in (False, True)),
-    *(Case("bfloat16", (), 16384, 768, 3072, True, then=then) for then in ("GELU", "GELU by tanh")),
-    Case("bfloat16", (), 16384, 3072, 768, True, then="residual"),
+    Case("bfloat16", (), 16384, 768, 3072, True, then="GELU by tanh"),
+    *(
+        Case("bfloat16", (), m, k, n, True, then=then)
+        for m in (16384, 8192)
+        for k, n in ((768, 3072), (3072, 768))
+        for then in ("GELU", "residual")
+    ),
+    Case("bfloat16", (), 8192, 768, 768, True, then="residual"),
+    *(
+        Case("bfloat16", (), size, size, size, True, then=then)
+        for size in (256, 512, 1024, 4096)
+        for then in ("GELU", "residual")
+    ),
     *(Case("bfloat16", *sizes, then=then) for sizes in SPREAD for then in ("ReLU", "GELU", "residual")),
 ]
 #: Bytes that no cache of a GPU holds, also of the matrices that come again in the next ten calls of another side.
@@ -176,7 +193,7 @@ def plans(case: Case, arrays: Sequence[ck.Array]) -> dict[str, tuple[Callable[..
     whole = of_sum(program("product", (made.node,), inputs), 0)
     found: dict[str, tuple[Callable[..., ck.Array], bool]] = {}
     ending = library.ending_of(whole, task, others) if a.device.kind == "cuda" else None
-    best = tensor_cores.quickest(task, a.device, True, ending)
+    best = tensor_cores.quickest(task, a.device, kind_of(whole, task), ending)
     for name, form in tensor_cores.forms(task, a.device, case.tf32, ending).items():
         plan = tensor_cores.make_plan(whole, a, layouts[0], others, form)
         assert plan is not None
@@ -227,29 +244,32 @@ def measure(case: Case, bench: Benchmark) -> list[Line]:
     )
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = case.tf32
-    count, kind = math.prod(case.batch), "tf32" if case.tf32 else case.dtype
-    size = arrays[0][0].dtype.itemsize * count * (case.m * case.k + case.k * case.n + case.m * case.n)
-    lines = []
+    kind = "tf32" if case.tf32 else case.dtype
     with ck.matmul_precision("tf32" if case.tf32 else "highest"):
-        for name, (plan, chosen) in plans(case, arrays[0]).items():
+        made, errors = plans(case, arrays[0]), {}
+        for name, (plan, _) in made.items():
             error = difference(f"{case}, {name}", plan(*arrays[0]), exact, _LIMITS[kind], relative=True)
-            calls: list[list[Call | None]] = [
-                [
-                    partial(plan, *side),
-                    partial(product, *side[:2]),
-                    lambda side=side: ended(case.then)(product(*side[:2]), *side[2:]),  # type: ignore[misc]
-                    *peers(case, side),
-                ]
-                for side in arrays
+            errors[name] = f"{error:.1e}"
+        calls: list[list[Call | None]] = [
+            [
+                partial(product, *side[:2]),
+                lambda side=side: ended(case.then)(product(*side[:2]), *side[2:]),  # type: ignore[misc]
+                *peers(case, side),
+                *(partial(plan, *side) for plan, _ in made.values()),
             ]
-            sides = [[call for call in side if call is not None] or None for side in zip(*calls, strict=True)]
-            times = bench.microseconds(*sides)
-            own, alone, apart = (round(one, 1) for one in times[:3] if one is not None)
-            rate, share = 2e-6 * count * case.m * case.n * case.k / own, f"{own / alone:.3f}"
-            cells = (*times[:2], share, *times[2:], f"{rate:.0f}", f"{1e-3 * size / own:.0f}", f"{error:.1e}")
-            bench.row(case, name, "yes" if chosen else "", *cells)
-            row = Times(name, count, case.m, case.k, case.n, case.swapped, own, alone, apart)
-            lines.append(Line(case, row, chosen))
+            for side in arrays
+        ]
+        sides = [[call for call in side if call is not None] or None for side in zip(*calls, strict=True)]
+        (alone, apart, *others), own = (times := bench.microseconds(*sides))[:4], times[4:]
+    assert alone is not None and apart is not None
+    lines = []
+    for (name, (_, chosen)), time in zip(made.items(), own, strict=True):
+        assert time is not None
+        cells = (time, alone, f"{time / alone:.3f}", apart, *others, *case.rates(time), errors[name])
+        bench.row(case, name, "yes" if chosen else "", *cells)
+        rounded = (round(one, 1) for one in (time, alone, apart))
+        sizes = (math.prod(case.batch), case.m, case.k, case.n, case.swapped)
+        lines.append(Line(case, Times(name, *sizes, *rounded, KINDS[case.then]), chosen))
     return lines
 
 
@@ -262,7 +282,7 @@ def main() -> None:
         for one in chosen
         if one.times.own > one.times.apart
     ]
-    rows = [one.times for one in lines if one.case.then == "ReLU" and one.case.dtype != "float16"]
+    rows = [one.times for one in lines if one.case.then != "GELU by tanh" and one.case.dtype != "float16"]
     said = f"Of {len(chosen)} products that are one launch, slower than two: {', '.join(slower) or 'none'}."
     bench.end(said, "", "```py", *(f"{row!r}," for row in rows), "```")
 

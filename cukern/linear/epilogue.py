@@ -17,6 +17,7 @@ from ..elementwise.graph import input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
 from ..elementwise.program import Backward, Program, program
+from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device, remember
 from ..shape.views import matrix_transpose
 from .library import LibraryPlan
@@ -128,7 +129,10 @@ def _derived(
         return _Derivative(None)
     kept = [2 + k - (k > at) for k in back.saved("input")]
     forms = [one._planned() for one in arrays]
-    then = partial(_pull, back, at, forms[1], turned, ())
+    own = forms[2:]
+    own.insert(at, plan.layouts[0])
+    totals = totals_of(back, own, plan.layouts[0].shape)
+    then = partial(_pull, back, at, forms[1], turned, (), totals)
     operation = tape.Operation("product", forms, plan.layouts, then)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
@@ -150,8 +154,8 @@ def _recorded(
     if of.keeps_result:
         saved.append(made)
     if scalars:
-        back, at, right, turned, _ = operation.vjp.args  # type: ignore[attr-defined]
-        operation = replace(operation, vjp=partial(_pull, back, at, right, turned, tuple(scalars)))
+        back, at, right, turned, _, totals = operation.vjp.args  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=partial(_pull, back, at, right, turned, tuple(scalars), totals))
     tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
@@ -162,12 +166,15 @@ def _pull(
     right: Layout,
     turned: bool,
     scalars: Sequence[Any],
+    totals: Totals | None,
     cotangents: Sequence[Array],
     saved: Sequence[Any],
-    needs: object,
+    needs: Sequence[bool],
 ) -> list[Array | None]:
     """The cotangents of the factors and operands: an elementwise kernel and two products."""
-    parts = pulled(back, scalars, cotangents, saved[2:], needs)
+    others = list(needs[2:])
+    others.insert(at, needs[0] or needs[1])
+    parts = pulled(back, scalars, cotangents, saved[2:], others, totals)
     g = parts.pop(at)
     return [*([None, None] if g is None else pull(right, turned, (g,), saved[:2], needs)), *parts]
 

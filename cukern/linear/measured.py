@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Times(NamedTuple):
-    """What a product with a bias and a ReLU takes, in microseconds on an H200; of bfloat16 if its form does not say.
+    """What a product and what follows it take, in microseconds on an H200; of bfloat16 if its form does not say.
 
     Attributes:
         form: the kernel: "tiles" of :mod:`.tensor_cores`, "parts" if blocks share the depth, "tf32" if of float32,
@@ -19,8 +19,10 @@ class Times(NamedTuple):
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the form.
-        alone: of the device's library without bias and ReLU.
+        alone: of the device's library without what follows.
         apart: of the library and one kernel after it.
+        then: what follows: "bias" for a bias and a ReLU, "function" for a bias and GELU, "matrix" for a bias and an
+            added matrix.
     """
 
     form: str
@@ -32,6 +34,7 @@ class Times(NamedTuple):
     own: float
     alone: float
     apart: float
+    then: str = "bias"
 
 
 #: Measured: `benchmarks/results/product.md`.
@@ -152,21 +155,24 @@ TIMES = (
 )
 
 
-def ratio(batches: int, m: int, k: int, n: int, by_depth: bool, form: str, then: bool = True) -> float:
+def ratio(batches: int, m: int, k: int, n: int, by_depth: bool, form: str, then: str = "bias") -> float:
     """A kernel's time as a part of the library's, as for the product in the table that is nearest in proportion.
 
-    It is infinite for a form that the table does not have: what was not measured is not chosen.
+    It is infinite for a form that the table does not have: what was not measured is not chosen. A form that was only
+    measured with "bias" has those times for all that may follow.
 
     Args:
         batches, m, k, n, by_depth, form: see :class:`Times`.
-        then: whether an expression of the product follows, which the kernel computes at its end.
+        then: what follows, which the kernel computes at its end; empty if nothing does.
     """
 
     def distance(one: Times) -> float:
         sizes = zip((batches, m, k, n), (one.batches, one.m, one.k, one.n), strict=True)
         return sum(abs(math.log(x / y)) for x, y in sizes) + (one.by_depth != by_depth)
 
-    near = min((one for one in TIMES if one.form == form), key=distance, default=None)
+    of_form = [one for one in TIMES if one.form == form]
+    alike = [one for one in of_form if one.then == then] or [one for one in of_form if one.then == "bias"]
+    near = min(alike, key=distance, default=None)
     if near is None:
         return math.inf
     return near.own / (near.apart if then else near.alone)

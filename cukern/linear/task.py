@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_k
 _MOST_MATRICES = 65535
 #: Rows or columns beyond a product's last, to which a tile may reach.
 _BEYOND = 256
+#: A division, or the call of a function that takes more than an instruction.
+_LONG = re.compile(r"/|\b(?!(?:float|double|maximum|minimum|fabs|floor)\()[a-zA-Z_]\w*\(")
 
 
 class Factor(NamedTuple):
@@ -53,6 +56,18 @@ class Task(NamedTuple):
         """The product of which this one is the transpose."""
         operands = tuple((batch, column, row) for batch, row, column in self.operands)
         return Task(self.batches, self.n, self.m, self.k, self.b, self.a, operands, self.itemsize)
+
+
+def kind_of(made: Program, task: Task) -> str:
+    """What follows a product, as the table of times has it: "function", "matrix" or "bias".
+
+    Args:
+        made: a program of the product, its first input, and of the operands.
+        task: the product.
+    """
+    if any(_LONG.search(line.code) for line in statements(made.outputs)[0]):
+        return "function"
+    return "matrix" if any(row and column for _, row, column in task.operands) else "bias"
 
 
 def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:

@@ -23,7 +23,7 @@ from ..text.signature import Dim3
 from . import library, parts
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
-from .task import Task, parts_of, task_of, tiled_structs, tiled_variables
+from .task import Task, kind_of, parts_of, task_of, tiled_structs, tiled_variables
 from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
@@ -257,20 +257,20 @@ def forms(
 
 
 def quickest(
-    task: Task, device: Device, then: bool = True, ending: library.Ending | None = None
+    task: Task, device: Device, then: str = "bias", ending: library.Ending | None = None
 ) -> Form | None:
     """The form to use; None if the device has no tensor cores, or its library is faster.
 
     Args:
         task: the product.
         device: where it runs.
-        then: whether an expression of the product follows; if not, floats are not rounded by a form of this module.
+        then: what follows, as the table of times has it; if nothing, floats are not rounded by a form of this module.
         ending: that expression, if the library does it too.
     """
     if device.style == "serial" or device.properties.compute_capability < (8, 0) or task.itemsize > 4:
         return None
     sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
-    found = forms(task, device, then and allows_tf32(), ending)
+    found = forms(task, device, bool(then) and allows_tf32(), ending)
     if not then:  # what small products gain by tiles is less than compiling them takes
         found.pop("tiles", None)
     shares = {name: ratio(*sizes, name, then) for name in found}
@@ -294,19 +294,20 @@ def make_plan(
     task = task_of(a, b, operands)
     if task is None:
         return None
-    form = form or quickest(task, a.device, True, library.ending_of(made, task, operands))
+    then = kind_of(made, task)
+    form = form or quickest(task, a.device, then, library.ending_of(made, task, operands))
     if isinstance(form, library.Ending):
         plan = library.make_plan(form, task, _result(a, b))
         if plan is not None:
             return plan
-        form = quickest(task, a.device)
+        form = quickest(task, a.device, then)
     return Plan(made, task, form, _result(a, b)) if _is_own(form) else None
 
 
 def make_alone(a: Layout, b: Layout) -> Plan | None:
     """The launch of ``a @ b`` for arrays of these layouts; None if the library is faster, or no kernel takes them."""
     task = task_of(a, b, ())
-    if task is None or not _is_own(form := quickest(task, a.device, then=False)):
+    if task is None or not _is_own(form := quickest(task, a.device, then="")):
         return None
     total = cast(input_node(0, dtypes.float32), a.dtype)
     return Plan(program("matmul", (total,), (dtypes.float32,)), task, form, _result(a, b))

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.program import program
 from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear.task import Factor, Task
+from cukern.linear.task import Factor, Task, kind_of
 from cukern.testing import assert_close, gradcheck
 
 SMALL = tensor_cores.TILES[-1]
@@ -327,7 +330,25 @@ def test_the_measured_choice() -> None:
     assert is_own_faster(1, 4, 4096, 4096, True, form="few rows of float32")
     assert measured.ratio(1, 4096, 4096, 4096, True, "no such form") == math.inf
     # Without an expression the library's product has no kernel after it.
-    assert measured.ratio(32, 512, 512, 512, False, "tiles", then=False) > 1
+    assert measured.ratio(32, 512, 512, 512, False, "tiles", then="") > 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [
+        ("bias", lambda y, b, r: ck.relu(0.5 * y + b)),
+        ("bias", lambda y, b, r: ck.where(y > b, y, ck.minimum(ck.abs(y), 3.0))),
+        ("matrix", lambda y, b, r: y - r),
+        ("function", lambda y, b, r: ck.gelu(y + b) + r),
+        ("function", lambda y, b, r: y / b),
+    ],
+)
+def test_kinds_of_what_follows(kind: str, expression: Any) -> None:
+    y, b, r = (Expr(input_node(k, dtypes.bfloat16)) for k in range(3))
+    made = epilogue.of_sum(program("made", (expression(y, b, r).node,), (dtypes.bfloat16,) * 3), 0)
+    factor = Factor(0, 64, True)
+    task = Task(1, 64, 64, 64, factor, factor, ((0, 0, 1), (0, 64, 1) if kind != "bias" else (0, 0, 0)))
+    assert kind_of(made, task) == kind
 
 
 def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:

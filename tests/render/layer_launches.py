@@ -318,6 +318,8 @@ def launch_products_of_other_forms(dtype: Any) -> None:
                     own = tile._replace(blocks=2)
                     patch.setattr(tensor_cores, "quickest", lambda *given, own=own: own)
                     ended(c, ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
+    else:
+        ended(*arrays(dtype, (16, 64), (64, 4096), (4096,)))  # clusters share the rows
     weights, bias = arrays(dtype, (64, 264), (264,))
     ended(ck.zeros((3, 64), dtype), weights, bias)
     ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)

@@ -338,14 +338,16 @@ def make_plan(
     return Plan(made, task, form, _result(a, b)) if _is_own(form) else None
 
 
-def make_saving(made: Program, a: Layout, b: Layout, operands: Sequence[Layout]) -> Plan | None:
+def make_saving(
+    made: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Own | None = None
+) -> Plan | None:
     """:func:`make_plan` of a launch that saves the product too; None if the library and a kernel are faster."""
     task = task_of(a, b, operands)
     if task is None:
         return None
     task = task._replace(saves=True)
-    form = quickest(task, a.device)
-    return Plan(made, task, form, _result(a, b)) if _is_own(form) else None
+    chosen = form or quickest(task, a.device)
+    return Plan(made, task, chosen, _result(a, b)) if _is_own(chosen) else None
 
 
 def make_rows(

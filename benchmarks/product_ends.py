@@ -2,10 +2,11 @@
 
 Usage: python benchmarks/product_ends.py [--scale N] [--only WORD] [--out FILE]
 
-The first are GELUs of a product and a bias, the others sums of a ReLU of these along the last axis, which fits a tile. Beside
-them stand the device's library's product alone, that with one kernel after it, and PyTorch's functions. After the table stand
-the same times as rows of `cukern/linear/measured.py`, by which a product chooses. Random data; every result is compared with
-that of the exact float32 or float64 product of the device's library. The larger factor is another copy each time.
+The first are GELUs of a product and a bias, the others sums of a ReLU of these along the last axis, which fits a tile.
+Beside them stand the device's library's product alone, that with one kernel after it, and PyTorch's functions. After
+the table stand the same times as rows of `cukern/linear/measured.py`, by which a product chooses. Random data; every
+result is compared with that of the exact float32 or float64 product of the device's library. The larger factor is
+another copy each time.
 """
 
 from __future__ import annotations

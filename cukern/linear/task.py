@@ -80,8 +80,8 @@ class Task(NamedTuple):
 def task_of(a: Layout, b: Layout, operands: Sequence[Layout], strided: bool = False) -> Task | None:
     """The product of two layouts whose shapes fit, and of operands that broadcast to it; None if the kernel cannot.
 
-    It needs factors that are contiguous along one axis, in rows that begin at multiples of 16 bytes, unless ``strided``,
-    and a batch whose matrices are at equal distances.
+    It needs a batch whose matrices are at equal distances and, unless ``strided``, factors that are contiguous along
+    one axis, in rows that begin at multiples of 16 bytes.
     """
     (m, k), n = a.shape[-2:], b.shape[-1]
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])

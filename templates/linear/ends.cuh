@@ -1,5 +1,7 @@
 // What kernels of D = epilogue(A @ B) store besides an element of D for each sum, after linear/epilogue.cuh: the sums themselves
-// (`saves`), as a derivative reads them; or a number for each row of D in place of D (`rows`), which a reduction makes of it.
+// (`saves`), as a derivative reads them; or a number for each row in place of D (`by_rows`), to which a reduction brings it.
+constexpr bool by_rows = << "true" if rows else "false" >>;
+using Made = << rows.result if rows else "Out" >>;
 <% if saves %>
 struct Rounded {
     __device__ __forceinline__ Operands load(int, int, int) const { return {}; }
@@ -8,7 +10,6 @@ struct Rounded {
 <% endif %>
 <% if rows %>
 <% include "prelude/reduce.cuh" %>
-using Made = << rows.result >>;
 // The reduction, in the words of its row of the table.
 struct Row {
     using T = Out;

@@ -9,6 +9,9 @@
 <% include "lib/slab.cuh" %>
 using acc = << acc >>;
 constexpr int threads = << block >>, tile_m = << tile_m >>, tile_n = << tile_n >>, depth = << depth >>, lanes = tile_n / 8;
+// The axis along which a factor is known to be contiguous: its own, or the depth.
+constexpr bool a_own_unit = << (unit_a == "own") | lower >>, a_depth_unit = << (unit_a == "depth") | lower >>;
+constexpr bool b_own_unit = << (unit_b == "own") | lower >>, b_depth_unit = << (unit_b == "depth") | lower >>;
 static_assert(lanes <= 32 && threads / lanes * 4 == tile_m, "a warp has whole rows");
 using Left = Slab<T, acc, index, threads, tile_m, depth, 1, << a_by_depth | lower >>>;
 using Right = Slab<T, acc, index, threads, tile_n, depth, 1, << b_by_depth | lower >>>;
@@ -26,8 +29,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     __shared__ alignas(16) acc left_slab[depth * tile_m];
     __shared__ alignas(16) acc right_slab[depth * tile_n];
     const int batch = blockIdx.y, m0 = blockIdx.x * tile_m, lane = threadIdx.x % lanes, own_row = threadIdx.x / lanes * 4;
-    const index own_a = << "1" if unit_a == "own" else "sizes.own_a" >>, depth_a = << "1" if unit_a == "depth" else "sizes.depth_a" >>;
-    const index own_b = << "1" if unit_b == "own" else "sizes.own_b" >>, depth_b = << "1" if unit_b == "depth" else "sizes.depth_b" >>;
+    const index own_a = a_own_unit ? 1 : sizes.own_a, depth_a = a_depth_unit ? 1 : sizes.depth_a;
+    const index own_b = b_own_unit ? 1 : sizes.own_b, depth_b = b_depth_unit ? 1 : sizes.depth_b;
     acc sums[4][8] = {};
     Left left;
     Right right;

@@ -286,7 +286,7 @@ def launch_product(dtype: Any) -> None:
     if dtypes.info(dtype).narrow:
         c, d, bias = arrays(dtype, (300, 128), (128, 264), (264,))
         ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
-        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 300), dtype).T, TMA_TILES[2])):
+        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 304), dtype).T, TMA_TILES[2])):
             for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]._replace(parts=2), fed):
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})

@@ -342,7 +342,10 @@ def launch_products_of_other_forms(dtype: Any) -> None:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
-                    ended(c, ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
+                    ended(c, turned := ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
+                    with ck.Tape() as tape:
+                        tape.watch(bias)
+                        ended(c, turned, bias)
     weights, bias = arrays(dtype, (64, 264), (264,))
     ended(ck.zeros((3, 64), dtype), weights, bias)
     ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)

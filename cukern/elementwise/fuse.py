@@ -464,7 +464,8 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch for float16 and bfloat16
     on a GPU with tensor cores, and for float32 of up to 16 rows or columns, or where :func:`cukern.matmul_precision`
     allows tf32, if a table of times says that it is faster; else the device's library multiplies, and one kernel
-    follows. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again.
+    follows. So it is with the reduction of the expression's rows, of up to 256 columns. A tape saves a product that the
+    derivative reads; :func:`cukern.checkpoint` computes it again.
 
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 

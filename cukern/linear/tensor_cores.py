@@ -226,8 +226,8 @@ class Plan(kernel_plan.Plan):
             for one in outs:
                 values.append(one._operand)
             if self._maps:
-                mapped = zip((0, 1, -1), self._maps, (arrays[0], arrays[1], outs[-1]), strict=True)
-                for place, tiles, one in mapped:
+                places = (0, 1, *range(-len(outs), 0))
+                for place, tiles, one in zip(places, self._maps, (*arrays[:2], *outs), strict=True):
                     values[place] = self._map(place, tiles, one)
             if self._multiply is not None and self._sums is not None:
                 sums = Array._made(self._sums)

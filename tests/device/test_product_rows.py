@@ -45,7 +45,7 @@ def _taking(tile: tensor_cores.Tile | None, monkeypatch: pytest.MonkeyPatch) -> 
         made.append(plan.bound.rendered.variables["name"])
         return run(plan, *given)
 
-    def chosen(task: Task, *given: Any) -> tensor_cores.Tile | None:
+    def chosen(task: Task, *given: Any, then: bool = True) -> tensor_cores.Tile | None:
         return tile if task.rows and task.itemsize == 2 and tile and tile.n >= task.n else None
 
     def by_lanes(task: Task, a: Any) -> by_rows.Lanes | None:

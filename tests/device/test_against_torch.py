@@ -127,8 +127,8 @@ def rearrangements() -> list[Case]:
     made += [
         Case(
             f"{name} by 3",
-            lambda x, f=getattr(nn, name): f(x, 3),
-            lambda x, f=getattr(F, name): f(x, 3),
+            lambda x, name=name: getattr(nn, name)(x, 3),
+            lambda x, name=name: getattr(F, name)(x, 3),
             (shape,),
         )
         for name, shape in (("pixel_shuffle", (2, 18, 4, 5)), ("pixel_unshuffle", (2, 2, 6, 9)))

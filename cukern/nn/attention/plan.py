@@ -22,7 +22,7 @@ from .cheaper import Given, Unit
 from .combine import combine, steps_of
 from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
 from .masks import axes_of, lists_for
-from .scores import PLACES, Printed, printed
+from .scores import PLACES, Printed, printed, without_mask
 from .tma import (
     MAP_BYTES,
     OF_KEYS,
@@ -336,7 +336,9 @@ def _by_place(operand: Array) -> bool:
 def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
-    program = options.program
+    program, by_warpgroups = options.program, isinstance(tile, TmaTile)
+    if program is not None and call.blocks is not None and by_warpgroups:
+        program = without_mask(program, PLACES + len(call.operands) - 1)  # these kernels read its bits
     lines = Printed([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
@@ -344,7 +346,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
         if dtypes.info(q.dtype).narrow:
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            forward, by_warpgroups = kind == "forward", isinstance(tile, TmaTile)
+            forward = kind == "forward"
             given = Given(
                 sizes,
                 rows,
@@ -398,7 +400,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             }
             for i, one in enumerate(call.operands)
         ],
-        "reads_places": bool(call.tables) or any(map(_by_place, call.operands)),
+        "reads_places": _reads(call)
+        if by_warpgroups
+        else bool(call.tables) or any(map(_by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines.lines,
         "values": lines.values,

@@ -46,6 +46,8 @@ _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") fo
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
+#: From so many scores on kernels mask them and drop weights in less time than the composed form.
+_MANY_SCORES = 2**22
 AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
@@ -181,7 +183,7 @@ def can_run(q: Array, v: Array) -> bool:
     return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
-def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
+def quickest(q: Array, k: Array, v: Array, causal: bool, more: bool) -> bool:
     """Whether a kernel was measured to be faster than products and softmax of these matrices, forward and backward.
 
     Args:
@@ -189,6 +191,7 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         k: shape (..., S, E), of the dtype of q.
         v: shape (..., S, V), likewise.
         causal: whether half of the scores count.
+        more: whether there is a mask, or dropout.
     """
     if not dtypes.info(q.dtype).narrow or not 3 <= q.ndim == k.ndim == v.ndim or not q.size * k.size * v.size:
         return False
@@ -197,11 +200,12 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         return False
     if mma_tile_for(head, q.device, "forward") is None or not _vectors((q, k, v)):
         return False
-    # The composed form makes all scores; without warpgroups it makes them faster.
-    return causal or (
-        q.shape[-2] >= _MANY
-        and tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
-    )
+    # The composed form makes all scores; without warpgroups it makes them faster, and masks and drops them too.
+    if causal and not more:
+        return True
+    few = more and not causal and math.prod(q.shape[:-1]) * k.shape[-2] < _MANY_SCORES
+    by_warpgroups = tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
+    return by_warpgroups and q.shape[-2] >= _MANY and not few
 
 
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:

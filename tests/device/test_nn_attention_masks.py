@@ -85,6 +85,39 @@ def test_values_and_gradients(
 
 
 @pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS)
+def test_a_mask_beside_other_changes(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str, ulps: float
+) -> None:
+    """A function of the score with a table, a bias and dropout, against kernels that make all tiles."""
+    choose(form, device, monkeypatch)
+    rng = np.random.default_rng(0)
+    arrays, exact = given(dtype, *[(2, 2, 300, 32)] * 3)
+    bias, table = (ck.asarray(rng.normal(size=shape).astype("float32")) for shape in ((300,), (2, 599)))
+    mask = ck.asarray(documents(90, 150, 60) & (np.arange(300) % 50 < 45)[:, None])
+
+    def call(*own: ck.Array) -> Any:
+        return nn.attention(
+            *own,
+            causal=True,
+            score=lambda s, b, h, i, j, table: 2 * ck.tanh(s) + table[h, j - i + 299],
+            tables=[table],
+            bias=bias,
+            mask=mask,
+            dropout=0.25,
+            rng=ck.random.default_rng(3),
+        )
+
+    made, pull = ck.vjp(call, *arrays)
+    cotangent = ck.ones_like(made) * ck.arange(32, dtype=dtype) / 8 - 1
+    found = [made, *pull(cotangent)]
+    monkeypatch.setattr(masks, "FEWEST", 2**62)
+    choose("without", device, monkeypatch)
+    wanted, pull = ck.vjp(call, *map(ck.asarray, exact))
+    for one, other in zip(found, [wanted, *pull(cotangent.astype("float64"))], strict=True):
+        close(one, other.numpy(), 2 * ulps)
+
+
+@pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS)
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_emptied_tiles_are_not_read(
     device: ck.Device,

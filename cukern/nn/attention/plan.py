@@ -22,7 +22,7 @@ from .cheaper import Given, Unit
 from .combine import combine, steps_of
 from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
 from .masks import axes_of, lists_for
-from .scores import PLACES, Printed, printed
+from .scores import PLACES, Printed, printed, without_mask
 from .tma import (
     MAP_BYTES,
     OF_KEYS,
@@ -46,6 +46,8 @@ _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") fo
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
+#: From so many scores on kernels mask them and drop weights in less time than the composed form.
+_MANY_SCORES = 2**22
 AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
@@ -181,7 +183,7 @@ def can_run(q: Array, v: Array) -> bool:
     return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
-def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
+def quickest(q: Array, k: Array, v: Array, causal: bool, more: bool) -> bool:
     """Whether a kernel was measured to be faster than products and softmax of these matrices, forward and backward.
 
     Args:
@@ -189,6 +191,7 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         k: shape (..., S, E), of the dtype of q.
         v: shape (..., S, V), likewise.
         causal: whether half of the scores count.
+        more: whether there is a mask, or dropout.
     """
     if not dtypes.info(q.dtype).narrow or not 3 <= q.ndim == k.ndim == v.ndim or not q.size * k.size * v.size:
         return False
@@ -197,11 +200,12 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         return False
     if mma_tile_for(head, q.device, "forward") is None or not _vectors((q, k, v)):
         return False
-    # The composed form makes all scores; without warpgroups it makes them faster.
-    return causal or (
-        q.shape[-2] >= _MANY
-        and tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
-    )
+    # The composed form makes all scores; without warpgroups it makes them faster, and masks and drops them too.
+    if causal and not more:
+        return True
+    few = more and not causal and math.prod(q.shape[:-1]) * k.shape[-2] < _MANY_SCORES
+    by_warpgroups = tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
+    return by_warpgroups and q.shape[-2] >= _MANY and not few
 
 
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:
@@ -336,7 +340,9 @@ def _by_place(operand: Array) -> bool:
 def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
-    program = options.program
+    program, by_warpgroups = options.program, isinstance(tile, TmaTile)
+    if program is not None and call.blocks is not None and by_warpgroups:
+        program = without_mask(program, PLACES + len(call.operands) - 1)  # these kernels read its bits
     lines = Printed([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
@@ -344,7 +350,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
         if dtypes.info(q.dtype).narrow:
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            forward, by_warpgroups = kind == "forward", isinstance(tile, TmaTile)
+            forward = kind == "forward"
             given = Given(
                 sizes,
                 rows,
@@ -398,7 +404,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             }
             for i, one in enumerate(call.operands)
         ],
-        "reads_places": bool(call.tables) or any(map(_by_place, call.operands)),
+        "reads_places": _reads(call)
+        if by_warpgroups
+        else bool(call.tables) or any(map(_by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines.lines,
         "values": lines.values,

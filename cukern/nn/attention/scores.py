@@ -203,6 +203,14 @@ def curved(of: Program) -> bool:
     return _with_slopes(of, ())[1].kind != "constant"
 
 
+def without_mask(of: Program, place: int) -> Program | None:
+    """The program of a score without the mask, the input at ``place``; None if the score stays as it is."""
+    score, mask = of.outputs[0], input_node(place, of.inputs[place])
+    if score.kind == "call" and score.args[0] is mask:
+        score = score.args[1]
+    return None if score is input_node(0, of.inputs[0]) else program(of.name, (score,), of.inputs)
+
+
 def _attended(score: Node) -> Node:
     """What a score is where no condition makes it -inf: elsewhere its weight is 0, and its derivatives do not count."""
     while score.kind == "call" and score.row is not None and score.row.name == "where":

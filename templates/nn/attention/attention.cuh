@@ -80,7 +80,6 @@ struct Score {
 struct Spot {
     int batch, head, row, key, more_row = 0, more_key = 0;
     int last_row = limits<int>::highest(), last_key = limits<int>::highest();
-    bool allowed = true;  // what the mask has there, where its bits were read before
 };
 // The function of a score, of its place and of arrays.
 struct Scores {
@@ -96,17 +95,12 @@ struct Scores {
 <% for x in operands if x.settled %>
     << x.compute >> s<< x.k >>;
 <% endfor %>
+<% if fed %>
+    const unsigned* bits = nullptr;  // of a mask, see mask_blocks.cu, which is no part of the function
+<% else %>
     bool open = false;  // the mask is true throughout the tile, and need not be read
-<% if listed and fed %>
-    const unsigned* bits = nullptr;  // of the mask, see mask_blocks.cu
 <% endif %>
 
-    // The function where the mask is true throughout, which the compiler knows then.
-    __device__ __forceinline__ Scores opened() const {
-        Scores made = *this;
-        made.open = true;
-        return made;
-    }
     // The function for one head, of which it keeps the elements of arrays that have one for each.
     __device__ __forceinline__ Scores of([[maybe_unused]] int a1, [[maybe_unused]] int a2) const {
         Scores made = *this;
@@ -129,16 +123,12 @@ struct Scores {
 <% for x in operands if x.settled %>
         const << x.compute >> a<< x.k >> = s<< x.k >>;
 <% endfor %>
-<% for x in operands if not x.settled %>
-<% if x.opened and fed %>
-        const bool a<< x.k >> = open || at.allowed;
-<% else %>
+<% for x in operands if not x.settled and not (x.opened and fed) %>
         const << x.compute >> a<< x.k >> = << "open || " if x.opened >>cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]
 <% endfor %>
         ]);
-<% endif %>
 <% endfor %>
 <% for line in body %>
         const << line.type >> << line.name >> = << line.code >>;

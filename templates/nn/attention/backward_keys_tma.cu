@@ -204,11 +204,11 @@ __device__ __forceinline__ void advance(
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
         return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
-               (!stops || own < at.keys);
+               (!stops || own < at.keys) && allowed[i % 4 / 2](i / 4 * 8 + i % 2);
     };
     const auto spot = [&](int i, bool masked) {
         const int column = i / 4 * 8 + i % 2, last_row = masked ? at.rows - 1 : limits<int>::highest();
-        return Spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, last_row, at.keys - 1, allowed[i % 4 / 2](column)};
+        return Spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, last_row, at.keys - 1};
     };
     rows.wait_full();
     if (sequenced && row + tile_m > at.rows) {
@@ -229,24 +229,21 @@ __device__ __forceinline__ void advance(
     const KeptOfKeys kept(cotangents.draw, cotangents.sizes, at, row, key - threadIdx.x % 32 / 4);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
-    const auto weigh = [&](const Cotangents& cotangents, int i, bool masked, bool beyond) {
+    const auto weigh = [&](int i, bool masked, bool beyond) {
         const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
         const float p = masked ? cotangents.weight(product, row_lse, spot(i, true), attends(i), beyond)
                                : cotangents.weight(product, row_lse, spot(i, false));
         s[i] = cotangents.sloped(p, product, spot(i, masked));
         return kept(i) ? p : 0.0f;
     };
-    const auto weigh_all = [&](const Cotangents& of, bool masked, bool beyond) {
+    const auto weigh_all = [&](bool masked, bool beyond) {
 #pragma unroll
         for (int i = 0; i < tile_m / 4; ++i)
-            weights[i / 4][i % 4] = pair(weigh(of, 2 * i, masked, beyond), weigh(of, 2 * i + 1, masked, beyond));
+            weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
     };
-    if (listed && open && whole) {
-        const Scores opened = cotangents.scores.opened();
-        weigh_all(Cotangents(cotangents.sizes, opened, cotangents.draw), false, false);
-    } else if (whole) weigh_all(cotangents, false, false);
-    else if (plain && row + tile_m <= at.rows) weigh_all(cotangents, true, false);
-    else weigh_all(cotangents, true, true);
+    if (whole && (!listed || open)) weigh_all(false, false);
+    else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
+    else weigh_all(true, true);
     if constexpr (makes_k) {
         wgmma_wait<0>(s);
         wgmma_made(ds);

@@ -79,26 +79,24 @@ __device__ __forceinline__ void advance(
     const auto spot = [&](int i, bool masked) {
         const Place& at = own.at;
         const int column = i / 4 * 8 + i % 2, last_key = masked ? at.keys - 1 : limits<int>::highest();
-        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, column, at.rows - 1, last_key, allowed[i / 2 % 2](column)};
+        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, column, at.rows - 1, last_key};
     };
-    const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
-    const auto weigh = [&](const Cotangents& cotangents, int i, bool masked) {
+    const auto attends = [&](int i) {
+        const int half = i / 2 % 2, column = i / 4 * 8 + i % 2;
+        return own.attends(half, lane_key + column) && allowed[half](column);
+    };
+    const auto weigh = [&](int i, bool masked) {
         const float lse = own.lse[i / 2 % 2];
         const float p = masked ? cotangents.weight(s[i], lse, spot(i, true), attends(i), false)
                                : cotangents.weight(s[i], lse, spot(i, false));
         s[i] = cotangents.sloped(p, s[i], spot(i, masked));
     };
-    if (listed && open && whole) {
-        const Scores opened = cotangents.scores.opened();
-        const Cotangents of(cotangents.sizes, opened, cotangents.draw);
+    if (whole && (!listed || open)) {
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) weigh(of, i, false);
-    } else if (whole) {
-#pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) weigh(cotangents, i, false);
+        for (int i = 0; i < tile_n / 2; ++i) weigh(i, false);
     } else {
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) weigh(cotangents, i, true);
+        for (int i = 0; i < tile_n / 2; ++i) weigh(i, true);
     }
     wgmma_wait<0>(s);
     wgmma_made(ds);

@@ -84,9 +84,10 @@ struct Task {
                 if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
                 else if constexpr (!plain && !SMALL)  // of what is not attended to, too
                     x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
-                                       MASKED ? at.keys - 1 : limits<int>::highest(), known.allowed[half](column)}).value;
+                                       MASKED ? at.keys - 1 : limits<int>::highest()}).value;
                 if constexpr (MASKED)
-                    if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
+                    if (column >= end || (bounded_left && column < place - at.left) || !known.allowed[half](column))
+                        x = -limits<float>::infinity();
                 if constexpr (!limited) most[i % 2] = maximum(most[i % 2], x);
             }
             float largest = 1.0f;
@@ -112,15 +113,13 @@ struct Task {
         }
         return __any_sync(0xffffffffu, shrinks);
     }
-    // Of the keys of tile i; without the mask where it is true throughout.
+    // Of the keys of tile i.
     template <bool MASKED>
     __device__ __forceinline__ bool weigh_tile(
         float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Known& known) const
     {
         if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known);
-        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i], known);
-        const Scores opened = scores.opened();
-        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i], known);
+        return weigh<MASKED>(s, shrink, of, walk[i], known);
     }
     // Of the keys of tile i.
     __device__ __forceinline__ Known known(const Walk& walk, int i) const {
@@ -241,7 +240,10 @@ struct Worker {
             wait_cleared();
         }
         for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
-        for (; i > maximum(whole.first, 0); --i) go_on<false>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.first, 0); --i) {
+            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+            else go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+        }
         if constexpr (bounded_left)
             for (; i > 0; --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
         rows.release();
@@ -260,7 +262,7 @@ struct Worker {
         bool shrinks;
         const int last = next.walk.count - 1;
         rows.wait_full();
-        if (!bounded_left && !bounded_right && next.whole().end >= next.walk.count)
+        if (!bounded_left && !bounded_right && (!listed || next.walk.open(last)) && next.whole().end >= next.walk.count)
             advance<false>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
         else advance<true>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
     }

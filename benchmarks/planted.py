@@ -6,8 +6,8 @@
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
 The mistakes are those of ``tests/device/planted.py`` and ``planted_more.py``. Each tool of compute-sanitizer runs the
-wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA context, a new process goes on with
-the next one.
+wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA context, a new process goes on
+with the next one.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ inline void send_store(const char* name, void* to, const void* from, unsigned by
 }
 }  // namespace cukern
 
-inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
+__forceinline__ inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
     cukern::require_chunks(to, from, bytes, file, line);
     cukern::require_shared(to, bytes, file, line);
     cukern::require_own(barrier, file, line);

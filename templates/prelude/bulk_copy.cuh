@@ -58,7 +58,8 @@ inline void copy_counted(const Operation* own) {
     runtime->wrote_async((void*)own->words[0], own->words[1]);
     count_bytes((MBarrier*)own->words[2], (unsigned)own->words[1]);
 }
-inline void send_bulk(const char* name, void* to, const void* from, unsigned bytes, MBarrier* barrier, const char* file, int line) {
+__forceinline__ inline void send_bulk(
+    const char* name, void* to, const void* from, unsigned bytes, MBarrier* barrier, const char* file, int line) {
     require_chunks(to, from, bytes, file, line);
     require_counting(barrier, file, line);
     __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
@@ -80,12 +81,12 @@ inline void send_store(const char* name, void* to, const void* from, unsigned by
 }
 }  // namespace cukern
 
-inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
+__forceinline__ inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
     cukern::require_shared(to, bytes, file, line);
     cukern::require_own(barrier, file, line);
     cukern::send_bulk("copy_bulk", to, from, bytes, barrier, file, line);
 }
-inline void copy_bulk_multicast(
+__forceinline__ inline void copy_bulk_multicast(
     void* to, const void* from, unsigned bytes, MBarrier* barrier, unsigned blocks, CUKERN_HERE) {
     cukern::require_shared(to, bytes, file, line);
     cukern::require_own(barrier, file, line);

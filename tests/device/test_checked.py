@@ -165,8 +165,8 @@ def test_an_unset_array_of_which_any_large_value_makes_nan() -> None:
         y[0] = rsqrtf(sums[1] / 9 - sums[0] / 9 * (sums[0] / 9));
     }"""
     with checked(collect=True) as reports:
-        ck.Kernel(text, name="sums", block=1)(ck.arange(9, dtype="float32"), ck.zeros(1), grid=1)
-    assert [(one.kind, one.array, one.place) for one in reports] == [("unset", "sums", "<sums>:2")]
+        ck.Kernel(text, name="moments", block=1)(ck.arange(9, dtype="float32"), ck.zeros(1), grid=1)
+    assert [(one.kind, one.array, one.place) for one in reports] == [("unset", "sums", "<moments>:2")]
 
 
 def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:

@@ -47,6 +47,29 @@ def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) ->
     return outs
 
 
+def note(
+    made: Program,
+    arrays: Sequence[Array],
+    scalars: Sequence[Scalar],
+    outs: Sequence[Array],
+    known: Plan | None = None,
+) -> Plan | None:
+    """Record what another kernel has computed as the outputs of a program of arrays.
+
+    Args:
+        known: what this function has returned for the same program and layouts.
+    """
+    tracking = tape.tracked(arrays)
+    if tracking is None:
+        return known
+    if tracking[2][0].recompute:  # the tape may launch it
+        _record(planned(made, arrays), arrays, scalars, outs, tracking)
+        return known
+    plan = known or Plan(made, arrays[0].device, [one._layout or one._planned() for one in arrays])
+    _record(plan, arrays, scalars, outs, tracking)
+    return plan
+
+
 def _record(
     plan: Plan,
     arrays: Sequence[Array],

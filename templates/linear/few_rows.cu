@@ -53,13 +53,23 @@ __device__ __forceinline__ Words<N * sizeof(T)> load_present(const T* from, int 
 
 // The factors as a lane sees them. Lane 4 * g + q has elements q * chunk to (q + 1) * chunk of a slab's depth: of W in `own`
 // columns, of X in the rows asked for. In place of a row or column that is not there it reads the last, whose sums nobody stores.
+<% if cluster > 1 %>
+__device__ __forceinline__ char* shared_of_block() {
+    extern __shared__ __align__(16) char shared[];
+    return shared;
+}
+__device__ __forceinline__ MBarrier* barriers_of_block() {
+    __shared__ MBarrier come[<< pieces >>];
+    return come;
+}
+<% endif %>
 struct Factors {
     const T *x, *w;
     Sizes sizes;
     int first, slabs, start;
 <% if cluster > 1 %>
-    char* shared;   // X: pieces of a slab for each warp, of which rows lie half a round of the banks apart
-    MBarrier* come;  // of each piece
+    char* shared = shared_of_block();      // X: pieces of a slab for each warp, of which rows lie half a round of the banks apart
+    MBarrier* come = barriers_of_block();  // of each piece
 <% endif %>
 
     // Column c of this lane's, in the block.
@@ -120,6 +130,13 @@ struct Factors {
         return *(const Words<16>*)(shared + (slab / warps * rows + row) * apart + slab % warps * 64 + threadIdx.x % 4 * 16);
     }
 <% endif %>
+    // Before other blocks of the cluster copy into the memory of this one.
+    __device__ __forceinline__ void expect() const {
+<% if cluster > 1 %>
+        if (threadIdx.x == 0) expect_x();
+        cluster_barrier();
+<% endif %>
+    }
 };
 // What a lane holds of W in a slab: packs along the depth, one a column, or packs along the columns, one a place of the depth.
 struct OfW {
@@ -283,11 +300,7 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = turned ? b : a, *const w = turned ? a : b;
     const int slabs = divide_up(sizes.k, depth), start = groups > 1 ? blockIdx.x / group % groups * slabs / groups : 0;
-<% if cluster > 1 %>
-    extern __shared__ __align__(16) char shared[];
-    __shared__ MBarrier come[<< pieces >>];
-<% endif %>
-    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs, start<< ", shared, come" if cluster > 1 >>};
+    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs, start};
     const auto operands_of = [&](int i) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) return Operands{};
@@ -295,10 +308,7 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     };
     allow_next_kernel();
     if (asked) factors.ask();
-<% if cluster > 1 %>
-    if (threadIdx.x == 0) factors.expect_x();
-    cluster_barrier();
-<% endif %>
+    factors.expect();
     wait_for_earlier_kernels();
     const Operands early = operands_of(threadIdx.x);  // they come with the first slabs
     Sums sums;

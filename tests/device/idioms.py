@@ -59,6 +59,22 @@ IDIOMS = [
     if (threadIdx.x == 63) { value = 5; __threadfence_block(); flag = 1; }
     if (threadIdx.x == 0) { while (!flag) ; __threadfence_block(); y[0] = value; }
 }""", lambda: [ck.zeros(1, dtype="int32")], lambda: [5], {"grid": 1}),
+    Idiom("a chain of flags between warps", """(int* y) {
+    __shared__ volatile int first, second;
+    __shared__ int value[2];
+    if (threadIdx.x == 0) first = second = 0;
+    __syncthreads();
+    if (threadIdx.x == 64) { value[0] = 5; __threadfence_block(); first = 1; }
+    if (threadIdx.x == 32) { while (!first) ; value[1] = 2; __threadfence_block(); second = 1; }
+    if (threadIdx.x == 0) { while (!second) ; __threadfence_block(); y[0] = value[0] + value[1]; }
+}""", lambda: [ck.zeros(1, dtype="int32")], lambda: [7], {"grid": 1, "block": 96}),
+    Idiom("a chain of flags between blocks", """(volatile int* flags, int* y) {
+    if (threadIdx.x) return;
+    if (blockIdx.x) { while (!flags[blockIdx.x - 1]) ; __threadfence(); }
+    y[blockIdx.x] = blockIdx.x ? y[0] + y[blockIdx.x / 2] : 5;
+    __threadfence();
+    flags[blockIdx.x] = 1;
+}""", lambda: [ck.zeros(6, dtype="int32"), ck.zeros(6, dtype="int32")], lambda: [5, 10, 15, 15, 20, 20], {"grid": 6}),
     Idiom("the last block adds up", """(const float* x, volatile float* part, unsigned* count, float* y) {
     __shared__ bool last;
     __shared__ float s[64];

@@ -163,11 +163,22 @@ class _Build:
 
 
 class _Trial(NamedTuple):
-    """What a launch did with other values in unset arrays, and what its arrays and variables were before it."""
+    """What a launch did with other values in unset arrays, and what its arrays and variables were before it.
 
-    outcome: tuple[object, ...] | None
+    Attributes:
+        outcomes: with large values, and with zeros where those have made NaN.
+    """
+
+    outcomes: dict[bool, tuple[object, ...] | None]
     state: list[np.ndarray[Any, Any]]
     variables: dict[str, bytes]
+
+
+def _made(
+    reports: int, state: list[np.ndarray[Any, Any]], places: dict[str, tuple[int, int]]
+) -> tuple[object, ...]:
+    """What a launch has done; the last of it is whether something is NaN."""
+    return reports, fills.bits(state), fills.copy_of(places), fills.has_nan(state)
 
 
 class CheckedFunction:
@@ -256,7 +267,7 @@ class CheckedFunction:
         if tracer is not None and events is not None:
             tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
         if trial is not None:
-            outcome = every.value, fills.bits(state), fills.copy_of(self.places)
+            outcome = _made(every.value, state, self.places)
             named = self._unset_arrays(packed, options, state, trial, outcome)
             found += (self._reader.unset_array(*one) for one in named)
         mode.tell(found)
@@ -300,7 +311,7 @@ class CheckedFunction:
         status = build.check(packed, options)
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-        outcome = every.value, fills.bits(state), fills.copy_of(build.places)
+        outcome = _made(every.value, state, build.places)
         for array, values in zip(state, before, strict=True):
             array[...] = values
         fills.put(variables, build.places)
@@ -331,16 +342,22 @@ class CheckedFunction:
         if not (self._fillable and self._repeatable()):
             return None
         self._trials -= 1
-        with self._filling(fills.ALL_ARRAYS):
-            outcome = self._outcome(self._build, packed, options, state)
-        return _Trial(outcome, [array.copy() for array in state], fills.copy_of(self.places))
+        outcomes = {}
+        for zeros in (False, True):
+            with self._filling(fills.ALL_ARRAYS, zeros):
+                outcome = outcomes[zeros] = self._outcome(self._build, packed, options, state)
+            if outcome is None or not outcome[-1]:
+                break
+        return _Trial(outcomes, [array.copy() for array in state], fills.copy_of(self.places))
 
     @cached_property
     def _fillable(self) -> list[tuple[str, str]]:
         """The names and places of arrays that are filled, if the library says how."""
         found = [one[:2] for one in fills.arrays(self._unit.text.encode())]
         try:
-            self._other = ctypes.c_uint.in_dll(self._build.library, "cukern_other")
+            self._other, self._zeros = (
+                ctypes.c_uint.in_dll(self._build.library, name) for name in ("cukern_other", "cukern_zeros")
+            )
         except ValueError:
             return []
         return found
@@ -354,7 +371,8 @@ class CheckedFunction:
         outcome: tuple[object, ...],
     ) -> list[tuple[str, str]]:
         """The names and places of arrays whose unset elements make a difference to the launch that has just ended."""
-        if trial.outcome == outcome:
+        kinds = [zeros for zeros, other in trial.outcomes.items() if other != outcome]
+        if not kinds:
             return []
         after, variables = [array.copy() for array in state], fills.copy_of(self.places)
         for array, values in zip(state, trial.state, strict=True):
@@ -365,7 +383,7 @@ class CheckedFunction:
             # Else the difference is by a clock, or by the order of threads.
             if self._outcome(self._build, packed, options, state) == outcome:
                 for number, one in enumerate(self._fillable, 1):
-                    with self._filling(number):
+                    with self._filling(number, kinds[0]):
                         if self._outcome(self._build, packed, options, state) != outcome:
                             named.append(one)
         finally:  # also where a signal ends a launch
@@ -375,9 +393,9 @@ class CheckedFunction:
         return named
 
     @contextmanager
-    def _filling(self, which: int) -> Iterator[None]:
-        """A with-block in which launches fill an array by its number, or all, with other values."""
-        self._other.value = which
+    def _filling(self, which: int, zeros: bool) -> Iterator[None]:
+        """A with-block in which launches fill an array by its number, or all, with other values or with zeros."""
+        self._other.value, self._zeros.value = which, zeros
         try:
             yield
         finally:

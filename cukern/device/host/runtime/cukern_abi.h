@@ -145,6 +145,8 @@ struct Runtime {
     // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has
     // done (2), or sees what those have done that came there (3).
     void (*order)(unsigned what, const void* at);
+    // A variable of the running thread begins here, where another one may have been.
+    void (*begins_variable)(const void* first, unsigned long long bytes);
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`

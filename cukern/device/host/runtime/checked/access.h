@@ -31,20 +31,81 @@ static bool is_known(const Acquire& acquire) {
     return acquire.time <= s.warp_time[s.me / 32] || acquire.time <= s.known[s.me / 32][s.me % 32][acquire.thread % 32];
 }
 
-// Whether what a thread of another warp or block did by a fence and an atomic operation is known to the running one.
-static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
-    const unsigned thread = thread_of(stamp), time = time_of(stamp);
-    const unsigned first = s.blocks[run].first_release;
-    const unsigned end = run + 1 < s.block_count ? s.blocks[run + 1].first_release : s.release_count;
-    for (unsigned i = first; i < end; ++i) {
+// Whether the running thread knows that one of its block has seen a value, mostly of an earlier block, at a place.
+static bool is_acquired(const Word& word, uintptr_t at) {
+    if (word.acquired_in != s.block_count) return false;
+    if (s.cluster.blocks == 1 && word.first_time <= s.barrier_time) return true;
+    if (find(own_entries, key_of(acquire_entry, at)) != none || find(own_entries, key_of(look_entry, at)) != none) return true;
+    for (unsigned i = word.last_acquire; i != none && s.acquires[i].block == s.block_count; i = s.acquires[i].next)
+        if (is_known(s.acquires[i])) return true;
+    return false;
+}
+
+// Whether what a thread of an earlier block did by a fence and an atomic operation is known to the running one.
+static bool is_ordered_by_atomics(u64 stamp) {
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    uintptr_t last = 0;
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release; ++i) {
         const Release& release = s.releases[i];
-        if (release.scope == nowhere) continue;
-        if (release.scope == own_block && (run + 1 < s.block_count || rank_of(release.thread) != s.rank)) continue;
-        if (!covers(release, thread, time)) continue;
-        for (unsigned j = 0; j < s.acquire_count; ++j) {
-            const Acquire& acquire = s.acquires[j];
-            if (acquire.at == release.at && acquire.time >= release.made && is_known(acquire)) return true;
+        if (release.scope != everywhere || release.at == last || !covers(release, thread, time)) continue;
+        last = release.at;
+        const Word* word = word_at(last, false);
+        if (word && is_acquired(*word, last)) return true;
+    }
+    return false;
+}
+
+// An acquire of an earlier block, which may have passed on what it has seen of a release; and the one by which that came, or none.
+struct Coming {
+    unsigned acquire, release, from;
+};
+static Coming* coming;
+static unsigned coming_count, coming_room, searches;
+
+static bool is_noted(unsigned release) { return find(own_entries, key_of(known_entry, release)) != none; }
+static void note_known(unsigned release) {
+    if (!is_noted(release)) put(own_entries, key_of(known_entry, release), 0);
+}
+
+static void add_acquirers(unsigned release, unsigned block, unsigned from) {
+    const Word* word = word_at(s.releases[release].at, false);
+    for (unsigned i = word && word->acquired_in ? word->last_acquire : none; i != none && s.acquires[i].block > block; i = s.acquires[i].next) {
+        if (s.acquires[i].block == s.block_count || s.acquires[i].search == searches) continue;
+        s.acquires[i].search = searches;
+        if (Coming* room = room_for(coming, coming_count, coming_room)) *room = {i, release, from}, ++coming_count;
+    }
+}
+
+// Whether blocks that have seen what one let be seen let that be seen themselves, and so on to the running thread.
+static bool is_passed_on_from(unsigned first, unsigned block) {
+    ++searches;
+    coming_count = 0;
+    add_acquirers(first, block, none);
+    for (unsigned next = 0; next < coming_count; ++next) {
+        const Acquire by = s.acquires[coming[next].acquire];
+        for (unsigned i = s.blocks[by.block - 1].first_release; i < s.blocks[by.block].first_release; ++i) {
+            const Release& release = s.releases[i];
+            if (!s.patience || !--s.patience) return false;
+            if (release.scope != everywhere || !covers(release, by.thread, by.time)) continue;
+            const Word* word = word_at(release.at, false);
+            if (is_noted(i) || (word && is_acquired(*word, release.at))) {
+                note_known(i);
+                for (unsigned at = next; at != none; at = coming[at].from) note_known(coming[at].release);
+                return true;
+            }
+            add_acquirers(i, by.block, next);
         }
+    }
+    return false;
+}
+
+// Whether what a thread of an earlier block did is known to the running one by way of others.
+static bool is_passed_on(u64 stamp) {
+    if (time_of(stamp) > s.block_start) return false;
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release; ++i) {
+        const Release& release = s.releases[i];
+        if (release.scope == everywhere && covers(release, thread, time) && (is_noted(i) || is_passed_on_from(i, run + 1))) return true;
     }
     return false;
 }
@@ -57,10 +118,10 @@ static bool is_told_of(u64 stamp, uintptr_t at) {
     for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release && s.patience; ++i) {
         const Release& release = s.releases[i];
         if (release.scope != nowhere || release.at == at || !covers(release, thread, time)) continue;
-        for (unsigned j = 0; j < s.acquire_count && s.patience; ++j, --s.patience) {
-            const Acquire& acquire = s.acquires[j];
-            if (acquire.looks && acquire.at == release.at && is_known(acquire)) return true;
-        }
+        const Word* word = word_at(release.at, false);
+        if (!word || word->acquired_in != s.block_count) continue;
+        for (unsigned j = word->last_acquire; j != none && s.acquires[j].block == s.block_count && s.patience; j = s.acquires[j].next, --s.patience)
+            if (s.acquires[j].looks && is_known(s.acquires[j])) return true;
     }
     return false;
 }
@@ -77,10 +138,9 @@ static bool is_ordered(u64 stamp, bool shared) {
             if (time <= s.known[thread / 32][s.me % 32][thread % 32]) return true;
         }
         if (came_after(thread, time, has_waited(s.me))) return true;
-    } else if (shared) {
-        return true;
+        return time <= time_in(learnt_by[s.me], thread);
     }
-    return s.release_count && is_ordered_by_atomics(stamp, block_run_of(time));
+    return shared || (s.release_count && is_ordered_by_atomics(stamp));
 }
 
 static inline bool is_over(u64 stamp, bool shared) {
@@ -132,6 +192,7 @@ static __attribute__((noinline)) void meet(
         add_report(report);
         return;
     }
+    if (!r->shared && is_passed_on(other)) return;
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;
@@ -218,19 +279,16 @@ static const char may_end[] = "of a block that may have ended: a barrier of the 
 // An access to the shared memory of another block of the cluster.
 static __attribute__((noinline)) void visit(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
     if (s.mode == 2) return;
-    if (!has_waited(s.me) && !s.acquire_count) report_visit(r, at, size, side_here(place, writes, plain), may_begin);
+    if (!has_waited(s.me) && !s.has_acquired) report_visit(r, at, size, side_here(place, writes, plain), may_begin);
     if (worker->ended[r->rank]) report_visit(r, at, size, side_here(place, writes, plain), may_end);
     s.cluster.visits[r->rank][s.me] = s.head | place << place_shift | writes;
 }
 
-// Whether a thread of a block has seen what a thread of another one let others see after an access.
+// Whether a thread of a block has learnt that what a thread of another one did is over.
 static bool is_seen_in(unsigned rank, unsigned thread, unsigned time) {
-    for (unsigned i = s.blocks[s.block_count - 1].first_release; i < s.release_count; ++i) {
-        const Release& release = s.releases[i];
-        if (release.scope != everywhere || !covers(release, thread, time)) continue;
-        for (unsigned j = 0; j < s.acquire_count; ++j)
-            if (s.acquires[j].at == release.at && s.acquires[j].time >= release.made && rank_of(s.acquires[j].thread) == rank) return true;
-    }
+    const unsigned threads = s.cluster.block_threads;
+    for (unsigned i = rank * threads; i < (rank + 1) * threads; ++i)
+        if (time <= time_in(learnt_by[i], thread)) return true;
     return false;
 }
 

@@ -47,10 +47,16 @@ static void* in_block_of_rank(const void* own, unsigned rank, const char* file, 
     if (!is_in_shared(own, 1)) fail_here(worker, "an address that is not in the block's own shared memory", file, line);
     return (char*)own + ((long long)rank - worker->rank) * (long long)block_span;
 }
+static void begins_variable(const void* first, unsigned long long bytes) {
+    for (unsigned i = 0; i < worker->given_count[s.me] && i < max_given; ++i) {
+        Given& one = worker->given[s.me * max_given + i];
+        if ((uintptr_t)one.at - (uintptr_t)first < bytes) one.at = 0;
+    }
+}
 static const cukern::Runtime checked_runtime = {
     wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
     in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
-    gives_registers, wrote_registers, place_shared, order};
+    gives_registers, wrote_registers, place_shared, order, begins_variable};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;
@@ -93,8 +99,9 @@ static void begin_block(Worker* w) {
     if (s.now > latest_time / 4 * 3) {  // what blocks before it did is forgotten
         forget_times();
         s.launch_start = ++s.now;
-        s.block_count = s.release_count = 0;
+        forget_all_blocks();
     }
+    forget_block();
     ++s.now;
     s.block_start = s.barrier_time = s.now;
     Cluster& c = s.cluster;
@@ -102,7 +109,6 @@ static void begin_block(Worker* w) {
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
-    s.acquire_count = s.unfenced = 0;
     if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads), memset(s.old_read_at, 0, sizeof s.old_read_at);
     const Dim grid = w->launch->grid;
     const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);

@@ -134,7 +134,7 @@ static void poison_variables(const Worker*) {
 static void order(unsigned what, const void* at) {
     if (what == 0) on_beside_done();
     if (what == 1) on_beside();
-    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere);
+    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]);
     if (what == 3) acquire((uintptr_t)at, true);
 }
 
@@ -302,11 +302,10 @@ static void begin_run(unsigned run) {
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     trace_count = 0;
     s.launch_start = ++s.now;
-    s.block_count = s.release_count = s.acquire_count = 0;
+    forget_all_blocks();
     s.has_stores = false;
     s.patience = 1 << 26;
     if (s.late_place) memset(s.spins, 0, sizeof s.spins);
-    memset(s.acquired_count, 0, sizeof s.acquired_count);
     ++s.now;
 }
 

@@ -86,13 +86,17 @@ struct Report {
 enum Scope { everywhere, own_block, nowhere };
 struct Release {
     uintptr_t at;
-    unsigned block, thread, time, barrier_time, warp_time, cluster_time, made;
+    u64 learnt;  // the id of what its thread had learnt of others
+    u64 id;      // its own
+    unsigned thread, time, barrier_time, warp_time, cluster_time;
     Scope scope;
 };
 struct Acquire {
-    uintptr_t at;
     unsigned thread, time;
-    bool looks;  // at the value, where an exchange mostly does not
+    unsigned block;   // by its number in `blocks`, from 1 on
+    unsigned next;    // the one before at the same place
+    unsigned search;  // the last one that came by
+    bool looks;       // at the value, where an exchange mostly does not
 };
 struct BlockRun {
     unsigned start;
@@ -160,14 +164,17 @@ struct State {
     unsigned unfenced;  // releases of this block
     u64 patience;
     uintptr_t acquired_at[max_places];
-    unsigned acquired_count[max_places];
+    unsigned acquired_count[max_places];  // of the releases then
     unsigned rank;  // of the running thread's block
     Cluster cluster;
     BlockRun* blocks;
     unsigned block_count, block_room;
     Release* releases;
     unsigned release_count, release_room;
-    Acquire* acquires;  // of the running block
+    unsigned shown;        // which let others see more than before
+    bool block_releases;  // some are for the block alone
+    bool has_acquired;    // in the running block
+    Acquire* acquires;
     unsigned acquire_count, acquire_room;
     Suspect suspects[max_suspects];
     Report* reports;

@@ -101,8 +101,8 @@ HOST_TILE = {1: Tile(64, 1), 2: Tile(64, 1), 4: Tile(64, 1), 8: Tile(32, 1)}
 _SHARED_BYTES = 49152
 #: The most bytes of sums that a thread keeps in registers.
 _SUMS = 128
-#: The fewest elements whose columns are summed by the kernel that makes them. On an H100 that takes a sixth less than two
-#: kernels for 3 million, and a third more for 100 thousand; sizes between were not measured.
+#: The fewest elements whose columns are summed by the kernel that makes them. On an H100 that takes a sixth less than
+#: two kernels for 3 million, and a third more for 100 thousand; sizes between were not measured.
 _FEWEST_SUMMED = 2**20
 #: The most statements in a kernel's unrolled body; longer programs compute fewer elements at a time.
 _STATEMENTS = 384

@@ -318,7 +318,7 @@ elu = parametric(
 gelu = unary(
     "gelu",
     "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
-    codes={"h": "T(0.5) * x * erfc_of_scaled_half(x * T(-0.8493218002880191))"},
+    codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
     vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",

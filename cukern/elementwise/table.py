@@ -391,7 +391,7 @@ erf = unary(
 erfc: Unary = unary(
     "erfc",
     "erfc_of(x)",
-    codes={"h": "erfc_of_scaled_half(x * T(1.2011224087864498))"},
+    codes={"h": "erfc_of_half(x)"},
     vjp=lambda g, x, r: -g * (2 / math.sqrt(math.pi)) * exp(-x * x),
     oracle=_ERFC,
     doc="1 - erf(x), accurate where it is small.",

@@ -27,6 +27,7 @@ def made(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> list[launch.Plan
     choose = summed.make_plan
     monkeypatch.setattr(summed, "make_plan", make_plan)
     monkeypatch.setattr(summed, "_plans", {})
+    monkeypatch.setattr(geometry, "_FEWEST_SUMMED", 0)
     monkeypatch.setattr(launch, "_style", lambda device: "simt")
     monkeypatch.setattr(launch, "_plans", {})
     return chosen
@@ -87,6 +88,16 @@ def test_values(made: list[launch.Plan | None], dtype: str, shape: tuple[int, ..
     # One block leaves the sums themselves.
     assert len(plan.layouts) == 2 and (plan.layouts[1].shape == (shape[-1],)) == (shape == (2, 512))
     close(ADDED, arrays, found)
+
+
+def test_few_elements_are_summed_apart(
+    made: list[launch.Plan | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(geometry, "_FEWEST_SUMMED", 40 * 512)
+    for rows in (39, 40):
+        arrays = [random("float32", rows, 512), random("float32", 512)]
+        close(ADDED, arrays, gradients(ADDED, arrays))
+    assert [one is not None for one in made] == [False, True]
 
 
 @pytest.mark.parametrize(("block", "blocks"), [(64, 1), (64, 4096), (512, 7)])

@@ -120,20 +120,26 @@ _SLAB, _PARTS, _FEWEST_SLABS = 128, (1, 2, 4, 8, 16), 4
 #: slab at rate 1: that of a launch, and of storing and loading a sum. Estimated for an H200.
 _LAUNCH, _PART = 40_000.0, 0.04
 
+#: Rows of a tile at most where they are reduced: what is little work beside loading is shared by more blocks.
+_FEW_ROWS = 128
+
 Own = Tile | TmaTile | FewRows | Lanes
 Form = Own | library.Ending
 
 
 def _tiles(task: Task, device: Device) -> list[Tile]:
-    """The tiles that a device can make; only those with whole rows if rows are reduced."""
+    """The tiles that a device can make; the narrowest of few rows that have whole rows if these are reduced."""
     limits = device.properties
-    return [
+    found = [
         tile
         for tile in (TILES if task.itemsize == 2 else TF32_TILES)
         if tile.shared <= limits.max_shared_memory_per_block
         and (limits.compute_capability[0] == 9 or not tile.grouped)
-        and (task.rows is None or tile.n >= task.n)
     ]
+    if task.rows is None:
+        return found
+    width = min((tile.n for tile in found if tile.n >= task.n), default=0)
+    return [tile for tile in found if tile.n == width and tile.m <= _FEW_ROWS]
 
 
 def tile_for(task: Task, device: Device, parts: Sequence[int] = _PARTS) -> Tile:
@@ -226,8 +232,8 @@ class Plan(kernel_plan.Plan):
             for one in outs:
                 values.append(one._operand)
             if self._maps:
-                places = (0, 1, *range(-len(outs), 0))
-                for place, tiles, one in zip(places, self._maps, (*arrays[:2], *outs), strict=True):
+                mapped = zip((0, 1, -1), self._maps, (arrays[0], arrays[1], outs[-1]), strict=True)
+                for place, tiles, one in mapped:
                     values[place] = self._map(place, tiles, one)
             if self._multiply is not None and self._sums is not None:
                 sums = Array._made(self._sums)

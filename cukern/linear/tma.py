@@ -101,7 +101,7 @@ class TmaTile(NamedTuple):
         return tiled_structs(task, self.tiles(task))
 
     def maps(self, task: Task, elem: dtypes.DType, row: int) -> tuple[Tiles, ...]:
-        """How the kernel finds tiles of the factors, of the product if it is saved, and of D, without addresses.
+        """How the kernel finds tiles of the factors and of D, without addresses.
 
         Args:
             task: the product.
@@ -112,8 +112,7 @@ class TmaTile(NamedTuple):
         return (
             self._map(task, elem, task.a, task.m, self.m),
             self._map(task, elem, task.b, task.n, self.n // self.cluster),
-            *[Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True)]
-            * (1 + task.saves),
+            Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True),
         )
 
     def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int) -> Tiles:

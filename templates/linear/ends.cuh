@@ -1,6 +1,6 @@
 // What kernels of D = epilogue(A @ B) store besides an element of D for each sum, after linear/epilogue.cuh: the sums themselves
 // (`saves`), as a derivative reads them; or a number for each row in place of D (`by_rows`), to which a reduction brings it.
-constexpr bool saves = << "true" if saves else "false" >>, by_rows = << "true" if rows else "false" >>;
+constexpr bool by_rows = << "true" if rows else "false" >>;
 using Made = << rows.result if rows else "Out" >>;
 <% if saves %>
 struct Rounded {

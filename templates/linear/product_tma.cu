@@ -10,7 +10,7 @@
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
-// With `saves` it keeps the sums of a finished tile, rounded, and stores these and what it makes of them.
+// With `saves` it stores the sums too, straight from registers.
 // Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
@@ -84,8 +84,7 @@ struct PairOf<8> {
     using type = uint2;
 };
 using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
-// Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8. With `saves`
-// they are the sums, rounded.
+// Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];
 
@@ -100,48 +99,29 @@ struct Kept {
             pairs[x / 4 + i] = *(const Pair*)two;
         }
     }
-    __device__ __forceinline__ void round(int x, const float (&sums)[tile_n / 2]) {
+    // Stores the part from column `x` on through shared memory, by all threads of the warpgroup.
+    __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, int x, T* to) const {
+        const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+        if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+        barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
-        for (int i = 0; i < 2 * groups; ++i) {
-            alignas(Pair) T two[2];
-#pragma unroll
-            for (int j = 0; j < 2; ++j) two[j] = cast<T>(sums[x / 2 + i % groups * 4 + i / groups * 2 + j]);
-            pairs[x / 4 + i] = *(const Pair*)two;
+        for (int i = 0; i < 2 * groups; ++i) {  // chunks change places as in a slab, and as the map says
+            const int own = i % groups * 8 + 2 * q;
+            *(Pair*)(to + (16 * warp + i / groups * 8 + g) * line + (own / chunk ^ g) * chunk + own % chunk) = pairs[x / 4 + i];
+        }
+        fence_to_async();
+        barrier_sync(1 + group, 128);
+        if (threadIdx.x % 128 == 0) {
+            if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, to);
+            commit_stores();
         }
     }
-    // Pair i of the part from column `x` on of what is made of rounded sums.
-    __device__ __forceinline__ Pair made(const Epilogue& epilogue, const PartOperands& own, int x, int i) const {
-        alignas(Pair) T sums[2];
-        alignas(Pair) Out two[2];
-        *(Pair*)sums = pairs[x / 4 + i];
-#pragma unroll
-        for (int j = 0; j < 2; ++j) two[j] = epilogue(cast<float>(sums[j]), own.of[i / groups][i % groups][j]);
-        return *(const Pair*)two;
-    }
 };
-// Stores a part of D, whose pair i is `pair(i)`, through shared memory, by all threads of a warpgroup.
-template <class Of>
-__device__ __forceinline__ void store_part(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, T* to, Of pair) {
-    const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-    if (threadIdx.x % 128 == 0) wait_stores_read<1>();
-    barrier_sync(1 + group, 128);  // the part may be written again
-#pragma unroll
-    for (int i = 0; i < 2 * groups; ++i) {  // chunks change places as in a slab, and as the map says
-        const int own = i % groups * 8 + 2 * q;
-        *(Pair*)(to + (16 * warp + i / groups * 8 + g) * line + (own / chunk ^ g) * chunk + own % chunk) = pair(i);
-    }
-    fence_to_async();
-    barrier_sync(1 + group, 128);
-    if (threadIdx.x % 128 == 0) {
-        if (row < sizes.m && column < sizes.n) store_tile(d, {batch, row, column}, to);
-        commit_stores();
-    }
-}
 
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
-    << "const __grid_constant__ TensorMap saved, " if saves >>const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
+    << "T* saved, " if saves >>const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -207,19 +187,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     Kept kept[rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
     constexpr int across = tile_n / line;
-    const TensorMap& of_sums = << "saved" if saves else "d" >>;
     const auto store = [&](int i) {  // part i of it
-        const Kept& own = kept[i / across];
-        const int own_row = row + i / across * 64, x = i % across * line;
-        if constexpr (saves) {
-            if (row >= sizes.m) return;
-            PartOperands operands;
-            store_part(of_sums, sizes, batch, own_row, column + x, parts, [&](int k) { return own.pairs[x / 4 + k]; });
-            operands.load(epilogue, sizes, batch, own_row, column + x);
-            store_part(d, sizes, batch, own_row, column + x, parts + part_size, [&](int k) { return own.made(epilogue, operands, x, k); });
-        } else {
-            store_part(d, sizes, batch, own_row, column + x, parts + i % 2 * part_size, [&](int k) { return own.pairs[x / 4 + k]; });
-        }
+        kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
     };
     constexpr int tile_parts = rows / 64 * across;
     if (by_turns && group == 1) barrier_arrive(3, 256);
@@ -241,16 +210,20 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             operands[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
         };
 #pragma unroll
-        for (int i = 0; i < ahead && !saves; ++i) load(i);
+        for (int i = 0; i < ahead; ++i) load(i);
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(turn * slabs + slabs - 1) % stages]);
+<% if saves %>
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x)
+            ::store<tile_n>(
+                Rounded{}, saved + (index)batch * sizes.m * sizes.n, sizes, batch, row + 64 * x + threadIdx.x % 128 / 32 * 16, column, sums[x]);
+<% endif %>
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) {
-            const int x = i % across * line;
-            if constexpr (saves) kept[i / across].round(x, sums[i / across]);
-            else kept[i / across].finish(epilogue, operands[i % ahead], x, sums[i / across]);
-            if (!saves && i + ahead < tile_parts) load(i + ahead);
+            kept[i / across].finish(epilogue, operands[i % ahead], i % across * line, sums[i / across]);
+            if (i + ahead < tile_parts) load(i + ahead);
             if constexpr (!keeps && !by_turns) store(i);
         }
         if constexpr (by_turns) {

@@ -87,7 +87,7 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     [
         ("if (!first) arrive(&empty[(number - 1) % stages]);", "arrive(&empty[stage]);"),
         ("wait_stores_read<1>();", "wait_stores_read<2>();"),
-        ("    fence_to_async();\n", ""),
+        ("        fence_to_async();\n", ""),
     ],
     ids=[
         "a stage given back before it is multiplied",

@@ -67,7 +67,7 @@ struct Task {
     template <bool MASKED>
     __device__ __forceinline__ Spot spot(int key, int half, int column) const {
         const int none = limits<int>::highest();
-        return {at.batch, at.head, row, key + int(threadIdx.x % 4) * 2, 8 * half, column, MASKED ? at.rows - 1 : none,
+        return {at.batch, at.head, row + 8 * half, key + int(threadIdx.x % 4) * 2, 0, column, MASKED ? at.rows - 1 : none,
                 MASKED ? at.keys - 1 : none};
     }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.

@@ -26,6 +26,7 @@ struct Walk : Course<tile_n> {
         : Course(keys_for(at, turns.sizes, turns.lists, row)) {}
     // The tiles to whose keys 64 rows attend, all to all.
     __device__ __forceinline__ Range whole(const Place& at, int row) const {
+        if (reads_places && row + 64 > at.rows) return {0, 0};  // the score compares places with the last ones
         int begin = 0, end = at.keys;
         if constexpr (bounded_left) begin = row + 63 + at.offset - at.left;
         if constexpr (bounded_right) end = minimum(end, row + at.offset + at.right + 1);
@@ -62,6 +63,13 @@ struct Task {
         for (int i = 0; i < tile_n / 2; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
         return __all_sync(0xffffffffu, maximum(most[0], most[1]) * fabsf(float(scores.scale * near)) <= 0.4f);
     }
+    // The place of a score, which need not be attended to, of the lane's first row or second one.
+    template <bool MASKED>
+    __device__ __forceinline__ Spot spot(int key, int half, int column) const {
+        const int none = limits<int>::highest();
+        return {at.batch, at.head, row + 8 * half, key + int(threadIdx.x % 4) * 2, 0, column, MASKED ? at.rows - 1 : none,
+                MASKED ? at.keys - 1 : none};
+    }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
     __device__ __forceinline__ bool weigh(
@@ -69,6 +77,10 @@ struct Task {
     {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
+        // Before anything that threads do together, as elements of both halves may be read at one place.
+#pragma unroll
+        for (int i = 0; i < (reads_places ? tile_n / 2 : 0); ++i)
+            s[i] = scores(s[i], spot<MASKED>(key, i % 4 / 2, i / 4 * 8 + i % 2)).value;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own = row + 8 * half, place = own + at.offset - key - q;
@@ -82,9 +94,7 @@ struct Task {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
-                else if constexpr (!plain && !SMALL)  // of what is not attended to, too
-                    x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
-                                       MASKED ? at.keys - 1 : limits<int>::highest()}).value;
+                else if constexpr (!plain && !SMALL && !reads_places) x = scores(x, spot<MASKED>(key, half, column)).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left) || !known.allowed[half](column))
                         x = -limits<float>::infinity();

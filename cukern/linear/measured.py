@@ -1,6 +1,6 @@
 """Times of products: whether a kernel of the library's own beats the device's library, alone or with a kernel after it.
 
-To take in other measurements, edit :data:`TIMES`; `benchmarks/product.py` prints them.
+To take in other measurements, edit :data:`TIMES`; `benchmarks/product.py` and `benchmarks/product_ends.py` print them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ class Times(NamedTuple):
         form: the kernel: "tiles" of :mod:`.tensor_cores`, "parts" if blocks share the depth, "tf32" if of float32,
             "tma" and "tf32 tma" of :mod:`.tma`, "few rows" and "few rows of float32" of :mod:`.few_rows`; "library",
             "tf32 library" and "library of float32" if the device's library adds the bias and applies the ReLU itself.
+            Of "tiles", "tf32" and "tma" also "and product" if that is saved; of the first two, and of "lanes" of
+            :mod:`.by_rows`, "of rows" if these are reduced.
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the form.
@@ -37,7 +39,7 @@ class Times(NamedTuple):
     then: str = "bias"
 
 
-#: Measured: `benchmarks/results/product.md`.
+#: Measured: `benchmarks/results/product.md`, `benchmarks/results/product_ends.md`.
 TIMES = (
     Times("library", 1, 4096, 4096, 4096, False, 175.2, 173.8, 193.8),
     Times("tma", 1, 4096, 4096, 4096, False, 176.4, 173.8, 193.8),
@@ -291,6 +293,68 @@ TIMES = (
     Times("tiles", 96, 1024, 64, 1024, False, 157.1, 88.4, 226.4, "function"),
     Times("tma", 96, 1024, 64, 1024, False, 225.2, 88.4, 291, "matrix"),
     Times("tiles", 96, 1024, 64, 1024, False, 258, 88.4, 291, "matrix"),
+    # A GELU of a product and a bias, with the product saved; then the sum of each row of a ReLU: on an H100.
+    Times("tma and product", 1, 16384, 768, 3072, True, 192.5, 113.6, 182.3),
+    Times("tiles and product", 1, 16384, 768, 3072, True, 219.4, 114.1, 183.1),
+    Times("tma and product", 1, 8192, 768, 3072, True, 101.5, 60.6, 96.1),
+    Times("tiles and product", 1, 8192, 768, 3072, True, 111.4, 60.6, 96.2),
+    Times("tma and product", 1, 4096, 4096, 4096, True, 197.2, 173.8, 195.5),
+    Times("tiles and product", 1, 4096, 4096, 4096, True, 247.4, 174.2, 195.5),
+    Times("tma and product", 1, 16384, 3072, 768, True, 123.2, 101.6, 118.9),
+    Times("tiles and product", 1, 16384, 3072, 768, True, 148.5, 101.8, 118.7),
+    Times("tma and product", 1, 512, 512, 512, True, 11.7, 4.6, 6.3),
+    Times("tiles and product", 1, 512, 512, 512, True, 5.3, 4.6, 6.3),
+    Times("tma and product", 32, 512, 512, 512, True, 39.5, 22.2, 34.1),
+    Times("tiles and product", 32, 512, 512, 512, True, 34.3, 22.2, 34.1),
+    Times("tma and product", 1, 256, 256, 256, True, 10, 3.8, 5.4),
+    Times("tiles and product", 1, 256, 256, 256, True, 3.9, 3.8, 5.4),
+    Times("tma and product", 1, 8192, 768, 768, True, 30.9, 18.8, 25.9),
+    Times("tiles and product", 1, 8192, 768, 768, True, 41.4, 18.8, 25.8),
+    Times("tma and product", 1, 1024, 1024, 1024, True, 15.2, 7.6, 10),
+    Times("tiles and product", 1, 1024, 1024, 1024, True, 22.2, 7.5, 9.9),
+    Times("tf32 tma and product", 1, 4096, 4096, 4096, True, 380.2, 339.2, 387.9),
+    Times("tf32 and product", 1, 4096, 4096, 4096, True, 1040.4, 340.2, 388.1),
+    Times("tf32 tma and product", 1, 8192, 768, 3072, True, 175, 108, 179.2),
+    Times("tf32 and product", 1, 8192, 768, 3072, True, 360.4, 107.8, 179.9),
+    Times("tiles of rows", 1, 65536, 128, 128, True, 13.1, 14.1, 17.3),
+    Times("tiles of rows and product", 1, 65536, 128, 128, True, 16.2, 14.1, 17.4),
+    Times("tiles of rows", 1, 65536, 128, 64, True, 10.5, 12.5, 14.1),
+    Times("tiles of rows and product", 1, 65536, 128, 64, True, 12.4, 12.6, 14.1),
+    Times("tiles of rows", 1, 65536, 512, 128, True, 31.1, 34.4, 38.4),
+    Times("tiles of rows and product", 1, 65536, 512, 128, True, 36.9, 34.3, 38.4),
+    Times("tiles of rows", 1, 65536, 64, 256, True, 18.7, 17.7, 23.5),
+    Times("tiles of rows and product", 1, 65536, 64, 256, True, 24.9, 17.8, 23.8),
+    Times("tiles of rows", 1, 16384, 768, 64, True, 11.3, 12.7, 13.8),
+    Times("tiles of rows and product", 1, 16384, 768, 64, True, 12.3, 12.7, 13.8),
+    Times("tiles of rows", 1, 16384, 4096, 256, True, 88.3, 58.4, 61.4),
+    Times("tiles of rows and product", 1, 16384, 4096, 256, True, 89.9, 58.2, 61.4),
+    Times("tiles of rows", 1, 65536, 128, 128, False, 13.1, 14.1, 17.4),
+    Times("tiles of rows and product", 1, 65536, 128, 128, False, 16.2, 14.2, 17.4),
+    Times("tiles of rows", 1, 65536, 1024, 128, False, 57.9, 58.9, 64.8),
+    Times("tiles of rows and product", 1, 65536, 1024, 128, False, 65.9, 58.9, 64.8),
+    Times("tiles of rows", 1, 4096, 4096, 128, False, 62, 16, 17.4),
+    Times("tiles of rows and product", 1, 4096, 4096, 128, False, 64.4, 16, 17.3),
+    Times("tiles of rows", 32, 1024, 64, 128, False, 6.5, 8, 10.4),
+    Times("tiles of rows and product", 32, 1024, 64, 128, False, 7.7, 8.1, 10.1),
+    Times("tiles of rows", 1, 1024, 256, 64, True, 3.1, 3.6, 4.9),
+    Times("tiles of rows and product", 1, 1024, 256, 64, True, 3.2, 3.6, 4.9),
+    Times("tf32 of rows", 1, 65536, 128, 128, True, 26.7, 29.5, 36.1),
+    Times("tf32 of rows and product", 1, 65536, 128, 128, True, 34.3, 29.2, 35.6),
+    # The slower first: of equally near ones the first counts.
+    Times("lanes of rows and product of float64", 1, 16384, 256, 128, False, 107.7, 27, 31.5),
+    Times("lanes of rows of float64", 1, 16384, 256, 128, False, 92.6, 27, 31.5),
+    Times("lanes of rows and product of float64", 1, 16384, 64, 64, False, 28.1, 9.7, 12.2),
+    Times("lanes of rows and product of float32", 1, 16384, 128, 256, False, 53.2, 30.4, 33.7),
+    Times("lanes of rows of float64", 1, 16384, 64, 64, False, 18.6, 9.5, 12.1),
+    Times("lanes of rows and product of float32", 1, 65536, 64, 64, True, 37.1, 24.9, 28),
+    Times("lanes of rows and product of float32", 1, 16384, 512, 128, False, 69.7, 51.4, 54.5),
+    Times("lanes of rows and product of float32", 1, 16384, 1024, 32, False, 81.4, 64.3, 66.2),
+    Times("lanes of rows and product of float32", 1, 65536, 128, 128, True, 84.1, 60.4, 69.3),
+    Times("lanes of rows of float32", 1, 16384, 1024, 32, False, 77.4, 64.3, 66.2),
+    Times("lanes of rows of float32", 1, 16384, 128, 256, False, 38.6, 30.3, 33.8),
+    Times("lanes of rows of float32", 1, 16384, 512, 128, False, 60.6, 51.4, 54.6),
+    Times("lanes of rows of float32", 1, 65536, 128, 128, True, 66.9, 60.5, 69.2),
+    Times("lanes of rows of float32", 1, 65536, 64, 64, True, 20.3, 24.9, 28),
 )
 
 

@@ -71,13 +71,23 @@ class _Lasting(ctypes.Structure):
     _fields_ = (("offset", ctypes.c_ulonglong), ("bytes", ctypes.c_ulonglong))
 
 
-def _lasting(library: bytes) -> list[_Lasting]:
-    """The variables of a 64-bit ELF library that a kernel may write: ``__device__``, in .data or .bss."""
-    return [
-        _Lasting(value, length)
+def _lasting(library: bytes) -> list[tuple[int, int, str]]:
+    """The variables of a 64-bit ELF library that a kernel may write, ``__device__`` ones: places, bytes and names."""
+    found = [
+        (value, length, _plain(name))
         for name, kind, section, value, length in symbols(library)
         if kind == 1 and length and section.startswith((b".data", b".bss")) and b"cukern" not in name
     ]
+    return sorted(found)
+
+
+def _plain(symbol: bytes) -> str:
+    """The name of a variable, of its symbol in C++."""
+    text, at, name = symbol.decode(), 2, symbol.decode()
+    while text.startswith("_Z") and (found := re.compile(r"\D*(\d+)").match(text, at)):
+        at = found.end() + int(found[1])
+        name = text[found.end() : at]
+    return name
 
 
 @cache
@@ -153,7 +163,9 @@ class _Build:
             (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         own = _lasting(path.read_bytes())
-        self._lasting = (_Lasting * max(1, len(own)))(*own)
+        #: The names of variables that are not shared, as the runtime numbers them.
+        self.variables = [name for _, _, name in own]
+        self._lasting = (_Lasting * max(1, len(own)))(*(_Lasting(at, size) for at, size, _ in own))
         self._lasting_count = len(own)
 
     def check(self, packed: bytes, options: _Options) -> int:
@@ -186,7 +198,7 @@ class CheckedFunction:
         path, said = build(unit)
         self._build = _Build(unit, path, flushes="printf" in unit.calls)
         self.places, self._packing = self._build.places, self._build.packing
-        self._reader = Reader(unit, path, said)
+        self._reader = Reader(unit, path, said, self._build.variables)
         self._unit = unit
         self._ordered = not depends_on_order(unit)
         self._fibers = runs_in_fibers(unit)
@@ -387,6 +399,8 @@ class CheckedFunction:
         """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""
         if region >= SHARED:
             return self._shared_name(region - SHARED) or "dynamic shared memory", 0
+        if region < 0:
+            return self._reader.variable(region), 0
         array = arrays[region]
         return self._packing.params[region].name, 0 if array is None else _start(array)
 

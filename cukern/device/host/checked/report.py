@@ -28,7 +28,8 @@ _KINDS = (
 TIMEOUT = _KINDS.index("timeout")
 #: Values of `how` in runtime/checked/state.h: an atomic access, and an atomic sum.
 _ATOMIC = (1, 3)
-_SHARED = 1000
+#: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
+_SHARED, _FIRST_VARIABLE = 1000, -2
 _WARNING = re.compile(
     r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
     re.M,
@@ -60,6 +61,7 @@ class RawReport(ctypes.Structure):
         ("region", ctypes.c_int),
         ("size", ctypes.c_uint),
         ("offset", ctypes.c_longlong),
+        ("bytes", ctypes.c_ulonglong),
         ("here", _Side),
         ("other", _Side),
         ("has_other", ctypes.c_int),
@@ -84,10 +86,12 @@ class Reader:
         unit: the kernel.
         path: its library, which has a line table.
         said: the compiler's warnings.
+        variables: the names of its variables that are not shared, as the runtime numbers them.
     """
 
-    def __init__(self, unit: Unit, path: Path, said: str) -> None:
+    def __init__(self, unit: Unit, path: Path, said: str, variables: Sequence[str]) -> None:
         self._unit = unit
+        self._variables = variables
         self._path = path
         self._name = unit.signature.name
         self._templates = templates_of(unit)
@@ -188,6 +192,10 @@ class Reader:
         """Whether the text reads an axis of a built-in variable, or takes all of it."""
         pattern = rf"\b{variable}\s*\.\s*{axis}\b|\b{variable}\b(?!\s*\.)|\bthread_rank\b"
         return re.search(pattern, self._own_text) is not None
+
+    def variable(self, region: int) -> str:
+        """The name of a variable that is not shared, by its region."""
+        return self._variables[_FIRST_VARIABLE - region]
 
     def line(self, place: int) -> str:
         """The template's line of a place in the code; empty if it is not known."""
@@ -306,6 +314,11 @@ class Reader:
 
     def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
         """The name of what was touched, the index in it, and both in words."""
+        if raw.region <= _FIRST_VARIABLE:
+            name = self.variable(raw.region)
+            flat = raw.offset // max(1, raw.size)
+            said = f"element {flat} (byte {raw.offset}) of variable {name}, which has {raw.bytes} bytes"
+            return name, flat, said
         if raw.region < 0:
             return "", None, f"address {raw.offset:#x}, which is no array's"
         if raw.region >= _SHARED:

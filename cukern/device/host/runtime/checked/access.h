@@ -179,10 +179,24 @@ static void set_elements(Area* r, uintptr_t at, unsigned size) {
     for (size_t i = (at - r->unset_low) / r->itemsize; i <= (at + size - 1 - r->unset_low) / r->itemsize; ++i) r->unset[i] = 0;
 }
 
-static __attribute__((noinline)) void access_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
+// The variable of the kernel that a place in its library is in, or null.
+static Area* variable_at(uintptr_t at) {
+    unsigned low = 0, high = s.variable_count;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        if (s.variables[middle].start <= at) low = middle;
+        else high = middle;
+    }
+    return high && at - s.variables[low].start < s.variables[low].bytes ? &s.variables[low] : 0;
+}
+
+// What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
+static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
+    if (at - s.low < s.high - s.low) return variable_at(at);
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
-    if (at < s.arena_low || at >= s.arena_high || !s.area_count) return;
+    if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
     found(out_of_bounds, &s.global[at < s.arena ? 0 : s.area_count - 1], at, size, writes, place);
+    return 0;
 }
 
 static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
@@ -295,7 +309,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     Area* r;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
     else if (at - s.shared_arena < shared_span) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
-    else return access_elsewhere(at, size, writes, place);
+    else if (!(r = area_elsewhere(at, size, writes, place))) return;
     const size_t offset = at - r->start;
     if (__builtin_expect(offset >= r->bytes || r->bytes - offset < size, 0)) return access_outside(r, at, size, writes, place);
     if (__builtin_expect(trace_room != 0, 0)) trace(r, at, size, writes, is_atomic(how) ? (unsigned)atomic : how, place);

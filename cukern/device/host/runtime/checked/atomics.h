@@ -74,7 +74,7 @@ static inline void watch_value(uintptr_t at, uintptr_t pc) {
 template <unsigned size>
 static inline void show_value(uintptr_t at, uintptr_t pc) {
     access<size, false, true, store>(at, pc);
-    if (at - s.arena < s.arena_bytes) s.has_stores = true;
+    if (at - s.arena < s.arena_bytes || at - s.low < s.high - s.low) s.has_stores = true;
     release(at);
 }
 template <unsigned size, unsigned how = atomic, bool looks = true>

@@ -20,10 +20,13 @@ struct Variable {
     const char* name;
 };
 
-// A variable of the kernel's library that is not shared: its value before the launch, to which each run returns.
+// A variable of the kernel's library that is not shared. Each run returns to its value before the launch.
 struct Lasting {
     u64 offset, bytes;
 };
+static const Lasting* lasting;
+static unsigned lasting_count;
+static char* lasting_values;
 
 // Memory that parameters point to.
 struct Piece {
@@ -202,6 +205,24 @@ static u64 place_in_slot(unsigned slot, u64 bytes) {
     return quarter * (1 + slot % 2) + (bytes <= quarter / 8 ? slot / 2 % 7 * (quarter / 8) : 0);
 }
 
+// The kernel's variables are watched where they are.
+static bool set_variables() {
+    s.variable_count = 0;
+    for (unsigned i = 0; i < lasting_count; ++i) {
+        Area* area = room_for(s.variables, i, s.variable_room);
+        if (!area) return false;
+        *area = {};
+        area->start = s.base + lasting[i].offset;
+        area->bytes = lasting[i].bytes;
+        area->shift = area->start % 4 ? 0 : 2;
+        area->itemsize = 1;
+        area->number = first_variable - (int)i;
+        if (!give_cells(area)) return false;
+        s.variable_count = i + 1;
+    }
+    return true;
+}
+
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
 static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
     launched = function;
@@ -245,7 +266,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         ++s.area_count;
     }
     s.arena_bytes = (u64)s.area_count << s.slot_shift;
-    if (!set_shared(0, shared, "")) return false;
+    if (!set_variables() || !set_shared(0, shared, "")) return false;
     Variable* variables = (Variable*)function->build->static_shared;
     for (unsigned slot = 1; slot <= variables->bytes; ++slot)
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
@@ -256,10 +277,6 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     }
     return true;
 }
-
-static const Lasting* lasting;
-static unsigned lasting_count;
-static char* lasting_values;
 
 static void keep_lasting(unsigned run) {
     size_t at = 0;

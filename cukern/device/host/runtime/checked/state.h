@@ -16,6 +16,7 @@ constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared me
 constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 constexpr unsigned max_suspects = 16;
+constexpr int first_variable = -2;  // the region of the kernel's first variable, of which others go down
 constexpr unsigned max_hasty = 4;
 constexpr unsigned most_unfenced = 256;  // releases of a block
 
@@ -47,7 +48,7 @@ struct Area {
     bool constant, shared;
     bool was_read;  // in this launch: `reads` has something
     unsigned char rank;  // of the block of the cluster whose shared memory it is
-    int number;  // of the parameter, or of the shared variable
+    int number;  // of the parameter, or of the shared variable, or as a region
     char* original;
     u64 written_place;  // of a write to it, if it has unset elements
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
@@ -71,9 +72,10 @@ struct Side {
 struct Report {
     unsigned kind;
     unsigned doubtful;  // of memory that is unset in part, or read by an instruction of a warp, or of a missing lane: nothing may depend on it
-    int region;  // a parameter, or 1000 and a shared variable; -1 for none
+    int region;  // a parameter, or 1000 and a shared variable, or `first_variable` less another's number; -1 for none
     unsigned size;
     long long offset;  // bytes from the region's start
+    u64 bytes;         // of the region
     Side here, other;  // of which the other has no place if there is none
     int has_other;
     int line;
@@ -147,6 +149,8 @@ struct State {
     uintptr_t base, low, high;  // of the kernel's library
     Area global[max_areas];
     Area shared[max_cluster * shared_slots];
+    Area* variables;  // of the kernel's library that are not shared, in the order of their places
+    unsigned variable_count, variable_room;
     unsigned shared_count;
     const char* shared_names[shared_slots];
     unsigned area_count;

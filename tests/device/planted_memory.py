@@ -38,6 +38,55 @@ MEMORY = [
     for (int b = 0; b < gridDim.x; ++b) sum += parts[b];
     *y = sum;
     done = 0;
-}""", lambda: [ck.ones(5), ck.zeros(1)], "race", "parts", 
+}""", lambda: [ck.ones(5), ck.zeros(1)], "race", "parts",
          "__device__ float parts[5];\n__device__ int done;", {"grid": 5}),
+    Pair("volatile", "an update by each thread", """(volatile int* count, int* y) {
+    ⟦atomicAdd((int*)count, 1)|||count[0] += 1⟧;
+    y[threadIdx.x] = 1;
+}""", lambda: [_ints(1), _ints()], "race", "count", launch={"grid": 1}),
+    Pair("volatile", "an update by each block", """(volatile int* count, int* y) {
+    if (threadIdx.x == 0) ⟦atomicAdd((int*)count, 1)|||count[0] += 1⟧;
+    y[threadIdx.x] = 1;
+}""", lambda: [_ints(1), _ints()], "race", "count", launch={"grid": 3}),
+    Pair("volatile", "an update of shared memory", """(int* y) {
+    __shared__ volatile int sum;
+    if (threadIdx.x == 0) sum = 0;
+    __syncthreads();
+    ⟦atomicAdd((int*)&sum, 1)|||sum = sum + 1⟧;
+    __syncthreads();
+    y[threadIdx.x] = sum;
+}""", lambda: [_ints()], "race", "sum", launch={"grid": 1}),
+    Pair("volatile", "the last steps of a tree by a warp", """(const float* x, float* y) {
+    __shared__ volatile float s[64];
+    const int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    if (t < 32) {
+        float own = s[t];
+        for (int half = 32; half; half /= 2) {
+            own += s[t + half];
+            ⟦__syncwarp();|||⟧
+            s[t] = own;
+            ⟦__syncwarp();|||⟧
+        }
+    }
+    if (t == 0) y[0] = s[0];
+}""", lambda: [ck.ones(64), ck.zeros(1)], "race", "s", launch={"grid": 1}),
+    Pair("volatile", "what another block writes", """(volatile float* x, float* y) {
+    const int i = blockIdx.x * 64 + threadIdx.x;
+    ⟦|||x[i] = i + 1;⟧
+    y[i] = x[127 - i];
+}""", lambda: [ck.zeros(128), ck.zeros(128)], "race", "x", launch={"grid": 2}),
+    Pair("volatile", "each thread's own value", """(volatile int* last, int* y) {
+    last[0] = ⟦7|||threadIdx.x⟧;
+    y[threadIdx.x] = 1;
+}""", lambda: [_ints(1), _ints()], "race", "last", launch={"grid": 1}),
+    Pair("exchanges", "an update that reads first", """(int* count, int* y) {
+    ⟦atomicAdd(count, 1)|||int old = count[0]; atomicExch(count, old + 1)⟧;
+    y[threadIdx.x] = 1;
+}""", lambda: [_ints(1), _ints()], "race", "count", launch={"grid": 1}),
+    Pair("exchanges", "a sum of one thread of each block", """(const float* x, float* y) {
+    if (threadIdx.x) return;
+    ⟦atomicAdd(y, x[blockIdx.x])|||atomicExch(y, *y + x[blockIdx.x])⟧;
+}""", lambda: [ck.ones(3), ck.zeros(1)], "race", "y", launch={"grid": 3}),
 ]  # fmt: skip

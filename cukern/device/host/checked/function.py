@@ -31,7 +31,7 @@ from .tracing import SHARED
 
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
-_INTERRUPTED = 2
+_INTERRUPTED, _FLOATS = 2, 1 << 16
 #: Functions that print, or write surfaces or by tensor maps to memory that is not restored after a launch.
 _SEEN = re.compile(r"printf|surf\w+write|(add|store)_tile")
 #: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
@@ -79,6 +79,11 @@ def _lasting(library: bytes) -> list[tuple[int, int, str]]:
         if kind == 1 and length and section.startswith((b".data", b".bss")) and b"cukern" not in name
     ]
     return sorted(found)
+
+
+def _size_code(array: np.ndarray[Any, Any]) -> int:
+    """The bytes of an element; with `are_floats` of checked/memory.h for single and double precision."""
+    return array.itemsize | (array.dtype.char in "fd") * _FLOATS
 
 
 def _plain(symbol: bytes) -> str:
@@ -216,7 +221,7 @@ class CheckedFunction:
         arrays = self._arrays(packed)
         empties = unset.among(arrays)
         structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
-        sizes = (0 if array is None else array.itemsize for array in arrays)
+        sizes = (0 if array is None else _size_code(array) for array in arrays)
         itemsizes = (ctypes.c_uint * max(1, len(arrays)))(*sizes)
         options = _Options(
             in_fibers=self._fibers,

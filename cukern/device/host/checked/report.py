@@ -26,8 +26,8 @@ _KINDS = (
     *("divergence", "fault", "timeout", "fault"),
 )
 TIMEOUT = _KINDS.index("timeout")
-#: Values of `how` in runtime/checked/state.h: an atomic access, and an atomic sum.
-_ATOMIC = (1, 3)
+#: Values of `how` in runtime/checked/state.h: an atomic access, an atomic sum, an exchange.
+_ATOMIC = (1, 3, 6)
 #: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
 _SHARED, _FIRST_VARIABLE = 1000, -2
 _WARNING = re.compile(

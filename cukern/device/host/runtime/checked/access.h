@@ -58,7 +58,7 @@ static bool is_ordered_by_atomics(u64 stamp) {
 // Whether another block stored a value and then, without a fence, made an atomic change elsewhere that is known here: the value
 // is taken to have come, and may not have.
 static bool is_told_of(u64 stamp, uintptr_t at) {
-    if (how_of(stamp) != store || time_of(stamp) > s.block_start) return false;
+    if ((how_of(stamp) != store && how_of(stamp) != loose) || time_of(stamp) > s.block_start) return false;
     const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
     for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release && s.patience; ++i) {
         const Release& release = s.releases[i];
@@ -124,12 +124,34 @@ static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_write
     return (is_atomic(how) && !other_writes) || (is_atomic(other_how) && !writes);
 }
 
+// Whether one of two accesses that are not ordered reads what the other one writes, both volatile.
+static bool is_look(unsigned how, bool writes, u64 other, bool other_writes) {
+    const unsigned writer = writes ? how : how_of(other), reader = writes ? how_of(other) : how;
+    return writes != other_writes && reader == loose && (writer == loose || writer == swap);
+}
+
+// Whether the running thread knows of a volatile write to a cell by having looked there, or by one who has.
+static bool has_looked(const Area* r, size_t cell, u64 written, uintptr_t at) {
+    if (s.spun_at[s.me] == at) return true;
+    unsigned later = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+        const u64 seen = r->reads[2 * cell + i];
+        if (time_of(seen) < time_of(written)) continue;
+        if (thread_of(seen) == s.me || is_over(seen, r->shared)) return true;
+        ++later;
+    }
+    return later == 2;  // by others, who have taken the places of its own
+}
+
 static __attribute__((noinline)) void meet(
     Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
-    if (are_tolerated(how, writes, other, other_writes)) {
+    const bool overwrites = how == loose && writes && other_writes && how_of(other) == loose && !has_looked(r, cell, other, at);
+    if (!overwrites && are_tolerated(how, writes, other, other_writes)) {
         if (how == plain && !writes && is_atomic(how_of(other))) note_hasty(place);
         if (is_atomic(how) && !other_writes && how_of(other) == plain) note_hasty(other >> place_shift & place_mask);
-        if (how != atomic || writes || r->shared || !is_told_of(other, at) || !is_new(race, place, other >> place_shift & place_mask)) return;
+        if (is_look(how, writes, other, other_writes)) note_hasty(writes ? other >> place_shift & place_mask : place);
+        if ((how != atomic && how != loose) || writes || r->shared || !is_told_of(other, at)) return;
+        if (!is_new(race, place, other >> place_shift & place_mask)) return;
         Report report = empty_report(race, r, at, size, side_here(place, writes, how));
         report.other = side_of(other, other_writes);
         report.has_other = 1;
@@ -140,7 +162,7 @@ static __attribute__((noinline)) void meet(
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;
-    if (writes && how == plain && size <= sizeof s.suspects[0].bytes) {
+    if (writes && (how == plain || how == loose) && size <= sizeof s.suspects[0].bytes) {
         if (s.suspect_count == max_suspects) return;
         Suspect& one = s.suspects[s.suspect_count++];
         one.area = r;
@@ -322,7 +344,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         return;
     }
     if (__builtin_expect(r->shared && r->rank != s.rank, 0)) visit(r, at, size, writes, place);
-    if (how == plain && reads && __builtin_expect(s.late_place == place && place, 0)) read_late(r, at, size, place);
+    if ((how == plain || how == loose) && reads && __builtin_expect(s.late_place == place && place, 0)) read_late(r, at, size, how, place);
     touch<size, reads, writes, how>(r, at, place);
 }
 
@@ -357,7 +379,7 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
         access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
         access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
     }                                                                                                   \
-    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size>((uintptr_t)at, HERE); }          \
-    HOOK void __tsan_volatile_write##size(void* at) { show_value<size>((uintptr_t)at, HERE); }          \
-    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size>((uintptr_t)at, HERE); } \
-    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size>((uintptr_t)at, HERE); }
+    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }

@@ -202,7 +202,7 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
         fill = i ? unset : 0x2b;
         missing_lanes = i ? 0xdbdbdbdbdbdbdbdbull : 0x5b5b5b5b5b5b5b5bull;  // of either sign, in all types
         run_once(w, job, options, options->runs);
-        found[i] = outcome();
+        found[i] = outcome(true);
     }
     missing_lanes = 0;
     s.report_count = count, s.all_reports = all;  // what follows from those bytes is none
@@ -214,14 +214,15 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     s.report_count = left;
 }
 
-// One more run, in which reads at a place come late: see hasty.h. What it leaves.
+// One more run, in which reads at a place come late: see hasty.h. What it leaves, but for arrays of floats.
 static u64 run_late(Worker* w, Job* job, const Options* options, unsigned run, u64 place, bool gives_old) {
     s.late_place = place;
     s.gives_old = gives_old;
     s.was_old = false;
-    s.old_reads = s.tried_again = 0;
+    s.old_reads = s.tried_again = s.first_late = 0;
+    s.exchanges = false;
     run_once(w, job, options, run);
-    const u64 left = outcome() ^ s.report_count;
+    const u64 left = outcome(false) ^ s.report_count;
     s.late_place = 0;
     s.report_count = s.all_reports = 0;
     return left;
@@ -232,11 +233,17 @@ static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
     const unsigned last = options->runs - 1;
     for (unsigned run = last;; run = 0) {
         const u64 usual = run_late(w, job, options, run, place, false);
-        if (s.was_old && !job->timed_out && !job->interrupted && run_late(w, job, options, run, place, true) != usual && s.tried_again < s.old_reads) {
+        const bool exchanges = s.exchanges;
+        const u64 exchanged = s.exchanged;
+        if (s.was_old && !job->timed_out && !job->interrupted && keep_floats()) {
+            const bool differs = run_late(w, job, options, run, place, true) != usual || !are_floats_near();
+            const bool depends = exchanges && s.exchanges && s.exchanged != exchanged;
             const Report late = s.late;
-            const bool same = run_late(w, job, options, run, place, false) == usual;  // else the difference is by a clock
-            s.late = late;
-            if (same) return true;
+            // Else the difference is by a clock.
+            if (differs && (s.tried_again < s.old_reads || depends) && run_late(w, job, options, run, place, false) == usual && are_floats_near()) {
+                s.late = late;
+                return true;
+            }
         }
         if (run == 0 || job->timed_out || job->interrupted) return false;
     }

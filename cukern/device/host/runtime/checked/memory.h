@@ -34,6 +34,7 @@ struct Piece {
     u64* pointer;
     unsigned param, itemsize;
     bool written;
+    unsigned char floats;
 };
 
 static u64 arena_room, pool_room;
@@ -141,13 +142,14 @@ static void order(unsigned what, const void* at) {
     if (what == 3) acquire((uintptr_t)at, true);
 }
 
-// `itemsizes` are the arrays' own, which a parameter may take as bytes.
+constexpr unsigned are_floats = 1 << 16;
+// `itemsizes` are the arrays' own, which a parameter may take as bytes; with `are_floats` where they are of single or double precision.
 static unsigned find_pieces(const Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, Piece* pieces) {
     unsigned count = 0;
     for (unsigned i = 0; i < function->param_count && count < max_areas; ++i) {
         const Param* param = &function->params[i];
         u64* slot = (u64*)(params + param->offset);
-        Piece piece = {0, 0, slot, i, param->itemsize ? param->itemsize : 1, param->written != 0};
+        Piece piece = {0, 0, slot, i, param->itemsize ? param->itemsize : 1, param->written != 0, 0};
         if (param->kind == 0) {
             if (function->build->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
             piece.pointer = &slot[1];
@@ -161,7 +163,8 @@ static unsigned find_pieces(const Function* function, const unsigned* itemsizes,
             memcpy(&object, objects + param->offset, sizeof object);
             if (object == none_object) continue;
             Guard guard;
-            extent(fields_of(object), itemsizes[i], &guard);
+            extent(fields_of(object), itemsizes[i] & ~are_floats, &guard);
+            if (itemsizes[i] & are_floats) piece.floats = (unsigned char)itemsizes[i];
             piece.low = guard.low, piece.high = guard.high;
         }
         unsigned at = count++;
@@ -251,6 +254,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         area->constant = true;
         area->number = (int)pieces[i].param;
         area->itemsize = pieces[i].itemsize;
+        area->floats = pieces[i].floats;
         for (j = i; j < found && (j == i || pieces[j].low < high); ++j) {
             if (pieces[j].high > high) high = pieces[j].high;
             if (pieces[j].written && area->constant) area->constant = false, area->number = (int)pieces[j].param;
@@ -292,6 +296,14 @@ static void keep_lasting(unsigned run) {
         if (run) memcpy(own, lasting_values + at, lasting[i].bytes);
         else memcpy(lasting_values + at, own, lasting[i].bytes);
     }
+}
+
+// What was at a place before the launch, of an array or a variable.
+static void copy_original(const Area* r, uintptr_t at, unsigned size, void* to) {
+    if (r >= s.global && r < s.global + s.area_count && !sampled) memcpy(to, originals[r - s.global] + (at - r->start), size);
+    size_t before = 0;
+    for (unsigned i = 0; i < s.variable_count; before += lasting[i++].bytes)
+        if (r == &s.variables[i]) memcpy(to, lasting_values + before + (at - r->start), size);
 }
 
 // Time begins again: nothing has been accessed yet.
@@ -346,16 +358,57 @@ static u64 mixed(u64 hash, const void* from, size_t bytes) {  // FNV-1a, by word
 }
 
 // All that a run has left: its arrays, which elements of them are unset, and the kernel's own variables.
-static u64 outcome() {
+static u64 outcome(bool of_floats) {
     u64 hash = 0xcbf29ce484222325ull;
     for (unsigned i = 0; i < s.area_count; ++i)
-        if (!s.global[i].constant) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
+        if (!s.global[i].constant && (of_floats || !s.global[i].floats)) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
     for (unsigned i = 0; i < unset_count; ++i) {
         const Unset& one = unset_arrays[i];
         hash = mixed(hash, one.elements, (one.high - one.low) / one.itemsize);
     }
     for (unsigned i = 0; i < lasting_count; ++i) hash = mixed(hash, (char*)s.base + lasting[i].offset, lasting[i].bytes);
     return hash;
+}
+
+// Of sums in another order floats differ by rounding. So they are kept, and compared with what another run leaves.
+static char* kept_floats;
+
+static bool has_floats(const Area& area) { return area.floats && !area.constant; }
+
+static bool keep_floats() {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (has_floats(s.global[i])) bytes += s.global[i].bytes;
+    char* at = (char*)realloc(kept_floats, bytes + 1);
+    if (!at) return false;
+    kept_floats = at;
+    for (unsigned i = 0; i < s.area_count; at += has_floats(s.global[i]) ? s.global[i].bytes : 0, ++i)
+        if (has_floats(s.global[i])) memcpy(at, (void*)s.global[i].start, s.global[i].bytes);
+    return true;
+}
+
+template <class T>
+static bool are_near(const char* kept, uintptr_t now, size_t bytes) {
+    T a, b, largest = 0;
+    for (size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+        memcpy(&a, kept + at, sizeof(T));
+        if (__builtin_isfinite(a) && __builtin_fabs(a) > largest) largest = (T)__builtin_fabs(a);
+    }
+    for (size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+        memcpy(&a, kept + at, sizeof(T));
+        memcpy(&b, (const void*)(now + at), sizeof(T));
+        if (memcmp(&a, &b, sizeof(T)) && !(__builtin_fabs(a - b) <= largest * (T)1e-4) && !(a != a && b != b)) return false;
+    }
+    return true;
+}
+
+static bool are_floats_near() {
+    const char* at = kept_floats;
+    for (unsigned i = 0; i < s.area_count; at += has_floats(s.global[i]) ? s.global[i].bytes : 0, ++i) {
+        const Area& area = s.global[i];
+        if (has_floats(area) && !(area.floats == 4 ? are_near<float> : are_near<double>)(at, area.start, area.bytes)) return false;
+    }
+    return true;
 }
 
 static void end_launch() {

@@ -46,6 +46,7 @@ struct Area {
     unsigned shift;  // a cell has 1 << shift bytes
     unsigned itemsize;
     bool constant, shared;
+    unsigned char floats;  // bytes of each of its elements, if they are of single or double precision
     bool was_read;  // in this launch: `reads` has something
     unsigned char rank;  // of the block of the cluster whose shared memory it is
     int number;  // of the parameter, or of the shared variable, or as a region
@@ -55,7 +56,7 @@ struct Area {
 };
 
 // A stamp: time in 28 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 3.
-enum How { plain, atomic, beside, sum, store };  // an atomic sum; a volatile or atomic store
+enum How { plain, atomic, beside, sum, store, loose, swap };  // an atomic sum; an atomic store; volatile; an exchange
 constexpr unsigned time_shift = 36, place_shift = 16, thread_shift = 3;
 constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
 static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");
@@ -198,6 +199,10 @@ struct State {
     unsigned old_size;  // of the older value that lies there until the next access, if not 0
     u64 fresh;
     Report late;
+    unsigned first_late;  // the thread whose read was late first, from 1 on, what it read, and put there by an exchange
+    uintptr_t first_late_at;
+    bool exchanges;
+    u64 exchanged;
 };
 
 static State s;

@@ -89,4 +89,72 @@ MEMORY = [
     if (threadIdx.x) return;
     ⟦atomicAdd(y, x[blockIdx.x])|||atomicExch(y, *y + x[blockIdx.x])⟧;
 }""", lambda: [ck.ones(3), ck.zeros(1)], "race", "y", launch={"grid": 3}),
+    Pair("allocations", "a write beyond", """(const float* x, float* y) {
+    float* own = (float*)malloc(4 * sizeof *own);
+    for (int i = 0; i < ⟦4|||4000⟧; ++i) own[i] = x[i % 64];
+    y[threadIdx.x] = own[threadIdx.x % 4];
+    free(own);
+}""", lambda: [ck.ones(64), ck.zeros(64)], "out of bounds", launch={"grid": 1}),
+    Pair("allocations", "freed twice", """(const float* x, float* y) {
+    float* own = (float*)malloc(sizeof *own);
+    *own = x[threadIdx.x];
+    y[threadIdx.x] = *own;
+    free(own);
+    ⟦|||free(own);⟧
+}""", lambda: [ck.ones(64), ck.zeros(64)], "free", launch={"grid": 2}),
+    Pair("allocations", "freed from the middle", """(const float* x, float* y) {
+    float* own = new float[4];
+    *own = x[threadIdx.x];
+    y[threadIdx.x] = *own;
+    delete[] (own⟦|||++⟧);
+    ⟦|||delete[] own;⟧
+}""", lambda: [ck.ones(64), ck.zeros(64)], "free", launch={"grid": 2}),
+    Pair("allocations", "an argument is freed", """(const float* x, float* y) {
+    float* own = (float*)malloc(sizeof *own);
+    *own = x[threadIdx.x];
+    y[threadIdx.x] = *own;
+    free(own);
+    ⟦|||if (threadIdx.x == 0) free(y);⟧
+}""", lambda: [ck.ones(64), ck.zeros(64)], "free", "y", launch={"grid": 1}),
+    Pair("allocations", "a read after it is freed", """(const float* x, float* y) {
+    Own* own = new Own(x[threadIdx.x]);
+    ⟦|||delete own;⟧
+    y[threadIdx.x] = own->value + own->more[2];
+    ⟦delete own;|||⟧
+}""", lambda: [ck.ones(64), ck.zeros(64)], "use after free",
+         before="struct Own { float value, more[3]; __device__ Own(float value) : value(value), more() {} };",
+         launch={"grid": 1}),
+    Pair("allocations", "freed while others still read", """(const float* x, float* y) {
+    __shared__ float* row;
+    if (threadIdx.x == 0) row = (float*)malloc(64 * sizeof(float));
+    __syncthreads();
+    row[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    ⟦|||if (threadIdx.x == 0) free(row);⟧
+    y[threadIdx.x] = row[63 - threadIdx.x];
+    __syncthreads();
+    ⟦if (threadIdx.x == 0) free(row);|||⟧
+}""", lambda: [ck.ones(64), ck.zeros(64)], "use after free", launch={"grid": 2}),
+    Pair("allocations", "a race", """(const float* x, float* y) {
+    __shared__ float* row;
+    if (threadIdx.x == 0) row = (float*)malloc(64 * sizeof(float));
+    __syncthreads();
+    row[threadIdx.x] = x[threadIdx.x];
+    ⟦__syncthreads();|||⟧
+    y[threadIdx.x] = row[63 - threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) free(row);
+}""", lambda: [ck.ones(64), ck.zeros(64)], "race", launch={"grid": 2}),
+    Pair("allocations", "a read of what nothing has set", """(const float* x, float* y) {
+    float* own = (float*)malloc(2 * sizeof *own);
+    own[0] = x[threadIdx.x];
+    y[threadIdx.x] = own[⟦0|||1⟧];
+    free(own);
+}""", lambda: [ck.ones(64), ck.zeros(64)], "unset", launch={"grid": 1}),
+    Pair("allocations", "one that is lost", """(const float* x, float* y) {
+    float* own = (float*)malloc(sizeof *own);
+    *own = x[threadIdx.x];
+    y[threadIdx.x] = *own;
+    if (y[threadIdx.x] ⟦>|||<⟧ 0) free(own);
+}""", lambda: [ck.ones(64), ck.zeros(64)], "leak", launch={"grid": 1}),
 ]  # fmt: skip

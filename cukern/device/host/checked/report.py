@@ -23,13 +23,14 @@ _Array = np.ndarray[Any, Any]
 
 _KINDS = (
     *("out of bounds", "race", "unset", "const", "misaligned", "overflow", "shift", "division", "lane"),
-    *("divergence", "fault", "timeout", "fault"),
+    *("divergence", "fault", "timeout", "fault", "use after free", "free", "leak"),
 )
 TIMEOUT = _KINDS.index("timeout")
 #: Values of `how` in runtime/checked/state.h: an atomic access, an atomic sum, an exchange.
 _ATOMIC = (1, 3, 6)
 #: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
-_SHARED, _FIRST_VARIABLE = 1000, -2
+#: Below these is memory that kernels allocate.
+_SHARED, _FIRST_VARIABLE, _HEAP = 1000, -2, -(1 << 30)
 _WARNING = re.compile(
     r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
     re.M,
@@ -41,6 +42,7 @@ _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
 #: A program counter in the runtime's messages.
 _PC = re.compile(r",? \[pc ([0-9a-f]+)\](?::0)?")
 _DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
+_ALLOCATES = re.compile(r"\b(?:malloc|free|new|delete)\b")
 _OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
@@ -98,6 +100,8 @@ class Reader:
         self._lines: dict[int, str] = {}
         own = _OWN_LINES.search(unit.text)
         self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
+        #: Whether the text allocates memory.
+        self.allocates = _ALLOCATES.search(self._own_text) is not None
         #: Reads of variables that may be unset: where, the compiler's words, and of which variable it is unsure.
         self._unset = [
             (f"{file}:{line}", text, fills.named(text) if unsure else "")
@@ -240,7 +244,11 @@ class Reader:
         other: dict[str, Any] = {}
         other_place = ""
         if kind == "out of bounds":
-            what = f"out of bounds: {who} {does} {described}" if not text else f"out of bounds: {who}: {text}"
+            what = (
+                f"out of bounds: {who} {does} {described}{self._since(raw)}"
+                if not text
+                else f"out of bounds: {who}: {text}"
+            )
         elif kind == "race" and text and not raw.has_other:  # shared memory of another block of a cluster
             what = f"race: {who} {does} {described}, {text}"
         elif kind == "race":
@@ -265,12 +273,24 @@ class Reader:
             what = f"const: {who} writes {described}, which the kernel declares const"
         elif kind == "misaligned":
             what = f"misaligned: {who}: {described}: {text}"
+        elif kind == "use after free":
+            what = f"use after free: {who} {does} {described}{self._since(raw)}"
+        elif kind == "free":
+            what = f"free: {who}: {described} {text}{self._since(raw)}"
+        elif kind == "leak":
+            what = f"leak: an allocation of {raw.bytes} bytes by {who} is never freed, and no pointer to it is left"
         else:
             what = f"{kind}: {who}: {text}"
         return KernelReport(
             kind, self._message(place, other_place, what), self._name, place,
             array=name, element=element, block=block, thread=thread, **other,
         )  # fmt: skip
+
+    def _since(self, raw: RawReport) -> str:
+        """Where memory was allocated that an access is not in, or freed."""
+        place = self._where(raw.other) if raw.region == _HEAP and raw.has_other else ""
+        how = "freed" if _KINDS[raw.kind] == "use after free" or b"again" in raw.text else "made"
+        return f", {how} at {place}" if place else ""
 
     def _fault(self, kind: str, text: str, line: str) -> KernelReport:
         """The report of what ended a block, whose text names places, or else ended at the line of its last access."""
@@ -314,6 +334,8 @@ class Reader:
 
     def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
         """The name of what was touched, the index in it, and both in words."""
+        if raw.region == _HEAP:
+            return "", raw.offset, f"byte {raw.offset} of an allocation of {raw.bytes} bytes"
         if raw.region <= _FIRST_VARIABLE:
             name = self.variable(raw.region)
             flat = raw.offset // max(1, raw.size)

@@ -1,6 +1,7 @@
 // Each access of a kernel to memory, which the compiler announces (-fsanitize=thread) before it is done.
 #pragma once
 #include "hasty.h"
+#include "heap.h"
 #include "trace.h"
 
 // The last phase of the cluster's barrier that a thread, or before its block's last barrier any of that, has waited for.
@@ -215,6 +216,7 @@ static Area* variable_at(uintptr_t at) {
 // What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
 static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
     if (at - s.low < s.high - s.low) return variable_at(at);
+    if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
     found(out_of_bounds, &s.global[at < s.arena ? 0 : s.area_count - 1], at, size, writes, place);
@@ -286,9 +288,10 @@ static void on_block_end(unsigned rank) {
     }
 }
 
+static unsigned unset_until(const Area* r) { return r->shared ? s.block_start : s.launch_start; }
 static __attribute__((noinline, cold)) bool is_set_in_part(const Area* r, size_t offset, size_t last) {
     for (size_t cell = offset >> r->shift; cell <= last; ++cell)
-        if (time_of(r->writes[cell]) > s.block_start) return true;
+        if (time_of(r->writes[cell]) > unset_until(r)) return true;
     return false;
 }
 
@@ -301,7 +304,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
     const u64 stamp = s.head | (s.mode == 2 ? beside : how) | place << place_shift;
     for (size_t cell = offset >> r->shift; cell <= last; ++cell) {
         const u64 w = r->writes[cell];
-        if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
+        if (reads && r->begins_unset && __builtin_expect(time_of(w) <= unset_until(r), 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
         if (s.mode == 2) {
             if (reads && how == plain && r->shared && s.doing) meet_beside(r, w, at, size);
             if (writes) r->writes[cell] = w && !time_of(w) ? w | (stamp & ~(place_mask << place_shift)) : stamp;
@@ -364,8 +367,6 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
     let_others_run(&wait);
 }
 
-#define HOOK extern "C" __attribute__((visibility("default")))
-#define HERE (uintptr_t)__builtin_return_address(0)
 #define CUKERN_PLAIN(size)                                                                              \
     HOOK void __tsan_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }    \
     HOOK void __tsan_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); }   \

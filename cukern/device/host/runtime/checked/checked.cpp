@@ -94,6 +94,7 @@ static void begin_block(Worker* w) {
         forget_times();
         s.launch_start = ++s.now;
         forget_all_blocks();
+        for (unsigned i = 0; i < allocation_count; ++i) allocations[i].area.begins_unset = false;
     }
     forget_block();
     ++s.now;

@@ -38,6 +38,7 @@ struct Piece {
 };
 
 static u64 arena_room, pool_room;
+static size_t launch_pool_used;  // when the launch begins
 static Function* launched;
 static Unset* unset_arrays;
 static unsigned unset_count;
@@ -47,9 +48,6 @@ static u64 sampled;
 
 // Shared memory as what goes on beside sees it, at the same places as in its own arena: see proxy.h.
 static char* seen_arena;
-
-// What a run puts in shared memory that is unset.
-static unsigned char fill = unset;
 
 static char* seen_of(const void* shared) { return seen_arena + ((uintptr_t)shared - s.shared_arena); }
 
@@ -71,16 +69,20 @@ static char* reserve(u64& bytes) {
 static bool reserve_memory() {
     arena_room = 1ull << 41;
     pool_room = 1ull << 43;
+    heap_room = 1ull << 40;
+    allocation_room = 1ull << 36;
     s.arena = (uintptr_t)reserve(arena_room);
     // In the middle, so that an index far out of bounds hits nothing on either side.
     s.arena_low = s.arena, s.arena_high = s.arena + arena_room;
     if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
+    heap = (uintptr_t)reserve(heap_room);
+    allocations = (Allocation*)reserve(allocation_room);
     s.shared_arena = (uintptr_t)map(shared_span);
     seen_arena = (char*)map(shared_span);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;
-    return s.arena_low && s.pool && s.shared_arena && seen_arena && s.reports;
+    return s.arena_low && heap && allocations && s.pool && s.shared_arena && seen_arena && s.reports;
 }
 
 // Cells for so many bytes, as small as a byte: most of that is never touched.
@@ -101,7 +103,7 @@ static bool set_shared_of(unsigned rank, unsigned slot, u64 bytes) {
     area->bytes = bytes;
     area->shift = 2;
     area->itemsize = 1;
-    area->shared = true;
+    area->shared = area->begins_unset = true;
     area->number = (int)slot;
     return give_cells(area);
 }
@@ -235,6 +237,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     s.report_count = s.all_reports = s.area_count = s.hasty_count = 0;
     s.pool_used = 0;
     s.mode = 0;
+    fill = unset;
     memset(s.seen, 0, sizeof s.seen);
     resolve_views(function, params);
     Piece pieces[max_areas];
@@ -270,7 +273,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         ++s.area_count;
     }
     s.arena_bytes = (u64)s.area_count << s.slot_shift;
-    if (!set_variables() || !set_shared(0, shared, "")) return false;
+    if (!set_variables() || !begin_heap() || !set_shared(0, shared, "")) return false;
     Variable* variables = (Variable*)function->build->static_shared;
     for (unsigned slot = 1; slot <= variables->bytes; ++slot)
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
@@ -279,6 +282,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         for (unsigned slot = rank < s.cluster.blocks ? (unsigned)variables->bytes + 1 : 0; slot < shared_slots && own[slot].start; ++slot)
             own[slot] = {};
     }
+    launch_pool_used = s.pool_used;
     return true;
 }
 
@@ -327,6 +331,8 @@ static void begin_run(unsigned run) {
         else if (!run && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
     }
     keep_lasting(run);
+    keep_heap(run);
+    s.pool_used = launch_pool_used;
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     trace_count = 0;
@@ -412,6 +418,7 @@ static bool are_floats_near() {
 }
 
 static void end_launch() {
+    end_heap();
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!s.global[i].constant && s.global[i].unset) s.global[i].written_place = find_write(&s.global[i]);
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)

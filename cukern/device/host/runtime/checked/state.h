@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#define HOOK extern "C" __attribute__((visibility("default")))
+#define HERE (uintptr_t)__builtin_return_address(0)
+
 typedef unsigned long long u64;
 
 constexpr unsigned max_areas = 64;
@@ -16,6 +19,7 @@ constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared me
 constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 constexpr unsigned max_suspects = 16;
+constexpr int heap_region = -(1 << 30);
 constexpr int first_variable = -2;  // the region of the kernel's first variable, of which others go down
 constexpr unsigned max_hasty = 4;
 constexpr unsigned most_unfenced = 256;  // releases of a block
@@ -34,6 +38,9 @@ enum Kind {
     kernel_fault,
     timeout,
     unreachable_code,
+    use_after_free,
+    bad_free,
+    leak,
 };
 
 // A piece of memory that a kernel may touch, and the accesses to each of its cells.
@@ -47,6 +54,7 @@ struct Area {
     unsigned itemsize;
     bool constant, shared;
     unsigned char floats;  // bytes of each of its elements, if they are of single or double precision
+    bool begins_unset;  // in each block, or when it is allocated
     bool was_read;  // in this launch: `reads` has something
     unsigned char rank;  // of the block of the cluster whose shared memory it is
     int number;  // of the parameter, or of the shared variable, or as a region
@@ -206,6 +214,9 @@ struct State {
 };
 
 static State s;
+
+// What a run puts in memory that is unset.
+static unsigned char fill;
 
 static inline void set_head() { s.head = (u64)s.now << time_shift | s.me << thread_shift; }
 static inline void tick() {

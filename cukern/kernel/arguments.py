@@ -23,6 +23,9 @@ Converter = Callable[[Any], Any]
 def _describe(value: object) -> str:
     if isinstance(value, Array):
         return f"an array of {dtypes.info(value.dtype).name}, shape {value.shape}, on {value.device}"
+    if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
+        made = "cukern.struct(name, records.dtype).asarray(records)"
+        return f"a numpy.{type(value).__name__} of {value.dtype}; {made} makes an array of their bytes"
     if isinstance(value, np.ndarray):
         return f"a numpy.ndarray of {value.dtype}; wrap it with cukern.asarray"
     return f"{type(value).__name__} {value!r}"[:120]

@@ -157,4 +157,12 @@ MEMORY = [
     y[threadIdx.x] = *own;
     if (y[threadIdx.x] ⟦>|||<⟧ 0) free(own);
 }""", lambda: [ck.ones(64), ck.zeros(64)], "leak", launch={"grid": 1}),
+    Pair("arrays of arrays", "a write beyond one", """(float** rows, int n) {
+    if (threadIdx.x < ⟦n|||64⟧) rows[0][threadIdx.x] = 1;
+}""", lambda: [[ck.zeros(8), ck.zeros(8)], 8], "out of bounds", "rows[0]", launch={"grid": 1}),
+    Pair("arrays of arrays", "a race", """(const float* const* x, float** y) {
+    y[1][threadIdx.x] = x[0][threadIdx.x];
+    ⟦__syncthreads();|||⟧
+    y[0][threadIdx.x] = y[1][63 - threadIdx.x];
+}""", lambda: [[ck.ones(64)], [ck.zeros(64), ck.zeros(64)]], "race", "y[1]", launch={"grid": 1}),
 ]  # fmt: skip

@@ -18,7 +18,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
-from ...interface import CompilerFailure
+from ...interface import CompilerFailure, Table
 from .. import asynchrony, settings
 from ..compiler import build_checked, build_runtime
 from ..elf import symbols
@@ -64,6 +64,15 @@ class _Options(ctypes.Structure):
         ("lasting", ctypes.c_void_p),
         ("itemsizes", ctypes.c_void_p),
         ("sampled", ctypes.c_ulonglong),
+        ("entries", ctypes.c_void_p),
+        ("entry_count", ctypes.c_ulonglong),
+    )
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_ulonglong) for name in ("low", "bytes", "pointer")),
+        *((name, ctypes.c_uint) for name in ("itemsize", "written")),
     )
 
 
@@ -223,6 +232,7 @@ class CheckedFunction:
         structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
         sizes = (0 if array is None else _size_code(array) for array in arrays)
         itemsizes = (ctypes.c_uint * max(1, len(arrays)))(*sizes)
+        entries = self._entries(arrays)
         options = _Options(
             in_fibers=self._fibers,
             runs=1 if self._ordered else max(1, chosen.seeds),
@@ -233,11 +243,16 @@ class CheckedFunction:
             unset_count=len(empties),
             itemsizes=ctypes.addressof(itemsizes),
             sampled=chosen.sampled,
+            entries=ctypes.addressof(entries),
+            entry_count=len(self._reader.entries),
         )
         usual = 0 if self._unit.trusted else _PATIENCE * settings.time_limit()
         with _one_launch:
             self._runtime.cukern_set_limit(usual if _asked is None else _asked)
-            self._run(packed, options, arrays, empties)
+            try:
+                self._run(packed, options, arrays, empties)
+            finally:
+                self._reader.entries = []  # which others may want to be freed
 
     def _run(
         self,
@@ -408,6 +423,21 @@ class CheckedFunction:
             return self._reader.variable(region), 0
         array = arrays[region]
         return self._packing.params[region].name, 0 if array is None else _start(array)
+
+    def _entries(self, arrays: list[np.ndarray[Any, Any] | None]) -> ctypes.Array[_Entry]:
+        """The arrays behind tables of pointers, which the reader gets to know by the same numbers."""
+        names: list[tuple[str, np.ndarray[Any, Any]]] = []
+        rows = []
+        for param, table in zip(self._packing.params, arrays, strict=False):
+            if not isinstance(table, Table):
+                continue
+            for i, one in enumerate(table.arrays):
+                if one is not None and one.size:
+                    at, slot = one.ctypes.data, table.ctypes.data + 8 * i
+                    rows.append(_Entry(at, one.nbytes, slot, _size_code(one), not param.const))
+                    names.append((f"{param.name}[{i}]", one))
+        self._reader.entries = names
+        return (_Entry * max(1, len(rows)))(*rows)
 
     def _shared_name(self, number: int) -> str:
         return (self._runtime.cukern_shared_name(number) or b"").decode()

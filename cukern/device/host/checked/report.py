@@ -29,8 +29,8 @@ TIMEOUT = _KINDS.index("timeout")
 #: Values of `how` in runtime/checked/state.h: an atomic access, an atomic sum, an exchange.
 _ATOMIC = (1, 3, 6)
 #: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
-#: Below these is memory that kernels allocate.
-_SHARED, _FIRST_VARIABLE, _HEAP = 1000, -2, -(1 << 30)
+#: Below these are arrays behind a ``T**``, and memory that kernels allocate.
+_SHARED, _FIRST_VARIABLE, _FIRST_ENTRY, _HEAP = 1000, -2, -(1 << 29), -(1 << 30)
 _WARNING = re.compile(
     r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
     re.M,
@@ -94,6 +94,8 @@ class Reader:
     def __init__(self, unit: Unit, path: Path, said: str, variables: Sequence[str]) -> None:
         self._unit = unit
         self._variables = variables
+        #: The arrays behind tables of pointers in the launch that is read, and their names.
+        self.entries: list[tuple[str, _Array]] = []
         self._path = path
         self._name = unit.signature.name
         self._templates = templates_of(unit)
@@ -198,7 +200,11 @@ class Reader:
         return re.search(pattern, self._own_text) is not None
 
     def variable(self, region: int) -> str:
-        """The name of a variable that is not shared, by its region."""
+        """The name of what is no parameter and not shared, by its region."""
+        if region == _HEAP:
+            return "allocated memory"
+        if region <= _FIRST_ENTRY:
+            return self.entries[_FIRST_ENTRY - region][0]
         return self._variables[_FIRST_VARIABLE - region]
 
     def line(self, place: int) -> str:
@@ -336,6 +342,14 @@ class Reader:
         """The name of what was touched, the index in it, and both in words."""
         if raw.region == _HEAP:
             return "", raw.offset, f"byte {raw.offset} of an allocation of {raw.bytes} bytes"
+        if raw.region <= _FIRST_ENTRY:
+            name, behind = self.entries[_FIRST_ENTRY - raw.region]
+            flat = raw.offset // behind.dtype.itemsize
+            return (
+                name,
+                flat,
+                f"element {flat} of {name}, which has {behind.size} element{'s' * (behind.size != 1)}",
+            )
         if raw.region <= _FIRST_VARIABLE:
             name = self.variable(raw.region)
             flat = raw.offset // max(1, raw.size)

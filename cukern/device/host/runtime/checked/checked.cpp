@@ -173,6 +173,8 @@ struct Options {
     const Lasting* lasting;
     const unsigned* itemsizes;
     u64 sampled;
+    const Row* entries;
+    u64 entry_count;
 };
 
 static void run_once(Worker* w, Job* job, const Options* options, unsigned run) {
@@ -286,6 +288,8 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     lasting = options->lasting;
     lasting_count = options->lasting_count;
     sampled = options->sampled;
+    entries = options->entries;
+    entry_count = (unsigned)options->entry_count;
     int status = 0;
     Worker* w = prepare_worker(&job, header.block.x * header.block.y * header.block.z);
     if (!w || !begin_launch(function, options->itemsizes, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {

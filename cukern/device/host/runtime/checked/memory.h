@@ -28,11 +28,22 @@ static const Lasting* lasting;
 static unsigned lasting_count;
 static char* lasting_values;
 
+// An array that a parameter of type T** has at a place in its table.
+struct Row {
+    char* low;
+    u64 bytes;
+    u64* pointer;
+    unsigned itemsize, written;
+};
+static const Row* entries;
+static unsigned entry_count;
+
 // Memory that parameters point to.
 struct Piece {
     char *low, *high;
     u64* pointer;
-    unsigned param, itemsize;
+    int region;
+    unsigned itemsize;
     bool written;
     unsigned char floats;
 };
@@ -146,12 +157,17 @@ static void order(unsigned what, const void* at) {
 
 constexpr unsigned are_floats = 1 << 16;
 // `itemsizes` are the arrays' own, which a parameter may take as bytes; with `are_floats` where they are of single or double precision.
+static void add_piece(Piece* pieces, unsigned& count, const Piece& piece) {
+    unsigned at = count++;
+    for (; at && pieces[at - 1].low > piece.low; --at) pieces[at] = pieces[at - 1];
+    pieces[at] = piece;
+}
 static unsigned find_pieces(const Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, Piece* pieces) {
     unsigned count = 0;
     for (unsigned i = 0; i < function->param_count && count < max_areas; ++i) {
         const Param* param = &function->params[i];
         u64* slot = (u64*)(params + param->offset);
-        Piece piece = {0, 0, slot, i, param->itemsize ? param->itemsize : 1, param->written != 0, 0};
+        Piece piece = {0, 0, slot, (int)i, param->itemsize ? param->itemsize : 1, param->written != 0, 0};
         if (param->kind == 0) {
             if (function->build->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
             piece.pointer = &slot[1];
@@ -169,9 +185,13 @@ static unsigned find_pieces(const Function* function, const unsigned* itemsizes,
             if (itemsizes[i] & are_floats) piece.floats = (unsigned char)itemsizes[i];
             piece.low = guard.low, piece.high = guard.high;
         }
-        unsigned at = count++;
-        for (; at && pieces[at - 1].low > piece.low; --at) pieces[at] = pieces[at - 1];
-        pieces[at] = piece;
+        add_piece(pieces, count, piece);
+    }
+    for (unsigned i = 0; i < entry_count && count < max_areas; ++i) {
+        const Row& one = entries[i];
+        const unsigned itemsize = one.itemsize & ~are_floats;
+        add_piece(pieces, count, {one.low, one.low + one.bytes, one.pointer, first_entry - (int)i, itemsize, one.written != 0,
+                                  (unsigned char)(one.itemsize & are_floats ? itemsize : 0)});
     }
     return count;
 }
@@ -255,12 +275,12 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         *area = {};
         char *low = pieces[i].low, *high = pieces[i].high;
         area->constant = true;
-        area->number = (int)pieces[i].param;
+        area->number = pieces[i].region;
         area->itemsize = pieces[i].itemsize;
         area->floats = pieces[i].floats;
         for (j = i; j < found && (j == i || pieces[j].low < high); ++j) {
             if (pieces[j].high > high) high = pieces[j].high;
-            if (pieces[j].written && area->constant) area->constant = false, area->number = (int)pieces[j].param;
+            if (pieces[j].written && area->constant) area->constant = false, area->number = pieces[j].region;
         }
         area->bytes = high - low;
         area->start = s.arena + ((u64)s.area_count << s.slot_shift) + place_in_slot(s.area_count, area->bytes) + ((uintptr_t)low & 255);
@@ -419,6 +439,7 @@ static bool are_floats_near() {
 
 static void end_launch() {
     end_heap();
+    for (unsigned i = 0; i < entry_count; ++i) *entries[i].pointer = (u64)entries[i].low;
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!s.global[i].constant && s.global[i].unset) s.global[i].written_place = find_write(&s.global[i]);
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)

@@ -20,6 +20,7 @@ constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 constexpr unsigned max_suspects = 16;
 constexpr int heap_region = -(1 << 30);
+constexpr int first_entry = -(1 << 29);  // the region of the first array behind a T**, of which others go down
 constexpr int first_variable = -2;  // the region of the kernel's first variable, of which others go down
 constexpr unsigned max_hasty = 4;
 constexpr unsigned most_unfenced = 256;  // releases of a block

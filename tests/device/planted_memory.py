@@ -165,4 +165,15 @@ MEMORY = [
     ⟦__syncthreads();|||⟧
     y[0][threadIdx.x] = y[1][63 - threadIdx.x];
 }""", lambda: [[ck.ones(64)], [ck.zeros(64), ck.zeros(64)]], "race", "y[1]", launch={"grid": 1}),
+    Pair("geometry", "blocks that do the same", """(const float* x, float* y) {
+    const int i = ⟦64 * blockIdx.x + |||⟧threadIdx.x;
+    y[i] = 2 * x[i];
+}""", lambda: [ck.ones(256), ck.zeros(256)], "geometry", launch={"grid": 4}),
+    Pair("geometry", "threads that do the same", """(const float* x, float* y) {
+    for (int i = ⟦threadIdx.x|||0⟧; i < 256; i += ⟦64|||1⟧) y[i] = 2 * x[i];
+}""", lambda: [ck.ones(256), ck.zeros(256)], "geometry", launch={"grid": 1}),
+    Pair("divergence", "two barriers on one line", """(float* y) {
+    ⟦__syncthreads();|||if (threadIdx.x < 32) __syncthreads(); else __syncthreads();⟧
+    y[threadIdx.x] = 1;
+}""", lambda: [ck.zeros(64)], "divergence", launch={"grid": 1}),
 ]  # fmt: skip

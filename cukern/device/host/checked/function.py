@@ -119,7 +119,7 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_shared_name.restype = ctypes.c_char_p
     library.cukern_shared_size.restype = ctypes.c_ulonglong
-    library.cukern_written_place.restype = ctypes.c_ulonglong
+    library.cukern_written_place.restype = library.cukern_repeated.restype = ctypes.c_ulonglong
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     if library.cukern_start(ctypes.byref(python_api())):
@@ -280,6 +280,7 @@ class CheckedFunction:
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
         sizes = self._shared_name, self._shared_size
+        self._reader.repeated = self._runtime.cukern_repeated(0), self._runtime.cukern_repeated(1)
         found = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
         for number, empty in empties:
             if not self._packing.params[number].const:

@@ -6,7 +6,7 @@ import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,13 @@ _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
 #: A program counter in the runtime's messages.
 _PC = re.compile(r",? \[pc ([0-9a-f]+)\](?::0)?")
 _DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
+#: By which threads or blocks may differ that never read their indices; and functions of preludes may read these.
+_KNOWS_WHO = re.compile(
+    r"\b(?:volatile|asm|clock|clock64|malloc|new|printf|curand\w*|cooperative_groups|cub)\b|atomic|_sync\b|__sync"
+)
+#: So many bytes are more than one element.
+_SEVERAL = 64
+_OTHER_PRELUDES = re.compile(r'^#line \d+ "prelude/(?!base\.cuh|fills)', re.MULTILINE)
 _ALLOCATES = re.compile(r"\b(?:malloc|free|new|delete)\b")
 _OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
@@ -96,6 +103,8 @@ class Reader:
         self._variables = variables
         #: The arrays behind tables of pointers in the launch that is read, and their names.
         self.entries: list[tuple[str, _Array]] = []
+        #: In how many bytes threads of a block, or of blocks, wrote what others had written there.
+        self.repeated = 0, 0
         self._path = path
         self._name = unit.signature.name
         self._templates = templates_of(unit)
@@ -178,7 +187,23 @@ class Reader:
                 )
                 place = self._line_of(variable)
                 found.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
-        return found
+        return [*found, *self._repetitions()]
+
+    def _repetitions(self) -> Iterator[KernelReport]:
+        """Threads or blocks along x, of which each writes the same elements, as the text never reads where it is."""
+        if self._unit.trusted or _KNOWS_WHO.search(self._own_text) or _OTHER_PRELUDES.search(self._unit.text):
+            return
+        for what, variable, size, count in (
+            ("block", "threadIdx", self._block[0], self.repeated[0]),
+            ("grid", "blockIdx", self._grid[0], self.repeated[1]),
+        ):
+            if size > 1 and count >= _SEVERAL and not self._reads(variable, "x"):
+                text = (
+                    f"geometry: {what} has {size} along x, and the kernel never reads {variable}.x: all {size} write "
+                    "the same elements"
+                )
+                place = self._line_of(self._name)
+                yield KernelReport("geometry", self._message(place, "", text), self._name, place)
 
     def _line_of(self, word: str) -> str:
         """The first line of the user's text with a word; that of the kernel's name if there is none."""

@@ -96,12 +96,22 @@ static inline bool is_over(u64 stamp, bool shared) {
     return is_ordered(stamp, shared);
 }
 
+static void note_repeated(bool by_blocks, int region, uintptr_t at) {
+    Span& span = s.repeated[by_blocks];
+    if (!span.low || span.region != region) span = {region, at, at};
+    if (at < span.low) span.low = at;
+    if (at > span.high) span.high = at;
+    if (span.high - span.low > s.repeated_bytes[by_blocks]) s.repeated_bytes[by_blocks] = span.high - span.low;
+}
+
 static void settle_suspects() {
     const unsigned count = s.suspect_count;
     s.suspect_count = 0;
     for (unsigned i = 0; i < count; ++i) {
         const Suspect& one = s.suspects[i];
-        if (!s.strict && !memcmp((const void*)one.at, one.bytes, one.size))  // two writes of one value are no race
+        const bool repeats = !memcmp((const void*)one.at, one.bytes, one.size);
+        if (repeats && one.area->number >= 0 && !one.area->shared) note_repeated(one.report.here.block != one.report.other.block, one.area->number, one.at);
+        if (!s.strict && repeats)  // two writes of one value are no race
             one.area->writes[one.cell] = one.before;
         else if (is_new(race, one.report.here.place, one.report.other.place))
             add_report(one.report);
@@ -219,7 +229,7 @@ static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned siz
     if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
-    found(out_of_bounds, &s.global[at < s.arena ? 0 : s.area_count - 1], at, size, writes, place);
+    found(out_of_bounds, s.area_count == 1 ? &s.global[0] : 0, at, size, writes, place);  // of which array, its address does not tell
     return 0;
 }
 

@@ -97,6 +97,7 @@ static void begin_block(Worker* w) {
         for (unsigned i = 0; i < allocation_count; ++i) allocations[i].area.begins_unset = false;
     }
     forget_block();
+    s.repeated[0] = {};
     ++s.now;
     s.block_start = s.barrier_time = s.now;
     Cluster& c = s.cluster;
@@ -329,6 +330,7 @@ EXPORT void cukern_trace(Event* events, u64 room, u64 blocks) {
 EXPORT u64 cukern_traced() { return trace_count; }
 EXPORT const char* cukern_shared_name(unsigned number) { return number < shared_slots ? s.shared_names[number] : 0; }
 EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? s.shared[number].bytes : 0; }
+EXPORT u64 cukern_repeated(unsigned of_blocks) { return s.repeated_bytes[of_blocks]; }
 EXPORT u64 cukern_written_place(unsigned param) {
     for (unsigned i = 0; i < s.area_count; ++i)
         if (s.global[i].number == (int)param) return s.global[i].written_place;

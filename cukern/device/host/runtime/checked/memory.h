@@ -356,6 +356,8 @@ static void begin_run(unsigned run) {
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     trace_count = 0;
+    s.repeated[1] = {};
+    s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
     s.launch_start = ++s.now;
     forget_all_blocks();
     s.has_stores = false;

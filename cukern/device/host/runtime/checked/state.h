@@ -140,6 +140,11 @@ struct Cluster {
     u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block
 };
 
+struct Span {
+    int region;
+    uintptr_t low, high;
+};
+
 struct State {
     bool on;
     uintptr_t arena, arena_low, arena_high;
@@ -195,6 +200,8 @@ struct State {
     // Memory for cells: zero or older than the launch.
     char* pool;
     size_t pool_used;
+    Span repeated[2];  // where the threads of a block wrote what others of it, or of other blocks, had written there
+    u64 repeated_bytes[2];  // of the longest
     u64 random;  // 0 for threads in their order
     // Plain reads beside atomic writes, by their places; and the runs that show whether such a read matters: see hasty.h.
     u64 hasty[max_hasty];

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from idioms import IDIOMS, Idiom
 from planted import PAIRS, Pair
+from planted_memory import MEMORY
 from planted_more import MORE
 
 import cukern as ck
@@ -33,11 +34,12 @@ def on_the_host() -> Iterator[None]:
 
 def planted(wrong: bool) -> list[object]:
     def marks(pair: Pair) -> list[pytest.MarkDecorator]:
-        usual = pair in MORE or FIRST[pair.kinds] == pair.name
+        usual = pair in MORE or pair in MEMORY or FIRST[pair.kinds] == pair.name
         return [] if wrong and usual else [pytest.mark.thorough]
 
     return [
-        pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair)) for pair in (*PAIRS, *MORE)
+        pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair))
+        for pair in (*PAIRS, *MORE, *MEMORY)
     ]
 
 

@@ -161,6 +161,12 @@ struct Kernel {
     void (*run_thread)(const Launch*);
 };
 
+// What stands in front of memory that a kernel has allocated: this check, or in checked launches what is not this.
+struct alignas(16) Allocated {
+    unsigned long long check;
+};
+inline unsigned long long check_of(const Allocated* made) { return 0x6b1f0e8d5a92c437ull ^ (unsigned long long)made; }
+
 // A variable of the kernel's text.
 struct Variable {
     void* at;

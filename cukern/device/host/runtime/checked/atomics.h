@@ -64,23 +64,25 @@ static void acquire(uintptr_t at, bool looks) {
     if (const Word* word = word_at(key_of_place(at, own_block), false)) learn(*word);
 }
 
-template <unsigned size>
+template <unsigned size, unsigned how>
 static inline void watch_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
-    access<size, true, false, atomic>(at, pc);
+    if (s.late_place) note_return(at);
+    access<size, true, false, how>(at, pc);
     acquire(at, true);
 }
-template <unsigned size>
+template <unsigned size, unsigned how>
 static inline void show_value(uintptr_t at, uintptr_t pc) {
-    access<size, false, true, store>(at, pc);
-    if (at - s.arena < s.arena_bytes) s.has_stores = true;
+    if (s.late_place) note_store(at);
+    access<size, false, true, how>(at, pc);
+    if (at - s.arena < s.arena_bytes || at - s.low < s.high - s.low) s.has_stores = true;
     release(at);
 }
 template <unsigned size, unsigned how = atomic, bool looks = true>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
     access<size, true, true, how>(at, pc);
-    if (s.late_place) note_atomic(at);
+    if (s.late_place) note_return(at);
     acquire(at, looks);
     release(at);
 }
@@ -99,14 +101,18 @@ CUKERN_PLAIN(16)
     }
 #define CUKERN_ATOMICS(bits, T)                                                         \
     HOOK T __tsan_atomic##bits##_load(const volatile T* at, int) {                      \
-        watch_value<bits / 8>((uintptr_t)at, HERE);                                     \
+        watch_value<bits / 8, atomic>((uintptr_t)at, HERE);                                    \
         return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                   \
     }                                                                                   \
     HOOK void __tsan_atomic##bits##_store(volatile T* at, T value, int) {               \
-        show_value<bits / 8>((uintptr_t)at, HERE);                                      \
+        show_value<bits / 8, store>((uintptr_t)at, HERE);                                     \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                  \
     }                                                                                   \
-    CUKERN_FETCH(bits, T, exchange, __atomic_exchange_n, atomic)                        \
+    HOOK T __tsan_atomic##bits##_exchange(volatile T* at, T value, int) {               \
+        if (s.late_place) note_exchange((uintptr_t)at, value);                          \
+        change_value<bits / 8, swap, false>((uintptr_t)at, HERE);                       \
+        return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                        \
+    }                                                                                   \
     CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add, sum)                           \
     CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub, sum)                           \
     CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and, atomic)                        \

@@ -103,7 +103,7 @@ def product_then(
     plan = None if end is not None and rows is None else _planned(made, at, arrays, turned, rows)
     if plan is not None:
         tracking = tape.tracked(arrays)
-        if tracking is None:
+        if tracking is None or (end is not None and not end.reduction.differentiable):
             return plan.run(arrays, scalars)
         if end is None:
             found = plan.backwards.get(tracking[0])

@@ -2,10 +2,12 @@
 
 Usage: python benchmarks/layers.py [--scale N] [--only WORD] [--out FILE]
 
-Each byte that has to move counts: forward x and y, backward x, dy and dx where the gradient needs x; inputs count twice
-where statistics of all of them have to be known before the first result, in training and in its backward pass. Calls
-take turns on as much memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are
-compared with its own of float64. `--scale` divides the first size, for a try without a GPU.
+Each byte that has to move counts: forward x and y, backward x, dy and dx where the gradient needs x. Shares are of
+three bounds: "once", the time in which a large copy moves as many bytes; "twice", the same with inputs read twice,
+where their statistics have to be known before the first result, and no multiprocessors hold the inputs until then;
+"copy", the time of a copy of just as many bytes, which starts and ends as the layer does. Calls take turns on as much
+memory as no cache holds. With PyTorch, whose times stand beside, results and gradients are compared with its own of
+float64. `--scale` divides the first size, for a try without a GPU.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ class Case(NamedTuple):
         parameters: the shapes of further arguments that are trained.
         reads_x: whether the gradient needs ``x``.
         random: whether results are drawn, and so not compared.
-        reads: how often inputs have to be read.
+        statistics: whether those of inputs are needed before the first result, of more than a row.
     """
 
     name: str
@@ -46,7 +48,7 @@ class Case(NamedTuple):
     parameters: tuple[tuple[int, ...], ...] = ()
     reads_x: bool = True
     random: bool = False
-    reads: int = 1
+    statistics: bool = False
 
 
 def _last(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -108,17 +110,18 @@ def cases() -> list[Case]:
     ):
         own_group = lambda x, w, b, a=axis: nn.group_norm(x, 32, w, b, channel_axis=a)  # noqa: E731
         torch_group = turned(lambda x, w, b: group(x, 32, w, b))
-        made.append(Case(f"group norm{words}", shape, own_group, torch_group, channels))
-        large = (64, 256, 56, 56) if axis == 1 else (64, 56, 56, 256)
-        for name, function, size, reads in (
-            ("training", _batch, shape, 2),
-            ("training", _batch, large, 2),
-            ("evaluation", _evaluated, shape, 1),
-        ):
+        made.append(Case(f"group norm{words}", shape, own_group, torch_group, channels, statistics=True))
+        sizes = [shape, *((64, 56 * 4 // n, 56 * 4 // n, 64 * n) for n in (4, 8, 16))]
+        if axis == 1:
+            sizes = [shape, *((batch, wide, *square) for batch, *square, wide in sizes[1:])]
+        kinds = [("training", _batch, size) for size in sizes]
+        for name, function, size in (*kinds, ("evaluation", _evaluated, shape)):
             own = partial(function, channel_axis=axis)
             peer = turned(partial(function, function=batch))
             parameters = ((size[axis],),) * 2
-            made.append(Case(f"batch norm, {name}{words}", size, own, peer, parameters, reads=reads))
+            made.append(
+                Case(f"batch norm, {name}{words}", size, own, peer, parameters, statistics=name == "training")
+            )
     made.append(Case("rotary", (16, 16, 2048, 128), nn.rotary_embedding, _torch_rotary, reads_x=False))
     made.append(
         Case(
@@ -201,8 +204,10 @@ def measured(case: Case, dtype: str, bench: Benchmark, copy: float) -> None:
     shapes = (case.shape, *case.parameters)
     x = drawn(case.shape)
     result = case.own(x, *map(drawn, case.parameters))
-    forward = case.reads * x.nbytes + result.nbytes
-    turns = 1 if bench.device.addressable else max(1, min(8, _MEMORY // forward))
+    # Forward, then backward.
+    inputs = x.nbytes, result.nbytes + (x.nbytes if case.reads_x else 0)
+    bytes_once = inputs[0] + result.nbytes, inputs[1] + x.nbytes
+    turns = 1 if bench.device.addressable else max(1, min(8, _MEMORY // bytes_once[0]))
     sets = [([drawn(shape) for shape in shapes], drawn(result.shape)) for _ in range(turns)]
     own, peers, error = [_own(case, *one) for one in sets], [], None
     if torch is not None:
@@ -213,23 +218,22 @@ def measured(case: Case, dtype: str, bench: Benchmark, copy: float) -> None:
         for runs in (own, peers)
         for way in ("forward", "backward")
     ]
-    times = bench.microseconds(*several)
-    backward = x.nbytes + case.reads * (result.nbytes + (x.nbytes if case.reads_x else 0))
+    copies = [[bench.copy_of(moved) for _ in range(turns)] for moved in bytes_once]
+    times = bench.microseconds(*several, *copies)
     cells: list[object] = []
-    for i, one in enumerate((forward, backward)):
-        mine, theirs = times[i], times[2 + i]
-        assert mine is not None
-        cells += [
-            mine,
-            f"{100 * one / mine / copy:.0f} %",
-            None if theirs is None else f"{theirs / mine:.2f}x",
-        ]
+    for i, (once, given) in enumerate(zip(bytes_once, inputs, strict=True)):
+        mine, theirs, alike = times[i], times[2 + i], times[4 + i]
+        assert mine is not None and alike is not None
+        bounds = once / copy, (once + given) / copy if case.statistics else None, alike
+        cells += [mine, *(None if bound is None else f"{100 * bound / mine:.0f} %" for bound in bounds)]
+        cells.append(None if theirs is None else f"{theirs / mine:.2f}x")
     bench.row(case.name, " x ".join(map(str, case.shape)), dtype, *cells, error)
 
 
 def main() -> None:
-    heads = "layer | x | dtype | forward | of a copy | PyTorch's | backward | of a copy | PyTorch's | error"
-    bench = Benchmark(__doc__, "device times in us", heads.split(" | "))
+    ways = [[way, "once", "twice", "copy", "PyTorch's"] for way in ("forward", "backward")]
+    heads = ["layer", "x", "dtype", *ways[0], *ways[1], "error"]
+    bench = Benchmark(__doc__, "device times in us", heads)
     moved = 8 * _MEMORY // bench.scale
     (taken,) = bench.microseconds(bench.copy_of(moved))
     assert taken is not None

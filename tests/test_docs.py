@@ -52,11 +52,21 @@ def test_code_runs(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
         pages.run(path)
 
 
-def test_files_of_tests_that_a_page_names_are_there() -> None:
+def test_each_row_of_a_page_names_tests_that_are_there() -> None:
     text = (DOCS / "pages" / "from-candle.md").read_text()
-    named = set(re.findall(r"`(tests/[^`]+)`", text))
-    assert len(named) > 20
-    assert not [name for name in named if not (DOCS.parent / name).is_file()]
+    rows = [line for line in text.splitlines() if line.startswith("| ") and "---" not in line]
+    missing = []
+    for row in rows:
+        shown = row.rsplit(" | ", 1)[1]
+        if shown.startswith("is shown by"):
+            continue
+        named = re.findall(r"`(tests/[^`:]+)::(test_[^`]+)`", shown)
+        missing += [row] if not named else []
+        for path, name in named:
+            file = DOCS.parent / path
+            if not file.is_file() or f"\ndef {name}(" not in file.read_text():
+                missing.append(f"{path}::{name}")
+    assert len(rows) > 30 and not missing
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import empty
 from ..array.layout import ALIGNMENT, address
-from ..device import Device
+from ..device.interface import Properties
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, divide_up
 from .channel_places import Places, Share, bound, packed_sizes
@@ -19,6 +19,11 @@ _gradients = Kernel("nn/channel_norm/cluster_gradients.cu")
 
 #: The most channels that a block takes one after another, and threads that have neighbouring packs of channels.
 _MEMBERS, _ACROSS = 32, 32
+#: Packs of an array that a thread keeps, unless clusters have too few blocks; bytes of a block's other shared memory.
+_KEPT, _OTHER = 25, 8 << 10
+#: The part of the multiprocessors that gets a block at least; rounds of clusters from which each takes two units; and
+#: rounds of one block a multiprocessor from which on keeping pays, unless all run at once.
+_BUSY, _TWO_UNITS, _PAYS = 0.9, 3.5, 2.5
 #: Threads of a block, packs of each array that one has on their way, and elements of a pack of innermost channels.
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
@@ -34,15 +39,32 @@ class Form(NamedTuple):
         share: how the threads of a block do.
         cluster: blocks of a cluster.
         members: channels that a block takes one after another.
+        kept: packs of each array that a thread keeps of a channel; 0 if it reads them again.
+        turns: units of channels that a cluster takes one after another.
     """
 
     share: Share
     cluster: int
     members: int
+    kept: int = 0
+    turns: int = 1
 
     def here(self) -> int:
         """Channels of a block."""
         return self.share.across * self.share.width if self.share.last else self.members
+
+    def each(self, places: Places) -> int:
+        """Elements of a channel that a block has."""
+        grain = 1 if self.share.last else self.share.width
+        return divide_up(divide_up(places.outer * places.inner, self.cluster), grain) * grain
+
+    def keeping(self, places: Places) -> Form:
+        """The form that keeps what it reads."""
+        return self._replace(kept=divide_up(self.each(places), self.share.step))
+
+    def memory(self, items: int) -> int:
+        """Bytes of dynamic shared memory, of elements of so many bytes in all arrays together."""
+        return self.members * self.kept * self.share.block * self.share.width * items
 
 
 def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
@@ -55,8 +77,10 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     device, last = arrays[0].device, places.inner == 1
     if device.style == "serial" or not all(address(one._data) % ALIGNMENT == 0 for one in arrays):
         return None
+    items = sum(one.itemsize for one in arrays)
     if places.instances == places.together == 1:
-        return None if last else _of_channels(places, device, item, derivative)
+        given = places, device.properties, item
+        return None if last else kept_channels(*given, items) or _of_channels(*given, derivative)
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
     if last:
@@ -74,18 +98,57 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     small = bytes_of_unit <= _ALONE and places.together <= _MEMBERS
     if not derivative or not small or units < 4 * device.properties.multiprocessors:
         return None
-    share = Share(_BLOCK, 1, _width(places.inner, ACCESS // item), _UNROLL, False, 4)
-    return Form(share, 1, places.together)
+    width = _width(places.inner, ACCESS // item)
+    block = _BLOCK if places.outer * places.inner > _BLOCK * width else _BLOCK // 2
+    form = Form(Share(block, 1, width, _UNROLL, False, 4), 1, places.together)
+    return _fitting(form.keeping(places), device.properties, items) or form
 
 
-def _of_channels(places: Places, device: Device, item: int, derivative: bool) -> Form | None:
-    """How clusters share the channels of a batch, which do not lie innermost."""
+def _fitting(form: Form, limits: Properties, items: int) -> Form | None:
+    """The form, with as many blocks of a multiprocessor as its shared memory lets; None if it has too little."""
+    fit = limits.max_shared_memory_per_block // (form.memory(items) + _OTHER // form.share.resident)
+    resident = min(form.share.resident, fit)
+    return form._replace(share=form.share._replace(resident=resident)) if resident else None
+
+
+def kept_channels(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+    """How clusters keep the channels of a batch, which do not lie innermost; None where that is slow or does not fit.
+
+    Args:
+        item: bytes of an element of the widest of all arrays.
+        items: bytes of an element of each array that is read, together.
+    """
+    processors, most = limits.multiprocessors, min(8, limits.max_blocks_per_cluster)
+    width, cluster = _width(places.inner, ACCESS // item), 1
+
+    def keeping(block: int) -> Form:
+        share = Share(block, 1, width, _UNROLL, False, 4 * _BLOCK // block)
+        return Form(share, cluster, 1).keeping(places)
+
+    def is_busy(parts: int) -> bool:
+        return places.channels * cluster >= _BUSY * parts * processors
+
+    while cluster < most and not (keeping(_BLOCK).kept <= _KEPT and is_busy(1)):
+        cluster *= 2
+    wide = keeping(_BLOCK).kept > _KEPT
+    if not wide and cluster > 1 and is_busy(2) and places.channels * cluster <= 2 * processors:
+        cluster, wide = cluster // 2, True  # a block of more threads on each multiprocessor
+    form = _fitting(keeping(2 * _BLOCK if wide else _BLOCK), limits, items)
+    if form is None or not is_busy(1):
+        return None
+    rounds = places.channels * cluster / (processors * form.share.resident)
+    if form.share.resident == 1 < rounds < _PAYS:
+        return None
+    return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
+
+
+def _of_channels(places: Places, limits: Properties, item: int, derivative: bool) -> Form | None:
+    """How clusters share the channels of a batch, which do not lie innermost, and read them again."""
     bytes_of_channel = places.outer * places.inner * item
-    most = device.properties.max_blocks_per_cluster
-    if most < 8 or not _LEAST <= bytes_of_channel <= _MOST:
+    if limits.max_blocks_per_cluster < 8 or not _LEAST <= bytes_of_channel <= _MOST:
         return None
     cluster = 8 if bytes_of_channel > (_FEW_DERIVATIVES if derivative else _FEW_RESULTS) else 4
-    if places.channels * cluster < device.properties.multiprocessors:
+    if places.channels * cluster < limits.multiprocessors:
         return None
     block = 2 * _BLOCK if derivative and bytes_of_channel > _FEW_THREADS else _BLOCK
     width = _width(places.inner, ACCESS // item)
@@ -99,20 +162,19 @@ def _width(neighbours: int, most: int) -> int:
     return most
 
 
-def _grid(form: Form, places: Places) -> tuple[tuple[int, int], bytes, str]:
-    """The grid, and what :func:`packed_sizes` makes."""
-    share = form.share
-    grain = 1 if share.last else share.width
-    each = divide_up(divide_up(places.outer * places.inner, form.cluster), grain) * grain
+def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int], str]:
+    """The grid, the kernels' struct Sizes and the number of units, and the type of the sizes."""
     blocks = divide_up(places.channels, form.here())
-    sizes, index = packed_sizes(places, share.step, each, blocks)
-    return (places.instances * blocks, form.cluster), sizes, index
+    sizes, index = packed_sizes(places, form.share.step, form.each(places), blocks)
+    units = places.instances * blocks
+    return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
 def _variables(form: Form, index: str) -> dict[str, object]:
     own = {
         "cluster": form.cluster,
         "members": form.members,
+        "kept": form.kept,
         "streaming": True,
         "backwards": False,
         "index": index,
@@ -147,7 +209,7 @@ def normalized(
         "running": acc if running[0] is None else running[0].dtype,
     }
     kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index))
-    kernel((x, weight, bias, found, *running, y, sizes, eps, momentum), grid)
+    kernel((x, weight, bias, found, *running, y, *sizes, eps, momentum), grid, form.memory(x.itemsize))
     return y, found
 
 
@@ -181,4 +243,4 @@ def differentiated(
         **types,
         **_variables(form, index),
     )
-    kernel((x, dy, statistics, weight, *made, sizes, scale), grid)
+    kernel((x, dy, statistics, weight, *made, *sizes, scale), grid, form.memory(x.itemsize + dy.itemsize))

@@ -29,8 +29,8 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 
 #: Threads of a block of a GPU, those that neighbouring packs of channels have at most, and those that join parts.
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
-#: Blocks that a multiprocessor gets for results, and for derivatives, by whether channels lie innermost; and the most
-#: channels of a thread there, which holds numbers of each.
+#: Blocks that a multiprocessor gets for results of constants, and for others and derivatives, by whether channels lie
+#: innermost; and the most channels of a thread there, which holds numbers of each.
 _APPLYING, _DERIVING, _WIDTH = {False: 32, True: 16}, {False: 32, True: 4}, 4
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
@@ -264,7 +264,8 @@ def _normalized(
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
     share = _share(places, (x, y), False)
-    cut = _cut_after_sums(places, share, x.device, _APPLYING[share.last])
+    busy = (_DERIVING if options.constants is None else _APPLYING)[share.last]
+    cut = _cut_after_sums(places, share, x.device, busy)
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),

@@ -8,7 +8,14 @@ import pytest
 from test_nn_convolution import check
 
 import cukern as ck
-from cukern.nn.convolution import depthwise, depthwise_planes, depthwise_ring, depthwise_weights, plan
+from cukern.nn.convolution import (
+    depthwise,
+    depthwise_column_weights,
+    depthwise_planes,
+    depthwise_ring,
+    depthwise_weights,
+    plan,
+)
 
 
 @pytest.mark.parametrize(
@@ -109,6 +116,40 @@ def test_gradients_of_weights_walk_down_rows(
     monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
     monkeypatch.setattr(depthwise_weights, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), dtype, last=True, groups=shape[1], padding=padding)
+    assert len(forms) == 1
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "dtype"),
+    [
+        ((3, 5, 7, 16), (3, 3), (1, 1), "bfloat16"),
+        ((2, 3, 6, 9), (3, 2), (1, 0), "float32"),
+        pytest.param((2, 3, 9, 8), (2, 3), (2, 2), "float32", marks=pytest.mark.thorough),
+        pytest.param((2, 4, 5, 10), (1, 3), (0, 0), "float64", marks=pytest.mark.thorough),
+        pytest.param((1, 2, 4, 4), (3, 1), (0, 1), "float16", marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_gradients_of_weights_of_rows_of_columns(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    dtype: str,
+) -> None:
+    """Bands of rows, strips that threads take by turns, and parts whose sums are added up."""
+    forms = []
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        form = depthwise_column_weights.form_of(task, image, output, 1)
+        assert form is not None and form.whole == (kernel[1] > 1 and shape[3] % 2 == 0)
+        forms.append(form._replace(rows=3, block=32, wanted=2, ahead=2 if kernel[0] == 2 else 1))
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_column_weights, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
     assert len(forms) == 1
 
 

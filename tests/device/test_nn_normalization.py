@@ -11,6 +11,7 @@ from nn_support import close, doubles, random
 
 import cukern as ck
 from cukern import nn
+from cukern.device.cuda.architectures import properties
 from cukern.nn import channel_clusters, channel_norms
 from cukern.nn.channel_places import Places, Share
 from cukern.nn.layer_norm.geometry import forward_shape
@@ -160,21 +161,49 @@ def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pyte
     "last", [True, pytest.param(False, marks=pytest.mark.thorough)], ids=["last", "first"]
 )
 @pytest.mark.parametrize("cluster", [2, pytest.param(1, marks=pytest.mark.thorough)])
+@pytest.mark.parametrize("kept", [False, True], ids=["again", "kept"])
 def test_clusters_that_have_whole_channels(
-    device: ck.Device, last: bool, cluster: int, monkeypatch: pytest.MonkeyPatch
+    device: ck.Device, last: bool, cluster: int, kept: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Statistics and results in one launch, with threads beyond the last channel, are those of one launch each."""
-    shape, axis = ((2, 9, 5, 24), -1) if last else ((2, 24, 9, 4), 1)
+    shape, axis = ((2, 9, 15, 24), -1) if last else ((2, 24, 19, 28), 1)
     x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
     wanted = found_of_norms(x, dy, axis, 6)
 
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
         share = Share(64, 4 if last else 1, 4, 2, last)
-        return channel_clusters.Form(share, cluster, 1 if last else places.together)
+        form = channel_clusters.Form(share, cluster, 1 if last else places.together)
+        return form.keeping(places)._replace(turns=2) if kept else form
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):
         close(one, other.numpy(), 64)
+
+
+@pytest.mark.parametrize(
+    ("batch", "channels", "inner", "bytes_read", "expected"),
+    [
+        (64, 256, 3136, 4, (8, 256, 25, 2)),
+        (64, 256, 3136, 8, (8, 256, 25, 2)),
+        (32, 64, 3136, 4, (2, 512, 25, 1)),
+        (32, 64, 3136, 8, None),
+        (64, 1024, 196, 4, (1, 256, 13, 1)),
+        (128, 64, 12544, 4, None),
+        (4, 8, 100, 4, None),
+    ],
+    ids=str,
+)
+def test_clusters_keep_what_fits_in_shared_memory(
+    batch: int, channels: int, inner: int, bytes_read: int, expected: Any
+) -> None:
+    """Blocks of a cluster, threads, packs of a thread and units: float32 on a GPU of 132 multiprocessors."""
+    limits = properties("sm_90")
+    places = Places((0, 1, 2), 1, batch, channels, inner, 1)
+    form = channel_clusters.kept_channels(places, limits, 4, bytes_read)
+    if form is not None:
+        assert form.memory(bytes_read) * form.share.resident < limits.max_shared_memory_per_block
+        assert form.kept * form.share.step * form.cluster >= batch * inner
+    assert (form and (form.cluster, form.share.block, form.kept, form.turns)) == expected
 
 
 def test_gradients_of_parameters_of_two_dtypes(device: ck.Device) -> None:

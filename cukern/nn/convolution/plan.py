@@ -18,6 +18,7 @@ from ...kernel.sizes import divide_up
 from ...linear.epilogue import of_sum
 from . import (
     depthwise,
+    depthwise_column_weights,
     depthwise_planes,
     depthwise_ring,
     depthwise_weights,
@@ -419,12 +420,14 @@ def _plan_weights(
 def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, image: Layout) -> None:
     """Add the launch of a gradient of weights that threads sum up by themselves, down rows if they can."""
     device, elem, acc = plan.device, output.dtype, dtypes.info(output.dtype).acc
-    walk = depthwise_weights.form_for(task, image, output, device) if by_rows else None
-    if walk is not None:
+    for kind in (depthwise_weights, depthwise_column_weights) if by_rows else ():
+        walk = kind.form_for(task, image, output, device)
+        if walk is None:
+            continue
         if walk.parts(task) > 1:
             plan.share(walk.parts(task))
         out = acc if walk.parts(task) > 1 else elem
-        plan.launches.append(depthwise_weights.launch_of(task, out, device, elem, walk))
+        plan.launches.append(kind.launch_of(task, out, device, elem, walk))
         return
     widths = (
         direct.width_for(one, task.filters, task.channels, place.last)

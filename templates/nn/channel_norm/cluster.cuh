@@ -1,6 +1,7 @@
-// Sums of channels that a cluster of blocks has whole: blockIdx.x numbers instances and in each `blocks` groups of channels,
-// blockIdx.y the blocks of a cluster, each with a part of the channels' sequences. `members` channels that do not lie innermost
-// are taken one after another. What was read for sums is read again from caches, from the last to the first.
+// Sums of channels that a cluster of blocks has whole. Units are numbered: in each instance `blocks` groups of channels, of which a
+// cluster takes every gridDim.x-th; blockIdx.y numbers its blocks, each with a part of the channels' sequences. `members` channels
+// that do not lie innermost are taken one after another. What was read for sums stays in shared memory (see kept.cuh), or, if there is not as much of it
+// (`kept` is 0), is read again from caches, from the last to the first.
 // Shared, static: a state of each of `slots` sums for each warp, of the block, and of the cluster.
 <% if cluster > 1 %>
 <% include "prelude/cluster.cuh" %>
@@ -12,15 +13,24 @@ constexpr int members = << members >>, warps = block / 32;
 constexpr int channels_here = last ? across * width : members;  // of a block
 constexpr int slots = last || derivative ? channels_here : 1;
 
-struct Group {
-    index instance, first;
-};
-// The instance of a block, and the first of its channels.
-__device__ __forceinline__ Group own_group(const Sizes& g) {
-    return {index(blockIdx.x) / g.blocks, index(blockIdx.x) % g.blocks * channels_here};
-}
+static_assert(slots <= block, "a thread a slot");
+
 // The first channel of a thread, of those of its block.
 __device__ __forceinline__ int first_of_thread() { return last ? int(threadIdx.x) % across * width : 0; }
+// The instance of a unit, and the first of its channels.
+struct Group {
+    index instance, first;
+
+    __device__ __forceinline__ Group(const Sizes& g, int unit) : instance(unit / g.blocks), first(unit % g.blocks * channels_here) {}
+    // A thread's elements of a member.
+    template <bool back = false>
+    __device__ __forceinline__ WalkOf<back> walk(const Sizes& g, int member) const {
+        return WalkOf<back>(g, instance, first + first_of_thread() + member, blockIdx.y);
+    }
+};
+<% if kept %>
+<% include "nn/channel_norm/kept.cuh" %>
+<% endif %>
 
 // The slot's sum of a thread's warp is noted.
 __device__ __forceinline__ void note(State (&of_warps)[warps][slots], int slot, State state) {
@@ -49,5 +59,5 @@ __device__ __forceinline__ void join_all(const State (&of_warps)[warps][slots], 
 <% endif %>
     __syncthreads();
 }
-// No block ends before the others have read its sums.
+// No block ends, or notes other sums, before the others have read its sums.
 __device__ __forceinline__ void wait_for_readers() { << "cluster_wait();" if cluster > 1 >> }

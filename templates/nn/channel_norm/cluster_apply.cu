@@ -8,45 +8,66 @@ using R = << running >>;
 
 extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(block, << resident >>) << name >>(
     const T* x, const W* weight, const W* bias, acc* statistics, R* running_mean, R* running_variance, const acc* by, U* y, Sizes g,
-    acc eps, acc momentum)
+    int units, acc eps, acc momentum)
 {
     allow_next_kernel();
     __shared__ State of_warps[warps][slots], of_block[slots], whole[slots];
     __shared__ Statistics of_groups[slots];
-    const Group here = own_group(g);
-    const int lane = first_of_thread();
-    Sums sums;
-    for (int m = 0; m < members; ++m) {
-        const WalkOf<false> walk(g, here.instance, here.first + lane + m, blockIdx.y);
+    const int lane = first_of_thread(), together = last ? int(g.together) : 1;
+<% if kept %>
+    extern __shared__ __align__(16) unsigned char memory[];
+    const Kept packs(memory, x, nullptr);
+    packs.bring(g, blockIdx.x);
+<% endif %>
+    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+        const Group here(g, unit);
+        acc factors[members][own_channels], offsets[members][own_channels];
 #pragma unroll
-        for (int c = 0; c < own_channels && m == 0; ++c) sums.offset[c] = walk.there() ? cast<acc>(x[walk.at + c]) : acc(0);
-        sums.take(walk, x, (const U*)nullptr);
-    }
+        for (int m = 0; m < members; ++m) {
 #pragma unroll
-    for (int c = 0; c < own_channels; ++c) note(of_warps, lane + c, sums.of(c));
-    join_all(of_warps, of_block, whole);
-    const int together = last ? int(g.together) : 1;
-    for (int group = threadIdx.x; group < slots / together; group += block) {
-        State total = whole[group * together];
-        for (int c = 1; c < together; ++c) total = join(total, whole[group * together + c]);
-        of_groups[group] = found(total, eps);
-        if (blockIdx.y > 0 || here.first + group * together >= g.channels) continue;
-        const index number = of_group(g, here.instance * g.channels + here.first) + group;
-        ((Statistics*)statistics)[number] = of_groups[group];
-        if (running_mean) move_running(total, running_mean + number, running_variance + number, by, momentum);
-    }
-    __syncthreads();
-    for (int m = members - 1; m >= 0; --m) {
-        const WalkOf<true> walk(g, here.instance, here.first + lane + m, blockIdx.y);
-        if (!walk.there()) continue;
-        Channel own[own_channels];
-#pragma unroll
-        for (int c = 0; c < own_channels; ++c) {
-            const Statistics of = of_groups[last ? (lane + c) / together : 0];
-            const index at = walk.channel + c;
-            own[c] = {of.mean, of.rstd * (weight ? cast<acc>(weight[at]) : acc(1)), acc(0), bias ? cast<acc>(bias[at]) : acc(0)};
+            for (int c = 0; c < own_channels; ++c) {
+                const index at = minimum(here.first + lane + m + c, g.channels - 1);
+                factors[m][c] = weight ? cast<acc>(weight[at]) : acc(1), offsets[m][c] = bias ? cast<acc>(bias[at]) : acc(0);
+            }
         }
-        write_results(walk, x, (const U*)nullptr, y, own);
+        Sums sums;
+        for (int m = 0; m < members; ++m) {
+            const auto walk = here.walk(g, m);
+<% if kept %>
+            packs.add_to(sums, walk, m);
+<% else %>
+#pragma unroll
+            for (int c = 0; c < own_channels && m == 0; ++c) sums.offset[c] = walk.there() ? cast<acc>(x[walk.at + c]) : acc(0);
+            sums.take(walk, x, (const U*)nullptr);
+<% endif %>
+        }
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) note(of_warps, lane + c, sums.of(c));
+        join_all(of_warps, of_block, whole);
+        const int group = threadIdx.x;
+        if (group < slots / together) {
+            State total = whole[group * together];
+            for (int c = 1; c < together; ++c) total = join(total, whole[group * together + c]);
+            of_groups[group] = found(total, eps);
+            if (blockIdx.y == 0 && here.first + group * together < g.channels) {
+                const index number = of_group(g, here.instance * g.channels + here.first) + group;
+                ((Statistics*)statistics)[number] = of_groups[group];
+                if (running_mean) move_running(total, running_mean + number, running_variance + number, by, momentum);
+            }
+        }
+        __syncthreads();
+#pragma unroll
+        for (int step_back = 0; step_back < members; ++step_back) {
+            const int m = << "step_back" if kept else "members - 1 - step_back" >>;
+            const auto walk = here.walk<< "<true>" if not kept >>(g, m);
+            Channel own[own_channels];
+#pragma unroll
+            for (int c = 0; c < own_channels; ++c) {
+                const Statistics of = of_groups[last ? (lane + c) / together : 0];
+                own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
+            }
+            << "packs.write(g, walk, y, own, m, unit + gridDim.x, units)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
+        }
+        wait_for_readers();
     }
-    wait_for_readers();
 }

@@ -7,48 +7,57 @@ using G = << grad >>;
 constexpr bool moving = << moving | lower >>;
 
 extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx, Sizes g, acc scale)
+    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx, Sizes g, int units, acc scale)
 {
     allow_next_kernel();
     __shared__ State of_warps[warps][slots], of_block[slots], whole[slots];
     __shared__ Channel of_channels[slots];
-    const Group here = own_group(g);
+    __shared__ acc factors[slots];
     const Statistics* const of_groups = (const Statistics*)statistics;
-    const index number = here.instance * g.channels + here.first;
-    const int lane = first_of_thread();
-    for (int m = 0; m < members; ++m) {
-        const WalkOf<false> walk(g, here.instance, here.first + lane + m, blockIdx.y);
-        Sums sums;
+    const int lane = first_of_thread(), together = int(g.together), slot = threadIdx.x;
+<% if kept %>
+    extern __shared__ __align__(16) unsigned char memory[];
+    const Kept packs(memory, x, dy);
+    packs.bring(g, blockIdx.x);
+<% endif %>
+    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+        const Group here(g, unit);
+        const index number = here.instance * g.channels + here.first;
+        const bool is = slot < slots && here.first + slot < g.channels;
+        Statistics of{acc(0), acc(0)};
+        if (is) of = of_groups[of_group(g, number + slot)], factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
+        for (int m = 0; m < members; ++m) {
+            const auto walk = here.walk(g, m);
+            Sums sums;
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
-        sums.take(walk, x, dy);
+            for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
+            << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) note(of_warps, lane + m + c, sums.of(c));
-    }
-    join_all(of_warps, of_block, whole);
-    const int together = int(g.together);
-    for (int slot = threadIdx.x; slot < slots && here.first + slot < g.channels; slot += block) {
-        State joint{acc(0), acc(0)};
-        for (int c = slot / together * together, end = c + together; c < end; ++c) {
-            const acc factor = weight ? cast<acc>(weight[here.first + c]) : acc(1);
-            joint.total += whole[c].total * factor, joint.product += whole[c].product * factor;
+            for (int c = 0; c < own_channels; ++c) note(of_warps, lane + m + c, sums.of(c));
         }
-        const Statistics of = of_groups[of_group(g, number + slot)];
-        const acc slope = moving ? of.rstd * of.rstd * of.rstd * joint.product * scale : acc(0);
-        const acc offset = moving ? -of.rstd * joint.total * scale : acc(0);
-        of_channels[slot] = {of.mean, of.rstd * (weight ? cast<acc>(weight[here.first + slot]) : acc(1)), slope, offset};
-        if (blockIdx.y > 0) continue;
-        if (dbias) dbias[number + slot] = cast<G>(whole[slot].total);
-        if (dweight) dweight[number + slot] = cast<G>(whole[slot].product * of.rstd);
-    }
-    __syncthreads();
-    for (int m = members - 1; m >= 0 && dx; --m) {
-        const WalkOf<true> walk(g, here.instance, here.first + lane + m, blockIdx.y);
-        if (!walk.there()) continue;
-        Channel own[own_channels];
+        join_all(of_warps, of_block, whole);
+        if (is) {
+            State joint{acc(0), acc(0)};
+            for (int c = slot / together * together, end = c + together; c < end; ++c)
+                joint.total += whole[c].total * factors[c], joint.product += whole[c].product * factors[c];
+            const acc slope = moving ? of.rstd * of.rstd * of.rstd * joint.product * scale : acc(0);
+            const acc offset = moving ? -of.rstd * joint.total * scale : acc(0);
+            of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset};
+            if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(whole[slot].total);
+            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(whole[slot].product * of.rstd);
+        }
+        __syncthreads();
+        for (int step_back = 0; step_back < members && dx; ++step_back) {
+            const int m = << "step_back" if kept else "members - 1 - step_back" >>;
+            const auto walk = here.walk<< "<true>" if not kept >>(g, m);
+            Channel own[own_channels];
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
-        write_results(walk, x, dy, dx, own);
+            for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
+            << "packs.write(g, walk, dx, own, m, unit + gridDim.x, units)" if kept else "write_results(walk, x, dy, dx, own)" >>;
+        }
+<% if kept %>
+        if (!dx && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+<% endif %>
+        wait_for_readers();
     }
-    wait_for_readers();
 }

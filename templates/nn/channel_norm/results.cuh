@@ -8,6 +8,21 @@ using Result = << "T" if derivative else "U" >>;
 struct Channel {
     acc mean, factor, slope, offset;
 };
+// Those of a pack of elements, and of dy, written to `to`.
+__device__ __forceinline__ void write_pack(
+    Result* to, const Pack<T, width>& pack, [[maybe_unused]] const Pack<U, width>& given, const Channel (&own)[own_channels])
+{
+    acc numbers[width], above[width];
+    unpack(pack, numbers);
+    if constexpr (derivative) unpack(given, above);
+#pragma unroll
+    for (int v = 0; v < width; ++v) {
+        const Channel& of = own[last ? v : 0];
+        const acc apart = numbers[v] - of.mean;
+        numbers[v] = derivative ? above[v] * of.factor + (of.offset - apart * of.slope) : apart * of.factor + of.offset;
+    }
+    << "store_streaming((Pack<Result, width>*)to" if streaming is defined and streaming else "store_pack(to" >>, packed<Result>(numbers));
+}
 template <bool back>
 __device__ __forceinline__ void write_results(
     WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, Result* y, const Channel (&own)[own_channels])
@@ -27,17 +42,7 @@ __device__ __forceinline__ void write_results(
         }
 #pragma unroll
         for (int u = 0; u < unroll; ++u) {
-            if (at[u] < 0) continue;
-            acc numbers[width], above[width];
-            unpack(xs[u], numbers);
-            if constexpr (derivative) unpack(dys[u], above);
-#pragma unroll
-            for (int v = 0; v < width; ++v) {
-                const Channel& of = own[last ? v : 0];
-                const acc apart = numbers[v] - of.mean;
-                numbers[v] = derivative ? above[v] * of.factor + (of.offset - apart * of.slope) : apart * of.factor + of.offset;
-            }
-            << "store_streaming((Pack<Result, width>*)(y + at[u])" if streaming is defined and streaming else "store_pack(y + at[u]" >>, packed<Result>(numbers));
+            if (at[u] >= 0) write_pack(y + at[u], xs[u], dys[u], own);
         }
     }
 }

@@ -27,13 +27,37 @@ struct Sums {
     index count = 0, moved = 0;
 
     __device__ __forceinline__ Sums() { clear(first), clear(second); }
+    // Adds a pack of elements, and of dy.
+    __device__ __forceinline__ void add(const Pack<T, width>& pack, [[maybe_unused]] const Pack<U, width>& above) {
+        acc own[width];
+        unpack(pack, own);
+<% if derivative %>
+        acc given[width];
+        unpack(above, given);
+<% endif %>
+        count += last ? 1 : width;
+#pragma unroll
+        for (int v = 0; v < width; ++v) {
+            const int c = last ? v : 0;
+            const acc apart = own[v] - offset[c];
+<% if derivative %>
+            first[c] += given[v], second[c] += given[v] * apart;
+<% else %>
+            first[c] += apart, second[c] += apart * apart;
+<% endif %>
+        }
+    }
+    __device__ __forceinline__ void settle() {
+        if (derivative || count < 2 * moved) return;
+        moved = count;
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
+    }
     template <bool back>
     __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy) {
         while (walk.there()) {
             Pack<T, width> xs[unroll];
-<% if derivative %>
             Pack<U, width> dys[unroll];
-<% endif %>
             bool there[unroll];
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
@@ -46,30 +70,9 @@ struct Sums {
             }
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
-                if (!there[u]) continue;
-                acc own[width];
-                unpack(xs[u], own);
-<% if derivative %>
-                acc given[width];
-                unpack(dys[u], given);
-<% endif %>
-                count += last ? 1 : width;
-#pragma unroll
-                for (int v = 0; v < width; ++v) {
-                    const int c = last ? v : 0;
-                    const acc apart = own[v] - offset[c];
-<% if derivative %>
-                    first[c] += given[v], second[c] += given[v] * apart;
-<% else %>
-                    first[c] += apart, second[c] += apart * apart;
-<% endif %>
-                }
+                if (there[u]) add(xs[u], dys[u]);
             }
-            if (!derivative && count >= 2 * moved) {
-                moved = count;
-#pragma unroll
-                for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
-            }
+            settle();
         }
     }
     __device__ __forceinline__ State of(int c) const {

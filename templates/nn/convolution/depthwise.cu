@@ -12,26 +12,7 @@ using size = unsigned << index >>;
 constexpr int block = << block >>, across = << across >>, down = block / across;
 constexpr int ahead = << ahead >>;
 constexpr bool last = << last | lower >>, turned = << turned | lower >>;
-<% if whole %>
-using Row = WholeRow;
-<% else %>
-// What a thread reads of a row of the image: the columns that its windows span.
-struct Row {
-    Pack<T, width> packs[span];
-
-    __device__ __forceinline__ void load(const T* line, int column, int columns, index step, bool is) {
-#pragma unroll
-        for (int i = 0; i < span; ++i) {
-            const bool there = is && unsigned(column + i) < unsigned(columns);
-            packs[i] = there ? load_pack<width>(line + (column + i) * step) : Pack<T, width>{};
-        }
-    }
-    __device__ __forceinline__ void numbers(acc (&to)[span][width]) const {
-#pragma unroll
-        for (int i = 0; i < span; ++i) unpack(packs[i], to[i]);
-    }
-};
-<% endif %>
+using Row = << "WholeRow" if whole else "SpreadRow" >>;
 // The number of a tap of the weights: windows are turned where the image's places fall as taps rise.
 __device__ __forceinline__ index tap_of(const Geometry& g, int b, int c) {
     return (turned ? taps_y - 1 - b : b) * g.weight_at[1] + (turned ? taps_x - 1 - c : c) * g.weight_at[2];

@@ -45,3 +45,20 @@ struct WholeRow {
             to[i][0] = i < before ? cast<acc>(edge[i]) : i < before + items ? own[i - before] : cast<acc>(edge[i - items]);
     }
 };
+// The same where columns do not lie side by side, or not in whole packs: `step` is the stride from one to the next.
+struct SpreadRow {
+    Pack<T, width> packs[span];
+
+    template <typename Step>
+    __device__ __forceinline__ void load(const T* line, int column, int columns, Step step, bool is) {
+#pragma unroll
+        for (int i = 0; i < span; ++i) {
+            const bool there = is && unsigned(column + i) < unsigned(columns);
+            packs[i] = there ? load_pack<width>(line + (column + i) * step) : Pack<T, width>{};
+        }
+    }
+    __device__ __forceinline__ void numbers(acc (&to)[span][width]) const {
+#pragma unroll
+        for (int i = 0; i < span; ++i) unpack(packs[i], to[i]);
+    }
+};

@@ -1,0 +1,93 @@
+// The gradient of nn/convolution/depthwise_weights.cu where columns lie innermost in image and output. A strip is `items` neighbouring
+// columns of the output in a band of rows of one plane: a thread walks down the image's rows, and reads each row of image and output
+// once. `whole`: rows of both are read in packs of `items` columns, which divide them.
+// Launch: blockIdx.x numbers channels, then parts of their strips, whose sums lie behind one another; a block's threads take a part's
+// strips by turns. Shared, static: the sums of the block's warps.
+using T = << elem >>;
+using index = << index >>;
+<% include "prelude/reduce.cuh" %>
+<% include "nn/convolution/depthwise.cuh" %>
+constexpr int block = << block >>, warps = block / 32, ahead = << ahead >>, taps = taps_y * taps_x;
+constexpr bool whole = << whole | lower >>;
+using Row = << "WholeRow" if whole else "SpreadRow" >>;
+
+struct Place {
+    index batch, channel, row, column;  // strides
+    int rows, columns;
+};
+struct Sizes {
+    Place image, output;
+    index weight_group, weight_y, weight_x;
+    int channels, strips, share, runs, bands, each;  // strips of a channel and of a part, those of a row, bands of rows, rows of one
+    int top, left;                                   // in the image, of the first output's window
+};
+// A row of the image and one of the output that a thread has on their way.
+struct Rows {
+    Row image;
+    Pack<T, items> output;
+};
+
+// Adds the products of a strip to the sums.
+__device__ __forceinline__ void add_strip(acc (&sums)[taps], const T* x, const T* dy, const Sizes& g, int strip) {
+    const int column = strip % g.runs * items, first = strip / g.runs % g.bands * g.each, batch = strip / g.runs / g.bands;
+    const int rows = minimum(g.each, g.output.rows - first), top = first + g.top;
+    x += batch * g.image.batch + top * g.image.row;
+    dy += batch * g.output.batch + first * g.output.row;
+    const auto load = [&](Rows& to, int r) {
+        const bool is = r < rows + taps_y - 1 && unsigned(top + r) < unsigned(g.image.rows);
+<% if whole %>
+        to.image.load(x + r * g.image.row, column, g.image.columns, is);
+        to.output = r < rows ? load_pack<items>(dy + r * g.output.row + column) : Pack<T, items>{};
+<% else %>
+        to.image.load(x + r * g.image.row, column + g.left, g.image.columns, g.image.column, is);
+#pragma unroll
+        for (int i = 0; i < items; ++i) {
+            const bool there = r < rows && column + i < g.output.columns;
+            to.output.at[i] = there ? dy[r * g.output.row + (column + i) * g.output.column] : T();
+        }
+<% endif %>
+    };
+    Rows next[ahead];
+#pragma unroll
+    for (int r = 0; r < ahead; ++r) load(next[r], r);
+    acc factors[taps_y][items] = {};  // of row o of the output at o % taps_y
+    for (int start = 0; start < rows + taps_y - 1; start += taps_y) {
+#pragma unroll
+        for (int k = 0; k < taps_y; ++k) {
+            if (start + k >= rows + taps_y - 1) break;
+            acc values[span][1];
+            next[k % ahead].image.numbers(values);
+            unpack(next[k % ahead].output, factors[k]);
+            load(next[k % ahead], start + k + ahead);
+#pragma unroll
+            for (int tap = 0; tap < taps; ++tap) {
+                const acc(&of)[items] = factors[(k - tap / taps_x + taps_y) % taps_y];
+#pragma unroll
+                for (int i = 0; i < items; ++i) sums[tap] += values[i + tap % taps_x][0] * of[i];
+            }
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(const T* output, const T* image, << out >>* d, Sizes g)
+{
+    __shared__ acc of_warps[warps][taps];
+    const int channel = blockIdx.x % g.channels, part = blockIdx.x / g.channels;
+    const int end = minimum((part + 1) * g.share, g.strips);
+    acc sums[taps] = {};
+    for (int strip = part * g.share + threadIdx.x; strip < end; strip += block)
+        add_strip(sums, image + channel * g.image.channel, output + channel * g.output.channel, g, strip);
+#pragma unroll
+    for (int tap = 0; tap < taps; ++tap) {
+#pragma unroll
+        for (int distance = 16; distance > 0; distance /= 2) sums[tap] += shuffle_xor(sums[tap], distance);
+        if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32][tap] = sums[tap];
+    }
+    __syncthreads();
+    d += (index)part * g.channels * taps + channel * g.weight_group;
+    for (int tap = threadIdx.x; tap < taps; tap += block) {
+        acc total = of_warps[0][tap];
+        for (int warp = 1; warp < warps; ++warp) total += of_warps[warp][tap];
+        d[tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+    }
+}

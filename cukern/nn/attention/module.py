@@ -173,8 +173,8 @@ class MultiHeadAttention(Module):
     """Multi-head attention: each head has its own projections, and an output projection joins the heads.
 
     The parameters have the names, shapes and order of PyTorch's ``MultiheadAttention``, so that its state can be
-    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part, and
-    :func:`attention` takes half types on GPUs, unless a mask is of floats.
+    loaded. As in :func:`scaled_dot_product_attention`, True in a mask means that a key takes part, and half types are
+    left to :func:`attention` on GPUs where it was measured to be faster.
 
     Args:
         features: elements of an input and of an output.

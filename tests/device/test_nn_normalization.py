@@ -196,7 +196,7 @@ def test_clusters_that_have_whole_channels(
 def test_clusters_keep_what_fits_in_shared_memory(
     batch: int, channels: int, inner: int, bytes_read: int, expected: Any
 ) -> None:
-    """Blocks of a cluster, threads, packs of a thread and units, of channels of float32 on a GPU of 132 multiprocessors."""
+    """Blocks of a cluster, threads, packs of a thread and units: float32 on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
     places = Places((0, 1, 2), 1, batch, channels, inner, 1)
     form = channel_clusters.kept_channels(places, limits, 4, bytes_read)

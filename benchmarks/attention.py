@@ -1,15 +1,19 @@
 """Attention without the matrix of scores, forward and backward, beside the composed form and PyTorch's.
 
-Usage: python benchmarks/attention.py [--scale N] [--out FILE]
+Usage: python benchmarks/attention.py [--scale N] [--only WORD] [--out FILE]
 
 Random bfloat16 data. Each forward is compared with the composed form in float32, on the first of the batch and of the
-heads. PyTorch's is its fused attention, by each backend that runs: cuDNN's and FlashAttention-2. `--scale` divides
-lengths, for a try without a GPU. Without PyTorch its columns are empty.
+heads. PyTorch's is its fused attention, by each backend that runs: cuDNN's and FlashAttention-2. With a mask or a
+function of the score, the same attention without it is measured by turns with it, and the last two columns have its
+time over theirs, forward and backward. Of one query, the bytes that it moves a second are compared with a copy's.
+`--scale` divides lengths, for a try without a GPU. Without PyTorch its columns are empty.
 """
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,10 +23,69 @@ import cukern as ck
 from cukern import nn
 
 
+def document(length: int, device: ck.Device) -> ck.Array:
+    """The number of each position's document, of which there are eight of equal length."""
+    return ck.arange(length, dtype="int32", device=device) // (length // 8)
+
+
+def documents(length: int, device: ck.Device) -> ck.Array:
+    """Whether two positions are of one document."""
+    of = document(length, device)
+    return of[:, None] == of
+
+
+#: Masks of a batch's lengths, by name.
+MASKS: dict[str, Callable[[int, ck.Device], ck.Array]] = {
+    "8 documents": documents,
+    "8 documents, for each head": lambda n, device: ck.broadcast_to(documents(n, device), (16, n, n)).copy(),
+    "True everywhere": lambda n, device: ck.ones((n, n), "bool", device=device),
+    "True at random, for half": lambda n, device: (
+        ck.random.default_rng(1, device=device).random((n, n)) < 0.5
+    ),
+    "the first quarter of the keys": lambda n, device: ck.arange(n, device=device) < n // 4,
+}
+
+
+def slopes(heads: int, device: ck.Device) -> ck.Array:
+    """Those of attention with linear biases, of heads of which there are 16."""
+    return 2 ** (-(ck.arange(heads, dtype="float32", device=device) + 1) / 2).reshape(heads, 1, 1)
+
+
+def relative(length: int, heads: int, device: ck.Device) -> ck.Array:
+    """A number for each head and each distance of two positions."""
+    rng = ck.random.default_rng(2, device=device)
+    return rng.normal(size=(32, 2 * length - 1), dtype="float32")[:heads].copy()
+
+
+#: Options that change a score, of a length and a number of heads, by name.
+SCORES: dict[str, Callable[[int, int, ck.Device], dict[str, Any]]] = {
+    "s / 2 + 1": lambda n, heads, device: {"score": lambda s, b, h, i, j: s / 2 + 1},
+    "s + slope[h] * (j - i)": lambda n, heads, device: {
+        "score": lambda s, b, h, i, j, slope: s + slope * (j - i),
+        "arrays": [slopes(heads, device)],
+    },
+    "s - 0.1 * abs(i - j)": lambda n, heads, device: {"score": lambda s, b, h, i, j: s - 0.1 * abs(i - j)},
+    "30 * tanh(s / 30)": lambda n, heads, device: {"score": lambda s, b, h, i, j: 30 * ck.tanh(s / 30)},
+    "s + table[h, j - i + n - 1]": lambda n, heads, device: {
+        "score": lambda s, b, h, i, j, table: s + table[h, j - i + (n - 1)],
+        "tables": [relative(n, heads, device)],
+    },
+    "-inf where of[i] != of[j]": lambda n, heads, device: {
+        "score": lambda s, b, h, i, j, of: ck.where(of[i] == of[j], s, -np.inf),
+        "tables": [document(n, device)],
+    },
+    "s + bias[i, j]": lambda n, heads, device: {
+        "bias": ck.random.default_rng(3, device=device)
+        .normal(size=(n, n), dtype="float32")
+        .astype("bfloat16")
+    },
+}
+
+
 class Case(NamedTuple):
     """Attention of one length of queries and keys, or of one query, whose keys' heads are shared.
 
-    With ``documents`` a mask lets positions attend to those of their own among so many of equal length.
+    With ``mask`` or ``score`` it has one of those above.
     """
 
     batch: int
@@ -32,7 +95,8 @@ class Case(NamedTuple):
     causal: bool = True
     queries: int = 0
     key_heads: int = 0
-    documents: int = 0
+    mask: str = ""
+    score: str = ""
 
     def scaled(self, scale: int) -> Case:
         """The same of shorter sequences."""
@@ -42,34 +106,38 @@ class Case(NamedTuple):
         shape = f"{self.batch} x {self.heads} x {self.length} x {self.features}"
         if self.queries:
             return f"{self.queries} query, {self.key_heads} heads of keys, {shape}"
-        if self.documents:
-            return f"{shape}, mask of {self.documents} documents"
-        return f"{shape}{', causal' if self.causal else ''}"
+        more = f", mask: {self.mask}" if self.mask else f", `{self.score}`" if self.score else ""
+        return f"{shape}{', causal' if self.causal else ''}{more}"
 
     @property
     def operations(self) -> float:
-        """Of the forward's two products, those of both triangles if not causal."""
+        """Of the forward's two products, without those of scores that no mask leaves."""
         products = 4 * self.batch * self.heads * self.length * (self.queries or self.length) * self.features
-        return products / (2 if self.causal else self.documents or 1)
+        left = 1 / 8 if "documents" in self.mask else 1 / 4 if "quarter" in self.mask else 1
+        return products * left / (2 if self.causal else 1)
 
-    def mask(self, device: ck.Device) -> ck.Array | None:
-        """Which position attends to which; None if the options say it."""
-        if not self.documents:
-            return None
-        of = ck.arange(self.length, device=device) // (self.length // self.documents)
-        return of[:, None] == of
+    def options(self, heads: int, device: ck.Device) -> dict[str, Any]:
+        """Those of a call of so many heads besides ``causal``."""
+        if self.mask:
+            mask = MASKS[self.mask](self.length, device)
+            return {"mask": mask if mask.ndim < 3 else mask[:heads]}
+        return SCORES[self.score](self.length, heads, device) if self.score else {}
 
 
 CASES = [
     Case(4, 16, 4096, 128, causal=False),
     Case(4, 16, 4096, 128),
-    Case(4, 16, 4096, 128, causal=False, documents=8),
     Case(8, 12, 1024, 64),
     Case(1, 16, 16384, 128),
     Case(4, 32, 4096, 64),
     Case(8, 32, 16384, 128, causal=False, queries=1, key_heads=8),
     Case(1, 32, 16384, 128, causal=False, queries=1, key_heads=32),
 ]
+CASES += [Case(4, 16, 4096, 128, causal=False, mask=one) for one in MASKS]
+CASES += [Case(4, 32, 4096, 64, causal=False, mask="8 documents")]
+CASES += [Case(4, 16, 4096, 128, mask="8 documents")]
+CASES += [Case(4, 16, 4096, 128, score=one) for one in SCORES]
+CASES += [Case(4, 32, 4096, 64, score=one) for one in SCORES]
 BACKENDS = ("CUDNN_ATTENTION", "FLASH_ATTENTION")
 
 
@@ -92,14 +160,15 @@ def gradients(function: Callable[..., ck.Array], arrays: list[ck.Array]) -> Call
     return lambda: tape.gradient(result, primals, given)
 
 
-def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Call | None]:
+def peer(backend: str, case: Case, arrays: list[ck.Array], mask: Any) -> list[Call | None]:
     """PyTorch's forward and backward by one backend; None for what it does not run."""
-    if torch is None:
+    if torch is None or case.score or (case.mask and case.causal):
         return [None, None]
     chosen = getattr(torch.nn.attention.SDPBackend, backend)
     q, k, v, given = (torch.from_dlpack(one).requires_grad_() for one in arrays)
-    mask = case.mask(arrays[0].device)
-    mask = None if mask is None else torch.from_dlpack(mask)
+    if mask is not None:
+        whole = (*mask.shape[:-2], case.length, case.length)
+        mask = torch.from_dlpack(mask if mask.shape == whole else ck.broadcast_to(mask, whole).copy())
 
     def forward() -> Any:
         with torch.nn.attention.sdpa_kernel(chosen):
@@ -107,10 +176,12 @@ def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Call | None]:
                 q, k, v, mask, is_causal=case.causal, enable_gqa=case.key_heads not in (0, case.heads)
             )
 
-    try:
-        result = forward()
-    except RuntimeError:
-        return [None, None]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # which say why a backend does not run
+        try:
+            result = forward()
+        except RuntimeError:
+            return [None, None]
 
     def alone() -> Any:
         with torch.no_grad():
@@ -119,46 +190,67 @@ def peer(backend: str, case: Case, arrays: list[ck.Array]) -> list[Call | None]:
     return [alone, lambda: torch.autograd.grad(result, (q, k, v), given.detach(), retain_graph=True)]
 
 
-def measure(case: Case, bench: Benchmark) -> None:
-    """Add a line to the table."""
-    arrays = operands(case, bench.device)
-    mask = case.mask(bench.device)
-
-    def own(q: ck.Array, k: ck.Array, v: ck.Array) -> ck.Array:
-        made: ck.Array = nn.attention(q, k, v, causal=case.causal, mask=mask)
-        return made
-
+def composition(case: Case, arrays: list[ck.Array]) -> list[Call | None]:
+    """The forward and backward of products and softmax, if its scores fit in memory."""
+    if case.score or case.mask or case.queries or case.batch * case.heads * case.length**2 > 2**31:
+        return [None, None]
     # Without a mask of floats, half types are left to the kernels of nn.attention.
-    small = case.batch * case.heads * case.length**2 <= 2**31 and not case.queries
-    side = case.length if case.causal and small else 1
-    allowed = ck.tril(ck.ones((side, side), "bool", device=arrays[0].device)) if mask is None else mask
-    added = ck.where(allowed, 0.0, -np.inf).astype("bfloat16")
+    side = case.length if case.causal else 1
+    added = ck.where(ck.tril(ck.ones((side, side), "bool", device=arrays[0].device)), 0.0, -np.inf)
+    added = added.astype("bfloat16")
 
     def composed(q: ck.Array, k: ck.Array, v: ck.Array) -> ck.Array:
         return nn.scaled_dot_product_attention(q, k, v, added)
 
+    return [lambda: composed(*arrays[:3]), gradients(composed, arrays)]
+
+
+def measure(case: Case, bench: Benchmark) -> None:
+    """Add a line to the table."""
+    arrays = operands(case, bench.device)
+    options = case.options(case.heads, bench.device)
+
+    def own(q: ck.Array, k: ck.Array, v: ck.Array, **options: Any) -> ck.Array:
+        made: ck.Array = nn.attention(q, k, v, causal=case.causal, **options)
+        return made
+
     wide = (one[:1, :1, :].astype("float32") for one in arrays[:3])
-    exact = nn.scaled_dot_product_attention(*wide, mask, is_causal=case.causal)
-    error = difference(str(case), own(*arrays[:3])[:1, :1], exact, limit=2e-2)
-    calls: list[Call | None] = [lambda: own(*arrays[:3]), None if case.queries else gradients(own, arrays)]
-    calls += [lambda: composed(*arrays[:3]), gradients(composed, arrays)] if small else [None, None]
+    exact = own(*wide, **case.options(1, bench.device))
+    error = difference(str(case), own(*arrays[:3], **options)[:1, :1], exact, limit=2e-2)
+    calls: list[Call | None] = []
+    for given in (options, {}) if options else (options,):
+        made = partial(own, **given)
+        calls += [partial(made, *arrays[:3]), None if case.queries else gradients(made, arrays)]
+    calls += [] if options else [None, None]
+    calls += composition(case, arrays)
     for backend in BACKENDS:
-        forward, backward = peer(backend, case, arrays)
+        forward, backward = peer(backend, case, arrays, options.get("mask"))
         calls += [forward, None if case.queries else backward]
     times = bench.microseconds(*calls)
     assert times[0] is not None
     rate = f"{1e-6 * case.operations / times[0]:.0f} TFLOP/s"
     if case.queries:
-        rate = f"{1e-3 * (arrays[1].nbytes + arrays[2].nbytes) / times[0]:.0f} GB/s"
-    bench.row(case, *times, rate, f"{error:.1e}")
+        moved = arrays[1].nbytes + arrays[2].nbytes
+        (copy,) = bench.microseconds(bench.copy_of(moved))
+        assert copy is not None
+        rate = f"{1e-3 * moved / times[0]:.0f} GB/s, {copy / times[0]:.2f} of a copy's"
+    shares = [f"{a / b:.2f}" if a and b else None for a, b in zip(times[2:4], times[:2], strict=True)]
+    bench.row(case, *times[:2], *times[4:], rate, f"{error:.1e}", *shares)
 
 
 def main() -> None:
     names = ["nn.attention", "composed", "PyTorch, cuDNN", "PyTorch, FlashAttention-2"]
     columns = [column for name in names for column in (name, "backward")]
-    columns = ["batch x heads x length x features", *columns, "forward", "error"]
+    columns = [
+        "batch x heads x length x features",
+        *columns,
+        "forward",
+        "error",
+        "without, over with",
+        "backward",
+    ]
     bench = Benchmark(__doc__, "bfloat16, device times in us", columns)
-    for case in CASES:
+    for case in bench.chosen(CASES):
         measure(case.scaled(bench.scale), bench)
     bench.end()
 

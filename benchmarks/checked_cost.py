@@ -31,6 +31,8 @@ class Case(NamedTuple):
     block: int
     grid: tuple[int, ...] | int
     arguments: tuple[Any, ...]
+    #: Which of them are set to zero before each launch.
+    zeroed: tuple[int, ...] = ()
 
 
 def cases(n: int) -> list[Case]:
@@ -94,6 +96,116 @@ def cases(n: int) -> list[Case]:
     ]  # fmt: skip
 
 
+def atomic_cases(n: int) -> list[Case]:
+    """Kernels whose threads and blocks wait for others, or read what others change by atomic operations."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-8, 9, n).astype(np.int32)
+    keys = rng.integers(0, 256, n).astype(np.int32)
+    blocks, few = n // 512, n // 8
+    head = 'extern "C" __global__ void << name >>'
+    return [
+        Case("a sum of all by the last block", 50, head + """(const int* x, int* part, unsigned* count, int* y) {
+            __shared__ int own[<< block >>];
+            __shared__ bool last;
+            const int i = threadIdx.x;
+            own[i] = x[blockIdx.x * 2 * << block >> + i] + x[(blockIdx.x * 2 + 1) * << block >> + i];
+            for (int step = << block >> / 2; step; step /= 2) {
+                __syncthreads();
+                if (i < step) own[i] += own[i + step];
+            }
+            if (i == 0) {
+                part[blockIdx.x] = own[0];
+                __threadfence();
+                last = atomicAdd(count, 1u) == gridDim.x - 1;
+            }
+            __syncthreads();
+            if (!last) return;
+            int sum = 0;
+            for (int k = i; k < gridDim.x; k += << block >>) sum += part[k];
+            own[i] = sum;
+            for (int step = << block >> / 2; step; step /= 2) {
+                __syncthreads();
+                if (i < step) own[i] += own[i + step];
+            }
+            if (i == 0) y[0] = own[0];
+        }""", 256, blocks, (
+            x[: blocks * 512], np.zeros(blocks, np.int32), np.zeros(1, np.uint32), np.zeros(1, np.int32)), (2,)),
+        Case("a scan that looks back", 50, head + """(const int* x, volatile unsigned long long* state, int* y) {
+            constexpr unsigned long long one = 0x100000000ull;
+            __shared__ int own[<< block >>], before;
+            const int i = threadIdx.x, at = blockIdx.x * << block >> + i;
+            own[i] = x[at];
+            for (int step = 1; step < << block >>; step *= 2) {
+                __syncthreads();
+                const int more = i >= step ? own[i - step] : 0;
+                __syncthreads();
+                own[i] += more;
+            }
+            if (i == << block >> - 1) {
+                state[blockIdx.x] = one | (unsigned)own[i];
+                int sum = 0;
+                for (int k = blockIdx.x - 1; k >= 0; --k) {
+                    unsigned long long word;
+                    while ((word = state[k]) < one) ;
+                    sum += (int)word;
+                    if (word >= 2 * one) break;
+                }
+                state[blockIdx.x] = 2 * one | (unsigned)(own[i] + sum);
+                before = sum;
+            }
+            __syncthreads();
+            y[at] = own[i] + before;
+        }""", 256, n // 256, (x, np.zeros(n // 256, np.uint64), np.zeros(n, np.int32)), (1,)),
+        Case("a histogram of each block, then of all", 50, head + """(const int* x, int* y) {
+            __shared__ int own[256];
+            own[threadIdx.x] = 0;
+            __syncthreads();
+            for (int k = 0; k < 8; ++k) atomicAdd(&own[x[(blockIdx.x * 8 + k) * << block >> + threadIdx.x]], 1);
+            __syncthreads();
+            atomicAdd(&y[threadIdx.x], own[threadIdx.x]);
+        }""", 256, n // 2048, (keys, np.zeros(256, np.int32)), (1,)),
+        Case("largest by keys, looked at first", 300, head + """(const int* x, const int* keys, int* y, int n) {
+            const int i = blockIdx.x * << block >> + threadIdx.x;
+            if (i < n && y[keys[i]] < x[i]) atomicMax(&y[keys[i]], x[i]);
+        }""", 256, -(-n // 256), (x, keys, np.zeros(256, np.int32), n), (2,)),
+        Case("float sums by compare and swap", 300, head + """(const int* keys, float* y, int n) {
+            const int i = blockIdx.x * << block >> + threadIdx.x;
+            if (i >= n) return;
+            unsigned* const at = (unsigned*)&y[keys[i]];
+            unsigned seen = *at, old;
+            do {
+                old = seen;
+                seen = atomicCAS(at, old, __float_as_uint(__uint_as_float(old) + 1));
+            } while (seen != old);
+        }""", 256, -(-few // 256), (keys[:few], np.zeros(256, np.float32), few), (1,)),
+        Case("a table of keys", 300, head + """(const int* keys, int* table, int* places, int n) {
+            const int i = blockIdx.x * << block >> + threadIdx.x;
+            if (i >= n) return;
+            const int key = keys[i] + 1;
+            for (int at = key * 7 % 1024;; at = (at + 1) % 1024) {
+                int there = table[at];
+                if (there == 0) there = atomicCAS(&table[at], 0, key);
+                if (there == 0 || there == key) { places[i] = at; return; }
+            }
+        }""", 256, -(-few // 256), (keys[:few], np.zeros(1024, np.int32), np.zeros(few, np.int32), few), (1,)),
+        Case("two warps by turns, mbarriers", 50, '<% include "prelude/mbarrier.cuh" %>' + head + """(
+            const int* x, int* y, int turns) {
+            __shared__ MBarrier full, empty;
+            __shared__ int value[32];
+            if (threadIdx.x == 0) mbarrier_init(&full, 32), mbarrier_init(&empty, 32), fence_mbarrier_init();
+            __syncthreads();
+            int sum = 0;
+            for (int i = 0; i < turns; ++i) {
+                mbarrier_wait(threadIdx.x < 32 ? &empty : &full, threadIdx.x < 32 ? i % 2 ^ 1 : i % 2);
+                if (threadIdx.x < 32) value[threadIdx.x] = x[32 * (turns * blockIdx.x + i) + threadIdx.x];
+                else for (int one : value) sum += one;
+                mbarrier_arrive(threadIdx.x < 32 ? &full : &empty);
+            }
+            if (threadIdx.x >= 32) y[32 * blockIdx.x + threadIdx.x - 32] = sum;
+        }""", 64, 4, (x[: n // 8], np.zeros(128, np.int32), n // 8 // 128)),
+    ]  # fmt: skip
+
+
 def seconds(launch: Any, repeats: int) -> float:
     """The least of some times of processors, which other programs disturb less than the clock."""
     times = []
@@ -136,6 +248,8 @@ def measured(case: Case, repeats: int) -> tuple[float, float]:
     made = next(one for one in reversed(arguments) if isinstance(one, ck.Array))
 
     def launch() -> ck.Array:
+        for number in case.zeroed:
+            arguments[number][...] = 0
         kernel(*arguments, grid=case.grid)
         return made
 
@@ -175,7 +289,7 @@ def main() -> None:
             "| kernel | unchecked, ms | checked, ms | times | goal | compiler, unchecked, s | checked, s | times |"
         )
         print("| --- " * 8 + "|")
-        for case in cases(options.elements):
+        for case in (*cases(options.elements), *atomic_cases(options.elements)):
             usual, watched = (
                 min(child_seconds(case, one, f"cost{i}") for i in range(options.repeats))
                 for one in (False, True)

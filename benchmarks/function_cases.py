@@ -38,6 +38,8 @@ INPUTS = {
     "along": "integers(0, R, R, N // R, wide=True)",
     "sorted_": "np.sort(normal(4096))",
     "heights": "normal(4096)",
+    "segments": "np.arange(R) // 8",
+    "starts": "np.minimum(np.arange(0, R + 8, 8), R)",
     "few": "integers(0, 1000, 512)",
     "short": "normal(32)",
     "flags": "normal(R) > 0",
@@ -69,7 +71,7 @@ NO_WORK = set(
     shares_memory size load save save_safetensors savez savez_compressed real imag histogram_bin_edges fft.fftfreq
     fft.rfftfreq fromfunction diag_indices diag_indices_from broadcast mgrid ogrid iscomplexobj
     isfortran isrealobj issubdtype apply_over_axes vectorize asanyarray asarray_chkfinite frombuffer fromfile
-    fromiter fromstring poly1d""".split()
+    fromiter fromstring poly1d require random.device random.state random.spawn random.split""".split()
 )
 
 #: Functions with several right results.

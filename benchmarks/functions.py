@@ -341,14 +341,16 @@ def table(rows: list[Row], names: list[str], goal: float) -> Iterator[str]:
 
 
 def _missing() -> list[str]:
-    """Functions of the namespace without a case."""
+    """Functions of the namespace, and of random generators, without a case."""
     from cukern.cli.catalog import families
+    from cukern.random import Generator
 
     known = {case.name for case in cases()} | NO_WORK
     found = []
     for family in families():
         prefix = family.home.__name__.removeprefix("cukern").lstrip(".")
         found += [f"{prefix}.{name}".lstrip(".") for name in family.names]
+    found += [f"random.{name}" for name in dir(Generator) if not name.startswith("_")]
     return [name for name in found if name not in known]
 
 

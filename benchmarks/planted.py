@@ -5,8 +5,9 @@
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
-The mistakes are those of ``tests/device/planted.py``. Each tool of compute-sanitizer runs the wrong kernels, and the
-right ones for false alarms. After a launch that ends the CUDA context, a new process goes on with the next one.
+The mistakes are those of ``tests/device/planted.py`` and ``planted_more.py``. Each tool of compute-sanitizer runs the
+wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA context, a new process goes on
+with the next one.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ _FOUND = re.compile(
 def pairs() -> list[Any]:
     """The planted mistakes."""
     from planted import PAIRS
+    from planted_more import MORE
 
-    return PAIRS
+    return [*PAIRS, *MORE]
 
 
 def on_host(out: Any) -> None:

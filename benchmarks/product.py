@@ -1,36 +1,36 @@
-"""Products with bias and ReLU in one launch, beside the library's product, a kernel after it, and PyTorch's.
+"""Products with a bias and more in one launch, beside the library's product, a kernel after it, and PyTorch's.
 
-Usage: python benchmarks/product.py [--scale N] [--out FILE]
+Usage: python benchmarks/product.py [--scale N] [--only WORD] [--out FILE]
 
-Every form that `cukern.linear.tensor_cores` has for a product is a line. After the table stand the same times as rows
-of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, where a form that has no times is
-never chosen. `--scale` divides the sizes, for a try without a GPU. Random data; every result is compared with the exact
-float32 product of the device's library. The larger factor is another copy each time, so that it is not in a cache.
-Without PyTorch its columns are empty.
+Every form that `cukern.linear.tensor_cores` has for a product is a line, and the one that a product chooses is marked.
+The last line says which products take longer by that form than by the library's product and a kernel after it. Then
+follow the times as rows of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, where a form
+that has no times is never chosen. `--scale` divides the sizes, for a try without a GPU. Random
+data; every result is compared with float64's. Factors and the added matrix are other copies each time, so that they are
+not in a cache. Without PyTorch its columns are empty.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Sequence
+from functools import cache, partial
 from typing import Any, NamedTuple
 
-import numpy as np
 from measure import Benchmark, Call, difference, torch
 
 import cukern as ck
-from cukern import dtypes
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import library, tensor_cores
+from cukern.linear.epilogue import of_sum
 from cukern.linear.measured import Times
 from cukern.linear.plan import Plan
-from cukern.linear.task import task_of
+from cukern.linear.task import kind_of, task_of
 
 
 class Case(NamedTuple):
-    """A product: its dtype, sizes, and whether the right factor is contiguous along k."""
+    """A product: its dtype, sizes, whether the right factor is contiguous along k, and what follows (`ENDINGS`)."""
 
     dtype: str
     batch: tuple[int, ...]
@@ -39,15 +39,57 @@ class Case(NamedTuple):
     n: int
     swapped: bool = False
     tf32: bool = False
+    then: str = "ReLU"
 
     def scaled(self, scale: int) -> Case:
-        """The product of smaller matrices; few rows stay as many."""
-        m, k, n = (size if size <= 16 else max(32, size // scale) for size in self[2:5])
+        """The product of smaller matrices, of whole accesses; few rows stay as many."""
+        if scale == 1:
+            return self
+        m, k, n = (size if size <= 16 else max(32, size // scale // 8 * 8) for size in self[2:5])
         return self._replace(m=m, k=k, n=n)
+
+    def rates(self, time: float) -> tuple[str, str]:
+        """TFLOP/s and GB/s of a time in microseconds."""
+        count, itemsize = math.prod(self.batch), 4 if self.dtype == "float32" else 2
+        size = itemsize * count * (self.m * self.k + self.k * self.n + self.m * self.n)
+        return f"{2e-6 * count * self.m * self.n * self.k / time:.0f}", f"{1e-3 * size / time:.0f}"
 
     def __str__(self) -> str:
         sizes = "x".join(map(str, (*self.batch, self.m, self.k, self.n)))
-        return f"{'tf32' if self.tf32 else self.dtype} {sizes}{' (transposed)' if self.swapped else ''}"
+        layout, then = (
+            " (transposed)" if self.swapped else "",
+            "" if self.then == "ReLU" else f", {self.then}",
+        )
+        return f"{'tf32' if self.tf32 else self.dtype} {sizes}{layout}{then}"
+
+
+#: What follows a product, of it, a bias and a matrix of the product's shape, for cukern and for PyTorch.
+ENDINGS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    "ReLU": (lambda y, bias, other: ck.relu(y + bias), lambda y, bias, other: torch.relu(y + bias)),
+    "GELU": (
+        lambda y, bias, other: ck.gelu(y + bias),
+        lambda y, bias, other: torch.nn.functional.gelu(y + bias),
+    ),
+    "GELU by tanh": (
+        lambda y, bias, other: ck.gelu_tanh(y + bias),
+        lambda y, bias, other: torch.nn.functional.gelu(y + bias, approximate="tanh"),
+    ),
+    "residual": (lambda y, bias, other: y + bias + other, lambda y, bias, other: y + bias + other),
+}
+#: What the table of times calls them.
+KINDS = {"ReLU": "bias", "GELU": "function", "GELU by tanh": "function", "residual": "matrix"}
+#: Shapes between those by which a product chooses: whether it chooses well there too.
+SPREAD = [
+    ((), 2048, 1024, 4096, True),
+    ((), 4096, 4096, 1024, False),
+    ((), 1000, 1000, 1000, False),
+    ((), 300, 768, 3072, True),
+    ((), 128, 4096, 11008, True),
+    ((), 2048, 8192, 2048, True),
+    ((), 32768, 256, 256, True),
+    ((8,), 1024, 1024, 1024, False),
+    ((96,), 1024, 64, 1024, False),
+]
 
 
 CASES = [
@@ -89,100 +131,160 @@ CASES = [
     ),
     *(Case("float32", (), 8192, 768, 3072, True, tf32) for tf32 in (True, False)),
     Case("float32", (), 1024, 1024, 1024, True),
+    *(Case("float16", (), size, size, size, swapped) for size in (4096, 8192) for swapped in (False, True)),
+    Case("bfloat16", (), 16384, 768, 3072, True, then="GELU by tanh"),
+    *(
+        Case("bfloat16", (), m, k, n, True, then=then)
+        for m in (16384, 8192)
+        for k, n in ((768, 3072), (3072, 768))
+        for then in ("GELU", "residual")
+    ),
+    Case("bfloat16", (), 8192, 768, 768, True, then="residual"),
+    *(
+        Case("bfloat16", (), size, size, size, True, then=then)
+        for size in (256, 512, 1024, 4096)
+        for then in ("GELU", "residual")
+    ),
+    *(Case("bfloat16", *sizes, then=then) for sizes in SPREAD for then in ("ReLU", "GELU", "residual")),
 ]
 #: Bytes that no cache of a GPU holds, also of the matrices that come again in the next ten calls of another side.
 _CACHES = 2**29
 COLUMNS = [
-    *("m x k x n", "form", "one launch", "the library's product", "with one kernel after it"),
-    *("PyTorch's product", "PyTorch with both", "TFLOP/s", "GB/s", "error"),
+    *(
+        "m x k x n",
+        "form",
+        "chosen",
+        "one launch",
+        "the library's product",
+        "ratio",
+        "with one kernel after it",
+    ),
+    *("PyTorch's product", "PyTorch with all", "TFLOP/s", "GB/s", "error"),
 ]
+#: By dtype, the largest difference to the result in float64, as a part of the largest result.
+_LIMITS = {"bfloat16": 2**-8, "float16": 2**-10, "tf32": 2**-8, "float32": 2**-18}
+Sides = list[tuple[ck.Array, ...]]
 
 
-@ck.fuse
-def ended(product: ck.Array, bias: ck.Array) -> ck.Array:
-    return ck.relu(product + bias)
+class Line(NamedTuple):
+    """A line's times, for `measured.py`, of which case, and whether its form is chosen."""
+
+    case: Case
+    times: Times
+    chosen: bool
 
 
-def plans(a: ck.Array, b: ck.Array, bias: ck.Array, tf32: bool) -> dict[str, Callable[..., ck.Array]]:
-    """The launch of each form that takes the product."""
-    layouts = [one._planned() for one in (a, b, bias)]
-    task = task_of(*layouts[:2], layouts[2:])
+@cache
+def ended(then: str) -> Any:
+    """What follows a product, as one kernel."""
+    ending = ENDINGS[then][0]
+    return ck.fuse(lambda y, bias, *other: ending(y, bias, *other or [None]))
+
+
+def plans(case: Case, arrays: Sequence[ck.Array]) -> dict[str, tuple[Callable[..., ck.Array], bool]]:
+    """The launch of each form that takes the product, and whether it is the one that is chosen."""
+    a, *layouts = (one._planned() for one in arrays)
+    others = layouts[1:]
+    task = task_of(a, layouts[0], others)
     assert task is not None, "every case is aligned"
-    total = Expr(input_node(0, dtypes.float32)) + Expr(input_node(1, a.dtype))
-    made: Any = ck.relu(total)
-    whole = program("matmul_add_relu", (made.astype(a.dtype).node,), (dtypes.float32, a.dtype))
-    found: dict[str, Callable[..., ck.Array]] = {}
-    ending = library.ending_of(whole, task, layouts[2:]) if a.device.kind == "cuda" else None
-    for name, form in tensor_cores.forms(task, a.device, tf32, ending).items():
-        plan = tensor_cores.make_plan(whole, *layouts[:2], layouts[2:], form)
+    inputs = (a.dtype, *(one.dtype for one in others))
+    values = [Expr(input_node(k, dtype)) for k, dtype in enumerate(inputs)]
+    made = ENDINGS[case.then][0](*values, *[None] * (3 - len(values)))
+    whole = of_sum(program("product", (made.node,), inputs), 0)
+    found: dict[str, tuple[Callable[..., ck.Array], bool]] = {}
+    ending = library.ending_of(whole, task, others) if a.device.kind == "cuda" else None
+    best = tensor_cores.quickest(task, a.device, kind_of(whole, task), ending)
+    for name, form in tensor_cores.forms(task, a.device, case.tf32, ending).items():
+        plan = tensor_cores.make_plan(whole, a, layouts[0], others, form)
         assert plan is not None
-        found[name] = plan
+        found[name] = plan, form == best
     return found
 
 
-def peers(a: ck.Array, b: ck.Array, bias: ck.Array) -> list[Call | None]:
-    """PyTorch's product, and that with bias and ReLU."""
+def peers(case: Case, arrays: Sequence[ck.Array]) -> list[Call | None]:
+    """PyTorch's product, and that with what follows."""
     if torch is None:
         return [None, None]
-    x, w, c = (torch.from_dlpack(one) for one in (a, b, bias))
-    return [lambda: torch.matmul(x, w), lambda: torch.relu(torch.matmul(x, w) + c)]
+    x, w, c, *other = (torch.from_dlpack(one) for one in arrays)
+    ending = ENDINGS[case.then][1]
+    return [lambda: torch.matmul(x, w), lambda: ending(torch.matmul(x, w), c, *other or [None])]
 
 
-def operands(case: Case, device: ck.Device) -> tuple[list[tuple[ck.Array, ck.Array]], ck.Array]:
-    """Pairs of equal factors in different memory, more than caches hold, and a bias."""
-    rng = np.random.default_rng(0)
+def operands(case: Case, device: ck.Device) -> Sides:
+    """Equal operands in different memory, more than caches hold: the factors, a bias, and the matrix of a residual."""
+    random = ck.random.default_rng(0, device=device)
 
-    def random(*size: int) -> ck.Array:
-        return ck.asarray(rng.standard_normal(size, np.float32), device=device).astype(case.dtype)
+    def draw(*size: int) -> ck.Array:
+        made: ck.Array = random.standard_normal(size, dtype="float32").astype(case.dtype)
+        return made
 
-    a = random(*case.batch, case.m, case.k)
-    b = random(*case.batch, case.n, case.k) if case.swapped else random(*case.batch, case.k, case.n)
-    copies = max(1, min(16, _CACHES // max(a.nbytes, b.nbytes))) if device.kind == "cuda" else 1
-    pairs = [(a, b), *((a.copy(), b.copy()) for _ in range(copies - 1))]
+    made = [
+        draw(*case.batch, case.m, case.k),
+        draw(*case.batch, *((case.n, case.k) if case.swapped else (case.k, case.n))),
+        draw(case.n),
+        *([draw(*case.batch, case.m, case.n)] if case.then == "residual" else []),
+    ]
+    copies = max(1, min(16, _CACHES // max(one.nbytes for one in made))) if device.kind == "cuda" else 1
+    sides = [tuple(made), *(tuple(one.copy() for one in made) for _ in range(copies - 1))]
     if case.swapped:
-        pairs = [(x, ck.swapaxes(w, -1, -2)) for x, w in pairs]
-    for one in (array for pair in pairs for array in pair):
+        sides = [(x, ck.swapaxes(w, -1, -2), *rest) for x, w, *rest in sides]
+    for one in (array for side in sides for array in side):
         one._planned()  # as a plan takes it
-    return pairs, random(case.n)
+    return sides
 
 
-def measure(case: Case, bench: Benchmark) -> list[Times]:
-    """Add lines to the table; the rows of `measured.py`."""
-    pairs, bias = operands(case, bench.device)
-    a, b = pairs[0]
-    exact = ended(a.astype("float32") @ b.astype("float32"), bias.astype("float32"))
-    product: Any = Plan(a._planned(), b._planned()) if bench.device.kind == "cuda" else ck.matmul
+def measure(case: Case, bench: Benchmark) -> list[Line]:
+    """Add lines to the table."""
+    arrays = operands(case, bench.device)
+    a, b, *others = (one.astype("float64") for one in arrays[0])
+    exact = ended(case.then)(a @ b, *others)
+    del a, b, others
+    product: Any = (
+        Plan(*(one._planned() for one in arrays[0][:2])) if bench.device.kind == "cuda" else ck.matmul
+    )
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = case.tf32
-    limit = 2**-8 if case.dtype == "bfloat16" or case.tf32 else 2**-18
-    count = math.prod(case.batch)
-    size = a.dtype.itemsize * count * (case.m * case.k + case.k * case.n + case.m * case.n)
-    rows = []
+    kind = "tf32" if case.tf32 else case.dtype
     with ck.matmul_precision("tf32" if case.tf32 else "highest"):
-        for name, plan in plans(a, b, bias, case.tf32).items():
-            error = difference(f"{case}, {name}", plan(a, b, bias), exact, limit, relative=True)
-            calls: list[list[Call | None]] = [
-                [
-                    partial(plan, x, w, bias),
-                    partial(product, x, w),
-                    lambda x=x, w=w: ended(product(x, w), bias),  # type: ignore[misc]
-                    *peers(x, w, bias),
-                ]
-                for x, w in pairs
+        made, errors = plans(case, arrays[0]), {}
+        for name, (plan, _) in made.items():
+            error = difference(f"{case}, {name}", plan(*arrays[0]), exact, _LIMITS[kind], relative=True)
+            errors[name] = f"{error:.1e}"
+        calls: list[list[Call | None]] = [
+            [
+                partial(product, *side[:2]),
+                lambda side=side: ended(case.then)(product(*side[:2]), *side[2:]),  # type: ignore[misc]
+                *peers(case, side),
+                *(partial(plan, *side) for plan, _ in made.values()),
             ]
-            sides = [[call for call in side if call is not None] or None for side in zip(*calls, strict=True)]
-            times = bench.microseconds(*sides)
-            own, alone, apart = (round(one, 1) for one in times[:3] if one is not None)
-            rate = 2e-6 * count * case.m * case.n * case.k / own
-            bench.row(case, name, *times, f"{rate:.0f}", f"{1e-3 * size / own:.0f}", f"{error:.1e}")
-            rows.append(Times(name, count, case.m, case.k, case.n, case.swapped, own, alone, apart))
-    return rows
+            for side in arrays
+        ]
+        sides = [[call for call in side if call is not None] or None for side in zip(*calls, strict=True)]
+        (alone, apart, *others), own = (times := bench.microseconds(*sides))[:4], times[4:]
+    assert alone is not None and apart is not None
+    lines = []
+    for (name, (_, chosen)), time in zip(made.items(), own, strict=True):
+        assert time is not None
+        cells = (time, alone, f"{time / alone:.3f}", apart, *others, *case.rates(time), errors[name])
+        bench.row(case, name, "yes" if chosen else "", *cells)
+        rounded = (round(one, 1) for one in (time, alone, apart))
+        sizes = (math.prod(case.batch), case.m, case.k, case.n, case.swapped)
+        lines.append(Line(case, Times(name, *sizes, *rounded, KINDS[case.then]), chosen))
+    return lines
 
 
 def main() -> None:
     bench = Benchmark(__doc__, "device times in us", COLUMNS)
-    rows = [row for case in bench.chosen(CASES) for row in measure(case.scaled(bench.scale), bench)]
-    bench.end("```py", *(f"{row!r}," for row in rows), "```")
+    lines = [line for case in bench.chosen(CASES) for line in measure(case.scaled(bench.scale), bench)]
+    chosen = [one for one in lines if one.chosen]
+    slower = [
+        f"{one.case} by {one.times.own / one.times.apart:.3f}"
+        for one in chosen
+        if one.times.own > one.times.apart
+    ]
+    rows = [one.times for one in lines if one.case.then != "GELU by tanh" and one.case.dtype != "float16"]
+    said = f"Of {len(chosen)} products that are one launch, slower than two: {', '.join(slower) or 'none'}."
+    bench.end(said, "", "```py", *(f"{row!r}," for row in rows), "```")
 
 
 if __name__ == "__main__":

@@ -69,8 +69,8 @@ class KernelReport:
 
     Attributes:
         kind: ``"out of bounds"``, ``"race"``, ``"unset"``, ``"unwritten"``, ``"const"``, ``"misaligned"``,
-            ``"overflow"``, ``"shift"``, ``"division"``, ``"lane"``, ``"divergence"``, ``"geometry"``, ``"timeout"`` or
-            ``"fault"``.
+            ``"overflow"``, ``"shift"``, ``"division"``, ``"use after free"``, ``"free"``, ``"leak"``, ``"lane"``,
+            ``"divergence"``, ``"geometry"``, ``"timeout"`` or ``"fault"``.
         message: all of it, as text.
         kernel: the kernel's name.
         place: where it is, as ``template:line``; empty if that is not known.

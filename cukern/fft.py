@@ -23,6 +23,7 @@ from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
 from .elementwise.by_numpy import quiet
+from .elementwise.complex_rows import _conj_times
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .kernel.plan import allocate
@@ -82,20 +83,34 @@ def _real(x: Any, name: str) -> Array:
 
 
 @on_device
-def _transformed(x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType, **options: Any) -> Array:
-    """The result of a function of numpy.fft or cupy.fft, of this shape and dtype."""
+def _transformed(
+    x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType, turned: bool = False, **options: Any
+) -> Array:
+    """The result of a function of numpy.fft or cupy.fft, of this shape and dtype.
+
+    Args:
+        x: the operand.
+        name: the function.
+        shape: the shape of the result.
+        dtype: the dtype of the result.
+        turned: whether to conjugate the complex ones of operand and result, one of which is real.
+        options: keywords of the function.
+    """
     if not x.size:
         return empty(tuple(shape), dtype, x.device)
     xp = x.device.xp
     if not x.device.addressable:
         with needed(xp, "cufft"):
-            return _by_cufft(x, name, shape, dtype, **options)
+            return _by_cufft(x, name, shape, dtype, turned, **options)
+    data = np.conjugate(x._data) if turned and name == "irfftn" else x._data
     if len(options["axes"]) == 1:  # in fewer steps of NumPy's
         ((axis,), norm) = options["axes"], options["norm"]
         (size,) = options.get("s", (x.shape[axis],))
-        made = quiet().run(getattr(xp.fft, name.removesuffix("n")), x._data, size, axis, norm)
+        made = quiet().run(getattr(xp.fft, name.removesuffix("n")), data, size, axis, norm)
     else:
-        made = quiet().run(getattr(xp.fft, name), x._data, **options)
+        made = quiet().run(getattr(xp.fft, name), data, **options)
+    if turned and name == "rfftn":
+        np.conjugate(made, out=made)
     return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
 
 
@@ -104,6 +119,7 @@ def _by_cufft(
     name: str,
     shape: Sequence[int],
     dtype: dtypes.DType,
+    turned: bool,
     axes: Sequence[int],
     norm: str,
     **options: Any,
@@ -113,15 +129,20 @@ def _by_cufft(
     n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
     options |= {"axes": axes, "norm": _UNSCALED[name]}
+    if turned and name == "irfftn":
+        x, n = _conj_times(x, factor), 1
     if max(sizes[axis] for axis in axes) > _LONGEST:
         made = _of_long_axis(x, name, sizes, axes, dtype)
-    elif name == "irfftn" and n > 1 and getattr(xp, "__name__", "") == "cupy":
-        # cuFFT writes to the input of this transform, so that CuPy would copy it: the factor's launch does.
+    elif name == "irfftn" and (turned or n > 1) and getattr(xp, "__name__", "") == "cupy":
+        # cuFFT writes to the input of this transform, so that CuPy would copy it: the launch before it does.
         inverse = importlib.import_module("cupyx.scipy.fft").irfftn
-        made, n = inverse(_scaled(x.contiguous(), factor), **options, overwrite_x=True), 1
+        data = x._data if turned else _scaled(x.contiguous(), factor)
+        made, n = inverse(data, **options, overwrite_x=True), 1
     else:
         made = getattr(xp.fft, name)(x._data, **options)
     made = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+    if turned and name == "rfftn":
+        return _conj_times(made, factor)
     return made if n == 1 else Array._wrap(_scaled(made, factor), x.device)
 
 
@@ -171,26 +192,28 @@ def _weighted(x: Array, n: int, axis: int, inner: float) -> Array:
     return x * asarray(weights.reshape(shape), dtypes.info(x.dtype).real, x.device)
 
 
-def _half(x: Array, axes: tuple[int, ...], norm: str) -> Array:
-    """The frequencies of real numbers along axes, of the last one the non-negative ones."""
+def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> Array:
+    """The frequencies of real numbers along axes, of the last one the non-negative ones; ``turned``: conjugated."""
     axis = axes[-1]
     n = x.shape[axis]
     shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
     with tape.stop_recording():
-        made = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), axes=axes, norm=norm)
+        made = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), turned, axes=axes, norm=norm)
     return recorded(
-        "rfft", x, made, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm])
+        "rfft", x, made, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned)
     )
 
 
-def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str) -> Array:
-    """The real numbers of frequencies along axes, of the last one the non-negative ones of ``n``."""
+def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str, turned: bool = False) -> Array:
+    """The real numbers of frequencies along axes, of the last one the non-negative ones of ``n``; or of conjugates."""
     axis = axes[-1]
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
-    sizes = [shape[place] for place in axes]
+    sizes, dtype = [shape[place] for place in axes], dtypes.info(x.dtype).real
     with tape.stop_recording():
-        made = _transformed(x, "irfftn", shape, dtypes.info(x.dtype).real, s=sizes, axes=axes, norm=norm)
-    return recorded("irfft", x, made, lambda g: _weighted(_half(g, axes, _ADJOINT[norm]), n, axis, 2.0))
+        made = _transformed(x, "irfftn", shape, dtype, turned, s=sizes, axes=axes, norm=norm)
+    return recorded(
+        "irfft", x, made, lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0)
+    )
 
 
 def _sized(x: Array, n: int, axis: int) -> Array:
@@ -321,10 +344,10 @@ def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = 
     return _real_inverse(_complex(x, "irfft"), n, axis, _norm(norm, "irfft"), "irfft")
 
 
-def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str) -> Array:
+def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str, turned: bool = False) -> Array:
     place = normalize_axis(axis, x.ndim, name)
     count = _count(n, 2 * (x.shape[place] - 1), name)
-    return _from_half(_sized(x, count // 2 + 1, place), count, (place,), norm)
+    return _from_half(_sized(x, count // 2 + 1, place), count, (place,), norm, turned)
 
 
 def rfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
@@ -372,8 +395,7 @@ def irfft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None 
 
 def hfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
     """:func:`fft` of samples of which ``x`` has the first half and the others are the conjugates: real numbers."""
-    made = _complex(x, "hfft")
-    return _real_inverse(ops.conj(made), n, axis, _ADJOINT[_norm(norm, "hfft")], "hfft")
+    return _real_inverse(_complex(x, "hfft"), n, axis, _ADJOINT[_norm(norm, "hfft")], "hfft", turned=True)
 
 
 def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
@@ -385,7 +407,7 @@ def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = 
     made = _real(x, "ihfft")
     place = normalize_axis(axis, made.ndim, "ihfft")
     kind = _ADJOINT[_norm(norm, "ihfft")]
-    return ops.conj(_half(_sized(made, _count(n, made.shape[place], "ihfft"), place), (place,), kind))
+    return _half(_sized(made, _count(n, made.shape[place], "ihfft"), place), (place,), kind, turned=True)
 
 
 def _frequencies(

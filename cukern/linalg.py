@@ -20,6 +20,7 @@ from numpy.linalg import LinAlgError
 from . import dtypes
 from . import namespace as ops
 from .array import Array
+from .autodiff import tape
 from .elementwise import by_numpy
 from .elementwise.fuse import fuse
 from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
@@ -39,7 +40,7 @@ from .linear.decompositions import (
     svdvals,
 )
 from .linear.exponential import expm
-from .linear.lapack import identity, inv, matrices, solve, solve_triangular
+from .linear.lapack import identity, inv, matrices, solve
 from .linear.products import matmul, tensordot, vecdot
 from .linear.solving import (
     LstsqResult,
@@ -53,6 +54,7 @@ from .linear.solving import (
     tensorinv,
     tensorsolve,
 )
+from .linear.triangular import solve_triangular
 from .namespace.hints import missing
 from .shape.views import matrix_transpose
 
@@ -139,23 +141,23 @@ def _power(x: Array, p: float) -> Array:
     return ops.where(zero, 0.0 if p > 0 else math.inf, ops.abs(ops.where(zero, 1, x)) ** p)
 
 
-@fuse(static=["p", "axes", "dtype"])
-def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
+@fuse(static=["p", "axes", "dtype", "keepdims"])
+def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType, keepdims: bool = True) -> Array:
     """The reduction from which the norm of order ``p`` is computed, in one kernel."""
     wide = x.astype(dtype)
     if dtype in dtypes.COMPLEX:
         if p == 2:
-            return ops.sum(ops.square(ops.real(wide)) + ops.square(ops.imag(wide)), axes, keepdims=True)
+            return ops.sum(ops.square(ops.real(wide)) + ops.square(ops.imag(wide)), axes, keepdims=keepdims)
         wide, dtype = ops.abs(wide), dtypes.info(dtype).real
     if p == 2:
-        return ops.sum(ops.square(wide), axes, keepdims=True)
+        return ops.sum(ops.square(wide), axes, keepdims=keepdims)
     if p == 0:
-        return ops.sum(ops.not_equal(wide, 0).astype(dtype), axes, keepdims=True)
+        return ops.sum(ops.not_equal(wide, 0).astype(dtype), axes, keepdims=keepdims)
     if p == -math.inf:
-        return ops.min(ops.abs(wide), axes, keepdims=True)
+        return ops.min(ops.abs(wide), axes, keepdims=keepdims)
     if p == math.inf:
-        return ops.max(ops.abs(wide), axes, keepdims=True)
-    return ops.sum(ops.abs(wide) if p == 1 else _power(wide, p), axes, keepdims=True)
+        return ops.max(ops.abs(wide), axes, keepdims=keepdims)
+    return ops.sum(ops.abs(wide) if p == 1 else _power(wide, p), axes, keepdims=keepdims)
 
 
 def _working(x: Array) -> dtypes.DType:
@@ -166,6 +168,8 @@ def _working(x: Array) -> dtypes.DType:
 
 def _narrowed(made: Array, x: Array) -> Array:
     """A norm of ``x`` in the dtype of ``x``, or the default one for integers."""
+    if made.dtype == x.dtype:
+        return made
     return made.astype(dtypes.info(dtypes.inexact_of(x.dtype)).real, copy=False)
 
 
@@ -217,12 +221,12 @@ def vector_norm(
         return Array._wrap(whole.reshape((1,) * x.ndim) if keepdims else whole, x.device)
     if p == math.inf and not math.prod(x.shape[i] for i in axes):
         p = 1.0  # of no element, 0
-    made = _measure(x, p, axes, _working(x))
+    made = _measure(x, p, axes, _working(x), keepdims)
     if p == 2:
-        made = _root(made)
+        made = _root(made) if tape.recording((made,)) else ops.sqrt(made)
     elif p not in (0, 1, math.inf, -math.inf):
         made = _power(made, 1 / p)
-    return _narrowed(made if keepdims else ops.squeeze(made, axes), x)
+    return _narrowed(made, x)
 
 
 def matrix_norm(

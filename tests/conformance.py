@@ -17,34 +17,28 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 
 
-class Skips:
-    """Skips what cukern cannot pass on a device, beside what is named in the skips file."""
+def _reason(name: str) -> str:
+    """Why cukern cannot pass a test on the device; "" if it can."""
+    if "tanh(real(x_i) is +infinity and isfinite(imag(x_i)) and imag(x_i) > 0) -> 1 + 0j" in name:
+        return "the 0 has the sign of sin(2 * imag(x_i)), by C99 and in NumPy"
+    if "test_can_cast" in name:
+        return "takes a missing promotion for float64, as NumPy's dtype float64 equals None"
+    if "test_dunder_dlpack" in name and os.environ["CUKERN_DEVICE"] != "host":
+        return "asks for a GPU's memory on the host without a copy, which is a BufferError by the standard"
+    return ""
 
-    def __init__(self, device: str) -> None:
-        self.device = device
 
-    def _reason(self, name: str) -> str:
-        if "tanh(real(x_i) is +infinity and isfinite(imag(x_i)) and imag(x_i) > 0) -> 1 + 0j" in name:
-            return "the 0 has the sign of sin(2 * imag(x_i)), by C99 and in NumPy"
-        if "test_can_cast" in name:
-            return "takes a missing promotion for float64, as NumPy's dtype float64 equals None"
-        if "test_dunder_dlpack" in name and self.device != "host":
-            return (
-                "asks for a GPU's memory on the host without a copy, which is a BufferError by the standard"
-            )
-        return ""
+def pytest_collection_modifyitems(items: list[Any]) -> None:
+    """Skip what cukern cannot pass on the device, beside what is named in the skips file."""
+    import pytest
 
-    def pytest_collection_modifyitems(self, items: list[Any]) -> None:
-        """Mark them."""
-        import pytest
-
-        for item in items:
-            if reason := self._reason(item.nodeid):
-                item.add_marker(pytest.mark.skip(reason=reason))
+    for item in items:
+        if reason := _reason(item.nodeid):
+            item.add_marker(pytest.mark.skip(reason=reason))
 
 
 def main() -> int:
-    """Run the suite as its README says, in this process."""
+    """Run the suite as its README says, in this process, or in those of pytest's option -n."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("suite", type=Path)
     parser.add_argument("--device", default="host")
@@ -71,10 +65,11 @@ def main() -> int:
         "-p",
         "no:cacheprovider",
         "--disable-warnings",
+        *("-p", Path(__file__).stem),  # this module, which the processes of -n import too
     ]
     if skips.exists():
         fixed += ["--skips-file", str(skips)]
-    return int(pytest.main([*fixed, *where, *rest], plugins=[Skips(options.device)]))
+    return int(pytest.main([*fixed, *where, *rest]))
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import importlib.util
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ from cukern.bench import run as bench_run
 from cukern.bench.case import Case
 from cukern.bench.cases import CASES
 from cukern.cli import main
+from cukern.testing import assert_close
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +88,31 @@ def test_sees_a_wrong_result(bench: bench_run.Bench) -> None:
     broken = Case("f", "broken", "x:n", "np.no_such_function(x)", "x", "n=10")
     with pytest.raises(AttributeError):
         bench.measure(broken, "float32")
+
+
+def test_compares_with_what_another_library_does(
+    bench: bench_run.Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = iter([[4.0, 3.0], [1.0], [4.0, 3.0]])
+    monkeypatch.setattr(bench_run, "median_seconds", lambda clock, sides: next(taken))
+    case = Case("f", "c", "x:n", "np.copy(x)", "2 * x", "n=1000", bare="np.sin(x)")
+    found = bench.measure(case, "float32")
+    assert (found.share, found.rate, found.unit, found.against) == (0.25, 2e-6, "GB/s", "np.sin(x)")
+    found = bench.measure(replace(case, bare="", flops="8 * 10**12"), "float32")
+    assert (found.share, found.rate, found.unit, found.against) == (2 / bench.copy, 2.0, "TFLOP/s", "")
+
+
+@pytest.mark.parametrize(
+    "case",
+    [case for case in CASES if "float32" not in case.dtypes.split() and case.kind == "device"],
+    ids=lambda case: f"{case.name} {case.dtypes}",
+)
+def test_cases_of_dtypes_that_the_host_does_not_measure(bench: bench_run.Bench, case: Case) -> None:
+    data = {one.name: bench.random(one, k) for k, one in enumerate(case.arguments("host"))}
+    ours = bench.libraries[0]
+    made, exact = (bench._prepare(ours, case.run, case, dtype, data)() for dtype in ("float32", "float64"))
+    for one, right in zip(*([x] if isinstance(x, ck.Array) else x for x in (made, exact)), strict=True):
+        assert_close(one.astype("float64"), right.astype("float64").numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_sizes_and_traffic_follow_from_the_line() -> None:

@@ -61,7 +61,10 @@ def _host_data(obj: Any, dtype: dtypes.DType | None) -> tuple[npt.NDArray[Any], 
             dtype = _of_items(obj, data)
             data = np.asarray(obj, dtype) if dtype == dtypes.uint64 else data
         if data.dtype == object or (data.dtype.kind in "USVmM" and data.dtype not in dtypes.ALL):
-            raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data")
+            how = (
+                "; for kernels, cukern.struct(name, dtype).asarray takes records" if data.dtype.names else ""
+            )
+            raise TypeError(f"obj: expected numbers that a dtype of cukern holds, got {data.dtype} data{how}")
         held = dtypes.as_dtype(data.dtype, "obj")
         if held in dtypes.COMPLEX and dtype is not None:
             dtypes.refuse_real("asarray", held, dtype)

@@ -9,7 +9,7 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 _NO_NAMES: Mapping[str, Any] = MappingProxyType({"__builtins__": {}})
-_BYTES = {"float64": 8, "float32": 4, "bfloat16": 2, "int64": 8, "bool": 1}
+_BYTES = {"float64": 8, "float32": 4, "tf32": 4, "bfloat16": 2, "int64": 8, "bool": 1}
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Input:
         """The name of its dtype in a case of dtype ``of_case``."""
         if self.below or self.logical:
             return "int64" if self.below else "bool"
-        return "float32" if self.single else of_case
+        return "float32" if self.single or of_case == "tf32" else of_case
 
     def nbytes(self, of_case: str) -> int:
         """Bytes of its elements."""
@@ -48,16 +48,17 @@ class Case:
         inputs: its arguments, such as ``"x:n,m i:k<n mask:n?"``: shapes by the names of sizes, ``<`` for
             integers below a bound, ``?`` for bools, ``!`` for float32 in any case.
         run: the expression. ``np`` is the library's namespace, ``ck`` cukern's.
-        traffic: the least bytes to move, from the bytes of each input and the sizes, such as ``"2 * x + w"``.
+        traffic: the least bytes to move, from the bytes of each input, those of an ``element`` and the sizes, such
+            as ``"2 * x + w"``.
         sizes: the sizes on a GPU and on the host, such as ``"n=2**28 | n=2**22"``.
         torch, numpy: the expression for PyTorch, and for NumPy and CuPy, if it differs; ``None`` if they have
             none.
         grad: names of the inputs whose gradient is timed instead of the value.
-        goal: the lowest acceptable share of the copy's bandwidth, or of the rate of ``bare``.
+        goal: the lowest acceptable share of the large copy's bandwidth, or of the speed of ``bare``.
         flops: operations of a product, or of attention, from the sizes.
-        bare: what the first other library computes at the rate to compare with, such as the product alone.
+        bare: what the first other library computes at the speed to compare with, such as the product alone.
         same: the expression to compare instead of the result, of ``out`` and the inputs, if results may differ.
-        dtypes: the dtypes in which it is run.
+        dtypes: the dtypes in which it is run; tf32 are float32 arrays whose products may be rounded.
         kind: the measured quantity: seconds on the device, the host's seconds per call, or bytes of device memory.
     """
 
@@ -99,7 +100,8 @@ class Case:
     def nbytes(self, device: str, dtype: str) -> float:
         """The least bytes to move."""
         names = {one.name: one.nbytes(dtype) for one in self.arguments(device)}
-        return float(eval(self.traffic or "0", dict(_NO_NAMES), {**self.sizes_on(device), **names}))
+        known = {"element": _BYTES[dtype], **self.sizes_on(device), **names}
+        return float(eval(self.traffic or "0", dict(_NO_NAMES), known))
 
     def operations(self, device: str) -> float:
         """The floating-point operations of products; 0 for other work."""

@@ -20,6 +20,13 @@ _reduction = partial(Case, "reduction", traffic="x", goal=0.93)
 _indexing = partial(Case, "indexing", sizes=_TAKE)
 _pooling = partial(Case, "pooling", sizes=_POOL, inputs="x:n,c,h,w", numpy=None)
 _product = partial(Case, "product", traffic="", numpy=None, dtypes="float32", goal=0.9)
+_linear = partial(
+    _product, inputs="x:n,k w:m,k b:m", dtypes="bfloat16", flops="2 * n * m * k", bare="F.linear(x, w)", goal=1.0,
+)  # fmt: skip
+_few_rows = partial(
+    _product, inputs="x:r,n y:n,n b:n", run="ck.nn.matmul_add_relu(x, y, b)", dtypes="bfloat16",
+    torch="torch.relu(x @ y + b)", traffic="x + y + b + r * n * element", bare="y[: n // 2].clone()", goal=0.85,
+)  # fmt: skip
 _call = partial(Case, "call", traffic="", sizes="n=64", dtypes="float32", kind="call")
 
 ELEMENTWISE = [
@@ -152,30 +159,60 @@ CELLS = [
 ]  # fmt: skip
 
 PRODUCTS = [
-    case
-    for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0))
-    for case in (
-        of("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
-           sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
-        of("matmul_add_relu 32 x 512", "x:k,n,n y:k,n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
-           sizes="k=32 n=512 | k=2 n=256", flops="2 * k * n**3", torch="torch.relu(x @ y + b)",
-           bare="np.matmul(x, y)"),
-    )
+    *(
+        case
+        for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0))
+        for case in (
+            of("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
+               sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
+            of("matmul_add_relu 32 x 512", "x:k,n,n y:k,n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
+               sizes="k=32 n=512 | k=2 n=256", flops="2 * k * n**3", torch="torch.relu(x @ y + b)",
+               bare="np.matmul(x, y)"),
+        )
+    ),
+    _product("matmul_add_relu 4096", "x:n,n y:n,n b:n", "tf32_add_relu(x, y, b)", sizes="n=4096 | n=512",
+             flops="2 * n**3", torch="torch.relu(tf32_product(x, y) + b)", bare="tf32_product(x, y)", dtypes="tf32",
+             goal=0.91),
+    _linear("gelu(x @ w.T + b)", run="ck.nn.linear(x, w, b, activation=ck.gelu)", torch="F.gelu(F.linear(x, w, b))",
+            sizes="n=16384 k=768 m=3072 | n=256 k=96 m=384"),
+    _linear("x @ w.T + b + r", inputs="x:n,k w:m,k b:m r:n,m", run="residual(x, w, b, r)",
+            torch="F.linear(x, w, b) + r", sizes="n=16384 k=3072 m=768 | n=256 k=384 m=96"),
+    _linear("x @ w.T + b, 50304 columns", run="ck.nn.linear(x, w, b)", torch="F.linear(x, w, b)",
+            sizes="n=8192 k=768 m=50304 | n=64 k=96 m=1024"),
+    *(_few_rows(f"{rows} x 4096 x 4096", sizes=f"r={rows} n=4096 | r={rows} n=512") for rows in (1, 4, 8, 16)),
 ]  # fmt: skip
 
 _decode = partial(
     Case, "attention", inputs="q:b,h,1,d k:b,g,n,d v:b,g,n,d", run="ck.nn.attention(q, k, v)", traffic="k + v",
     torch="F.scaled_dot_product_attention(q, k, v, enable_gqa=True)", numpy=None, goal=0.85,
 )  # fmt: skip
-_causal = partial(
-    Case, "attention", inputs="q:b,h,n,d k:b,h,n,d v:b,h,n,d", run="ck.nn.attention(q, k, v, causal=True)",
-    traffic="", dtypes="bfloat16", numpy=None, flops="2 * b * h * n * n * d",
-    torch="F.scaled_dot_product_attention(q, k, v, is_causal=True)",
-    bare="F.scaled_dot_product_attention(q, k, v, is_causal=True)", goal=1.0,
+_attention = partial(
+    Case, "attention", inputs="q:b,h,n,d k:b,h,n,d v:b,h,n,d", traffic="", dtypes="bfloat16", numpy=None, goal=1.0,
 )  # fmt: skip
+_full = partial(
+    _attention, flops="4 * b * h * n * n * d", run="ck.nn.attention(q, k, v)",
+    torch="F.scaled_dot_product_attention(q, k, v)", bare="F.scaled_dot_product_attention(q, k, v)",
+)  # fmt: skip
+_causal = partial(
+    _attention, flops="2 * b * h * n * n * d", run="ck.nn.attention(q, k, v, causal=True)",
+    torch="F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+    bare="F.scaled_dot_product_attention(q, k, v, is_causal=True)",
+)  # fmt: skip
+_backward = partial(_causal, flops="5 * b * h * n * n * d", grad="q k v", goal=0.9)
+_capped = partial(_causal, run="ck.nn.attention(q, k, v, causal=True, score=capped)",
+                  torch="capped_attention(q, k, v)", goal=0.85)  # fmt: skip
+_HEADS = {128: "b=4 h=16 n=4096 d=128 | b=1 h=1 n=64 d=128", 64: "b=8 h=12 n=1024 d=64 | b=1 h=1 n=64 d=64"}
 ATTENTION = [
-    _causal("causal, heads of 128", sizes="b=4 h=16 n=4096 d=128 | b=1 h=1 n=64 d=128"),
-    _causal("causal, heads of 64", sizes="b=8 h=12 n=1024 d=64 | b=1 h=1 n=64 d=64"),
+    *(
+        of(f"{name}, heads of {size}{end}", sizes=sizes)
+        for size, sizes in _HEADS.items()
+        for of, name, end in (
+            (_causal, "causal", ""),
+            (_backward, "causal", ", backward"),
+            (_full, "all keys", ""),
+            (_capped, "capped scores", ""),
+        )
+    ),
     _decode("1 query of 16384 keys", sizes="b=1 h=32 g=32 n=16384 d=128 | b=1 h=4 g=4 n=2048 d=64"),
     _decode("1 query of 16384 keys, grouped", sizes="b=4 h=32 g=8 n=16384 d=128 | b=1 h=8 g=2 n=2048 d=64"),
 ]

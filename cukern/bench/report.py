@@ -38,8 +38,7 @@ def row(result: Result) -> tuple[str, ...]:
         for name, amount in result.measured.items()
         if name != "cukern"
     )
-    unit = "TFLOP/s" if result.family == "product" else "GB/s"
-    rate = f"{result.rate:.1f} {unit}" if result.rate else "-"
+    rate = f"{result.rate:.1f} {result.unit}" if result.rate else "-"
     error = "-" if result.error is None else f"{result.error:.0e}" + ("" if result.right else " WRONG")
     share = _percent(result.share)
     if result.goal is not None and result.share is not None:
@@ -122,8 +121,9 @@ def markdown(bench: Bench, results: Sequence[Result]) -> str:
         "",
         f"Medians{' by events around ten calls' if not bench.device.addressable else ''}; of a copy: the share of the",
         "bandwidth of a large copy measured in the same run, each byte of input and output counted once; of products",
-        "and causal attention: of the speed of the first other library's product alone, and of its attention. Each",
-        "result was compared with float64 in the same run: `error` is the norm of the difference over the norm.",
+        "and of attention but for single queries: of the speed of the first other library's product alone, of its",
+        "attention without a function of the scores, and, for few rows, of its copy of the larger factor's bytes.",
+        "Each result was compared with float64 in the same run: `error` is the norm of the difference over the norm.",
         "Others: their time, and how many times that of cukern it is.",
         "",
         "| " + " | ".join(_HEAD) + " |",
@@ -145,7 +145,7 @@ def save(folder: Path, bench: Bench, results: Sequence[Result]) -> list[Path]:
 
 def _draw(path: Path, bench: Bench, results: Sequence[Result]) -> bool:
     """Draw the shares of cukern and of the first other library as bars; return False without matplotlib."""
-    shown = [one for one in results if one.share is not None and one.family != "product" and not one.failure]
+    shown = [one for one in results if one.share is not None and not one.against and not one.failure]
     if not shown:
         return False
     try:

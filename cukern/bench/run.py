@@ -16,7 +16,7 @@ from .libraries import TRACKED, Arrays, Call, Library, NumPyLike, PyTorch, libra
 from .timing import DeviceClock, HostClock, host_seconds, median_seconds
 
 #: The largest relative distance of a result from float64, in the norm.
-TOLERANCE = {"float32": 2e-5, "bfloat16": 1e-2}
+TOLERANCE = {"float32": 2e-5, "tf32": 1e-3, "bfloat16": 1e-2}
 #: The least bytes of memory through which calls rotate, several times the size of any cache.
 _ROTATED = 256 * 2**20
 
@@ -27,9 +27,11 @@ class Result:
 
     Attributes:
         measured: for each library with the case, the median of the seconds, or the bytes of memory.
-        rate: the traffic in GB/s, or a product's TFLOP/s; 0 for calls.
-        share: the rate divided by the copy's bandwidth, or by that of the case's ``bare``; None for calls.
+        rate: in ``unit``; 0 for calls.
+        share: the rate divided by the large copy's, or by that of what ``against`` says; None for calls.
         error: the distance of cukern's result from that in float64; None if nothing was compared.
+        unit: GB/s of the traffic, or TFLOP/s of products and of attention.
+        against: what the first other library computed for the share; empty for a large copy.
     """
 
     family: str
@@ -41,6 +43,8 @@ class Result:
     goal: float | None
     error: float | None
     failure: str = ""
+    unit: str = "GB/s"
+    against: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -109,8 +113,11 @@ class Bench:
             sides[library.name] = [self._prepare(library, text, case, dtype, data) for data in datas]
         error = self._error(case, dtype, datas[0], sides["cukern"][0])
         measured = dict(zip(sides, self._taken(case, sides), strict=True))
-        rate, share = self._rate(case, dtype, nbytes, measured["cukern"], datas[0])
-        return Result(case.family, case.name, dtype, measured, rate, share, self.goal(case), error)
+        rate, share = self._rate(case, dtype, nbytes, measured["cukern"], datas)
+        unit, goal = "TFLOP/s" if case.flops else "GB/s", self.goal(case)
+        return Result(
+            case.family, case.name, dtype, measured, rate, share, goal, error, unit=unit, against=case.bare
+        )
 
     def _taken(self, case: Case, sides: Mapping[str, Sequence[Call]]) -> list[float]:
         """The seconds, or the bytes, of each library."""
@@ -135,19 +142,19 @@ class Bench:
         return xp.asarray(xp.round(8 * self.random(Input("cotangent", shape), 99)) / 8, "float32")
 
     def _rate(
-        self, case: Case, dtype: str, nbytes: float, seconds: float, data: Arrays
+        self, case: Case, dtype: str, nbytes: float, seconds: float, datas: Sequence[Arrays]
     ) -> tuple[float, float | None]:
         if case.kind != "device":
             return 0.0, None
         operations = case.operations(self.device.kind)
-        if not operations:
-            rate = nbytes / seconds / 1e9
+        rate = operations / seconds / 1e12 if operations else nbytes / seconds / 1e9
+        if not case.bare:
             return rate, rate / self.copy
-        rate, other = operations / seconds / 1e12, self.references[0]
-        if dtype == "bfloat16" and isinstance(other, NumPyLike):
+        other = self.references[0]
+        if dtype != "float32" and isinstance(other, NumPyLike):
             return rate, None
-        call = self._prepare(other, case.bare, case, dtype, data)
-        (theirs,) = median_seconds(self.clock, [[call]])
+        calls = [self._prepare(other, case.bare, case, dtype, data) for data in datas]
+        (theirs,) = median_seconds(self.clock, [calls])
         return rate, theirs / seconds
 
     def _error(self, case: Case, dtype: str, data: Arrays, ours: Call) -> float | None:

@@ -11,11 +11,13 @@ from ..array import Array
 from ..array.creation import empty, empty_like
 from ..autodiff.tape import Tape
 from ..capture import capture
+from ..device.precision import matmul_precision
 from ..elementwise.fuse import fuse
 from ..kernel import Kernel
 from ..nn.layer_norm.function import layer_norm
 from ..nn.lltm.function import lltm_cell
 from ..nn.lltm.plan import BACKWARD, FORWARD, Shape, prepared
+from ..nn.matmul_add_relu import matmul_add_relu
 
 
 @fuse
@@ -28,6 +30,23 @@ def affine(x: Any) -> Any:
 def chain(m: Any, r: Any) -> Any:
     """gelu(m * r + r) / 2 as one kernel."""
     return ops.gelu(m * r + r) * 0.5
+
+
+@fuse
+def residual(x: Any, w: Any, b: Any, r: Any) -> Any:
+    """x @ w.T + b + r as one expression."""
+    return x @ w.T + b + r
+
+
+def tf32_add_relu(x: Array, y: Array, b: Array) -> Array:
+    """relu(x @ y + b), whose factors may be rounded to tf32."""
+    with matmul_precision("tf32"):
+        return matmul_add_relu(x, y, b)
+
+
+def capped(s: Any, batch: Any, head: Any, i: Any, j: Any) -> Any:
+    """A score of attention within a bound."""
+    return 30 * ops.tanh(s / 30)
 
 
 def grad_of_squares(x: Array) -> Any:
@@ -92,7 +111,27 @@ OURS = {
     "lltm_captured": capture(lltm_gradients),
     "pointwise": pointwise,
     "pointwise_backward": pointwise_backward,
+    "residual": residual,
+    "tf32_add_relu": tf32_add_relu,
+    "capped": capped,
 }
+
+
+def _torch_tf32_product(x: Any, y: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    allowed = torch.backends.cuda.matmul
+    before, allowed.allow_tf32 = allowed.allow_tf32, True
+    try:
+        return x @ y
+    finally:
+        allowed.allow_tf32 = before
+
+
+def _torch_capped_attention(q: Any, k: Any, v: Any) -> Any:
+    torch: Any = importlib.import_module("torch")
+    scores = 30 * torch.tanh(q @ k.mT / (30 * q.shape[-1] ** 0.5))
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1) @ v
 
 
 def _torch_grad_of_squares(x: Any) -> Any:
@@ -141,6 +180,8 @@ def _torch_mlp_gradients(x: Any, first: Any, scale: Any, shift: Any, second: Any
 #: Names that PyTorch's expressions may use besides its namespace.
 PYTORCHS = {
     "grad_of_squares": _torch_grad_of_squares,
+    "tf32_product": _torch_tf32_product,
+    "capped_attention": _torch_capped_attention,
     "lltm_gradients": _torch_lltm_gradients,
     "mlp_gradients": _torch_mlp_gradients,
     "eager_pointwise": _torch_pointwise,

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, Protocol
 
+import numpy as np
+
 from ..dtypes import DType
 from ..text.signature import Dim3, Unit
 from ..text.variables import Variable
@@ -89,6 +91,16 @@ class TextureObject(Protocol):
 
     @property
     def handle(self) -> int: ...
+
+
+class Table(np.ndarray[Any, np.dtype[np.uint64]]):
+    """The addresses of arrays, as ``T**`` points to them on the host.
+
+    Attributes:
+        arrays: the arrays, each contiguous; None for a null pointer.
+    """
+
+    arrays: tuple[np.ndarray[Any, Any] | None, ...] = ()
 
 
 class CompilerFailure(Exception):

@@ -10,11 +10,12 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import zeros
+from .by_numpy import serves
 from .function import ArrayLike, astype
 from .graph import SYMBOLS, Expr
-from .kinds import Unary, unary
+from .kinds import Binary, Unary, binary, unary
 from .operands import recorded, require_array, view
-from .row import ALL, FLOAT, NUMERIC
+from .row import ALL, FLOAT, INEXACT, NUMERIC
 
 
 class Part(Unary):
@@ -38,6 +39,15 @@ class Part(Unary):
     def _pulled(self, dtype: dtypes.DType, g: Array) -> Array:
         """The cotangent of a complex array, from that of its part."""
         return astype(g, dtype) if self.name == "real" else _times_i(g)
+
+
+class Conjugate(Unary):
+    """The conjugate: of many complex numbers on the host by NumPy, as compilers take them apart and together again."""
+
+    def __call__(self, x: Any, /, *args: Any, **kwargs: Any) -> Any:
+        if type(x) is Array and not args and not kwargs and x.dtype in dtypes.COMPLEX and serves(x):
+            return Array._wrap(np.conjugate(x._data, order="C"), x.device)
+        return super().__call__(x, *args, **kwargs)
 
 
 class IsComplex(Unary):
@@ -65,10 +75,11 @@ def from_parts(x: Array, y: Array) -> Array:
     return astype(x, dtypes.complex_of(x.dtype)) + _times_i(y)
 
 
-conj: Unary = unary(
+conj: Conjugate = Conjugate(
     "conj",
     "x",
     NUMERIC,
+    "x->x",
     codes={"c": "conj(x)"},
     bools=dtypes.int8,
     vjp=lambda g, x, r: g,
@@ -103,6 +114,15 @@ _times_i: Unary = unary(
     complex_vjp=lambda g, x, r: imag(g),
     oracle=lambda x: np.stack([np.zeros_like(x), x], axis=-1).astype(np.float64).view(np.complex128)[..., 0],
     doc="The imaginary number whose part is x.",
+)
+#: Without a derivative: for what is not recorded.
+_conj_times: Binary = binary(
+    "conj_times",
+    "x * y",
+    INEXACT,
+    codes={"c": "conj(x) * real(y)"},
+    oracle=lambda x, y: np.conjugate(x) * np.real(y),
+    doc="The conjugate of x times the real part of y.",
 )
 isreal = unary(
     "isreal", "true", ALL, "x->b", codes={"c": "imag(x) == 0"}, doc="Whether the imaginary part is 0."

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from .by_numpy import quiet, serves
 from .function import astype
 from .kinds import binary, unary
 from .logic import _bits
@@ -69,6 +71,9 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     a = require_array(x, "frexp")
     if a.dtype in dtypes.COMPLEX:
         raise TypeError(f"frexp: x: expected real numbers, got {a.dtype}")
+    if a.dtype.kind == "f" and serves(a):
+        mantissa, exponent = quiet().run(partial(np.frexp, order="C"), a._data)
+        return Array._wrap(mantissa, a.device), Array._wrap(exponent, a.device)
     return _mantissa(a), astype(_exponent(a), dtypes.int32)
 
 

@@ -17,11 +17,13 @@ from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import recompute, tape
 from ..kernel.plan import remember
 from ..kernel.strides import broadcast_shapes
+from . import summed
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
 from .operands import first_array, public, require_array
 from .plan import Plan, plan_for, planned, run_into
 from .program import Backward, Program, program
 from .row import Scalar, is_scalar
+from .summed import Totals, totals_of
 from .ufunc import Casting, Ufunc, can_cast, written
 
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
@@ -45,6 +47,29 @@ def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) ->
     return outs
 
 
+def note(
+    made: Program,
+    arrays: Sequence[Array],
+    scalars: Sequence[Scalar],
+    outs: Sequence[Array],
+    known: Plan | None = None,
+) -> Plan | None:
+    """Record what another kernel has computed as the outputs of a program of arrays.
+
+    Args:
+        known: what this function has returned for the same program and layouts.
+    """
+    tracking = tape.tracked(arrays)
+    if tracking is None:
+        return known
+    if tracking[2][0].recompute:  # the tape may launch it
+        _record(planned(made, arrays), arrays, scalars, outs, tracking)
+        return known
+    plan = known or Plan(made, arrays[0].device, [one._layout or one._planned() for one in arrays])
+    _record(plan, arrays, scalars, outs, tracking)
+    return plan
+
+
 def _record(
     plan: Plan,
     arrays: Sequence[Array],
@@ -62,7 +87,8 @@ def _record(
         backward = forward.backward(needs[: len(arrays)], tuple([array.shape != shape for array in arrays]))
         operation = None
         if any(backward.results):
-            forms, pull = plan.operands[: len(arrays)], partial(pulled, backward, ())
+            forms = plan.operands[: len(arrays)]
+            pull = partial(pulled, backward, (), totals=totals_of(backward, forms, shape))
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
             if backward.program is not None:
                 _expect(plan, backward, backward.program)
@@ -78,7 +104,8 @@ def _record(
     for k in outputs:
         saved.append(outs[k])
     if scalars:
-        pull = partial(pulled, operation.vjp.args[0], scalars)  # type: ignore[attr-defined]
+        known: Any = operation.vjp
+        pull = partial(pulled, known.args[0], scalars, **known.keywords)
         operation = replace(operation, vjp=pull)
     tape.record_tracked(operation, keys, outs, saved, tapes)
     if repeats and tapes[0].recompute:
@@ -110,19 +137,31 @@ def pulled(
     scalars: Sequence[Scalar],
     cotangents: Sequence[Array],
     saved: Sequence[Array],
-    needs: object,
+    needs: Sequence[bool] | None,
+    totals: Totals | None = None,
 ) -> list[Array | None]:
-    """The inputs' cotangents, computed by at most one kernel."""
-    made: Sequence[Array] = ()
+    """The inputs' cotangents, computed by at most one kernel.
+
+    Args:
+        needs: which of them are needed; only read where there are ``totals``.
+        totals: the cotangents that are sums, which the kernel may make too; else they are left to be summed.
+    """
+    made: Sequence[Array] | dict[int, Array] = ()
+    sums: dict[int, Array] = {}
     if backward.program is not None:
         kept = iter(saved)
         inputs = [cotangents[k] if kind == "cotangent" else next(kept) for kind, k in backward.sources]
-        made = evaluate(backward.program, inputs, [scalars[k] for k in backward.scalars])
+        numbers = [scalars[k] for k in backward.scalars]
+        both = None
+        if totals and needs and all(needs[one.result] for one in totals.sums) and not tape.recording(inputs):
+            both = summed.evaluate(backward, totals, inputs, numbers)
+        made, sums = (evaluate(backward.program, inputs, numbers), {}) if both is None else both
     found: list[Array | None] = []
-    for result in backward.results:
-        found.append(
-            None if result is None else (cotangents if result[0] == "cotangent" else made)[result[1]]
-        )
+    for i, result in enumerate(backward.results):
+        if result is None or i in sums:
+            found.append(sums.get(i))
+        else:
+            found.append((cotangents if result[0] == "cotangent" else made)[result[1]])
     return found
 
 

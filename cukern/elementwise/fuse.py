@@ -93,7 +93,7 @@ class _Kernel:
                 return (FUNCTIONS["matmul"](*of.read(values)),)
             a, b = of.read(values, as_is=True)
             turned = of.factors[1][1]
-            return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, turned),)
+            return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, turned, end),)
         assert self.program is not None
         if end is None:
             return evaluate(self.program, inputs, numbers)
@@ -110,7 +110,7 @@ class _Kernel:
         inputs = [values[k] for k in self.arrays]
         if self.product is not None:
             own: str = FUNCTIONS["product_source"](
-                self.program, self.product.at, *self.product.read(values), inputs
+                self.program, self.product.at, *self.product.read(values), inputs, self.reduced
             )
             return own
         datas, device = [one._data for one in inputs], inputs[0].device
@@ -168,7 +168,7 @@ class _Kernels:
             return (int(self._product(nodes[0]).value),)
         found = _products(nodes)
         own = None
-        if len(nodes) == 1 and reduced is None:
+        if len(nodes) == 1 and (reduced is None or reduced.axes == (len(shape) - 1,)):
             alone = [one for one in found if self._read[one] == 1 and _shape(one) == shape]
             own = alone[-1] if alone else None
         replaced = {one: self._product(one) for one in found if one is not own}
@@ -464,7 +464,9 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch for float16 and bfloat16
     on a GPU with tensor cores, and for float32 of up to 16 rows or columns, or where :func:`cukern.matmul_precision`
     allows tf32, if a table of times says that it is faster; else the device's library multiplies, and one kernel
-    follows. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again.
+    follows. So it is with the reduction of the expression's rows, of up to 256 columns. A tape saves a product that the
+    derivative reads; :func:`cukern.checkpoint` computes it again. On a GPU the derivative's kernel also sums the
+    gradients of rows that were broadcast, as a bias is.
 
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 

@@ -126,8 +126,20 @@ def _wide(axes: Axes, shape: Geometry) -> bool:
     return needs_64_bits(axes) or math.prod(axes.shape[:-1]) * shape.lanes > LARGEST_INDEX
 
 
-def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str, Any]:
-    """The template variables of a program's kernel; ``inplace`` flags the inputs that share the output's memory."""
+def variables(
+    program: Program,
+    work: Work,
+    inplace: Sequence[bool],
+    stored: Sequence[int] | None = None,
+    totals: Sequence[tuple[int, DType]] = (),
+) -> dict[str, Any]:
+    """The template variables of a program's kernel.
+
+    Args:
+        inplace: flags of the inputs that share the output's memory.
+        stored: the outputs that are stored; all by default.
+        totals: the outputs that are summed, and the dtype in which their sums are stored.
+    """
     body, values = statements(program.outputs)
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
@@ -135,14 +147,20 @@ def variables(program: Program, work: Work, inplace: Sequence[bool]) -> dict[str
         {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **place}
         for i, (d, place) in enumerate(zip(program.inputs, work.places, strict=False))
     ]
+    kept = range(len(values)) if stored is None else stored
     outputs = [
-        {"k": k + i, "type": dtypes.info(node.dtype).cxx, "value": value, **place}
-        for i, (node, value, place) in enumerate(zip(program.outputs, values, work.places[k:], strict=True))
+        {"k": k + i, "type": dtypes.info(program.outputs[j].dtype).cxx, "value": values[j], **place}
+        for i, (j, place) in enumerate(zip(kept, work.places[k:], strict=True))
+    ]
+    sums = [
+        {"type": dtypes.info(d).cxx, "compute": compute_type(program.outputs[j].dtype), "value": values[j]}
+        for j, d in totals
     ]
     return {
-        "name": f"{program.name}_{dtypes.info(first).name}_{work.block}",
+        "name": f"{program.name}{'_sum' if totals else ''}_{dtypes.info(first).name}_{work.block}",
         "inputs": inputs,
         "outputs": outputs,
+        "totals": sums,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
         **work.variables,

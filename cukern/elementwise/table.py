@@ -14,8 +14,9 @@ import numpy as np
 
 from .. import dtypes
 from .complex_rows import conj, real
-from .kinds import Bounded, Choice, Rounding, Unary, binary, unary
+from .kinds import Binary, Bounded, Choice, Rounding, Unary, binary, unary
 from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
+from .served import Product, Quotient, Square
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -56,10 +57,11 @@ subtract = binary(
     operator="__sub__",
     doc="The difference x - y.",
 )
-multiply = binary(
+multiply: Binary = Product(
     "multiply",
     "x * y",
     ALL,
+    "xx->x",
     codes=_wrapping("*", b="x && y"),
     vjp=lambda g, x, y, r: (g * y, g * x),
     operator="__mul__",
@@ -74,10 +76,11 @@ divide = binary(
     operator="__truediv__",
     doc="The quotient x / y; in the default floating dtype for integers.",
 )
-floor_divide = binary(
+floor_divide: Binary = Quotient(
     "floor_divide",
     "floor_divide(x, y)",
     REAL_NUMERIC,
+    "xx->x",
     bools=dtypes.int8,
     operator="__floordiv__",
     doc="The quotient rounded down; integers divided by 0 give 0. Infinities follow the Array API, not NumPy.",
@@ -156,10 +159,11 @@ sign: Unary = unary(
     complex_vjp=lambda g, x, r: (g - r * real(conj(r) * g)) * _inverse(abs(x)),
     doc="The sign of x: -1, 0 or 1; NaN for NaN. Of complex numbers x / |x|, and 0 at 0.",
 )
-square = unary(
+square: Unary = Square(
     "square",
     "x * x",
     NUMERIC,
+    "x->x",
     codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"},
     bools=dtypes.int8,
     vjp=lambda g, x, r: g * (2 * x),

@@ -17,11 +17,12 @@ from ..dtypes import DType
 from ..elementwise.print_cxx import Statement, compute_type
 from ..elementwise.row import Row
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on
+from ..kernel.plan import allocate, on, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .places import HOST_PIECE, launch_beside, serial
 
 _KERNELS = {stage: Kernel(f"index/fold_{stage}.cu", block=256) for stage in ("slices", "parts")}
+_FACTS = Kernel("index/fold_facts.cu", block=256)
 #: Columns that a thread of the host combines together, and numbers of a single column.
 _HOST_ACROSS, _HOST_ALONG = 64, 32
 #: Threads of a warp, and the fewest numbers of a slice for each.
@@ -140,7 +141,7 @@ def _parts(form: _Form, data: Any, starts: Any, sizes: tuple[int, int, int]) -> 
         tiles.append(left)
     if not tiles:
         return None, tiles
-    rising = device.xp.asarray((starts[1:] >= starts[:-1]).all())
+    facts = _facts(form, starts, n)
     made = allocate(device, (outer, sum(tiles), inner), dtypes.info(form.made).acc)
     groups = s.block // (1 if form.host else s.across * s.along)
     below = here = 0
@@ -150,7 +151,27 @@ def _parts(form: _Form, data: Any, starts: Any, sizes: tuple[int, int, int]) -> 
         blocks = divide_up(outer * count, groups)
         beside = divide_up(inner, s.across)
         launch_beside(
-            device, function, blocks, s.block, data, made, starts, rising, *sizes_here, beside=beside
+            device, function, blocks, s.block, data, made, starts, facts, *sizes_here, beside=beside
         )
         below, here = here, here + count
     return made, tiles
+
+
+#: Slices at which a thread of a GPU looks.
+_LOOKS = 16
+
+
+def _facts(form: _Form, starts: Any, n: int) -> Any:
+    """Whether the starts fall somewhere, and whether a slice has a whole part, as bits of one number on the device."""
+    device, count, block = form.device, starts.size, 1 if form.host else 256
+    piece = HOST_PIECE if form.host else _LOOKS
+    made = zeros(device, (1,), dtypes.uint32)
+    function = _looking(device, block, form.shape.fan, index_type(count + block * piece, n))
+    launch_beside(device, function, divide_up(count, block * piece), block, starts, made, count, n, piece)
+    return made
+
+
+@cache
+def _looking(device: Device, block: int, fan: int, index: str) -> CompiledFunction:
+    name = f"fold_facts_{fan}_{block}"
+    return _FACTS.bind(device, name=name, block=block, fan=fan, index=index).function

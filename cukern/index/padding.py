@@ -174,7 +174,7 @@ def _extended(x: Array, widths: Pairs, mode: str) -> Array:
     before = [width[0] for width in widths]
     data = remap(x.device, x._data, _shape(x, widths), before, mode)
     sizes = x.shape
-    return recorded("pad", x, Array._wrap(data, x.device), lambda g: _folded(g, sizes, before, mode))
+    return recorded("pad", x, Array._wrap(data, x.device), lambda g: folded(g, sizes, before, mode))
 
 
 def _oddly_reflected(x: Array, widths: Pairs, mode: str) -> Array:
@@ -215,8 +215,15 @@ def _by_function(x: Array, widths: Pairs, function: Callable[..., Any], options:
 
 
 @on_device
-def _folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) -> Array:
-    """Add the elements of a padded array to those from which they were copied, axis by axis."""
+def folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) -> Array:
+    """The transpose of :func:`pad`: the elements of a padded array added to those from which they were copied.
+
+    Args:
+        g: any array.
+        sizes: the shape before it was padded.
+        before: the number of elements before each axis.
+        mode: ``"edge"``, ``"reflect"``, ``"symmetric"`` or ``"wrap"``.
+    """
     for axis, (n, start) in enumerate(zip(sizes, before, strict=True)):
         count = g.shape[axis]
         if count == n:

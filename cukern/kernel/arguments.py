@@ -12,6 +12,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import ALIGNMENT, address
 from ..device import Device
+from ..device.interface import Table
 from ..errors import LaunchError
 from ..text.signature import Param, Signature
 from .tensor_map import TensorMap
@@ -23,6 +24,9 @@ Converter = Callable[[Any], Any]
 def _describe(value: object) -> str:
     if isinstance(value, Array):
         return f"an array of {dtypes.info(value.dtype).name}, shape {value.shape}, on {value.device}"
+    if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
+        made = "cukern.struct(name, records.dtype).asarray(records)"
+        return f"a numpy.{type(value).__name__} of {value.dtype}; {made} makes an array of their bytes"
     if isinstance(value, np.ndarray):
         return f"a numpy.ndarray of {value.dtype}; wrap it with cukern.asarray"
     return f"{type(value).__name__} {value!r}"[:120]
@@ -147,7 +151,12 @@ def _table(param: Param, device: Device, where: str) -> Converter:
                     )
             addresses.append(0 if one is None else address(one._data))
         with device.activate():
-            return device.xp.asarray(np.array(addresses, np.uint64))
+            table = device.xp.asarray(np.array(addresses, np.uint64))
+        if device.kind != "host":
+            return table
+        known = table.view(Table)
+        known.arrays = tuple(None if one is None else one._data for one in value)
+        return known
 
     return convert
 

@@ -170,7 +170,7 @@ def struct(name: str, dtype: Any = None, /, **fields: Any) -> Struct:
             lengths of an array, as in ``("float32", 3)``. In strings the names of C++ hold: ``"float"`` is ``float``.
 
     Raises:
-        TypeError: a field is of a type that kernels do not have.
+        TypeError: a field is of a type that kernels do not have; a dtype stands where the name comes.
         ValueError: there is no field; a name is none of C++; offsets of ``dtype`` are not aligned, or overlap.
 
     Source: CUDA C++ Programming Guide, "Built-in Vector Types", for alignments.
@@ -187,6 +187,8 @@ def struct(name: str, dtype: Any = None, /, **fields: Any) -> Struct:
     >>> Particle.field(particles, "position")[:, 0].tolist()
     [1.5, 5.5]
     """
+    if isinstance(name, np.dtype):
+        raise TypeError(f'struct: a name comes first, as in struct("Name", dtype), got {name}')
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError(f"struct: name: expected a name of C++, got {name!r}")
     if dtype is None:

@@ -24,6 +24,7 @@ from ..shape.views import expand_dims, flip, tril
 from .diagonals import diagonal, from_diagonal
 from .lapack import differentiable, library, matrices, solve, total
 from .products import adjoint, matmul
+from .triangular import substituted
 
 #: From how many rows and columns on a decomposition of the square takes less time than that of the matrix.
 _LEAST_SQUARED = 64
@@ -76,9 +77,9 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
         y = _checked_factor(y)
 
     def vjp(given: Sequence[Array], saved: Sequence[Array]) -> Array:
-        above = adjoint(saved[0])
-        inner = _lower_half(matmul(above, given[0]))
-        half = solve(above, adjoint(solve(above, adjoint(inner))))
+        (factor,) = saved
+        inner = _lower_half(matmul(adjoint(factor), given[0]))
+        half = substituted(factor, adjoint(substituted(factor, adjoint(inner), True, True)), True, True)
         return 0.5 * (half + adjoint(half))
 
     differentiable("cholesky", a, (y,), (y,), vjp)
@@ -166,8 +167,11 @@ def eig(x: Array, /) -> EigResult:
     >>> eig(ck.asarray([[1.0, 0.0], [0.0, 2.0]])).eigenvalues.tolist()
     [(1+0j), (2+0j)]
     """
-    a = _complex_matrices(x, "eig")
-    values, vectors = (astype(part, a.dtype, copy=False) for part in library(a, "eig"))
+    a = matrices(x, "eig", square=True)
+    wide = dtypes.complex_of(a.dtype)
+    values, vectors = (astype(part, wide, copy=False) for part in library(a, "eig"))
+    if tape.recording((a,)):
+        a = astype(a, wide, copy=False)
 
     def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
         (g_values, g_vectors), (values, vectors) = given, saved
@@ -184,17 +188,12 @@ def eig(x: Array, /) -> EigResult:
     return EigResult(values, vectors)
 
 
-def _complex_matrices(x: Array, name: str) -> Array:
-    a = matrices(x, name, square=True)
-    return astype(a, dtypes.complex_of(a.dtype), copy=False)
-
-
 def eigvals(x: Array, /) -> Array:
     """The eigenvalues of square matrices, complex numbers in no order. See :func:`eig`."""
-    a = _complex_matrices(x, "eigvals")
+    a = matrices(x, "eigvals", square=True)
     if tape.recording((a,)):
         return eig(a).eigenvalues
-    return astype(library(a, "eigvals")[0], a.dtype, copy=False)
+    return astype(library(a, "eigvals")[0], dtypes.complex_of(a.dtype), copy=False)
 
 
 def _triangle(letter: str, name: str) -> str:
@@ -378,4 +377,4 @@ def _qr_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array:
     middle = from_diagonal(real(diagonal(inner, 0, -2, -1)), n, n, 0)
     made = total(g_q, matmul(q, below + adjoint(below) + middle))
     assert made is not None
-    return adjoint(solve(r, adjoint(made)))
+    return adjoint(substituted(r, adjoint(made), False))

@@ -12,42 +12,55 @@ from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.precision import allows_tf32
-from ..elementwise.function import evaluate, pulled
-from ..elementwise.graph import input_node, substitute
+from ..elementwise.function import evaluate, note, pulled
+from ..elementwise.graph import Reduced, input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
 from ..elementwise.program import Backward, Program, program
+from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device, remember
 from ..shape.views import matrix_transpose
 from .library import LibraryPlan
-from .products import adjoint, can_turn, matmul, matmul_turned, pull
-from .tensor_cores import Plan, make_plan
+from .products import adjoint, can_turn, matmul, matmul_turned, pull, recorded_product
+from .task import Rows
+from .tensor_cores import Plan, make_plan, make_rows, make_saving
 
 _plans: dict[tuple[Any, ...], Plan | LibraryPlan | None] = {}
 _UNKNOWN: Any = object()
 
 
 def _planned(
-    made: Program, at: int, arrays: Sequence[Array], turned: bool = False
+    made: Program,
+    at: int,
+    arrays: Sequence[Array],
+    turned: bool = False,
+    rows: Rows | None = None,
+    saves: bool = False,
 ) -> Plan | LibraryPlan | None:
     """The launch that computes both; None if the library's product is to be taken."""
     layouts = [one._layout or one._planned() for one in arrays]
-    key = (made, at, turned, allows_tf32(), *layouts)
+    key = (made, at, turned, allows_tf32(), rows, saves, *layouts)
     found: Plan | LibraryPlan | None = _plans.get(key, _UNKNOWN)
     if found is _UNKNOWN:
         one_device(made.name, arrays)
         if turned:
             layouts[1] = adjoint(arrays[1])._planned()
-        found = remember(_plans, key, _made(made, at, layouts))
+        found = remember(_plans, key, _made(made, at, layouts, rows, saves))
     return found
 
 
-def _made(made: Program, at: int, layouts: Sequence[Layout]) -> Plan | LibraryPlan | None:
+def _made(
+    made: Program, at: int, layouts: Sequence[Layout], rows: Rows | None, saves: bool
+) -> Plan | LibraryPlan | None:
     a, b, *others = layouts
     elem = a.dtype
-    if not (dtypes.info(elem).narrow or elem == dtypes.float32) or made.outputs[0].dtype != elem:
+    if elem not in dtypes.FLOATS or min(a.ndim, b.ndim) < 2:
         return None
-    return make_plan(of_sum(made, at), a, b, others) if a.ndim > 1 and b.ndim > 1 else None
+    if rows is not None:
+        return make_rows(of_sum(made, at), a, b, others, rows, saves)
+    if elem.itemsize > 4 or made.outputs[0].dtype != elem:
+        return None
+    return (make_saving if saves else make_plan)(of_sum(made, at), a, b, others)
 
 
 def of_sum(made: Program, at: int) -> Program:
@@ -69,6 +82,7 @@ def product_then(
     others: Sequence[Array],
     scalars: Sequence[Any],
     turned: bool = False,
+    end: Reduced | None = None,
 ) -> Array:
     """The value of an elementwise program of ``a @ b`` and of arrays that broadcast to it; recorded.
 
@@ -80,22 +94,67 @@ def product_then(
         others: the other inputs, in order.
         scalars: the program's numbers.
         turned: whether ``b`` has shape (..., n, k), and its transpose is multiplied.
+        end: the reduction of the value over its last axis, whose result is returned instead.
     """
     if turned and not can_turn(b):
         b, turned = matrix_transpose(b), False
     arrays = (a, b, *others)
-    plan = _planned(made, at, arrays, turned)
+    rows = _rows(end)
+    plan = None if end is not None and rows is None else _planned(made, at, arrays, turned, rows)
     if plan is not None:
         tracking = tape.tracked(arrays)
         if tracking is None:
             return plan.run(arrays, scalars)
-        found = plan.backwards.get(tracking[0])
-        if found is None:
-            found = plan.backwards[tracking[0]] = _derived(plan, made, at, arrays, tracking[0], turned)
-        if found.operation is not None:
-            return _recorded(plan, found, arrays, scalars, tracking)
+        if end is None:
+            found = plan.backwards.get(tracking[0])
+            if found is None:
+                found = plan.backwards[tracking[0]] = _derived(plan, made, at, arrays, tracking[0], turned)
+            if found.operation is not None:
+                return _recorded(plan, found, arrays, scalars, tracking)
+        if end is None or not end.reduction.reads_values():
+            plan = _planned(made, at, arrays, turned, rows, saves=True)
+            if isinstance(plan, Plan):
+                return _saved(plan, made, at, arrays, scalars, turned, end)
     y = matmul_turned(a, b) if turned else matmul(a, b)
-    return evaluate(made, (*others[:at], y, *others[at:]), scalars)[0]
+    return _then(made, (*others[:at], y, *others[at:]), scalars, end)
+
+
+def _rows(end: Reduced | None) -> Rows | None:
+    """The reduction of rows, as a kernel makes it at its end; None if there is none, or it takes a parameter."""
+    if end is None or end.reduction.row.parameter:
+        return None
+    return Rows(end.reduction.row, end.keepdims, end.dtype)
+
+
+def _then(made: Program, arrays: Sequence[Array], scalars: Sequence[Any], end: Reduced | None) -> Array:
+    """What follows the product, by a kernel of its own."""
+    if end is None:
+        return evaluate(made, arrays, scalars)[0]
+    reduced: Array = end.reduction.evaluate(
+        made, arrays, scalars, end.axes, end.keepdims, end.dtype, end.parameter
+    )
+    return reduced
+
+
+def _saved(
+    plan: Plan,
+    made: Program,
+    at: int,
+    arrays: Sequence[Array],
+    scalars: Sequence[Any],
+    turned: bool,
+    end: Reduced | None,
+) -> Array:
+    """The result of one launch that saves the product: recorded as the product, and what follows it."""
+    product, y = plan.run_all(arrays, scalars)
+    a, b, *others = arrays
+    recorded_product(a, b, product, turned)
+    read = (*others[:at], product, *others[at:])
+    if end is None:
+        plan.reads = note(made, read, scalars, [y], plan.reads)
+    else:
+        plan.reads = end.reduction.note(made, read, scalars, end, y, plan.reads)
+    return y
 
 
 class _Derivative(NamedTuple):
@@ -128,7 +187,10 @@ def _derived(
         return _Derivative(None)
     kept = [2 + k - (k > at) for k in back.saved("input")]
     forms = [one._planned() for one in arrays]
-    then = partial(_pull, back, at, forms[1], turned, ())
+    own = forms[2:]
+    own.insert(at, plan.layouts[0])
+    totals = totals_of(back, own, plan.layouts[0].shape)
+    then = partial(_pull, back, at, forms[1], turned, (), totals)
     operation = tape.Operation("product", forms, plan.layouts, then)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
@@ -150,8 +212,8 @@ def _recorded(
     if of.keeps_result:
         saved.append(made)
     if scalars:
-        back, at, right, turned, _ = operation.vjp.args  # type: ignore[attr-defined]
-        operation = replace(operation, vjp=partial(_pull, back, at, right, turned, tuple(scalars)))
+        back, at, right, turned, _, totals = operation.vjp.args  # type: ignore[attr-defined]
+        operation = replace(operation, vjp=partial(_pull, back, at, right, turned, tuple(scalars), totals))
     tape.record_tracked(operation, keys, (made,), saved, tapes)
     return made
 
@@ -162,22 +224,31 @@ def _pull(
     right: Layout,
     turned: bool,
     scalars: Sequence[Any],
+    totals: Totals | None,
     cotangents: Sequence[Array],
     saved: Sequence[Any],
-    needs: object,
+    needs: Sequence[bool],
 ) -> list[Array | None]:
     """The cotangents of the factors and operands: an elementwise kernel and two products."""
-    parts = pulled(back, scalars, cotangents, saved[2:], needs)
+    others = list(needs[2:])
+    others.insert(at, needs[0] or needs[1])
+    parts = pulled(back, scalars, cotangents, saved[2:], others, totals)
     g = parts.pop(at)
     return [*([None, None] if g is None else pull(right, turned, (g,), saved[:2], needs)), *parts]
 
 
 @public
-def product_source(made: Program, at: int, a: Array, b: Array, others: Sequence[Array]) -> str:
+def product_source(
+    made: Program, at: int, a: Array, b: Array, others: Sequence[Array], end: Reduced | None = None
+) -> str:
     """The text of the kernel that :func:`product_then` launches, besides the library's product."""
-    plan = _planned(made, at, (a, b, *others))
+    rows = _rows(end)
+    plan = None if end is not None and rows is None else _planned(made, at, (a, b, *others), rows=rows)
     if plan is not None:
         return plan.source
     y = matmul(a, b)
     datas = [one._data for one in (*others[:at], y, *others[at:])]
-    return source(made, y.device, datas)
+    if end is None:
+        return source(made, y.device, datas)
+    text: str = end.reduction.source(made, y.device, datas, frozenset(end.axes), end.dtype)
+    return text

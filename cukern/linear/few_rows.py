@@ -24,11 +24,14 @@ _COLUMNS, _FEWER_COLUMNS = 32, 16
 #: Warps of a block at most, each of which has a slab at least, and slabs that it asks for at once: of up to eight rows,
 #: and of more, which take more registers.
 _WARPS, _AHEAD = 16, (3, 2)
+#: Blocks that share what they bring of the few rows, and the most pieces of those, of a slab for each warp, for each of
+#: which a text has its own lines.
+_CLUSTER, _PIECES = 2, 16
 #: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
 #: how many share it at most.
 _FEWEST_BYTES, _MOST_PARTS = 2**17, 16
-#: Bytes of the large factor that a block asks for early: measured on an H200.
-_ASKED = 2**16
+#: Bytes of the large factor that a block asks for early, by itself and in a cluster: measured on an H200.
+_ASKED, _CLUSTER_ASKED = 2**16, 3 * 2**14
 #: Blocks that begin at one place of the depth, and how many such places there are: measured on an H200. Where rows of
 #: the large factor are contiguous and the few are at most eight, all blocks begin at one.
 _GROUP, _GROUPS = 8, 16
@@ -47,6 +50,8 @@ class FewRows(NamedTuple):
         resident: blocks that a multiprocessor must have room for.
         asked: bytes of the large factor that a block asks for while the kernel before it ends.
         groups: places of the depth where blocks begin.
+        cluster: blocks that bring the few rows to the shared memory of all, if they are more than one.
+        held: bytes of the few rows there.
     """
 
     turned: bool
@@ -58,6 +63,8 @@ class FewRows(NamedTuple):
     resident: int = 1
     asked: int = 0
     groups: int = 1
+    cluster: int = 1
+    held: int = 0
 
     @property
     def kernel(self) -> Kernel:
@@ -72,7 +79,7 @@ class FewRows(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of dynamic shared memory of a block."""
-        return 0
+        return self.held
 
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -89,6 +96,8 @@ class FewRows(NamedTuple):
             "asked": self.asked,
             "group": _GROUP,
             "groups": self.groups,
+            "cluster": self.cluster,
+            "pieces": few.k * task.itemsize // (_SLAB * self.warps),
             "turned": self.turned,
             "x_by_depth": few.a.by_depth,
             "w_by_depth": few.b.by_depth,
@@ -98,7 +107,7 @@ class FewRows(NamedTuple):
         """Blocks along each axis."""
         few = task.turned if self.turned else task
         return (
-            divide_up(few.n, self.columns),
+            self.cluster * divide_up(few.n, self.columns * self.cluster),
             task.batches,
             parts_of(task, self.parts, self.warps * _SLAB // task.itemsize),
         )
@@ -130,4 +139,24 @@ def few_rows_for(task: Task, device: Device) -> FewRows | None:
     resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
     ahead = _AHEAD[resident > 1 or rows > 8]
     groups = _GROUPS if task.itemsize == 2 and (rows > 8 or few.b.by_depth) else 1
-    return FewRows(turned, rows, columns, warps, parts, ahead, resident, _ASKED, groups)
+    form = FewRows(turned, rows, columns, warps, parts, ahead, resident, _ASKED, groups)
+    at_once = columns == _COLUMNS and parts == 1 and blocks <= multiprocessors
+    return sharing(form, few, device) if at_once else form
+
+
+def sharing(form: FewRows, few: Task, device: Device) -> FewRows:
+    """The form with clusters that share the few rows, if the device, the layout and the size allow it.
+
+    Args:
+        form: has one part of the depth.
+        few: the product, or the transpose that is computed.
+        device: where it runs.
+    """
+    limits, slab = device.properties, _SLAB // few.itemsize
+    pieces, left = divmod(few.k, slab * form.warps)
+    held = pieces * form.rows * (_SLAB * form.warps + _SLAB)
+    sums = 4 * form.warps * form.rows * (form.columns + 4)
+    fits = pieces <= _PIECES and held + sums + 8 * _PIECES <= limits.max_shared_memory_per_block
+    if limits.compute_capability[0] != 9 or few.itemsize == 4 or not few.a.by_depth or left or not fits:
+        return form
+    return form._replace(ahead=_AHEAD[0], asked=_CLUSTER_ASKED, groups=1, cluster=_CLUSTER, held=held)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from numpy.linalg import LinAlgError
 from .. import dtypes
 from ..array import Array
 from ..array.creation import empty, ones
+from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
 from ..elementwise.by_numpy import quiet
@@ -21,12 +23,8 @@ from ..kernel.strides import broadcast_shapes
 from ..shape.views import (
     broadcast_to,
     expand_dims,
-    flip,
-    matrix_transpose,
     moveaxis,
     reshape,
-    tril,
-    triu,
 )
 from .batched import solutions, together
 from .diagonals import from_diagonal
@@ -138,7 +136,7 @@ def _inverses(a: Array) -> Array:
         return solutions(a, broadcast_to(identity(a.shape[-1], a), a.shape))
 
 
-def _equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
+def equations(x1: Array, x2: Array, name: str) -> tuple[Array, Array]:
     """Square matrices and right-hand sides, checked, in one dtype of LAPACK."""
     x1, x2 = promoted(x1, x2, name)
     a, b = matrices(x1, name, square=True), floating(x2, name)
@@ -161,22 +159,38 @@ def solve(x1: Array, x2: Array, /) -> Array:
         LinAlgError: a matrix is not square, or, on the host, singular.
         ValueError: the shapes do not fit.
     """
-    a, b = _equations(x1, x2, "solve")
-    if b.ndim == 1 and a.ndim == 2 and a.device.addressable and b.size and not tape.recording((a, b)):
-        return library(a, "solve", b)[0]
+    if type(x1) is Array and type(x2) is Array:
+        layouts = x1._layout or x1._planned(), x2._layout or x2._planned()
+        if _are_numpys(*layouts) and not tape.recording((x1, x2)):
+            return library(x1, "solve", x2)[0]
+    return shaped("solve", *equations(x1, x2, "solve"), _solution)
+
+
+@lru_cache(maxsize=4096)
+def _are_numpys(a: Layout, b: Layout) -> bool:
+    """Whether NumPy solves the equations of a matrix and right-hand sides as they are, with no further checks."""
+    if a.device is not b.device or not a.device.addressable or a.dtype != b.dtype or not b.size:
+        return False
+    fits = len(a.shape) == 2 and len(b.shape) in (1, 2) and a.shape[0] == a.shape[1] == b.shape[0]
+    return fits and a.dtype in dtypes.INEXACT and not dtypes.info(a.dtype).narrow
+
+
+def shaped(name: str, a: Array, b: Array, solver: Callable[[Array, Array], Array]) -> Array:
+    """The result of a solver, which takes matrices and right-hand sides of one batch, for arrays of any shapes."""
     if b.ndim == 1:
-        return reshape(_solution(a, expand_dims(b, 1)), a.shape[:-1])
-    if a.ndim == 2 and b.ndim > 2:  # one factorisation for all right-hand sides
+        return reshape(shaped(name, a, expand_dims(b, 1), solver), a.shape[:-1])
+    if a.ndim == 2 and b.ndim > 2:  # all right-hand sides are those of one matrix
         columns = moveaxis(b, -2, 0)
-        return moveaxis(reshape(solve(a, reshape(columns, (b.shape[-2], -1))), columns.shape), 0, -2)
-    return _solution(a, b)
+        made = solver(a, reshape(columns, (b.shape[-2], -1)))
+        return moveaxis(reshape(made, columns.shape), 0, -2)
+    if a.shape[:-2] != b.shape[:-2]:
+        batch = broadcast_shapes(name, [a.shape[:-2], b.shape[:-2]])
+        a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
+    return solver(a, b)
 
 
 def _solution(a: Array, b: Array) -> Array:
-    """The ``y`` for which ``a @ y`` is ``b``, for checked arrays of matrices."""
-    if a.shape[:-2] != b.shape[:-2]:
-        batch = broadcast_shapes("solve", [a.shape[:-2], b.shape[:-2]])
-        a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
+    """The ``y`` for which ``a @ y`` is ``b``, for checked arrays of matrices of one batch."""
     y = _solved(a, b) if b.size else empty(b.shape, b.dtype, b.device)
     if tape.recording((a, b)):
 
@@ -194,38 +208,3 @@ def _solved(a: Array, b: Array) -> Array:
         return library(a, "solve", b)[0]
     with tape.stop_recording():
         return solutions(a, b)
-
-
-def solve_triangular(
-    x1: Array, x2: Array, /, *, lower: bool = False, trans: bool = False, unit_diagonal: bool = False
-) -> Array:
-    """Solve ``x1 @ y = x2`` for ``y``, with triangular ``x1``.
-
-    Args:
-        x1: shape (..., n, n); one triangle of each matrix is read.
-        x2: shape (..., n, k), or (n,).
-        lower: whether to read the lower triangle.
-        trans: whether to solve with the transpose of ``x1``.
-        unit_diagonal: whether the diagonal consists of ones and is not read.
-
-    Raises:
-        DeviceError: the arrays are on different devices.
-        LinAlgError: a matrix is not square, or, on the host, singular.
-        TypeError: an argument is of a half type.
-        ValueError: the shapes do not fit.
-
-    >>> import cukern as ck
-    >>> solve_triangular(ck.asarray([[2.0, 1.0], [9.0, 4.0]]), ck.asarray([4.0, 8.0])).tolist()
-    [1.0, 2.0]
-    """
-    a, b = _equations(x1, x2, "solve_triangular")
-    triangle = (tril if lower else triu)(a, k=(-1 if lower else 1) if unit_diagonal else 0)
-    if unit_diagonal:
-        triangle = triangle + identity(a.shape[-1], a)
-    if trans:
-        triangle, lower = matrix_transpose(triangle), not lower
-    if not lower:
-        return solve(triangle, b)
-    # Reversed, a lower triangle is an upper one, in which elimination has nothing to do and swaps no rows.
-    rows = -1 if b.ndim == 1 else -2
-    return flip(solve(flip(triangle, axis=(-2, -1)), flip(b, axis=rows)), axis=rows)

@@ -87,7 +87,7 @@ def matmul(x1: Array, x2: Array, /) -> Array:
     """
     plan = known(x1, x2)
     if plan is not None:
-        return _recorded_product(x1, x2, plan(x1, x2))
+        return recorded_product(x1, x2, plan(x1, x2))
     if (made := _by_vector(x1, x2)) is not None:
         return made
     if isinstance(x1, SYMBOLS) or isinstance(x2, SYMBOLS):
@@ -122,7 +122,7 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         made = _product(a, b)
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
-    return _recorded_product(a, b, made)
+    return recorded_product(a, b, made)
 
 
 def _by_vector(x1: Any, x2: Any) -> Array | None:
@@ -146,7 +146,7 @@ def _fit_with_vector(one: Layout, other: Layout) -> bool:
     return one.dtype.char in "fdFD" and one.shape[-1] == other.shape[0]
 
 
-def _recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
+def recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
     """The product, recorded if a tape tracks a factor."""
     tracking = tape.tracked((a, b))
     if tracking is not None:
@@ -171,7 +171,7 @@ def matmul_turned(a: Array, b: Array) -> Array:
     key = (a._layout or a._planned(), b._layout or b._planned())
     plan = _turned.get(key)
     if plan is not None:
-        return _recorded_product(a, b, plan(a, b), turned=True)
+        return recorded_product(a, b, plan(a, b), turned=True)
     view = matrix_transpose(b)
     made = matmul(a, view)
     found = known(a, view)

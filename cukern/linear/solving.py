@@ -321,6 +321,8 @@ def tensorinv(a: Array, /, ind: int = 2) -> Array:
     if ind <= 0:
         raise ValueError(f"tensorinv: ind: expected a positive number, got {ind}")
     rows, columns = a.shape[:ind], a.shape[ind:]
+    if len(rows) == len(columns) == 1:
+        return inv(a)
     return reshape(inv(reshape(a, (math.prod(rows), math.prod(columns)))), columns + rows)
 
 
@@ -342,5 +344,6 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     shape = a.shape[b.ndim :]
     if b.size != math.prod(shape) or a.size != b.size**2:
         raise LinAlgError(f"tensorsolve: a of shape {a.shape} is not a square map to b of shape {b.shape}")
-    made = solve(reshape(a, (b.size, b.size)), b if b.ndim == 1 else reshape(b, (b.size,)))
+    square = a if a.ndim == 2 else reshape(a, (b.size, b.size))
+    made = solve(square, b if b.ndim == 1 else reshape(b, (b.size,)))
     return made if made.shape == shape else reshape(made, shape)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 import struct
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from .. import dtypes
@@ -13,11 +15,14 @@ from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes, broadcast_steps, collapse, step_kind
+from ..reduction.plan import Reduction, accumulator
 
 #: Matrices of a batch at most: blocks along y.
 _MOST_MATRICES = 65535
 #: Rows or columns beyond a product's last, to which a tile may reach.
 _BEYOND = 256
+#: A division, or the call of a function that takes more than an instruction.
+_LONG = re.compile(r"/|\b(?!(?:float|double|maximum|minimum|fabs|floor)\()[a-zA-Z_]\w*\(")
 
 
 class Factor(NamedTuple):
@@ -25,11 +30,27 @@ class Factor(NamedTuple):
 
     Attributes:
         by_depth: whether it is contiguous along the axis that is summed over.
+        unit: the step within a row; 1 where it is contiguous.
     """
 
     batch: int
     row: int
     by_depth: bool
+    unit: int = 1
+
+
+class Rows(NamedTuple):
+    """A reduction of each row of the result to a number.
+
+    Attributes:
+        reduction: how values are combined.
+        keepdims: whether the axis of the columns stays, with size 1.
+        result: the dtype of the numbers.
+    """
+
+    reduction: Reduction
+    keepdims: bool
+    result: dtypes.DType
 
 
 class Task(NamedTuple):
@@ -37,6 +58,8 @@ class Task(NamedTuple):
 
     Attributes:
         itemsize: bytes of an element of the factors.
+        saves: whether the product itself is stored too, beside what is made of it.
+        rows: what each row of the result is reduced to, which is stored in its place.
     """
 
     batches: int
@@ -47,6 +70,8 @@ class Task(NamedTuple):
     b: Factor
     operands: tuple[tuple[int, ...], ...]
     itemsize: int = 2
+    saves: bool = False
+    rows: Rows | None = None
 
     @property
     def turned(self) -> Task:
@@ -55,11 +80,23 @@ class Task(NamedTuple):
         return Task(self.batches, self.n, self.m, self.k, self.b, self.a, operands, self.itemsize)
 
 
-def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
+def kind_of(made: Program, task: Task) -> str:
+    """What follows a product, as the table of times has it: "function", "matrix" or "bias".
+
+    Args:
+        made: a program of the product, its first input, and of the operands.
+        task: the product.
+    """
+    if any(_LONG.search(line.code) for line in statements(made.outputs)[0]):
+        return "function"
+    return "matrix" if any(row and column for _, row, column in task.operands) else "bias"
+
+
+def task_of(a: Layout, b: Layout, operands: Sequence[Layout], strided: bool = False) -> Task | None:
     """The product of two layouts whose shapes fit, and of operands that broadcast to it; None if the kernel cannot.
 
-    It needs factors that are contiguous along one axis, in rows that begin at multiples of 16 bytes, and a batch whose
-    matrices are at equal distances.
+    It needs a batch whose matrices are at equal distances and, unless ``strided``, factors that are contiguous along
+    one axis, in rows that begin at multiples of 16 bytes.
     """
     (m, k), n = a.shape[-2:], b.shape[-1]
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
@@ -68,10 +105,12 @@ def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
         for one, own in ((a, (m, k)), (b, (k, n)), *((x, (m, n)) for x in operands))
     ]
     made = math.prod(batch) * m * n
-    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX or not (a.aligned and b.aligned):
+    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX:
+        return None
+    if not (strided or (a.aligned and b.aligned)):
         return None
     rows = [(*one[:-1],) for one in (steps[0], *steps[2:])]
-    if not any(steps[1][:-2]) and steps[0][-1] in (0, 1):
+    if not any(steps[1][:-2]) and (strided or steps[0][-1] in (0, 1)):
         one_matrix = collapse((*batch, m), rows)  # all rows as those of one matrix
         if len(one_matrix.shape) <= 1:
             m, batch = math.prod((*batch, m)), ()
@@ -86,8 +125,9 @@ def task_of(a: Layout, b: Layout, operands: Sequence[Layout]) -> Task | None:
         return None
     through = [(one or (0,))[0] for one in axes.steps]
     chunk = ACCESS // a.dtype.itemsize
-    first = _factor(through[0], steps[0][-1], steps[0][-2], k, m, chunk)
-    second = _factor(through[1], steps[1][-2], steps[1][-1], k, n, chunk)
+    factor = _any_factor if strided else partial(_factor, chunk=chunk)
+    first = factor(through[0], steps[0][-1], steps[0][-2], k, m)
+    second = factor(through[1], steps[1][-2], steps[1][-1], k, n)
     if first is None or second is None:
         return None
     others = tuple((by, *one[-2:]) for by, one in zip(through[2:], steps[2:], strict=True))
@@ -104,10 +144,18 @@ def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int, chu
     return None
 
 
+def _any_factor(batch: int, along_depth: int, along_own: int, k: int, size: int) -> Factor:
+    by_depth = abs(along_depth) <= abs(along_own)
+    unit, row = (along_depth, along_own) if by_depth else (along_own, along_depth)
+    return Factor(batch, row, by_depth, unit)
+
+
 def is_wide(task: Task) -> bool:
     """Whether an offset may exceed 32 bits, those of rows beyond the last tile included."""
     across = max(task.m, task.n, task.k) + _BEYOND
-    spans = [task.batches * abs(one.batch) + across * one.row for one in (task.a, task.b)]
+    spans = [
+        task.batches * abs(one.batch) + across * (abs(one.row) + abs(one.unit)) for one in (task.a, task.b)
+    ]
     spans += [task.batches * abs(x) + task.m * abs(y) + task.n * abs(z) for x, y, z in task.operands]
     return max(task.batches * task.m * task.n, *spans) > LARGEST_INDEX
 
@@ -148,11 +196,32 @@ def structs(task: Task, steps: Sequence[int], sizes: Sequence[int]) -> tuple[byt
     return head, struct.pack(f"{len(of)}{code}", *of)
 
 
+def ending_variables(program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+    """:func:`variables`, and those of `linear/ends.cuh`."""
+    made = variables(program, elem, task)
+    if task.rows is None:
+        return {**made, "saves": task.saves, "rows": None}
+    (root,) = program.outputs
+    made["body"], (made["value"],) = statements((root,))  # a value is rounded if the expression says so alone
+    rows = {
+        "reduction": task.rows.reduction,
+        "result": dtypes.info(task.rows.result).cxx,
+        "accumulator": accumulator(task.rows.reduction, root.dtype),
+    }
+    return {**made, "out": compute_type(root.dtype), "saves": task.saves, "rows": rows}
+
+
+def ending_name(program: Program, elem: dtypes.DType, task: Task) -> str:
+    """The first words of a kernel's name."""
+    name = program.name if task.rows is None else f"{task.rows.reduction.name}_{program.name}"
+    return f"{name}_{dtypes.info(elem).name}{'_saving' if task.saves else ''}"
+
+
 def tiled_variables(program: Program, elem: dtypes.DType, task: Task, m: int, n: int) -> dict[str, Any]:
-    """:func:`variables`, and those of kernels that make tiles of ``m`` rows and ``n`` columns."""
+    """:func:`ending_variables`, and those of kernels that make tiles of ``m`` rows and ``n`` columns."""
     return {
-        **variables(program, elem, task),
-        "name": f"{program.name}_{dtypes.info(elem).name}_{m}x{n}",
+        **ending_variables(program, elem, task),
+        "name": f"{ending_name(program, elem, task)}_{m}x{n}",
         "tile_m": m,
         "tile_n": n,
         "a_by_depth": task.a.by_depth,

@@ -21,9 +21,10 @@ from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes
 from ..text.signature import Dim3
 from . import library, parts
+from .by_rows import Lanes, lanes_for
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
-from .task import Task, parts_of, task_of, tiled_structs, tiled_variables
+from .task import Rows, Task, kind_of, parts_of, task_of, tiled_structs, tiled_variables
 from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
@@ -119,8 +120,26 @@ _SLAB, _PARTS, _FEWEST_SLABS = 128, (1, 2, 4, 8, 16), 4
 #: slab at rate 1: that of a launch, and of storing and loading a sum. Estimated for an H200.
 _LAUNCH, _PART = 40_000.0, 0.04
 
-Own = Tile | TmaTile | FewRows
+#: Rows of a tile at most where they are reduced: what is little work beside loading is shared by more blocks.
+_FEW_ROWS = 128
+
+Own = Tile | TmaTile | FewRows | Lanes
 Form = Own | library.Ending
+
+
+def _tiles(task: Task, device: Device) -> list[Tile]:
+    """The tiles that a device can make; the narrowest of few rows that have whole rows if these are reduced."""
+    limits = device.properties
+    found = [
+        tile
+        for tile in (TILES if task.itemsize == 2 else TF32_TILES)
+        if tile.shared <= limits.max_shared_memory_per_block
+        and (limits.compute_capability[0] == 9 or not tile.grouped)
+    ]
+    if task.rows is None:
+        return found
+    width = min((tile.n for tile in found if tile.n >= task.n), default=0)
+    return [tile for tile in found if tile.n == width and tile.m <= _FEW_ROWS]
 
 
 def tile_for(task: Task, device: Device, parts: Sequence[int] = _PARTS) -> Tile:
@@ -143,11 +162,9 @@ def tile_for(task: Task, device: Device, parts: Sequence[int] = _PARTS) -> Tile:
         made = waves * divide_up(slabs, tile.parts) * tile.m * tile.n / tile.rate
         return made + (_LAUNCH + _PART * tile.parts * size if tile.parts > 1 else 0)
 
-    grouped = limits.compute_capability[0] == 9
     fits = [
         tile._replace(parts=number)
-        for tile in (TILES if task.itemsize == 2 else TF32_TILES)
-        if tile.shared <= limits.max_shared_memory_per_block and grouped >= tile.grouped
+        for tile in _tiles(task, device)
         for number in parts
         if number == 1 or (slabs >= _FEWEST_SLABS * number and number * size <= LARGEST_INDEX)
     ]
@@ -161,19 +178,24 @@ class Plan(kernel_plan.Plan):
         converters: functions that convert each Python number to the dtype in which it is computed.
         bound: the kernel that ends with the epilogue.
         backwards: what a tape records of a call, by which inputs are tracked.
+        reads: the plan, without a launch, of what follows the saved product, as a tape records that.
     """
 
-    __slots__ = ("_known", "_maps", "_multiply", "_sums", "backwards", "bound", "converters")
+    __slots__ = ("_known", "_maps", "_multiply", "_sums", "backwards", "bound", "converters", "reads")
 
-    def __init__(self, made: Program, task: Task, form: Own, out: Layout) -> None:
+    def __init__(
+        self, made: Program, task: Task, form: Own, product: Layout, result: Layout | None = None
+    ) -> None:
+        out, elem = result or product, product.dtype
         self.converters = tuple(map(converter, made.scalars))
-        self._maps = form.maps(task, out.dtype, out.strides[-2]) if isinstance(form, TmaTile) else ()
+        self.reads: Any = None
+        self._maps = form.maps(task, elem, out.strides[-2]) if isinstance(form, TmaTile) else ()
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
         self.backwards: dict[tuple[bool, ...], Any] = {}
         self._sums: Layout | None = None
         self._multiply: tuple[BoundKernel, Prepared] | None = None
-        grid, elem = form.grid(task), out.dtype
+        grid = form.grid(task)
         with on(out.device):
             if grid[2] > 1:
                 self._sums = parts.sums(task, grid[2], out.device)
@@ -182,7 +204,7 @@ class Plan(kernel_plan.Plan):
                 self.bound, launch = parts.adding(made, elem, task, grid[2], out.device)
             else:
                 self.bound, launch = self._bind(form, made, task, elem, grid, out.device)
-        super().__init__(out.device, (out,), launch)
+        super().__init__(out.device, (product, out) if task.saves else (out,), launch)
 
     def _bind(
         self, form: Own, made: Program, task: Task, elem: dtypes.DType, grid: Dim3, device: Device
@@ -193,15 +215,24 @@ class Plan(kernel_plan.Plan):
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
         """Launch and return the result: ``into``, or a new array if it is None."""
+        return self.run_all(arrays, scalars, into)[-1]
+
+    def run_all(
+        self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None
+    ) -> list[Array]:
+        """Launch and return the product, if it is saved, and the result."""
         assert self.launch is not None
         with on(self.device):
-            made = Array._made(self.layouts[0]) if into is None else into
+            outs = [Array._made(self.layouts[0]) if into is None else into]
+            for layout in self.layouts[1:]:
+                outs.append(Array._made(layout))
             values = [one._operand for one in arrays]
             if scalars:
                 values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
-            values.append(made._operand)
+            for one in outs:
+                values.append(one._operand)
             if self._maps:
-                mapped = zip((0, 1, -1), self._maps, (arrays[0], arrays[1], made), strict=True)
+                mapped = zip((0, 1, -1), self._maps, (arrays[0], arrays[1], outs[-1]), strict=True)
                 for place, tiles, one in mapped:
                     values[place] = self._map(place, tiles, one)
             if self._multiply is not None and self._sums is not None:
@@ -209,7 +240,7 @@ class Plan(kernel_plan.Plan):
                 self._multiply[1](*values[:2], sums._operand)
                 values[:2] = [sums._operand]
             self.launch(*values)
-        return made
+        return outs
 
     @property
     def source(self) -> str:
@@ -245,34 +276,44 @@ def forms(
     found: dict[str, Form] = {}
     if ending is not None:
         found["library" if task.itemsize == 2 else "tf32 library" if tf32 else "library of float32"] = ending
-    few = few_rows_for(task, device)
-    if few is not None:
+    plain = not task.saves and task.rows is None
+    few = few_rows_for(task, device) if task.rows is None else None
+    if few is not None and plain:
         return {**found, "few rows" if task.itemsize == 2 else "few rows of float32": few}
-    if task.itemsize == 4 and not tf32:
+    if few is not None or (task.itemsize == 4 and not tf32) or not _tiles(task, device):
         return found
-    tile, fed = tile_for(task, device), tma_tile_for(task, device)
-    if fed is not None and tile.parts == 1:
-        found["tma" if task.itemsize == 2 else "tf32 tma"] = fed
-    return {**found, "tf32" if task.itemsize == 4 else "parts" if tile.parts > 1 else "tiles": tile}
+    tile, fed = tile_for(task, device, _PARTS if plain else (1,)), tma_tile_for(task, device)
+    what = f"{' of rows' if task.rows else ''}{' and product' if task.saves else ''}"
+    if fed is not None and tile.parts == 1 and task.rows is None:
+        found[f"{'tma' if task.itemsize == 2 else 'tf32 tma'}{what}"] = fed
+    return {
+        **found,
+        f"{'tf32' if task.itemsize == 4 else 'parts' if tile.parts > 1 else 'tiles'}{what}": tile,
+    }
 
 
 def quickest(
-    task: Task, device: Device, then: bool = True, ending: library.Ending | None = None
+    task: Task, device: Device, then: str = "bias", ending: library.Ending | None = None
 ) -> Form | None:
     """The form to use; None if the device has no tensor cores, or its library is faster.
 
     Args:
         task: the product.
         device: where it runs.
-        then: whether an expression of the product follows; if not, floats are not rounded by a form of this module.
+        then: what follows, as the table of times has it; if nothing, floats are not rounded by a form of this module.
         ending: that expression, if the library does it too.
     """
     if device.style == "serial" or device.properties.compute_capability < (8, 0) or task.itemsize > 4:
         return None
-    sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
-    found = forms(task, device, then and allows_tf32(), ending)
+    found = forms(task, device, bool(then) and allows_tf32(), ending)
     if not then:  # what small products gain by tiles is less than compiling them takes
         found.pop("tiles", None)
+    return _best(task, found, then)
+
+
+def _best(task: Task, found: dict[str, Form], then: str = "bias") -> Form | None:
+    """The form of the shortest time by the table; None if the library's is shorter."""
+    sizes = (task.batches, task.m, task.k, task.n, task.b.by_depth)
     shares = {name: ratio(*sizes, name, then) for name in found}
     best = min(shares, key=shares.__getitem__, default="")
     return found[best] if best and shares[best] < 1 else None
@@ -294,19 +335,75 @@ def make_plan(
     task = task_of(a, b, operands)
     if task is None:
         return None
-    form = form or quickest(task, a.device, True, library.ending_of(made, task, operands))
+    then = kind_of(made, task)
+    form = form or quickest(task, a.device, then, library.ending_of(made, task, operands))
     if isinstance(form, library.Ending):
         plan = library.make_plan(form, task, _result(a, b))
         if plan is not None:
             return plan
-        form = quickest(task, a.device)
+        form = quickest(task, a.device, then)
     return Plan(made, task, form, _result(a, b)) if _is_own(form) else None
+
+
+def make_saving(
+    made: Program, a: Layout, b: Layout, operands: Sequence[Layout], form: Own | None = None
+) -> Plan | None:
+    """:func:`make_plan` of a launch that saves the product too; None if the library and a kernel are faster."""
+    task = task_of(a, b, operands)
+    if task is None:
+        return None
+    task = task._replace(saves=True)
+    chosen = form or quickest(task, a.device)
+    return Plan(made, task, chosen, _result(a, b)) if _is_own(chosen) else None
+
+
+def make_rows(
+    made: Program,
+    a: Layout,
+    b: Layout,
+    operands: Sequence[Layout],
+    rows: Rows,
+    saves: bool = False,
+    form: Own | None = None,
+) -> Plan | None:
+    """A launch that reduces the rows of a program's value; None if the library and a kernel are faster.
+
+    Args:
+        made: a program of the product, as its first input, and of ``operands``.
+        a: shape (..., m, k), of a floating dtype.
+        b: shape (..., k, n).
+        operands: broadcast to the product.
+        rows: the reduction.
+        saves: whether the product is stored too.
+        form: the one to use, on any device.
+    """
+    task = _of_rows(task_of(a, b, operands, isinstance(form, Lanes)), rows, saves)
+    chosen: Form | None = form
+    if chosen is None and task is not None:
+        chosen = quickest(task, a.device)
+    if chosen is None:
+        task = _of_rows(task_of(a, b, operands, strided=True), rows, saves)
+        chosen = None if task is None else _by_lanes(task, a)
+    if task is None or not _is_own(chosen):
+        return None
+    return Plan(made, task, chosen, _result(a, b), _result_of_rows(a, b, rows))
+
+
+def _of_rows(task: Task | None, rows: Rows, saves: bool) -> Task | None:
+    return None if task is None else task._replace(rows=rows, saves=saves)
+
+
+def _by_lanes(task: Task, a: Layout) -> Form | None:
+    """The kernel without tensor cores, if the table says that it is faster."""
+    lanes = None if a.device.style == "serial" else lanes_for(task, dtypes.info(a.dtype).acc)
+    what = f"lanes of rows{' and product' if task.saves else ''} of {a.dtype}"
+    return None if lanes is None else _best(task, {what: lanes})
 
 
 def make_alone(a: Layout, b: Layout) -> Plan | None:
     """The launch of ``a @ b`` for arrays of these layouts; None if the library is faster, or no kernel takes them."""
     task = task_of(a, b, ())
-    if task is None or not _is_own(form := quickest(task, a.device, then=False)):
+    if task is None or not _is_own(form := quickest(task, a.device, then="")):
         return None
     total = cast(input_node(0, dtypes.float32), a.dtype)
     return Plan(program("matmul", (total,), (dtypes.float32,)), task, form, _result(a, b))
@@ -320,3 +417,10 @@ def _result(a: Layout, b: Layout) -> Layout:
     """The layout of the product."""
     batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
     return fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+
+
+def _result_of_rows(a: Layout, b: Layout, rows: Rows) -> Layout:
+    """The layout of a number for each row of the product."""
+    batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+    kept = (1,) if rows.keepdims else ()
+    return fresh_layout(a.device, rows.result, (*batch, a.shape[-2], *kept))

@@ -69,7 +69,7 @@ INTERNAL = frozenset(
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),
-        *("product_then", "product_source", "times_i", "phase"),
+        *("product_then", "product_source", "times_i", "conj_times", "phase"),
     }
 )
 

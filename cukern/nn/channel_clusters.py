@@ -19,7 +19,7 @@ _gradients = Kernel("nn/channel_norm/cluster_gradients.cu")
 
 #: The most channels that a block takes one after another, and threads that have neighbouring packs of channels.
 _MEMBERS, _ACROSS = 32, 32
-#: Packs of an array that a thread keeps if clusters have blocks enough, and bytes of a block's other shared memory.
+#: Packs of an array that a thread keeps, unless clusters have too few blocks; bytes of a block's other shared memory.
 _KEPT, _OTHER = 25, 8 << 10
 #: The part of the multiprocessors that gets a block at least; rounds of clusters from which each takes two units; and
 #: rounds of one block a multiprocessor from which on keeping pays, unless all run at once.

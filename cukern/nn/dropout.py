@@ -105,6 +105,12 @@ class _Dropout(Function):
         return _Dropout.apply(dy, ctx.p, ctx.draw), None, None
 
 
+def dropped(x: Array, p: float, draw: Draw) -> Array:
+    """:func:`dropout` of what a draw drops."""
+    made: Array = _Dropout.apply(x, p, draw)
+    return made
+
+
 def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     """Set each element of ``x`` to 0 with probability ``p``, and divide the others by ``1 - p``.
 
@@ -136,9 +142,7 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     p = require_probability("dropout", p)
     if p == 0:
         return x
-    draw = drawn("dropout", "x", x, rng, x.size if p < 1 else 0)
-    made: Array = _Dropout.apply(x, p, draw)
-    return made
+    return dropped(x, p, drawn("dropout", "x", x, rng, x.size if p < 1 else 0))
 
 
 class Dropout(Module):

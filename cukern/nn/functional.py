@@ -55,7 +55,7 @@ from .pooling.adaptive import (
 from .pooling.function import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, max_pool2d, max_pool3d
 from .rearrange import pad, pixel_shuffle, pixel_unshuffle
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
-from .resampling.function import interpolate
+from .resampling.function import interpolate, upsample
 from .rotary import rotary_embedding
 from .sampling import sample_tokens
 
@@ -122,6 +122,7 @@ __all__ = [
     "softsign",
     "tanh",
     "unfold",
+    "upsample",
 ]
 
 __getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn.functional"])

@@ -19,7 +19,7 @@ from ..kernel.plan import allocate
 from .distributions import on_host
 from .order import random_order
 from .philox import WORD, draw, numbers, philox
-from .transformed import Transformed
+from .transformed import Place, Transformed
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
@@ -104,14 +104,14 @@ class Generator(Transformed):
 
     spawn = split
 
-    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
+    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int, located: Place = ()) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
         made = allocate(self.device, shape, dtype)
         if n := math.prod(shape):
             groups = -(-n // numbers(dtype, kind))
             place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, groups))
             (counter,) = self._advance(groups) if place is None else (place._data,)
-            draw(self.device, kind, dtype, made, groups, counter, (*self._key, *extra))
+            draw(self.device, kind, dtype, made, groups, counter, (*self._key, *extra), located)
         return Array._wrap(made, self.device)
 
     def _advance(self, groups: int) -> tuple[int]:

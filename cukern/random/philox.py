@@ -17,6 +17,8 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _KERNEL = Kernel("random/bits.cu", block=256)
+#: Groups of integers that the host draws at once.
+_STRETCH = 64
 #: Groups of four words that a thread draws in sequence: on the host, and at most on a GPU; blocks that keep that busy.
 _HOST_PIECE, _PIECE, _BLOCKS = 4096, 8, 1056
 WORD = 0xFFFFFFFF
@@ -34,15 +36,19 @@ def philox(counter: Sequence[int], key: Sequence[int]) -> list[int]:
 
 
 @cache
-def _bound(device: Device, dtype: dtypes.DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
+def _bound(
+    device: Device, dtype: dtypes.DType, kind: str, in_memory: bool, located: bool
+) -> tuple[CompiledFunction, int]:
     """The kernel for a kind of number, and its block size."""
     info = dtypes.info(dtype)
     block = 1 if device.style == "serial" else 256
     each, whole = numbers(dtype, kind), kind.removeprefix("short ")
     variables = {"elem": dtype, "block": block, "kind": whole, "each": each, "live": in_memory}
+    variables["located"] = located
+    variables["stretch"] = _STRETCH if block == 1 and kind == "short integers" else 1
     if info.kind == "f":
         variables["digits"] = info.digits
-    name = f"random_{kind.replace(' ', '_')}_{info.name}_{block}"
+    name = f"random_{kind.replace(' ', '_')}_{info.name}_{block}" + "_located" * located
     return _KERNEL.bind(device, name=name, **variables).function, block
 
 
@@ -61,6 +67,7 @@ def draw(
     groups: int,
     counter: Any,
     rest: Sequence[int],
+    located: tuple[float, float] | tuple[()] = (),
 ) -> None:
     """Fill an ndarray with numbers of a kind.
 
@@ -68,9 +75,14 @@ def draw(
         groups: of four words, from which the numbers are made.
         counter: where the stream is, or an ndarray that holds this.
         rest: the key, and further arguments of the kind.
+        located: of floats, a number to add and one by which each is multiplied first.
     """
-    function, block = _bound(device, dtype, kind, not isinstance(counter, int))
+    function, block = _bound(device, dtype, kind, not isinstance(counter, int), bool(located))
     piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, groups // (block * _BLOCKS)))
     launch(
-        device, function, divide_up(groups, piece * block), block, (made, made.size, piece, counter, *rest)
+        device,
+        function,
+        divide_up(groups, piece * block),
+        block,
+        (made, made.size, piece, counter, *rest, *located),
     )

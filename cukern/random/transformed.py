@@ -20,6 +20,10 @@ from ..reduction.softmax import softmax
 from .distributions import Distributions, Parameter, Size, floating, on_host, positive, shape_of_parameters
 
 _MAX = 2**63 - 1
+#: Below it numbers are of every dtype of more than 16 bits.
+_LARGE = 1e38
+#: A number to add and one by which drawn ones are multiplied first, in the launch that draws; empty for neither.
+Place = tuple[float, float] | tuple[()]
 
 
 class Transformed(Distributions):
@@ -30,10 +34,12 @@ class Transformed(Distributions):
     or gives NaN or -1, as :class:`Distributions` says.
     """
 
-    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int) -> Array:
+    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int, located: Place = ()) -> Array:
         raise NotImplementedError
 
-    def _floats(self, kind: str, size: Size, dtype: Any, *parameters: Parameter) -> Array:
+    def _floats(
+        self, kind: str, size: Size, dtype: Any, *parameters: Parameter, located: Place = ()
+    ) -> Array:
         """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
 
         Raises:
@@ -48,7 +54,7 @@ class Transformed(Distributions):
         if shapes and np.broadcast_shapes(sizes, *shapes) != sizes:
             raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {sizes}")
         if row.kind != "c":
-            return self._draw(kind, sizes, wanted)
+            return self._draw(kind, sizes, wanted, located=located)
         parts = self._draw(kind, (*sizes, 2), row.real) * math.sqrt(0.5)
         return Array._wrap(parts._data.view(wanted).reshape(sizes), self.device)
 
@@ -61,10 +67,16 @@ class Transformed(Distributions):
     def _located(self, name: str, kind: str, loc: Any, scale: Any, size: Size, dtype: Any) -> Array:
         """``loc + scale * drawn`` for variates of a kind."""
         loc, scale = self._known(loc), self._parameter(scale, f"{name}: scale", 0.0)
-        drawn = self._floats(kind, size, dtype, loc, scale)
-        if not isinstance(loc, Array) and not isinstance(scale, Array) and loc == 0 and scale == 1:
-            return drawn
-        made: Array = _affine(drawn, loc, positive(scale))
+        return self._moved(kind, loc, positive(scale), size, dtype)
+
+    def _moved(self, kind: str, loc: Any, scale: Any, size: Size, dtype: Any, *given: Parameter) -> Array:
+        """``loc + scale * drawn``: of numbers in the launch that draws. They are made of those given, if any."""
+        numbers = all(isinstance(one, (int, float)) and abs(one) < _LARGE for one in (loc, scale))
+        if numbers and (dtype is None or dtypes.as_dtype(dtype) not in dtypes.COMPLEX):
+            located: Place = () if loc == 0 and scale == 1 else (float(loc), float(scale))
+            return self._floats(kind, size, dtype, located=located)
+        drawn = self._floats(kind, size, dtype, *(given or (loc, scale)))
+        made: Array = _affine(drawn, loc, scale)
         return made
 
     # ----- uniform, normal, exponential -----
@@ -78,11 +90,7 @@ class Transformed(Distributions):
     ) -> Array:
         """Uniform in [low, high); rounding may give ``high``."""
         low, high = self._known(low), self._known(high)
-        drawn = self._floats("uniform", size, dtype, low, high)
-        if not isinstance(low, Array) and not isinstance(high, Array) and low == 0 and high == 1:
-            return drawn
-        made: Array = _affine(drawn, low, high - low)
-        return made
+        return self._moved("uniform", low, high - low, size, dtype, low, high)
 
     def standard_normal(self, size: Size = None, dtype: Any = None) -> Array:
         """Normal with mean 0 and standard deviation 1, by the Box-Muller transform.

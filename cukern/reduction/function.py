@@ -285,7 +285,7 @@ class Reduce:
         joined: Array = FUNCTIONS[self.join](y, initial)
         return joined.astype(result, copy=False)
 
-    def _reads_values(self) -> bool:
+    def reads_values(self) -> bool:
         """Whether the derivative needs the reduced values in an array.
 
         It does if it is a function of arrays, and if it compares values with the result: recomputed in another
@@ -322,7 +322,7 @@ class Reduce:
             ValueError: the shapes do not broadcast, or there are no values and the reduction of none has no result.
         """
         tracking = None if self.rule is None else tape.tracked(arrays)
-        if tracking is not None and made.name != "load" and self._reads_values():
+        if tracking is not None and made.name != "load" and self.reads_values():
             arrays, scalars = evaluate(made, arrays, scalars), ()
             made = load(arrays[0].dtype, arrays[0].dtype)
             tracking = tape.tracked(arrays)
@@ -341,18 +341,53 @@ class Reduce:
     ) -> Array:
         """Run a plan, and record the reduction if ``tracking`` says that a tape tracks an input."""
         y = plan.run(arrays, scalars, parameter)
-        if tracking is not None and plan.layouts[0].floating:
-            needs, keys, tapes = tracking
-            call: _Call | None = None if scalars or parameter else plan.pulls.get(needs)
-            if call is None:
-                call = _Call(self, plan, tuple(scalars), parameter, needs)
-                if not scalars and not parameter:
-                    plan.pulls[needs] = call
-            saved = [arrays[i] for i in call.reads]
-            if call.keeps_y:
-                saved.append(y)
-            tape.record_tracked(call.operation, keys, (y,), saved, tapes)
+        if tracking is not None:
+            self._record(plan, arrays, scalars, parameter, y, tracking)
         return y
+
+    def note(
+        self,
+        made: Program,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        end: Reduced,
+        y: Array,
+        known: Plan | None = None,
+    ) -> Plan | None:
+        """Record ``y``, which another kernel has computed, as the reduction ``end`` of a program's value.
+
+        Args:
+            known: what this method has returned for the same program, layouts and reduction.
+        """
+        tracking = None if self.rule is None else tape.tracked(arrays)
+        if tracking is None:
+            return known
+        layouts = [one._layout or one._planned() for one in arrays]
+        plan = known or Plan(self.row, made, layouts, frozenset(end.axes), end.keepdims, end.dtype)
+        self._record(plan, arrays, scalars, end.parameter, y, tracking)
+        return plan
+
+    def _record(
+        self,
+        plan: Plan,
+        arrays: Sequence[Array],
+        scalars: Sequence[Any],
+        parameter: float,
+        y: Array,
+        tracking: tape.Tracking,
+    ) -> None:
+        if not plan.layouts[0].floating:
+            return
+        needs, keys, tapes = tracking
+        call: _Call | None = None if scalars or parameter else plan.pulls.get(needs)
+        if call is None:
+            call = _Call(self, plan, tuple(scalars), parameter, needs)
+            if not scalars and not parameter:
+                plan.pulls[needs] = call
+        saved = [arrays[i] for i in call.reads]
+        if call.keeps_y:
+            saved.append(y)
+        tape.record_tracked(call.operation, keys, (y,), saved, tapes)
 
 
 class _Call:

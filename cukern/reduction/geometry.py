@@ -67,9 +67,9 @@ ROW_SHAPE = RowShape()
 ORDERED_ROW_SHAPE = RowShape(warp=4096)
 COLUMN_SHAPE = ColumnShape()
 #: Values that a host thread reduces in sequence, and results that it computes together if the reduced elements of one
-#: are far apart.
+#: are far apart: the second number if every core has such a tile, as longer pieces of rows are read faster.
 _HOST_PIECE = 65536
-_HOST_TILE = 64
+_HOST_TILES = 64, 512
 #: Bytes of the values that a thread combines at once, and of the states that it keeps, both in registers.
 _VALUES, _STATES = 128, 128
 #: Bytes of shared memory for the states of a block.
@@ -196,10 +196,12 @@ def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
     return -(-outer // outer_pieces), max(1, -(-inner // inner_pieces))
 
 
-def serial(task: Task) -> Work:
-    """The launch by long plain loops, for the host."""
+def serial(task: Task, cores: int) -> Work:
+    """The launch by long plain loops, for a host of so many cores."""
     rows, outer, inner = task.rows, task.outer, task.inner
-    tile = _HOST_TILE if task.in_columns and task.kept[-1] >= 8 else 1
+    columns = task.kept[-1] if task.in_columns else 0
+    narrow, wide = _HOST_TILES
+    tile = wide if columns >= wide * cores else narrow if columns >= 8 else 1
     size = outer * inner
     pieces = max(1, min(size // _HOST_PIECE, 256)) if rows < 64 * tile else 1
     unroll = 64 if inner >= 256 else 32 if inner >= 64 else 8 if inner >= 8 else 1

@@ -160,7 +160,7 @@ class Plan(kernel_plan.Plan):
         return made
 
 
-def _accumulator(reduction: Reduction, value: DType) -> str:
+def accumulator(reduction: Reduction, value: DType) -> str:
     """The C++ type of the accumulator for values of a dtype."""
     if reduction.wide:
         kind = dtypes.info(value).kind
@@ -185,8 +185,8 @@ _BYTES = {
 
 def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
     """The bytes of a state."""
-    accumulator = _accumulator(reduction, value)
-    number = _BYTES.get(accumulator, value.itemsize)
+    sum_of = accumulator(reduction, value)
+    number = _BYTES.get(sum_of, value.itemsize)
     place = 8 if wide else max(4, value.itemsize)
     sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
     if value in dtypes.NARROW:
@@ -261,7 +261,7 @@ def make_plan(
         plan.direct = _direct(reduction.name, plan.axes, plan.layouts[0])
         return plan
     task = _task(reduction, program, operands, shape, axes)
-    work = serial(task) if on_host else on_gpu(task)
+    work = serial(task, device.properties.multiprocessors) if on_host else on_gpu(task)
     bound = _variables(reduction, program, result, work)
     tail = (work.layout, plan.count, *work.tail)
     plan.launch = _prepare(plan, work, bound, tail)
@@ -349,7 +349,7 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
         "body": body,
         "value": value,
         "value_type": compute_type(dtype),
-        "accumulator": _accumulator(reduction, dtype),
+        "accumulator": accumulator(reduction, dtype),
         "result": dtypes.info(result).cxx,
         "reduction": reduction,
         "half": all(d in dtypes.NARROW for d in program.inputs),

@@ -148,9 +148,17 @@ class Trace:
             return ""
 
     def save(self, path: str | Path) -> None:
-        """Write a page of HTML with the table and the pictures, which needs no other file."""
+        """Write a page of HTML with the table and the pictures, which needs no other file.
+
+        Raises:
+            ValueError: the path's name says that it is to be a picture.
+        """
         from .trace_page import page
 
+        if Path(path).suffix.lower() in (".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf"):
+            raise ValueError(
+                f"{path}: save writes a page of HTML; picture(access) makes the PNG of one access"
+            )
         Path(path).write_text(page(self), encoding="utf-8")
 
     def _access(self, events: np.ndarray[Any, Any], threads: int) -> Access:

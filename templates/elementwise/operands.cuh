@@ -1,5 +1,6 @@
 // What the elementwise kernels of a GPU share, made of a program's operands: their memory, and the expression as a function
 // of one element of each input. An input is "one" where it is a single element; one that is `inplace` is the memory of y0.
+// `totals` are values that a kernel sums instead of storing them, in t0, t1, ...
 <% macro parameters() %>
 <% for x in inputs if not x.inplace %>
     const << x.type >>* x<< x.k >>,
@@ -10,9 +11,12 @@
 <% for y in outputs %>
     << y.type >>* y<< loop.index0 >>,
 <% endfor %>
+<% for t in totals %>
+    << t.type >>* t<< loop.index0 >>,
+<% endfor %>
 <%- endmacro %>
 <# The members of Memory and Same, in a kernel. #>
-<% macro memory() %><% for x in inputs %><< "y0" if x.inplace else "x%d" % x.k >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>, <% endfor %><% endmacro %>
+<% macro memory() %><% for x in inputs %><< "y0" if x.inplace else "x%d" % x.k >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>, <% endfor %><% for t in totals %>t<< loop.index0 >>, <% endfor %><% endmacro %>
 <% macro same() %><% for x in inputs if x.place == "one" %>cast< << x.compute >> >(memory.x<< x.k >>[0]), <% endfor %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
 
 <% include "lib/pack.cuh" %>
@@ -49,6 +53,9 @@ struct Memory {
 <% for y in outputs %>
     << y.type >>* y<< loop.index0 >>;
 <% endfor %>
+<% for t in totals %>
+    << t.type >>* t<< loop.index0 >>;
+<% endfor %>
     const Layout& layout;
 };
 // What is the same for all elements: inputs of one element, and numbers.
@@ -60,10 +67,13 @@ struct Same {
     << type >> s<< loop.index0 >>;
 <% endfor %>
 };
-// One element of each output.
+// One element of each output and total.
 struct Made {
 <% for y in outputs %>
     << y.type >> y<< loop.index0 >>;
+<% endfor %>
+<% for t in totals %>
+    << t.compute >> t<< loop.index0 >>;
 <% endfor %>
 };
 __device__ __forceinline__ Made expression(const Same& same<% for x in inputs if x.place != "one" %>, << x.compute >> a<< x.k >><% endfor %>) {
@@ -76,5 +86,5 @@ __device__ __forceinline__ Made expression(const Same& same<% for x in inputs if
 <% for line in body %>
     const << line.type >> << line.name >> = << line.code >>;
 <% endfor %>
-    return {<% for y in outputs %>cast< << y.type >> >(<< y.value >>), <% endfor %>};
+    return {<% for y in outputs %>cast< << y.type >> >(<< y.value >>), <% endfor %><% for t in totals %>cast< << t.compute >> >(<< t.value >>), <% endfor %>};
 }

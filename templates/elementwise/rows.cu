@@ -2,7 +2,8 @@
 // Along a row an operand steps by 1 ("unit", moved a pack of `width` at a time), by 0 ("zero") or by anything ("any").
 // One that is `flat` lies in memory as the rows do, one that is `fixed` is the same for every row and loaded once.
 // Launch: `lanes` threads along a row, `columns` in pieces along blockIdx.x; a thread loads `unroll` rows before it computes,
-// and goes on by gridDim.y times the rows of a block. Whole warps do so together. No shared memory.
+// and goes on by gridDim.y times the rows of a block. Whole warps do so together. `totals` are summed over the rows of a block,
+// in an order that is always the same, into row blockIdx.y of t* (gridDim.y, columns). Shared: those of a block's groups, if any.
 <% from "elementwise/operands.cuh" import parameters, memory, same with context %>
 <% include "prelude/math.cuh" %>
 using index = << index >>;
@@ -83,6 +84,48 @@ struct Outputs {
 <% endfor %>
     }
 };
+// The sums of what a thread has seen of each column.
+struct Totals {
+<% for t in totals %>
+    << t.compute >> t<< loop.index0 >>[width]{};
+<% endfor %>
+
+    __device__ __forceinline__ void add(int k, Made made) {
+<% for t in totals %>
+        t<< loop.index0 >>[k] += made.t<< loop.index0 >>;
+<% endfor %>
+    }
+    // Stores those of a block, whose threads all call it that have columns.
+    __device__ __forceinline__ void store(const Memory& memory, index columns, index j) {
+<% if totals and block > lanes %>
+        const int lane = int(threadIdx.x) % lanes, group = int(threadIdx.x) / lanes;
+<% for t in totals %>
+        __shared__ << t.compute >> of_groups<< loop.index0 >>[(groups - 1) * width * lanes];
+<% endfor %>
+#pragma unroll
+        for (int k = 0; k < width; ++k) {
+            if (group == 0) break;
+<% for t in totals %>
+            of_groups<< loop.index0 >>[((group - 1) * width + k) * lanes + lane] = t<< loop.index0 >>[k];
+<% endfor %>
+        }
+        __syncthreads();
+        if (group > 0) return;
+#pragma unroll
+        for (int i = 0; i < (groups - 1) * width; ++i) {
+<% for t in totals %>
+            t<< loop.index0 >>[i % width] += of_groups<< loop.index0 >>[i * lanes + lane];
+<% endfor %>
+        }
+<% endif %>
+<% for t in totals %>
+        Pack< << t.type >>, width> sums<< loop.index0 >>;
+#pragma unroll
+        for (int k = 0; k < width; ++k) sums<< loop.index0 >>.at[k] = cast< << t.type >> >(t<< loop.index0 >>[k]);
+        store_pack(memory.t<< loop.index0 >> + (index(blockIdx.y) * columns + j), sums<< loop.index0 >>);
+<% endfor %>
+    }
+};
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -95,6 +138,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const Same same{<< same() >>};
     Fixed fixed;
     fixed.load(memory, Row(layout, 0, columns), j);
+    Totals totals;
 #pragma unroll 1
     for (index base = index(blockIdx.y) * (groups * unroll) + index(threadIdx.x) / lanes; base < rows;
          base += index(gridDim.y) * (groups * unroll)) {
@@ -112,8 +156,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             const Row row(layout, base + u * groups, columns);
             Outputs out;
 #pragma unroll
-            for (int k = 0; k < width; ++k) out.put(memory, row, j, k, made(same, fixed, moving[u], k));
+            for (int k = 0; k < width; ++k) {
+                const Made one = made(same, fixed, moving[u], k);
+                out.put(memory, row, j, k, one);
+                totals.add(k, one);
+            }
             out.store(memory, row, j);
         }
     }
+    totals.store(memory, columns, j);
 }

@@ -1,5 +1,6 @@
 // The << what >> of each `fan` neighbouring rows for fold_slices: on the first level of x[o, j, :], on the next of the parts of
-// the level below. If the slices start in rising order, only those parts are made that lie within a slice.
+// the level below. If the slices start in rising order, only those parts are made that lie within a slice, and none if no slice is
+// as long as a part: by the facts of fold_facts.
 // x (outer, n, inner), parts (outer, all, inner), in C order: the `tiles` parts of this level start at `here`, those of the
 // level below at `below`, and each is of `span` rows of x.
 // Launch: a group of threads owns a part. No shared memory.
@@ -21,13 +22,14 @@ __device__ __forceinline__ bool needed(
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* __restrict__ x, acc* parts, const long long* __restrict__ starts, const bool* __restrict__ rising,
+    const T* __restrict__ x, acc* parts, const long long* __restrict__ starts, const unsigned* __restrict__ facts,
     index total, index tiles, index count, index n, index inner, long long span, long long all, long long below, long long here)
 {
+    if (*facts < 2) return;
     const index row = (index(blockIdx.x) * block + index(threadIdx.x)) / threads;
     const index tile = row % tiles;
     const long long o = row / tiles;
-    const bool owned = row < total && needed(starts, *rising, count, n, tile * span, (tile + 1) * span);
+    const bool owned = row < total && needed(starts, *facts == 2, count, n, tile * span, (tile + 1) * span);
     for (index base = index(blockIdx.y) * across; base < inner; base += index(gridDim.y) * across) {
         const index column = base + own_column();
         const bool mine = owned && column < inner;

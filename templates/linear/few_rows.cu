@@ -9,12 +9,18 @@
 // Registers: W goes from memory straight to the registers of the lane that multiplies it. A sum may take its terms in any order,
 // and columns of W may have any place in an instruction of the tensor cores: so a lane multiplies what its accesses bring,
 // without a detour through shared memory. Many warps with `ahead` slabs each hide the memory's latency.
+// Clusters of `cluster` blocks, if there are any: each brings a part of X, whose rows are contiguous along whole slabs, to the
+// shared memory of all (sm_90 and up), because reading X from the L2 for every block takes as long as half of W.
 <% include "linear/epilogue.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "prelude/streaming.cuh" %>
 <% include "prelude/overlap.cuh" %>
 <% if elem != "float" %>
 <% include "prelude/mma.cuh" %>
+<% endif %>
+<% if cluster > 1 %>
+<% include "prelude/bulk_copy.cuh" %>
+<% include "prelude/cluster.cuh" %>
 <% endif %>
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, ahead = << ahead >>;
 constexpr int asked = << asked >>;  // bytes of W that a block asks for while earlier kernels end
@@ -47,10 +53,24 @@ __device__ __forceinline__ Words<N * sizeof(T)> load_present(const T* from, int 
 
 // The factors as a lane sees them. Lane 4 * g + q has elements q * chunk to (q + 1) * chunk of a slab's depth: of W in `own`
 // columns, of X in the rows asked for. In place of a row or column that is not there it reads the last, whose sums nobody stores.
+<% if cluster > 1 %>
+__device__ __forceinline__ char* shared_of_block() {
+    extern __shared__ __align__(16) char shared[];
+    return shared;
+}
+__device__ __forceinline__ MBarrier* barriers_of_block() {
+    __shared__ MBarrier come[<< pieces >>];
+    return come;
+}
+<% endif %>
 struct Factors {
     const T *x, *w;
     Sizes sizes;
     int first, slabs, start;
+<% if cluster > 1 %>
+    char* shared = shared_of_block();      // X: pieces of a slab for each warp, of which rows lie half a round of the banks apart
+    MBarrier* come = barriers_of_block();  // of each piece
+<% endif %>
 
     // Column c of this lane's, in the block.
     static __device__ __forceinline__ int column_of(int c) {
@@ -89,6 +109,34 @@ struct Factors {
         const index at = x_by_depth ? row * sizes.row_x + begin(slab) : begin(slab) * sizes.row_x + row;
         return load_present<chunk, WHOLE, false>(x + at, present(slab), x_by_depth ? 1 : sizes.row_x);
     }
+<% if cluster > 1 %>
+    static constexpr int pieces = << pieces >>, piece = warps * depth, bytes = piece * sizeof(T), apart = bytes + 64;
+
+    // By one thread, before a block of the cluster copies.
+    __device__ __forceinline__ void expect_x() const {
+        for (int i = 0; i < pieces; ++i) mbarrier_init(come + i, 1);
+        fence_mbarrier_init();
+        for (int i = 0; i < pieces; ++i) mbarrier_arrive_expecting(come + i, sizes.rows * bytes);
+    }
+    // The first lanes of warps bring the block's part of X to all blocks of the cluster, what is multiplied first at first.
+    __device__ __forceinline__ void bring_x() const {
+        if (threadIdx.x % 32) return;
+        for (int row = threadIdx.x / 32; row < sizes.rows; row += warps)
+            for (int i = cluster_rank(); i < pieces; i += << cluster >>)
+                copy_bulk_multicast(shared + (i * rows + row) * apart, x + row * sizes.row_x + i * piece, bytes, come + i,
+                                    << 2 ** cluster - 1 >>);
+    }
+    __device__ __forceinline__ Words<16> of_shared_x(int row, int slab) const {
+        return *(const Words<16>*)(shared + (slab / warps * rows + row) * apart + slab % warps * 64 + threadIdx.x % 4 * 16);
+    }
+<% endif %>
+    // Before other blocks of the cluster copy into the memory of this one.
+    __device__ __forceinline__ void expect() const {
+<% if cluster > 1 %>
+        if (threadIdx.x == 0) expect_x();
+        cluster_barrier();
+<% endif %>
+    }
 };
 // What a lane holds of W in a slab: packs along the depth, one a column, or packs along the columns, one a place of the depth.
 struct OfW {
@@ -121,9 +169,16 @@ struct OfW {
 
 <% if elem != "float" %>
 constexpr int eights = rows / 8;
-// What a lane holds of both factors in a slab.
+// What a lane holds of both factors in a slab, or of W alone.
 struct Slab {
     OfW w;
+<% if cluster > 1 %>
+
+    template <bool WHOLE>
+    __device__ __forceinline__ void load(const Factors& of, int slab) {
+        w.load<WHOLE>(of, slab);
+    }
+<% else %>
     Words<16> x[eights];
 
     template <bool WHOLE>
@@ -132,13 +187,22 @@ struct Slab {
         for (int e = 0; e < eights; ++e) x[e] = of.of_x<WHOLE>(8 * e + threadIdx.x % 32 / 4, slab);
         w.load<WHOLE>(of, slab);
     }
+<% endif %>
 };
 // What a warp sums up, W's columns as rows of the tensor cores' A: those of two columns a lane, for each eight rows of X.
 struct Sums {
     float of[own / 2][eights][4] = {};
 
     template <bool WHOLE>
-    __device__ __forceinline__ void add(const Slab& slab, const Factors&, int) {
+    __device__ __forceinline__ void add(const Slab& slab, const Factors&<< " factors, int number" if cluster > 1 else ", int" >>) {
+<% if cluster > 1 %>
+        mbarrier_wait(factors.come + number / warps, 0);
+        Words<16> x[eights];
+#pragma unroll
+        for (int e = 0; e < eights; ++e) x[e] = factors.of_shared_x(8 * e + threadIdx.x % 32 / 4, number);
+<% else %>
+        const Words<16>(&x)[eights] = slab.x;
+<% endif %>
 #pragma unroll
         for (int i = 0; i < chunk; i += 4)
 #pragma unroll
@@ -146,7 +210,7 @@ struct Sums {
                 const unsigned a[4] = {slab.w.two(c, i), slab.w.two(c + 1, i), slab.w.two(c, i + 2), slab.w.two(c + 1, i + 2)};
 #pragma unroll
                 for (int e = 0; e < eights; ++e) {
-                    const unsigned b[2] = {slab.x[e].at[i / 2], slab.x[e].at[i / 2 + 1]};
+                    const unsigned b[2] = {x[e].at[i / 2], x[e].at[i / 2 + 1]};
                     mma<T>(of[c / 2][e], a, b);
                 }
             }
@@ -199,6 +263,18 @@ struct Sums {
 // Adds up a warp's slabs. WHOLE: each slab and the block's columns are there to their ends; then `ahead` slabs are on their way.
 template <bool WHOLE>
 __device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, int worker, int workers) {
+<% if cluster > 1 %>
+    constexpr int held = ahead < Factors::pieces ? ahead : Factors::pieces;  // a warp has a slab of each piece
+    Slab slab[held];
+#pragma unroll
+    for (int u = 0; u < held; ++u) slab[u].template load<WHOLE>(factors, worker + u * warps);
+    factors.bring_x();
+#pragma unroll
+    for (int u = 0; u < Factors::pieces; ++u) {
+        sums.add<WHOLE>(slab[u % held], factors, worker + u * warps);
+        if (u + held < Factors::pieces) slab[u % held].template load<WHOLE>(factors, worker + (u + held) * warps);
+    }
+<% else %>
     constexpr int held = WHOLE ? ahead : 1;
     Slab slab[held];
 #pragma unroll
@@ -211,9 +287,10 @@ __device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, in
             if (number < factors.slabs) sums.add<WHOLE>(slab[u], factors, number);
             if (next < factors.slabs) slab[u].template load<WHOLE>(factors, next);
         }
+<% endif %>
 }
 
-extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>(
+extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster > 1 >>__launch_bounds__(threads, << resident >>) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
 {
@@ -231,6 +308,7 @@ extern "C" __global__ void __launch_bounds__(threads, << resident >>) << name >>
     };
     allow_next_kernel();
     if (asked) factors.ask();
+    factors.expect();
     wait_for_earlier_kernels();
     const Operands early = operands_of(threadIdx.x);  // they come with the first slabs
     Sums sums;

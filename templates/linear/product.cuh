@@ -20,3 +20,4 @@ struct Place {
         n0 = place / rows * tile_n;
     }
 };
+<% include "linear/ends.cuh" %>

@@ -3,26 +3,32 @@
 // broadcast to (m, n). A factor is contiguous along one of its two axes, in rows that begin at multiples of 16 bytes.
 // Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch,
 // blockIdx.z parts of the depth, whose sums lie behind one another in D.
+// Further results are those of linear/tile_ends.cuh.
 // Shared, dynamic: `stages` slabs of both factors. While one is multiplied the next are on their way.
 <% include "linear/product.cuh" %>
 <% include "linear/feed.cuh" %>
 <% include "linear/warps.cuh" %>
+<% include "linear/tile_ends.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const Right* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "T* saved, " if saves >>Made* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     const Place at(sizes, blockIdx.y, blockIdx.x);
     const Depth along(sizes);
-    d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
+    const index batch_of_d = ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m;
+    const Results to{<< "saved + (index)at.batch * sizes.m * sizes.n, " if saves >>d + batch_of_d * (by_rows ? 1 : sizes.n)};
     Feed feed(a, b, sizes, at, along);
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / warps_n * warp_m, warp_column = warp % warps_n * warp_n;
     float sums[warp_m / 16][warp_n / 2] = {};
     multiply(sums, (T*)shared, feed, warp_row, warp_column);
+    if (by_rows) __syncthreads();  // the slabs have been multiplied, and their memory is free
 #pragma unroll
     for (int x = 0; x < warp_m / 16; ++x)
-        store<warp_n>(epilogue, d, sizes, at.batch, at.m0 + warp_row + 16 * x, at.n0 + warp_column, sums[x]);
+        end<warp_n>(to, epilogue, sizes, at, warp_row + 16 * x, warp_column, sums[x], shared, warp % warps_n);
+    if (by_rows) __syncthreads();
+    end_rows<warps_n>(to, sizes, at, shared);
 }

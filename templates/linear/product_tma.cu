@@ -10,6 +10,7 @@
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
+// With `saves` it stores the sums too, straight from registers.
 // Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
@@ -120,7 +121,7 @@ struct Kept {
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
     <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
-    const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
+    << "T* saved, " if saves >>const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -213,6 +214,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(turn * slabs + slabs - 1) % stages]);
+<% if saves %>
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x)
+            ::store<tile_n>(
+                Rounded{}, saved + (index)batch * sizes.m * sizes.n, sizes, batch, row + 64 * x + threadIdx.x % 128 / 32 * 16, column, sums[x]);
+<% endif %>
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) {
             kept[i / across].finish(epilogue, operands[i % ahead], i % across * line, sums[i / across]);

@@ -3,24 +3,30 @@
 // of its two axes, in rows that begin at multiples of 16 bytes.
 // Launch: a warpgroup has 64 rows of a tile and all of its columns; blockIdx.x numbers the tiles, blockIdx.y the matrices,
 // blockIdx.z parts of the depth, whose sums lie behind one another in D.
+// Further results are those of linear/tile_ends.cuh.
 // Shared, dynamic: `stages` slabs of both factors, and up to 1024 bytes before them for alignment. While a slab is multiplied,
 // the previous one may still be in work, and copies of the next ones are in flight.
 <% include "linear/product.cuh" %>
 <% include "linear/feed.cuh" %>
 <% include "linear/warpgroups.cuh" %>
+<% include "linear/tile_ends.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const Right* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "T* saved, " if saves >>Made* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     const Place at(sizes, blockIdx.y, blockIdx.x);
     const Depth along(sizes);
-    d += ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m * sizes.n;
+    const index batch_of_d = ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m;
+    const Results to{<< "saved + (index)at.batch * sizes.m * sizes.n, " if saves >>d + batch_of_d * (by_rows ? 1 : sizes.n)};
     Feed feed(a, b, sizes, at, along);
     const int warp = threadIdx.x / 32;
     float sums[tile_n / 2];
     multiply(sums, shared, feed, warp / 4);
-    store<tile_n>(epilogue, d, sizes, at.batch, at.m0 + 16 * warp, at.n0, sums);
+    if (by_rows) __syncthreads();  // the slabs have been multiplied, and their memory is free
+    end<tile_n>(to, epilogue, sizes, at, 16 * warp, 0, sums, shared);
+    if (by_rows) __syncthreads();
+    end_rows<1>(to, sizes, at, shared);
 }

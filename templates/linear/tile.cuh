@@ -10,9 +10,9 @@ constexpr bool a_by_depth = << "true" if a_by_depth else "false" >>, b_by_depth 
 // Makes the 16 rows and COLUMNS columns of a warp from (row, column) on, and hands them on: put(half, x, made) gets elements of
 // row 8 * half + g, the pairs from columns x + 2 * q, x + 2 * q + 8 and so on. Lane 4 * g + q has the sums of rows g and g + 8,
 // for each eight columns those of columns 2 * q and 2 * q + 1: of the first row, then of the second.
-template <int COLUMNS, class Sizes, class Put>
+template <int COLUMNS, class To, class Ends, class Sizes, class Put>
 __device__ __forceinline__ void finish(
-    const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2], Put put)
+    const Ends& epilogue, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2], Put put)
 {
     const int q = threadIdx.x % 4;
 #pragma unroll
@@ -24,7 +24,7 @@ __device__ __forceinline__ void finish(
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 of[i / 2][i % 2] = epilogue.load(batch, in_row, minimum(column + x + i / 2 * 8 + 2 * q + i % 2, sizes.n - 1));
-            alignas(8) Out made[4][2];
+            alignas(8) To made[4][2];
 #pragma unroll
             for (int i = 0; i < 8; ++i)
                 made[i / 2][i % 2] = epilogue(sums[(x / 8 + i / 2) * 4 + 2 * half + i % 2], of[i / 2][i % 2]);
@@ -33,15 +33,15 @@ __device__ __forceinline__ void finish(
     }
 }
 // The same, stored to D.
-template <int COLUMNS, class Sizes>
+template <int COLUMNS, class Ends, class To, class Sizes>
 __device__ __forceinline__ void store(
-    const Epilogue& epilogue, Out* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
+    const Ends& epilogue, To* d, const Sizes& sizes, int batch, int row, int column, const float (&sums)[COLUMNS / 2])
 {
     const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
-    finish<COLUMNS>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const Out(&made)[4][2]) {
+    finish<COLUMNS, To>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const To(&made)[4][2]) {
         const int own = row + 8 * half + g;
-        Out* const to = d + sizes.row(own);
-        if constexpr (wide && sizeof(Out) == 4) {
+        To* const to = d + sizes.row(own);
+        if constexpr (wide && sizeof(To) == 4) {
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int first = column + x + i * 8 + 2 * q;

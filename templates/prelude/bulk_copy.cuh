@@ -13,6 +13,13 @@ __device__ __forceinline__ void copy_bulk(void* to, const void* from, unsigned b
                  ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
                  "r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
 }
+// The same, to this place in each block of the cluster whose number's bit is set in `blocks`; each block's own barrier counts
+// its bytes.
+__device__ __forceinline__ void copy_bulk_multicast(void* to, const void* from, unsigned bytes, MBarrier* barrier, unsigned blocks) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
+                 "r"((unsigned)__cvta_generic_to_shared(barrier)), "h"((unsigned short)blocks) : "memory");
+}
 // From shared memory, by one thread, which then ends a group and waits for it.
 __device__ __forceinline__ void store_bulk(void* to, const void* from, unsigned bytes) {
     asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
@@ -51,6 +58,16 @@ inline void copy_counted(const Operation* own) {
     runtime->wrote_async((void*)own->words[0], own->words[1]);
     count_bytes((MBarrier*)own->words[2], (unsigned)own->words[1]);
 }
+__forceinline__ inline void send_bulk(
+    const char* name, void* to, const void* from, unsigned bytes, MBarrier* barrier, const char* file, int line) {
+    require_chunks(to, from, bytes, file, line);
+    require_counting(barrier, file, line);
+    __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
+    runtime->wrote_async(to, bytes);
+    Operation own{counted_copies, 0, 0, from, copy_counted, name, file, line,
+                  {(unsigned long long)to, bytes, (unsigned long long)barrier}};
+    runtime->send(&own);
+}
 inline void add_floats(const Operation* own) {
     for (unsigned long long i = 0; i < own->words[1] / sizeof(float); ++i)
         atomicAdd((float*)own->words[0] + i, ((const float*)own->source)[i]);
@@ -64,16 +81,20 @@ inline void send_store(const char* name, void* to, const void* from, unsigned by
 }
 }  // namespace cukern
 
-inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
-    cukern::require_chunks(to, from, bytes, file, line);
+__forceinline__ inline void copy_bulk(void* to, const void* from, unsigned bytes, MBarrier* barrier, CUKERN_HERE) {
     cukern::require_shared(to, bytes, file, line);
     cukern::require_own(barrier, file, line);
-    cukern::require_counting(barrier, file, line);
-    __builtin_memset(to, 0xff, bytes);  // until it has come, anything may be there
-    cukern::runtime->wrote_async(to, bytes);
-    cukern::Operation own{cukern::counted_copies, 0, 0, from, cukern::copy_counted, "copy_bulk", file, line,
-                          {(unsigned long long)to, bytes, (unsigned long long)barrier}};
-    cukern::runtime->send(&own);
+    cukern::send_bulk("copy_bulk", to, from, bytes, barrier, file, line);
+}
+__forceinline__ inline void copy_bulk_multicast(
+    void* to, const void* from, unsigned bytes, MBarrier* barrier, unsigned blocks, CUKERN_HERE) {
+    cukern::require_shared(to, bytes, file, line);
+    cukern::require_own(barrier, file, line);
+    if (!blocks || blocks >> 16) cukern::fault("copy_bulk_multicast: the blocks are no 16 bits, some of them set", file, line);
+    const auto in_block = [&](void* own, unsigned rank) { return cukern::runtime->map_shared(own, rank, file, line); };
+    for (unsigned rank = 0; rank < 16; ++rank)
+        if (blocks >> rank & 1)
+            cukern::send_bulk("copy_bulk_multicast", in_block(to, rank), from, bytes, (MBarrier*)in_block(barrier, rank), file, line);
 }
 inline void store_bulk(void* to, const void* from, unsigned bytes, CUKERN_HERE) {
     cukern::send_store("store_bulk", to, from, bytes, cukern::copy_bytes, file, line);

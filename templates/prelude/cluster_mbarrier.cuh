@@ -82,7 +82,7 @@ inline void mbarrier_wait_cluster(MBarrier* barrier, unsigned parity, CUKERN_HER
     cukern::see_order(barrier);
 }
 template <typename T>
-inline void store_async(T* to, const T& value, MBarrier* barrier, unsigned rank, CUKERN_HERE) {
+__forceinline__ inline void store_async(T* to, const T& value, MBarrier* barrier, unsigned rank, CUKERN_HERE) {
     static_assert(sizeof(T) == 4 || sizeof(T) == 8 || sizeof(T) == 16, "store_async: a value of 4, 8 or 16 bytes");
     T* const there = map_shared_rank(to, rank, file, line);
     MBarrier* const counts = map_shared_rank(barrier, rank, file, line);

@@ -8,7 +8,7 @@ inline void copy_word(const Operation* own) {
     __builtin_memset((void*)own->words[0], 0, own->words[2]);
     __builtin_memcpy((void*)own->words[0], own->source, own->words[1]);
 }
-inline void send_copy(const char* name, void* to, const void* from, unsigned bytes, unsigned size, const char* file, int line) {
+__forceinline__ inline void send_copy(const char* name, void* to, const void* from, unsigned bytes, unsigned size, const char* file, int line) {
     __builtin_memset(to, 0xff, size);  // until it has come, anything may be there
     Operation own{copy_groups, 0, 0, from, copy_word, name, file, line, {(unsigned long long)to, bytes, size}};
     runtime->send(&own);
@@ -16,13 +16,13 @@ inline void send_copy(const char* name, void* to, const void* from, unsigned byt
 }  // namespace cukern
 
 template <typename Word>
-inline void copy_async(Word* to, const Word* from, CUKERN_HERE) {
+__forceinline__ inline void copy_async(Word* to, const Word* from, CUKERN_HERE) {
     cukern::send_copy("copy_async", to, from, sizeof(Word), sizeof(Word), file, line);
 }
-inline void copy_async_or_zeros(void* to, const void* from, int bytes, CUKERN_HERE) {
+__forceinline__ inline void copy_async_or_zeros(void* to, const void* from, int bytes, CUKERN_HERE) {
     cukern::send_copy("copy_async_or_zeros", to, from, bytes, 16, file, line);
 }
-inline void copy_float_or_zero(float* to, const float* from, bool is, CUKERN_HERE) {
+__forceinline__ inline void copy_float_or_zero(float* to, const float* from, bool is, CUKERN_HERE) {
     cukern::send_copy("copy_float_or_zero", to, from, is ? 4 : 0, 4, file, line);
 }
 inline void commit_copies() { cukern::runtime->commit(cukern::copy_groups); }

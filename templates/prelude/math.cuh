@@ -6,6 +6,15 @@ struct is_floating {
     static constexpr bool value = T(0.5) != T(0);
 };
 
+#ifndef __CUDACC__
+// Quotient of integers of at most 32 bits, rounded down, by doubles: they hold it, and a CPU's vectors divide them.
+template <typename T>
+inline T divide_as_doubles(T x, T y) {
+    double q = __builtin_floor(double(x) / double(y == T(0) ? T(1) : y));
+    if constexpr (T(-1) < T(0)) return y == T(0) ? T(0) : T(int(q > 2147483647.0 ? -2147483648.0 : q));
+    return y == T(0) ? T(0) : T(unsigned(int(q - 2147483648.0)) + 2147483648u);
+}
+#endif
 // Quotient rounded down, and the remainder with the divisor's sign; integers divided by 0 give 0, as in NumPy.
 template <typename T>
 __device__ __forceinline__ T remainder_of(T x, T y) {
@@ -14,6 +23,9 @@ __device__ __forceinline__ T remainder_of(T x, T y) {
         if (r == T(0)) return copysign(T(0), y);
         return (r < T(0)) != (y < T(0)) ? r + y : r;
     } else {
+#ifndef __CUDACC__
+        if constexpr (sizeof(T) <= 4) return y == T(0) ? T(0) : T(unsigned(x) - unsigned(divide_as_doubles(x, y)) * unsigned(y));
+#endif
         if (y == T(0) || (T(-1) < T(0) && y == T(-1))) return T(0);
         T r = T(x % y);
         return r != T(0) && (r < T(0)) != (y < T(0)) ? T(r + y) : r;
@@ -32,6 +44,9 @@ __device__ __forceinline__ T floor_divide(T x, T y) {
         T down = floor(q);
         return q - down > T(0.5) ? down + T(1) : down;
     } else {
+#ifndef __CUDACC__
+        if constexpr (sizeof(T) <= 4) return divide_as_doubles(x, y);
+#endif
         if (y == T(0)) return T(0);
         if (T(-1) < T(0) && y == T(-1)) return T(0ull - (unsigned long long)x);
         T q = T(x / y);

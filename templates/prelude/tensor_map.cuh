@@ -161,7 +161,7 @@ inline void take_tile(const Operation* own) {
 }
 // To where `to` is the place of `own_to`, in the block itself or in another one.
 template <int RANK>
-inline void send_copy(const char* name, void* own_to, void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier,
+__forceinline__ inline void send_copy(const char* name, void* own_to, void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier,
                       const char* file, int line) {
     Operation own = for_tile(name, counted_copies, map, at, own_to, file, line);
     const long long bytes = Tile(own.words, own.words + 16).bytes();
@@ -192,7 +192,7 @@ inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* f
 }  // namespace cukern
 
 template <int RANK>
-inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CUKERN_HERE) {
+__forceinline__ inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CUKERN_HERE) {
     cukern::require_own(barrier, file, line);
     cukern::send_copy("copy_tile", to, to, map, at, barrier, file, line);
 }

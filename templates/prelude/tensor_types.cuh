@@ -50,9 +50,9 @@ inline unsigned as_tf32(float x) {
 }
 inline float as_float(E4M3 x) {
     const int exponent = x.bits / 8 % 16, mantissa = x.bits % 8;
-    const float size = (x.bits & 0x7f) == 0x7f ? __builtin_nanf("")
-                       : exponent ? cukern::bits_as<float>((unsigned)(shl(exponent + 120, 23) | shl(mantissa, 20)))
-                                  : mantissa * 0x1p-9f;
+    if ((x.bits & 0x7f) == 0x7f) return cukern::bits_as<float>(0x7fffffffu);  // the NaN that GPUs make
+    const float size = exponent ? cukern::bits_as<float>((unsigned)(shl(exponent + 120, 23) | shl(mantissa, 20)))
+                                : mantissa * 0x1p-9f;
     return x.bits & 0x80 ? -size : size;
 }
 

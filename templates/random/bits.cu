@@ -1,13 +1,15 @@
 // y[i] for i < n: << kind >> numbers from Philox4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3",
 // 2011), counter (offset + i / each, 0, attempt) and a key of 64 bits: the words depend on nothing else.
 // A group of four words gives `each` elements of y (n), which is aligned to 16 bytes.
+// `located`: each float is `loc + scale` times a number, which is rounded first, as one that is stored.
 // `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a block owns block * `piece` groups, neighbouring threads neighbouring ones. No shared memory.
+// `stretch`: the groups of integers that a block of one thread draws at once; 1 for none.
 <% include "prelude/math.cuh" %>
 <% include "lib/philox.cuh" %>
 <% include "lib/pack.cuh" %>
 using Number = << elem >>;
-constexpr int block = << block >>, each = << each >>;
+constexpr int block = << block >>, each = << each >><< ", stretch = %d" % stretch if stretch > 1 >>;
 // What a number is made from, `each` of a group.
 using Word = << "unsigned int" if each == 4 else "unsigned long long" >>;
 constexpr int bits = 8 * sizeof(Word);
@@ -61,6 +63,12 @@ struct Interval {
         if constexpr (each == 2) return __umul64hi(word, range);
         return Word((unsigned long long)word * range >> 32);
     }
+    __device__ __forceinline__ bool refuses(Word word) const { return word * range < refused; }
+    __device__ __forceinline__ Number number(Word word) const {
+        const Word value = range ? high(word) : word;
+        if constexpr (sizeof(Number) <= sizeof(Word)) return Number(Word(low) + value);
+        return Number(low + value);
+    }
 };
 <% endif %>
 
@@ -77,7 +85,7 @@ struct Group : Pack<Number, each> {
     }
 <% endif %>
     __device__ __forceinline__ Group(
-        unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >>)
+        unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >><< ", T loc, T scale" if located >>)
     {
         const RandomWords words = philox(counter, 0, k0, k1);
 <% if kind == "normal" %>
@@ -104,22 +112,37 @@ struct Group : Pack<Number, each> {
 <% elif kind == "cauchy" %>
             at[i] = cast<Number>(tan(T(3.141592653589793) * (open_unit<near_ends>(word) - T(0.5))));
 <% else %>
-            Word value = interval.range ? interval.high(word) : word;
-            for (unsigned attempt = 1; word * interval.range < interval.refused; ++attempt) {
+            for (unsigned attempt = 1; interval.refuses(word); ++attempt)
                 word = word_of(philox(counter, attempt, k0, k1), i);
-                value = interval.high(word);
-            }
-            at[i] = Number(interval.low + value);
+            at[i] = interval.number(word);
 <% endif %>
         }
 <% endif %>
+<% if located %>
+#pragma unroll
+        for (int i = 0; i < each; ++i) at[i] = cast<Number>(loc + scale * cast<T>(at[i]));
+<% endif %>
     }
+<% if stretch > 1 %>
+    // Without a branch, by which a compiler could not make vectors. A word is refused if `least` falls below the limit.
+    __device__ __forceinline__ Group(
+        unsigned long long counter, unsigned k0, unsigned k1, const Interval& interval, Word& least)
+    {
+        const RandomWords words = philox(counter, 0, k0, k1);
+#pragma unroll
+        for (int i = 0; i < each; ++i) {
+            const Word word = word_of(words, i);
+            least = minimum(least, word * interval.range);
+            at[i] = interval.number(word);
+        }
+    }
+<% endif %>
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     Number* y, long long n, long long piece,
     << "const unsigned long long* place" if live else "unsigned long long offset" >>, unsigned k0,
-    unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >>)
+    unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >><< ", T loc, T scale" if located >>)
 {
     << "const unsigned long long offset = *place;" if live >>
     << "const Interval interval(range, low);" if kind == "integers" >>
@@ -127,11 +150,23 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long start = blockIdx.x * piece * block, last = minimum(groups, start + piece * block);
     const long long whole = minimum(last, n / each);
     long long group = start + threadIdx.x;
+<% if stretch > 1 %>
+    // Of many words one is refused seldom: then the stretch is drawn once more.
+    if (interval.refused <= Word(-1) / (16 * each * stretch)) {
+        for (; group + stretch <= whole; group += stretch) {
+            Word least = Word(-1);
+            for (int k = 0; k < stretch; ++k)
+                store_pack(y + (group + k) * each, Group(offset + group + k, k0, k1, interval, least));
+            for (int k = 0; least < interval.refused && k < stretch; ++k)
+                store_pack(y + (group + k) * each, Group(offset + group + k, k0, k1, interval));
+        }
+    }
+<% endif %>
     for (; group < whole; group += block)
-        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >>));
+        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >>));
     // The last group has numbers to spare.
     if (group < last) {
-        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >>);
+        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >>);
         for (int i = 0; group * each + i < n; ++i) y[group * each + i] = made.at[i];
     }
 }

@@ -7,8 +7,8 @@
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
-// Values of a column that are combined at once.
-constexpr int block = << block >>, tile = << tile >>, few = << "1" if reduction.ordered else "batch ? 8 : 1" >>;
+// Values of a column that are combined at once, or one after another while its state is in a register.
+constexpr int block = << block >>, tile = << tile >>, few = << "1" if reduction.ordered else "batch ? 8 : 4" >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -33,7 +33,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                     T v[few];
 #pragma unroll
                     for (int u = 0; u < few; ++u) v[u] = line.value(scalars, r + u, c);
-                    a[c] = push_all(a[c], v, Place(q * inner + r), Place(1));
+                    if constexpr (batch) {
+                        a[c] = push_all(a[c], v, Place(q * inner + r), Place(1));
+                    } else {
+#pragma unroll
+                        for (int u = 0; u < few; ++u) a[c] = push(a[c], v[u], Place(q * inner + r + u));
+                    }
                 }
             for (; r < piece.r_end; ++r)
                 for (index c = 0; c < width; ++c)

@@ -118,7 +118,7 @@ def rms(x: np.ndarray, weight: np.ndarray) -> np.ndarray:
 
 def rotated(x: np.ndarray, form: Form, i: int, factors: np.ndarray) -> np.ndarray:
     """Heads (length, heads, features) with each pair turned as a complex number."""
-    base, stretch = 500.0, form.entries.get("rope__scaling__factor", 1.0)
+    base, stretch = form.entries.get("rope__freq_base", 500.0), form.entries.get("rope__scaling__factor", 1.0)
     if form.architecture == "gemma3" and i % 6 != 5:
         base, stretch = 10000.0, 1.0
     angles = np.arange(len(x))[:, None] * base ** (-np.arange(WIDTH // 2) * 2 / WIDTH) / stretch / factors

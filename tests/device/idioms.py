@@ -59,6 +59,22 @@ IDIOMS = [
     if (threadIdx.x == 63) { value = 5; __threadfence_block(); flag = 1; }
     if (threadIdx.x == 0) { while (!flag) ; __threadfence_block(); y[0] = value; }
 }""", lambda: [ck.zeros(1, dtype="int32")], lambda: [5], {"grid": 1}),
+    Idiom("a chain of flags between warps", """(int* y) {
+    __shared__ volatile int first, second;
+    __shared__ int value[2];
+    if (threadIdx.x == 0) first = second = 0;
+    __syncthreads();
+    if (threadIdx.x == 64) { value[0] = 5; __threadfence_block(); first = 1; }
+    if (threadIdx.x == 32) { while (!first) ; value[1] = 2; __threadfence_block(); second = 1; }
+    if (threadIdx.x == 0) { while (!second) ; __threadfence_block(); y[0] = value[0] + value[1]; }
+}""", lambda: [ck.zeros(1, dtype="int32")], lambda: [7], {"grid": 1, "block": 96}),
+    Idiom("a chain of flags between blocks", """(volatile int* flags, int* y) {
+    if (threadIdx.x) return;
+    if (blockIdx.x) { while (!flags[blockIdx.x - 1]) ; __threadfence(); }
+    y[blockIdx.x] = blockIdx.x ? y[0] + y[blockIdx.x / 2] : 5;
+    __threadfence();
+    flags[blockIdx.x] = 1;
+}""", lambda: [ck.zeros(6, dtype="int32"), ck.zeros(6, dtype="int32")], lambda: [5, 10, 15, 15, 20, 20], {"grid": 6}),
     Idiom("the last block adds up", """(const float* x, volatile float* part, unsigned* count, float* y) {
     __shared__ bool last;
     __shared__ float s[64];
@@ -320,4 +336,63 @@ __device__ float turned(float v) {
     }
 }""", lambda: [_x(300), ck.empty(300), 3], lambda: np.arange(300).reshape(3, 100)[:, ::-1].ravel(), {"grid": 1},
           "#include <cooperative_groups/memcpy_async.h>"),
+    Idiom("threads in turn by a volatile number", """(volatile int* turn, volatile int* y) {
+    while (turn[0] != threadIdx.x) ;
+    __threadfence();
+    y[0] = 2 * y[0] % 1000 + 1;
+    __threadfence();
+    turn[0] = threadIdx.x + 1;
+}""", lambda: [ck.zeros(1, dtype="int32"), ck.zeros(1, dtype="int32")], lambda: [255], {"grid": 1, "block": 8}),
+    Idiom("a volatile flag at which each thread looks now and then", """(const int* x, volatile int* found, int* y, int n) {
+    for (int i = blockIdx.x * 64 + threadIdx.x; i < n; i += 64 * gridDim.x) {
+        if (*found) return;
+        if (x[i] == 77) { y[0] = i; __threadfence(); *found = 1; }
+    }
+}""", lambda: [ck.arange(1000, dtype="int32"), ck.zeros(1, dtype="int32"), ck.zeros(1, dtype="int32"), 1000], lambda: [77], {"grid": 2}),
+    Idiom("look-back at sums of floats in volatile words", """(const float* x, volatile unsigned long long* state, float* y) {
+    if (threadIdx.x) return;
+    const float own = x[blockIdx.x];
+    state[blockIdx.x] = shl(1ull, 32) | __float_as_uint(own);
+    float before = 0;
+    for (int b = (int)blockIdx.x - 1; b >= 0;) {
+        const unsigned long long found = state[b];
+        if (found >> 32 == 0) continue;
+        before += __uint_as_float((unsigned)found);
+        if (found >> 32 == 2) break;
+        --b;
+    }
+    state[blockIdx.x] = shl(2ull, 32) | __float_as_uint(before + own);
+    y[blockIdx.x] = before + own;
+}""", lambda: [_x(9) / 7, ck.zeros(9, dtype="uint64"), ck.empty(9)], lambda: np.cumsum(np.arange(9)) / 7, {"grid": 9}),
+    Idiom("a barrier of all blocks by a volatile look", """(const float* x, float* part, int* count, float* y) {
+    if (threadIdx.x == 0) {
+        part[blockIdx.x] = x[blockIdx.x];
+        __threadfence();
+        atomicAdd(count, 1);
+        if (blockIdx.x == gridDim.x - 1) while (*(volatile int*)count < gridDim.x) ;
+        __threadfence();
+    }
+    __syncthreads();
+    if (blockIdx.x == gridDim.x - 1 && threadIdx.x < gridDim.x) y[threadIdx.x] = part[threadIdx.x];
+}""", lambda: [_x(4), ck.empty(4), ck.zeros(1, dtype="int32"), ck.empty(4)], lambda: np.arange(4), {"grid": 4}),
+    Idiom("any of some, by an exchange", """(int* found, int* y) {
+    if (!*found && threadIdx.x % 7 == 3) atomicExch(found, threadIdx.x + 1);
+    y[threadIdx.x] = 1;
+}""", lambda: [ck.zeros(1, dtype="int32"), ck.zeros(64, dtype="int32")], lambda: [1] * 64, {"grid": 1}),
+    Idiom("a lock at which threads look first", """(int* lock, int* y) {
+    if (threadIdx.x % 32) return;
+    while (*(volatile int*)lock || atomicCAS(lock, 0, 1)) ;
+    __threadfence();
+    y[0] += 1;
+    __threadfence();
+    *(volatile int*)lock = 0;
+}""", lambda: [ck.zeros(1, dtype="int32"), ck.zeros(1, dtype="int32")], lambda: [6], {"grid": 3}),
+    Idiom("tasks of a queue that another warp fills", """(int* y) {
+    __shared__ volatile int tasks[8], filled;
+    const int t = threadIdx.x;
+    if (t == 0) filled = 0;
+    __syncthreads();
+    if (t == 32) for (int i = 0; i < 8; ++i) { tasks[i] = 3 * i; __threadfence_block(); filled = i + 1; }
+    if (t == 0) for (int i = 0; i < 8; ++i) { while (filled <= i) ; __threadfence_block(); y[i] = tasks[i]; }
+}""", lambda: [ck.zeros(8, dtype="int32")], lambda: 3 * np.arange(8), {"grid": 1}),
 ]  # fmt: skip

@@ -124,22 +124,15 @@ def rearrangements() -> list[Case]:
         paired("unfold", "no batch", (3, 7, 8), kernel_size=2),
         paired("fold", "windows", (2, 18, 24), output_size=(7, 8), **windows),
     ]
-    made.append(
+    made += [
         Case(
-            "pixel_shuffle by 3",
-            lambda x: nn.pixel_shuffle(x, 3),
-            lambda x: F.pixel_shuffle(x, 3),
-            ((2, 18, 4, 5),),
+            f"{name} by 3",
+            lambda x, name=name: getattr(nn, name)(x, 3),
+            lambda x, name=name: getattr(F, name)(x, 3),
+            (shape,),
         )
-    )
-    made.append(
-        Case(
-            "pixel_unshuffle by 3",
-            lambda x: nn.pixel_unshuffle(x, 3),
-            lambda x: F.pixel_unshuffle(x, 3),
-            ((2, 2, 6, 9),),
-        )
-    )
+        for name, shape in (("pixel_shuffle", (2, 18, 4, 5)), ("pixel_unshuffle", (2, 2, 6, 9)))
+    ]
     for mode in ("constant", *MODES):
         made.append(
             Case(

@@ -195,9 +195,10 @@ def test_a_mistake_between_warps_shows(right: str, wrong: str, symptom: str) -> 
         roles("host", ROLES.replace(right, wrong))
 
 
-def warpgroup(device: Any, text: str = WARPGROUP) -> bool:
-    """Whether the product is right."""
-    a, b = np.random.default_rng(0).standard_normal((2, 96, 64)).astype(np.float16)
+def warpgroup(device: Any, text: str = WARPGROUP, whole: bool = False) -> bool:
+    """Whether the product is right, of random factors or of ``whole`` numbers."""
+    rng, shape = np.random.default_rng(0), (2, 96, 64)
+    a, b = (rng.integers(-4, 5, shape) if whole else rng.standard_normal(shape)).astype(np.float16)
     d = ck.zeros((64, 64), device=device)
     given = [ck.asarray(x, device=device) for x in (a, b)]
     ck.Kernel(text, name="warpgroup", uses_half=True)(*given, d, grid=1, block=128)
@@ -246,16 +247,17 @@ def tiles(device: Any, dtype: str, width: int, swizzle: int, adds: bool = False,
     np.testing.assert_array_equal(y.numpy(), padded[: shape[0], : shape[1]].T + adds)
 
 
-@pytest.mark.parametrize(
-    ("dtype", "width", "swizzle", "adds"),
-    [
-        ("float32", 128, 128, False),
-        ("float32", 64, 64, True),
-        ("uint16", 32, 32, False),
-        ("int32", 64, 0, True),
-        ("float64", 128, 128, False),
-    ],
-)
+#: The dtype, the bytes of a tile's row, the swizzle, whether tiles are added.
+TILED = [
+    ("float32", 128, 128, False),
+    ("float32", 64, 64, True),
+    ("uint16", 32, 32, False),
+    ("int32", 64, 0, True),
+    ("float64", 128, 128, False),
+]
+
+
+@pytest.mark.parametrize(("dtype", "width", "swizzle", "adds"), TILED)
 def test_tiles(device: ck.Device, when: str, dtype: str, width: int, swizzle: int, adds: bool) -> None:
     if not has_hopper(device):
         pytest.skip("needs a GPU of compute capability 9.0")
@@ -284,13 +286,14 @@ def test_asynchrony_refuses_what_it_does_not_know() -> None:
 
 
 def run(body: str, block: Any, *arrays: ck.Array, before: str = "", **options: Any) -> None:
-    """Launch a kernel of float arrays x, y, ... with all headers on the host."""
+    """Launch a kernel of float arrays x, y, ... with all headers."""
     names = ", ".join(
         f"{'int' if a.dtype == ck.int32 else 'float'}* {n}" for n, a in zip("xyz", arrays, strict=False)
     )
     headers = "bulk_copy", "warp_roles", "copy_async", "wgmma"
     text = "".join(f'<% include "prelude/{name}.cuh" %>\n' for name in headers)
-    text += f'{before}extern "C" __global__ void << name >>({names}) {{\n{body}\n}}'
+    bounds = f"__launch_bounds__({np.prod(block)}, 1)"  # by which a GPU lets registers move
+    text += f'{before}extern "C" __global__ void {bounds} << name >>({names}) {{\n{body}\n}}'
     ck.Kernel(text, name="own", uses_half=True)(*arrays, block=block, **{"grid": 1, **options})
 
 
@@ -362,15 +365,26 @@ def test_those_that_take_turns_let_others_go_on() -> None:
     assert y.tolist() == [1]
 
 
-def test_registers_move_between_warps() -> None:
-    """Those that take wait for those that give; 168 of 384 threads are what a block may have."""
-    y = ck.zeros(3, device="host")
-    body = """const int group = threadIdx.x / 128;
+MOVES = """const int group = threadIdx.x / 128;
     if (group) take_registers<240>();
     else give_registers<24>();
-    if (threadIdx.x % 128 == 0) x[group] = 1;"""
+    if (threadIdx.x % 128 == 0) x[group] = 1 + group;"""
+
+
+def moves(device: Any, body: str = MOVES) -> None:
+    y = ck.zeros(3, device=device)
     run(body, 384, y)
-    assert y.tolist() == [1, 1, 1]
+    assert y.tolist() == [1, 2, 3]
+
+
+def test_registers_move_between_warps(device: ck.Device) -> None:
+    """Those that take wait for those that give; 168 of 384 threads are what a block may have."""
+    if device.kind != "host" and device.properties.compute_capability[0] != 9:
+        pytest.skip("needs a GPU of compute capability 9.0")
+    moves(device)
+
+
+def test_mistakes_with_registers_are_named() -> None:
     for right, wrong, message in (
         ("<24>", "<32>", r"31 more at take_registers \(other warps have the registers\), <own.*>:"),
         ("<24>", "<176>", "give_registers: the warp has fewer, <own"),
@@ -379,7 +393,7 @@ def test_registers_move_between_warps() -> None:
         ("take_registers<240>();", "{ take_registers<240>(); take_registers<232>(); }", "the warp has more"),
     ):
         with pytest.raises(ck.KernelFault, match=message):
-            run(body.replace(right, wrong), 384, y)
+            moves("host", MOVES.replace(right, wrong))
 
 
 @pytest.mark.unchecked_only("the time limit of unchecked launches")

@@ -18,6 +18,9 @@ X = _RNG.standard_normal(N).astype(np.float32)
 Y = _RNG.standard_normal(N).astype(np.float32)
 M = _RNG.standard_normal((130, 140)).astype(np.float32)
 Z = (X + 1e-9j).astype(np.complex64)
+INTEGERS = _RNG.integers(-(2**31), 2**31, N).astype(np.int32)
+INTEGERS[:4] = -(2**31), 2**31 - 1, 5, -1
+DIVISORS = INTEGERS[::-1] // 3 | 1
 FLAGS = X > 0.2
 WITH_NAN = np.where(np.tile(X, 5) < 0.1, np.float32(np.nan), np.tile(X, 5))
 ROWS = np.asarray([3, -1, 0, 3])
@@ -103,6 +106,17 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.mask_indices(5, lambda x, k: xp.triu(x, k)),
     lambda xp, a: xp.count_nonzero(a(FLAGS), keepdims=True),
     lambda xp, a: xp.linalg.solve(a(M[:4, :4]), a(M[0, :4])),
+    lambda xp, a: a(INTEGERS)[::-1] // -7,
+    lambda xp, a: a(INTEGERS) // a(DIVISORS),
+    lambda xp, a: a(INTEGERS) % a(DIVISORS),
+    lambda xp, a: a(INTEGERS.astype("int8") | 1) // -3,
+    lambda xp, a: a(INTEGERS.astype("uint32")) // 3,
+    lambda xp, a: a(INTEGERS.astype("uint32")) % a(DIVISORS.astype("uint32")),
+    lambda xp, a: xp.square(a(Z)),
+    lambda xp, a: a(Z) * a(Z)[::-1],
+    lambda xp, a: a(Z) * 2.5,
+    lambda xp, a: xp.abs(a(Z)),
+    lambda xp, a: xp.frexp(a(M).T),
 ]
 
 
@@ -128,6 +142,33 @@ def test_large_arrays(call: Callable[[Any, Any], Any]) -> None:
 def test_norm_out_of_range(value: float) -> None:
     wanted = np.nan if np.isnan(value) else np.inf
     np.testing.assert_equal(ck.linalg.norm(ck.full(N, value, ck.float32)).item(), wanted)
+
+
+def test_infinite_products_are_those_of_the_kernel() -> None:
+    """Of C99's Annex G: NumPy's are not a number."""
+    infinite = Z.copy()
+    infinite[5] = complex(np.inf, np.nan)
+    for made in (
+        ck.asarray(infinite) * ck.asarray(Z),
+        ck.square(ck.asarray(infinite)),
+        ck.asarray(infinite) * 2.0,
+    ):
+        assert np.isinf(made.numpy()[5].real) or np.isinf(made.numpy()[5].imag)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint32"])
+def test_quotients_by_nothing_and_at_the_ends(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    ends = np.asarray(
+        [limits.min, limits.min + 1, -1 if limits.min else 1, 0, 1, 2, limits.max - 1, limits.max], dtype
+    )
+    x, y = np.repeat(ends, 8), np.tile(ends, 8)
+    with np.errstate(all="ignore"):
+        wanted = x // y, x % y
+    for got, want in zip(
+        (ck.asarray(x) // ck.asarray(y), ck.asarray(x) % ck.asarray(y)), wanted, strict=True
+    ):
+        np.testing.assert_array_equal(got.numpy(), want)
 
 
 def test_writes() -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from idioms import IDIOMS, Idiom
 from planted import PAIRS, Pair
+from planted_memory import MEMORY
 from planted_more import MORE
 
 import cukern as ck
@@ -33,11 +34,12 @@ def on_the_host() -> Iterator[None]:
 
 def planted(wrong: bool) -> list[object]:
     def marks(pair: Pair) -> list[pytest.MarkDecorator]:
-        usual = pair in MORE or FIRST[pair.kinds] == pair.name
+        usual = pair in MORE or pair in MEMORY or FIRST[pair.kinds] == pair.name
         return [] if wrong and usual else [pytest.mark.thorough]
 
     return [
-        pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair)) for pair in (*PAIRS, *MORE)
+        pytest.param(pair, id=f"{pair.kinds}: {pair.name}", marks=marks(pair))
+        for pair in (*PAIRS, *MORE, *MEMORY)
     ]
 
 
@@ -156,6 +158,17 @@ def test_an_element_of_a_local_array_that_nothing_sets(count: int, named: list[s
     assert [(one.kind, one.array) for one in reports] == [("unset", name) for name in named]
     assert all(one.place == "<sums>:2" and "float sums[4]" in one.message for one in reports)
     assert y.tolist()[:3] == [1, 1, 1] and (y[3].item() == 1) == (not named)
+
+
+def test_an_unset_array_of_which_any_large_value_makes_nan() -> None:
+    text = """extern "C" __global__ void << name >>(const float* x, float* y) {
+        float sums[2];
+        for (int k = 0; k < 9; ++k) { sums[0] += x[k]; sums[1] += x[k] * x[k]; }
+        y[0] = rsqrtf(sums[1] / 9 - sums[0] / 9 * (sums[0] / 9));
+    }"""
+    with checked(collect=True) as reports:
+        ck.Kernel(text, name="moments", block=1)(ck.arange(9, dtype="float32"), ck.zeros(1), grid=1)
+    assert [(one.kind, one.array, one.place) for one in reports] == [("unset", "sums", "<moments>:2")]
 
 
 def test_what_lies_beyond_an_array_stays_and_the_process_goes_on() -> None:
@@ -324,6 +337,31 @@ def test_the_librarys_kernels_run_to_their_end(monkeypatch: pytest.MonkeyPatch) 
         ck.nn.softmax(ck.ones((2048, 1024)), axis=-1)
     with checked(), pytest.raises(ck.KernelFault, match="softmax"), function.time_limit(0.01):
         ck.nn.softmax(ck.ones((2048, 1024)), axis=-1)
+
+
+def test_warps_that_take_turns_are_followed_in_time_that_grows_as_the_turns_do() -> None:
+    turns = ck.Kernel(
+        """<% include "prelude/mbarrier.cuh" %>
+extern "C" __global__ void << name >>(float* y, int turns) {
+    __shared__ MBarrier full, empty;
+    __shared__ float value[32];
+    if (threadIdx.x == 0) mbarrier_init(&full, 32), mbarrier_init(&empty, 32), fence_mbarrier_init();
+    __syncthreads();
+    float sum = 0;
+    for (int i = 0; i < turns; ++i) {
+        mbarrier_wait(threadIdx.x < 32 ? &empty : &full, threadIdx.x < 32 ? i % 2 ^ 1 : i % 2);
+        if (threadIdx.x < 32) value[threadIdx.x] = i;
+        else for (float one : value) sum += one;
+        mbarrier_arrive(threadIdx.x < 32 ? &full : &empty);
+    }
+    if (threadIdx.x >= 32) y[threadIdx.x - 32] = sum;
+}""",
+        block=64,
+    )
+    y = ck.empty(32)
+    with checked(), function.time_limit(30):
+        turns(y, 500, grid=1)
+    assert y.numpy().tolist() == [32 * 500 * 499 / 2] * 32
 
 
 @pytest.mark.parametrize("what", HARD)

@@ -234,6 +234,51 @@ def test_a_mistake_with_tiles_for_several_blocks_shows(right: str, wrong: str, s
         multicast("host", MULTICAST.replace(right, wrong))
 
 
+#: Each of two blocks brings half of a row to both, and doubles it.
+BYTES = """
+<% include "prelude/bulk_copy.cuh" %>
+<% include "prelude/cluster.cuh" %>
+extern "C" __global__ void __cluster_dims__(2, 1, 1) << name >>(const float* x, float* y) {
+    __shared__ __align__(16) float row[64];
+    __shared__ MBarrier come;
+    if (threadIdx.x == 0) {
+        mbarrier_init(&come, 1);
+        fence_mbarrier_init();
+        mbarrier_arrive_expecting(&come, sizeof row);
+    }
+    cluster_barrier();
+    const int part = 32 * cluster_rank();
+    if (threadIdx.x == 0) copy_bulk_multicast(row + part, x + blockIdx.x / 2 * 64 + part, 128, &come, 3);
+    mbarrier_wait(&come, 0);
+    y[blockIdx.x * 64 + threadIdx.x] = 2 * row[threadIdx.x];
+}
+"""
+
+
+def test_bytes_for_several_blocks(device: ck.Device, when: str) -> None:
+    x = np.random.default_rng(0).random((2, 64), np.float32)
+    y = ck.zeros((4, 64), device=device)
+    ck.Kernel(BYTES, name="bytes")(ck.asarray(x, device=device), y, grid=4, block=64)
+    np.testing.assert_array_equal(y.numpy(), 2 * np.repeat(x, 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "symptom"),
+    [
+        ("&come, 3)", "&come, 0)", "copy_bulk_multicast: the blocks are no 16 bits, some of them set"),
+        ("&come, 3)", "&come, 1)", "phase 0 lacks 0 arrivals and 256 bytes"),
+        ("128, &come", "120, &come", "no multiple of 16 bytes"),
+        ("row + part, x", "row + 2 * part, x", "beyond the block's shared memory"),
+        ("    cluster_barrier();\n", "    __syncthreads();\n", "an mbarrier is used before mbarrier_init"),
+    ],
+)
+def test_a_mistake_with_bytes_for_several_blocks_shows(right: str, wrong: str, symptom: str) -> None:
+    assert BYTES.count(right) == 1
+    x, y = ck.ones((2, 64), device="host"), ck.zeros((4, 64), device="host")
+    with pytest.raises(ck.KernelFault, match=symptom):
+        ck.Kernel(BYTES.replace(right, wrong), name="bytes")(x, y, grid=4, block=64)
+
+
 def exchange(device: Any, text: str = EXCHANGE) -> None:
     x = np.random.default_rng(0).integers(0, 1000, (2, 4, 32, 4)).astype(np.uint32)
     y = ck.zeros(x.shape, "uint32", device)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -269,6 +270,46 @@ def test_triangular_equations(device: ck.Device, lower: bool, trans: bool, unit:
     assert_close(got, np.linalg.solve(triangle.mT if trans else triangle, b), rtol=1e-12, atol=1e-13)
     with pytest.raises(ValueError, match="solve_triangular: x2 of shape"):
         L.solve_triangular(ck.asarray(a), ck.zeros(2), **options)
+
+
+@pytest.mark.parametrize(
+    "shapes", [((130, 130), (130,)), ((2, 70, 70), (1, 70, 3)), ((9, 3, 3), (3, 1))], ids=str
+)
+@pytest.mark.parametrize("dtype", ["float64", "complex128"])
+@pytest.mark.parametrize("lower", [False, True])
+def test_triangular_equations_of_many_rows(
+    device: ck.Device, lower: bool, dtype: str, shapes: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    a, b = (random(*shape).astype(dtype) for shape in shapes)
+    if dtype == "complex128":
+        a, b = a + 1j * random(*a.shape), b - 1j * random(*b.shape)
+    a = a / 8 + 4 * np.eye(a.shape[-1])
+    triangle = np.tril(a) if lower else np.triu(a)
+    for trans in (False, True):
+        got = L.solve_triangular(ck.asarray(a), ck.asarray(b), lower=lower, trans=trans)
+        column = b[:, None] if b.ndim == 1 else b
+        want = np.linalg.solve(triangle.mT if trans else triangle, column)
+        assert_close(got, want[..., 0] if b.ndim == 1 else want, rtol=1e-11, atol=1e-13)
+
+
+def test_singular_triangles(device: ck.Device) -> None:
+    a = np.eye(100)
+    a[70, 70] = 0
+    if device.kind == "host":
+        with pytest.raises(LinAlgError, match="Singular"):
+            L.solve_triangular(ck.asarray(a), ck.ones(100, dtype=ck.float64))
+    else:
+        got = L.solve_triangular(ck.asarray(a), ck.ones(100, dtype=ck.float64))
+        assert not np.isfinite(got.numpy()[70])
+    assert_close(L.solve_triangular(ck.asarray(a), ck.ones(100), unit_diagonal=True), np.ones(100))
+
+
+def test_gradients_of_complex_triangular_equations(device: ck.Device) -> None:
+    a, b = regular(3, 3) + 1j * random(3, 3), random(3, 2) + 1j * random(3, 2)
+    for lower, trans, unit in ((False, True, False), (True, False, True), (True, True, False)):
+        options = {"lower": lower, "trans": trans, "unit_diagonal": unit}
+        solved = functools.partial(L.solve_triangular, **options)
+        assert gradcheck(solved, [ck.asarray(a), ck.asarray(b)], order=2)
 
 
 @pytest.mark.parametrize("shape", [(4, 3), (3, 4), (2, 3, 3), (0, 2), (2, 0)], ids=str)

@@ -12,6 +12,7 @@ import cukern as ck
 from cukern.linear import few_rows, tensor_cores
 from cukern.linear.few_rows import FewRows
 from cukern.linear.task import Factor, Task, task_of
+from cukern.testing import asynchrony
 
 
 def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2) -> FewRows:
@@ -32,6 +33,42 @@ def test_layouts_of_the_factors(device: ck.Device, dtype: str, x_swapped: bool, 
     x = random(device, dtype, 16 if dtype == "bfloat16" else 4, 320, swapped=x_swapped)
     w = random(device, dtype, 320, 72, swapped=w_swapped)
     check(x, w, random(device, dtype, 72), form(x, w, warps=3)._replace(ahead=3))
+
+
+def sharing(x: ck.Array, w: ck.Array, warps: int = 3) -> FewRows:
+    """The form with clusters, whatever the device."""
+    task = task_of(x._planned(), w._planned(), [])
+    assert task is not None
+    few = task.turned if task.n < task.m else task
+    found = few_rows.sharing(form(x, w, warps=warps), few, gpu())
+    assert found.cluster == 2
+    return found
+
+
+@pytest.mark.parametrize("asynchronously", ["late", "random"])
+@pytest.mark.parametrize(
+    ("dtype", "rows", "depth"), [("bfloat16", 16, 384), ("float16", 11, 192), ("float16", 1, 96)]
+)
+def test_rows_that_two_blocks_share(
+    device: ck.Device, dtype: str, rows: int, depth: int, asynchronously: Any
+) -> None:
+    """The second block has few columns, or none."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+    x = random(device, dtype, rows, depth)
+    for columns, swapped in ((72, True), (40, False), (24, True)):
+        w, bias = random(device, dtype, depth, columns, swapped=swapped), random(device, dtype, columns)
+        with asynchrony(asynchronously, seed=3):
+            check(x, w, bias, sharing(x, w))
+    a, batches = random(device, dtype, 3, rows, depth), random(device, dtype, 3, depth, 40)
+    check(a, batches, random(device, dtype, 40), sharing(a, batches))
+    few = random(device, dtype, depth, 8, swapped=True)
+    check(
+        random(device, dtype, 48, depth),
+        few,
+        random(device, dtype, 8),
+        sharing(random(device, dtype, 48, depth), few),
+    )
 
 
 @pytest.mark.parametrize(("dtype", "rows"), [("float16", 1), ("float16", 8), ("float16", 11), ("float32", 1)])
@@ -107,14 +144,36 @@ def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = T
 
 def test_how_the_work_is_divided() -> None:
     """Enough blocks for all multiprocessors, if there are columns, and no warp without a slab."""
-    asked = 2**16, 16
-    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, *asked)
-    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 2, 1, *asked)
-    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, *asked)
+    asked, shared, of_eight = (2**16, 16), (3 * 2**14, 1, 2), 8 * 8 * (1024 + 64)
+    assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, *shared, of_eight)
+    assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 3, 1, *shared, 2 * of_eight)
+    assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, *shared, of_eight)
     assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3, 1, 2**16)
     assert divided(5, 4096, itemsize=4) is None
     assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2, 1, *asked)
     assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, *asked)
     assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, *asked)
     assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
+    assert divided(4, 4096, k=256) == FewRows(False, 8, 32, 8, 1, 3, 1, *shared, 8 * (512 + 64))
+    assert divided(4, 4096, k=224) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
     assert divided(17, 4096) is None
+
+
+def test_which_rows_two_blocks_share() -> None:
+    """Of 16 bits, that lie along whole slabs and have room in the shared memory of a GPU with clusters."""
+    factor = Factor(0, 8192, True)
+    task = Task(1, 16, 4096, 4096, factor, factor, ())
+
+    def cluster(task: Task, **limits: Any) -> int:
+        found = few_rows.few_rows_for(task, gpu(**limits))
+        assert found is not None
+        return found.cluster
+
+    assert cluster(task) == 2
+    assert cluster(task, compute_capability=(8, 0)) == 1
+    assert cluster(task, max_shared_memory_per_block=101376) == 1
+    assert cluster(task._replace(a=Factor(0, 8192, False))) == 1
+    assert cluster(task._replace(k=4104)) == 1
+    assert cluster(task._replace(k=8192)) == 1
+    assert cluster(task._replace(k=8192, m=8)) == 2
+    assert cluster(task._replace(m=4, itemsize=4)) == 1

@@ -10,9 +10,12 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
+from cukern.elementwise.graph import Expr, input_node
+from cukern.elementwise.program import program
 from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear.task import Factor, Task
+from cukern.linear.task import Factor, Task, kind_of
 from cukern.testing import assert_close, gradcheck
 
 SMALL = tensor_cores.TILES[-1]
@@ -50,18 +53,18 @@ def gelu(x: np.ndarray) -> np.ndarray:
 def own(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The names of programs that ran on tensor cores; all that the kernel takes runs there, on the host too."""
     ran: list[str] = []
-    run = tensor_cores.Plan.run
+    run = tensor_cores.Plan.run_all
 
-    def counted(plan: tensor_cores.Plan, arrays: Any, scalars: Any) -> ck.Array:
+    def counted(plan: tensor_cores.Plan, *given: Any) -> list[ck.Array]:
         ran.append(plan.bound.rendered.variables["name"].partition("_")[0])
-        return run(plan, arrays, scalars)
+        return run(plan, *given)
 
     def own(
         task: Task, where: ck.Device, then: bool = True, ending: object = None
     ) -> tensor_cores.Form | None:
         return SMALL if then and task.itemsize == 2 else None
 
-    monkeypatch.setattr(tensor_cores.Plan, "run", counted)
+    monkeypatch.setattr(tensor_cores.Plan, "run_all", counted)
     monkeypatch.setattr(tensor_cores, "quickest", own)
     monkeypatch.setattr(epilogue, "_plans", {})
     return ran
@@ -117,25 +120,63 @@ def test_one_launch_on_tensor_cores(device: ck.Device, own: list[str], dtype: st
     close(dw, (0.5 * np.swapaxes(x, -1, -2) @ down).sum(0))
 
 
-def test_what_the_derivative_reads_is_kept(device: ck.Device, own: list[str]) -> None:
-    """GELU's derivative reads the product, so that is a kernel of its own under a tape, unless recomputed."""
+@pytest.mark.parametrize("recompute", [False, True], ids=["", "recompute"])
+def test_what_the_derivative_reads_is_saved_by_the_same_launch(
+    device: ck.Device, own: list[str], launches: list[str], recompute: bool
+) -> None:
+    """GELU's derivative reads the product, which the launch saves under a tape, unless all is recomputed."""
     arrays = [random("bfloat16", *shape) for shape in ((9, 16), (16, 24), (24,), (9, 24))]
+    launches.clear()
     alone = hidden(*arrays)
-    assert own == ["hidden"]
     found = []
     for function in (hidden, ck.checkpoint(hidden)):
-        own.clear()
-        with ck.Tape() as tape:
+        with ck.Tape(recompute=recompute) as tape:
             tape.watch(*arrays)
             y = function(*arrays)
-        found.append((list(own), tape.gradient(y, arrays)))
-    assert [names for names, _ in found] == [[], ["hidden"]]
-    close(y, alone.numpy().astype(float))
-    for first, second in zip(*(gradients for _, gradients in found), strict=True):
+        assert own == ["hidden", "hidden"]
+        assert launches == []
+        assert y.tolist() == alone.tolist()
+        found.append(tape.gradient(y, arrays))
+        assert launches.count("hidden_vjp") == 1
+        assert "hidden" not in launches
+        launches.clear()
+        own[:] = ["hidden"]
+    x, w, b, r = wide = [one.astype("float64") for one in arrays]
+    with ck.Tape() as tape:
+        tape.watch(*wide)
+        total = ck.gelu(x @ w + b) + r
+    for first, second, exact in zip(*found, tape.gradient(total, wide), strict=True):
         assert first.tolist() == second.tolist()
+        close(first, exact.numpy())
 
 
-def test_second_order_from_tensor_cores(device: ck.Device, own: list[str]) -> None:
+def test_the_product_is_not_saved_where_nothing_reads_it(device: ck.Device, own: list[str]) -> None:
+    """The derivative for the last operand alone; and that of a constant product for the bias, which reads it."""
+    arrays = [random("bfloat16", *shape) for shape in ((9, 16), (16, 24), (24,), (9, 24))]
+    with ck.Tape() as tape:
+        tape.watch(arrays[3])
+        y = hidden(*arrays)
+    assert own == ["hidden"]
+    assert tape.gradient(y, arrays[3]).tolist() == ck.ones((9, 24)).tolist()
+    with ck.Tape() as tape:
+        tape.watch(arrays[2])
+        y = hidden(*arrays)
+    assert own == ["hidden"] * 2
+    x, w, b, r = (one.astype("float64") for one in arrays)
+    exact = ck.grad(lambda b: ck.sum(ck.gelu(x @ w + b) + r))(b)
+    close(tape.gradient(y, arrays[2]), exact.numpy())
+
+
+@ck.fuse
+def smooth(x: ck.Array, w: ck.Array, b: ck.Array, scale: float) -> ck.Array:
+    return ck.tanh(x @ w * scale) * b
+
+
+@pytest.mark.parametrize("function", [kept, smooth], ids=["result", "product"])
+def test_second_order_from_tensor_cores(
+    device: ck.Device, own: list[str], function: Callable[..., ck.Array]
+) -> None:
+    """Of a derivative that reads the result, and of one that reads the product."""
     arrays = [random("float16", *shape) for shape in ((8, 16), (16, 8), (8,))]
 
     def penalty(function: Callable[..., ck.Array]) -> list[ck.Array]:
@@ -145,15 +186,14 @@ def test_second_order_from_tensor_cores(device: ck.Device, own: list[str]) -> No
 
         return ck.grad(squares, argnums=(0, 1, 2))(*arrays)
 
-    made = penalty(kept)
-    assert own == ["kept"]
+    made = penalty(function)
+    assert own == [function.__name__]
+    plain = function.__wrapped__  # type: ignore[attr-defined]
     wide = [one.astype("float64") for one in arrays]
     exact = ck.grad(
         lambda *given: sum(
             ck.sum(one**2)
-            for one in ck.grad(
-                lambda *own: ck.tanh(ck.relu(own[0] @ own[1] * 0.5 + own[2])).sum(), argnums=(0, 1)
-            )(*given)
+            for one in ck.grad(lambda *own: ck.tanh(plain(*own, 0.5)).sum(), argnums=(0, 1))(*given)
         ),
         argnums=(0, 1, 2),
     )(*wide)
@@ -327,7 +367,25 @@ def test_the_measured_choice() -> None:
     assert is_own_faster(1, 4, 4096, 4096, True, form="few rows of float32")
     assert measured.ratio(1, 4096, 4096, 4096, True, "no such form") == math.inf
     # Without an expression the library's product has no kernel after it.
-    assert measured.ratio(32, 512, 512, 512, False, "tiles", then=False) > 1
+    assert measured.ratio(32, 512, 512, 512, False, "tiles", then="") > 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "expression"),
+    [
+        ("bias", lambda y, b, r: ck.relu(0.5 * y + b)),
+        ("bias", lambda y, b, r: ck.where(y > b, y, ck.minimum(ck.abs(y), 3.0))),
+        ("matrix", lambda y, b, r: y - r),
+        ("function", lambda y, b, r: ck.gelu(y + b) + r),
+        ("function", lambda y, b, r: y / b),
+    ],
+)
+def test_kinds_of_what_follows(kind: str, expression: Any) -> None:
+    y, b, r = (Expr(input_node(k, dtypes.bfloat16)) for k in range(3))
+    made = epilogue.of_sum(program("made", (expression(y, b, r).node,), (dtypes.bfloat16,) * 3), 0)
+    factor = Factor(0, 64, True)
+    task = Task(1, 64, 64, 64, factor, factor, ((0, 0, 1), (0, 64, 1) if kind != "bias" else (0, 0, 0)))
+    assert kind_of(made, task) == kind
 
 
 def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:

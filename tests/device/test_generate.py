@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -130,6 +133,37 @@ def test_greedy_text_is_numpys(name: str, device: ck.Device, tmp_path: Path) -> 
     assert list(model.tokens(tokens, 8, Sampling(temperature=0))) == wanted
     text = "".join(model.write("hello zz", 8, Sampling(temperature=0)))
     assert text == model.vocabulary.decode(wanted)
+
+
+def test_a_trained_model_writes_numpys_text(device: ck.Device, tmp_path: Path) -> None:
+    """The example's whole way: trained, exported, quantised, read again; then its weights in NumPy."""
+    root, path = Path(__file__).parents[2], tmp_path / "llama.gguf"
+    sizes = "--steps 20 --batch 4 --length 16 --features 128 --layers 1 --write 2 --keep"
+    subprocess.run(
+        [sys.executable, str(root / "examples" / "12_generate.py"), *sizes.split(), str(path)],
+        env={**os.environ, "PYTHONPATH": str(root), "CUKERN_DEVICE": str(device)},
+        check=True,
+        timeout=300,
+    )
+    tensors = ck.load_gguf(path, device="host").tensors
+    weights = {
+        name: (one if isinstance(one, ck.Array) else one.dequantize()).numpy().astype("f8")
+        for name, one in tensors.items()
+    }
+    form = decoders.Form("llama", layers=1, rope__freq_base=10000.0)
+    model = Model(path, dtype="float32", device=device, exact=True)
+    tokens = model.vocabulary.encode("def ")
+    wanted: list[int] = []
+    while len(wanted) < 6:
+        exact = decoders.logits(form, weights, tokens + wanted)
+        first, second = np.sort(exact[-1])[:-3:-1]
+        assert first - second > 2 * tolerance(form, exact), "the likeliest token should be beyond doubt"
+        if not wanted:
+            found = model.decoder(codes(tokens, device)).numpy()[0]
+            assert np.abs(found - exact[-1]).max() < tolerance(form, exact)
+            model.decoder.reset()
+        wanted.append(int(exact[-1].argmax()))
+    assert list(model.tokens(tokens, 6, Sampling(temperature=0))) == wanted
 
 
 def vocabulary() -> dict[str, Any]:

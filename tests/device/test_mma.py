@@ -49,35 +49,39 @@ def matrix_of(d: np.ndarray) -> np.ndarray:
     return made
 
 
-def test_products(device: ck.Device) -> None:
-    rng = np.random.default_rng(0)
-    for name, (ctype, depth) in TYPES.items():
-        if (
-            name == "float8_e4m3fn"
-            and device.kind != "host"
-            and device.properties.compute_capability < (8, 9)
-        ):
-            continue
-        dtype = np.dtype(getattr(ml_dtypes, name, name))
-        a, b = (rng.standard_normal(shape).astype(dtype) for shape in ((16, depth), (depth, 8)))
-        if name == "float32":  # tf32 has 10 bits of mantissa
-            a, b = ((x.view(np.uint32) & ~np.uint32(0x1FFF)).view(np.float32) for x in (a, b))
-        c = rng.standard_normal((32, 4)).astype(np.float32)
-        exact = matrix_of(c).astype(float) + a.astype(float) @ b.astype(float)
-        given = [ck.array(x, device=device) for x in (*fragments(a, b), c)]
-        multiply = kernel(
-            "const unsigned* a, const unsigned* b, float* d",
-            f"""
-            float own_d[4];
-            unsigned own_a[4], own_b[2];
-            for (int i = 0; i < 4; ++i) own_d[i] = d[4 * threadIdx.x + i], own_a[i] = a[4 * threadIdx.x + i];
-            for (int i = 0; i < 2; ++i) own_b[i] = b[2 * threadIdx.x + i];
-            mma<{ctype}>(own_d, own_a, own_b);
-            for (int i = 0; i < 4; ++i) d[4 * threadIdx.x + i] = own_d[i];
-            """,
-        )
-        multiply(*given, grid=1, block=32)
-        np.testing.assert_allclose(matrix_of(given[2].numpy()), exact, rtol=1e-5, atol=1e-5, err_msg=name)
+def product(device: ck.Device, name: str, whole: bool) -> None:
+    """A product of random factors, or of ``whole`` numbers, whose sums are exact."""
+    rng, (ctype, depth) = np.random.default_rng(0), TYPES[name]
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    draw = (lambda shape: rng.integers(-4, 5, shape)) if whole else rng.standard_normal
+    a, b = (draw(shape).astype(dtype) for shape in ((16, depth), (depth, 8)))
+    if name == "float32":  # tf32 has 10 bits of mantissa
+        a, b = ((x.view(np.uint32) & ~np.uint32(0x1FFF)).view(np.float32) for x in (a, b))
+    c = draw((32, 4)).astype(np.float32)
+    exact = matrix_of(c).astype(float) + a.astype(float) @ b.astype(float)
+    given = [ck.array(x, device=device) for x in (*fragments(a, b), c)]
+    multiply = kernel(
+        "const unsigned* a, const unsigned* b, float* d",
+        f"""
+        float own_d[4];
+        unsigned own_a[4], own_b[2];
+        for (int i = 0; i < 4; ++i) own_d[i] = d[4 * threadIdx.x + i], own_a[i] = a[4 * threadIdx.x + i];
+        for (int i = 0; i < 2; ++i) own_b[i] = b[2 * threadIdx.x + i];
+        mma<{ctype}>(own_d, own_a, own_b);
+        for (int i = 0; i < 4; ++i) d[4 * threadIdx.x + i] = own_d[i];
+        """,
+    )
+    multiply(*given, grid=1, block=32)
+    bound = 0 if whole else 1e-5
+    np.testing.assert_allclose(matrix_of(given[2].numpy()), exact, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_products(device: ck.Device, name: str) -> None:
+    if name == "float8_e4m3fn" and device.kind != "host" and device.properties.compute_capability < (8, 9):
+        pytest.skip("needs a GPU of compute capability 8.9")
+    for whole in (False, True):
+        product(device, name, whole)
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
@@ -138,6 +142,7 @@ def test_e4m3(device: ck.Device) -> None:
     convert = kernel("const float* x, unsigned* words, float* back, int n", body)
     convert(ck.asarray(x, device=device), words, back, len(x), grid=2, block=256)
     np.testing.assert_array_equal(back.numpy(), numbers)
+    np.testing.assert_array_equal(back.numpy()[[0x7F, 0xFF]].view(np.uint32), 0x7FFFFFFF)
     made = words.numpy().view(np.uint8)
     wanted = np.clip(x, -448, 448).astype(ml_dtypes.float8_e4m3fn).view(np.uint8)
     np.testing.assert_array_equal(made & 0x7F == 0x7F, np.isnan(x))

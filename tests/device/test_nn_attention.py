@@ -155,7 +155,7 @@ def test_half_types_without_a_mask_are_left_to_the_kernels(
 
     monkeypatch.setattr(module, "quickest", lambda *given: False)
     composed = both()
-    monkeypatch.setattr(module, "quickest", lambda q, k, v, causal: causal)
+    monkeypatch.setattr(module, "quickest", lambda q, k, v, causal, more: causal)
     kernels = both()
     assert any((one != other).any() for one, other in zip(kernels, composed, strict=True))
     for one, other in zip(kernels, composed, strict=True):
@@ -235,6 +235,7 @@ def test_which_calls_are_left_to_the_kernels() -> None:
         dtype: str = "bfloat16",
         aligned: bool = True,
         gap: int = 0,
+        more: bool = False,
     ) -> bool:
         steps = [(shape[-1] + gap) * 2 * math.prod(shape[i:-1]) for i in range(1, len(shape))]
         like = types.SimpleNamespace(
@@ -245,11 +246,14 @@ def test_which_calls_are_left_to_the_kernels() -> None:
             device=gpu,
             _planned=lambda: types.SimpleNamespace(aligned=aligned, strides=(*steps, 2)),
         )
-        return plan.quickest(like, like, like, causal)  # type: ignore[arg-type]
+        return plan.quickest(like, like, like, causal, more)  # type: ignore[arg-type]
 
     assert quick((2, 3, 64, 64))
     assert not quick((2, 3, 63, 64))
     assert quick((2, 3, 63, 64), causal=True)
+    # With a mask or dropout.
+    assert quick((4, 16, 256, 64), more=True) and not quick((4, 16, 255, 64), more=True)
+    assert quick((2, 3, 64, 64), causal=True, more=True) and not quick((2, 3, 63, 64), causal=True, more=True)
     assert not quick((2, 3, 64, 60), causal=True)
     # What tensor cores cannot read is no quicker by the kernels that do without them.
     assert not quick((2, 3, 64, 64), aligned=False)
@@ -261,7 +265,7 @@ def test_which_calls_are_left_to_the_kernels() -> None:
     assert not quick((2, 3, 64, 64), dtype="float32")
     gpu.capability = (8, 0)
     assert quick((2, 3, 64, 64), causal=True)
-    assert not quick((2, 3, 64, 64))
+    assert not quick((2, 3, 64, 64)) and not quick((4, 16, 256, 64), causal=True, more=True)
     gpu.capability = (7, 5)
     assert not quick((2, 3, 64, 64), causal=True)
 

@@ -85,6 +85,39 @@ def test_values_and_gradients(
 
 
 @pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS)
+def test_a_mask_beside_other_changes(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str, ulps: float
+) -> None:
+    """A function of the score with a table, a bias and dropout, against kernels that make all tiles."""
+    choose(form, device, monkeypatch)
+    rng = np.random.default_rng(0)
+    arrays, exact = given(dtype, *[(2, 2, 300, 32)] * 3)
+    bias, table = (ck.asarray(rng.normal(size=shape).astype("float32")) for shape in ((300,), (2, 599)))
+    mask = ck.asarray(documents(90, 150, 60) & (np.arange(300) % 50 < 45)[:, None])
+
+    def call(*own: ck.Array) -> Any:
+        return nn.attention(
+            *own,
+            causal=True,
+            score=lambda s, b, h, i, j, table: 2 * ck.tanh(s) + table[h, j - i + 299],
+            tables=[table],
+            bias=bias,
+            mask=mask,
+            dropout=0.25,
+            rng=ck.random.default_rng(3),
+        )
+
+    made, pull = ck.vjp(call, *arrays)
+    cotangent = ck.ones_like(made) * ck.arange(32, dtype=dtype) / 8 - 1
+    found = [made, *pull(cotangent)]
+    monkeypatch.setattr(masks, "FEWEST", 2**62)
+    choose("without", device, monkeypatch)
+    wanted, pull = ck.vjp(call, *map(ck.asarray, exact))
+    for one, other in zip(found, [wanted, *pull(cotangent.astype("float64"))], strict=True):
+        close(one, other.numpy(), 2 * ulps)
+
+
+@pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS)
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_emptied_tiles_are_not_read(
     device: ck.Device,
@@ -109,6 +142,30 @@ def test_emptied_tiles_are_not_read(
         one[:, :, length:] = np.nan
     for found, one in zip(both(*arrays), wanted, strict=True):
         np.testing.assert_array_equal(found, one)
+
+
+@pytest.mark.parametrize("axes", [(), (0,), (0, 1, 2), (0, 1, 3)])
+def test_gradients_of_arrays_skip_emptied_tiles(device: ck.Device, axes: tuple[int, ...]) -> None:
+    """What is NaN in one document reaches no sum of the other, whichever axes it is over; heads share keys."""
+    arrays, exact = given("float32", (2, 4, 200, 8), (2, 2, 200, 8), (2, 2, 200, 8))
+    shape = tuple(1 if axis in axes else n for axis, n in enumerate((2, 4, 200, 200)))
+    bias = np.random.default_rng(0).normal(size=shape)
+    apart = np.stack([documents(128, 72)] * 3 + [documents(32, 96, 72)])
+    apart[0, 5, :90] = False
+    mask = ck.asarray(apart)
+
+    def gradient(dtype: str, *own: ck.Array) -> np.ndarray:
+        made, pull = ck.vjp(
+            lambda one: nn.attention(*own, bias=one, mask=mask), ck.asarray(bias, dtype=dtype)
+        )
+        within = ck.where(ck.arange(200)[:, None] < 128, ck.arange(8, dtype=dtype) - 2, 0)
+        return pull(ck.broadcast_to(within, made.shape))[0].numpy()
+
+    wanted = gradient("float64", *map(ck.asarray, exact))
+    for one in arrays:
+        one[:, :, 128:] = np.nan
+    near = tuple(slice(128 if axis > 1 else n) for axis, n in enumerate(shape))
+    np.testing.assert_allclose(gradient("float32", *arrays)[near], wanted[near], rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("form", "dtype", "ulps"), FORMS[:2])
@@ -167,7 +224,7 @@ def test_lists_of_tiles(device: ck.Device, transposed: bool) -> None:
     ):
         wanted = kinds(mask, walk)
         wanted = wanted.swapaxes(-1, -2) if walk.of_keys else wanted
-        lists = tile_lists(mask_blocks(given), walk).numpy()
+        lists = tile_lists(mask_blocks(given).kinds, walk).numpy()
         assert lists.shape == (*wanted.shape[:3], wanted.shape[3] + 1)
         for which in np.ndindex(*wanted.shape[:3]):
             count, *entries = lists[which].tolist()
@@ -178,11 +235,11 @@ def test_lists_of_masks_that_are_broadcast(device: ck.Device) -> None:
     keys = np.zeros((3, 1, 1, 200), bool)
     keys[0, 0, 0, :32] = keys[2, 0, 0, 100] = True
     walk = Walk(64, 64, False, 2, 1, 1, 100, 200)
-    lists = tile_lists(mask_blocks(ck.asarray(keys)), walk).numpy()
+    lists = tile_lists(mask_blocks(ck.asarray(keys)).kinds, walk).numpy()
     assert lists[:, :, :, 0].tolist() == [[[1, 1]], [[0, 0]], [[1, 1]]]
     assert lists[[0, 2], :, :, 1].tolist() == [[[0, 0]], [[2, 2]]]
     rows = ck.broadcast_to(ck.asarray(np.arange(100)[:, None] < 64), (3, 2, 100, 200))
-    blocks = mask_blocks(rows)
+    blocks = mask_blocks(rows).kinds
     assert blocks.shape == (1, 1, 7, 1)
     lists = tile_lists(blocks, walk).numpy()
     assert lists[0, 0, 0].tolist() == [4, 1, 3, 5, 7]

@@ -32,7 +32,7 @@ def text(
     program, _ = traced(score, [dtypes.float32] * arrays, (False, False), dtypes.float32, ())
     assert program is not None
     uniform = range(5, 5 + arrays)
-    made = printed(program, (), () if slope else None, Given(sizes, uniform, **given))
+    made = printed(program, (), sizes, () if slope else None, Given(sizes, uniform, **given))
     return "; ".join([*(f"{line.name} = {line.code}" for line in made.lines), ", ".join(made.values)])
 
 
@@ -74,7 +74,7 @@ def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool)
     """The sum of both, times the gain, is the score; the shift is the same for all keys of a tile."""
     program, _ = traced(score, [dtypes.float32], (False, False), dtypes.float32, ())
     assert program is not None
-    made = printed(program, (), None, Given(SIZES, [5], True, True))
+    made = printed(program, (), SIZES, None, Given(SIZES, [5], True, True))
     assert made.unit[:2] == unit
     x, scale, product = 0.375, 0.125, -3.0
     shifts = set()
@@ -142,3 +142,38 @@ def test_quotients_of_places_stay_exact() -> None:
 def test_the_slope_of_a_sigmoid_is_not_made_of_a_tanh() -> None:
     """``log(sigmoid(s))`` divides the slope by a sigmoid as small, which one less a tanh's square would lose."""
     assert "tanh" not in text(lambda s, b, h, i, j: ck.log(ck.sigmoid(s)), slope=True)
+
+
+@pytest.mark.parametrize(
+    ("place", "length", "inside"),
+    [
+        (lambda i, j: j - i + 999, 2999, True),
+        (lambda i, j: j - i + 999, 2998, False),
+        (lambda i, j: j - i + 998, 2999, False),
+        (lambda i, j: abs(i - j), 2000, True),
+        (lambda i, j: ck.minimum(i, 7), 8, True),
+        (lambda i, j: ck.maximum(-j, -5) + 5, 6, True),
+        (lambda i, j: i * j, 2**30, False),
+    ],
+)
+def test_indices_are_clipped_unless_they_are_known_to_be_inside(
+    place: Any, length: int, inside: bool
+) -> None:
+    tables = (ck.zeros((4, length)) if length < 2**20 else ck.broadcast_to(ck.zeros(1), (4, length)),)
+    program, lookups = traced(
+        lambda s, b, h, i, j, table: s + table[h, place(i, j)], [], (False, False), dtypes.float32, tables
+    )
+    assert program is not None
+    made = "; ".join(line.code for line in printed(program, lookups, SIZES, None).lines)
+    assert "index(a2)" in made
+    assert ("clipped" not in made) == inside
+
+
+@pytest.mark.parametrize("swapped", [False, True])
+def test_a_condition_for_minus_infinity_is_no_part_of_the_slope(swapped: bool) -> None:
+    """Where it makes the score -inf the weight is 0, whatever the slope is."""
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any) -> Any:
+        return ck.where(j > i, -math.inf, s / 2) if swapped else ck.where(j <= i, s / 2, -math.inf)
+
+    assert text(score, slope=True).endswith("float(0.5)")

@@ -196,13 +196,16 @@ def test_the_tile_of_few_features_and_queries_depends_on_the_mask() -> None:
     assert [one.rows for one in tiles if one] == [256, 192, 256]
 
 
-def test_dropout_and_a_scale_below_zero() -> None:
-    """Each pass drops the same weights, and so do the kernels of float64."""
-    shapes = [(1, 2, 130, 64), (1, 1, 200, 64), (1, 1, 200, 64)]
+@pytest.mark.parametrize(("keys", "deterministic"), [(200, False), (203, False), (200, True), (203, True)])
+def test_dropout_and_a_scale_below_zero(keys: int, deterministic: bool) -> None:
+    """Each pass drops the same weights, and so do the kernels of float64; of 203 keys, a draw is of two rows."""
+    shapes = [(2, 2, 130, 64), (2, 1, keys, 64), (2, 1, keys, 64)]
     arrays, exact = given("bfloat16", *shapes)
 
     def call(*own: ck.Array) -> Any:
-        return nn.attention(*own, dropout=0.25, scale=-0.125, rng=ck.random.default_rng(3))
+        return nn.attention(
+            *own, dropout=0.25, scale=-0.125, rng=ck.random.default_rng(3), deterministic=deterministic
+        )
 
     (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(call, *map(ck.asarray, exact))
     close(made, wanted.numpy(), 8)

@@ -318,6 +318,51 @@ def test_modes_of_padding(device: ck.Device, mode: str, of_numpy: str) -> None:
     close(nn.conv2d(x, w, padding=(2, 1), padding_mode=mode), wanted, 16)
 
 
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "circular", "replicate"])
+@pytest.mark.parametrize("padding", ["same", "valid", (2, 1)])
+def test_transposed_padding_is_the_gradient_of_the_image(device: ck.Device, mode: str, padding: Any) -> None:
+    x, w, bias = random(0, (2, 4, 6, 5)), random(1, (4, 3, 4, 3)), random(2, (3,))
+    options = {"padding": padding, "padding_mode": mode, "dilation": (1, 2)}
+    y = nn.conv_transpose2d(x, w, **options)
+    image = random(3, y.shape)
+    made, pull = ck.vjp(lambda image: nn.conv2d(image, w, **options), image)
+    assert made.shape == x.shape
+    close(y, pull(x)[0].numpy(), 32)
+    again = nn.conv_transpose2d(x, w, bias, activation=ck.relu, **options)
+    close(again, np.maximum(y.numpy() + bias.numpy()[:, None, None], 0), 32)
+    if padding == "same":
+        assert y.shape[2:] == x.shape[2:]
+    if padding == (2, 1) and mode == "circular":
+        gradcheck(lambda x, w, b: nn.conv_transpose2d(x, w, b, **options), (x, w, bias), order=2)
+
+
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        ((2, 16, 9, 10), (24, 16, 3, 3), {"padding": 1}),
+        ((2, 16, 9, 10), (24, 8, 3, 2), {"groups": 2, "stride": 2}),
+        ((2, 40, 9, 10), (40, 1, 3, 3), {"groups": 40, "padding": 1}),
+        ((2, 3, 9, 10), (24, 3, 3, 3), {"stride": 2}),
+    ],
+)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_gradients_have_the_same_bits_in_each_run(
+    device: ck.Device, x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], dtype: str
+) -> None:
+    image, weight, bias = (random(i, s).astype(dtype) for i, s in enumerate((x, w, (w[0],))))
+
+    def run() -> list[bytes]:
+        y, pull = ck.vjp(lambda *given: nn.conv2d(*given, **options), image, weight, bias)
+        return [
+            one.numpy().tobytes()
+            for one in (y, *pull(ck.sin(ck.arange(y.size)).reshape(y.shape).astype(dtype)))
+        ]
+
+    first = run()
+    for _ in range(3):
+        assert run() == first
+
+
 def test_same_padding_is_longer_after_the_image(device: ck.Device) -> None:
     x, w = random(0, (2, 3, 6, 5)), random(1, (4, 3, 4, 3))
     wanted = Definition(2, padding=[(1, 2), (2, 2)], dilation=(1, 2)).forward(x.numpy(), w.numpy())
@@ -392,6 +437,8 @@ def test_refused(
 ) -> None:
     with pytest.raises(ValueError, match=f"conv2d: .*({message})"):
         nn.conv2d(ck.zeros(x), ck.zeros(w), **options)
+    with pytest.raises(TypeError, match="conv2d: activation: expected an elementwise function .* got 'relu'"):
+        nn.conv2d(ck.zeros((1, 1, 3, 3)), ck.zeros((1, 1, 2, 2)), activation="relu")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="conv2d: dilation: expected an int or a pair"):
         nn.conv2d(ck.zeros((1, 1, 3, 3)), ck.zeros((1, 1, 2, 2)), dilation=(1, 2, 3))
 

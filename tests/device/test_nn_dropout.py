@@ -143,6 +143,29 @@ def test_a_checkpoint_drops_the_same_again(device: ck.Device) -> None:
     assert other.generator.state == layer.generator.state
 
 
+def test_second_derivatives_of_attention_in_a_captured_step(device: ck.Device) -> None:
+    """Replays drop what calls of the step as it is drop."""
+
+    def network(wrap: Any) -> Any:
+        rng = ck.random.default_rng(0)
+
+        @wrap
+        def step(x: ck.Array) -> ck.Array:
+            def slope(x: ck.Array) -> ck.Array:
+                return ck.grad(lambda x: (nn.attention(x, x, x, dropout=0.4, rng=rng) ** 2).sum())(x)
+
+            return ck.grad(lambda x: (slope(x) ** 2).sum())(x)
+
+        return step
+
+    x = ck.asarray(np.random.default_rng(0).normal(size=(2, 5, 4)))
+    captured, plain = network(ck.capture), network(lambda f: f)
+    made = [captured(x).numpy() for _ in range(3)]
+    for one in made:
+        np.testing.assert_allclose(one, plain(x).numpy(), rtol=1e-12)
+    assert not np.allclose(made[0], made[1])
+
+
 def test_a_module_follows_its_input(device: ck.Device) -> None:
     layer = nn.Dropout(0.5, rng=0)
     assert layer(ck.ones(4, device="host")).device is ck.Device("host")

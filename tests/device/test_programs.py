@@ -243,6 +243,48 @@ def test_cooperative_groups(device: ck.Device, cukern_checked: Callable[[], None
     np.testing.assert_array_equal(y.numpy(), np.stack(wanted, 1))
 
 
+PIPELINE = """
+#include <cuda_pipeline.h>
+__global__ void mirror(const float* x, float* y, int tiles, int n) {
+    __shared__ __align__(16) float s[2][128];
+    auto issue = [&](int t) {
+        const int at = t * 128 + threadIdx.x * 4, there = max(min(n - at, 4), 0);
+        __pipeline_memcpy_async(&s[t % 2][threadIdx.x * 4], x + at, 16, 16 - 4 * there);
+        __pipeline_commit();
+    };
+    issue(0);
+    for (int t = 0; t < tiles; ++t) {
+        if (t + 1 < tiles) issue(t + 1);
+        else __pipeline_commit();
+        __pipeline_wait_prior(1);
+        __syncwarp();
+        for (int k = threadIdx.x; k < 128; k += 32) y[t * 128 + k] = s[t % 2][127 - k];
+        __syncwarp();
+    }
+}
+"""
+
+
+def test_copies_of_cuda_pipeline_h(device: ck.Device, cukern_checked: Callable[[], None]) -> None:
+    """In two stages; beyond the end they are zeros."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 8:
+        pytest.skip("no GPU of compute capability 8.0")
+    x, y = ck.arange(630, dtype="float32"), ck.empty(640)
+    ck.Kernel(PIPELINE, block=32, plain=True)(x, y, 5, 630, grid=1)
+    wanted = np.append(np.arange(630), np.zeros(10)).reshape(5, 128)[:, ::-1]
+    np.testing.assert_array_equal(y.numpy().reshape(5, 128), wanted)
+
+
+def test_a_copy_of_cuda_pipeline_h_that_nothing_waits_for() -> None:
+    text = PIPELINE.replace("wait_prior(1)", "wait_prior(2)")
+    with (
+        ck.device("host"),
+        ck.testing.checked(),
+        pytest.raises(ck.KernelFault, match="unset: .* of shared s"),
+    ):
+        ck.Kernel(text, block=32, plain=True)(ck.ones(640), ck.zeros(640), 5, 640, grid=1)
+
+
 def test_the_blocks_of_a_grid_meet(device: ck.Device) -> None:
     kernel = ck.Kernel(
         """

@@ -76,6 +76,21 @@ def test_integers_are_the_same_on_every_device_and_in_one_draw_or_several(
     assert parts + again.integers(span, size=80, dtype="uint64").tolist() == want
 
 
+def test_seldom_refused_integers_are_drawn_again(device: ck.Device) -> None:
+    """Of 50,000 words a few are refused, which a fast path of the host finds after it has drawn many at once."""
+    span = next(n for n in range(2**21, 2**22) if 2**19 < 2**32 % n < 2**20)
+    rng = ck.random.default_rng(5)
+    words, key = rng.bits(50_001).numpy().astype(np.uint64), rng.state["key"]
+    want, refused = words * span >> 32, np.flatnonzero(words * span % 2**32 < 2**32 % span)
+    assert 3 <= refused.size <= 30
+    for i in refused.tolist():
+        tries = (philox.philox((i // 4, 0, 0, n), key)[i % 4] for n in range(1, 10))
+        want[i] = next(word * span >> 32 for word in tries if word * span % 2**32 >= 2**32 % span)
+    for dtype in ("int32", "int64"):
+        got = ck.random.default_rng(5).integers(-7, span - 7, 50_001, dtype=dtype)
+        assert (got.numpy() == want.astype(np.int64) - 7).all()
+
+
 def test_launch_shapes_draw_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = ck.random.default_rng(1).bits(1003).tolist()
     monkeypatch.setattr(philox, "_HOST_PIECE", 7)

@@ -161,8 +161,23 @@ def test_no_parts_of_dtypes_are_lost() -> None:
         (lambda: Inner.numpy(ck.zeros(16)), TypeError, r"last axis is 16 long, got float32 of shape \(16,\)"),
         (lambda: Inner.field(ck.zeros((2, 16), "uint8"), "none"), ValueError, "Inner: no field 'none'"),
         (lambda: Outer.field(ck.zeros((2, 128), "uint8"), "inner"), TypeError, "field inner is a struct"),
+        (lambda: ck.struct(Inner.dtype), TypeError, r'a name comes first, as in struct\("Name", dtype\)'),
+        (
+            lambda: ck.asarray(np.zeros(2, Inner.dtype)),
+            TypeError,
+            r"struct\(name, dtype\).asarray takes records",
+        ),
     ],
 )
 def test_what_is_refused(make: Any, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
+
+
+def test_records_for_a_pointer_are_refused_with_what_takes_them() -> None:
+    kernel = ck.Kernel(
+        f"{Inner.source} __global__ void reset(Inner* p) {{ p->small = 0; }}", block=1, plain=True
+    )
+    advice = r"cukern.struct\(name, records.dtype\).asarray\(records\) makes an array of their bytes"
+    with pytest.raises(ck.LaunchError, match=f"argument p: .*{advice}"):
+        kernel(np.zeros(2, Inner.dtype), grid=1)

@@ -177,10 +177,15 @@ def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     assert isinstance(tensor_cores.quickest(odd, gpu()), tensor_cores.Tile)
     assert isinstance(tensor_cores.quickest(task, gpu(compute_capability=(8, 0))), tensor_cores.Tile)
     assert tensor_cores.quickest(task._replace(m=8192, n=8192, k=8192), gpu()) is None
+    # By what follows, if the form was measured with that.
+    assert isinstance(tensor_cores.quickest(task, gpu(), "matrix"), TmaTile)
+    table += [measured.Times("tma", 1, 16384, 768, 3072, True, 130, 100, 120, "matrix")]
+    assert isinstance(tensor_cores.quickest(task, gpu(), "matrix"), tensor_cores.Tile)
+    assert isinstance(tensor_cores.quickest(task, gpu(), "function"), TmaTile)
     floats = task._replace(itemsize=4)
     table += [measured.Times("tf32 tma", 1, 8192, 8192, 8192, True, 90, 80, 100)]
     assert tensor_cores.quickest(floats, gpu()) is None
     with ck.matmul_precision("tf32"):
         assert isinstance(tensor_cores.quickest(floats, gpu()), TmaTile)
-        assert tensor_cores.quickest(floats, gpu(), then=False) is None  # the library rounds
+        assert tensor_cores.quickest(floats, gpu(), then="") is None  # the library rounds
         assert tensor_cores.quickest(floats._replace(b=Factor(0, 4096, False)), gpu()) is None

@@ -133,7 +133,7 @@ def test_slices_have_derivatives() -> None:
 def test_slices_take_few_launches(
     device: ck.Device, launches: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever their length: one, and one for each level of parts."""
+    """Whatever their length: one; with parts one more that looks at the starts, and one for each level of parts."""
     made: list[Any] = []
 
     def counted(*args: Any, **options: Any) -> None:

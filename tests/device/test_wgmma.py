@@ -23,15 +23,21 @@ TYPES = {
 
 
 def product(
-    device: Any, ctype: str, in_registers: bool, by_depth: bool = True, text: str = FACTORS, scale: float = 1
+    device: Any,
+    ctype: str,
+    in_registers: bool,
+    by_depth: bool = True,
+    text: str = FACTORS,
+    scale: float = 1,
+    columns: int = 64,
 ) -> tuple[np.ndarray, np.ndarray]:
     """What is made of random integers times ``scale``, and what is right."""
     dtype = np.dtype(TYPES[ctype])
     rng, depth = np.random.default_rng(0), 128 // dtype.itemsize
     a = (rng.integers(-4, 5, (64, depth)) * scale).astype(dtype)
-    b = (rng.integers(-4, 5, (64, depth)) * scale).astype(dtype)  # a row by depth, or across it
+    b = (rng.integers(-4, 5, (columns, depth)) * scale).astype(dtype)  # a row by depth, or across it
     given = [ck.asarray(x.view(np.uint32), device=device) for x in (a, b, a)]
-    d = ck.zeros((64, 64), device=device)
+    d = ck.zeros((64, columns), device=device)
     kernel = ck.Kernel(text, name="factors", uses_half=True, uses_bfloat16=True)
     kernel(
         *given, d, grid=1, block=128, type=ctype, in_registers=in_registers, by_depth=str(by_depth).lower()
@@ -39,26 +45,56 @@ def product(
     return d.numpy(), a.astype(float) @ (b.T if by_depth else b).astype(float)
 
 
+def of_columns(columns: int) -> str:
+    """FACTORS with so many rows of B by depth."""
+    text = FACTORS
+    for right, other in (
+        ("[64]", f"[{columns}]"),
+        ("right[64 * 8]", f"right[{columns} * 8]"),
+        (
+            "        right[i ^ i / 8 % 8] = b[i];\n    }",
+            "    }\n    for (int i = threadIdx.x; i < COLUMNS * 8; i += 128) right[i ^ i / 8 % 8] = b[i];",
+        ),
+        ("float sums[32];", "float sums[COLUMNS / 2];"),
+        ("<< type >>, 64, <<", "<< type >>, COLUMNS, <<"),
+        ("<< type >>, 64, true", "<< type >>, COLUMNS, true"),
+        ("i < 32; ++i) d[", "i < COLUMNS / 2; ++i) d["),
+        ("i / 2 % 2 * 8) * 64", "i / 2 % 2 * 8) * COLUMNS"),
+    ):
+        assert text.count(right) == 1
+        text = text.replace(right, other.replace("COLUMNS", str(columns)))
+    return text
+
+
 def needs_wgmma(device: ck.Device) -> None:
     if device.kind != "host" and device.properties.compute_capability[0] != 9:
         pytest.skip("needs a GPU of compute capability 9.0")
 
 
-@pytest.mark.parametrize(
-    ("ctype", "in_registers", "by_depth"),
-    [
-        ("__half", True, True),
-        ("__nv_bfloat16", True, False),
-        ("__nv_bfloat16", False, False),
-        ("float", False, True),
-        ("float", True, True),
-        ("E4M3", False, True),
-        ("E4M3", True, True),
-    ],
-)
+#: The type, whether A is in registers, whether B lies by depth.
+FORMS = [
+    ("__half", True, True),
+    ("__nv_bfloat16", True, False),
+    ("__nv_bfloat16", False, False),
+    ("float", False, True),
+    ("float", True, True),
+    ("E4M3", False, True),
+    ("E4M3", True, True),
+]
+
+
+@pytest.mark.parametrize(("ctype", "in_registers", "by_depth"), FORMS)
 def test_products_of_every_type(device: ck.Device, ctype: str, in_registers: bool, by_depth: bool) -> None:
     needs_wgmma(device)
     np.testing.assert_array_equal(*product(device, ctype, in_registers, by_depth))
+
+
+@pytest.mark.parametrize(("columns", "in_registers"), [(8, True), (104, False), (256, True)])
+def test_products_of_every_width(device: ck.Device, columns: int, in_registers: bool) -> None:
+    needs_wgmma(device)
+    np.testing.assert_array_equal(
+        *product(device, "__half", in_registers, text=of_columns(columns), columns=columns)
+    )
 
 
 def test_tf32_leaves_out_the_low_bits(device: ck.Device) -> None:
@@ -146,3 +182,22 @@ def test_what_a_product_is_given_may_be_touched_before_a_fence(
         fault = rf"thread \(\d+, 0, 0\): {UNFENCED} .*, <factors.*>:\d+"
         with launches, pytest.raises(ck.KernelFault, match=fault):
             product("host", "__half", True, text=once_more(*touched, fence=""))
+
+
+@pytest.mark.parametrize("in_registers", [False, True])
+def test_sums_that_begin_anew_are_not_taken_for_a_variable_before_them(in_registers: bool) -> None:
+    """Between the fence and the product other variables may have had their places."""
+    text = FACTORS.replace("    float sums[32];\n", "").replace("= sums[i];\n", "= sums[i];\n    }\n")
+    twice = """    for (int turn = 0; turn < 2; ++turn) {
+    wgmma_fence();
+    { float counts[32]; count(counts); if (counts[31] < 0) d[0] = 1; }
+    float sums[32];
+"""
+    count = """__device__ __noinline__ void count(float (&x)[32]) {
+    for (int i = 0; i < 32; ++i) x[i] = i * threadIdx.x;
+}
+extern"""
+    text = text.replace("    wgmma_fence();\n", twice).replace("extern", count)
+    for launches in (nullcontext, ck.testing.checked):
+        with launches():
+            np.testing.assert_array_equal(*product("host", "__half", in_registers, text=text))

@@ -51,6 +51,9 @@ def launch_elementwise(dtype: Any) -> None:
     matrix, row = arrays(dtype, (64, 1024), (1024,))
     ck.equal(matrix, row)
     ck.equal(matrix[:, :64], matrix[:, :64].T)
+    if dtype in dtypes.FLOATS:
+        many = arrays(dtype, (1024, 1024))[0]
+        with_derivatives(ck.fuse(lambda x, y: ck.tanh(x + y)), many, row)  # whose columns are summed
     if dtype in dtypes.INEXACT:
         smooth = [row for row in rows if row.vjp is not None]
         with_derivatives(ck.fuse(lambda x: tuple(row(*[x] * len(row.operands)) for row in smooth)), line[::2])

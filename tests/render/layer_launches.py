@@ -19,7 +19,7 @@ from array_launches import (
 import cukern as ck
 from cukern import dtypes
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
-from cukern.linear import epilogue, measured, tensor_cores
+from cukern.linear import by_rows, epilogue, measured, tensor_cores
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
 from cukern.nn.convolution import plan as convolutions
 from cukern.nn.convolution import tensor as convolution
@@ -285,14 +285,20 @@ def launch_product(dtype: Any) -> None:
     a, b = (x.transpose(0, 2, 1, 3) for x in arrays(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
     ck.matmul(a, b)
     if dtypes.info(dtype).narrow:
-        c, d, bias = arrays(dtype, (300, 128), (128, 264), (264,))
+        c, d, bias = arrays(dtype, (304, 128), (128, 264), (264,))
         ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
-        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 300), dtype).T, TMA_TILES[2])):
-            for tile in (tensor_cores.TILES[0], tensor_cores.TILES[-1]._replace(parts=2), fed):
+        for left, fed in ((c, TMA_TILES[0]), (ck.zeros((128, 304), dtype).T, TMA_TILES[2])):
+            tiles = tensor_cores.TILES[0], tensor_cores.TILES[-1]._replace(parts=2), fed._replace(blocks=2)
+            for tile in tiles:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})
                     patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
                     ended(left, d, bias, 0.5)
+                    if tile.parts == 1:  # the product is saved
+                        with ck.Tape() as tape:
+                            tape.watch(d)
+                            ended(left, d, bias, 0.5)
+    launch_rows_of_products(dtype)
     if dtype != ck.float64:
         with pytest.MonkeyPatch.context() as patch:
             forms = ("tf32", "few rows", "few rows of float32")
@@ -301,6 +307,29 @@ def launch_product(dtype: Any) -> None:
             )
             patch.setattr(epilogue, "_plans", {})
             launch_products_of_other_forms(dtype)
+
+
+def launch_rows_of_products(dtype: Any) -> None:
+    """Reduced on tensor cores and without, by several reductions; once with the product saved."""
+    a, b, bias = arrays(dtype, (300, 128), (128, 56), (56,))
+    made = [ck.fuse(lambda a, b, bias, f=f: f(ck.tanh(a @ b + bias), axis=-1)) for f in (ck.sum, ck.argmax)]
+    tiles: list[Any] = [by_rows.lanes_for]
+    if dtypes.info(dtype).narrow:
+        tiles += [tensor_cores.TILES[1], tensor_cores.TILES[-1]]
+    for tile in tiles:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(epilogue, "_plans", {})
+            taken = None if tile is by_rows.lanes_for else tile
+            patch.setattr(tensor_cores, "quickest", lambda *given, taken=taken: taken)
+            patch.setattr(
+                tensor_cores, "_by_lanes", lambda task, a: by_rows.lanes_for(task, dtypes.info(a.dtype).acc)
+            )
+            for one in made:
+                one(a, b, bias)
+            one(a, ck.zeros((56, 128), dtype).T, ck.zeros((300, 1), dtype))
+            with ck.Tape() as tape:
+                tape.watch(b)
+                made[0](a, b, bias)
 
 
 def launch_products_of_other_forms(dtype: Any) -> None:
@@ -314,8 +343,14 @@ def launch_products_of_other_forms(dtype: Any) -> None:
             for tile in TF32_TMA_TILES:
                 with pytest.MonkeyPatch.context() as patch:
                     patch.setattr(epilogue, "_plans", {})
-                    patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
-                    ended(c, ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
+                    own = tile._replace(blocks=2)
+                    patch.setattr(tensor_cores, "quickest", lambda *given, own=own: own)
+                    ended(c, turned := ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
+                    with ck.Tape() as tape:
+                        tape.watch(bias)
+                        ended(c, turned, bias)
+    else:
+        ended(*arrays(dtype, (16, 64), (64, 4096), (4096,)))  # clusters share the rows
     weights, bias = arrays(dtype, (64, 264), (264,))
     ended(ck.zeros((3, 64), dtype), weights, bias)
     ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)

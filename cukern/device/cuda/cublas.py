@@ -30,6 +30,8 @@ WORKSPACE = 32 * 2**20
 #: the inner axis into a part per multiprocessor, and summing the parts takes longer than the product.
 _SMALL, _SHORT = 2**24, 1024
 _LARGEST_INT = 2**31 - 1
+#: Up to how many triangles, and from how many rows on, are solved one after another, which PyTorch found faster.
+_FEW_TRIANGLES, _LARGE_TRIANGLE = 8, 64
 #: The letters of cuBLAS's functions, by NumPy's of the dtype.
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
@@ -231,6 +233,44 @@ def subtract_product(xp: Any, a: Any, b: Any, out: Any) -> None:
     product(
         handle, 0, 0, columns, rows, inner, at, *parts[0], *parts[1], at + numbers.itemsize, *parts[2], batch
     )
+
+
+def solve_triangles(cupy: Any, a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> None:
+    """Overwrite each row of ``b`` with the ``y`` for which ``a @ y`` is that row, by substitution.
+
+    Args:
+        a: a CuPy ndarray of shape (batch, n, n), whose triangles are the matrices.
+        b: one of the same dtype, float32 or wider, real or complex, and of shape (batch, k, n), without a size of 0;
+            both are contiguous in C order.
+        lower: whether the lower triangles are read.
+        transposed: whether to solve with the transposes of the matrices.
+        unit: whether the diagonals consist of ones and are not read.
+    """
+    batch, rows, n = b.shape
+    factor, long = np.ones(1, b.dtype), ctypes.c_int64
+    letter, pointer = _LETTERS[b.dtype.char].upper(), ctypes.c_void_p
+    # The library reads in column-major order: transposes of the matrices, with the other triangle, and rows as columns.
+    head = (
+        *map(ctypes.c_int, (0, lower, not transposed, unit)),
+        long(n),
+        long(rows),
+        pointer(factor.ctypes.data),
+    )
+    library, handle = _ready(cupy, False)
+    if batch <= _FEW_TRIANGLES and n >= _LARGE_TRIANGLE:
+        solve = getattr(library, f"cublas{letter}trsm_v2_64")
+        for left, right in zip(a, b, strict=True):
+            check(
+                solve(handle, *head, pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(n)),
+                "trsm",
+            )
+        return
+    left, right = (
+        cupy.arange(one.data.ptr, one.data.ptr + batch * step, step, np.uint64)
+        for one, step in ((a, n * n * a.itemsize), (b, rows * n * b.itemsize))
+    )
+    tables = pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(n), long(batch)
+    check(getattr(library, f"cublas{letter}trsmBatched_64")(handle, *head, *tables), "trsmBatched")
 
 
 def _arguments(a: Any, b: Any, out: Any, batch: int, add: bool = False) -> tuple[Any, ...]:

@@ -52,6 +52,9 @@ _GCC_KERNEL = [
 ]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.
 _GCC_QUICK_KERNEL = [word for word in _GCC_KERNEL if word != "-lc"]
+# Products of a warpgroup know registers by the places of variables, which two variables may not share then.
+_GCC_APART, _CLANG_APART = ["-fstack-reuse=none"], ["-Xclang", "-disable-lifetime-markers"]
+_KNOWS_REGISTERS = "gives_registers("
 _CLANG_KERNEL = [
     *shlex.split("-Wframe-larger-than=524288 -Werror=frame-larger-than -nostdlib++ -lm"),
     "-UNDEBUG",  # zig defines NDEBUG when it optimises
@@ -92,11 +95,14 @@ _CHECKED_NAME = "cukern_checked"
 
 @dataclass(frozen=True)
 class Compiler:
-    """A C++ compiler: its command, its version text, and the processor for which it compiles kernels."""
+    """A C++ compiler: its command, its version text, the processor for which it compiles kernels, and whether their
+    variables have places of their own.
+    """
 
     command: tuple[str, ...]
     version: str
     march: str = "native"
+    apart: bool = False
 
     @property
     def is_gcc(self) -> bool:
@@ -132,6 +138,8 @@ class Compiler:
         """
         gcc = _GCC_QUICK_KERNEL if level == _QUICK else _GCC_KERNEL
         own = [*(gcc if self.is_gcc else _CLANG_KERNEL), *(_LINES if lines else [])]
+        if self.apart:
+            own += _GCC_APART if self.is_gcc else _CLANG_APART
         include = [] if precompiled is None else [f"-I{precompiled}"]
         command = [*self.command, *_FLAGS, *include, *self._level(level), self._processor, *_KERNEL_FLAGS]
         return [*command, "-x", "c++", "-", "-o", str(output), *own]
@@ -305,8 +313,12 @@ def precompile() -> None:
     _precompiled(compiler(), default_folder(), _QUICK)
 
 
+def _compiler_of(source: str, march: str = "native") -> Compiler:
+    return replace(compiler(), march=march, apart=_KNOWS_REGISTERS in source)
+
+
 def _build(source: str, level: str, lines: bool, march: str = "native") -> Path:
-    found = replace(compiler(), march=march)
+    found = _compiler_of(source, march)
 
     def make(path: Path) -> None:
         if not lines and (precompiled := _precompiled(found, default_folder(), level)):
@@ -336,7 +348,7 @@ def build_kernel(source: str, lines: bool = False, march: str = "native") -> Pat
 
 def find_kernel(source: str) -> Path | None:
     """What :func:`build_kernel` has made of ``source``, if the cache has it."""
-    found = compiler()
+    found = _compiler_of(source)
     return _files().find(_key(found, found.kernel_command(Path()), source))
 
 
@@ -357,7 +369,7 @@ def build_checked(source: str, runtime: Path, trusted: bool = False) -> tuple[Pa
         runtime: the library of the runtime of checked launches.
         trusted: whether it is a kernel of the library's own, which is watched a little less, and faster.
     """
-    found = compiler()
+    found = _compiler_of(source)
 
     def make(path: Path) -> None:
         precompiled = _precompiled(found, default_folder(), checked=True)

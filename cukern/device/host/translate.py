@@ -46,6 +46,8 @@ _SHARED_ALIGNED = re.compile(
 #: Without a match there is none, also in a comment; this search takes a fraction of the time.
 _ALIGNED = re.compile(rb"\b__shared__\s[^;]*?\balignas\b")
 
+_BARRIER = re.compile(rb"\b__syncthreads\s*\(\s*\)")
+
 #: Replace the bytes from the first offset up to the second by the text.
 Edit = tuple[int, int, str]
 
@@ -104,6 +106,17 @@ def alignment_edits(text: bytes) -> Iterator[Edit]:
             yield found.start(1), found.start(1), found[2].decode() + " "
 
 
+def barrier_edits(unit: Unit) -> Iterator[Edit]:
+    """Tell barriers of a user's text that are on one line from each other."""
+    text = b"" if unit.trusted else unit.text.encode()
+    line, number = -1, 0
+    for found in _BARRIER.finditer(text) if text.count(b"__syncthreads") > 1 else ():
+        start = text.rfind(b"\n", 0, found.start())
+        line, number = start, number + 1 if start == line else 0
+        if number:
+            yield found.start(), found.end(), f"::cukern::barrier_on_line({number})"
+
+
 def ptx_edits(unit: Unit) -> Iterator[Edit]:
     """What stands for the inline PTX of a user's text."""
     if not unit.trusted and "asm" in unit.text:
@@ -117,6 +130,7 @@ def _rewritten(unit: Unit, fibers: bool) -> str:
         edits.extend(_index_edits(text))
     edits.extend(alignment_edits(text))
     edits.extend(ptx_edits(unit))
+    edits.extend(barrier_edits(unit))
     for start, end, new in sorted(edits, reverse=True):
         text = text[:start] + new.encode() + text[end:]
     return text.decode()
@@ -198,7 +212,7 @@ static void run_thread(const Launch* launch) {{
 
 
 #: Headers of which nearly every function is one of these.
-_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/)", re.MULTILINE)
+_WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/|cuda_pipeline)", re.MULTILINE)
 
 
 def variable_table(unit: Unit) -> str:

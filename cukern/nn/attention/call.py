@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ...array import Array
 from ...elementwise.program import Program
 from ..dropout import Draw
 from .geometry import Head
 from .scores import Lookup
+
+if TYPE_CHECKING:
+    from .masks import Blocks
 
 
 class Options(NamedTuple):
@@ -46,8 +49,8 @@ class Call(NamedTuple):
         tables: contiguous; the function of a score indexes them.
         starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
             None and the number of keys of each batch.
-        blocks: of a mask, the last of the operands, what it has in blocks of queries and keys; None if no tile is to be
-            left out for it.
+        blocks: of a mask, the last of the operands, what it has in blocks of queries and keys, and in bits; None if no
+            tile is to be left out for it.
     """
 
     q: Array
@@ -58,7 +61,7 @@ class Call(NamedTuple):
     starts: tuple[Array | None, Array | None]
     options: Options
     draw: Draw | None
-    blocks: Array | None = None
+    blocks: Blocks | None = None
 
     @property
     def head(self) -> Head:

@@ -54,24 +54,27 @@ def _computed(
     """
     tracking = tape.tracked(arrays)
 
-    def asked(arrays: Sequence[Array], *others: Array | None) -> Call:
+    def asked(
+        arrays: Sequence[Array], starts_q: Array | None, starts_k: Array | None, blocks: masks.Blocks | None
+    ) -> Call:
         q, k, v = (dense(one) for one in arrays[:3])
-        split, (starts_q, starts_k, blocks) = len(arrays) - tables, others
+        split = len(arrays) - tables
         operands, read = tuple(arrays[3:split]), _contiguous(arrays[split:])
         return Call(q, k, v, operands, read, (starts_q, starts_k), options, draw, blocks)
 
     def pull(
         cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
-        *arrays, starts_q, starts_k, blocks, made, lse = saved
-        call = asked(arrays, starts_q, starts_k, blocks)
+        *arrays, starts_q, starts_k, kinds, bits, made, lse = saved
+        call = asked(arrays, starts_q, starts_k, None if kinds is None else masks.Blocks(kinds, bits))
         return _gradients(call, arrays, reference, made, lse, cotangents, needs)
 
     with tape.stop_recording():
-        blocks = None if mask is None else masks.mask_blocks(mask)
+        bits = dtypes.info(arrays[0].dtype).narrow
+        blocks = None if mask is None else masks.mask_blocks(mask, bits)
         made, lse = launch_forward(asked(arrays, *starts, blocks))
     if tracking is not None:
-        saved = (*arrays, *starts, blocks, made, lse)
+        saved = (*arrays, *starts, *(blocks or (None, None)), made, lse)
         tape.record("attention", arrays, (made, lse), pull, saved, materialize=False, tracking=tracking)
     return made, lse
 

@@ -24,6 +24,7 @@ _BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
 _TILES = Kernel("nn/attention/mask_tiles.cu", name="attention_mask_tiles")
 #: Queries and keys of a block, of which tiles consist.
 _SIDE = 16
+_WORD = 32
 #: For so few scores two more launches would take longer than what they save.
 FEWEST = 2**16
 
@@ -50,46 +51,68 @@ class Walk(NamedTuple):
     key_count: int
 
 
-def mask_blocks(mask: Array) -> Array:
-    """What a mask has in blocks of 16 by 16; an axis of 1 stands for one along which it is broadcast.
+class Blocks(NamedTuple):
+    """What a mask has, along the axes on which it depends; others have one element.
+
+    Attributes:
+        kinds: of each block of 16 by 16, see mask_blocks.cu.
+        bits: the mask in bits, along keys and along queries, for kernels fed by tensor maps.
+    """
+
+    kinds: Array
+    bits: Array | None
+
+
+def axes_of(layout: Layout) -> list[tuple[int, int]]:
+    """The lengths and strides of a mask's batches, heads, queries and keys; (1, 0) where it does not depend on them."""
+    given = zip(layout.shape, layout.strides, strict=True)
+    axes = [(n, step) if step and n > 1 else (1, 0) for n, step in given]
+    return [(1, 0)] * (4 - len(axes)) + axes
+
+
+def mask_blocks(mask: Array, bits: bool = False) -> Blocks:
+    """What a mask has in blocks, and if they are asked for in bits.
 
     Args:
         mask: an array of bools with at most four axes.
+        bits: whether they are.
     """
-    shape, launch = _blocks_of(mask._planned())
-    made = empty(shape, "uint8", mask.device)
+    shape, words, launch = _blocks_of(mask._planned(), bits)
+    kinds = empty(shape, "uint8", mask.device)
+    made = empty((words,), dtypes.uint32, mask.device) if bits else None
     with on(mask.device):
-        launch(mask._operand, made._operand)
-    return made
+        null = mask.device.backend.operand(None)
+        launch(mask._operand, kinds._operand, null if made is None else made._operand)
+    return Blocks(kinds, made)
 
 
 @lru_cache(maxsize=1024)
-def _blocks_of(layout: Layout) -> tuple[tuple[int, ...], Prepared]:
-    given = zip(layout.shape, layout.strides, strict=True)
-    axes = [(n, step) if step and n > 1 else (1, 0) for n, step in given]
-    (batches, *_), (heads, *_), (queries, *_), (keys, of_key) = axes = [(1, 0)] * (4 - len(axes)) + axes
+def _blocks_of(layout: Layout, bits: bool) -> tuple[tuple[int, ...], int, Prepared]:
+    (batches, *_), (heads, *_), (queries, *_), (keys, of_key) = axes = axes_of(layout)
     steps = [step for _, step in axes]
     shape = (batches, heads, divide_up(queries, _SIDE), divide_up(keys, _SIDE))
+    words = batches * heads * (queries * divide_up(keys, _WORD) + keys * divide_up(queries, _WORD))
     packs = layout.aligned and of_key == 1 and not any(n % _SIDE for n in (keys, *steps[:3]))
     count = math.prod(shape)
     sizes = struct.pack("4q3i0q", *steps, heads, queries, keys)
-    bound = _BLOCKS.bind(layout.device, packs=packs, block=256)
+    depends = {"by_query": queries > 1, "by_key": keys > 1}
+    bound = _BLOCKS.bind(layout.device, packs=packs, block=256, makes_bits=bits, **depends)
     with on(layout.device):
         launch = bound.function.prepare((divide_up(count, 256), 1, 1), (256, 1, 1), 0, (sizes, count))
-    return shape, launch
+    return shape, words, launch
 
 
-def tile_lists(blocks: Array, walk: Walk) -> Array:
+def tile_lists(kinds: Array, walk: Walk) -> Array:
     """The tiles of scores that a launch goes along: for each of its tiles a list, as mask_tiles.cu writes it.
 
     Args:
-        blocks: of the mask, see :func:`mask_blocks`.
+        kinds: of the mask's blocks.
         walk: of the launch.
     """
-    shape, launch = _lists_of(blocks.device, blocks.shape, walk)
-    made = empty(shape, dtypes.int32, blocks.device)
-    with on(blocks.device):
-        launch(blocks._operand, made._operand)
+    shape, launch = _lists_of(kinds.device, kinds.shape, walk)
+    made = empty(shape, dtypes.int32, kinds.device)
+    with on(kinds.device):
+        launch(kinds._operand, made._operand)
     return made
 
 
@@ -115,14 +138,21 @@ def _lists_of(device: Device, shape: tuple[int, ...], walk: Walk) -> tuple[tuple
     return (batches, heads, tiles, along + 1), launch
 
 
-def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> Array:
-    """The tiles that the call's mask leaves to each block of a launch."""
+def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> tuple[Array, ...]:
+    """The tiles that the call's mask leaves to each block of a launch, and the mask's bits if tensor maps feed it."""
     assert call.blocks is not None
+    kinds, bits = call.blocks
     (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
-    of_keys, apart = kind in OF_KEYS, isinstance(tile, TmaTile)
-    shared = heads // key_heads if of_keys or not apart else 1
+    # A block of the score's arrays has one tile, of each head of queries, and looks for it in the list of its keys.
+    alone, fed = kind == "backward_arrays", isinstance(tile, TmaTile)
+    of_keys, apart = alone or kind in OF_KEYS, alone or fed
+    shared = 1 if alone or (apart and not of_keys) else heads // key_heads
     walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
-    return tile_lists(call.blocks, walk)
+    lists = tile_lists(kinds, walk)
+    if not fed:
+        return (lists,)
+    assert bits is not None
+    return lists, bits
 
 
-__all__ = ["FEWEST", "Walk", "lists_for", "mask_blocks", "tile_lists"]
+__all__ = ["FEWEST", "Blocks", "Walk", "axes_of", "lists_for", "mask_blocks", "tile_lists"]

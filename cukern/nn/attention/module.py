@@ -87,8 +87,9 @@ def scaled_dot_product_attention(
     """``softmax(query @ key.T * scale) @ value`` for each of the leading axes.
 
     Half types on GPUs with tensor cores are left to :func:`attention` for sizes at which it was measured to be faster
-    without a mask and dropout; with dropout and a mask of bools too. Elsewhere the matrix of scores is in memory. So it
-    is for masks of floats, as :func:`attention` makes the gradient of such an array without tensor cores.
+    without a mask and dropout, and on GPUs of compute capability 9.0 with dropout or a mask of bools: from 2^22 scores
+    on, or with ``is_causal``. Elsewhere the matrix of scores is in memory. So it is for masks of floats, as
+    :func:`attention` makes the gradient of such an array without tensor cores.
 
     Args:
         query: shape (..., L, E), a floating dtype.
@@ -136,7 +137,8 @@ def scaled_dot_product_attention(
     if attn_mask is not None:
         _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
     boolean = attn_mask is not None and dtypes.info(attn_mask.dtype).kind == "b"
-    if (attn_mask is None or boolean) and quickest(query, key, value, is_causal):
+    more = attn_mask is not None or dropout_p > 0
+    if (attn_mask is None or boolean) and quickest(query, key, value, is_causal, more):
         attended: Array = attention(
             query,
             key,

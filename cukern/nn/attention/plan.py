@@ -7,8 +7,6 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from ... import dtypes
 from ...array import Array
 from ...array.creation import empty, full
@@ -23,9 +21,21 @@ from .call import Call
 from .cheaper import Given, Unit
 from .combine import combine, steps_of
 from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
-from .masks import lists_for
-from .scores import PLACES, Printed, printed
-from .tma import MAP_BYTES, OF_KEYS, Mapped, TmaTile, describable, order, tiles_of, tma_tile_for, whole_lines
+from .masks import axes_of, lists_for
+from .scores import PLACES, Printed, printed, without_mask
+from .tma import (
+    MAP_BYTES,
+    OF_KEYS,
+    TMA_TILES,
+    Mapped,
+    TmaTile,
+    describable,
+    order,
+    tiles_of,
+    tma_tile_for,
+    whole_lines,
+    work_of,
+)
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -36,6 +46,8 @@ _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") fo
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
 #: From so many queries on there is enough to do for warpgroups.
 _MANY = 64
+#: From so many scores on kernels mask them and drop weights in less time than the composed form.
+_MANY_SCORES = 2**22
 AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
@@ -93,11 +105,24 @@ def _bounded(call: Call) -> bool:
     return call.options.left is not None or call.options.right is not None
 
 
+def _reads(call: Call) -> bool:
+    """Whether the score reads memory by its query or key, besides a mask's bits."""
+    arrays = call.operands if call.blocks is None else call.operands[:-1]
+    return bool(call.tables) or any(map(_by_place, arrays))
+
+
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
     """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
     starts = call.starts[0]
     sequences = None if starts is None else starts.size - 1
-    return (kind, call.options.packed, _bounded(call), sequences, *[one._planned() for one in rows])
+    return (
+        kind,
+        call.options.packed,
+        _bounded(call),
+        _reads(call),
+        sequences,
+        *[one._planned() for one in rows],
+    )
 
 
 def fed(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
@@ -120,7 +145,10 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
-    return tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
+    tile = tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
+    # Addresses of what a score reads leave too few registers to three warpgroups.
+    few = kind == "forward" and tile is not None and tile.workers(kind) > 2 and _reads(call)
+    return TMA_TILES[kind][128]._replace(blocks=tile.blocks) if few and tile is not None else tile
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
@@ -155,7 +183,7 @@ def can_run(q: Array, v: Array) -> bool:
     return 0 < min(head) <= max(head) <= 256 and tile_for(head, q.dtype, q.device, True) is not None
 
 
-def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
+def quickest(q: Array, k: Array, v: Array, causal: bool, more: bool) -> bool:
     """Whether a kernel was measured to be faster than products and softmax of these matrices, forward and backward.
 
     Args:
@@ -163,6 +191,7 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         k: shape (..., S, E), of the dtype of q.
         v: shape (..., S, V), likewise.
         causal: whether half of the scores count.
+        more: whether there is a mask, or dropout.
     """
     if not dtypes.info(q.dtype).narrow or not 3 <= q.ndim == k.ndim == v.ndim or not q.size * k.size * v.size:
         return False
@@ -171,11 +200,12 @@ def quickest(q: Array, k: Array, v: Array, causal: bool) -> bool:
         return False
     if mma_tile_for(head, q.device, "forward") is None or not _vectors((q, k, v)):
         return False
-    # The composed form makes all scores; without warpgroups it makes them faster.
-    return causal or (
-        q.shape[-2] >= _MANY
-        and tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
-    )
+    # The composed form makes all scores; without warpgroups it makes them faster, and masks and drops them too.
+    if causal and not more:
+        return True
+    few = more and not causal and math.prod(q.shape[:-1]) * k.shape[-2] < _MANY_SCORES
+    by_warpgroups = tma_tile_for(head, q.device, "backward_keys", q.shape[-2], causal) is not None
+    return by_warpgroups and q.shape[-2] >= _MANY and not few
 
 
 def _shared(call: Call, tile: AnyTile, kind: str) -> int:
@@ -217,8 +247,7 @@ def launch(
     q = call.q
     device = q.device
     live = None if call.draw is None else call.draw.live
-    skipping = call.blocks is not None and summed is None
-    lists = (lists_for(call, kind, tile),) if skipping else ()
+    lists = () if call.blocks is None else lists_for(call, kind, tile)
     arrays = [q, call.k, call.v, *call.operands, *call.tables, *call.starts, live, *lists, *given, *made]
     layouts = tuple(None if one is None else one._planned() for one in arrays)
     key = (kind, tile, summed, parts, layouts, call.options, None if call.draw is None else call.draw.key)
@@ -286,35 +315,16 @@ def _prepare(
             function = _TMA[kind].bind(device, **variables).function
             sharing, along = heads // k.shape[1], length if of_keys else keys
             grid = min(blocks, tile.blocks), 1, 1
-            work = _work(call, tile, of_keys, tiles)
+            work = work_of(call, tile, of_keys, tiles)
             tail += (order(call.head, batch * key_heads, 1 if of_keys else sharing, along, work, grid[0]),)
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
-                sizes[6 + len(call.operands) + len(call.tables) + (call.blocks is not None)] = tile.rows
+                sizes[6 + len(call.operands) + len(call.tables) + 2 * (call.blocks is not None)] = tile.rows
             maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
         function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
-
-
-def _work(call: Call, tile: TmaTile, of_keys: bool, tiles: int) -> np.ndarray:
-    """How many tiles each tile of a head walks along, in the order in which the kernel begins them."""
-    options, length, keys = call.options, call.q.shape[2], call.k.shape[2]
-    if options.packed:  # which sequences there are is known when the kernel runs
-        return np.ones(tiles)
-    offset = keys - length if options.offset is None else options.offset
-    size, along, total, end = tile.rows, tile.keys, length, keys
-    before, after = options.left, options.right
-    if of_keys:
-        size, along, total, end, offset = tile.keys, tile.rows, keys, length, -offset
-        before, after = after, before
-    first = np.arange(divide_up(total, size)) * size + offset
-    last = np.minimum(first + size, total + offset)
-    begin = np.zeros_like(first) if before is None else np.clip(first - before, 0, end)
-    stop = np.full_like(first, end) if after is None else np.clip(last + after, 0, end)
-    found: np.ndarray = np.maximum(-(-stop // along) - begin // along, 0)
-    return found if of_keys or options.right is None else found[::-1]
 
 
 def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
@@ -330,16 +340,17 @@ def _by_place(operand: Array) -> bool:
 def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
-    program = options.program
+    program, by_warpgroups = options.program, isinstance(tile, TmaTile)
+    if program is not None and call.blocks is not None and by_warpgroups:
+        program = without_mask(program, PLACES + len(call.operands) - 1)  # these kernels read its bits
     lines = Printed([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
         given = None
+        sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
         if dtypes.info(q.dtype).narrow:
-            batches = q.shape[0] if starts is None else starts.size
             rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            sizes = (batches, *q.shape[1:3], call.k.shape[2])
-            forward, by_warpgroups = kind == "forward", isinstance(tile, TmaTile)
+            forward = kind == "forward"
             given = Given(
                 sizes,
                 rows,
@@ -347,11 +358,14 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
                 shifted=forward and by_warpgroups and options.scale > 0,
                 gained=not forward and by_warpgroups,
             )
-        lines = printed(program, options.lookups, None if kind == "forward" else wanted, given)
+        lines = printed(program, options.lookups, sizes, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
-    blocks = None if summed is not None else call.blocks
+    blocks, axes = call.blocks, [(1, 0)] * 4
+    if blocks is not None:
+        axes = axes_of(call.operands[-1]._planned())
+    of_batch, of_head, of_query, of_key = (n > 1 for n, _ in axes)
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,
@@ -363,8 +377,10 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "fed": isinstance(tile, TmaTile),
         "summing": summed is not None,
         "listed": blocks is not None,
-        "lists_by_batch": blocks is not None and blocks.shape[0] > 1,
-        "lists_by_head": blocks is not None and blocks.shape[1] > 1,
+        "lists_by_batch": of_batch,
+        "lists_by_head": of_head,
+        "mask_by_query": of_query,
+        "mask_by_key": of_key,
         "list_sharing": grouped if apart and kind in OF_KEYS else 1,
         "tile_m": tile.rows,
         "tile_n": tile.keys,
@@ -374,6 +390,7 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
         "counted": options.counted,
         "at_end": options.offset is None,
         "dropping": bool(options.dropout),
+        "by_fours": bool(options.dropout) and not options.packed and call.k.shape[2] % 4 == 0,
         "plain": program is None and options.scale > 0,
         "operands": [
             {
@@ -387,7 +404,9 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
             }
             for i, one in enumerate(call.operands)
         ],
-        "reads_places": bool(call.tables) or any(map(_by_place, call.operands)),
+        "reads_places": _reads(call)
+        if by_warpgroups
+        else bool(call.tables) or any(map(_by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines.lines,
         "values": lines.values,

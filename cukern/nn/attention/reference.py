@@ -10,7 +10,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import arange
-from ...random import Generator
+from ..dropout import dropped
 from .call import Call
 from .scores import Table, changed
 
@@ -83,15 +83,8 @@ def composed(
     s = ops.where(alive, s, 0.0)
     lse = ops.where(alive[..., 0], ops.logsumexp(s, axis=-1), -math.inf)
     weights = ops.softmax(s, axis=-1)
-    draw = call.draw
-    if draw is not None:
-        if draw.live is not None:
-            raise NotImplementedError("attention: dropout in a captured step has no second derivative")
-        generator = Generator(draw.key, q.device)
-        generator._counter = draw.at
-        p = call.options.dropout
-        kept = ops.greater_equal(generator.bits(s.shape), min(round(p * 2**32), 2**32 - 1))
-        weights = ops.where(kept, weights / (1 - p), 0.0)
+    if call.draw is not None:
+        weights = dropped(weights, call.options.dropout, call.draw)
     found = ops.matmul(ops.reshape(weights, (*grouped, length, keys)), v[:, :, None])
     found = ops.reshape(found, (batch, heads, length, v.shape[-1]))
     return ops.where(alive, found, 0.0).astype(call.q.dtype), lse

@@ -169,13 +169,18 @@ class Printed(NamedTuple):
 
 
 def printed(
-    of: Program, lookups: Sequence[Lookup], wanted: Sequence[int] | None, given: Given | None = None
+    of: Program,
+    lookups: Sequence[Lookup],
+    sizes: Sequence[int],
+    wanted: Sequence[int] | None,
+    given: Given | None = None,
 ) -> Printed:
     """The text of a score.
 
     Args:
         of: the program of the score.
         lookups: what it reads of tables.
+        sizes: how many batches, heads, queries and keys there are.
         wanted: the inputs whose derivatives are needed besides the score's; None if not even that one is.
         given: of scores of 16-bit elements.
     """
@@ -184,7 +189,7 @@ def printed(
     unit = Unit()
     if given is not None:
         roots, ahead, unit = cheaper(roots, len(of.inputs), given)
-    body, names = _looked_up(lookups, roots)
+    body, names = _looked_up(lookups, roots, sizes)
     of_slope = None if wanted is None else roots[1]
     constant_slope = of_slope is not None and of_slope.kind == "constant"
     return Printed(
@@ -198,12 +203,34 @@ def curved(of: Program) -> bool:
     return _with_slopes(of, ())[1].kind != "constant"
 
 
+def without_mask(of: Program, place: int) -> Program | None:
+    """The program of a score without the mask, the input at ``place``; None if the score stays as it is."""
+    score, mask = of.outputs[0], input_node(place, of.inputs[place])
+    if score.kind == "call" and score.args[0] is mask:
+        score = score.args[1]
+    return None if score is input_node(0, of.inputs[0]) else program(of.name, (score,), of.inputs)
+
+
+def _attended(score: Node) -> Node:
+    """What a score is where no condition makes it -inf: elsewhere its weight is 0, and its derivatives do not count."""
+    while score.kind == "call" and score.row is not None and score.row.name == "where":
+        _, one, other = score.args
+        if other.kind == "constant" and other.value == -math.inf:
+            score = one
+        elif one.kind == "constant" and one.value == -math.inf:
+            score = other
+        else:
+            break
+    return score
+
+
 def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:
     """The score, its slope, and its derivatives by arrays."""
     acc = of.inputs[0]
     needs = tuple(k == 0 or k in wanted for k in range(len(of.inputs)))
+    attended = program(of.name, tuple(map(_attended, of.outputs)), of.inputs)
     # The derivative is linear in the cotangent, with which the kernel multiplies it.
-    roots, results = roots_from(of, [constant(1.0, acc)], needs, needs)
+    roots, results = roots_from(attended, [constant(1.0, acc)], needs, needs)
 
     def root(k: int) -> Node:
         result = results[k]
@@ -212,7 +239,36 @@ def _with_slopes(of: Program, wanted: Sequence[int]) -> tuple[Node, ...]:
     return (*of.outputs, root(0), *(root(k) for k in wanted))
 
 
-def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
+def _range(node: Node, sizes: Sequence[int]) -> tuple[int, int] | None:
+    """The least and the largest value of an integer made of places; None if they are not known, or fit no int."""
+    if node.kind == "input" and 0 < node.value < PLACES:
+        return 0, max(0, sizes[node.value - 1] - 1)
+    if node.kind == "constant" and dtypes.info(node.dtype).kind in "iu":
+        return int(node.value), int(node.value)
+    known = [_range(one, sizes) for one in node.args]
+    if dtypes.info(node.dtype).kind != "i" or node.row is None or None in known:
+        return None
+    ends = [one for one in known if one is not None]
+    name, (low, high) = node.row.name, ends[0]
+    if name == "negative":
+        low, high = -high, -low
+    elif name == "abs":
+        low, high = max(low, -high, 0), max(-low, high)
+    elif name == "add":
+        low, high = low + ends[1][0], high + ends[1][1]
+    elif name == "subtract":
+        low, high = low - ends[1][1], high - ends[1][0]
+    elif name in ("minimum", "maximum"):
+        take = min if name == "minimum" else max
+        low, high = take(low, ends[1][0]), take(high, ends[1][1])
+    else:
+        return None
+    return (low, high) if low >= -(2**31) and high < 2**31 else None
+
+
+def _looked_up(
+    lookups: Sequence[Lookup], roots: Sequence[Node], sizes: Sequence[int]
+) -> tuple[list[Statement], list[str]]:
     """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""
     body, names = statements([*(place for one in lookups for place in one.places), *roots])
     ready = {line.name: i for i, line in enumerate(body, 1)}
@@ -221,8 +277,10 @@ def _looked_up(lookups: Sequence[Lookup], roots: Sequence[Node]) -> tuple[list[S
     for one in lookups:
         own = [next(places) for _ in one.places]
         offset = "0"
-        for name, n in zip(own, one.shape, strict=True):
-            offset = f"({offset}) * {n} + clipped({name}, {n})"
+        for name, node, n in zip(own, one.places, one.shape, strict=True):
+            ends = _range(node, sizes)
+            inside = ends is not None and ends[0] >= 0 and ends[1] < n
+            offset = f"({offset}) * {n} + " + (f"index({name})" if inside else f"clipped({name}, {n})")
         kind = compute_type(one.value.dtype)
         load = Statement(kind, f"a{one.value.value}", f"cast<{kind}>(t{one.table}[{offset}])")
         at = ready[load.name] = max(ready.get(name, 0) for name in own)

@@ -14,6 +14,7 @@ from ...device import Device
 from ...device.interface import Prepared, Tiles
 from ...kernel.plan import remember
 from ...kernel.sizes import divide_up
+from .call import Call
 from .geometry import Head
 
 #: Bytes of a tensor map, and elements of 16 bits in the 128 bytes of a line.
@@ -151,6 +152,25 @@ def order(head: Head, heads: int, sharing: int, length: int, work: np.ndarray, b
     )
     section = -best[1]
     return struct.pack("4i", heads, section, divide_up(section * work.size, blocks), best[2])
+
+
+def work_of(call: Call, tile: TmaTile, of_keys: bool, tiles: int) -> np.ndarray:
+    """How many tiles each tile of a head walks along, in the order in which the kernel begins them."""
+    options, length, keys = call.options, call.q.shape[2], call.k.shape[2]
+    if options.packed:  # which sequences there are is known when the kernel runs
+        return np.ones(tiles)
+    offset = keys - length if options.offset is None else options.offset
+    size, along, total, end = tile.rows, tile.keys, length, keys
+    before, after = options.left, options.right
+    if of_keys:
+        size, along, total, end, offset = tile.keys, tile.rows, keys, length, -offset
+        before, after = after, before
+    first = np.arange(divide_up(total, size)) * size + offset
+    last = np.minimum(first + size, total + offset)
+    begin = np.zeros_like(first) if before is None else np.clip(first - before, 0, end)
+    stop = np.full_like(first, end) if after is None else np.clip(last + after, 0, end)
+    found: np.ndarray = np.maximum(-(-stop // along) - begin // along, 0)
+    return found if of_keys or options.right is None else found[::-1]
 
 
 def _longest(heads: int, section: int, rotation: int, work: np.ndarray, blocks: int) -> float:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
 from ...elementwise.operands import require_array, require_arrays
+from ...index.padding import folded
 from ..fused import common_dtype, is_int, several
 from .geometry import Windows
 from .operation import Activation, applied
@@ -52,6 +54,39 @@ def _given(
     return x, weight, bias
 
 
+def require_padding_mode(name: str, mode: Any) -> None:
+    """Raise unless there is such a mode.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if mode not in PADDING_MODES:
+        raise ValueError(f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {mode!r}")
+
+
+def require_activation(name: str, activation: Any) -> None:
+    """Raise unless it can be called, or is None.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if activation is not None and not callable(activation):
+        raise TypeError(
+            f"{name}: activation: expected an elementwise function such as cukern.relu, got {activation!r}"
+        )
+
+
+def _pads(name: str, padding: Any, strides: Sequence[int], spans: Sequence[int]) -> list[tuple[int, int]]:
+    """The numbers of elements before and after each axis."""
+    if padding == "same":
+        if max(strides) > 1:
+            raise ValueError(
+                f'{name}: padding: "same" is for windows of stride 1, got stride {tuple(strides)}'
+            )
+        return [(span // 2, span - span // 2) for span in spans]
+    return [(n, n) for n in several(0 if padding == "valid" else padding, len(spans), name, "padding", 0)]
+
+
 def _convolve(
     name: str,
     axes: int,
@@ -68,18 +103,10 @@ def _convolve(
     x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=False)
     strides = several(stride, axes, name, "stride", 1)
     dilations = several(dilation, axes, name, "dilation", 1)
-    if padding_mode not in PADDING_MODES:
-        raise ValueError(
-            f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {padding_mode!r}"
-        )
+    require_padding_mode(name, padding_mode)
+    require_activation(name, activation)
     spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
-    if padding == "same":
-        if max(strides) > 1:
-            raise ValueError(f'{name}: padding: "same" is for windows of stride 1, got stride {stride!r}')
-        pads = [(span // 2, span - span // 2) for span in spans]
-    else:
-        sizes = several(0 if padding == "valid" else padding, axes, name, "padding", 0)
-        pads = [(n, n) for n in sizes]
+    pads = _pads(name, padding, strides, spans)
     shape = x.shape[-axes:]
     if padding_mode != "zeros":
         x = ops.pad(x, [(0, 0)] * (x.ndim - axes) + pads, PADDING_MODES[padding_mode])
@@ -113,28 +140,38 @@ def _transpose(
     output_padding: Any,
     groups: int,
     dilation: Any,
+    padding_mode: str,
     activation: Activation | None,
 ) -> Array:
     x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=True)
     strides = several(stride, axes, name, "stride", 1)
     dilations = several(dilation, axes, name, "dilation", 1)
-    pads = several(padding, axes, name, "padding", 0)
+    require_padding_mode(name, padding_mode)
+    require_activation(name, activation)
+    spans = [d * (k - 1) for d, k in zip(dilations, weight.shape[2:], strict=True)]
+    pads = _pads(name, padding, strides, spans)
     more = several(output_padding, axes, name, "output_padding", 0)
     if any(n >= max(s, d) for n, s, d in zip(more, strides, dilations, strict=True)):
         raise ValueError(
             f"{name}: output_padding: expected less than stride {stride!r} or dilation {dilation!r}, "
             f"got {output_padding!r}"
         )
-    size = tuple(
-        (n - 1) * s - 2 * p + d * (k - 1) + o + 1
-        for n, s, p, d, k, o in zip(
-            x.shape[-axes:], strides, pads, dilations, weight.shape[2:], more, strict=True
-        )
-    )
+    given = zip(x.shape[-axes:], strides, spans, more, strict=True)
+    padded = tuple((n - 1) * step + span + extra + 1 for n, step, span, extra in given)
+    size = tuple(n - sum(pad) for n, pad in zip(padded, pads, strict=True))
     if min(size) < 1 or 0 in x.shape[-axes:]:
         raise ValueError(f"{name}: x: shape {x.shape} gives no output, of size {size}")
-    windows = Windows(strides, pads, dilations, int(groups))
-    y = applied(_batched(x, axes), weight, bias, windows, size, True, activation)
+    before = tuple(pad[0] for pad in pads)
+    batch = _batched(x, axes)
+    if padding_mode == "zeros" or not any(map(sum, pads)):
+        windows = Windows(strides, before, dilations, int(groups))
+        y = applied(batch, weight, bias, windows, size, True, activation)
+    else:
+        windows = Windows(strides, (0,) * axes, dilations, int(groups))
+        y = applied(batch, weight, None, windows, padded, True, None)
+        y = folded(y, (*y.shape[:2], *size), (0, 0, *before), PADDING_MODES[padding_mode])
+        y = y if bias is None else y + ops.reshape(bias, (-1, *(1,) * axes))
+        y = y if activation is None else activation(y)
     return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
 
 
@@ -249,11 +286,12 @@ def conv_transpose1d(
     weight: Array,
     bias: Array | None = None,
     stride: Sizes = 1,
-    padding: Sizes = 0,
+    padding: Sizes | str = 0,
     output_padding: Sizes = 0,
     groups: int = 1,
     dilation: Sizes = 1,
     *,
+    padding_mode: str = "zeros",
     activation: Activation | None = None,
 ) -> Array:
     """The transpose of :func:`conv1d`: ``x`` (N, C, L) or (C, L), ``weight`` (C, filters / groups, length).
@@ -264,7 +302,7 @@ def conv_transpose1d(
     >>> ck.nn.conv_transpose1d(ck.asarray([[1.0, 2.0]]), ck.ones((1, 1, 2))).tolist()
     [[1.0, 3.0, 2.0]]
     """
-    options = (stride, padding, output_padding, groups, dilation, activation)
+    options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
     return _transpose("conv_transpose1d", 1, x, weight, bias, *options)
 
 
@@ -273,11 +311,12 @@ def conv_transpose2d(
     weight: Array,
     bias: Array | None = None,
     stride: Sizes = 1,
-    padding: Sizes = 0,
+    padding: Sizes | str = 0,
     output_padding: Sizes = 0,
     groups: int = 1,
     dilation: Sizes = 1,
     *,
+    padding_mode: str = "zeros",
     activation: Activation | None = None,
 ) -> Array:
     """The transpose of :func:`conv2d`, as its image's gradient: each element of ``x`` adds a multiple of a window.
@@ -287,11 +326,15 @@ def conv_transpose2d(
         weight: shape (C, filters / groups, rows, columns).
         bias: shape (filters,); none is added when None.
         stride: from one window to the next; an int or one for each axis.
-        padding: rows and columns cut off around the result.
+        padding: rows and columns cut off around the result; ``"valid"`` for none, ``"same"`` for as many as give the
+            result the size of ``x`` (of an odd number the larger half is cut off after it).
         output_padding: rows and columns of the result after those, of which the convolution with this stride leaves
             the number open; less than ``stride`` or ``dilation``.
         groups: into how many parts channels and filters are cut; each filter reads the channels of its part.
         dilation: from one element of a window to the next.
+        padding_mode: what becomes of them: with ``"zeros"`` nothing; with ``"reflect"``, ``"circular"`` or
+            ``"replicate"`` they are added to the elements that :func:`conv2d` would pad with, so that this is the
+            gradient of its image in each mode.
         activation: an elementwise function of the sums, as in :func:`conv2d`.
 
     Returns:
@@ -308,7 +351,7 @@ def conv_transpose2d(
     >>> ck.nn.conv_transpose2d(x, weight, stride=2).tolist()
     [[[1.0, 1.0, 2.0, 2.0], [0.0, 1.0, 0.0, 2.0]]]
     """
-    options = (stride, padding, output_padding, groups, dilation, activation)
+    options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
     return _transpose("conv_transpose2d", 2, x, weight, bias, *options)
 
 
@@ -317,11 +360,12 @@ def conv_transpose3d(
     weight: Array,
     bias: Array | None = None,
     stride: Sizes = 1,
-    padding: Sizes = 0,
+    padding: Sizes | str = 0,
     output_padding: Sizes = 0,
     groups: int = 1,
     dilation: Sizes = 1,
     *,
+    padding_mode: str = "zeros",
     activation: Activation | None = None,
 ) -> Array:
     """The transpose of :func:`conv3d`: ``x`` (N, C, D, H, W) or (C, D, H, W).
@@ -333,5 +377,5 @@ def conv_transpose3d(
     >>> ck.nn.conv_transpose3d(ck.ones((1, 1, 1, 2)), ck.ones((1, 1, 1, 1, 2))).tolist()
     [[[[1.0, 2.0, 1.0]]]]
     """
-    options = (stride, padding, output_padding, groups, dilation, activation)
+    options = (stride, padding, output_padding, groups, dilation, padding_mode, activation)
     return _transpose("conv_transpose3d", 3, x, weight, bias, *options)

@@ -11,7 +11,6 @@ from .. import init
 from ..fused import require_sizes, several
 from ..module import Module, Parameter
 from .function import (
-    PADDING_MODES,
     Sizes,
     conv1d,
     conv2d,
@@ -19,6 +18,8 @@ from .function import (
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
+    require_activation,
+    require_padding_mode,
 )
 from .operation import Activation
 
@@ -92,10 +93,8 @@ class _Conv(_Layer):
         activation: Activation | None = None,
     ) -> None:
         self._parts(inputs, outputs, groups)
-        if padding_mode not in PADDING_MODES:
-            raise ValueError(
-                f"{type(self).__name__}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {padding_mode!r}"
-            )
+        require_padding_mode(type(self).__name__, padding_mode)
+        require_activation(type(self).__name__, activation)
         self.options = (stride, padding, dilation, groups)
         self.padding_mode, self.activation = padding_mode, activation
         self._start((outputs, inputs // groups), outputs, kernel_size, bias, dtype, device, rng)
@@ -171,19 +170,23 @@ class _ConvTranspose(_Layer):
         outputs: int,
         kernel_size: Sizes,
         stride: Sizes = 1,
-        padding: Sizes = 0,
+        padding: Sizes | str = 0,
         output_padding: Sizes = 0,
         groups: int = 1,
         bias: bool = True,
         dilation: Sizes = 1,
+        padding_mode: str = "zeros",
         dtype: Any = None,
         device: Device | str | None = None,
         rng: init.Rng = None,
         activation: Activation | None = None,
     ) -> None:
         self._parts(inputs, outputs, groups)
+        name = type(self).__name__
+        require_padding_mode(name, padding_mode)
+        require_activation(name, activation)
         self.options = (stride, padding, output_padding, groups, dilation)
-        self.activation = activation
+        self.padding_mode, self.activation = padding_mode, activation
         self._start((inputs, outputs // groups), outputs, kernel_size, bias, dtype, device, rng)
 
 
@@ -199,7 +202,8 @@ class ConvTranspose1d(_ConvTranspose):
 
     def forward(self, x: Array) -> Array:
         """The outputs (N, outputs, ...) of ``x`` (N, inputs, L); N may be missing."""
-        return conv_transpose1d(x, self.weight, self.bias, *self.options, activation=self.activation)
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return conv_transpose1d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
 
 
 class ConvTranspose2d(_ConvTranspose):
@@ -209,12 +213,13 @@ class ConvTranspose2d(_ConvTranspose):
         inputs: channels of the image.
         outputs: filters, channels of the result.
         kernel_size: rows and columns of a window; an int for both.
-        stride: see :func:`conv_transpose2d`, as the next three and ``dilation``.
-        padding: rows and columns cut off around the result.
+        stride: see :func:`conv_transpose2d`, as the next three, ``dilation`` and ``padding_mode``.
+        padding: rows and columns cut off around the result; a number, one for each axis, ``"same"`` or ``"valid"``.
         output_padding: rows and columns of the result after those.
         groups: a divisor of ``inputs`` and ``outputs``.
         bias: whether there is a bias.
         dilation: from one element of a window to the next.
+        padding_mode: what becomes of the rows and columns cut off.
         dtype: that of the parameters; the default floating dtype when None.
         device: that of the parameters; the current one when None.
         rng: the source of the initial parameters, see :mod:`cukern.nn.init`.
@@ -229,7 +234,8 @@ class ConvTranspose2d(_ConvTranspose):
 
     def forward(self, x: Array) -> Array:
         """The outputs (N, outputs, ...) of ``x`` (N, inputs, H, W); N may be missing."""
-        return conv_transpose2d(x, self.weight, self.bias, *self.options, activation=self.activation)
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return conv_transpose2d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]
 
 
 class ConvTranspose3d(_ConvTranspose):
@@ -244,4 +250,5 @@ class ConvTranspose3d(_ConvTranspose):
 
     def forward(self, x: Array) -> Array:
         """The outputs (N, outputs, ...) of ``x`` (N, inputs, D, H, W); N may be missing."""
-        return conv_transpose3d(x, self.weight, self.bias, *self.options, activation=self.activation)
+        more = {"padding_mode": self.padding_mode, "activation": self.activation}
+        return conv_transpose3d(x, self.weight, self.bias, *self.options, **more)  # type: ignore[arg-type]

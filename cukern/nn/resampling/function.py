@@ -261,6 +261,10 @@ def interpolate(
     return resampled(x, [make(*one, option) for one in zip(given, sizes, scales, strict=True)])
 
 
+#: PyTorch's older name.
+upsample = interpolate
+
+
 class Upsample(Module):
     """:func:`interpolate` as a module; its arguments are those of the function.
 
@@ -283,4 +287,4 @@ class Upsample(Module):
         return interpolate(x, *self.options)
 
 
-__all__ = ["Upsample", "interpolate"]
+__all__ = ["Upsample", "interpolate", "upsample"]

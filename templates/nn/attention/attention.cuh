@@ -18,7 +18,8 @@ constexpr int sharing = << sharing >>;  // heads of a launch that share a head o
 constexpr int tile_m = << tile_m >>, tile_n = << tile_n >>;  // rows and keys of a tile
 constexpr bool bounded_left = << bounded_left | lower >>, bounded_right = << bounded_right | lower >>;
 constexpr bool sequenced = << packed | lower >>, counted = << counted | lower >>, at_end = << at_end | lower >>;
-constexpr bool dropping = << dropping | lower >>, plain = << plain | lower >>;
+constexpr bool dropping = << dropping | lower >>, by_fours = << by_fours | lower >>;  // elements of a draw are in one row
+constexpr bool plain = << plain | lower >>;
 constexpr bool reads_places = << reads_places | lower >>;  // the score reads memory by its query or key
 constexpr bool split = << split | lower >>;  // the blocks along y share the keys
 constexpr bool listed = << listed | lower >>;  // lists have the tiles in which a mask leaves something
@@ -41,19 +42,23 @@ struct Sizes {
 struct ScoreSteps {
     index of[<< [operands | length, 1] | max >>][4];
 };
-// Where a draw of dropout begins in its stream: `at`, or if `live` is not null what it points to.
+// Where a draw of dropout begins in its stream.
 struct Draw {
-    const unsigned long long* live;
     unsigned long long at;
 
+    // Which weights are kept of elements n / 4 * 4 to n / 4 * 4 + 3: a bit each.
+    __device__ __forceinline__ unsigned kept(const Sizes& sizes, unsigned long long n) const {
+        unsigned bits = 0;
+<% if dropping %>
+        const RandomWords words = philox(at + n / 4, 0, sizes.key0, sizes.key1);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) bits |= words.w[i] >= sizes.threshold ? shl(1u, i) : 0u;
+<% endif %>
+        return bits;
+    }
     // The factor of the weight of element n.
     __device__ __forceinline__ A factor(const Sizes& sizes, unsigned long long n) const {
-<% if dropping %>
-        const RandomWords words = philox((live ? *live : at) + n / 4, 0, sizes.key0, sizes.key1);
-        return words.w[n % 4] >= sizes.threshold ? A(sizes.kept) : A(0);
-<% else %>
-        return A(1);
-<% endif %>
+        return !dropping ? A(1) : kept(sizes, n) >> n % 4 & 1 ? A(sizes.kept) : A(0);
     }
 };
 
@@ -90,14 +95,12 @@ struct Scores {
 <% for x in operands if x.settled %>
     << x.compute >> s<< x.k >>;
 <% endfor %>
+<% if fed %>
+    const unsigned* bits = nullptr;  // of a mask, see mask_blocks.cu, which is no part of the function
+<% else %>
     bool open = false;  // the mask is true throughout the tile, and need not be read
+<% endif %>
 
-    // The function where the mask is true throughout, which the compiler knows then.
-    __device__ __forceinline__ Scores opened() const {
-        Scores made = *this;
-        made.open = true;
-        return made;
-    }
     // The function for one head, of which it keeps the elements of arrays that have one for each.
     __device__ __forceinline__ Scores of([[maybe_unused]] int a1, [[maybe_unused]] int a2) const {
         Scores made = *this;
@@ -120,7 +123,7 @@ struct Scores {
 <% for x in operands if x.settled %>
         const << x.compute >> a<< x.k >> = s<< x.k >>;
 <% endfor %>
-<% for x in operands if not x.settled %>
+<% for x in operands if not x.settled and not (x.opened and fed) %>
         const << x.compute >> a<< x.k >> = << "open || " if x.opened >>cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]
@@ -298,6 +301,11 @@ struct Course {
     }
     // The first row or key of a tile.
     __device__ __forceinline__ int operator[](int i) const { return listed ? list[1 + first + i] / 2 * SIZE : first + i * SIZE; }
+    // Which of the tiles begins with this row or key; -1 if none does.
+    __device__ __forceinline__ int number_of(int start) const {
+        const int i = listed ? find(start / SIZE) - first : (start - first) / SIZE;
+        return i >= 0 && i < count && (*this)[i] == start ? i : -1;
+    }
     __device__ __forceinline__ bool open(int i) const { return listed && list[1 + first + i] % 2; }
 };
 // The tiles of keys for a tile of rows, and of rows for a tile of keys.

@@ -25,6 +25,10 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     for (int b = batch; b < batch + batches; ++b) {
         for (int h = head; h < head + heads; ++h) {
             const Place at(sizes, starts_k, b, h);
+            const Course<tile_m> course = rows_for(at, sizes, lists, key);
+            const int number = course.number_of(row);
+            if (number < 0) continue;
+            scores.open = course.open(number);
             __syncthreads();
             tiles.load_rows(at, sizes, q, d, lse, delta, row);
             tiles.load_keys(at, sizes, k, v, key);

@@ -19,7 +19,7 @@ constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * o
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the other makes weights
 static_assert(!by_turns || makes_q);
 // The products with the cotangent begin at what is subtracted from them; by turns that is read while the other warpgroup multiplies.
-constexpr bool begun = makes_k && early && !by_turns;
+constexpr bool begun = makes_k && !dropping && !by_turns;
 constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
 // Numbers of barriers, the first two of each warpgroup and turn: its cotangents of scores are there; it may write them again. And
 // of each warpgroup: it has written its sums; it is its turn to multiply.
@@ -68,7 +68,7 @@ __device__ __forceinline__ void supply(
                 of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)]) : limits<float>::infinity();
                 of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
-                if constexpr (early) of_delta[r] = -of_delta[r];
+                of_delta[r] = -of_delta[r];
             }
             rows.wait_empty();
 #pragma unroll
@@ -149,6 +149,42 @@ struct Together {
         add(dq, factor, number);
     }
 };
+// Which weights of a lane's elements of a tile dropout keeps, of two keys of a warp's from `key` on and rows from `row` on. Elements of
+// a draw are four keys of a row, which four lanes have: each draws for one row and one half of the keys.
+struct KeptOfKeys {
+    static constexpr int words = (tile_m + 63) / 64;
+    unsigned of[4][words];
+
+    __device__ __forceinline__ KeptOfKeys(const Draw& draw, const Sizes& sizes, const Place& at, int row, int key) : of{} {
+        if constexpr (!dropping) return;
+        const int lane = threadIdx.x % 32, own_key = lane / 4, part = own_key % 4;
+        row += lane % 4 * 2;
+#pragma unroll
+        for (int w = 0; w < words; ++w) {
+            unsigned own = 0;
+#pragma unroll 4
+            for (int i = 8 * w; i < (8 * w + 8 < tile_m / 8 ? 8 * w + 8 : tile_m / 8); ++i) {
+                const int at_bit = i % 8 * 4;
+                if constexpr (by_fours) {
+                    own |= shl(draw.kept(sizes, at.element(sizes, row + 8 * i + part % 2, key + part / 2 * 8 + own_key / 4 * 4)), at_bit);
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const unsigned long long n = at.element(sizes, row + 8 * i + e % 2, key + e / 2 * 8 + own_key);
+                        of[e][w] |= shl(draw.kept(sizes, n) >> n % 4 & 1, at_bit);
+                    }
+                }
+            }
+            if constexpr (by_fours)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) of[e][w] = __shfl_sync(0xffffffffu, own, lane - 4 * part + 4 * e) >> part;
+        }
+    }
+    // Of the lane's number i.
+    __device__ __forceinline__ bool operator()(int i) const {
+        return !dropping || of[i % 4][i / 4 / 8] >> i / 4 % 8 * 4 & 1;
+    }
+};
 // Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes
 // weights, others multiply. `first`: no tile of rows came before with these keys.
 __device__ __forceinline__ void advance(
@@ -162,13 +198,17 @@ __device__ __forceinline__ void advance(
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
     const int lane_row = row + threadIdx.x % 4 * 2;
     const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
+    const Allowed<tile_m, true> allowed[2] = {
+        {cotangents.scores, cotangents.sizes, at, key, lane_row, open},
+        {cotangents.scores, cotangents.sizes, at, key + 8, lane_row, open}};
     const auto attends = [&](int i) {
         const int place = lane_row + i / 4 * 8 + i % 2 + at.offset, own = key + i % 4 / 2 * 8;
         return (!bounded_left || own >= place - at.left) && (!bounded_right || own <= place + at.right) &&
-               (!stops || own < at.keys);
+               (!stops || own < at.keys) && allowed[i % 4 / 2](i / 4 * 8 + i % 2);
     };
-    const auto spot = [&](int i) {
-        return Spot{at.batch, at.head, lane_row, key, i / 4 * 8 + i % 2, i % 4 / 2 * 8, at.rows - 1, at.keys - 1};
+    const auto spot = [&](int i, bool masked) {
+        const int column = i / 4 * 8 + i % 2, last_row = masked ? at.rows - 1 : limits<int>::highest();
+        return Spot{at.batch, at.head, lane_row, key, column, i % 4 / 2 * 8, last_row, at.keys - 1};
     };
     rows.wait_full();
     if (sequenced && row + tile_m > at.rows) {
@@ -186,42 +226,35 @@ __device__ __forceinline__ void advance(
     multiply_rows<head_width, tile_n, tile_m>(s, own_keys, of_q);
     if constexpr (makes_k) multiply_rows<value_width, tile_n, tile_m, begun>(ds, own_keys + size_k, of_d);
     if constexpr (by_turns) barrier_arrive(turn + 1 - together.group, 256);
+    const KeptOfKeys kept(cotangents.draw, cotangents.sizes, at, row, key - threadIdx.x % 32 / 4);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
-    if constexpr (early) {
-        const auto weigh = [&](const Cotangents& cotangents, int i, bool masked, bool beyond) {
-            const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-            const float p = masked ? cotangents.weight(product, row_lse, spot(i), attends(i), beyond)
-                                   : cotangents.weight(product, row_lse, spot(i));
-            s[i] = cotangents.sloped(p, product, spot(i));
-            return p;
-        };
-        const auto weigh_all = [&](const Cotangents& of, bool masked, bool beyond) {
+    const auto weigh = [&](int i, bool masked, bool beyond) {
+        const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
+        const float p = masked ? cotangents.weight(product, row_lse, spot(i, true), attends(i), beyond)
+                               : cotangents.weight(product, row_lse, spot(i, false));
+        s[i] = cotangents.sloped(p, product, spot(i, masked));
+        return kept(i) ? p : 0.0f;
+    };
+    const auto weigh_all = [&](bool masked, bool beyond) {
 #pragma unroll
-            for (int i = 0; i < tile_m / 4; ++i)
-                weights[i / 4][i % 4] = pair(weigh(of, 2 * i, masked, beyond), weigh(of, 2 * i + 1, masked, beyond));
-        };
-        if (listed && open && whole) {
-            const Scores opened = cotangents.scores.opened();
-            weigh_all(Cotangents(cotangents.sizes, opened, cotangents.draw), false, false);
-        } else if (whole) weigh_all(cotangents, false, false);
-        else if (plain && row + tile_m <= at.rows) weigh_all(cotangents, true, false);
-        else weigh_all(cotangents, true, true);
-    }
+        for (int i = 0; i < tile_m / 4; ++i)
+            weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
+    };
+    if (whole && (!listed || open)) weigh_all(false, false);
+    else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
+    else weigh_all(true, true);
     if constexpr (makes_k) {
         wgmma_wait<0>(s);
         wgmma_made(ds);
     }
-    if constexpr (makes_k || !early) {
+    if constexpr (makes_k) {
 #pragma unroll
         for (int i = 0; i < tile_m / 2; ++i) {
-            const int column = i / 4 * 8 + i % 2;
             if constexpr (begun) ds[i] *= s[i];
-            else if constexpr (early) ds[i] = s[i] * (ds[i] + of_lse[tile_m + column]);
-            else cotangents.finish(s[i], ds[i], spot(i), at, of_lse[column], of_lse[tile_m + column], whole || attends(i));
+            else ds[i] = s[i] * (cotangents.before(ds[i], kept(i)) + of_lse[tile_m + i / 4 * 8 + i % 2]);
         }
     }
-    if constexpr (makes_v && !early) round<tile_m>(weights, s);
     if constexpr (makes_k) round<tile_m>(dscores, ds);
     if constexpr (makes_q) together.share(dscores, rows.number);
     if constexpr (by_turns) barrier_sync(turn + together.group, 256);
@@ -305,7 +338,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             keys.release();
             at.head = first_head;
         }
-        const float scale = Cotangents(sizes, scores, draw).factor(), of_dk[2] = {scale, scale}, of_dv[2] = {1.0f, 1.0f};
+        const float scale = Cotangents(sizes, scores, draw).factor(), of_dk[2] = {scale, scale};
+        const float kept = dropping ? float(sizes.kept) : 1.0f, of_dv[2] = {kept, kept};
         const int keys_end = sequenced ? at.keys : sizes.keys;
         if constexpr (makes_k) store<head_size>(at.of_keys(dk, sizes.dk, keys_end), warp_key, sums_k, of_dk);
         if constexpr (makes_v) store<value_size>(at.of_keys(dv, sizes.dv, keys_end), warp_key, sums_v, of_dv);

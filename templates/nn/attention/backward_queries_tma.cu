@@ -67,42 +67,43 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     multiply_rows<head_width, tile_m, tile_n>(s, rows, keys.tile());
     multiply_rows<value_width, tile_m, tile_n>(ds, rows + size_q, keys.tile() + size_k);
+    const Kept<tile_n> kept(cotangents.draw, cotangents.sizes, own.at, own.row, key);
+    const int lane_key = key + threadIdx.x % 4 * 2;
+    const Allowed<tile_n, false> allowed[2] = {
+        {cotangents.scores, cotangents.sizes, own.at, own.row, lane_key, open},
+        {cotangents.scores, cotangents.sizes, own.at, own.row + 8, lane_key, open}};
     wgmma_wait<2>(s);  // the tile before this one has been multiplied
     if (!first) arrive(&keys.empty[(keys.number - 1) % keys.count]);
     wgmma_wait<1>(s);
     wgmma_made(s);
-    const int lane_key = key + threadIdx.x % 4 * 2;
-    const auto spot = [&](int i) {
+    const auto spot = [&](int i, bool masked) {
         const Place& at = own.at;
-        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, i / 4 * 8 + i % 2, at.rows - 1, at.keys - 1};
+        const int column = i / 4 * 8 + i % 2, last_key = masked ? at.keys - 1 : limits<int>::highest();
+        return Spot{at.batch, at.head, own.row, lane_key, i / 2 % 2 * 8, column, at.rows - 1, last_key};
     };
-    const auto attends = [&](int i) { return own.attends(i / 2 % 2, lane_key + i / 4 * 8 + i % 2); };
-    if constexpr (early) {
-        const auto weigh = [&](const Cotangents& cotangents, int i, bool masked) {
-            const float lse = own.lse[i / 2 % 2];
-            const float p = masked ? cotangents.weight(s[i], lse, spot(i), attends(i), false) : cotangents.weight(s[i], lse, spot(i));
-            s[i] = cotangents.sloped(p, s[i], spot(i));
-        };
-        if (listed && open && whole) {
-            const Scores opened = cotangents.scores.opened();
-            const Cotangents of(cotangents.sizes, opened, cotangents.draw);
+    const auto attends = [&](int i) {
+        const int half = i / 2 % 2, column = i / 4 * 8 + i % 2;
+        return own.attends(half, lane_key + column) && allowed[half](column);
+    };
+    const auto weigh = [&](int i, bool masked) {
+        const float lse = own.lse[i / 2 % 2];
+        const float p = masked ? cotangents.weight(s[i], lse, spot(i, true), attends(i), false)
+                               : cotangents.weight(s[i], lse, spot(i, false));
+        s[i] = cotangents.sloped(p, s[i], spot(i, masked));
+    };
+    if (whole && (!listed || open)) {
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) weigh(of, i, false);
-        } else if (whole) {
+        for (int i = 0; i < tile_n / 2; ++i) weigh(i, false);
+    } else {
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) weigh(cotangents, i, false);
-        } else {
-#pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) weigh(cotangents, i, true);
-        }
+        for (int i = 0; i < tile_n / 2; ++i) weigh(i, true);
     }
     wgmma_wait<0>(s);
     wgmma_made(ds);
 #pragma unroll
     for (int i = 0; i < tile_n / 2; ++i) {
         const int half = i / 2 % 2;
-        if constexpr (early) ds[i] = s[i] * (ds[i] - own.delta[half]);
-        else cotangents.finish(s[i], ds[i], spot(i), own.at, own.lse[half], own.delta[half], whole || attends(i));
+        ds[i] = s[i] * (cotangents.before(ds[i], kept(half, i / 4 * 8 + i % 2)) - own.delta[half]);
     }
     round<tile_n>(dscores, ds);
     wgmma_fence();

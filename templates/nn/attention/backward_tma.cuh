@@ -3,7 +3,6 @@
 constexpr bool constant_slope = << (slope is not none) | lower >>;  // the derivative of a score by the one it is made of is a number
 constexpr bool finite_slope = << finite_slope | lower >>;
 constexpr float slope = << slope or "0" >>;
-constexpr bool early = !dropping;  // weights are made before their cotangents are there
 
 // The cotangents of the scores of a launch.
 struct Cotangents {
@@ -32,17 +31,8 @@ struct Cotangents {
         else if constexpr (finite_slope) return p * scores(product, at).slope;
         else return p == 0.0f ? 0.0f : p * scores(product, at).slope;  // not 0 times a derivative that is infinite there
     }
-    // With dropout, from products with the queries and with the cotangent: the weight that multiplies the value, and the cotangent of the
-    // score but for its factor.
-    __device__ __forceinline__ void finish(
-        float& s, float& d, const Spot& at, const Place& place, float lse, float delta, bool attends) const
-    {
-        const float p = weight(s, lse, at, attends, true);
-        const float factor = draw.factor(sizes, place.element(sizes, at.row + at.more_row, at.key + at.more_key));
-        const float by_score = sloped(1.0f, s, at), ds = p * (d * factor - delta);
-        d = p == 0.0f ? 0.0f : ds * by_score;
-        s = p * factor;
-    }
+    // The cotangent of a weight, as it is before dropout.
+    __device__ __forceinline__ float before(float d, bool kept) const { return !dropping ? d : kept ? d * float(sizes.kept) : 0.0f; }
 };
 // The logarithm of a row's sum to base 2; without a sum, +inf, with which its weights are 0. Such a row's delta counts as 0 too:
 // from a cotangent of its logarithm it may be infinite or NaN.

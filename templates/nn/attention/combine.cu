@@ -34,8 +34,8 @@ struct Mean {
 extern "C" __global__ void __launch_bounds__(lanes * teams) << name >>(
     const A* of_parts, const A* of_lse, T* o, A* lse, Results results)
 {
-    allow_next_kernel();
     wait_for_earlier_kernels();
+    allow_next_kernel();  // not before: blocks of another call would take places as these ones' parts end, and share GPUs unevenly
     const int lane = threadIdx.x % lanes, team = threadIdx.x / lanes;
     const index row = blockIdx.x, rows = gridDim.x;
     Mean mean;

@@ -15,8 +15,8 @@ constexpr bool limited = << limited | lower >>;  // what the function makes is a
 // The function makes the tanh of a score times this, and nothing more, and it is expected that most of these are small; 0 if not.
 constexpr double near = << near >>;
 // The largest score of a row counts as what it was until it has grown by so many powers of two, so that sums need not shrink: weights
-// stay below the largest number of 16 bits, unless dropout's factor is large. As in FlashAttention-4.
-constexpr float most_growth = dropping ? 0.0f : 8.0f;
+// stay below the largest number of 16 bits. As in FlashAttention-4.
+constexpr float most_growth = 8.0f;
 constexpr int held = << held >>;  // tiles of rows in shared memory: of two one is brought while the other is at work
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 
@@ -26,6 +26,7 @@ struct Walk : Course<tile_n> {
         : Course(keys_for(at, turns.sizes, turns.lists, row)) {}
     // The tiles to whose keys 64 rows attend, all to all.
     __device__ __forceinline__ Range whole(const Place& at, int row) const {
+        if (reads_places && row + 64 > at.rows) return {0, 0};  // the score compares places with the last ones
         int begin = 0, end = at.keys;
         if constexpr (bounded_left) begin = row + 63 + at.offset - at.left;
         if constexpr (bounded_right) end = minimum(end, row + at.offset + at.right + 1);
@@ -35,6 +36,11 @@ struct Walk : Course<tile_n> {
 // Of a lane's two rows: the largest score, and the lane's share of the sum of weights.
 struct Statistics {
     float largest[2], total[2];
+};
+// What is known of a lane's scores with a tile of keys before they are made.
+struct Known {
+    Kept<tile_n> kept;
+    Allowed<tile_n, false> allowed[2];
 };
 // Where scores are: a warp's rows, and what becomes of them.
 struct Task {
@@ -57,11 +63,24 @@ struct Task {
         for (int i = 0; i < tile_n / 2; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
         return __all_sync(0xffffffffu, maximum(most[0], most[1]) * fabsf(float(scores.scale * near)) <= 0.4f);
     }
+    // The place of a score, which need not be attended to, of the lane's first row or second one.
+    template <bool MASKED>
+    __device__ __forceinline__ Spot spot(int key, int half, int column) const {
+        const int none = limits<int>::highest();
+        return {at.batch, at.head, row + 8 * half, key + int(threadIdx.x % 4) * 2, 0, column, MASKED ? at.rows - 1 : none,
+                MASKED ? at.keys - 1 : none};
+    }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
-    __device__ __forceinline__ bool weigh(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key) const {
+    __device__ __forceinline__ bool weigh(
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Known& known) const
+    {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
+        // Before anything that threads do together, as elements of both halves may be read at one place.
+#pragma unroll
+        for (int i = 0; i < (reads_places ? tile_n / 2 : 0); ++i)
+            s[i] = scores(s[i], spot<MASKED>(key, i % 4 / 2, i / 4 * 8 + i % 2)).value;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own = row + 8 * half, place = own + at.offset - key - q;
@@ -75,11 +94,10 @@ struct Task {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
-                else if constexpr (!plain && !SMALL)  // of what is not attended to, too
-                    x = scores(x, Spot{at.batch, at.head, own, key + q, 0, column, at.rows - 1,
-                                       MASKED ? at.keys - 1 : limits<int>::highest()}).value;
+                else if constexpr (!plain && !SMALL && !reads_places) x = scores(x, spot<MASKED>(key, half, column)).value;
                 if constexpr (MASKED)
-                    if (column >= end || (bounded_left && column < place - at.left)) x = -limits<float>::infinity();
+                    if (column >= end || (bounded_left && column < place - at.left) || !known.allowed[half](column))
+                        x = -limits<float>::infinity();
                 if constexpr (!limited) most[i % 2] = maximum(most[i % 2], x);
             }
             float largest = 1.0f;
@@ -99,20 +117,26 @@ struct Task {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 x = power_of_two((SMALL && limited ? tanh_of_small(x, unit) : x * unit) - from);
                 total[i % 2] += x;
-                if constexpr (dropping)
-                    x *= draw.factor(sizes, at.element(sizes, own, key + q + i / 2 * 8 + i % 2));
+                if (!known.kept(half, i / 2 * 8 + i % 2)) x = 0.0f;
             }
             of.total[half] = total[0] + total[1];
         }
         return __any_sync(0xffffffffu, shrinks);
     }
-    // Of the keys of tile i; without the mask where it is true throughout.
+    // Of the keys of tile i.
     template <bool MASKED>
-    __device__ __forceinline__ bool weigh_tile(float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i) const {
-        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i]);
-        if (!listed || !walk.open(i)) return weigh<MASKED>(s, shrink, of, walk[i]);
-        const Scores opened = scores.opened();
-        return Task{at, sizes, opened, draw, row, unit}.template weigh<MASKED>(s, shrink, of, walk[i]);
+    __device__ __forceinline__ bool weigh_tile(
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Known& known) const
+    {
+        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known);
+        return weigh<MASKED>(s, shrink, of, walk[i], known);
+    }
+    // Of the keys of tile i.
+    __device__ __forceinline__ Known known(const Walk& walk, int i) const {
+        const int key = walk[i], first = key + threadIdx.x % 4 * 2;
+        const bool open = walk.open(i);
+        return {{draw, sizes, at, row, key},
+                {{scores, sizes, at, row, first, open}, {scores, sizes, at, row + 8, first, open}}};
     }
 };
 // The scores of the rows with the keys of tile i become weights in `words`, whose values are multiplied next; meanwhile the values
@@ -132,10 +156,11 @@ __device__ __forceinline__ void advance(
     wgmma_fence();
     multiply_weights<tile_n, value_width>(sums, words, of_v.tile());
     if constexpr (by_turns) barrier_arrive(1 + (group + 1) % workers, 256);
+    const Known known = task.known(walk, i);
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i);
+    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i, known);
     wgmma_wait<0>(sums);
     of_v.release();
     round<tile_n>(words, s);
@@ -207,9 +232,11 @@ struct Worker {
         keys.wait_full();
         wgmma_fence();
         multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
+        const int last = work.walk.count - 1;
+        const Known known = task.known(work.walk, last);
         wgmma_wait<0>(s);
         keys.release();
-        task.weigh_tile<true>(s, shrink, work.of, work.walk, work.walk.count - 1);
+        task.weigh_tile<true>(s, shrink, work.of, work.walk, last, known);
         round<tile_n>(words, s);
     }
     // Goes through the keys of a tile of rows, but for the product of the last weights.
@@ -223,7 +250,10 @@ struct Worker {
             wait_cleared();
         }
         for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
-        for (; i > maximum(whole.first, 0); --i) go_on<false>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.first, 0); --i) {
+            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+            else go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+        }
         if constexpr (bounded_left)
             for (; i > 0; --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
         rows.release();
@@ -242,7 +272,7 @@ struct Worker {
         bool shrinks;
         const int last = next.walk.count - 1;
         rows.wait_full();
-        if (!bounded_left && !bounded_right && next.whole().end >= next.walk.count)
+        if (!bounded_left && !bounded_right && (!listed || next.walk.open(last)) && next.whole().end >= next.walk.count)
             advance<false>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
         else advance<true>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
     }
@@ -258,7 +288,7 @@ struct Worker {
             if (threadIdx.x % 4 == 0 && own_row < work.at.rows)
                 lse[work.at.statistic(sizes, own_row)] =
                     total == 0.0f ? -limits<float>::infinity() : (work.of.largest[half] * unit + log2(total)) * float(1 / log2_e);
-            factor[half] = total == 0.0f ? 0.0f : 1 / total;
+            factor[half] = total == 0.0f ? 0.0f : (dropping ? float(sizes.kept) : 1.0f) / total;
         }
         store<value_size>(work.at.of_rows(o, sizes.o), work.warp_row(), sums, factor);
 #pragma unroll

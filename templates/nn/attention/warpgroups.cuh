@@ -135,6 +135,76 @@ __device__ __forceinline__ void multiply_weights(float (&d)[COLUMNS / 2], const 
     }
     wgmma_commit();
 }
+// What a mask has for a row, or with OF_KEYS for a key, in COUNT columns from `first` on; true where it is `open`.
+template <int COUNT, bool OF_KEYS>
+struct Allowed {
+<% if listed %>
+    static constexpr bool by_query = << mask_by_query | lower >>, by_key = << mask_by_key | lower >>;
+    static constexpr bool by_line = OF_KEYS ? by_key : by_query, along = OF_KEYS ? by_query : by_key;
+    static constexpr int count = (COUNT + 31) / 32;
+    unsigned words[count];
+
+    __device__ __forceinline__ Allowed(const Scores& scores, const Sizes& sizes, const Place& at, int own, int first, bool open) {
+        const int queries = by_query ? sizes.queries : 1, keys = by_key ? sizes.keys : 1;
+        const int lines = OF_KEYS ? keys : queries, length = divide_up(OF_KEYS ? queries : keys, 32);
+        const long long heads = << "sizes.heads" if lists_by_head else 1 >>;
+        const long long matrix = << "at.batch * heads" if lists_by_batch else 0 >><< " + at.head" if lists_by_head >>;
+        const unsigned* line = scores.bits + (matrix * lines + (by_line ? minimum(own, lines - 1) : 0)) * length;
+        if constexpr (OF_KEYS) line += << "sizes.sequences * heads" if lists_by_batch else "heads" >> * queries * divide_up(keys, 32);
+#pragma unroll
+        for (int w = 0; w < count; ++w) {
+            words[w] = ~0u;
+            if (open) continue;
+            const int n = along ? first / 32 + w : 0;
+            const unsigned low = line[minimum(n, length - 1)];
+            const unsigned high = COUNT % 32 == 0 ? 0u : line[minimum(n + 1, length - 1)];
+            words[w] = along ? unsigned((shl((unsigned long long)high, 32) | low) >> first % 32) : low;
+        }
+    }
+    __device__ __forceinline__ bool operator()(int column) const { return words[column / 32] >> column % 32 & 1; }
+<% else %>
+    __device__ __forceinline__ Allowed(const Scores&, const Sizes&, const Place&, int, int, bool) {}
+    __device__ __forceinline__ bool operator()(int) const { return true; }
+<% endif %>
+};
+// Which weights of a lane's elements of a tile dropout keeps, of two rows from `row` on and keys from `key` on. Elements of a draw are
+// four of a row, which two lanes have: each draws for one of the rows.
+template <int COLUMNS>
+struct Kept {
+    static constexpr int words = (COLUMNS + 63) / 64;
+    unsigned of[2][words];
+
+    __device__ __forceinline__ Kept(const Draw& draw, const Sizes& sizes, const Place& at, int row, int key) : of{} {
+        if constexpr (!dropping) return;
+        const int lane = threadIdx.x % 4, odd = lane % 2;
+#pragma unroll
+        for (int w = 0; w < words; ++w) {
+            unsigned own = 0;
+#pragma unroll 4
+            for (int i = 8 * w; i < (8 * w + 8 < COLUMNS / 8 ? 8 * w + 8 : COLUMNS / 8); ++i) {
+                const int at_bit = i % 8 * 4;
+                if constexpr (by_fours) {
+                    own |= shl(draw.kept(sizes, at.element(sizes, row + 8 * odd, key + 8 * i + lane / 2 * 4)), at_bit);
+                } else {
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) {
+                        const unsigned long long n = at.element(sizes, row + e / 2 * 8, key + 8 * i + 2 * lane + e % 2);
+                        of[e / 2][w] |= shl(draw.kept(sizes, n) >> n % 4 & 1, at_bit + e % 2);
+                    }
+                }
+            }
+            if constexpr (by_fours) {
+                const unsigned other = __shfl_xor_sync(0xffffffffu, own, 1);
+                of[0][w] = (odd ? other : own) >> 2 * odd;
+                of[1][w] = (odd ? own : other) >> 2 * odd;
+            }
+        }
+    }
+    // The lane's number: of its second row, eight rows on, if `half`, and of a column.
+    __device__ __forceinline__ bool operator()(int half, int column) const {
+        return !dropping || of[half][column / 64] >> (column % 64 / 8 * 4 + column % 2) & 1;
+    }
+};
 // Two numbers in a word, rounded.
 __device__ __forceinline__ unsigned pair(float low, float high) {
     const float both[2] = {low, high};

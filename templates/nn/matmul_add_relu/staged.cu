@@ -4,7 +4,7 @@
 // tile_m / thread_m * tile_n / thread_n. A thread owns thread_m x thread_n outputs: squares of 4 x 4, those of a warp's
 // lanes side by side. Shared: two slabs of each factor as accumulators.
 <% include "nn/matmul_add_relu/operands.cuh" %>
-<% include "nn/matmul_add_relu/slab.cuh" %>
+<% include "lib/slab.cuh" %>
 constexpr int block = << block >>, tile_m = << tile_m >>, tile_n = << tile_n >>, tile_k = << tile_k >>, band = << band >>;
 constexpr int thread_m = << thread_m >>, thread_n = << thread_n >>, width = << width >>;
 constexpr int lanes_m = << lanes_m >>, lanes_n = 32 / lanes_m, warps_n = tile_n / (lanes_n * thread_n);

@@ -4,7 +4,7 @@ Of those that the compiler warns about, the kernel is compiled once more with th
 declarations by a byte that each run chooses. Where no byte makes a difference, the launch has used no unset value, as
 where one condition guards both the write and the read. Compilers do not warn about elements of arrays: those of a
 user's kernel are always filled, as are structs, and runs with another value in them are compared with others: large
-negative numbers with large positive ones, of integers with zeros.
+negative numbers with large positive ones, of integers with zeros. If the latter make NaN, zeros are tried of all.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ struct Filled {
 };
 }
 """
-#: How a user's arrays are filled: the one whose number is in `cukern_other`, or all, with a second value, others with
-#: 0xfe.
+#: How a user's arrays are filled: the one whose number is in `cukern_other`, or all, with a second value, or with zeros
+#: if `cukern_zeros`; others with 0xfe.
 ARRAYS_PRELUDE = """
 #line 1 "prelude/fills"
-extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_other; }
+extern "C" { __attribute__((visibility("default"), externally_visible)) volatile unsigned cukern_other, cukern_zeros; }
 namespace cukern {
 template <typename T> struct Element { using type = T; };
 template <typename T, unsigned long n> struct Element<T[n]> : Element<T> {};
@@ -52,7 +52,9 @@ template <> constexpr unsigned char second_fill<double> = 0x7f;
 template <typename T> inline __attribute__((no_sanitize("thread"))) void fill_array(T& array, unsigned number) {
     if constexpr (__is_trivially_constructible(T) && __is_trivially_copyable(T)) {
         const bool second = cukern_other == number || cukern_other == ~0u;
-        __builtin_memset((void*)&array, second ? second_fill<typename Element<T>::type> : 0xfe, sizeof array);
+        const unsigned char other = cukern_zeros ? 0 : second_fill<typename Element<T>::type>;
+        __builtin_memset((void*)&array, second ? other : 0xfe, sizeof array);
+        runtime->begins_variable(&array, sizeof array);
     }
 }
 }
@@ -165,6 +167,11 @@ def put(values: dict[str, bytes], places: dict[str, tuple[int, int]]) -> None:
     """Set the variables at these addresses."""
     for name, (at, size) in places.items():
         ctypes.memmove(at, values[name], size)
+
+
+def has_nan(arrays: Iterable[np.ndarray[Any, Any]]) -> bool:
+    """Whether something in arrays is NaN."""
+    return any(np.isnan(array).any() for array in arrays if "float" in array.dtype.name)
 
 
 def same(outcomes: list[tuple[object, ...]]) -> bool:

@@ -18,7 +18,7 @@ from numpy.lib.array_utils import byte_bounds
 
 from ....errors import DeviceError, LaunchError
 from ....text.signature import Unit
-from ...interface import CompilerFailure
+from ...interface import CompilerFailure, Table
 from .. import asynchrony, settings
 from ..compiler import build_checked, build_runtime
 from ..elf import symbols
@@ -31,7 +31,7 @@ from .tracing import SHARED
 
 #: The bytes of a launch before its parameters.
 HEAD = struct.calcsize(f"={GRID}")
-_INTERRUPTED = 2
+_INTERRUPTED, _FLOATS = 2, 1 << 16
 #: Functions that print, or write surfaces or by tensor maps to memory that is not restored after a launch.
 _SEEN = re.compile(r"printf|surf\w+write|(add|store)_tile")
 #: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
@@ -64,6 +64,15 @@ class _Options(ctypes.Structure):
         ("lasting", ctypes.c_void_p),
         ("itemsizes", ctypes.c_void_p),
         ("sampled", ctypes.c_ulonglong),
+        ("entries", ctypes.c_void_p),
+        ("entry_count", ctypes.c_ulonglong),
+    )
+
+
+class _Entry(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_ulonglong) for name in ("low", "bytes", "pointer")),
+        *((name, ctypes.c_uint) for name in ("itemsize", "written")),
     )
 
 
@@ -71,13 +80,28 @@ class _Lasting(ctypes.Structure):
     _fields_ = (("offset", ctypes.c_ulonglong), ("bytes", ctypes.c_ulonglong))
 
 
-def _lasting(library: bytes) -> list[_Lasting]:
-    """The variables of a 64-bit ELF library that a kernel may write: ``__device__``, in .data or .bss."""
-    return [
-        _Lasting(value, length)
+def _lasting(library: bytes) -> list[tuple[int, int, str]]:
+    """The variables of a 64-bit ELF library that a kernel may write, ``__device__`` ones: places, bytes and names."""
+    found = [
+        (value, length, _plain(name))
         for name, kind, section, value, length in symbols(library)
         if kind == 1 and length and section.startswith((b".data", b".bss")) and b"cukern" not in name
     ]
+    return sorted(found)
+
+
+def _size_code(array: np.ndarray[Any, Any]) -> int:
+    """The bytes of an element; with `are_floats` of checked/memory.h for single and double precision."""
+    return array.itemsize | (array.dtype.char in "fd") * _FLOATS
+
+
+def _plain(symbol: bytes) -> str:
+    """The name of a variable, of its symbol in C++."""
+    text, at, name = symbol.decode(), 2, symbol.decode()
+    while text.startswith("_Z") and (found := re.compile(r"\D*(\d+)").match(text, at)):
+        at = found.end() + int(found[1])
+        name = text[found.end() : at]
+    return name
 
 
 @cache
@@ -95,7 +119,7 @@ def _library() -> tuple[ctypes.CDLL, Path]:
     library.cukern_last_error.restype = ctypes.c_char_p
     library.cukern_shared_name.restype = ctypes.c_char_p
     library.cukern_shared_size.restype = ctypes.c_ulonglong
-    library.cukern_written_place.restype = ctypes.c_ulonglong
+    library.cukern_written_place.restype = library.cukern_repeated.restype = ctypes.c_ulonglong
     library.cukern_set_limit.argtypes = (ctypes.c_ulonglong,)
     library.cukern_raised.argtypes = (ctypes.c_void_p,)
     if library.cukern_start(ctypes.byref(python_api())):
@@ -153,7 +177,9 @@ class _Build:
             (ctypes.c_uint * 3)(*unit.signature.cluster),
         )
         own = _lasting(path.read_bytes())
-        self._lasting = (_Lasting * max(1, len(own)))(*own)
+        #: The names of variables that are not shared, as the runtime numbers them.
+        self.variables = [name for _, _, name in own]
+        self._lasting = (_Lasting * max(1, len(own)))(*(_Lasting(at, size) for at, size, _ in own))
         self._lasting_count = len(own)
 
     def check(self, packed: bytes, options: _Options) -> int:
@@ -163,11 +189,22 @@ class _Build:
 
 
 class _Trial(NamedTuple):
-    """What a launch did with other values in unset arrays, and what its arrays and variables were before it."""
+    """What a launch did with other values in unset arrays, and what its arrays and variables were before it.
 
-    outcome: tuple[object, ...] | None
+    Attributes:
+        outcomes: with large values, and with zeros where those have made NaN.
+    """
+
+    outcomes: dict[bool, tuple[object, ...] | None]
     state: list[np.ndarray[Any, Any]]
     variables: dict[str, bytes]
+
+
+def _made(
+    reports: int, state: list[np.ndarray[Any, Any]], places: dict[str, tuple[int, int]]
+) -> tuple[object, ...]:
+    """What a launch has done; the last of it is whether something is NaN."""
+    return reports, fills.bits(state), fills.copy_of(places), fills.has_nan(state)
 
 
 class CheckedFunction:
@@ -186,7 +223,7 @@ class CheckedFunction:
         path, said = build(unit)
         self._build = _Build(unit, path, flushes="printf" in unit.calls)
         self.places, self._packing = self._build.places, self._build.packing
-        self._reader = Reader(unit, path, said)
+        self._reader = Reader(unit, path, said, self._build.variables)
         self._unit = unit
         self._ordered = not depends_on_order(unit)
         self._fibers = runs_in_fibers(unit)
@@ -204,8 +241,9 @@ class CheckedFunction:
         arrays = self._arrays(packed)
         empties = unset.among(arrays)
         structs = (unset.Unset * max(1, len(empties)))(*(empty.struct() for _, empty in empties))
-        sizes = (0 if array is None else array.itemsize for array in arrays)
+        sizes = (0 if array is None else _size_code(array) for array in arrays)
         itemsizes = (ctypes.c_uint * max(1, len(arrays)))(*sizes)
+        entries = self._entries(arrays)
         options = _Options(
             in_fibers=self._fibers,
             runs=1 if self._ordered else max(1, chosen.seeds),
@@ -216,11 +254,16 @@ class CheckedFunction:
             unset_count=len(empties),
             itemsizes=ctypes.addressof(itemsizes),
             sampled=chosen.sampled,
+            entries=ctypes.addressof(entries),
+            entry_count=len(self._reader.entries),
         )
         usual = 0 if self._unit.trusted else _PATIENCE * settings.time_limit()
         with _one_launch:
             self._runtime.cukern_set_limit(usual if _asked is None else _asked)
-            self._run(packed, options, arrays, empties)
+            try:
+                self._run(packed, options, arrays, empties)
+            finally:
+                self._reader.entries = []  # which others may want to be freed
 
     def _run(
         self,
@@ -248,6 +291,7 @@ class CheckedFunction:
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
         sizes = self._shared_name, self._shared_size
+        self._reader.repeated = self._runtime.cukern_repeated(0), self._runtime.cukern_repeated(1)
         found = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
         for number, empty in empties:
             if not self._packing.params[number].const:
@@ -256,7 +300,7 @@ class CheckedFunction:
         if tracer is not None and events is not None:
             tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
         if trial is not None:
-            outcome = every.value, fills.bits(state), fills.copy_of(self.places)
+            outcome = _made(every.value, state, self.places)
             named = self._unset_arrays(packed, options, state, trial, outcome)
             found += (self._reader.unset_array(*one) for one in named)
         mode.tell(found)
@@ -278,7 +322,7 @@ class CheckedFunction:
     def _repeatable(self) -> bool:
         """Whether nobody sees how often the kernel runs, and all that it may write is known."""
         seen = any(map(_SEEN.fullmatch, self._unit.calls))
-        return not seen and all(p.kind != "table" for p in self._packing.params)
+        return not (seen or self._reader.allocates) and all(p.kind != "table" for p in self._packing.params)
 
     def _written(
         self, arrays: list[np.ndarray[Any, Any] | None], empties: list[tuple[int, unset.Empty]]
@@ -300,7 +344,7 @@ class CheckedFunction:
         status = build.check(packed, options)
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-        outcome = every.value, fills.bits(state), fills.copy_of(build.places)
+        outcome = _made(every.value, state, build.places)
         for array, values in zip(state, before, strict=True):
             array[...] = values
         fills.put(variables, build.places)
@@ -331,16 +375,22 @@ class CheckedFunction:
         if not (self._fillable and self._repeatable()):
             return None
         self._trials -= 1
-        with self._filling(fills.ALL_ARRAYS):
-            outcome = self._outcome(self._build, packed, options, state)
-        return _Trial(outcome, [array.copy() for array in state], fills.copy_of(self.places))
+        outcomes = {}
+        for zeros in (False, True):
+            with self._filling(fills.ALL_ARRAYS, zeros):
+                outcome = outcomes[zeros] = self._outcome(self._build, packed, options, state)
+            if outcome is None or not outcome[-1]:
+                break
+        return _Trial(outcomes, [array.copy() for array in state], fills.copy_of(self.places))
 
     @cached_property
     def _fillable(self) -> list[tuple[str, str]]:
         """The names and places of arrays that are filled, if the library says how."""
         found = [one[:2] for one in fills.arrays(self._unit.text.encode())]
         try:
-            self._other = ctypes.c_uint.in_dll(self._build.library, "cukern_other")
+            self._other, self._zeros = (
+                ctypes.c_uint.in_dll(self._build.library, name) for name in ("cukern_other", "cukern_zeros")
+            )
         except ValueError:
             return []
         return found
@@ -354,7 +404,8 @@ class CheckedFunction:
         outcome: tuple[object, ...],
     ) -> list[tuple[str, str]]:
         """The names and places of arrays whose unset elements make a difference to the launch that has just ended."""
-        if trial.outcome == outcome:
+        kinds = [zeros for zeros, other in trial.outcomes.items() if other != outcome]
+        if not kinds:
             return []
         after, variables = [array.copy() for array in state], fills.copy_of(self.places)
         for array, values in zip(state, trial.state, strict=True):
@@ -365,7 +416,7 @@ class CheckedFunction:
             # Else the difference is by a clock, or by the order of threads.
             if self._outcome(self._build, packed, options, state) == outcome:
                 for number, one in enumerate(self._fillable, 1):
-                    with self._filling(number):
+                    with self._filling(number, kinds[0]):
                         if self._outcome(self._build, packed, options, state) != outcome:
                             named.append(one)
         finally:  # also where a signal ends a launch
@@ -375,9 +426,9 @@ class CheckedFunction:
         return named
 
     @contextmanager
-    def _filling(self, which: int) -> Iterator[None]:
-        """A with-block in which launches fill an array by its number, or all, with other values."""
-        self._other.value = which
+    def _filling(self, which: int, zeros: bool) -> Iterator[None]:
+        """A with-block in which launches fill an array by its number, or all, with other values or with zeros."""
+        self._other.value, self._zeros.value = which, zeros
         try:
             yield
         finally:
@@ -387,8 +438,25 @@ class CheckedFunction:
         """The name of an argument or of a variable in shared memory, and at how many bytes of its memory it starts."""
         if region >= SHARED:
             return self._shared_name(region - SHARED) or "dynamic shared memory", 0
+        if region < 0:
+            return self._reader.variable(region), 0
         array = arrays[region]
         return self._packing.params[region].name, 0 if array is None else _start(array)
+
+    def _entries(self, arrays: list[np.ndarray[Any, Any] | None]) -> ctypes.Array[_Entry]:
+        """The arrays behind tables of pointers, which the reader gets to know by the same numbers."""
+        names: list[tuple[str, np.ndarray[Any, Any]]] = []
+        rows = []
+        for param, table in zip(self._packing.params, arrays, strict=False):
+            if not isinstance(table, Table):
+                continue
+            for i, one in enumerate(table.arrays):
+                if one is not None and one.size:
+                    at, slot = one.ctypes.data, table.ctypes.data + 8 * i
+                    rows.append(_Entry(at, one.nbytes, slot, _size_code(one), not param.const))
+                    names.append((f"{param.name}[{i}]", one))
+        self._reader.entries = names
+        return (_Entry * max(1, len(rows)))(*rows)
 
     def _shared_name(self, number: int) -> str:
         return (self._runtime.cukern_shared_name(number) or b"").decode()

@@ -6,7 +6,7 @@ import ctypes
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,14 @@ _Array = np.ndarray[Any, Any]
 
 _KINDS = (
     *("out of bounds", "race", "unset", "const", "misaligned", "overflow", "shift", "division", "lane"),
-    *("divergence", "fault", "timeout", "fault"),
+    *("divergence", "fault", "timeout", "fault", "use after free", "free", "leak"),
 )
 TIMEOUT = _KINDS.index("timeout")
-#: Values of `how` in runtime/checked/state.h: an atomic access, and an atomic sum.
-_ATOMIC = (1, 3)
-_SHARED = 1000
+#: Values of `how` in runtime/checked/state.h: an atomic access, an atomic sum, an exchange.
+_ATOMIC = (1, 3, 6)
+#: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
+#: Below these are arrays behind a ``T**``, and memory that kernels allocate.
+_SHARED, _FIRST_VARIABLE, _FIRST_ENTRY, _HEAP = 1000, -2, -(1 << 29), -(1 << 30)
 _WARNING = re.compile(
     r"^(?:.*/)?(<[^<>\n]*>|[^<>\n:]+):(\d+):\d+: warning: (.*) \[-W(maybe-|sometimes-|conditional-)?uninitialized\]$",
     re.M,
@@ -40,6 +42,14 @@ _COMMENTS = re.compile(r"//.*|/\*(?s:.*?)\*/")
 #: A program counter in the runtime's messages.
 _PC = re.compile(r",? \[pc ([0-9a-f]+)\](?::0)?")
 _DIRECTIVE = re.compile(r'#line (\d+) "([^"]*)"')
+#: By which threads or blocks may differ that never read their indices; and functions of preludes may read these.
+_KNOWS_WHO = re.compile(
+    r"\b(?:volatile|asm|clock|clock64|malloc|new|printf|curand\w*|cooperative_groups|cub)\b|atomic|_sync\b|__sync"
+)
+#: So many bytes are more than one element.
+_SEVERAL = 64
+_OTHER_PRELUDES = re.compile(r'^#line \d+ "prelude/(?!base\.cuh|fills)', re.MULTILINE)
+_ALLOCATES = re.compile(r"\b(?:malloc|free|new|delete)\b")
 _OWN_LINES = re.compile(r'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
 
@@ -60,6 +70,7 @@ class RawReport(ctypes.Structure):
         ("region", ctypes.c_int),
         ("size", ctypes.c_uint),
         ("offset", ctypes.c_longlong),
+        ("bytes", ctypes.c_ulonglong),
         ("here", _Side),
         ("other", _Side),
         ("has_other", ctypes.c_int),
@@ -84,16 +95,24 @@ class Reader:
         unit: the kernel.
         path: its library, which has a line table.
         said: the compiler's warnings.
+        variables: the names of its variables that are not shared, as the runtime numbers them.
     """
 
-    def __init__(self, unit: Unit, path: Path, said: str) -> None:
+    def __init__(self, unit: Unit, path: Path, said: str, variables: Sequence[str]) -> None:
         self._unit = unit
+        self._variables = variables
+        #: The arrays behind tables of pointers in the launch that is read, and their names.
+        self.entries: list[tuple[str, _Array]] = []
+        #: In how many bytes threads of a block, or of blocks, wrote what others had written there.
+        self.repeated = 0, 0
         self._path = path
         self._name = unit.signature.name
         self._templates = templates_of(unit)
         self._lines: dict[int, str] = {}
         own = _OWN_LINES.search(unit.text)
         self._own_text = _COMMENTS.sub(_blank, unit.text[own.start() if own else 0 :])
+        #: Whether the text allocates memory.
+        self.allocates = _ALLOCATES.search(self._own_text) is not None
         #: Reads of variables that may be unset: where, the compiler's words, and of which variable it is unsure.
         self._unset = [
             (f"{file}:{line}", text, fills.named(text) if unsure else "")
@@ -168,7 +187,23 @@ class Reader:
                 )
                 place = self._line_of(variable)
                 found.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
-        return found
+        return [*found, *self._repetitions()]
+
+    def _repetitions(self) -> Iterator[KernelReport]:
+        """Threads or blocks along x, of which each writes the same elements, as the text never reads where it is."""
+        if self._unit.trusted or _KNOWS_WHO.search(self._own_text) or _OTHER_PRELUDES.search(self._unit.text):
+            return
+        for what, variable, size, count in (
+            ("block", "threadIdx", self._block[0], self.repeated[0]),
+            ("grid", "blockIdx", self._grid[0], self.repeated[1]),
+        ):
+            if size > 1 and count >= _SEVERAL and not self._reads(variable, "x"):
+                text = (
+                    f"geometry: {what} has {size} along x, and the kernel never reads {variable}.x: all {size} write "
+                    "the same elements"
+                )
+                place = self._line_of(self._name)
+                yield KernelReport("geometry", self._message(place, "", text), self._name, place)
 
     def _line_of(self, word: str) -> str:
         """The first line of the user's text with a word; that of the kernel's name if there is none."""
@@ -188,6 +223,14 @@ class Reader:
         """Whether the text reads an axis of a built-in variable, or takes all of it."""
         pattern = rf"\b{variable}\s*\.\s*{axis}\b|\b{variable}\b(?!\s*\.)|\bthread_rank\b"
         return re.search(pattern, self._own_text) is not None
+
+    def variable(self, region: int) -> str:
+        """The name of what is no parameter and not shared, by its region."""
+        if region == _HEAP:
+            return "allocated memory"
+        if region <= _FIRST_ENTRY:
+            return self.entries[_FIRST_ENTRY - region][0]
+        return self._variables[_FIRST_VARIABLE - region]
 
     def line(self, place: int) -> str:
         """The template's line of a place in the code; empty if it is not known."""
@@ -232,7 +275,11 @@ class Reader:
         other: dict[str, Any] = {}
         other_place = ""
         if kind == "out of bounds":
-            what = f"out of bounds: {who} {does} {described}" if not text else f"out of bounds: {who}: {text}"
+            what = (
+                f"out of bounds: {who} {does} {described}{self._since(raw)}"
+                if not text
+                else f"out of bounds: {who}: {text}"
+            )
         elif kind == "race" and text and not raw.has_other:  # shared memory of another block of a cluster
             what = f"race: {who} {does} {described}, {text}"
         elif kind == "race":
@@ -257,12 +304,24 @@ class Reader:
             what = f"const: {who} writes {described}, which the kernel declares const"
         elif kind == "misaligned":
             what = f"misaligned: {who}: {described}: {text}"
+        elif kind == "use after free":
+            what = f"use after free: {who} {does} {described}{self._since(raw)}"
+        elif kind == "free":
+            what = f"free: {who}: {described} {text}{self._since(raw)}"
+        elif kind == "leak":
+            what = f"leak: an allocation of {raw.bytes} bytes by {who} is never freed, and no pointer to it is left"
         else:
             what = f"{kind}: {who}: {text}"
         return KernelReport(
             kind, self._message(place, other_place, what), self._name, place,
             array=name, element=element, block=block, thread=thread, **other,
         )  # fmt: skip
+
+    def _since(self, raw: RawReport) -> str:
+        """Where memory was allocated that an access is not in, or freed."""
+        place = self._where(raw.other) if raw.region == _HEAP and raw.has_other else ""
+        how = "freed" if _KINDS[raw.kind] == "use after free" or b"again" in raw.text else "made"
+        return f", {how} at {place}" if place else ""
 
     def _fault(self, kind: str, text: str, line: str) -> KernelReport:
         """The report of what ended a block, whose text names places, or else ended at the line of its last access."""
@@ -306,6 +365,21 @@ class Reader:
 
     def _element(self, raw: RawReport) -> tuple[str, int | tuple[int, ...] | None, str]:
         """The name of what was touched, the index in it, and both in words."""
+        if raw.region == _HEAP:
+            return "", raw.offset, f"byte {raw.offset} of an allocation of {raw.bytes} bytes"
+        if raw.region <= _FIRST_ENTRY:
+            name, behind = self.entries[_FIRST_ENTRY - raw.region]
+            flat = raw.offset // behind.dtype.itemsize
+            return (
+                name,
+                flat,
+                f"element {flat} of {name}, which has {behind.size} element{'s' * (behind.size != 1)}",
+            )
+        if raw.region <= _FIRST_VARIABLE:
+            name = self.variable(raw.region)
+            flat = raw.offset // max(1, raw.size)
+            said = f"element {flat} (byte {raw.offset}) of variable {name}, which has {raw.bytes} bytes"
+            return name, flat, said
         if raw.region < 0:
             return "", None, f"address {raw.offset:#x}, which is no array's"
         if raw.region >= _SHARED:

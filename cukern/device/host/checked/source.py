@@ -11,7 +11,15 @@ from ....text.signature import Unit, syntax_tree
 from .. import texture
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED
-from ..translate import Edit, alignment_edits, needs_fibers, ptx_edits, shared_edit, variable_table
+from ..translate import (
+    Edit,
+    alignment_edits,
+    barrier_edits,
+    needs_fibers,
+    ptx_edits,
+    shared_edit,
+    variable_table,
+)
 from . import fills
 
 _ENTRY = """
@@ -115,7 +123,7 @@ def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
     if not _COPIES.search(unit.text):
         edits.extend(_static_shared_edits(unit, text))
     spans = [(start, end) for start, end, _ in edits]
-    edits += ptx_edits(unit)
+    edits += [*ptx_edits(unit), *barrier_edits(unit)]
     edits += [edit for _, edit in fills.declarations(text, filled)] if filled else []
     edits += [edit for _, _, edit in fills.arrays(text)] if arrays else []
     for edit in alignment_edits(text):

@@ -145,6 +145,8 @@ struct Runtime {
     // The running thread begins (1) or ends (0) work on a barrier's own words, lets those who wait there see what it has
     // done (2), or sees what those have done that came there (3).
     void (*order)(unsigned what, const void* at);
+    // A variable of the running thread begins here, where another one may have been.
+    void (*begins_variable)(const void* first, unsigned long long bytes);
 };
 
 // What a kernel offers. A kernel without collectives has `run_blocks`, one with them the other two. `begin_block`
@@ -158,6 +160,12 @@ struct Kernel {
     Dim* (*begin_block)(const Launch*, Dim block, void* shared);
     void (*run_thread)(const Launch*);
 };
+
+// What stands in front of memory that a kernel has allocated: this check, or in checked launches what is not this.
+struct alignas(16) Allocated {
+    unsigned long long check;
+};
+inline unsigned long long check_of(const Allocated* made) { return 0x6b1f0e8d5a92c437ull ^ (unsigned long long)made; }
 
 // A variable of the kernel's text.
 struct Variable {

@@ -23,6 +23,15 @@ inline auto exchange_by(T* at, Next next) {
         if (__atomic_compare_exchange_n((U*)at, &old, bits, adds, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) return value;
     }
 }
+template <class T>
+inline T exchange_bits(T* at, T value) {
+    using U = typename Bits<sizeof(T)>::type;
+    U bits;
+    __builtin_memcpy(&bits, &value, sizeof(T));
+    const U old = __atomic_exchange_n((U*)at, bits, __ATOMIC_RELAXED);
+    __builtin_memcpy(&value, &old, sizeof(T));
+    return value;
+}
 }  // namespace cukern
 
 #define CUKERN_ATOMIC(name, type, expression)                                                                \
@@ -46,7 +55,7 @@ CUKERN_ATOMIC_INTEGER(long long)
 CUKERN_ATOMIC_INTEGER(unsigned long long)
 CUKERN_ATOMIC_BY(atomicAdd, float, old + value)
 CUKERN_ATOMIC_BY(atomicAdd, double, old + value)
-CUKERN_ATOMIC(atomicExch, float, cukern::exchange_by<false>(at, [value](float) { return value; }))
+CUKERN_ATOMIC(atomicExch, float, cukern::exchange_bits(at, value))
 CUKERN_ATOMIC_BY(atomicInc, unsigned, old >= value ? 0 : old + 1)
 CUKERN_ATOMIC_BY(atomicDec, unsigned, old == 0 || old > value ? value : old - 1)
 

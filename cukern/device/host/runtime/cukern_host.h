@@ -136,6 +136,7 @@ static inline size_t __cvta_generic_to_shared(const void* address) { return (siz
 static inline size_t __cvta_generic_to_global(const void* address) { return (size_t)address; }
 
 #include "cukern_warp.h"
+#include "cukern_heap.h"
 #include "cukern_integer.h"
 #include "cukern_simd.h"
 #include "cukern_math.h"

@@ -234,6 +234,16 @@ CUKERN_UNARY_AS(normcdfinv, (float)(-1.41421356237309504880 * cukern::erfc_inver
                 -1.41421356237309504880 * cukern::erfc_inverse(2 * x))
 #undef CUKERN_UNARY_AS
 
+namespace cukern {
+// Squares of floats fit in a double, and vectors have its root.
+inline float hypot_of(float x, float y) {
+    const double a = x, b = y;
+    const float root = (float)__builtin_sqrt(a * a + b * b);
+    const bool infinite = (__builtin_fabsf(x) == __builtin_inff()) | (__builtin_fabsf(y) == __builtin_inff());
+    return infinite ? __builtin_inff() : root;
+}
+}  // namespace cukern
+
 #define CUKERN_BINARY_AS(name, single, wide)                                                           \
     static inline float name(float x, float y) { return single; }                                      \
     static inline double name(double x, double y) { return wide; }                                     \
@@ -256,7 +266,7 @@ CUKERN_UNARY_AS(normcdfinv, (float)(-1.41421356237309504880 * cukern::erfc_inver
 CUKERN_BINARY_AS(fmax, cukern::maximum_number(x, y), cukern::maximum_number(x, y))
 CUKERN_BINARY_AS(fmin, cukern::minimum_number(x, y), cukern::minimum_number(x, y))
 CUKERN_BINARY(atan2)
-CUKERN_BINARY(hypot)
+CUKERN_BINARY_AS(hypot, cukern::hypot_of(x, y), __builtin_hypot(x, y))
 CUKERN_BINARY(fmod)
 CUKERN_BINARY(remainder)
 CUKERN_BINARY(copysign)

@@ -54,8 +54,6 @@ struct cudaPos {
 
 extern "C" {
 int printf(const char*, ...);
-void* malloc(size_t) noexcept;
-void free(void*) noexcept;
 void* memcpy(void*, const void*, size_t) noexcept;
 void* memset(void*, int, size_t) noexcept;
 }

@@ -59,13 +59,18 @@ inline T shuffle(Collective what, unsigned mask, T value, int argument, int widt
 }
 }  // namespace cukern
 
-static inline void __syncthreads(CUKERN_HERE) {
-    cukern::Wait wait;
-    wait.what = cukern::barrier;
+// The barrier of that number on its line, from 0 on: translate.py gives each but the first its own.
+namespace cukern {
+static inline void barrier_on_line(unsigned number, CUKERN_HERE) {
+    Wait wait;
+    wait.what = barrier;
     wait.line = line;
     wait.file = file;
-    cukern::runtime->wait(&wait);
+    wait.mask = number;
+    runtime->wait(&wait);
 }
+}  // namespace cukern
+static inline void __syncthreads(CUKERN_HERE) { cukern::barrier_on_line(0, file, line); }
 static inline int __syncthreads_count(int predicate, CUKERN_HERE) {
     return (int)cukern::collect({cukern::barrier_count, line, file, 0, 0, 0, predicate != 0});
 }

@@ -27,7 +27,7 @@ __attribute__((format(printf, 2, 3))) static void append(Text* text, const char*
 }
 
 static bool same_place(const Wait* a, const Wait* b) {
-    return a->line == b->line && a->what == b->what && (a->what < cukern::warp_sync || a->mask == b->mask) &&
+    return a->line == b->line && a->what == b->what && a->mask == b->mask &&
            (a->what != cukern::warp_together || a->work == b->work) && (a->what != cukern::condition || a->barrier == b->barrier) &&
            (a->file == b->file || strcmp(a->file, b->file) == 0);
 }

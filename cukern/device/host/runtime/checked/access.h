@@ -1,6 +1,7 @@
 // Each access of a kernel to memory, which the compiler announces (-fsanitize=thread) before it is done.
 #pragma once
 #include "hasty.h"
+#include "heap.h"
 #include "trace.h"
 
 // The last phase of the cluster's barrier that a thread, or before its block's last barrier any of that, has waited for.
@@ -31,20 +32,81 @@ static bool is_known(const Acquire& acquire) {
     return acquire.time <= s.warp_time[s.me / 32] || acquire.time <= s.known[s.me / 32][s.me % 32][acquire.thread % 32];
 }
 
-// Whether what a thread of another warp or block did by a fence and an atomic operation is known to the running one.
-static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
-    const unsigned thread = thread_of(stamp), time = time_of(stamp);
-    const unsigned first = s.blocks[run].first_release;
-    const unsigned end = run + 1 < s.block_count ? s.blocks[run + 1].first_release : s.release_count;
-    for (unsigned i = first; i < end; ++i) {
+// Whether the running thread knows that one of its block has seen a value, mostly of an earlier block, at a place.
+static bool is_acquired(const Word& word, uintptr_t at) {
+    if (word.acquired_in != s.block_count) return false;
+    if (s.cluster.blocks == 1 && word.first_time <= s.barrier_time) return true;
+    if (find(own_entries, key_of(acquire_entry, at)) != none || find(own_entries, key_of(look_entry, at)) != none) return true;
+    for (unsigned i = word.last_acquire; i != none && s.acquires[i].block == s.block_count; i = s.acquires[i].next)
+        if (is_known(s.acquires[i])) return true;
+    return false;
+}
+
+// Whether what a thread of an earlier block did by a fence and an atomic operation is known to the running one.
+static bool is_ordered_by_atomics(u64 stamp) {
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    uintptr_t last = 0;
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release; ++i) {
         const Release& release = s.releases[i];
-        if (release.scope == nowhere) continue;
-        if (release.scope == own_block && (run + 1 < s.block_count || rank_of(release.thread) != s.rank)) continue;
-        if (!covers(release, thread, time)) continue;
-        for (unsigned j = 0; j < s.acquire_count; ++j) {
-            const Acquire& acquire = s.acquires[j];
-            if (acquire.at == release.at && acquire.time >= release.made && is_known(acquire)) return true;
+        if (release.scope != everywhere || release.at == last || !covers(release, thread, time)) continue;
+        last = release.at;
+        const Word* word = word_at(last, false);
+        if (word && is_acquired(*word, last)) return true;
+    }
+    return false;
+}
+
+// An acquire of an earlier block, which may have passed on what it has seen of a release; and the one by which that came, or none.
+struct Coming {
+    unsigned acquire, release, from;
+};
+static Coming* coming;
+static unsigned coming_count, coming_room, searches;
+
+static bool is_noted(unsigned release) { return find(own_entries, key_of(known_entry, release)) != none; }
+static void note_known(unsigned release) {
+    if (!is_noted(release)) put(own_entries, key_of(known_entry, release), 0);
+}
+
+static void add_acquirers(unsigned release, unsigned block, unsigned from) {
+    const Word* word = word_at(s.releases[release].at, false);
+    for (unsigned i = word && word->acquired_in ? word->last_acquire : none; i != none && s.acquires[i].block > block; i = s.acquires[i].next) {
+        if (s.acquires[i].block == s.block_count || s.acquires[i].search == searches) continue;
+        s.acquires[i].search = searches;
+        if (Coming* room = room_for(coming, coming_count, coming_room)) *room = {i, release, from}, ++coming_count;
+    }
+}
+
+// Whether blocks that have seen what one let be seen let that be seen themselves, and so on to the running thread.
+static bool is_passed_on_from(unsigned first, unsigned block) {
+    ++searches;
+    coming_count = 0;
+    add_acquirers(first, block, none);
+    for (unsigned next = 0; next < coming_count; ++next) {
+        const Acquire by = s.acquires[coming[next].acquire];
+        for (unsigned i = s.blocks[by.block - 1].first_release; i < s.blocks[by.block].first_release; ++i) {
+            const Release& release = s.releases[i];
+            if (!s.patience || !--s.patience) return false;
+            if (release.scope != everywhere || !covers(release, by.thread, by.time)) continue;
+            const Word* word = word_at(release.at, false);
+            if (is_noted(i) || (word && is_acquired(*word, release.at))) {
+                note_known(i);
+                for (unsigned at = next; at != none; at = coming[at].from) note_known(coming[at].release);
+                return true;
+            }
+            add_acquirers(i, by.block, next);
         }
+    }
+    return false;
+}
+
+// Whether what a thread of an earlier block did is known to the running one by way of others.
+static bool is_passed_on(u64 stamp) {
+    if (time_of(stamp) > s.block_start) return false;
+    const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
+    for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release; ++i) {
+        const Release& release = s.releases[i];
+        if (release.scope == everywhere && covers(release, thread, time) && (is_noted(i) || is_passed_on_from(i, run + 1))) return true;
     }
     return false;
 }
@@ -52,15 +114,15 @@ static bool is_ordered_by_atomics(u64 stamp, unsigned run) {
 // Whether another block stored a value and then, without a fence, made an atomic change elsewhere that is known here: the value
 // is taken to have come, and may not have.
 static bool is_told_of(u64 stamp, uintptr_t at) {
-    if (how_of(stamp) != store || time_of(stamp) > s.block_start) return false;
+    if ((how_of(stamp) != store && how_of(stamp) != loose) || time_of(stamp) > s.block_start) return false;
     const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
     for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release && s.patience; ++i) {
         const Release& release = s.releases[i];
         if (release.scope != nowhere || release.at == at || !covers(release, thread, time)) continue;
-        for (unsigned j = 0; j < s.acquire_count && s.patience; ++j, --s.patience) {
-            const Acquire& acquire = s.acquires[j];
-            if (acquire.looks && acquire.at == release.at && is_known(acquire)) return true;
-        }
+        const Word* word = word_at(release.at, false);
+        if (!word || word->acquired_in != s.block_count) continue;
+        for (unsigned j = word->last_acquire; j != none && s.acquires[j].block == s.block_count && s.patience; j = s.acquires[j].next, --s.patience)
+            if (s.acquires[j].looks && is_known(s.acquires[j])) return true;
     }
     return false;
 }
@@ -77,10 +139,9 @@ static bool is_ordered(u64 stamp, bool shared) {
             if (time <= s.known[thread / 32][s.me % 32][thread % 32]) return true;
         }
         if (came_after(thread, time, has_waited(s.me))) return true;
-    } else if (shared) {
-        return true;
+        return time <= time_in(learnt_by[s.me], thread);
     }
-    return s.release_count && is_ordered_by_atomics(stamp, block_run_of(time));
+    return shared || (s.release_count && is_ordered_by_atomics(stamp));
 }
 
 static inline bool is_over(u64 stamp, bool shared) {
@@ -90,12 +151,22 @@ static inline bool is_over(u64 stamp, bool shared) {
     return is_ordered(stamp, shared);
 }
 
+static void note_repeated(bool by_blocks, int region, uintptr_t at) {
+    Span& span = s.repeated[by_blocks];
+    if (!span.low || span.region != region) span = {region, at, at};
+    if (at < span.low) span.low = at;
+    if (at > span.high) span.high = at;
+    if (span.high - span.low > s.repeated_bytes[by_blocks]) s.repeated_bytes[by_blocks] = span.high - span.low;
+}
+
 static void settle_suspects() {
     const unsigned count = s.suspect_count;
     s.suspect_count = 0;
     for (unsigned i = 0; i < count; ++i) {
         const Suspect& one = s.suspects[i];
-        if (!s.strict && !memcmp((const void*)one.at, one.bytes, one.size))  // two writes of one value are no race
+        const bool repeats = !memcmp((const void*)one.at, one.bytes, one.size);
+        if (repeats && one.area->number >= 0 && !one.area->shared) note_repeated(one.report.here.block != one.report.other.block, one.area->number, one.at);
+        if (!s.strict && repeats)  // two writes of one value are no race
             one.area->writes[one.cell] = one.before;
         else if (is_new(race, one.report.here.place, one.report.other.place))
             add_report(one.report);
@@ -119,12 +190,34 @@ static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_write
     return (is_atomic(how) && !other_writes) || (is_atomic(other_how) && !writes);
 }
 
+// Whether one of two accesses that are not ordered reads what the other one writes, both volatile.
+static bool is_look(unsigned how, bool writes, u64 other, bool other_writes) {
+    const unsigned writer = writes ? how : how_of(other), reader = writes ? how_of(other) : how;
+    return writes != other_writes && reader == loose && (writer == loose || writer == swap);
+}
+
+// Whether the running thread knows of a volatile write to a cell by having looked there, or by one who has.
+static bool has_looked(const Area* r, size_t cell, u64 written, uintptr_t at) {
+    if (s.spun_at[s.me] == at) return true;
+    unsigned later = 0;
+    for (unsigned i = 0; i < 2; ++i) {
+        const u64 seen = r->reads[2 * cell + i];
+        if (time_of(seen) < time_of(written)) continue;
+        if (thread_of(seen) == s.me || is_over(seen, r->shared)) return true;
+        ++later;
+    }
+    return later == 2;  // by others, who have taken the places of its own
+}
+
 static __attribute__((noinline)) void meet(
     Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
-    if (are_tolerated(how, writes, other, other_writes)) {
+    const bool overwrites = how == loose && writes && other_writes && how_of(other) == loose && !has_looked(r, cell, other, at);
+    if (!overwrites && are_tolerated(how, writes, other, other_writes)) {
         if (how == plain && !writes && is_atomic(how_of(other))) note_hasty(place);
         if (is_atomic(how) && !other_writes && how_of(other) == plain) note_hasty(other >> place_shift & place_mask);
-        if (how != atomic || writes || r->shared || !is_told_of(other, at) || !is_new(race, place, other >> place_shift & place_mask)) return;
+        if (is_look(how, writes, other, other_writes)) note_hasty(writes ? other >> place_shift & place_mask : place);
+        if ((how != atomic && how != loose) || writes || r->shared || !is_told_of(other, at)) return;
+        if (!is_new(race, place, other >> place_shift & place_mask)) return;
         Report report = empty_report(race, r, at, size, side_here(place, writes, how));
         report.other = side_of(other, other_writes);
         report.has_other = 1;
@@ -132,10 +225,11 @@ static __attribute__((noinline)) void meet(
         add_report(report);
         return;
     }
+    if (!r->shared && is_passed_on(other)) return;
     Report report = empty_report(race, r, at, size, side_here(place, writes, how));
     report.other = side_of(other, other_writes);
     report.has_other = 1;
-    if (writes && how == plain && size <= sizeof s.suspects[0].bytes) {
+    if (writes && (how == plain || how == loose) && size <= sizeof s.suspects[0].bytes) {
         if (s.suspect_count == max_suspects) return;
         Suspect& one = s.suspects[s.suspect_count++];
         one.area = r;
@@ -174,10 +268,25 @@ static void set_elements(Area* r, uintptr_t at, unsigned size) {
     for (size_t i = (at - r->unset_low) / r->itemsize; i <= (at + size - 1 - r->unset_low) / r->itemsize; ++i) r->unset[i] = 0;
 }
 
-static __attribute__((noinline)) void access_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
+// The variable of the kernel that a place in its library is in, or null.
+static Area* variable_at(uintptr_t at) {
+    unsigned low = 0, high = s.variable_count;
+    while (high - low > 1) {
+        const unsigned middle = (low + high) / 2;
+        if (s.variables[middle].start <= at) low = middle;
+        else high = middle;
+    }
+    return high && at - s.variables[low].start < s.variables[low].bytes ? &s.variables[low] : 0;
+}
+
+// What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
+static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
+    if (at - s.low < s.high - s.low) return variable_at(at);
+    if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
-    if (at < s.arena_low || at >= s.arena_high || !s.area_count) return;
-    found(out_of_bounds, &s.global[at < s.arena ? 0 : s.area_count - 1], at, size, writes, place);
+    if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
+    found(out_of_bounds, s.area_count == 1 ? &s.global[0] : 0, at, size, writes, place);  // of which array, its address does not tell
+    return 0;
 }
 
 static __attribute__((noinline, cold)) void access_outside(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
@@ -218,19 +327,16 @@ static const char may_end[] = "of a block that may have ended: a barrier of the 
 // An access to the shared memory of another block of the cluster.
 static __attribute__((noinline)) void visit(Area* r, uintptr_t at, unsigned size, bool writes, u64 place) {
     if (s.mode == 2) return;
-    if (!has_waited(s.me) && !s.acquire_count) report_visit(r, at, size, side_here(place, writes, plain), may_begin);
+    if (!has_waited(s.me) && !s.has_acquired) report_visit(r, at, size, side_here(place, writes, plain), may_begin);
     if (worker->ended[r->rank]) report_visit(r, at, size, side_here(place, writes, plain), may_end);
     s.cluster.visits[r->rank][s.me] = s.head | place << place_shift | writes;
 }
 
-// Whether a thread of a block has seen what a thread of another one let others see after an access.
+// Whether a thread of a block has learnt that what a thread of another one did is over.
 static bool is_seen_in(unsigned rank, unsigned thread, unsigned time) {
-    for (unsigned i = s.blocks[s.block_count - 1].first_release; i < s.release_count; ++i) {
-        const Release& release = s.releases[i];
-        if (release.scope != everywhere || !covers(release, thread, time)) continue;
-        for (unsigned j = 0; j < s.acquire_count; ++j)
-            if (s.acquires[j].at == release.at && s.acquires[j].time >= release.made && rank_of(s.acquires[j].thread) == rank) return true;
-    }
+    const unsigned threads = s.cluster.block_threads;
+    for (unsigned i = rank * threads; i < (rank + 1) * threads; ++i)
+        if (time <= time_in(learnt_by[i], thread)) return true;
     return false;
 }
 
@@ -248,9 +354,10 @@ static void on_block_end(unsigned rank) {
     }
 }
 
+static unsigned unset_until(const Area* r) { return r->shared ? s.block_start : s.launch_start; }
 static __attribute__((noinline, cold)) bool is_set_in_part(const Area* r, size_t offset, size_t last) {
     for (size_t cell = offset >> r->shift; cell <= last; ++cell)
-        if (time_of(r->writes[cell]) > s.block_start) return true;
+        if (time_of(r->writes[cell]) > unset_until(r)) return true;
     return false;
 }
 
@@ -263,7 +370,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
     const u64 stamp = s.head | (s.mode == 2 ? beside : how) | place << place_shift;
     for (size_t cell = offset >> r->shift; cell <= last; ++cell) {
         const u64 w = r->writes[cell];
-        if (reads && r->shared && __builtin_expect(time_of(w) <= s.block_start, 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
+        if (reads && r->begins_unset && __builtin_expect(time_of(w) <= unset_until(r), 0)) found_unset(r, at, size, place, !is_set_in_part(r, offset, last));
         if (s.mode == 2) {
             if (reads && how == plain && r->shared && s.doing) meet_beside(r, w, at, size);
             if (writes) r->writes[cell] = w && !time_of(w) ? w | (stamp & ~(place_mask << place_shift)) : stamp;
@@ -293,7 +400,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
     Area* r;
     if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
     else if (at - s.shared_arena < shared_span) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
-    else return access_elsewhere(at, size, writes, place);
+    else if (!(r = area_elsewhere(at, size, writes, place))) return;
     const size_t offset = at - r->start;
     if (__builtin_expect(offset >= r->bytes || r->bytes - offset < size, 0)) return access_outside(r, at, size, writes, place);
     if (__builtin_expect(trace_room != 0, 0)) trace(r, at, size, writes, is_atomic(how) ? (unsigned)atomic : how, place);
@@ -306,7 +413,7 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         return;
     }
     if (__builtin_expect(r->shared && r->rank != s.rank, 0)) visit(r, at, size, writes, place);
-    if (how == plain && reads && __builtin_expect(s.late_place == place && place, 0)) read_late(r, at, size, place);
+    if ((how == plain || how == loose) && reads && __builtin_expect(s.late_place == place && place, 0)) read_late(r, at, size, how, place);
     touch<size, reads, writes, how>(r, at, place);
 }
 
@@ -326,8 +433,6 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
     let_others_run(&wait);
 }
 
-#define HOOK extern "C" __attribute__((visibility("default")))
-#define HERE (uintptr_t)__builtin_return_address(0)
 #define CUKERN_PLAIN(size)                                                                              \
     HOOK void __tsan_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }    \
     HOOK void __tsan_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); }   \
@@ -341,7 +446,7 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
         access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
         access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
     }                                                                                                   \
-    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size>((uintptr_t)at, HERE); }          \
-    HOOK void __tsan_volatile_write##size(void* at) { show_value<size>((uintptr_t)at, HERE); }          \
-    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size>((uintptr_t)at, HERE); } \
-    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size>((uintptr_t)at, HERE); }
+    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }

@@ -6,56 +6,83 @@
 static void fence(bool of_block) {
     if (!s.on) return;
     (of_block ? s.block_fence_time : s.fence_time)[s.me] = s.now;
+    replace(learnt_at_fence[of_block][s.me], use(learnt_by[s.me]));
     tick();
 }
 
-// What the running thread did before its last fence is for those who look at `at` from now on.
-static void release(uintptr_t at, unsigned fence_time, Scope scope) {
-    const unsigned run = s.block_count - 1, first = s.blocks[run].first_release;
+static void release(uintptr_t at, unsigned fence_time, Scope scope, Learnt* learnt) {
     const unsigned waited = has_waited(s.me);
-    const Release made = {at, run, s.me, fence_time, s.cluster.barrier_time[s.rank], s.warp_time[s.me / 32],
-                          waited ? s.cluster.last_came[waited & 3] : 0, s.now, scope};
-    for (unsigned i = s.release_count; i > first && i + 64 > s.release_count; --i) {
-        Release& last = s.releases[i - 1];
-        if (last.at == at && last.thread == s.me && last.time == made.time && last.barrier_time == made.barrier_time && last.scope == scope) return;
+    Release made = {at, learnt ? learnt->id : 0, 0, s.me, fence_time, s.cluster.barrier_time[s.rank], s.warp_time[s.me / 32],
+                    waited ? s.cluster.last_came[waited & 3] : 0, scope};
+    const u64 key = key_of(release_entry + scope, at);
+    unsigned number = find(own_entries, key);
+    if (number != none && is_same(s.releases[number], made)) return;
+    made.id = ++last_id;
+    if (number == none) {
+        if (!room_for(s.releases, s.release_count, s.release_room)) return;
+        put(own_entries, key, number = s.release_count++);
     }
-    if (Release* room = room_for(s.releases, s.release_count, s.release_room)) *room = made, ++s.release_count;
+    s.releases[number] = made;
+    Word* const word = word_at(key_of_place(at, scope), true);
+    if (word && scope != nowhere) show(word, made, learnt);
+    s.block_releases |= scope == own_block;
+    ++s.shown;
     tick();
 }
 
 static void release(uintptr_t at) {
     if (!s.on) return;
     const unsigned of_all = s.fence_time[s.me], of_block = s.block_fence_time[s.me];
-    if (of_all > s.block_start) release(at, of_all, everywhere);
-    if (of_block > s.block_start && of_block > of_all) release(at, of_block, own_block);
-    if (s.has_stores && at - s.shared_arena >= shared_span && s.unfenced++ < most_unfenced) release(at, s.now, nowhere);
+    if (of_all > s.block_start) release(at, of_all, everywhere, learnt_at_fence[0][s.me]);
+    if (of_block > s.block_start && of_block > of_all) release(at, of_block, own_block, learnt_at_fence[1][s.me]);
+    if (s.has_stores && is_global(at) && s.unfenced++ < most_unfenced) release(at, s.now, nowhere, 0);
+}
+
+// Notes that the running thread has seen a value, for what earlier blocks let others see there.
+static void note_acquire(Word* word, uintptr_t at, bool looks) {
+    const u64 key = key_of(looks ? look_entry : acquire_entry, at);
+    if (find(own_entries, key) != none) return;
+    Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room);
+    if (!room) return;
+    *room = {s.me, s.now, s.block_count, word->acquired_in ? word->last_acquire : none, 0, looks};
+    if (word->acquired_in != s.block_count) word->first_time = s.now;
+    word->acquired_in = s.block_count;
+    put(own_entries, key, word->last_acquire = s.acquire_count++);
 }
 
 static void acquire(uintptr_t at, bool looks) {
-    if (!s.on || !s.release_count) return;
-    if (s.acquired_at[s.me] == at && s.acquired_count[s.me] == s.release_count) return;
+    if (!s.on || !s.shown) return;
+    s.has_acquired = true;
+    if (s.acquired_at[s.me] == at && s.acquired_count[s.me] == s.shown) return;
     s.acquired_at[s.me] = at;
-    s.acquired_count[s.me] = s.release_count;
-    if (Acquire* room = room_for(s.acquires, s.acquire_count, s.acquire_room)) *room = {at, s.me, s.now, looks}, ++s.acquire_count;
+    s.acquired_count[s.me] = s.shown;
+    if (Word* word = word_at(at, false)) {
+        learn(*word);
+        if (is_global(at)) note_acquire(word, at, looks);
+    }
+    if (!s.block_releases) return;
+    if (const Word* word = word_at(key_of_place(at, own_block), false)) learn(*word);
 }
 
-template <unsigned size>
+template <unsigned size, unsigned how>
 static inline void watch_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
-    access<size, true, false, atomic>(at, pc);
+    if (s.late_place) note_return(at);
+    access<size, true, false, how>(at, pc);
     acquire(at, true);
 }
-template <unsigned size>
+template <unsigned size, unsigned how>
 static inline void show_value(uintptr_t at, uintptr_t pc) {
-    access<size, false, true, store>(at, pc);
-    if (at - s.arena < s.arena_bytes) s.has_stores = true;
+    if (s.late_place) note_store(at);
+    access<size, false, true, how>(at, pc);
+    if (at - s.arena < s.arena_bytes || at - s.low < s.high - s.low) s.has_stores = true;
     release(at);
 }
 template <unsigned size, unsigned how = atomic, bool looks = true>
 static inline void change_value(uintptr_t at, uintptr_t pc) {
     let_spin(at, pc);
     access<size, true, true, how>(at, pc);
-    if (s.late_place) note_atomic(at);
+    if (s.late_place) note_return(at);
     acquire(at, looks);
     release(at);
 }
@@ -74,14 +101,18 @@ CUKERN_PLAIN(16)
     }
 #define CUKERN_ATOMICS(bits, T)                                                         \
     HOOK T __tsan_atomic##bits##_load(const volatile T* at, int) {                      \
-        watch_value<bits / 8>((uintptr_t)at, HERE);                                     \
+        watch_value<bits / 8, atomic>((uintptr_t)at, HERE);                                    \
         return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                   \
     }                                                                                   \
     HOOK void __tsan_atomic##bits##_store(volatile T* at, T value, int) {               \
-        show_value<bits / 8>((uintptr_t)at, HERE);                                      \
+        show_value<bits / 8, store>((uintptr_t)at, HERE);                                     \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                  \
     }                                                                                   \
-    CUKERN_FETCH(bits, T, exchange, __atomic_exchange_n, atomic)                        \
+    HOOK T __tsan_atomic##bits##_exchange(volatile T* at, T value, int) {               \
+        if (s.late_place) note_exchange((uintptr_t)at, value);                          \
+        change_value<bits / 8, swap, false>((uintptr_t)at, HERE);                       \
+        return __atomic_exchange_n(at, value, __ATOMIC_SEQ_CST);                        \
+    }                                                                                   \
     CUKERN_FETCH(bits, T, fetch_add, __atomic_fetch_add, sum)                           \
     CUKERN_FETCH(bits, T, fetch_sub, __atomic_fetch_sub, sum)                           \
     CUKERN_FETCH(bits, T, fetch_and, __atomic_fetch_and, atomic)                        \

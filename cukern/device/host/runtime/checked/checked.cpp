@@ -47,10 +47,16 @@ static void* in_block_of_rank(const void* own, unsigned rank, const char* file, 
     if (!is_in_shared(own, 1)) fail_here(worker, "an address that is not in the block's own shared memory", file, line);
     return (char*)own + ((long long)rank - worker->rank) * (long long)block_span;
 }
+static void begins_variable(const void* first, unsigned long long bytes) {
+    for (unsigned i = 0; i < worker->given_count[s.me] && i < max_given; ++i) {
+        Given& one = worker->given[s.me * max_given + i];
+        if ((uintptr_t)one.at - (uintptr_t)first < bytes) one.at = 0;
+    }
+}
 static const cukern::Runtime checked_runtime = {
     wait_for_others, let_others_run, fault, send, commit, finish, roles, cluster_rank, cluster_size, cluster_arrive, cluster_wait,
     in_block_of_rank, is_in_shared, pass_on_shared, wrote_shared, reads_shared, counts_beside, fence_registers,
-    gives_registers, wrote_registers, place_shared, order};
+    gives_registers, wrote_registers, place_shared, order, begins_variable};
 static pthread_mutex_t running = PTHREAD_MUTEX_INITIALIZER;
 static pthread_t runner;
 static bool runs;
@@ -93,8 +99,11 @@ static void begin_block(Worker* w) {
     if (s.now > latest_time / 4 * 3) {  // what blocks before it did is forgotten
         forget_times();
         s.launch_start = ++s.now;
-        s.block_count = s.release_count = 0;
+        forget_all_blocks();
+        for (unsigned i = 0; i < allocation_count; ++i) allocations[i].area.begins_unset = false;
     }
+    forget_block();
+    s.repeated[0] = {};
     ++s.now;
     s.block_start = s.barrier_time = s.now;
     Cluster& c = s.cluster;
@@ -102,7 +111,6 @@ static void begin_block(Worker* w) {
     for (unsigned rank = 0; rank < c.blocks; ++rank) c.barrier_time[rank] = s.now, c.block_waited[rank] = 0;
     for (unsigned i = 0; i < c.blocks * c.block_threads; ++i) c.came[i] = c.waited[i] = 0, c.ended[i] = false;
     ++s.now;
-    s.acquire_count = s.unfenced = 0;
     if (s.late_place) memset(s.late_reads, 0, sizeof s.late_reads), memset(s.old_read_at, 0, sizeof s.old_read_at);
     const Dim grid = w->launch->grid;
     const u64 index = w->corner.x + (u64)grid.x * (w->corner.y + (u64)grid.y * w->corner.z);
@@ -172,6 +180,8 @@ struct Options {
     const Lasting* lasting;
     const unsigned* itemsizes;
     u64 sampled;
+    const Row* entries;
+    u64 entry_count;
 };
 
 static void run_once(Worker* w, Job* job, const Options* options, unsigned run) {
@@ -202,7 +212,7 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
         fill = i ? unset : 0x2b;
         missing_lanes = i ? 0xdbdbdbdbdbdbdbdbull : 0x5b5b5b5b5b5b5b5bull;  // of either sign, in all types
         run_once(w, job, options, options->runs);
-        found[i] = outcome();
+        found[i] = outcome(true);
     }
     missing_lanes = 0;
     s.report_count = count, s.all_reports = all;  // what follows from those bytes is none
@@ -214,14 +224,15 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
     s.report_count = left;
 }
 
-// One more run, in which reads at a place come late: see hasty.h. What it leaves.
+// One more run, in which reads at a place come late: see hasty.h. What it leaves, but for arrays of floats.
 static u64 run_late(Worker* w, Job* job, const Options* options, unsigned run, u64 place, bool gives_old) {
     s.late_place = place;
     s.gives_old = gives_old;
     s.was_old = false;
-    s.old_reads = s.tried_again = 0;
+    s.old_reads = s.tried_again = s.first_late = 0;
+    s.exchanges = false;
     run_once(w, job, options, run);
-    const u64 left = outcome() ^ s.report_count;
+    const u64 left = outcome(false) ^ s.report_count;
     s.late_place = 0;
     s.report_count = s.all_reports = 0;
     return left;
@@ -232,11 +243,17 @@ static bool is_race(Worker* w, Job* job, const Options* options, u64 place) {
     const unsigned last = options->runs - 1;
     for (unsigned run = last;; run = 0) {
         const u64 usual = run_late(w, job, options, run, place, false);
-        if (s.was_old && !job->timed_out && !job->interrupted && run_late(w, job, options, run, place, true) != usual && s.tried_again < s.old_reads) {
+        const bool exchanges = s.exchanges;
+        const u64 exchanged = s.exchanged;
+        if (s.was_old && !job->timed_out && !job->interrupted && keep_floats()) {
+            const bool differs = run_late(w, job, options, run, place, true) != usual || !are_floats_near();
+            const bool depends = exchanges && s.exchanges && s.exchanged != exchanged;
             const Report late = s.late;
-            const bool same = run_late(w, job, options, run, place, false) == usual;  // else the difference is by a clock
-            s.late = late;
-            if (same) return true;
+            // Else the difference is by a clock.
+            if (differs && (s.tried_again < s.old_reads || depends) && run_late(w, job, options, run, place, false) == usual && are_floats_near()) {
+                s.late = late;
+                return true;
+            }
         }
         if (run == 0 || job->timed_out || job->interrupted) return false;
     }
@@ -278,6 +295,8 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     lasting = options->lasting;
     lasting_count = options->lasting_count;
     sampled = options->sampled;
+    entries = options->entries;
+    entry_count = (unsigned)options->entry_count;
     int status = 0;
     Worker* w = prepare_worker(&job, header.block.x * header.block.y * header.block.z);
     if (!w || !begin_launch(function, options->itemsizes, packed + sizeof header, params, header.shared, options->unset, options->unset_count)) {
@@ -317,6 +336,7 @@ EXPORT void cukern_trace(Event* events, u64 room, u64 blocks) {
 EXPORT u64 cukern_traced() { return trace_count; }
 EXPORT const char* cukern_shared_name(unsigned number) { return number < shared_slots ? s.shared_names[number] : 0; }
 EXPORT u64 cukern_shared_size(unsigned number) { return number < shared_slots ? s.shared[number].bytes : 0; }
+EXPORT u64 cukern_repeated(unsigned of_blocks) { return s.repeated_bytes[of_blocks]; }
 EXPORT u64 cukern_written_place(unsigned param) {
     for (unsigned i = 0; i < s.area_count; ++i)
         if (s.global[i].number == (int)param) return s.global[i].written_place;

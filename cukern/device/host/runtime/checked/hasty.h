@@ -1,13 +1,14 @@
-// A plain read beside an atomic write of another thread. Right kernels have such reads, as before a compare and swap, which
+// A plain read beside an atomic write of another thread, or a volatile read beside a volatile write. Right kernels have such reads, as before a compare and swap, which
 // fails if the read was too old; others miss a barrier. The kernel runs twice more, with each read at one place delayed until no
 // other thread can run. In the second run the read gets what was there before the delay: whether that changes what the launch
 // leaves shows which kind it is. It may be changed by threads that go on to an atomic operation on what they have read, as where
-// a full list is not counted any further: these decide by the operation.
+// a full list is not counted any further: these decide by the operation. So do threads that look there again, as at a flag.
 #pragma once
 #include "report.h"
 
 static void wait_for_others(Wait* wait);  // in block.h
 static inline bool is_over(u64 stamp, bool shared);
+static void copy_original(const Area* r, uintptr_t at, unsigned size, void* to);  // in memory.h
 
 constexpr unsigned late_reads_each = 4;  // of a thread in a block
 constexpr unsigned longest_delay = 64;   // of others that spin
@@ -31,12 +32,14 @@ static bool is_last_to_run(const Wait* wait) {
     return true;
 }
 
-// In global memory only sums count: where values get smaller until none does, an older one does no harm.
-static bool matters_to_reads(u64 write, bool shared) {
-    return !is_over(write, shared) && (how_of(write) == sum || (shared && how_of(write) == atomic));
+// In global memory sums count, and exchanges: where values get smaller until none does, an older one does no harm.
+static bool matters_to_reads(unsigned how, u64 write, bool shared) {
+    if (is_over(write, shared)) return false;
+    if (how == loose) return how_of(write) == loose || how_of(write) == swap;
+    return how_of(write) == sum || how_of(write) == swap || (shared && how_of(write) == atomic);
 }
 
-static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, u64 place) {
+static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, unsigned how, u64 place) {
     if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me]++ >= late_reads_each) return;
     u64 before = 0;
     memcpy(&before, (const void*)at, size);
@@ -45,12 +48,16 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     wait.ready = is_last_to_run;
     wait.name = wait.file = "";
     wait_for_others(&wait);
-    u64 write = r->writes[(at - r->start) >> r->shift];
-    if (!memcmp(&before, (const void*)at, size) || !matters_to_reads(write, r->shared)) return;
+    const u64 write = r->writes[(at - r->start) >> r->shift];
+    // What an earlier block has written may not have come yet.
+    if ((how == loose || how_of(write) == swap) && time_of(write) <= s.block_start) copy_original(r, at, size, &before);
+    if (!memcmp(&before, (const void*)at, size) || !matters_to_reads(how, write, r->shared)) return;
     if (!s.was_old) {
         s.late = empty_report(race, r, at, size, side_here(place, false, plain));
         s.late.other = side_of(write, true);
         s.late.has_other = 1;
+        s.first_late = s.me + 1;
+        s.first_late_at = at;
     }
     s.was_old = true;
     if (!s.gives_old) return;
@@ -60,10 +67,21 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     s.old_size = size;
     s.old_read_at[s.me] = at;
     ++s.old_reads;
+    if (how_of(write) == swap && !r->shared) s.old_read_at[s.me] = 0, ++s.tried_again;  // which counts if an exchange depends on it
 }
 
-static void note_atomic(uintptr_t at) {
+// The running thread comes back to what it may have read late: by an atomic operation, or looking again.
+static void note_return(uintptr_t at) {
     if (s.old_read_at[s.me] != at) return;
     s.old_read_at[s.me] = 0;
     ++s.tried_again;
+}
+// It writes there whatever there is by now.
+static void note_store(uintptr_t at) {
+    if (s.old_read_at[s.me] == at) s.old_read_at[s.me] = 0;
+}
+static void note_exchange(uintptr_t at, u64 value) {
+    if (s.exchanges || s.first_late != s.me + 1 || s.first_late_at != at) return;
+    s.exchanges = true;
+    s.exchanged = value;
 }

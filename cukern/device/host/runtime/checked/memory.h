@@ -20,20 +20,36 @@ struct Variable {
     const char* name;
 };
 
-// A variable of the kernel's library that is not shared: its value before the launch, to which each run returns.
+// A variable of the kernel's library that is not shared. Each run returns to its value before the launch.
 struct Lasting {
     u64 offset, bytes;
 };
+static const Lasting* lasting;
+static unsigned lasting_count;
+static char* lasting_values;
+
+// An array that a parameter of type T** has at a place in its table.
+struct Row {
+    char* low;
+    u64 bytes;
+    u64* pointer;
+    unsigned itemsize, written;
+};
+static const Row* entries;
+static unsigned entry_count;
 
 // Memory that parameters point to.
 struct Piece {
     char *low, *high;
     u64* pointer;
-    unsigned param, itemsize;
+    int region;
+    unsigned itemsize;
     bool written;
+    unsigned char floats;
 };
 
 static u64 arena_room, pool_room;
+static size_t launch_pool_used;  // when the launch begins
 static Function* launched;
 static Unset* unset_arrays;
 static unsigned unset_count;
@@ -43,9 +59,6 @@ static u64 sampled;
 
 // Shared memory as what goes on beside sees it, at the same places as in its own arena: see proxy.h.
 static char* seen_arena;
-
-// What a run puts in shared memory that is unset.
-static unsigned char fill = unset;
 
 static char* seen_of(const void* shared) { return seen_arena + ((uintptr_t)shared - s.shared_arena); }
 
@@ -67,16 +80,20 @@ static char* reserve(u64& bytes) {
 static bool reserve_memory() {
     arena_room = 1ull << 41;
     pool_room = 1ull << 43;
+    heap_room = 1ull << 40;
+    allocation_room = 1ull << 36;
     s.arena = (uintptr_t)reserve(arena_room);
     // In the middle, so that an index far out of bounds hits nothing on either side.
     s.arena_low = s.arena, s.arena_high = s.arena + arena_room;
     if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
+    heap = (uintptr_t)reserve(heap_room);
+    allocations = (Allocation*)reserve(allocation_room);
     s.shared_arena = (uintptr_t)map(shared_span);
     seen_arena = (char*)map(shared_span);
     s.reports = (Report*)malloc(max_reports * sizeof(Report));
     s.now = 1;
-    return s.arena_low && s.pool && s.shared_arena && seen_arena && s.reports;
+    return s.arena_low && heap && allocations && s.pool && s.shared_arena && seen_arena && s.reports;
 }
 
 // Cells for so many bytes, as small as a byte: most of that is never touched.
@@ -97,7 +114,7 @@ static bool set_shared_of(unsigned rank, unsigned slot, u64 bytes) {
     area->bytes = bytes;
     area->shift = 2;
     area->itemsize = 1;
-    area->shared = true;
+    area->shared = area->begins_unset = true;
     area->number = (int)slot;
     return give_cells(area);
 }
@@ -134,17 +151,23 @@ static void poison_variables(const Worker*) {
 static void order(unsigned what, const void* at) {
     if (what == 0) on_beside_done();
     if (what == 1) on_beside();
-    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere);
+    if (what == 2 && s.on) release((uintptr_t)at, s.now, everywhere, learnt_by[s.me]);
     if (what == 3) acquire((uintptr_t)at, true);
 }
 
-// `itemsizes` are the arrays' own, which a parameter may take as bytes.
+constexpr unsigned are_floats = 1 << 16;
+// `itemsizes` are the arrays' own, which a parameter may take as bytes; with `are_floats` where they are of single or double precision.
+static void add_piece(Piece* pieces, unsigned& count, const Piece& piece) {
+    unsigned at = count++;
+    for (; at && pieces[at - 1].low > piece.low; --at) pieces[at] = pieces[at - 1];
+    pieces[at] = piece;
+}
 static unsigned find_pieces(const Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, Piece* pieces) {
     unsigned count = 0;
     for (unsigned i = 0; i < function->param_count && count < max_areas; ++i) {
         const Param* param = &function->params[i];
         u64* slot = (u64*)(params + param->offset);
-        Piece piece = {0, 0, slot, i, param->itemsize ? param->itemsize : 1, param->written != 0};
+        Piece piece = {0, 0, slot, (int)i, param->itemsize ? param->itemsize : 1, param->written != 0, 0};
         if (param->kind == 0) {
             if (function->build->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
             piece.pointer = &slot[1];
@@ -158,12 +181,17 @@ static unsigned find_pieces(const Function* function, const unsigned* itemsizes,
             memcpy(&object, objects + param->offset, sizeof object);
             if (object == none_object) continue;
             Guard guard;
-            extent(fields_of(object), itemsizes[i], &guard);
+            extent(fields_of(object), itemsizes[i] & ~are_floats, &guard);
+            if (itemsizes[i] & are_floats) piece.floats = (unsigned char)itemsizes[i];
             piece.low = guard.low, piece.high = guard.high;
         }
-        unsigned at = count++;
-        for (; at && pieces[at - 1].low > piece.low; --at) pieces[at] = pieces[at - 1];
-        pieces[at] = piece;
+        add_piece(pieces, count, piece);
+    }
+    for (unsigned i = 0; i < entry_count && count < max_areas; ++i) {
+        const Row& one = entries[i];
+        const unsigned itemsize = one.itemsize & ~are_floats;
+        add_piece(pieces, count, {one.low, one.low + one.bytes, one.pointer, first_entry - (int)i, itemsize, one.written != 0,
+                                  (unsigned char)(one.itemsize & are_floats ? itemsize : 0)});
     }
     return count;
 }
@@ -202,6 +230,24 @@ static u64 place_in_slot(unsigned slot, u64 bytes) {
     return quarter * (1 + slot % 2) + (bytes <= quarter / 8 ? slot / 2 % 7 * (quarter / 8) : 0);
 }
 
+// The kernel's variables are watched where they are.
+static bool set_variables() {
+    s.variable_count = 0;
+    for (unsigned i = 0; i < lasting_count; ++i) {
+        Area* area = room_for(s.variables, i, s.variable_room);
+        if (!area) return false;
+        *area = {};
+        area->start = s.base + lasting[i].offset;
+        area->bytes = lasting[i].bytes;
+        area->shift = area->start % 4 ? 0 : 2;
+        area->itemsize = 1;
+        area->number = first_variable - (int)i;
+        if (!give_cells(area)) return false;
+        s.variable_count = i + 1;
+    }
+    return true;
+}
+
 // Gives each array its place in the arena, and lets the parameters point there; false when there is no memory.
 static bool begin_launch(Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, size_t shared, Unset* arrays, unsigned count) {
     launched = function;
@@ -211,6 +257,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     s.report_count = s.all_reports = s.area_count = s.hasty_count = 0;
     s.pool_used = 0;
     s.mode = 0;
+    fill = unset;
     memset(s.seen, 0, sizeof s.seen);
     resolve_views(function, params);
     Piece pieces[max_areas];
@@ -228,11 +275,12 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         *area = {};
         char *low = pieces[i].low, *high = pieces[i].high;
         area->constant = true;
-        area->number = (int)pieces[i].param;
+        area->number = pieces[i].region;
         area->itemsize = pieces[i].itemsize;
+        area->floats = pieces[i].floats;
         for (j = i; j < found && (j == i || pieces[j].low < high); ++j) {
             if (pieces[j].high > high) high = pieces[j].high;
-            if (pieces[j].written && area->constant) area->constant = false, area->number = (int)pieces[j].param;
+            if (pieces[j].written && area->constant) area->constant = false, area->number = pieces[j].region;
         }
         area->bytes = high - low;
         area->start = s.arena + ((u64)s.area_count << s.slot_shift) + place_in_slot(s.area_count, area->bytes) + ((uintptr_t)low & 255);
@@ -245,7 +293,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         ++s.area_count;
     }
     s.arena_bytes = (u64)s.area_count << s.slot_shift;
-    if (!set_shared(0, shared, "")) return false;
+    if (!set_variables() || !begin_heap() || !set_shared(0, shared, "")) return false;
     Variable* variables = (Variable*)function->build->static_shared;
     for (unsigned slot = 1; slot <= variables->bytes; ++slot)
         if (!set_shared(slot, variables[slot].bytes, variables[slot].name)) return false;
@@ -254,12 +302,9 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         for (unsigned slot = rank < s.cluster.blocks ? (unsigned)variables->bytes + 1 : 0; slot < shared_slots && own[slot].start; ++slot)
             own[slot] = {};
     }
+    launch_pool_used = s.pool_used;
     return true;
 }
-
-static const Lasting* lasting;
-static unsigned lasting_count;
-static char* lasting_values;
 
 static void keep_lasting(unsigned run) {
     size_t at = 0;
@@ -275,6 +320,14 @@ static void keep_lasting(unsigned run) {
         if (run) memcpy(own, lasting_values + at, lasting[i].bytes);
         else memcpy(lasting_values + at, own, lasting[i].bytes);
     }
+}
+
+// What was at a place before the launch, of an array or a variable.
+static void copy_original(const Area* r, uintptr_t at, unsigned size, void* to) {
+    if (r >= s.global && r < s.global + s.area_count && !sampled) memcpy(to, originals[r - s.global] + (at - r->start), size);
+    size_t before = 0;
+    for (unsigned i = 0; i < s.variable_count; before += lasting[i++].bytes)
+        if (r == &s.variables[i]) memcpy(to, lasting_values + before + (at - r->start), size);
 }
 
 // Time begins again: nothing has been accessed yet.
@@ -298,15 +351,18 @@ static void begin_run(unsigned run) {
         else if (!run && (one.saved = (unsigned char*)malloc(elements))) memcpy(one.saved, one.elements, elements);
     }
     keep_lasting(run);
+    keep_heap(run);
+    s.pool_used = launch_pool_used;
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)
         if (!run || !s.global[i].constant) memcpy((void*)s.global[i].start, originals[i], s.global[i].bytes);
     trace_count = 0;
+    s.repeated[1] = {};
+    s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
     s.launch_start = ++s.now;
-    s.block_count = s.release_count = s.acquire_count = 0;
+    forget_all_blocks();
     s.has_stores = false;
     s.patience = 1 << 26;
     if (s.late_place) memset(s.spins, 0, sizeof s.spins);
-    memset(s.acquired_count, 0, sizeof s.acquired_count);
     ++s.now;
 }
 
@@ -330,10 +386,10 @@ static u64 mixed(u64 hash, const void* from, size_t bytes) {  // FNV-1a, by word
 }
 
 // All that a run has left: its arrays, which elements of them are unset, and the kernel's own variables.
-static u64 outcome() {
+static u64 outcome(bool of_floats) {
     u64 hash = 0xcbf29ce484222325ull;
     for (unsigned i = 0; i < s.area_count; ++i)
-        if (!s.global[i].constant) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
+        if (!s.global[i].constant && (of_floats || !s.global[i].floats)) hash = mixed(hash, (void*)s.global[i].start, s.global[i].bytes);
     for (unsigned i = 0; i < unset_count; ++i) {
         const Unset& one = unset_arrays[i];
         hash = mixed(hash, one.elements, (one.high - one.low) / one.itemsize);
@@ -342,7 +398,50 @@ static u64 outcome() {
     return hash;
 }
 
+// Of sums in another order floats differ by rounding. So they are kept, and compared with what another run leaves.
+static char* kept_floats;
+
+static bool has_floats(const Area& area) { return area.floats && !area.constant; }
+
+static bool keep_floats() {
+    size_t bytes = 0;
+    for (unsigned i = 0; i < s.area_count; ++i)
+        if (has_floats(s.global[i])) bytes += s.global[i].bytes;
+    char* at = (char*)realloc(kept_floats, bytes + 1);
+    if (!at) return false;
+    kept_floats = at;
+    for (unsigned i = 0; i < s.area_count; at += has_floats(s.global[i]) ? s.global[i].bytes : 0, ++i)
+        if (has_floats(s.global[i])) memcpy(at, (void*)s.global[i].start, s.global[i].bytes);
+    return true;
+}
+
+template <class T>
+static bool are_near(const char* kept, uintptr_t now, size_t bytes) {
+    T a, b, largest = 0;
+    for (size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+        memcpy(&a, kept + at, sizeof(T));
+        if (__builtin_isfinite(a) && __builtin_fabs(a) > largest) largest = (T)__builtin_fabs(a);
+    }
+    for (size_t at = 0; at + sizeof(T) <= bytes; at += sizeof(T)) {
+        memcpy(&a, kept + at, sizeof(T));
+        memcpy(&b, (const void*)(now + at), sizeof(T));
+        if (memcmp(&a, &b, sizeof(T)) && !(__builtin_fabs(a - b) <= largest * (T)1e-4) && !(a != a && b != b)) return false;
+    }
+    return true;
+}
+
+static bool are_floats_near() {
+    const char* at = kept_floats;
+    for (unsigned i = 0; i < s.area_count; at += has_floats(s.global[i]) ? s.global[i].bytes : 0, ++i) {
+        const Area& area = s.global[i];
+        if (has_floats(area) && !(area.floats == 4 ? are_near<float> : are_near<double>)(at, area.start, area.bytes)) return false;
+    }
+    return true;
+}
+
 static void end_launch() {
+    end_heap();
+    for (unsigned i = 0; i < entry_count; ++i) *entries[i].pointer = (u64)entries[i].low;
     for (unsigned i = 0; i < s.area_count; ++i)
         if (!s.global[i].constant && s.global[i].unset) s.global[i].written_place = find_write(&s.global[i]);
     for (unsigned i = 0; i < s.area_count && !sampled; ++i)

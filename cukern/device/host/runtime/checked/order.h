@@ -1,6 +1,7 @@
 // The order in which a checked launch runs threads, and what orders them: see hooks.h, of which these take the place.
 #pragma once
 #include "hasty.h"
+#include "learnt.h"
 
 static unsigned draw() {  // xorshift64
     s.random ^= s.random << 13;
@@ -23,6 +24,7 @@ static void on_switch(unsigned thread) {
 }
 
 static void on_warp_sync(unsigned warp, unsigned mask) {
+    if (any_learnt) learn_together(32 * warp, 32, mask);
     if (mask == 0xffffffffu) {
         s.warp_time[warp] = s.now;
     } else {
@@ -40,6 +42,7 @@ static void on_warp_sync(unsigned warp, unsigned mask) {
 
 static void on_barrier(unsigned rank) {
     Cluster& c = s.cluster;
+    if (any_learnt) learn_together(rank * c.block_threads, c.block_threads, 0xffffffffu);
     c.barrier_time[rank] = s.now;
     if (c.blocks == 1) s.barrier_time = s.now;
     for (unsigned i = rank * c.block_threads; c.blocks > 1 && i < (rank + 1) * c.block_threads; ++i)
@@ -48,15 +51,22 @@ static void on_barrier(unsigned rank) {
 }
 
 static void on_cluster_arrive(unsigned phase) {
+    if (learnt_phases[phase & 3] != phase) drop(learnt_by_phase[phase & 3]), learnt_phases[phase & 3] = phase;
+    add(learnt_by_phase[phase & 3], learnt_by[s.me]);
     s.cluster.came[s.me] = phase;
     s.cluster.came_at[s.me][phase & 3] = s.cluster.last_came[phase & 3] = s.now;
     tick();
 }
 static void on_cluster_wait(unsigned phase) {
     s.cluster.waited[s.me] = phase;
+    learn(learnt_by_phase[phase & 3]);
+    learn(learnt_by_ended);
     tick();
 }
-static void on_thread_end(unsigned thread) { s.cluster.ended[thread] = true; }
+static void on_thread_end(unsigned thread) {
+    s.cluster.ended[thread] = true;
+    if (s.cluster.blocks > 1) add(learnt_by_ended, learnt_by[thread]);
+}
 static void on_block_end(unsigned rank);  // in access.h
 static char* shared_place(unsigned rank) { return (char*)s.shared[rank * shared_slots].start; }
 

@@ -41,6 +41,7 @@ static Report empty_report(Kind kind, const Area* area, uintptr_t at, unsigned s
     report.region = number_of(area);
     report.size = size;
     report.offset = area ? (long long)(at - area->start) : (long long)at;
+    report.bytes = area ? area->bytes : 0;
     report.here = here;
     if (s.mode == 1) report.file = s.together_file, report.line = s.together_line;
     if (s.doing) report.here.place = 0, report.file = s.doing->file, report.line = s.doing->line;

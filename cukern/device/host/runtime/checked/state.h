@@ -6,6 +6,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 
+#define HOOK extern "C" __attribute__((visibility("default")))
+#define HERE (uintptr_t)__builtin_return_address(0)
+
 typedef unsigned long long u64;
 
 constexpr unsigned max_areas = 64;
@@ -16,6 +19,9 @@ constexpr u64 block_span = (u64)shared_slots << shared_slot_shift;  // shared me
 constexpr u64 shared_span = block_span * max_cluster;
 constexpr unsigned max_reports = 64;
 constexpr unsigned max_suspects = 16;
+constexpr int heap_region = -(1 << 30);
+constexpr int first_entry = -(1 << 29);  // the region of the first array behind a T**, of which others go down
+constexpr int first_variable = -2;  // the region of the kernel's first variable, of which others go down
 constexpr unsigned max_hasty = 4;
 constexpr unsigned most_unfenced = 256;  // releases of a block
 
@@ -33,6 +39,9 @@ enum Kind {
     kernel_fault,
     timeout,
     unreachable_code,
+    use_after_free,
+    bad_free,
+    leak,
 };
 
 // A piece of memory that a kernel may touch, and the accesses to each of its cells.
@@ -45,16 +54,18 @@ struct Area {
     unsigned shift;  // a cell has 1 << shift bytes
     unsigned itemsize;
     bool constant, shared;
+    unsigned char floats;  // bytes of each of its elements, if they are of single or double precision
+    bool begins_unset;  // in each block, or when it is allocated
     bool was_read;  // in this launch: `reads` has something
     unsigned char rank;  // of the block of the cluster whose shared memory it is
-    int number;  // of the parameter, or of the shared variable
+    int number;  // of the parameter, or of the shared variable, or as a region
     char* original;
     u64 written_place;  // of a write to it, if it has unset elements
     uintptr_t unset_low;  // the arena's address of the element that `unset` begins with
 };
 
 // A stamp: time in 28 bits, place in the kernel's code in 20, thread of the cluster in 13, how in 3.
-enum How { plain, atomic, beside, sum, store };  // an atomic sum; a volatile or atomic store
+enum How { plain, atomic, beside, sum, store, loose, swap };  // an atomic sum; an atomic store; volatile; an exchange
 constexpr unsigned time_shift = 36, place_shift = 16, thread_shift = 3;
 constexpr unsigned latest_time = (1u << (64 - time_shift)) - 1;
 static_assert(max_places == 1 << (place_shift - thread_shift), "a thread of a cluster in its bits");
@@ -71,9 +82,10 @@ struct Side {
 struct Report {
     unsigned kind;
     unsigned doubtful;  // of memory that is unset in part, or read by an instruction of a warp, or of a missing lane: nothing may depend on it
-    int region;  // a parameter, or 1000 and a shared variable; -1 for none
+    int region;  // a parameter, or 1000 and a shared variable, or `first_variable` less another's number; -1 for none
     unsigned size;
     long long offset;  // bytes from the region's start
+    u64 bytes;         // of the region
     Side here, other;  // of which the other has no place if there is none
     int has_other;
     int line;
@@ -86,13 +98,17 @@ struct Report {
 enum Scope { everywhere, own_block, nowhere };
 struct Release {
     uintptr_t at;
-    unsigned block, thread, time, barrier_time, warp_time, cluster_time, made;
+    u64 learnt;  // the id of what its thread had learnt of others
+    u64 id;      // its own
+    unsigned thread, time, barrier_time, warp_time, cluster_time;
     Scope scope;
 };
 struct Acquire {
-    uintptr_t at;
     unsigned thread, time;
-    bool looks;  // at the value, where an exchange mostly does not
+    unsigned block;   // by its number in `blocks`, from 1 on
+    unsigned next;    // the one before at the same place
+    unsigned search;  // the last one that came by
+    bool looks;       // at the value, where an exchange mostly does not
 };
 struct BlockRun {
     unsigned start;
@@ -126,6 +142,11 @@ struct Cluster {
     u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block
 };
 
+struct Span {
+    int region;
+    uintptr_t low, high;
+};
+
 struct State {
     bool on;
     uintptr_t arena, arena_low, arena_high;
@@ -145,6 +166,8 @@ struct State {
     uintptr_t base, low, high;  // of the kernel's library
     Area global[max_areas];
     Area shared[max_cluster * shared_slots];
+    Area* variables;  // of the kernel's library that are not shared, in the order of their places
+    unsigned variable_count, variable_room;
     unsigned shared_count;
     const char* shared_names[shared_slots];
     unsigned area_count;
@@ -160,14 +183,17 @@ struct State {
     unsigned unfenced;  // releases of this block
     u64 patience;
     uintptr_t acquired_at[max_places];
-    unsigned acquired_count[max_places];
+    unsigned acquired_count[max_places];  // of the releases then
     unsigned rank;  // of the running thread's block
     Cluster cluster;
     BlockRun* blocks;
     unsigned block_count, block_room;
     Release* releases;
     unsigned release_count, release_room;
-    Acquire* acquires;  // of the running block
+    unsigned shown;        // which let others see more than before
+    bool block_releases;  // some are for the block alone
+    bool has_acquired;    // in the running block
+    Acquire* acquires;
     unsigned acquire_count, acquire_room;
     Suspect suspects[max_suspects];
     Report* reports;
@@ -176,6 +202,8 @@ struct State {
     // Memory for cells: zero or older than the launch.
     char* pool;
     size_t pool_used;
+    Span repeated[2];  // where the threads of a block wrote what others of it, or of other blocks, had written there
+    u64 repeated_bytes[2];  // of the longest
     u64 random;  // 0 for threads in their order
     // Plain reads beside atomic writes, by their places; and the runs that show whether such a read matters: see hasty.h.
     u64 hasty[max_hasty];
@@ -189,9 +217,16 @@ struct State {
     unsigned old_size;  // of the older value that lies there until the next access, if not 0
     u64 fresh;
     Report late;
+    unsigned first_late;  // the thread whose read was late first, from 1 on, what it read, and put there by an exchange
+    uintptr_t first_late_at;
+    bool exchanges;
+    u64 exchanged;
 };
 
 static State s;
+
+// What a run puts in memory that is unset.
+static unsigned char fill;
 
 static inline void set_head() { s.head = (u64)s.now << time_shift | s.me << thread_shift; }
 static inline void tick() {

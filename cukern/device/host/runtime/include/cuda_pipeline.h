@@ -1,0 +1,2 @@
+#pragma once
+#include <cuda_pipeline_primitives.h>

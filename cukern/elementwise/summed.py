@@ -1,0 +1,128 @@
+"""Programs whose kernel also sums some of the values over all axes but the last, as gradients of biases are."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..array.operators import FUNCTIONS
+from ..kernel.plan import remember
+from ..kernel.strides import Axes, broadcast_steps, collapse, needs_64_bits
+from . import geometry
+from . import plan as launch
+from .geometry import Operand, Task
+from .graph import input_node
+from .print_cxx import statements
+from .program import Backward, program
+
+
+class Total(NamedTuple):
+    """A cotangent that is a sum: its number among a derivative's results, the output that is summed, its layout."""
+
+    result: int
+    output: int
+    form: Layout
+
+
+class Totals(NamedTuple):
+    """The cotangents of a derivative that are sums, and the outputs that are stored for the others."""
+
+    sums: tuple[Total, ...]
+    stored: tuple[int, ...]
+
+
+def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...]) -> Totals | None:
+    """The cotangents of real rows that were broadcast to ``shape``; None if there are no others or no such ones.
+
+    Args:
+        forms: the layouts of the forward program's inputs.
+    """
+    sums: list[Total] = []
+    stored: set[int] = set()
+    for i, (result, form) in enumerate(zip(backward.results, forms, strict=True)):
+        if result is None or result[0] != "output":
+            continue
+        of_row = form.shape != shape and form.shape[-1:] == shape[-1:] and form.size == form.shape[-1]
+        if of_row and form.dtype in dtypes.FLOATS:
+            sums.append(Total(i, result[1], form))
+        else:
+            stored.add(result[1])
+    return Totals(tuple(sums), tuple(sorted(stored))) if sums and stored else None
+
+
+_plans: dict[tuple[Any, ...], launch.Plan | None] = {}
+_UNKNOWN: Any = object()
+
+
+def evaluate(
+    backward: Backward, totals: Totals, arrays: Sequence[Array], scalars: Sequence[Any]
+) -> tuple[dict[int, Array], dict[int, Array]] | None:
+    """The outputs of a derivative's program by number, and the sums by the number of their result.
+
+    Nothing is recorded. None where one launch for both is not faster.
+    """
+    layouts = [one._layout or one._planned() for one in arrays]
+    key = (backward, totals, *layouts)
+    plan: launch.Plan | None = _plans.get(key, _UNKNOWN)
+    if plan is _UNKNOWN:
+        plan = remember(_plans, key, make_plan(backward, totals, *layouts))
+    if plan is None:
+        return None
+    outs = plan.run(arrays, scalars)
+    parts = zip(totals.sums, outs[len(totals.stored) :], strict=True)
+    sums = {total.result: _whole(part, total.form) for total, part in parts}
+    return dict(zip(totals.stored, outs, strict=False)), sums
+
+
+def _whole(part: Array, form: Layout) -> Array:
+    """The sum of the blocks' sums."""
+    if part.shape == form.shape:
+        return part
+    load = program("load", (input_node(0, part.dtype),), (part.dtype,))
+    made: Array = FUNCTIONS["sum"].evaluate(load, (part,), (), (0,), False, form.dtype)
+    return made
+
+
+def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.Plan | None:
+    """The launch that stores some outputs and sums others, one row of sums per block; None if there is none."""
+    made, device = backward.program, operands[0].device
+    if made is None or launch._style(device) == "serial":
+        return None
+    plan = launch.Plan(made, device, operands)
+    shape = plan.layouts[0].shape
+    if 0 in shape:
+        return None
+    outs = [plan.layouts[k] for k in totals.stored]
+    axes = _row_axes((*operands, *outs), shape)
+    placed = tuple(
+        Operand(one.dtype.itemsize, steps, one.aligned)
+        for one, steps in zip((*operands, *outs), axes.steps, strict=True)
+    )
+    accumulators = [dtypes.info(made.outputs[one.output].dtype).acc for one in totals.sums]
+    length, size = len(statements(made.outputs)[0]), sum(acc.itemsize for acc in accumulators)
+    work = geometry.summed(Task(axes.shape, placed, len(operands), length, needs_64_bits(axes)), size)
+    if work is None:
+        return None
+    blocks = work.grid[1]
+    parts = [
+        fresh_layout(device, acc, (blocks, *one.form.shape))
+        if blocks > 1
+        else fresh_layout(device, one.form.dtype, one.form.shape)
+        for one, acc in zip(totals.sums, accumulators, strict=True)
+    ]
+    plan.layouts = (*outs, *parts)
+    sums = [(one.output, part.dtype) for one, part in zip(totals.sums, parts, strict=True)]
+    bound = launch.variables(made, work, [False] * len(operands), totals.stored, sums)
+    plan.launch = launch._prepare(device, work, bound)
+    return plan
+
+
+def _row_axes(operands: Sequence[Layout], shape: tuple[int, ...]) -> Axes:
+    """The axes of ``shape``, all but the last merged where they can be, and the strides along them."""
+    steps = [broadcast_steps(one, shape) for one in operands]
+    outer = collapse(shape[:-1], [one[:-1] for one in steps], steps[-1][:-1])
+    along = [(*merged, one[-1]) for merged, one in zip(outer.steps, steps, strict=True)]
+    return Axes((*outer.shape, shape[-1]), tuple(along))

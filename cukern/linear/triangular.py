@@ -1,0 +1,125 @@
+"""Equations of triangular matrices, by substitution."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from .. import dtypes
+from ..array import Array
+from ..array.array import copied
+from ..array.creation import empty
+from ..autodiff import tape
+from ..device.cuda.cublas import solve_triangles
+from ..elementwise.complex_rows import conj, conjugated
+from ..kernel.plan import on
+from ..shape.joins import concat
+from ..shape.views import flip, matrix_transpose, tril, triu
+from .lapack import equations, identity, library, shaped
+from .products import adjoint, matmul
+
+#: The rows of the blocks that the host solves as any matrix; what is outside of them are products.
+_BLOCK = 64
+
+
+def solve_triangular(
+    x1: Array, x2: Array, /, *, lower: bool = False, trans: bool = False, unit_diagonal: bool = False
+) -> Array:
+    """Solve ``x1 @ y = x2`` for ``y``, with triangular ``x1``.
+
+    Args:
+        x1: shape (..., n, n); one triangle of each matrix is read.
+        x2: shape (..., n, k), or (n,).
+        lower: whether to read the lower triangle.
+        trans: whether to solve with the transpose of ``x1``.
+        unit_diagonal: whether the diagonal consists of ones and is not read.
+
+    Raises:
+        DeviceError: the arrays are on different devices.
+        LinAlgError: a matrix is not square, or, on the host, singular.
+        TypeError: an argument is of a half type.
+        ValueError: the shapes do not fit.
+
+    >>> import cukern as ck
+    >>> solve_triangular(ck.asarray([[2.0, 1.0], [9.0, 4.0]]), ck.asarray([4.0, 8.0])).tolist()
+    [1.0, 2.0]
+    """
+    a, b = equations(x1, x2, "solve_triangular")
+    if not trans:
+        return substituted(a, b, lower, unit=unit_diagonal)
+    made: Array = conjugated(substituted(a, conjugated(b), lower, True, unit_diagonal))
+    return made
+
+
+def substituted(a: Array, b: Array, lower: bool, adjoined: bool = False, unit: bool = False) -> Array:
+    """The ``y`` for which ``a @ y``, or ``adjoint(a) @ y``, is ``b``; arguments as of :func:`solve_triangular`.
+
+    Args:
+        a: matrices whose dtype is that of ``b``, and whose shape fits.
+        b: the right-hand sides.
+        lower: whether the lower triangle is read, of ``a`` itself.
+        adjoined: whether to solve with the adjoint.
+        unit: whether the diagonal consists of ones.
+    """
+    return shaped("solve_triangular", a, b, lambda a, b: _substituted(a, b, lower, adjoined, unit))
+
+
+def _substituted(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) -> Array:
+    with tape.stop_recording():
+        if not b.size:
+            y = empty(b.shape, b.dtype, b.device)
+        elif a.device.addressable or hasattr(a.device.xp, "products"):  # or what stands in for CuPy
+            y = _by_blocks(adjoint(a) if adjoined else a, b, lower != adjoined, unit)
+        else:
+            y = _by_library(a, b, lower, adjoined, unit)
+    if tape.recording((a, b)):
+
+        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+            a, y = saved
+            above = substituted(a, given[0], lower, not adjoined, unit)
+            left, right = (y, above) if adjoined else (above, y)
+            triangle, edge = (tril, -1) if lower else (triu, 1)
+            made = triangle(-matmul(left, adjoint(right)), k=edge if unit else 0) if needs[0] else None
+            return [made, above]
+
+        tape.record("solve_triangular", (a, b), (y,), vjp, (a, y))
+    return y
+
+
+def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) -> Array:
+    """The library solves with a matrix or its transpose; the adjoint of a complex one is the conjugate of that."""
+    n, rows = a.shape[-1], matrix_transpose(conjugated(b) if adjoined else b)
+    y = copied(rows) if rows.is_contiguous else rows.contiguous()
+    left = a.contiguous()._data.reshape(-1, n, n)
+    with on(a.device):
+        solve_triangles(a.device.xp, left, y._data.reshape(-1, *y.shape[-2:]), lower, adjoined, unit)
+    made = matrix_transpose(y).contiguous()
+    return conj(made) if adjoined and made.dtype in dtypes.COMPLEX else made
+
+
+def _by_blocks(a: Array, b: Array, lower: bool, unit: bool) -> Array:
+    """Halves of the rows one after another, the second of what products with the first leave."""
+    n = a.shape[-1]
+    if n <= _BLOCK:
+        return _by_elimination(a, b, lower, unit)
+    half = n // 2
+    first, last = (..., slice(half), slice(None)), (..., slice(half, None), slice(None))
+    corners = a[first][..., :half], a[last][..., half:]
+    if lower:
+        top = _by_blocks(corners[0], b[first], True, unit)
+        return concat(
+            [top, _by_blocks(corners[1], b[last] - matmul(a[last][..., :half], top), True, unit)], -2
+        )
+    low = _by_blocks(corners[1], b[last], False, unit)
+    return concat(
+        [_by_blocks(corners[0], b[first] - matmul(a[first][..., half:], low), False, unit), low], -2
+    )
+
+
+def _by_elimination(a: Array, b: Array, lower: bool, unit: bool) -> Array:
+    triangle = (tril if lower else triu)(a, k=(-1 if lower else 1) if unit else 0)
+    if unit:
+        triangle = triangle + identity(a.shape[-1], a)
+    if not lower:
+        return library(triangle, "solve", b)[0]
+    # Reversed, a lower triangle is an upper one, in which elimination has nothing to do and swaps no rows.
+    return flip(library(flip(triangle, axis=(-2, -1)), "solve", flip(b, axis=-2))[0], axis=-2)

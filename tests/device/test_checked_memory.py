@@ -1,0 +1,60 @@
+"""Memory that kernels allocate, in checked launches and others: what lives on, and what ends no process."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.testing import checked
+
+LIST = """
+struct Node { int value; Node* next; };
+__device__ Node* first;
+__global__ void push(int value) { first = new Node{value, first}; }
+__global__ void sum(int* y) { y[0] = 0; for (Node* at = first; at; at = at->next) y[0] += at->value++; }
+__global__ void drop(int* y) {
+    while (first) { Node* at = first; first = at->next; delete at; atomicAdd(y, 1); }
+}
+"""
+
+
+@pytest.mark.parametrize("is_checked", [(True, True), (False, False), (True, False)])
+def test_allocations_live_longer_than_their_launches(is_checked: tuple[bool, bool]) -> None:
+    """A launch that runs in several orders leaves what one would. The last launches may be others than the first."""
+    made, dropped = is_checked
+    y = ck.zeros(1, "int32", device="host")
+    program = ck.Kernel(f"{LIST}// {is_checked}", block=1, plain=True)
+
+    def launch(name: str, *args: object, in_check: bool) -> int:
+        if in_check:
+            with checked():
+                program[name](*args, grid=1)
+        else:
+            program[name](*args, grid=1)
+        return int(y[0])
+
+    with ck.device("host"):
+        for value in (3, 5, 7):
+            launch("push", value, in_check=made)
+        assert [launch("sum", y, in_check=made) for _ in range(2)] == [15, 18]
+        assert launch("drop", y, in_check=dropped) == 18 + 3
+        assert launch("sum", y, in_check=dropped) == 0
+
+
+@pytest.mark.parametrize("what", ["free(y + 4)", "free(own + 4)", "free(own); free(own)"])
+def test_what_cannot_be_freed_is_a_fault_of_the_kernel(what: str) -> None:
+    text = f"""extern "C" __global__ void << name >>(int* y) {{
+        int* own = (int*)malloc(64);
+        own[0] = y[threadIdx.x];
+        y[threadIdx.x] = own[0] + 1;
+        {what};
+    }}"""
+    with ck.device("host"):
+        kernel, y = ck.Kernel(text, name="freeing", block=2), ck.zeros(16, "int32")
+        with pytest.raises(ck.KernelFault, match=r"free\(\) of what malloc\(\) has not given.*<freeing.*>:5"):
+            kernel(y, grid=1)
+        right = ck.Kernel(text.replace(what, "free(own)"), name="right", block=2)
+        y = ck.zeros(16, "int32")
+        right(y, grid=1)
+        np.testing.assert_array_equal(y, [1, 1] + [0] * 14)

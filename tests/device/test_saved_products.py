@@ -1,0 +1,74 @@
+"""Launches that save the product beside what they make of it, for a derivative, on both devices, against float64."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_tensor_cores import GROUPED, LARGE, SMALL, bias_and_relu, needs, random
+
+import cukern as ck
+from cukern.linear import tensor_cores
+from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile
+from cukern.testing import asynchrony
+
+TALL, SQUARE, FLOATS = (
+    tile._replace(blocks=2, cluster=1) for tile in (TMA_TILES[1], TMA_TILES[2], TF32_TMA_TILES[1])
+)
+
+
+def check(a: ck.Array, b: ck.Array, bias: ck.Array, form: tensor_cores.Own, digits: float) -> None:
+    """Both results against NumPy's; ``digits`` is the relative error of the factors."""
+    left, right, *others = (one._planned() for one in (a, b, bias))
+    plan = tensor_cores.make_saving(bias_and_relu(a.dtype), left, right, others, form)
+    assert plan is not None
+    product, made = (one.numpy().astype(float) for one in plan.run_all((a, b, bias), ()))
+    x, y, z = (one.numpy().astype(float) for one in (a, b, bias))
+    unit, size = float(ck.finfo(a.dtype).eps), np.abs(x) @ np.abs(y)
+    for got, exact in ((product, x @ y), (made, np.maximum(x @ y + z, 0))):
+        assert got.shape == exact.shape
+        np.testing.assert_array_less(np.abs(got - exact), unit * np.abs(exact) + digits * size + 1e-7)
+
+
+@pytest.mark.parametrize(
+    "tile", [SMALL, LARGE, GROUPED, TALL, SQUARE], ids=["mma", "large mma", "wgmma", "tall tma", "square tma"]
+)
+def test_forms(device: ck.Device, tile: tensor_cores.Tile | TmaTile) -> None:
+    """No tile divides the sizes, and each block of a tile that the hardware brings makes several."""
+    if isinstance(tile, tensor_cores.Tile):
+        needs(device, tile)
+    elif device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+    a, b = random(device, "bfloat16", 264, 136), random(device, "bfloat16", 136, 264, swapped=True)
+    check(a, b, random(device, "bfloat16", 264), tile, 2e-6)
+
+
+@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "square"])
+def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
+    host = ck.Device("host")
+    a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 392, swapped=True)
+    for when, seed in (("at_once", 0), ("random", 1), ("late", 2)):
+        with asynchrony(when, seed):
+            check(a, b, random(host, "bfloat16", 264, 1), tile._replace(blocks=1), 2e-6)
+
+
+@pytest.mark.parametrize("tile", [SMALL, SQUARE], ids=["mma", "tma"])
+def test_batches(device: ck.Device, tile: tensor_cores.Tile | TmaTile) -> None:
+    if tile is SQUARE and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+    a, b = random(device, "float16", 3, 40, 24), random(device, "float16", 3, 24, 72)
+    check(a, b, random(device, "float16", 3, 40, 1), tile, 2e-6)
+
+
+@pytest.mark.parametrize("sizes", [(1, 8, 1), (70, 40, 73)], ids=str)
+def test_rows_of_any_address(device: ck.Device, sizes: tuple[int, int, int]) -> None:
+    m, k, n = sizes
+    b = random(device, "bfloat16", k, n, swapped=True)
+    check(random(device, "bfloat16", m, k), b, random(device, "bfloat16", n), SMALL, 2e-6)
+
+
+@pytest.mark.parametrize("tile", [tensor_cores.TF32_TILES[-1], FLOATS], ids=["mma", "tma"])
+def test_floats_with_the_digits_of_tf32(device: ck.Device, tile: tensor_cores.Tile | TmaTile) -> None:
+    if tile is FLOATS and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+    a, b = random(device, "float32", 140, 84), random(device, "float32", 84, 132, swapped=True)
+    check(a, b, random(device, "float32", 132), tile, 2**-9)

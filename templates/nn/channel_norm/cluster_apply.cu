@@ -56,18 +56,23 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             }
         }
         __syncthreads();
+        << "const index ahead = Kept::ahead_of(g, here, unit, units);" if kept >>
 #pragma unroll
         for (int step_back = 0; step_back < members; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
+            if (!walk.there()) continue;
             Channel own[own_channels];
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) {
                 const Statistics of = of_groups[last ? (lane + c) / together : 0];
                 own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
             }
-            << "packs.write(g, walk, y, own, m, unit + gridDim.x, units)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
+            << "packs.write(walk, y, own, m, last ? index(0) : ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
         }
+<% if kept and last %>
+        if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+<% endif %>
         wait_for_readers();
     }
 }

@@ -47,16 +47,18 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(whole[slot].product * of.rstd);
         }
         __syncthreads();
+        << "const index ahead = Kept::ahead_of(g, here, unit, units);" if kept >>
         for (int step_back = 0; step_back < members && dx; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
+            if (!walk.there()) continue;
             Channel own[own_channels];
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
-            << "packs.write(g, walk, dx, own, m, unit + gridDim.x, units)" if kept else "write_results(walk, x, dy, dx, own)" >>;
+            << "packs.write(walk, dx, own, m, last ? index(0) : ahead)" if kept else "write_results(walk, x, dy, dx, own)" >>;
         }
 <% if kept %>
-        if (!dx && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+        if ((last || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();
     }

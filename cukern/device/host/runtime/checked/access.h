@@ -182,8 +182,8 @@ static bool are_tolerated(unsigned how, bool writes, u64 other, bool other_write
 static __attribute__((noinline)) void meet(
     Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
     if (are_tolerated(how, writes, other, other_writes)) {
-        if (how == plain && !writes && is_atomic(how_of(other))) note_hasty(place);
-        if (is_atomic(how) && !other_writes && how_of(other) == plain) note_hasty(other >> place_shift & place_mask);
+        if (how == plain && !writes && matters_to_reads(how_of(other), r->shared)) note_hasty(place);
+        if (how_of(other) == plain && !other_writes && matters_to_reads(how, r->shared)) note_hasty(other >> place_shift & place_mask);
         if (how != atomic || writes || r->shared || !is_told_of(other, at) || !is_new(race, place, other >> place_shift & place_mask)) return;
         Report report = empty_report(race, r, at, size, side_here(place, writes, how));
         report.other = side_of(other, other_writes);

@@ -32,9 +32,7 @@ static bool is_last_to_run(const Wait* wait) {
 }
 
 // In global memory only sums count: where values get smaller until none does, an older one does no harm.
-static bool matters_to_reads(u64 write, bool shared) {
-    return !is_over(write, shared) && (how_of(write) == sum || (shared && how_of(write) == atomic));
-}
+static bool matters_to_reads(unsigned how, bool shared) { return how == sum || (shared && how == atomic); }
 
 static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, u64 place) {
     if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me]++ >= late_reads_each) return;
@@ -46,7 +44,7 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     wait.name = wait.file = "";
     wait_for_others(&wait);
     u64 write = r->writes[(at - r->start) >> r->shift];
-    if (!memcmp(&before, (const void*)at, size) || !matters_to_reads(write, r->shared)) return;
+    if (!memcmp(&before, (const void*)at, size) || is_over(write, r->shared) || !matters_to_reads(how_of(write), r->shared)) return;
     if (!s.was_old) {
         s.late = empty_report(race, r, at, size, side_here(place, false, plain));
         s.late.other = side_of(write, true);

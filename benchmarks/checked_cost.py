@@ -188,6 +188,13 @@ def atomic_cases(n: int) -> list[Case]:
                 if (there == 0 || there == key) { places[i] = at; return; }
             }
         }""", 256, -(-few // 256), (keys[:few], np.zeros(1024, np.int32), np.zeros(few, np.int32), few), (1,)),
+        Case("a list, whose length is looked at first", 300, head + """(
+            const int* x, int* list, int* length, int n, int most) {
+            const int i = blockIdx.x * << block >> + threadIdx.x;
+            if (i >= n || x[i] < 4 || *length >= most) return;
+            const int at = atomicAdd(length, 1);
+            if (at < most) list[at] = x[i];
+        }""", 256, -(-n // 256), (x, np.zeros(n, np.int32), np.zeros(1, np.int32), n, n // 2), (2,)),
         Case("two warps by turns, mbarriers", 50, '<% include "prelude/mbarrier.cuh" %>' + head + """(
             const int* x, int* y, int turns) {
             __shared__ MBarrier full, empty;

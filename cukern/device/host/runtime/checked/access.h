@@ -213,8 +213,8 @@ static __attribute__((noinline)) void meet(
     Area* r, size_t cell, u64 other, bool other_writes, uintptr_t at, unsigned size, bool writes, unsigned how, u64 place) {
     const bool overwrites = how == loose && writes && other_writes && how_of(other) == loose && !has_looked(r, cell, other, at);
     if (!overwrites && are_tolerated(how, writes, other, other_writes)) {
-        if (how == plain && !writes && is_atomic(how_of(other))) note_hasty(place);
-        if (is_atomic(how) && !other_writes && how_of(other) == plain) note_hasty(other >> place_shift & place_mask);
+        if (how == plain && !writes && counts_for_reads(how_of(other), r->shared)) note_hasty(place);
+        if (how_of(other) == plain && !other_writes && counts_for_reads(how, r->shared)) note_hasty(other >> place_shift & place_mask);
         if (is_look(how, writes, other, other_writes)) note_hasty(writes ? other >> place_shift & place_mask : place);
         if ((how != atomic && how != loose) || writes || r->shared || !is_told_of(other, at)) return;
         if (!is_new(race, place, other >> place_shift & place_mask)) return;

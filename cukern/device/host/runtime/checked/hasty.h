@@ -33,10 +33,11 @@ static bool is_last_to_run(const Wait* wait) {
 }
 
 // In global memory sums count, and exchanges: where values get smaller until none does, an older one does no harm.
+static bool counts_for_reads(unsigned how, bool shared) { return how == sum || how == swap || (shared && how == atomic); }
 static bool matters_to_reads(unsigned how, u64 write, bool shared) {
     if (is_over(write, shared)) return false;
     if (how == loose) return how_of(write) == loose || how_of(write) == swap;
-    return how_of(write) == sum || how_of(write) == swap || (shared && how_of(write) == atomic);
+    return counts_for_reads(how_of(write), shared);
 }
 
 static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, unsigned how, u64 place) {

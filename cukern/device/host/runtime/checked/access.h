@@ -228,6 +228,8 @@ static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned siz
     if (at - s.low < s.high - s.low) return variable_at(at);
     if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
+    if (writes && at - (uintptr_t)worker->fiber_stacks[worker->current] >= fiber_stack_bytes && at - (uintptr_t)worker->plain_stack >= plain_stack_bytes)
+        s.wrote_elsewhere = true;
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
     found(out_of_bounds, s.area_count == 1 ? &s.global[0] : 0, at, size, writes, place);  // of which array, its address does not tell
     return 0;

@@ -360,7 +360,7 @@ static void begin_run(unsigned run) {
     s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
     s.launch_start = ++s.now;
     forget_all_blocks();
-    s.has_stores = false;
+    s.has_stores = s.wrote_elsewhere = false;
     s.patience = 1 << 26;
     if (s.late_place) memset(s.spins, 0, sizeof s.spins);
     ++s.now;

@@ -88,6 +88,7 @@ static bool reserve_memory() {
     if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
     heap = (uintptr_t)reserve(heap_room);
+    if (heap) heap += 1 << 20, heap_room -= 1 << 20;  // farther from what lies before it than a stack is long
     allocations = (Allocation*)reserve(allocation_room);
     s.shared_arena = (uintptr_t)map(shared_span);
     seen_arena = (char*)map(shared_span);

@@ -42,6 +42,16 @@ def test_allocations_live_longer_than_their_launches(is_checked: tuple[bool, boo
         assert launch("sum", y, in_check=dropped) == 0
 
 
+def test_an_address_far_from_all_arrays_is_no_array_s() -> None:
+    text = """extern "C" __global__ void << name >>(const float* x, float* y, long long far) {
+        y[threadIdx.x + far] = x[threadIdx.x];
+    }"""
+    with ck.device("host"), checked(collect=True) as reports:
+        ck.Kernel(text, name="far", block=2)(ck.ones(2), ck.zeros(2), 2**33, grid=1)
+    assert [(one.kind, one.array) for one in reports] == [("out of bounds", "")]
+    assert "writes address 0x" in str(reports[0]) and "which is no array's" in str(reports[0])
+
+
 @pytest.mark.parametrize("what", ["free(y + 4)", "free(own + 4)", "free(own); free(own)"])
 def test_what_cannot_be_freed_is_a_fault_of_the_kernel(what: str) -> None:
     text = f"""extern "C" __global__ void << name >>(int* y) {{

@@ -32,7 +32,7 @@ static inline void free(void* at, CUKERN_HERE) noexcept {
 }
 #endif
 
-#define CUKERN_NEW __attribute__((visibility("hidden"), always_inline)) inline
+#define CUKERN_NEW __attribute__((always_inline)) inline
 #ifdef __clang__
 #pragma clang diagnostic ignored "-Winline-new-delete"
 #endif

@@ -283,7 +283,9 @@ static Area* variable_at(uintptr_t at) {
 static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
     if (at - s.low < s.high - s.low) return variable_at(at);
     if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
+    if (at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes) return 0;  // a thread's own
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
+    s.wrote_elsewhere |= writes;
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
     found(out_of_bounds, s.area_count == 1 ? &s.global[0] : 0, at, size, writes, place);  // of which array, its address does not tell
     return 0;

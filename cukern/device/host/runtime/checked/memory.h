@@ -88,6 +88,7 @@ static bool reserve_memory() {
     if (s.arena) s.arena += arena_room /= 2;
     s.pool = reserve(pool_room);
     heap = (uintptr_t)reserve(heap_room);
+    if (heap) heap += 1 << 20, heap_room -= 1 << 20;  // farther from what lies before it than a stack is long
     allocations = (Allocation*)reserve(allocation_room);
     s.shared_arena = (uintptr_t)map(shared_span);
     seen_arena = (char*)map(shared_span);
@@ -360,7 +361,7 @@ static void begin_run(unsigned run) {
     s.repeated_bytes[0] = s.repeated_bytes[1] = 0;
     s.launch_start = ++s.now;
     forget_all_blocks();
-    s.has_stores = false;
+    s.has_stores = s.wrote_elsewhere = false;
     s.patience = 1 << 26;
     if (s.late_place) memset(s.spins, 0, sizeof s.spins);
     ++s.now;

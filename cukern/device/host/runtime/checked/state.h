@@ -181,6 +181,7 @@ struct State {
     uintptr_t spun_at[max_places];
     bool has_stores;  // to global memory, volatile or atomic
     unsigned unfenced;  // releases of this block
+    bool wrote_elsewhere;  // to memory that is neither watched nor a thread's own
     u64 patience;
     uintptr_t acquired_at[max_places];
     unsigned acquired_count[max_places];  // of the releases then

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import mutation
 import pytest
 
 import cukern
@@ -161,3 +162,9 @@ def test_kernels_are_plain_cuda_below_their_opening_lines() -> None:
             counts[str(path.relative_to(render.TEMPLATES))] = len(re.findall("<<|<%", kernel))
     assert len(counts) > 50
     assert not {name: count for name, count in counts.items() if count > 20}
+
+
+def test_every_template_has_tests_for_its_mutants() -> None:
+    for path in render.TEMPLATES.rglob("*.cu*"):
+        name = str(path.relative_to(render.TEMPLATES))
+        assert mutation.tests(name), name

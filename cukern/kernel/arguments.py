@@ -152,7 +152,7 @@ def _table(param: Param, device: Device, where: str) -> Converter:
             addresses.append(0 if one is None else address(one._data))
         with device.activate():
             table = device.xp.asarray(np.array(addresses, np.uint64))
-        if device.kind != "host":
+        if not device.addressable:
             return table
         known = table.view(Table)
         known.arrays = tuple(None if one is None else one._data for one in value)

@@ -201,3 +201,6 @@ extern"""
     for launches in (nullcontext, ck.testing.checked):
         with launches():
             np.testing.assert_array_equal(*product("host", "__half", in_registers, text=text))
+    touched = "float sums[32];\n    for (int i = 0; i < 32; ++i) sums[i] = turn;\n"
+    with ck.testing.checked(), pytest.raises(ck.KernelFault, match=UNFENCED):
+        product("host", "__half", in_registers, text=text.replace("float sums[32];\n", touched))

@@ -47,10 +47,11 @@ static void* in_block_of_rank(const void* own, unsigned rank, const char* file, 
     if (!is_in_shared(own, 1)) fail_here(worker, "an address that is not in the block's own shared memory", file, line);
     return (char*)own + ((long long)rank - worker->rank) * (long long)block_span;
 }
+// What is in it counts as passed on, and what a thread then writes does not.
 static void begins_variable(const void* first, unsigned long long bytes) {
     for (unsigned i = 0; i < worker->given_count[s.me] && i < max_given; ++i) {
         Given& one = worker->given[s.me * max_given + i];
-        if ((uintptr_t)one.at - (uintptr_t)first < bytes) one.at = 0;
+        if ((uintptr_t)one.at - (uintptr_t)first < bytes) memcpy(one.kept, one.at, one.bytes);
     }
 }
 static const cukern::Runtime checked_runtime = {

@@ -3,7 +3,7 @@
 Usage: python tests/conformance.py SUITE [--device DEVICE] [further arguments of pytest]
 
 SUITE is a checkout of https://github.com/data-apis/array-api-tests with its submodule; the packages of its
-requirements.txt must be installed. What cannot pass is named, with the reason, in tests/conformance_skips.txt.
+requirements.txt must be installed. What cannot pass is skipped, with the reason that ``_reason`` gives.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def _reason(name: str) -> str:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """Skip what cukern cannot pass on the device, beside what is named in the skips file."""
+    """Skip what cukern cannot pass on the device."""
     import pytest
 
     for item in items:
@@ -52,7 +52,6 @@ def main() -> int:
     sys.path[:0] = [str(suite), str(HERE.parent)]
     import pytest
 
-    skips = HERE / "conformance_skips.txt"
     named = any(not arg.startswith("-") and "array_api_tests" in arg for arg in rest)
     where = [] if named else ["array_api_tests"]
     os.chdir(suite)
@@ -67,8 +66,6 @@ def main() -> int:
         "--disable-warnings",
         *("-p", Path(__file__).stem),  # this module, which the processes of -n import too
     ]
-    if skips.exists():
-        fixed += ["--skips-file", str(skips)]
     return int(pytest.main([*fixed, *where, *rest]))
 
 

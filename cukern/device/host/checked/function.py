@@ -270,7 +270,7 @@ class CheckedFunction:
             outcome = _made(every.value, state, self.places)
             named = self._unset_arrays(packed, options, state, trial, outcome)
             found += (self._reader.unset_array(*one) for one in named)
-        if found and mode.current().reports is None:  # the error says it: what was not written follows from that
+        if found and mode.current().reports is None:  # what was not written follows from what the error says
             for _, empty in empties:
                 empty.seen = True
         mode.tell(found)

@@ -397,6 +397,14 @@ def test_a_block_that_fails_takes_its_empty_arrays_along() -> None:
     assert y is not None and not reports
 
 
+def test_what_a_launch_that_failed_has_not_written_is_no_second_error() -> None:
+    with checked():
+        y = ck.empty(4)
+        with pytest.raises(ck.KernelFault, match="out of bounds"):
+            OVER(ck.ones(2), y, grid=1, block=3)
+    assert y.shape == (4,)
+
+
 def test_what_a_warp_does_is_not_taken_for_another_one_s() -> None:
     """In a random order, threads of other warps find that all lanes have come."""
     text = """<% include "prelude/mma.cuh" %>

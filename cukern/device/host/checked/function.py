@@ -303,6 +303,9 @@ class CheckedFunction:
             outcome = _made(every.value, state, self.places)
             named = self._unset_arrays(packed, options, state, trial, outcome)
             found += (self._reader.unset_array(*one) for one in named)
+        if found and mode.current().reports is None:  # what was not written follows from what the error says
+            for _, empty in empties:
+                empty.seen = True
         mode.tell(found)
 
     @cached_property

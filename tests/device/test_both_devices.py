@@ -65,6 +65,7 @@ EXACT: dict[str, Case] = {
     "registers": test_beside.moves,
     **{f"tiles {form}": lambda d, f=form: test_beside.tiles(d, *f) for form in test_beside.TILED},
     "tiles for several blocks": test_clusters.multicast,
+    "bytes for several blocks": test_clusters.bytes_for_several,
     "stages of another block": test_instructions.test_stages_of_another_block_are_freed,
     "a cluster": test_clusters.cluster,
     "clusters of one block": test_clusters.test_a_kernel_without_clusters_has_clusters_of_one_block,

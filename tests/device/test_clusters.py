@@ -255,11 +255,15 @@ extern "C" __global__ void __cluster_dims__(2, 1, 1) << name >>(const float* x, 
 """
 
 
-def test_bytes_for_several_blocks(device: ck.Device, when: str) -> None:
+def bytes_for_several(device: Any) -> None:
     x = np.random.default_rng(0).random((2, 64), np.float32)
     y = ck.zeros((4, 64), device=device)
     ck.Kernel(BYTES, name="bytes")(ck.asarray(x, device=device), y, grid=4, block=64)
     np.testing.assert_array_equal(y.numpy(), 2 * np.repeat(x, 2, 0))
+
+
+def test_bytes_for_several_blocks(device: ck.Device, when: str) -> None:
+    bytes_for_several(device)
 
 
 @pytest.mark.parametrize(

@@ -131,6 +131,7 @@ CALLS = [
     *(Call(f"nn.adaptive_{kind}_pool3d", (M[None, None], (1, 2, 3))) for kind in ("avg", "max")),
     Call("nn.interpolate", (M[None], 5), {"mode": "linear"}),
     Call("nn.interpolate", (M[None],), {"scale_factor": 1.5}, "factor"),
+    Call("nn.upsample", (M[None],), {"scale_factor": 1.5}, "factor"),
     Call("nn.pad", (M, [(1, 2)]), {"value": 1.5}),
     Call("nn.pixel_shuffle", (M[:, :, None].repeat(4, 0), 2)),
     Call("nn.pixel_unshuffle", (S[None, :2, :2], 2)),

@@ -144,6 +144,7 @@ def test_rounded_sums(gpu: None, name: str) -> None:
         np.testing.assert_allclose(ours.astype(float), theirs.astype(float), rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.thorough
 def test_every_function_of_the_headers_is_in_a_kernel() -> None:
     """Of those in the table of the page on kernels."""
     page = (ROOT / "docs" / "pages" / "kernels.md").read_text()

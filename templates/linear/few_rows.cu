@@ -127,6 +127,7 @@ struct Factors {
                                     << 2 ** cluster - 1 >>);
     }
     __device__ __forceinline__ Words<16> of_shared_x(int row, int slab) const {
+        row = minimum(row, sizes.rows - 1);
         return *(const Words<16>*)(shared + (slab / warps * rows + row) * apart + slab % warps * 64 + threadIdx.x % 4 * 16);
     }
 <% endif %>

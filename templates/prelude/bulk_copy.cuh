@@ -92,9 +92,12 @@ __forceinline__ inline void copy_bulk_multicast(
     cukern::require_own(barrier, file, line);
     if (!blocks || blocks >> 16) cukern::fault("copy_bulk_multicast: the blocks are no 16 bits, some of them set", file, line);
     const auto in_block = [&](void* own, unsigned rank) { return cukern::runtime->map_shared(own, rank, file, line); };
-    for (unsigned rank = 0; rank < 16; ++rank)
-        if (blocks >> rank & 1)
-            cukern::send_bulk("copy_bulk_multicast", in_block(to, rank), from, bytes, (MBarrier*)in_block(barrier, rank), file, line);
+    for (unsigned rank = 0; rank < 16; ++rank) {
+        if (!(blocks >> rank & 1)) continue;
+        MBarrier* const counts = (MBarrier*)in_block(barrier, rank);
+        cukern::send_bulk("copy_bulk_multicast", in_block(to, rank), from, bytes, counts, file, line);
+        cukern::show_order(counts);  // to those who wait until it has come
+    }
 }
 inline void store_bulk(void* to, const void* from, unsigned bytes, CUKERN_HERE) {
     cukern::send_store("store_bulk", to, from, bytes, cukern::copy_bytes, file, line);

@@ -201,10 +201,12 @@ inline void copy_tile_multicast(
     void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks, CUKERN_HERE) {
     const auto in_block = [&](void* own, unsigned rank) { return cukern::runtime->map_shared(own, rank, file, line); };
     if (!blocks || blocks >> 16) cukern::fault("copy_tile_multicast: the blocks are no 16 bits, some of them set", file, line);
-    for (unsigned rank = 0; rank < 16; ++rank)
-        if (blocks >> rank & 1)
-            cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, (MBarrier*)in_block(barrier, rank), file,
-                              line);
+    for (unsigned rank = 0; rank < 16; ++rank) {
+        if (!(blocks >> rank & 1)) continue;
+        MBarrier* const counts = (MBarrier*)in_block(barrier, rank);
+        cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, counts, file, line);
+        cukern::show_order(counts);  // to those who wait until it has come
+    }
 }
 template <int RANK>
 inline void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from, CUKERN_HERE) {

@@ -52,6 +52,7 @@ def test_an_address_far_from_all_arrays_is_no_array_s() -> None:
     assert "writes address 0x" in str(reports[0]) and "which is no array's" in str(reports[0])
 
 
+@pytest.mark.unchecked_only("checked launches have a memory of their own, and say it in other words")
 @pytest.mark.parametrize("what", ["free(y + 4)", "free(own + 4)", "free(own); free(own)"])
 def test_what_cannot_be_freed_is_a_fault_of_the_kernel(what: str) -> None:
     text = f"""extern "C" __global__ void << name >>(int* y) {{

@@ -276,6 +276,7 @@ def test_bytes_for_several_blocks(device: ck.Device, when: str) -> None:
         ("    cluster_barrier();\n", "    __syncthreads();\n", "an mbarrier is used before mbarrier_init"),
     ],
 )
+@pytest.mark.unchecked_only(OWN_WORDS)
 def test_a_mistake_with_bytes_for_several_blocks_shows(right: str, wrong: str, symptom: str) -> None:
     assert BYTES.count(right) == 1
     x, y = ck.ones((2, 64), device="host"), ck.zeros((4, 64), device="host")

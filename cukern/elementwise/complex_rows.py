@@ -10,12 +10,12 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import zeros
-from .by_numpy import serves
 from .function import ArrayLike, astype
 from .graph import SYMBOLS, Expr
 from .kinds import Binary, Unary, binary, unary
 from .operands import recorded, require_array, view
 from .row import ALL, FLOAT, INEXACT, NUMERIC
+from .served import Conjugate
 
 
 class Part(Unary):
@@ -39,15 +39,6 @@ class Part(Unary):
     def _pulled(self, dtype: dtypes.DType, g: Array) -> Array:
         """The cotangent of a complex array, from that of its part."""
         return astype(g, dtype) if self.name == "real" else _times_i(g)
-
-
-class Conjugate(Unary):
-    """The conjugate: of many complex numbers on the host by NumPy, as compilers take them apart and together again."""
-
-    def __call__(self, x: Any, /, *args: Any, **kwargs: Any) -> Any:
-        if type(x) is Array and not args and not kwargs and x.dtype in dtypes.COMPLEX and serves(x):
-            return Array._wrap(np.conjugate(x._data, order="C"), x.device)
-        return super().__call__(x, *args, **kwargs)
 
 
 class IsComplex(Unary):
@@ -75,7 +66,7 @@ def from_parts(x: Array, y: Array) -> Array:
     return astype(x, dtypes.complex_of(x.dtype)) + _times_i(y)
 
 
-conj: Conjugate = Conjugate(
+conj: Unary = Conjugate(
     "conj",
     "x",
     NUMERIC,

@@ -16,7 +16,7 @@ from .. import dtypes
 from .complex_rows import conj, real
 from .kinds import Binary, Bounded, Choice, Rounding, Unary, binary, unary
 from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
-from .served import Product, Quotient, Square
+from .served import Quotient
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -57,11 +57,10 @@ subtract = binary(
     operator="__sub__",
     doc="The difference x - y.",
 )
-multiply: Binary = Product(
+multiply = binary(
     "multiply",
     "x * y",
     ALL,
-    "xx->x",
     codes=_wrapping("*", b="x && y"),
     vjp=lambda g, x, y, r: (g * y, g * x),
     operator="__mul__",
@@ -159,11 +158,10 @@ sign: Unary = unary(
     complex_vjp=lambda g, x, r: (g - r * real(conj(r) * g)) * _inverse(abs(x)),
     doc="The sign of x: -1, 0 or 1; NaN for NaN. Of complex numbers x / |x|, and 0 at 0.",
 )
-square: Unary = Square(
+square = unary(
     "square",
     "x * x",
     NUMERIC,
-    "x->x",
     codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"},
     bools=dtypes.int8,
     vjp=lambda g, x, r: g * (2 * x),

@@ -112,9 +112,7 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: a(INTEGERS.astype("int8") | 1) // -3,
     lambda xp, a: a(INTEGERS.astype("uint32")) // 3,
     lambda xp, a: a(INTEGERS.astype("uint32")) % a(DIVISORS.astype("uint32")),
-    lambda xp, a: xp.square(a(Z)),
-    lambda xp, a: a(Z) * a(Z)[::-1],
-    lambda xp, a: a(Z) * 2.5,
+    lambda xp, a: xp.conj(a(Z)[::-1]),
     lambda xp, a: xp.abs(a(Z)),
     lambda xp, a: xp.frexp(a(M).T),
 ]
@@ -142,18 +140,6 @@ def test_large_arrays(call: Callable[[Any, Any], Any]) -> None:
 def test_norm_out_of_range(value: float) -> None:
     wanted = np.nan if np.isnan(value) else np.inf
     np.testing.assert_equal(ck.linalg.norm(ck.full(N, value, ck.float32)).item(), wanted)
-
-
-def test_infinite_products_are_those_of_the_kernel() -> None:
-    """Of C99's Annex G: NumPy's are not a number."""
-    infinite = Z.copy()
-    infinite[5] = complex(np.inf, np.nan)
-    for made in (
-        ck.asarray(infinite) * ck.asarray(Z),
-        ck.square(ck.asarray(infinite)),
-        ck.asarray(infinite) * 2.0,
-    ):
-        assert np.isinf(made.numpy()[5].real) or np.isinf(made.numpy()[5].imag)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint32"])

@@ -44,7 +44,12 @@ def together(a: Array) -> bool:
     """Whether the square matrices ``a`` are a batch that is decomposed at once; singular ones raise no error."""
     if a.device.addressable or not 0 < a.shape[-1] <= _LARGEST or math.prod(a.shape[:-2]) < 2:
         return False
-    return hasattr(a.device.xp, "products") or not _raises()  # of what stands in for CuPy
+    return is_stand_in(a.device) or not _raises()
+
+
+def is_stand_in(device: Device) -> bool:
+    """Whether the device records launches for GPUs that are not there, without CuPy and its libraries."""
+    return hasattr(device.xp, "products")
 
 
 def _raises() -> bool:

@@ -101,6 +101,13 @@ def widest(most: int, fits: Callable[[int], bool]) -> int:
     return most
 
 
+def strips_of(task: Task, columns: int, rows: int) -> tuple[int, int, int]:
+    """The strips of columns and bands of rows into which threads cut a channel of all images; those of each alone."""
+    _, y, x = task.axes
+    runs, bands = divide_up(x.pixels, columns), divide_up(y.pixels, rows)
+    return task.image.batch * runs * bands, runs, bands
+
+
 def low(axis: Axis) -> int:
     """The place in the image of a window's least tap, of the first pixel."""
     return axis.base - (axis.taps - 1 if axis.tap_step < 0 else 0)

@@ -11,7 +11,7 @@ from ...device import Device
 from ...device.interface import Prepared
 from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up
-from .depthwise import is_even, low, widest
+from .depthwise import is_even, low, strips_of, widest
 from .geometry import Task
 
 _KERNEL = Kernel("nn/convolution/depthwise_column_weights.cu")
@@ -44,9 +44,7 @@ class Form(NamedTuple):
 
     def strips(self, task: Task) -> tuple[int, int, int]:
         """The strips of a channel, those of a row, and bands of rows."""
-        _, y, x = task.axes
-        runs, bands = divide_up(x.pixels, self.items), divide_up(y.pixels, self.rows)
-        return task.image.batch * runs * bands, runs, bands
+        return strips_of(task, self.items, self.rows)
 
     def share(self, task: Task) -> int:
         """The strips of a part."""

@@ -11,7 +11,7 @@ from ...device import Device
 from ...device.interface import Prepared
 from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up
-from .depthwise import is_even, widest
+from .depthwise import is_even, strips_of, widest
 from .geometry import Task
 
 _KERNEL = Kernel("nn/convolution/depthwise_weights.cu")
@@ -42,9 +42,7 @@ class Form(NamedTuple):
 
     def strips(self, task: Task) -> tuple[int, int, int]:
         """The columns of threads of all images, those of a row, and bands of rows."""
-        _, y, x = task.axes
-        runs, bands = divide_up(x.pixels, self.items), divide_up(y.pixels, self.rows)
-        return task.image.batch * runs * bands, runs, bands
+        return strips_of(task, self.items, self.rows)
 
     def parts(self, task: Task) -> int:
         """Sums of as many groups of columns."""

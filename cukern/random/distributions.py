@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cache, partial
 from typing import Any, SupportsIndex
 
@@ -19,7 +19,7 @@ from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
-from ..elementwise.table import clip, divide, exp, sigmoid, sqrt, where
+from ..elementwise.table import clip, divide, exp, expm1, sigmoid, sqrt, where
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
 from ..linear.decompositions import cholesky, eigh
@@ -31,17 +31,25 @@ from ..shape.views import broadcast_to, expand_dims, squeeze
 _KERNEL = Kernel("random/variates.cu", block=256)
 #: Elements that one host thread draws in sequence.
 _HOST_PIECE = 256
+#: Elements that a thread draws at most on a GPU, and blocks that keep that busy.
+_PIECE, _BLOCKS = 8, 2112
+#: Attempts between the words of two parts of one variate.
+_PART = 1 << 28
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Parameter = Any
 
 
 @cache
-def _bound(device: Device, dtype: DType, kind: str, in_memory: bool) -> tuple[CompiledFunction, int]:
+def _bound(
+    device: Device, dtype: DType, kind: str, in_memory: bool, acc: str, alike: bool
+) -> tuple[CompiledFunction, int]:
     """The kernel for a kind of variate, and its block size."""
     block = 1 if device.style == "serial" else 256
     name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
-    bound = _KERNEL.bind(device, name=name, elem=dtype, block=block, kind=kind, live=in_memory)
+    bound = _KERNEL.bind(
+        device, name=name, elem=dtype, block=block, kind=kind, live=in_memory, acc=acc, alike=alike
+    )
     return bound.function, block
 
 
@@ -63,8 +71,28 @@ class Distributions:
         """Normal with mean 0 and standard deviation 1."""
         raise NotImplementedError
 
-    def _variates(self, kind: str, wanted: DType, size: Size, *parameters: Parameter) -> Array:
-        """Variates of shape ``size``, by default the broadcast shape of the parameters."""
+    def _place(self, elements: int) -> Any:
+        """Advance over the words of so many variates, from the counter that is returned, or the memory of one."""
+        place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, elements)) if elements else None
+        return self._advance(elements)[0] if place is None else place._data
+
+    def _variates(
+        self,
+        kind: str,
+        wanted: DType,
+        size: Size,
+        *parameters: Parameter,
+        like: DType = dtypes.float64,
+        place: Any = None,
+        part: int = 0,
+    ) -> Array:
+        """Variates of shape ``size``, by default the broadcast shape of the parameters.
+
+        Args:
+            like: the dtype in whose arithmetic they are made; half types' is float32.
+            place: where their words are, of :meth:`_place`; by default the next ones.
+            part: which words of each element.
+        """
         arrays = [p if isinstance(p, Array) else None for p in parameters]
         shapes = [p.shape for p in arrays if p is not None]
         shape = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
@@ -79,14 +107,36 @@ class Distributions:
                     for p in arrays
                 ]
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
-            datas, numbers = [*datas, None, None][:3], [*numbers, 0.0, 0.0][:3]
-            place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, n))
-            function, block = _bound(self.device, wanted, kind, place is not None)
-            (offset,) = self._advance(n) if place is None else (place._data,)
-            piece = _HOST_PIECE if block == 1 else 1
-            values = (made, *datas, *numbers, n, piece, offset, *self._key)
+            datas, numbers = [*datas, None, None, None][:3], [*numbers, 0.0, 0.0, 0.0][:3]
+            place = self._place(n) if place is None else place
+            acc = dtypes.info(dtypes.info(like).acc).cxx
+            function, block = _bound(self.device, wanted, kind, not isinstance(place, int), acc, not shapes)
+            piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, n // (block * _BLOCKS)))
+            values = (made, *datas, *numbers, n, piece, part * _PART, place, *self._key)
             launch(self.device, function, -(-n // (piece * block)), block, values)
         return Array._wrap(made, self.device)
+
+    def _law(
+        self,
+        kind: str,
+        wanted: DType,
+        size: Size,
+        parameters: Sequence[Parameter],
+        graph: Callable[..., Array],
+    ) -> Array:
+        """Floats of a law, differentiable with respect to parameters.
+
+        Args:
+            graph: called if a tape tracks a parameter, with a function that makes further variates, of the same words;
+                what it makes of them has the same values but for rounding, and records its derivative.
+        """
+        size = shape_of_parameters(*parameters) if size is None else shape_of(size)  # type: ignore[arg-type]
+        place = self._place(math.prod(size))
+        made = self._variates(kind, wanted, size, *parameters, like=wanted, place=place)
+        if tape.recording([p for p in parameters if isinstance(p, Array)]):
+            same = astype(graph(partial(self._variates, like=wanted, place=place)), wanted, copy=False)
+            tape.record(kind, (same,), (made,), lambda given, saved, needs: (given[0],))
+        return made
 
     def _parameter(self, value: Any, name: str, low: float, high: float = math.inf) -> Parameter:
         """A Python number of [low, high], or an array on the generator's device."""
@@ -107,10 +157,14 @@ class Distributions:
             raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
         return made
 
-    def _log_gamma(self, name: str, shape: Any, size: Size) -> Array:
-        """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``."""
+    def _log_gamma(self, name: str, shape: Any, size: Size, variates: Any = None, part: int = 0) -> Array:
+        """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``.
+
+        Args:
+            variates: makes them, by default of the next words.
+        """
         a = self._parameter(shape, name, 0.0)
-        made = self._variates("log_gamma", dtypes.float64, size, a)
+        made: Array = (variates or self._variates)("log_gamma", dtypes.float64, size, a, part=part)
         if isinstance(a, Array) and tape.recording((a,)):
 
             def vjp(given: Any, saved: Any, needs: object) -> tuple[Array]:
@@ -132,10 +186,17 @@ class Distributions:
         >>> ck.random.default_rng(0).gamma(2.0, size=1000).mean().item() > 1.8
         True
         """
-        scale = self._parameter(scale, "gamma: scale", 0.0)
+        wanted = floating("gamma", dtype)
+        shape, scale = (
+            self._parameter(shape, "gamma: shape", 0.0),
+            self._parameter(scale, "gamma: scale", 0.0),
+        )
         size = shape_of_parameters(shape, scale) if size is None else size
-        made = exp(self._log_gamma("gamma: shape", shape, size)) * _wide(positive(scale))
-        return astype(made, floating("gamma", dtype), copy=False)
+
+        def graph(variates: Any) -> Array:
+            return exp(self._log_gamma("gamma: shape", shape, size, variates)) * _wide(positive(scale))
+
+        return self._law("gamma", wanted, size, (shape, scale), graph)
 
     def beta(self, a: Parameter, b: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Beta with parameters ``a`` and ``b``, in (0, 1); once differentiable with respect to both.
@@ -143,20 +204,32 @@ class Distributions:
         Raises:
             ValueError: a number is negative, or parameters do not broadcast to ``size``.
         """
+        wanted = floating("beta", dtype)
+        a, b = self._parameter(a, "beta: a", 0.0), self._parameter(b, "beta: b", 0.0)
         size = shape_of_parameters(a, b) if size is None else size
-        first, second = self._log_gamma("beta: a", a, size), self._log_gamma("beta: b", b, size)
-        return astype(sigmoid(first - second), floating("beta", dtype), copy=False)
+
+        def graph(variates: Any) -> Array:
+            return sigmoid(
+                self._log_gamma("beta: a", a, size, variates)
+                - self._log_gamma("beta: b", b, size, variates, 1)
+            )
+
+        return self._law("beta", wanted, size, (a, b), graph)
 
     def standard_t(self, df: Parameter, size: Size = None, dtype: Any = None) -> Array:
-        """Student's t with ``df`` degrees of freedom; once differentiable with respect to ``df``.
+        """Student's t with ``df`` degrees of freedom; differentiable with respect to ``df``.
 
         Raises:
             ValueError: a number is negative, or ``df`` does not broadcast to ``size``.
         """
-        half = 0.5 * self._parameter(df, "standard_t: df", 0.0)
-        chi = self._log_gamma("standard_t: df", half, shape_of_parameters(half) if size is None else size)
-        made = self.standard_normal(chi.shape, dtypes.float64) * sqrt(_wide(half) * exp(-chi))
-        return astype(made, floating("standard_t", dtype), copy=False)
+        wanted, df = floating("standard_t", dtype), self._parameter(df, "standard_t: df", 0.0)
+        size = shape_of_parameters(df) if size is None else size
+
+        def graph(variates: Any) -> Array:
+            drawn = (variates(kind, dtypes.float64, size) for kind in ("t_exponential", "t_cosine"))
+            return _student(_wide(df), *drawn)
+
+        return self._law("standard_t", wanted, size, (df,), graph)
 
     def _counts(self, name: str, made: Array, dtype: Any) -> Array:
         """Counts in int64 as another integer dtype."""
@@ -241,8 +314,7 @@ class Distributions:
         mu = self._parameter(mu, "vonmises: mu", -math.inf)
         kappa = self._parameter(kappa, "vonmises: kappa", 0.0)
         require_constant("vonmises", mu=mu, kappa=kappa)
-        made = self._variates("vonmises", dtypes.float64, size, mu, kappa)
-        return astype(made, wanted, copy=False)
+        return self._variates("vonmises", wanted, size, mu, kappa, like=wanted)
 
     def multinomial(self, n: Parameter, pvals: Any, size: Size = None) -> Array:
         """How often each of several outcomes occurs in ``n`` trials; int64.
@@ -340,6 +412,12 @@ def positive(scale: Parameter) -> Parameter:
 
 def _wide(parameter: Parameter) -> Parameter:
     return astype(parameter, dtypes.float64, copy=False) if isinstance(parameter, Array) else float(parameter)
+
+
+@fuse
+def _student(df: Any, exponential: Any, cosine: Any) -> Any:
+    part = exponential / df
+    return exp(part) * sqrt(-df * expm1(-2 * part)) * cosine
 
 
 @fuse

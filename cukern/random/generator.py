@@ -104,7 +104,7 @@ class Generator(Transformed):
 
     spawn = split
 
-    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int, located: Place = ()) -> Array:
+    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Place = ()) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
         made = allocate(self.device, shape, dtype)
         if n := math.prod(shape):

@@ -48,6 +48,8 @@ def _bound(
     variables["stretch"] = _STRETCH if block == 1 and kind == "short integers" else 1
     if info.kind == "f":
         variables["digits"] = info.digits
+    elif kind == "geometric":
+        variables |= {"acc": "double", "digits": 53}
     name = f"random_{kind.replace(' ', '_')}_{info.name}_{block}" + "_located" * located
     return _KERNEL.bind(device, name=name, **variables).function, block
 
@@ -66,7 +68,7 @@ def draw(
     made: Any,
     groups: int,
     counter: Any,
-    rest: Sequence[int],
+    rest: Sequence[float],
     located: tuple[float, float] | tuple[()] = (),
 ) -> None:
     """Fill an ndarray with numbers of a kind.

@@ -34,7 +34,7 @@ class Transformed(Distributions):
     or gives NaN or -1, as :class:`Distributions` says.
     """
 
-    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: int, located: Place = ()) -> Array:
+    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Place = ()) -> Array:
         raise NotImplementedError
 
     def _floats(
@@ -190,6 +190,11 @@ class Transformed(Distributions):
     def geometric(self, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """The number of trials of probability ``p`` up to the first success; integers, int64 by default."""
         p = self._parameter(p, "geometric: p", 5e-324, 1.0)
+        if not isinstance(p, Array):
+            shape = () if size is None else size
+            # A failure of probability 0 has no logarithm.
+            log_failure = math.log1p(-p) if p < 1 else -math.inf
+            return self._counts("geometric", self._draw("geometric", shape, dtypes.int64, log_failure), dtype)
         with tape.stop_recording():
             made: Array = _geometric(self._floats("exponential", size, dtypes.float64, p), p)
         return self._counts("geometric", made, dtype)
@@ -218,16 +223,25 @@ class Transformed(Distributions):
         Raises:
             GradientError: a tape tracks ``nonc``.
         """
+        wanted = floating("noncentral_chisquare", dtype)
         df, nonc = (
             self._parameter(p, f"noncentral_chisquare: {name}", 0.0)
             for p, name in ((df, "df"), (nonc, "nonc"))
         )
         require_constant("noncentral_chisquare", nonc=nonc)
         size = shape_of_parameters(df, nonc) if size is None else size
+
+        def graph(variates: Any) -> Array:
+            return 2 * exp(self._log_half_chisquare("noncentral_chisquare: df", df, nonc, size, variates))
+
+        return self._law("noncentral_chisquare", wanted, size, (df, nonc), graph)
+
+    def _log_half_chisquare(self, name: str, df: Any, nonc: Any, size: Size, variates: Any) -> Array:
+        """The logarithm of half a noncentral chi-squared variate, in float64: a Poisson mixture of central ones."""
         with tape.stop_recording():
-            extra = self._variates("poisson", dtypes.int64, size, nonc * 0.5)
-            extra = where(extra < 0, math.nan, astype(extra, dtypes.float64))
-        return self.gamma(astype(positive(df) * 0.5 + extra, dtypes.float64), 2.0, size, dtype)
+            extra = astype(variates("poisson", dtypes.int64, size, nonc * 0.5, part=2), dtypes.float64)
+            extra = where(extra < 0, math.nan, extra)
+        return self._log_gamma(name, astype(positive(df) * 0.5 + extra, dtypes.float64), size, variates)
 
     def f(self, dfnum: Parameter, dfden: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Fisher's F: the ratio of two :meth:`chisquare` variates, each divided by its degrees of freedom.
@@ -240,15 +254,20 @@ class Transformed(Distributions):
         self, dfnum: Parameter, dfden: Parameter, nonc: Parameter, size: Size = None, dtype: Any = None
     ) -> Array:
         """:meth:`f` whose numerator is a :meth:`noncentral_chisquare` variate; once differentiable but by ``nonc``."""
-        wanted, wide = floating("noncentral_f", dtype), dtypes.float64
+        wanted = floating("noncentral_f", dtype)
         dfnum, dfden, nonc = (
             self._parameter(p, f"noncentral_f: {name}", 0.0)
             for p, name in ((dfnum, "dfnum"), (dfden, "dfden"), (nonc, "nonc"))
         )
+        require_constant("noncentral_f", nonc=nonc)
         size = shape_of_parameters(dfnum, dfden, nonc) if size is None else size
-        above = self.noncentral_chisquare(dfnum, nonc, size, wide)
-        below = self.chisquare(dfden, size, wide)
-        return astype((above / dfnum) / (below / dfden), wanted, copy=False)
+
+        def graph(variates: Any) -> Array:
+            above = self._log_half_chisquare("noncentral_f: dfnum", dfnum, nonc, size, variates)
+            below = self._log_gamma("noncentral_f: dfden", positive(dfden) * 0.5, size, variates, 1)
+            return exp(above - below) * (dfden / dfnum)
+
+        return self._law("noncentral_f", wanted, size, (dfnum, dfden, nonc), graph)
 
     def dirichlet(self, alpha: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Dirichlet: points whose coordinates are positive and sum to 1.
@@ -298,9 +317,9 @@ class Transformed(Distributions):
         n = self._parameter(n, "negative_binomial: n", 0.0)
         p = self._parameter(p, "negative_binomial: p", 5e-324, 1.0)
         size = shape_of_parameters(n, p) if size is None else size
-        with tape.stop_recording():
-            mean = self.gamma(n, 1.0, size, dtypes.float64) * ((1 - p) / p)
-        return self._counts("negative_binomial", self._variates("poisson", dtypes.int64, size, mean), dtype)
+        return self._counts(
+            "negative_binomial", self._variates("negative_binomial", dtypes.int64, size, n, p), dtype
+        )
 
 
 def _fused(function: Callable[..., Any]) -> Any:

@@ -2,6 +2,7 @@
 // 2011), counter (offset + i / each, 0, attempt) and a key of 64 bits: the words depend on nothing else.
 // A group of four words gives `each` elements of y (n), which is aligned to 16 bytes.
 // `located`: each float is `loc + scale` times a number, which is rounded first, as one that is stored.
+// `geometric`: trials up to the first success, of which `log_failure` is the logarithm of a failure's probability.
 // `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a block owns block * `piece` groups, neighbouring threads neighbouring ones. No shared memory.
 // `stretch`: the groups of integers that a block of one thread draws at once; 1 for none.
@@ -17,7 +18,7 @@ __device__ __forceinline__ Word word_of(const RandomWords& words, int i) {
     if constexpr (each == 2) return joined(words.w[2 * i], words.w[2 * i + 1]);
     return words.w[i];
 }
-<% if kind in ("uniform", "normal", "exponential", "gumbel", "laplace", "logistic", "cauchy") %>
+<% if kind in ("uniform", "normal", "exponential", "gumbel", "laplace", "logistic", "cauchy", "geometric") %>
 
 using T = << acc >>;
 // Digits of the result's dtype, and of numbers in (0, 1) that are fine near 0, or near both ends.
@@ -85,7 +86,7 @@ struct Group : Pack<Number, each> {
     }
 <% endif %>
     __device__ __forceinline__ Group(
-        unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >><< ", T loc, T scale" if located >>)
+        unsigned long long counter, unsigned k0, unsigned k1<< ", const Interval& interval" if kind == "integers" >><< ", T loc, T scale" if located >><< ", T log_failure" if kind == "geometric" >>)
     {
         const RandomWords words = philox(counter, 0, k0, k1);
 <% if kind == "normal" %>
@@ -109,6 +110,9 @@ struct Group : Pack<Number, each> {
 <% elif kind == "logistic" %>
             const T u = open_unit<near_ends>(word);
             at[i] = cast<Number>(log(u / (T(1) - u)));
+<% elif kind == "geometric" %>
+            const T trials = floor(log(open_unit<near_zero>(word)) / log_failure) + T(1);
+            at[i] = trials < T(<< 2.0 ** 63 >>) ? Number(trials) : limits<Number>::highest();
 <% elif kind == "cauchy" %>
             at[i] = cast<Number>(tan(T(3.141592653589793) * (open_unit<near_ends>(word) - T(0.5))));
 <% else %>
@@ -142,7 +146,7 @@ struct Group : Pack<Number, each> {
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     Number* y, long long n, long long piece,
     << "const unsigned long long* place" if live else "unsigned long long offset" >>, unsigned k0,
-    unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >><< ", T loc, T scale" if located >>)
+    unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >><< ", T loc, T scale" if located >><< ", T log_failure" if kind == "geometric" >>)
 {
     << "const unsigned long long offset = *place;" if live >>
     << "const Interval interval(range, low);" if kind == "integers" >>
@@ -163,10 +167,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     }
 <% endif %>
     for (; group < whole; group += block)
-        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >>));
+        store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >><< ", log_failure" if kind == "geometric" >>));
     // The last group has numbers to spare.
     if (group < last) {
-        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >>);
+        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >><< ", log_failure" if kind == "geometric" >>);
         for (int i = 0; group * each + i < n; ++i) y[group * each + i] = made.at[i];
     }
 }

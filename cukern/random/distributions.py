@@ -381,9 +381,12 @@ class Distributions:
             raise ValueError(
                 f"multivariate_normal: parameters of batch {batch} do not broadcast to size {shape}"
             )
-        drawn = self.standard_normal((*shape, center.shape[-1]), dtypes.float64)
-        made = center + squeeze(matmul(root, expand_dims(drawn, -1)), -1)
-        return astype(made, wanted, copy=False)
+        acc = dtypes.info(wanted).acc
+        center, root = (astype(x, acc, copy=False) for x in (center, root))
+        drawn = self.standard_normal((*shape, center.shape[-1]), acc)
+        # With one covariance for all the vectors are the rows of one matrix.
+        moved = matmul(drawn, root.mT) if root.ndim == 2 else squeeze(matmul(root, expand_dims(drawn, -1)), -1)
+        return astype(center + moved, wanted, copy=False)
 
 
 def _root(cov: Array, method: str) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +11,7 @@ from .. import dtypes
 from ..array import Array
 from .by_numpy import quiet, serves
 from .function import astype
+from .fuse import fuse
 from .kinds import binary, unary
 from .logic import _bits
 from .operands import public, require_array, require_arrays
@@ -50,6 +51,22 @@ _scaled: Any = binary(
 )
 
 
+@fuse
+def _parts(x: Any) -> tuple[Any, Any]:
+    return _mantissa(x), astype(_exponent(x), dtypes.int32)
+
+
+@cache
+def _scaling(wide: dtypes.DType, wanted: dtypes.DType) -> Any:
+    """One kernel that computes in ``wide``: a power in a half type would not hold every exponent."""
+
+    @fuse
+    def scaled(x: Any, powers: Any) -> Any:
+        return astype(_scaled(astype(x, wide), astype(powers, wide)), wanted)
+
+    return scaled
+
+
 @public
 def frexp(x: Any, /) -> tuple[Array, Array]:
     """The mantissa, in [0.5, 1) or (-1, -0.5], and the int32 exponent of each element: ``x = mantissa * 2**exponent``.
@@ -74,7 +91,8 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     if a.dtype.kind == "f" and serves(a):
         mantissa, exponent = quiet().run(partial(np.frexp, order="C"), a._data)
         return Array._wrap(mantissa, a.device), Array._wrap(exponent, a.device)
-    return _mantissa(a), astype(_exponent(a), dtypes.int32)
+    mantissa, exponent = _parts(a)
+    return mantissa, exponent
 
 
 @public
@@ -102,10 +120,7 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     if dtypes.info(powers.dtype).kind not in "iub":
         raise TypeError(f"ldexp: x2: expected integers, got {powers.dtype}")
     wanted = dtypes.float_of(values.dtype)
-    # A power of a half type would not hold every exponent.
-    wide = dtypes.info(wanted).acc
-    powers = astype(powers, wide, copy=False)
-    made = astype(_scaled(astype(values, wide, copy=False), powers), wanted, copy=False)
+    made = _scaling(dtypes.info(wanted).acc, wanted)(values, powers)
     return made if out is None else written("ldexp", made, one_out("ldexp", out))
 
 

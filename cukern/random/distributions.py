@@ -385,7 +385,9 @@ class Distributions:
         center, root = (astype(x, acc, copy=False) for x in (center, root))
         drawn = self.standard_normal((*shape, center.shape[-1]), acc)
         # With one covariance for all the vectors are the rows of one matrix.
-        moved = matmul(drawn, root.mT) if root.ndim == 2 else squeeze(matmul(root, expand_dims(drawn, -1)), -1)
+        moved = (
+            matmul(drawn, root.mT) if root.ndim == 2 else squeeze(matmul(root, expand_dims(drawn, -1)), -1)
+        )
         return astype(center + moved, wanted, copy=False)
 
 

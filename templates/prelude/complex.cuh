@@ -96,8 +96,8 @@ __device__ __noinline__ complex<T> special_quotient(complex<T> a, complex<T> b) 
 }
 // Floats are divided as doubles, whose range holds their squares.
 __device__ __forceinline__ complex<float> quotient(complex<float> a, complex<float> b) {
-    const double c = b.re, d = b.im, size = c * c + d * d;
-    const complex<float> made(float((a.re * c + a.im * d) / size), float((a.im * c - a.re * d) / size));
+    const double c = b.re, d = b.im, by = 1.0 / (c * c + d * d);
+    const complex<float> made(float((a.re * c + a.im * d) * by), float((a.im * c - a.re * d) * by));
     return made.re != made.re && made.im != made.im ? special_quotient(a, b) : made;
 }
 // The divisor is scaled to a size near 1, the dividend so that no sum of products overflows.

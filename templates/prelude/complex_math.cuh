@@ -123,6 +123,17 @@ __device__ __forceinline__ double with_squares(double a, double b, double x, dou
     sum = rounded_sum(sum, yy, &rest);
     return sum + rest;
 }
+// a / b to within a unit of the last place, of a normal b with a normal reciprocal.
+__device__ __forceinline__ float near_quotient(float a, float b) {
+#ifdef __CUDA_ARCH__
+    float inverse;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(inverse) : "f"(b));
+    const float q = a * inverse;
+    return fma(fma(-b, q, a), inverse, q);
+#else
+    return a / b;
+#endif
+}
 __device__ __noinline__ complex<double> log(complex<double> z) {
     const double a = fmax(fabs(z.re), fabs(z.im)), b = fmin(fabs(z.re), fabs(z.im)), angle = atan2(z.im, z.re);
     if (!finite(z.re) || !finite(z.im)) return {hypot(z.re, z.im), angle};
@@ -251,6 +262,30 @@ __device__ __forceinline__ complex<double> atan(complex<double> z) {
 }
 }  // namespace complex_parts
 << in_double(["log", "log1p", "log2", "log10", "asin", "acos", "atan", "asinh", "acosh", "atanh"]) >>
+
+// The logarithm of floats: (|z|^2 / 2^k - 1) in double, of whose terms the first squares are exact, then in float.
+__device__ __forceinline__ complex<float> log(complex<float> z) {
+    const float x = fabs(z.re), y = fabs(z.im);
+    const double large = fmax(x, y), small = fmin(x, y), most = large * large, rest = small * small, size = most + rest;
+    if (!(size > 1e-70 && size < 1e70 && x + y < 1e36f)) return complex<float>(complex_parts::log(complex<double>(z)));
+    // size / 2^k in [2/3, 4/3)
+    const int k = (__double2hiint(size) - 0x3fe55555) >> 20;
+    const double by = __hiloint2double(shl(0x3ff - k, 20), 0);
+    const float f = float((most * by - 1.0) + rest * by), ff = f * f;
+    float even = fma(-0.130310059f, ff, -0.121483512f), odd = fma(0.140869141f, ff, 0.139814854f);
+    even = fma(even, ff, -0.166846126f), odd = fma(odd, ff, 0.200120345f);
+    even = fma(odd, f, fma(even, ff, -0.249996200f));
+    even = fma(fma(even, f, 0.333331972f), f, -0.5f);
+    const float t = complex_parts::near_quotient(float(small), float(large)), tt = t * t;
+    float angle = fma(0.00292059547f, tt, -0.0163675454f);
+    angle = fma(fma(angle, tt, 0.0432112478f), tt, -0.075521633f);
+    angle = fma(fma(angle, tt, 0.106659807f), tt, -0.142110497f);
+    angle = fma(t * tt, fma(fma(angle, tt, 0.199937716f), tt, -0.333331525f), t);
+    // Half and quarter of a turn, and what rounding to float adds to them.
+    angle = y > x ? 1.57079637f - (angle + 4.37113883e-8f) : angle;
+    angle = z.re < 0.0f ? 3.14159274f - (angle + 8.74227766e-8f) : angle;
+    return {fma(float(k), << 0.6931471805599453 / 2 >>f, 0.5f * fma(even, ff, f)), copysign(angle, z.im)};
+}
 
 // Small whole powers by products, 0 ** 0 == 1; others by the logarithm, in double.
 template <typename T>

@@ -21,20 +21,20 @@ struct Gamma {
 #pragma unroll
             for (int i = 0; i < 2; ++i) {
                 const T x = i ? pair.y : pair.x, root = fma(c, x, T(1)), v = root * root * root;
-                if (root > T(0) && accepts(x, v, four.number(2 + i)))
+                if (root > T(0) && accepts(x, root, four.number(2 + i)))
                     return {d, v, a < T(1) ? log(Four<T>(u).number(0)) / a : T(0)};
             }
         }
     }
 
 private:
-    __device__ __forceinline__ bool accepts(T x, T v, T u) const {
+    __device__ __forceinline__ bool accepts(T x, T root, T u) const {
         const T xx = x * x, t = c * x;
         if (u < fma(T(-0.0331), xx * xx, T(1))) return true;
-        // d * (9/2 t^2 + 1 - v + log(v)) with v = (1 + t)^3, by its series where digits would cancel.
+        // d * (9/2 t^2 + 1 - v + log(v)) with v = root^3 = (1 + t)^3, by its series where digits would cancel.
         T bound = fma(t, fma(t, fma(t, T(<< 1 / 3 >>), T(-0.375)), T(<< 3 / 7 >>)), T(-0.5));
         bound = d * (t * t) * (t * t) * fma(t, fma(t, bound, T(0.6)), T(-0.75));
-        if (fabs(t) >= T(0.1)) bound = fma(d, (T(1) - v) + log_of(v), T(0.5) * xx);
+        if (fabs(t) >= T(0.1)) bound = fma(d, fma(-root * root, root, fma(T(3), log_of(root), T(1))), T(0.5) * xx);
         return log_of(u) < bound;
     }
 };

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import zlib
 from typing import Any
 
 import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.autodiff import tape as tape_module
 from cukern.testing import assert_close, gradcheck
 
 N = 10_000
@@ -276,6 +278,55 @@ def test_draws_are_the_same_in_pieces_and_one_by_one(device: ck.Device) -> None:
     parts = ck.random.default_rng(7)
     want = whole.poisson(20.0, 300).tolist()
     assert parts.poisson(20.0, 100).tolist() + parts.poisson(ck.full(200, 20.0)).tolist() == want
+
+
+@pytest.mark.parametrize(
+    "name, args, checksum",
+    [
+        ("gamma", (2.5, 1.5), 3904178932),
+        ("gamma", (1e4,), 2615732326),
+        ("beta", (2.0, 3.0), 2984163608),
+        ("f", (3.0, 5.0), 819891290),
+    ],
+)
+def test_rejections_have_the_same_bits_on_every_device(
+    device: ck.Device, name: str, args: Any, checksum: int
+) -> None:
+    """Whether a try is rejected does not hang on the last bit of a device's logarithm."""
+    drawn = getattr(ck.random.default_rng(12), name)(*args, size=200_000).numpy()
+    assert zlib.crc32(drawn.tobytes()) == checksum
+
+
+TRACKED = {
+    "gamma": lambda rng, a, dtype: rng.gamma(a, 2.0 * a, dtype=dtype),
+    "beta": lambda rng, a, dtype: rng.beta(a, 2.0, dtype=dtype),
+    "chisquare": lambda rng, a, dtype: rng.chisquare(a, dtype=dtype),
+    "f": lambda rng, a, dtype: rng.f(a, 2 * a, dtype=dtype),
+    "noncentral_chisquare": lambda rng, a, dtype: rng.noncentral_chisquare(a, 3.0, dtype=dtype),
+    "noncentral_f": lambda rng, a, dtype: rng.noncentral_f(a, 2 * a, 3.0, dtype=dtype),
+    "standard_t": lambda rng, a, dtype: rng.standard_t(a, dtype=dtype),
+}
+
+
+@pytest.mark.parametrize("name", TRACKED)
+def test_a_tape_changes_no_variate_and_gets_those_of_the_same_words(device: ck.Device, name: str) -> None:
+    """The derivative of what a tape records is that of the variates, which another kernel draws."""
+    a = ck.asarray(np.repeat([0.2, 1.5, 20.0], 100))
+    for dtype, digits in (("float32", 2e-5), ("float64", 1e-12)):
+        want = TRACKED[name](ck.random.default_rng(4), a, dtype)
+        recorded = []
+        with pytest.MonkeyPatch.context() as patch, ck.Tape() as tape:
+            record = tape_module.record
+            patch.setattr(
+                tape_module, "record", lambda *args, **more: (recorded.append(args), record(*args, **more))
+            )
+            tape.watch(a)
+            got = TRACKED[name](ck.random.default_rng(4), a, dtype)
+        assert got.tolist() == want.tolist()
+        (same,), (made,) = next((args[1], args[2]) for args in recorded if args[2][0] is got)
+        assert made is got
+        assert_close(same, want, rtol=digits, atol=0)
+        assert np.isfinite(tape.gradient(got, a).numpy()).all()
 
 
 def test_the_shared_generator(device: ck.Device) -> None:

@@ -308,23 +308,30 @@ TRACKED = {
 }
 
 
+def recording(patch: pytest.MonkeyPatch) -> list[Any]:
+    """Inputs and outputs of what tapes record from now on."""
+    made, record = [], tape_module.record
+
+    def recorded(name: str, inputs: Any, outputs: Any, *args: Any, **options: Any) -> None:
+        made.append((inputs, outputs))
+        record(name, inputs, outputs, *args, **options)
+
+    patch.setattr(tape_module, "record", recorded)
+    return made
+
+
 @pytest.mark.parametrize("name", TRACKED)
 def test_a_tape_changes_no_variate_and_gets_those_of_the_same_words(device: ck.Device, name: str) -> None:
     """The derivative of what a tape records is that of the variates, which another kernel draws."""
     a = ck.asarray(np.repeat([0.2, 1.5, 20.0], 100))
     for dtype, digits in (("float32", 2e-5), ("float64", 1e-12)):
         want = TRACKED[name](ck.random.default_rng(4), a, dtype)
-        recorded = []
         with pytest.MonkeyPatch.context() as patch, ck.Tape() as tape:
-            record = tape_module.record
-            patch.setattr(
-                tape_module, "record", lambda *args, **more: (recorded.append(args), record(*args, **more))
-            )
+            recorded = recording(patch)
             tape.watch(a)
             got = TRACKED[name](ck.random.default_rng(4), a, dtype)
         assert got.tolist() == want.tolist()
-        (same,), (made,) = next((args[1], args[2]) for args in recorded if args[2][0] is got)
-        assert made is got
+        (same,) = next(inputs for inputs, outputs in recorded if outputs[0] is got)
         assert_close(same, want, rtol=digits, atol=0)
         assert np.isfinite(tape.gradient(got, a).numpy()).all()
 

@@ -101,6 +101,7 @@ def combined(
     shape: Combining | None = None,
     how: Combination = "sum",
     rising: bool = False,
+    mean: bool = False,
 ) -> Array:
     """Combine the rows of ``g`` (outer, count, inner) at their places, and ``base``: (outer, size, inner).
 
@@ -111,6 +112,7 @@ def combined(
         shape: the geometry.
         how: the operation. Results are rounded to the dtype once.
         rising: whether the places are in rising order, so that they need no sorting.
+        mean: whether sums are divided by the number of their rows, not on the host.
     """
     device = g.device
     if serial(device) and shape is None:
@@ -130,7 +132,7 @@ def combined(
             "index": wide, "exact": inner % (width * s.lanes * s.items) == 0, "what": how,
         }  # fmt: skip
         parts, tiles = _parts(datas[-1], order, (outer, count, inner), s, variables)
-        variables |= {"based": base is not None, "starts": cxx_name(starts)}
+        variables |= {"based": base is not None, "starts": cxx_name(starts), "mean": mean}
         arrays = (*datas, order.indices, starts, made)
         sizes = (size, count, inner, len(tiles))
         kernel = _stage(device, s.block, g.dtype, "all", **variables, single=outer == 1)

@@ -25,7 +25,7 @@ from ..elementwise.table import equal, maximum, not_equal, where
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, reshape
 from .combine import Combination, combined
-from .places import gathered, ordered, picked_along
+from .places import gathered, ordered, picked_along, serial
 from .scan import recurrence, shifted
 from .search import searchsorted
 from .sort import permuted
@@ -214,7 +214,7 @@ def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
     if how == "sum":
         made = total(rows, segments)
     elif how == "mean":
-        made = _divided(total(rows, segments), _counts(segments, x))
+        made = _mean(rows, segments)
     else:
         made = _recorded(how, rows, segments, _product_vjp if how == "prod" else _extreme_vjp)
     if integer and how == "mean":
@@ -222,6 +222,16 @@ def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
     elif dtype == dtypes.bool_ and how in ("max", "min"):
         made = astype(made, dtype)
     return reshape(made, (*before, segments.number, *after))
+
+
+def _mean(x: Array, segments: Segments) -> Array:
+    """The means of the segments of ``x`` (outer, count, inner), 0 of no row: (outer, number, inner)."""
+    if serial(x.device):
+        return _divided(total(x, segments), _counts(segments, x))
+    (outer, _, inner), (places, number, rising) = x.shape, segments
+    made = combined(x, places, outer, number, inner, rising=rising, mean=True)
+    pull = lambda g: spread(_divided(g, _counts(segments, x)), segments)  # noqa: E731
+    return recorded("segment_mean", x, made, pull)
 
 
 @fuse

@@ -1,5 +1,5 @@
 // y[o, k, :] = << "x[o, k, :] and " if based >>the << what >> of the rows g[o, j, :] that belong to k: j = order[starts[k]], ..., order[starts[k + 1] - 1],
-// or starts[k], ..., starts[k + 1] - 1 without `order`.
+// or starts[k], ..., starts[k + 1] - 1 without `order`. `mean`: divided by the number of rows, or by 1.
 // g (outer, count, inner), x and y (outer, size, inner), in C order. With `levels`, a place that has `fan` whole neighbours
 // in the order is left to combine_long. What is combined with what depends on the places alone, so that every run gives
 // the same bits. No atomics.
@@ -26,6 +26,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const Base base(<< "x + to" if based else "nullptr" >>, inner, column);
         made.take(from, order, first, last, inner, column);
         base.join_to(made);
+        << "made.divide(last - first);" if mean >>
         made.store(y + to, inner, column);
     }
 }

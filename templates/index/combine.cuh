@@ -56,6 +56,14 @@ struct Rows {
                         if (f == 0 || j + f < last) at[k][w] = join(at[k][w], cast<acc>(held[f][k].at[w]));
         }
     }
+<% if mean is defined and mean %>
+    __device__ __forceinline__ void divide(index rows) {
+#pragma unroll
+        for (int k = 0; k < items; ++k)
+#pragma unroll
+            for (int w = 0; w < width; ++w) at[k][w] = at[k][w] / acc(maximum(rows, index(1)));
+    }
+<% endif %>
     template <typename Row>
     __device__ __forceinline__ void store(Row* row, long long inner, index column) const {
 #pragma unroll

@@ -40,6 +40,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
         made.take(at, nullptr, a, b, inner, column);
         base.join_to(made);
+        << "made.divide(last - first);" if mean >>
         made.store(y + to, inner, column);
     }
 }

@@ -84,7 +84,7 @@ struct HalfChiSquare {
     Gamma<T> central;
     Poisson extra;
     __device__ __forceinline__ HalfChiSquare(double df, double noncentral)
-        : half(T(0.5 * df)), central(half), extra(0.5 * noncentral) {}
+        : half(df >= 0.0 ? T(0.5 * df) : limits<T>::quiet_nan()), central(half), extra(0.5 * noncentral) {}
     __device__ __forceinline__ GammaParts<T> draw(const Uniforms& u) const {
         if (extra.a == 0.0) return central.draw(u);
         Uniforms words = u.part(2);

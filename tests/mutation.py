@@ -51,6 +51,7 @@ CHECKS = {
     "index/ranges": ["sparse"],
     "index/se": ["search", "at", "index"],
     "index/scan": ["scan"],
+    "index/segment_rows": ["segments"],
     "index/sort": ["sort"],
     "lib/": ["reduce", "spread", "nn_layer_norm", "random"],
     "lib/place": ["index", "at"],

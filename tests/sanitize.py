@@ -61,6 +61,7 @@ def launch_places(dtype: Any) -> None:
     for method in (ck.segment_sum, ck.segment_max):
         method(x, places, 7)
         method(x, ck.sort(places), 7, indices_are_sorted=True)
+        method(x, offsets=ck.asarray([0, 60, 60, 200]))
     for line in (x, x[:, 0]):
         ck.maximum.reduceat(line, [0, 5, 5, 60, 199])
         ck.add.reduceat(line, [3, 100])

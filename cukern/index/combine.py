@@ -102,6 +102,7 @@ def combined(
     how: Combination = "sum",
     rising: bool = False,
     mean: bool = False,
+    starts: Any = None,
 ) -> Array:
     """Combine the rows of ``g`` (outer, count, inner) at their places, and ``base``: (outer, size, inner).
 
@@ -113,6 +114,7 @@ def combined(
         how: the operation. Results are rounded to the dtype once.
         rising: whether the places are in rising order, so that they need no sorting.
         mean: whether sums are divided by the number of their rows, not on the host.
+        starts: an ndarray (size + 1,), if it is known where rows in rising order begin and end.
     """
     device = g.device
     if serial(device) and shape is None:
@@ -122,8 +124,12 @@ def combined(
         if not made.size:
             return Array._wrap(made, device)
         datas = (*(() if base is None else (base.contiguous()._data,)), g.contiguous()._data)
-        order, count = ordered(device, places, size, rising), places.size
-        starts = order.starts(size)._data
+        count = places.size
+        if starts is None:
+            order = ordered(device, places, size, rising)
+            starts = order.starts(size)._data
+        else:
+            order = Order(Array._wrap(places, device), None)
         width = aligned(inner * g.itemsize, g.itemsize, 16, (*datas, made)) // g.itemsize
         s = shape or combining(inner // width, width)
         wide = index_type(outer * size * s.lanes, outer * count * s.lanes, inner)

@@ -31,6 +31,7 @@ _PUT, _PUT_NUMBER = Kernel("index/put.cu", block=256), Kernel("index/put_number.
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
 _RANGES = Kernel("index/ranges.cu", block=256)
+_ROWS = Kernel("index/segment_rows.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
 #: Elements that one host thread moves in sequence, and columns that it goes through.
 HOST_PIECE, _HOST_COLUMNS = 16384, 64
@@ -211,6 +212,22 @@ def segments(
         if n:
             launch_beside(device, function, divide_up(n, block * piece), block, given, made, n, piece, size)
     return Array._wrap(made, device)
+
+
+def between(device: Device, offsets: Any, count: int) -> tuple[Any, Any]:
+    """The segment of each of ``count`` rows, and the first row of each segment and the end, of any offsets.
+
+    A GPU, which cannot refuse wrong ones, reads and writes nothing out of bounds with these.
+    """
+    size = offsets.size - 1
+    dtype = np.dtype(np.int32) if max(count, size) <= LARGEST_INDEX else dtypes.int64
+    with on(device):
+        keys, starts = allocate(device, (count,), dtype), allocate(device, (size + 1,), dtype)
+        given, made = cxx_name(offsets), cxx_name(keys)
+        function = bound(_ROWS, device, 256, name="segment_rows_256", given=given, made=made)
+        blocks = divide_up(max(count, size + 1), 256)
+        launch_beside(device, function, blocks, 256, offsets, keys, starts, count, size)
+    return keys, starts
 
 
 def columns(

@@ -25,7 +25,7 @@ from ..elementwise.table import equal, maximum, not_equal, where
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, reshape
 from .combine import Combination, combined
-from .places import gathered, ordered, picked_along, serial
+from .places import between, gathered, ordered, picked_along, serial
 from .scan import recurrence, shifted
 from .search import searchsorted
 from .sort import permuted
@@ -43,11 +43,28 @@ class Segments(NamedTuple):
         places: the segment of each row, an ndarray of integers from 0 to ``number - 1``.
         number: how many segments there are.
         rising: whether the places are in rising order.
+        starts: on a GPU, an ndarray of the first row of each segment and the end, if the segments lie between offsets.
     """
 
     places: Any
     number: int
     rising: bool = False
+    starts: Any = None
+
+    def combined(self, x: Array, how: Combination = "sum", mean: bool = False) -> Array:
+        """The rows of ``x`` (outer, count, inner), those of each segment combined: (outer, number, inner)."""
+        outer, _, inner = x.shape
+        return combined(
+            x,
+            self.places,
+            outer,
+            self.number,
+            inner,
+            how=how,
+            rising=self.rising,
+            mean=mean,
+            starts=self.starts,
+        )
 
 
 # ----- sums, and what they are the derivative of -----
@@ -55,9 +72,7 @@ class Segments(NamedTuple):
 
 def total(x: Array, segments: Segments) -> Array:
     """The sums of the segments of ``x`` (outer, count, inner): (outer, number, inner)."""
-    outer, _, inner = x.shape
-    made = combined(x, segments.places, outer, segments.number, inner, rising=segments.rising)
-    return recorded("segment_sum", x, made, lambda g: spread(g, segments))
+    return recorded("segment_sum", x, segments.combined(x), lambda g: spread(g, segments))
 
 
 def spread(y: Array, segments: Segments) -> Array:
@@ -80,9 +95,7 @@ def _counts(segments: Segments, like: Array) -> Array:
 def _recorded(
     how: Combination, x: Array, segments: Segments, vjp: Callable[[Array, Array, Array, Segments], Array]
 ) -> Array:
-    outer, _, inner = x.shape
-    places, number, rising = segments
-    made = combined(x, places, outer, number, inner, how=how, rising=rising)
+    made = segments.combined(x, how)
     if tape.recording((x,)):
 
         def pull(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array]:
@@ -113,8 +126,7 @@ def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
 def _product_of_others(x: Array, segments: Segments) -> Array:
     """For each row the product of the other rows of its segment; exact for zeros, with all derivatives."""
     outer, count, inner = x.shape
-    places, number, rising = segments
-    (keys, order) = ordered(x.device, places, number, rising)
+    (keys, order) = ordered(x.device, segments.places, segments.number, segments.rising)
     rows = x if order is None else gather(x, order._data, outer, count, inner)
     with tape.stop_recording():
         apart = reshape(not_equal(keys[1:], keys[:-1]), (1, -1, 1))
@@ -193,6 +205,9 @@ def _between(name: str, x: Array, offsets: Any, number: Any, axis: int) -> Segme
         raise ValueError(
             f"{name}: offsets: expected rising numbers from 0 to {count}, the number of rows, got {data.tolist()[:8]}"
         )
+    if not serial(x.device):
+        places, starts = between(x.device, x.device.xp.ascontiguousarray(data), count)
+        return Segments(places, size, True, starts)
     with tape.stop_recording():
         rows = Array._wrap(x.device.xp.arange(count), x.device)
         ends = Array._wrap(x.device.xp.ascontiguousarray(data[1:]), x.device)
@@ -228,10 +243,8 @@ def _mean(x: Array, segments: Segments) -> Array:
     """The means of the segments of ``x`` (outer, count, inner), 0 of no row: (outer, number, inner)."""
     if serial(x.device):
         return _divided(total(x, segments), _counts(segments, x))
-    (outer, _, inner), (places, number, rising) = x.shape, segments
-    made = combined(x, places, outer, number, inner, rising=rising, mean=True)
-    pull = lambda g: spread(_divided(g, _counts(segments, x)), segments)  # noqa: E731
-    return recorded("segment_mean", x, made, pull)
+    made = segments.combined(x, mean=True)
+    return recorded("segment_mean", x, made, lambda g: spread(_divided(g, _counts(segments, x)), segments))
 
 
 @fuse

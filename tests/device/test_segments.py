@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.index import combine, places
+from cukern.index import combine, places, segments
 from cukern.testing import assert_close, gradcheck
 
 X = np.random.default_rng(0).standard_normal((300, 3))
@@ -43,12 +43,12 @@ def few(*names: str) -> list[Any]:
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of the device; those of a GPU on the host too."""
     if request.param == "parallel":
-        for module in (places, combine):
+        for module in (places, combine, segments):
             monkeypatch.setattr(module, "serial", lambda device: False)
 
 
 @pytest.mark.usefixtures("kernels")
-@pytest.mark.parametrize("how", few("prod", "max"))
+@pytest.mark.parametrize("how", few("prod", "max", "mean"))
 def test_values(device: ck.Device, how: str) -> None:
     f: Callable[..., ck.Array] = getattr(ck, f"segment_{how}")
     x, ids = ck.asarray(X), ck.asarray(IDS)
@@ -62,6 +62,16 @@ def test_values(device: ck.Device, how: str) -> None:
     assert f(x, ids).shape == (5, 3)
     assert_close(f(x[:, 0], ids, 6), wanted(how, X[:, 0], IDS, 6), rtol=1e-12)
     assert ck.array_equal(f(x, ids, 6), f(x, ids, 6))
+
+
+def test_offsets_that_a_gpu_does_not_refuse_stay_within_bounds(device: ck.Device) -> None:
+    for offsets in ([0, 1, 3], [0, 0, 3, 3], [-5, 9, 2], [4, 0, 1, -7, 2]):
+        keys, starts = places.between(device, ck.asarray(offsets)._data, 3)
+        keys, starts = (ck.Array._wrap(one, device).tolist() for one in (keys, starts))
+        assert all(0 <= key < len(offsets) - 1 for key in keys)
+        assert starts == np.clip(offsets, 0, 3).tolist()
+        if offsets == sorted(offsets):
+            assert keys == np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)).tolist()
 
 
 @pytest.mark.parametrize("how", few("sum", "prod", "max"))

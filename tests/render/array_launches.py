@@ -249,6 +249,7 @@ def launch_segments(dtype: Any) -> None:
         getattr(ck, f"segment_{how}")(x, places, 3)
     if dtype == ck.float32:
         ck.segment_sum(x, places, 3, indices_are_sorted=True)
+        ck.segment_mean(x, offsets=ck.asarray([0, 1, len(x)]))
     if dtype not in dtypes.COMPLEX:
         ck.maximum.reduceat(x, [0, 5])
         (ck.logical_xor if dtype == ck.bool_ else ck.power).reduceat(x[:, 0], [0, 2])

@@ -194,7 +194,8 @@ class Distributions:
         size = shape_of_parameters(shape, scale) if size is None else size
 
         def graph(variates: Any) -> Array:
-            return exp(self._log_gamma("gamma: shape", shape, size, variates)) * _wide(positive(scale))
+            made: Array = exp(self._log_gamma("gamma: shape", shape, size, variates)) * _wide(positive(scale))
+            return made
 
         return self._law("gamma", wanted, size, (shape, scale), graph)
 
@@ -227,7 +228,8 @@ class Distributions:
 
         def graph(variates: Any) -> Array:
             drawn = (variates(kind, dtypes.float64, size) for kind in ("t_exponential", "t_cosine"))
-            return _student(_wide(df), *drawn)
+            made: Array = _student(_wide(df), *drawn)
+            return made
 
         return self._law("standard_t", wanted, size, (df,), graph)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -265,7 +266,8 @@ class Transformed(Distributions):
         def graph(variates: Any) -> Array:
             above = self._log_half_chisquare("noncentral_f: dfnum", dfnum, nonc, size, variates)
             below = self._log_gamma("noncentral_f: dfden", positive(dfden) * 0.5, size, variates, 1)
-            return exp(above - below) * (dfden / dfnum)
+            made: Array = exp(above - below) * (dfden / dfnum)
+            return made
 
         return self._law("noncentral_f", wanted, size, (dfnum, dfden, nonc), graph)
 
@@ -291,7 +293,8 @@ class Transformed(Distributions):
         if not isinstance(known, Array) or not known.ndim:
             raise ValueError(f"dirichlet: alpha: expected at least one axis, got {alpha!r}")
         shape = known.shape if size is None else (*shape_of(size), known.shape[-1])  # type: ignore[arg-type]
-        return astype(softmax(self._log_gamma("dirichlet: alpha", known, shape), -1), wanted, copy=False)
+        made = self._log_gamma("dirichlet: alpha", known, shape, partial(self._variates, like=wanted))
+        return astype(softmax(made, -1), wanted, copy=False)
 
     def wald(self, mean: Parameter, scale: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Wald's (inverse Gaussian) distribution.

@@ -336,6 +336,23 @@ def test_a_tape_changes_no_variate_and_gets_those_of_the_same_words(device: ck.D
         assert np.isfinite(tape.gradient(got, a).numpy()).all()
 
 
+def test_replays_draw_the_next_variates_of_laws_and_their_derivatives(device: ck.Device) -> None:
+    """What a tape records is drawn from the same words, whose place is in memory then."""
+    results = []
+    for wrap in (lambda step: step, ck.capture):
+        rng = ck.random.default_rng(3)
+
+        def step(a: ck.Array, rng: Any = rng) -> Any:
+            with ck.Tape() as tape:
+                tape.watch(a)
+                made = (rng.gamma(a) * rng.beta(a, 2.0) + rng.noncentral_f(a, 3.0, 1.0)).sum()
+            return made, tape.gradient(made, a)
+
+        call = wrap(step)
+        results.append([[one.tolist() for one in call(ck.asarray([0.5, 2.0, 9.0]))] for _ in range(3)])
+    assert results[0] == results[1] and len({one[0] for one in results[0]}) == 3
+
+
 def test_the_shared_generator(device: ck.Device) -> None:
     ck.random.seed(3)
     first = [ck.random.normal(size=2).tolist(), ck.random.poisson(4.0, 3).tolist()]

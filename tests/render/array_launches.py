@@ -202,8 +202,16 @@ def launch_random(dtype: Any) -> None:
     for draw in (rng.random, rng.standard_normal, rng.standard_exponential, rng.gumbel):
         draw(size=9, dtype=dtype)
     if dtype == ck.float32:
-        for counts in (rng.poisson(3.0, 9), rng.binomial(5, 0.5, 9), rng.geometric(0.5, 9)):
+        for counts in (rng.poisson(3.0, 9), rng.binomial(5, 0.5, 9), rng.geometric(0.5, 9), rng.zipf(2.0, 9)):
             assert counts.shape == (9,)
+        rng.hypergeometric(5, 6, 4, 9)
+        rng.negative_binomial(2.0, 0.5, 9)
+        rng.gamma(*arrays(dtype, (9,)))
+        rng.beta(2.0, 3.0, 9)
+        rng.noncentral_f(2.0, 3.0, 1.0, 9)
+        rng.standard_t(2.0, 9)
+        rng.vonmises(0.0, 1.0, 9)
+        rng.dirichlet([1.0, 2.0], 9)
         ck.betainc(*arrays(dtype, (9,), (9,), (9,)))
         ck.y1(*arrays(dtype, (9,)))
     for integer in ("int8", "uint64"):

@@ -19,6 +19,7 @@ import large_workers
 import numpy as np
 from large_draws import draws, newest
 from large_inputs import Case, Inputs, ends, host, tail, written
+from large_layers import images, rows
 
 import cukern as ck
 from cukern.cli.catalog import families
@@ -411,11 +412,12 @@ def without_case(cases: dict[str, Case]) -> list[str]:
     """Public functions that no case calls."""
     text = Path(__file__).read_text()
     public = [name.split(".")[-1] for family in families() for name in family.names]
+    layers = {f"nn.{name}" for name in ck.nn.functional.__all__} - {"nn.upsample"}  # which is interpolate
     return [
         name
         for name in public
         if name not in cases and name not in LEFT_OUT and not re.search(rf"ck\.(\w+\.)?{name}\b", text)
-    ]
+    ] + sorted(layers - set(cases))
 
 
 def main() -> int:
@@ -431,7 +433,7 @@ def main() -> int:
     start, a = time.monotonic(), Inputs(given.elements)
     cases = {
         k: v
-        for group in (newest, draws, searches, of_parts, reductions, elementwise, everyday)
+        for group in (newest, draws, images, rows, searches, of_parts, reductions, elementwise, everyday)
         for k, v in group(a).items()
     }
     part, of = map(int, given.slice.split("/"))

@@ -1,6 +1,6 @@
 """Functions of more than 2**31 elements: `python tests/large.py` runs each on a GPU and checks values of its result.
 
-Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, `--slice K/OF`,
+Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, which may have wildcards (`nn.*`), `--slice K/OF`,
 `--seconds S`, after which no further case starts, and `--workers N`: so many processes, for which most of the time goes
 into compiling. The names of functions without a case are printed, too.
 """
@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -437,7 +438,8 @@ def main() -> int:
         for k, v in group(a).items()
     }
     part, of = map(int, given.slice.split("/"))
-    names = [name for name in cases if not given.only or name in given.only][part::of]
+    only = given.only or ("*",)
+    names = [name for name in cases if any(fnmatchcase(name, one) for one in only)][part::of]
     device, good, bad = a.marks.device, 0, []
     for i, name in enumerate(names):
         if time.monotonic() - start > given.seconds:

@@ -1,8 +1,8 @@
 """Functions of more than 2**31 elements: `python tests/large.py` runs each on a GPU and checks values of its result.
 
-Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, which may have wildcards (`nn.*`), `--slice K/OF`,
-`--seconds S`, after which no further case starts, and `--workers N`: so many processes, for which most of the time goes
-into compiling. The names of functions without a case are printed, too.
+Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, which may have wildcards
+(`nn.*`), `--slice K/OF`, `--seconds S`, after which no further case starts, and `--workers N`: so many processes, for
+which most of the time goes into compiling. The names of functions without a case are printed, too.
 """
 
 from __future__ import annotations

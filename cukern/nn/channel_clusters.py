@@ -1,4 +1,4 @@
-"""Batch and group normalization in one launch, where a cluster of blocks has whole groups of channels."""
+"""Batch and group normalization in one launch, where a cluster of blocks, or the grid, has whole groups of channels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import empty
 from ..array.layout import ALIGNMENT, address
+from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, divide_up
@@ -28,6 +29,9 @@ _BUSY, _TWO_UNITS, _PAYS = 0.9, 3.5, 2.5
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
+#: Of grids that keep all: threads of a block and blocks of a multiprocessor; bytes of a row that a block has, the best first; the
+#: fewest bytes of the arrays; and those of a block that the GPU keeps for itself.
+_WIDE_BLOCK, _WIDE_RESIDENT, _SEGMENTS, _WIDE_LEAST, _RESERVED = 512, 1, (128, 64), 4 << 20, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -41,6 +45,7 @@ class Form(NamedTuple):
         members: channels that a block takes one after another.
         kept: packs of each array that a thread keeps of a channel; 0 if it reads them again.
         turns: units of channels that a cluster takes one after another.
+        wide: whether what is said of clusters holds for all blocks of a grid that have the same channels.
     """
 
     share: Share
@@ -48,6 +53,7 @@ class Form(NamedTuple):
     members: int
     kept: int = 0
     turns: int = 1
+    wide: bool = False
 
     def here(self) -> int:
         """Channels of a block."""
@@ -80,7 +86,9 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     items = sum(one.itemsize for one in arrays)
     if places.instances == places.together == 1:
         given = places, device.properties, item
-        return None if last else kept_channels(*given, items) or _of_channels(*given, derivative)
+        if last:
+            return kept_rows(*given, items)
+        return kept_channels(*given, items) or _of_channels(*given, derivative)
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
     if last:
@@ -142,6 +150,35 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
     return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
 
 
+def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+    """How all blocks of a GPU keep the channels of a batch, which lie innermost; None where they do not fit.
+
+    Args:
+        item: bytes of an element of the widest of all arrays.
+        items: bytes of an element of each array that is read, together.
+    """
+    rows, width = places.outer, _width(places.channels, ACCESS // item)
+    packs, blocks = places.channels // width, limits.multiprocessors * _WIDE_RESIDENT
+    if rows * places.channels * items < _WIDE_LEAST:
+        return None
+    for wanted in _SEGMENTS:
+        across = min(packs, wanted // (width * item))
+        if across & (across - 1) or packs % across:
+            continue
+        units, share = packs // across, Share(_WIDE_BLOCK, across, width, _UNROLL, True, _WIDE_RESIDENT)
+        for together in range(min(units, blocks), 0, -1):
+            form = Form(share, blocks // together, 1, turns=units // together, wide=True).keeping(places)
+            if units % together == 0 and _fits(form, limits, item, items):
+                return form
+    return None
+
+
+def _fits(form: Form, limits: Properties, item: int, items: int) -> bool:
+    states = (form.share.block // 32 + 4) * form.here()
+    own = form.memory(items) + 3 * max(item, 4) * states + _RESERVED
+    return own * form.share.resident <= limits.max_shared_memory_per_block
+
+
 def _of_channels(places: Places, limits: Properties, item: int, derivative: bool) -> Form | None:
     """How clusters share the channels of a batch, which do not lie innermost, and read them again."""
     bytes_of_channel = places.outer * places.inner * item
@@ -170,9 +207,12 @@ def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int
     return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
-def _variables(form: Form, index: str) -> dict[str, object]:
+def _variables(form: Form, index: str, device: Device) -> dict[str, object]:
     own = {
         "cluster": form.cluster,
+        "wide": form.wide,
+        # On the host the blocks that wait for each other are a cluster.
+        "dims": 1 if form.wide and device.style == "simt" else form.cluster,
         "members": form.members,
         "kept": form.kept,
         "streaming": True,
@@ -180,6 +220,12 @@ def _variables(form: Form, index: str) -> dict[str, object]:
         "index": index,
     }
     return {**own, **form.share._asdict()}
+
+
+def _partials(form: Form, units: int, numbers: int, like: Array) -> tuple[Array, ...]:
+    """Where the blocks of a wide form leave so many numbers of each channel of each unit."""
+    shape = units, form.cluster, form.here(), numbers
+    return (empty(shape, like.dtype, like.device),) if form.wide else ()
 
 
 def normalized(
@@ -208,8 +254,9 @@ def normalized(
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": acc if running[0] is None else running[0].dtype,
     }
-    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index))
-    kernel((x, weight, bias, found, *running, y, *sizes, eps, momentum), grid, form.memory(x.itemsize))
+    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index, x.device))
+    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], 3, found), eps, momentum)
+    kernel(given, grid, form.memory(x.itemsize))
     return y, found
 
 
@@ -241,6 +288,7 @@ def differentiated(
         derivative=True,
         moving=moving,
         **types,
-        **_variables(form, index),
+        **_variables(form, index, x.device),
     )
-    kernel((x, dy, statistics, weight, *made, *sizes, scale), grid, form.memory(x.itemsize + dy.itemsize))
+    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], 2, statistics), scale)
+    kernel(given, grid, form.memory(x.itemsize + dy.itemsize))

@@ -180,6 +180,23 @@ def test_clusters_that_have_whole_channels(
         close(one, other.numpy(), 64)
 
 
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.thorough)])
+def test_grids_that_keep_rows(device: ck.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks that join their sums through global memory, in two turns, give what one launch each gives, every time."""
+    x, dy = random(0, (2, 9, 15, 32), dtype) + 3, random(1, (2, 9, 15, 32), "float32")
+    wanted = found_of_norms(x, dy, -1, 8)
+
+    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
+        return channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=2, wide=True).keeping(places)
+
+    monkeypatch.setattr(channel_clusters, "form_of", form_of)
+    made = found_of_norms(x, dy, -1, 8)
+    for one, other in zip(made, wanted, strict=True):
+        close(one, other.numpy(), 2 if one.itemsize == 2 else 64)
+    again = found_of_norms(x, dy, -1, 8)
+    assert all(one.tolist() == other.tolist() for one, other in zip(made, again, strict=True))
+
+
 @pytest.mark.parametrize(
     ("batch", "channels", "inner", "bytes_read", "expected"),
     [

@@ -2,8 +2,12 @@
 // cluster takes every gridDim.x-th; blockIdx.y numbers its blocks, each with a part of the channels' sequences. `members` channels
 // that do not lie innermost are taken one after another. What was read for sums stays in shared memory (see kept.cuh), or, if there is not as much of it
 // (`kept` is 0), is read again from caches, from the last to the first.
+// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x: they join their sums through `partials`, a state
+// for each slot of each block of each unit, and the blocks of the grid take equally many units, which are whole.
 // Shared, static: a state of each of `slots` sums for each warp, of the block, and of the cluster.
-<% if cluster > 1 %>
+<% if wide %>
+<% include "prelude/grid.cuh" %>
+<% elif cluster > 1 %>
 <% include "prelude/cluster.cuh" %>
 <% endif %>
 <% include "nn/channel_norm/sums.cuh" %>
@@ -38,15 +42,40 @@ __device__ __forceinline__ void note(State (&of_warps)[warps][slots], int slot, 
     for (int distance = 16; distance >= across; distance /= 2) state = join(state, shuffle_xor(state, distance));
     if (int(threadIdx.x) % 32 < across) of_warps[threadIdx.x / 32][slot] = state;
 }
+// The sum of what was noted of a slot by all warps of the block.
+__device__ __forceinline__ State of_all_warps(const State (&of_warps)[warps][slots], int slot) {
+    State total = of_warps[0][slot];
+#pragma unroll
+    for (int warp = 1; warp < warps; ++warp) total = join(total, of_warps[warp][slot]);
+    return total;
+}
 // whole[slot] = the sum of what was noted of a slot by all warps of all blocks, in the same order in every block.
-__device__ __forceinline__ void join_all(const State (&of_warps)[warps][slots], State (&of_block)[slots], State (&whole)[slots]) {
+<% if wide %>
+__device__ __forceinline__ void join_all(State (&of_warps)[warps][slots], State* partials, State (&whole)[slots]) {
+    constexpr int several = block / slots < warps ? block / slots : warps;  // threads that join a slot's states
     __syncthreads();
-    for (int slot = threadIdx.x; slot < slots; slot += block) {
+    for (int slot = threadIdx.x; slot < slots; slot += block) partials[blockIdx.y * slots + slot] = of_all_warps(of_warps, slot);
+    grid_barrier();
+    const int slot = threadIdx.x % slots, first = threadIdx.x / slots, blocks = gridDim.y;
+    if (first < several) {
+        State total{};
+#pragma unroll 4
+        for (int rank = first; rank < blocks; rank += several) total = join(total, partials[rank * slots + slot]);
+        of_warps[first][slot] = total;
+    }
+    __syncthreads();
+    if (first == 0) {
         State total = of_warps[0][slot];
 #pragma unroll
-        for (int warp = 1; warp < warps; ++warp) total = join(total, of_warps[warp][slot]);
-        << "of_block" if cluster > 1 else "whole" >>[slot] = total;
+        for (int i = 1; i < several; ++i) total = join(total, of_warps[i][slot]);
+        whole[slot] = total;
     }
+    __syncthreads();
+}
+<% else %>
+__device__ __forceinline__ void join_all(const State (&of_warps)[warps][slots], State (&of_block)[slots], State (&whole)[slots]) {
+    __syncthreads();
+    for (int slot = threadIdx.x; slot < slots; slot += block) << "of_block" if cluster > 1 else "whole" >>[slot] = of_all_warps(of_warps, slot);
 <% if cluster > 1 %>
     cluster_barrier();
     for (int slot = threadIdx.x; slot < slots; slot += block) {
@@ -59,5 +88,6 @@ __device__ __forceinline__ void join_all(const State (&of_warps)[warps][slots], 
 <% endif %>
     __syncthreads();
 }
+<% endif %>
 // No block ends, or notes other sums, before the others have read its sums.
-__device__ __forceinline__ void wait_for_readers() { << "cluster_wait();" if cluster > 1 >> }
+__device__ __forceinline__ void wait_for_readers() { << "cluster_wait();" if cluster > 1 and not wide >> }

@@ -6,12 +6,12 @@
 <% include "nn/channel_norm/cluster.cuh" %>
 using R = << running >>;
 
-extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(block, << resident >>) << name >>(
+extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
     const T* x, const W* weight, const W* bias, acc* statistics, R* running_mean, R* running_variance, const acc* by, U* y, Sizes g,
-    int units, acc eps, acc momentum)
+    int units, << "acc* partials, " if wide >>acc eps, acc momentum)
 {
     allow_next_kernel();
-    __shared__ State of_warps[warps][slots], of_block[slots], whole[slots];
+    __shared__ State of_warps[warps][slots], << "of_block[slots], " if not wide >>whole[slots];
     __shared__ Statistics of_groups[slots];
     const int lane = first_of_thread(), together = last ? int(g.together) : 1;
 <% if kept %>
@@ -43,7 +43,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
         }
 #pragma unroll
         for (int c = 0; c < own_channels; ++c) note(of_warps, lane + c, sums.of(c));
-        join_all(of_warps, of_block, whole);
+        join_all(of_warps, << "(State*)partials + (index)unit * gridDim.y * slots" if wide else "of_block" >>, whole);
         const int group = threadIdx.x;
         if (group < slots / together) {
             State total = whole[group * together];
@@ -56,7 +56,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             }
         }
         __syncthreads();
-        << "const index ahead = Kept::ahead_of(g, here, unit, units);" if kept >>
+        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if wide or not last else "0") if kept >>
 #pragma unroll
         for (int step_back = 0; step_back < members; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
@@ -68,9 +68,9 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
                 const Statistics of = of_groups[last ? (lane + c) / together : 0];
                 own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
             }
-            << "packs.write(walk, y, own, m, last ? index(0) : ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
+            << "packs.write(walk, y, own, m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
         }
-<% if kept and last %>
+<% if kept and last and not wide %>
         if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from .. import dtypes
@@ -12,7 +13,7 @@ from ..array.layout import ALIGNMENT, address
 from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
-from ..kernel.sizes import ACCESS, divide_up
+from ..kernel.sizes import ACCESS, divide_up, power_of_two
 from .channel_places import Places, Share, bound, packed_sizes
 
 _apply = Kernel("nn/channel_norm/cluster_apply.cu")
@@ -29,9 +30,10 @@ _BUSY, _TWO_UNITS, _PAYS = 0.9, 3.5, 2.5
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
-#: Of grids that keep all: threads of a block and blocks of a multiprocessor; bytes of a row that a block has, the best first; the
-#: fewest bytes of the arrays; and those of a block that the GPU keeps for itself.
-_WIDE_BLOCK, _WIDE_RESIDENT, _SEGMENTS, _WIDE_LEAST, _RESERVED = 512, 1, (128, 64), 4 << 20, 1 << 10
+#: Of kept rows of innermost channels: how threads share them; bytes of a row that a block has, the best first; the most blocks that
+#: are a cluster; bytes of arrays of which they are too few; and those of a block that the GPU keeps for itself.
+_KEEPING_ROWS = Share(512, 1, 1, _UNROLL, True)
+_SEGMENTS, _SMALL, _FEW_ROWS, _RESERVED = (128, 64), 8, 4 << 20, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -89,6 +91,8 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
         if last:
             return kept_rows(*given, items)
         return kept_channels(*given, items) or _of_channels(*given, derivative)
+    if last and (form := kept_rows(places, device.properties, item, items)):
+        return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
     if last:
@@ -150,33 +154,34 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
     return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
 
 
+@cache
 def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
-    """How all blocks of a GPU keep the channels of a batch, which lie innermost; None where they do not fit.
+    """How blocks keep channels that lie innermost, of a batch or of examples; None where they do not fit, or are few.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         items: bytes of an element of each array that is read, together.
     """
-    rows, width = places.outer, _width(places.channels, ACCESS // item)
-    packs, blocks = places.channels // width, limits.multiprocessors * _WIDE_RESIDENT
-    if rows * places.channels * items < _WIDE_LEAST:
+    width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors * _KEEPING_ROWS.resident
+    packs, share = places.channels // width, _KEEPING_ROWS._replace(width=width)
+    if places.instances * places.outer * places.channels * items < _FEW_ROWS:
         return None
     for wanted in _SEGMENTS:
         across = min(packs, wanted // (width * item))
-        if across & (across - 1) or packs % across:
+        if across & (across - 1) or packs % across or across * width % places.together:
             continue
-        units, share = packs // across, Share(_WIDE_BLOCK, across, width, _UNROLL, True, _WIDE_RESIDENT)
-        for together in range(min(units, blocks), 0, -1):
-            form = Form(share, blocks // together, 1, turns=units // together, wide=True).keeping(places)
-            if units % together == 0 and _fits(form, limits, item, items):
+        units, share = places.instances * packs // across, share._replace(across=across)
+        for beside in range(min(units, blocks), 0, -1):
+            if units % beside:
+                continue
+            form = Form(share, blocks // beside, 1, turns=units // beside, wide=True)
+            if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
+                form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
+            form = form.keeping(places)
+            states = (share.block // 32 + 4) * form.here() * 3 * max(item, 4)
+            if (form.memory(items) + states + _RESERVED) * share.resident <= limits.max_shared_memory_per_block:
                 return form
     return None
-
-
-def _fits(form: Form, limits: Properties, item: int, items: int) -> bool:
-    states = (form.share.block // 32 + 4) * form.here()
-    own = form.memory(items) + 3 * max(item, 4) * states + _RESERVED
-    return own * form.share.resident <= limits.max_shared_memory_per_block
 
 
 def _of_channels(places: Places, limits: Properties, item: int, derivative: bool) -> Form | None:
@@ -207,10 +212,11 @@ def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int
     return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
-def _variables(form: Form, index: str, device: Device) -> dict[str, object]:
+def _variables(form: Form, places: Places, index: str, device: Device) -> dict[str, object]:
     own = {
         "cluster": form.cluster,
         "wide": form.wide,
+        "whole": places.channels % form.here() == 0,
         # On the host the blocks that wait for each other are a cluster.
         "dims": 1 if form.wide and device.style == "simt" else form.cluster,
         "members": form.members,
@@ -254,7 +260,7 @@ def normalized(
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": acc if running[0] is None else running[0].dtype,
     }
-    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index, x.device))
+    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, places, index, x.device))
     given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], 3, found), eps, momentum)
     kernel(given, grid, form.memory(x.itemsize))
     return y, found
@@ -268,7 +274,6 @@ def differentiated(
     made: Sequence[Array | None],
     places: Places,
     form: Form,
-    moving: bool,
     scale: float,
 ) -> None:
     """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each."""
@@ -286,9 +291,8 @@ def differentiated(
         x.device,
         "channel_norm_gradients",
         derivative=True,
-        moving=moving,
         **types,
-        **_variables(form, index, x.device),
+        **_variables(form, places, index, x.device),
     )
     given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], 2, statistics), scale)
     kernel(given, grid, form.memory(x.itemsize + dy.itemsize))

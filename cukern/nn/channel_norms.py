@@ -132,20 +132,20 @@ def _back(x: Array, places: Places) -> Array:
     return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
 
 
-def _share(places: Places, arrays: Sequence[Array], derivative: bool) -> Share:
+def _share(places: Places, arrays: Sequence[Array], derivative: bool, widest: int = _WIDTH) -> Share:
     last = places.inner == 1
     neighbours = places.channels if last else places.inner
     aligned = all(address(one._data) % ALIGNMENT == 0 for one in arrays)
     item = max(one.itemsize for one in arrays)
     serial = arrays[0].device.style == "serial"
-    most = min(ACCESS // item, _WIDTH) if last else ACCESS // item
+    most = min(ACCESS // item, widest) if last else ACCESS // item
     width = (_HOST_WIDTH if serial else most) if aligned else 1
     while neighbours % width:
         width //= 2
     if serial:
         return Share(1, 1, width, 1, last)
     across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
-    narrow = last and item == 2
+    narrow = last and item * width < ACCESS
     unroll = 2 * _UNROLL if narrow and not derivative else _UNROLL
     return Share(_BLOCK, across, width, unroll, last, 3 if last and not narrow else 4)
 
@@ -173,7 +173,7 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int, be
         parts = min(_HOST_PARTS, sequence * places.channels // _HOST_PART)
     else:
         wanted = busy * device.properties.multiprocessors // (own * places.instances)
-        parts = min(wanted, sequence // (share.step * least))
+        parts = min(wanted, divide_up(sequence, share.step * least))
     grain, turns = 1 if share.last else share.width, max(1, parts // before)
     each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
     sizes, index = packed_sizes(places, share.step, each, own, before)
@@ -197,17 +197,25 @@ def _join_block(device: Device) -> dict[str, int]:
 
 
 def _summed(
-    x: Array, dy: Array | None, statistics: Array | None, places: Places, acc: dtypes.DType
+    x: Array,
+    dy: Array | None,
+    statistics: Array | None,
+    places: Places,
+    acc: dtypes.DType,
+    weight: Array | None = None,
+    dx: Array | None = None,
 ) -> tuple[Array, int]:
-    """Parts of sums over each channel, and their number a channel."""
+    """Parts of sums over each channel, and their number a channel; writes ``dx`` too, of constant statistics."""
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
-    share = _share(places, arrays, derivative)
+    share = _share(places, [*arrays, *([] if dx is None else [dx])], derivative)
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
     given = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
     shared = {"index": cut.integer, "backwards": False, **share._asdict()}
-    bound = bound_kernel(_sums, x.device, "channel_sums", **given, **shared)
+    if dx is not None:
+        given["param"] = acc if weight is None else weight.dtype
+    bound = bound_kernel(_sums, x.device, "channel_sums", image=dx is not None, **given, **shared)
     parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
-    more = (dy, statistics) if derivative else ()
+    more = (dy, statistics, *([] if dx is None else [weight, dx])) if derivative else ()
     bound((x, *more, parts, cut.sizes), (cut.blocks, cut.parts))
     return parts, cut.parts
 
@@ -263,14 +271,18 @@ def _normalized(
 ) -> Array:
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
-    share = _share(places, (x, y), False)
-    busy = (_DERIVING if options.constants is None else _APPLYING)[share.last]
-    cut = _cut_after_sums(places, share, x.device, busy)
+    constant = options.constants is not None
+    share = _share(places, (x, y), False, ACCESS if constant else _WIDTH)
+    busy = (_APPLYING if constant else _DERIVING)[share.last]
+    if constant:
+        cut = _cut(places, share, x.device, busy, share.unroll)
+    else:
+        cut = _cut_after_sums(places, share, x.device, busy)
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": x.dtype if options.constants is None else options.constants[0].dtype,
-        "constant": options.constants is not None,
+        "constant": constant,
     }
     variables |= {"elem": x.dtype, "out": y.dtype, "acc": acc, "derivative": False}
     bound = _backwards("channel_normalized", x.device, share, cut, variables)
@@ -297,14 +309,17 @@ def _differentiated(
     grad = types.pop() if single and len(types) == 1 else acc
     both = empty((2, places.instances, places.channels), grad, device)
     made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
-    form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True)
+    form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True) if moving else None
     dx: Array | None = None
     if form is not None:
         dx = empty(x.shape, x.dtype, device) if wanted[0] else None
-        clusters.differentiated(x, dy, weight, statistics, (*made, dx), places, form, moving, scale)
+        clusters.differentiated(x, dy, weight, statistics, (*made, dx), places, form, scale)
     else:
-        if moving or any(wanted[1:]):
+        if moving:
             parts, count = _summed(x, dy, statistics, places, acc)
+        elif any(wanted[1:]):
+            dx = empty(x.shape, x.dtype, device) if wanted[0] else None
+            parts, count = _summed(x, dy, statistics, places, acc, weight, dx)
         factors = empty((places.instances * places.channels, 4), acc, device)
         bound = bound_kernel(
             _gradients,
@@ -320,7 +335,7 @@ def _differentiated(
         )
         arrays = (parts, statistics, weight, *made, factors)
         bound((*arrays, count, places.together, places.channels, scale), places.groups)
-        dx = _image(x, dy, factors, places) if wanted[0] else None
+        dx = _image(x, dy, factors, places) if wanted[0] and dx is None else dx
     return [None if dx is None else _back(dx, places), *_of_parameters(both, (weight, bias), wanted[1:])]
 
 

@@ -41,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     allow_next_kernel();
     const Walk walk = own_walk(g);
     if (!walk.there()) return;
-    Channel own[own_channels];
+    write_results(walk, x, dy, y, [&](Channel (&own)[own_channels]) {
 #pragma unroll
-    for (int c = 0; c < own_channels; ++c) own[c] = given.of(g, walk.number(g) + c, walk.channel + c);
-    write_results(walk, x, dy, y, own);
+        for (int c = 0; c < own_channels; ++c) own[c] = given.of(g, walk.number(g) + c, walk.channel + c);
+    });
 }

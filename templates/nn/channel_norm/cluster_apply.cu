@@ -56,21 +56,22 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             }
         }
         __syncthreads();
-        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if wide or not last else "0") if kept >>
+        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if whole or not last else "0") if kept >>
 #pragma unroll
         for (int step_back = 0; step_back < members; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
             if (!walk.there()) continue;
-            Channel own[own_channels];
+            const auto channels = [&](Channel (&own)[own_channels]) {
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) {
-                const Statistics of = of_groups[last ? (lane + c) / together : 0];
-                own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
-            }
-            << "packs.write(walk, y, own, m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
+                for (int c = 0; c < own_channels; ++c) {
+                    const Statistics of = of_groups[last ? (lane + c) / together : 0];
+                    own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
+                }
+            };
+            << "packs.write(walk, y, channels, m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, channels)" >>;
         }
-<% if kept and last and not wide %>
+<% if kept and last and not whole %>
         if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();

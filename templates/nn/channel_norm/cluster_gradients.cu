@@ -4,7 +4,6 @@
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/cluster.cuh" %>
 using G = << grad >>;
-constexpr bool moving = << moving | lower >>;
 
 extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
     const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx, Sizes g, int units,
@@ -41,25 +40,26 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             State joint{acc(0), acc(0)};
             for (int c = slot / together * together, end = c + together; c < end; ++c)
                 joint.total += whole[c].total * factors[c], joint.product += whole[c].product * factors[c];
-            const acc slope = moving ? of.rstd * of.rstd * of.rstd * joint.product * scale : acc(0);
-            const acc offset = moving ? -of.rstd * joint.total * scale : acc(0);
+            const acc slope = of.rstd * of.rstd * of.rstd * joint.product * scale;
+            const acc offset = -of.rstd * joint.total * scale;
             of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset};
             if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(whole[slot].total);
             if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(whole[slot].product * of.rstd);
         }
         __syncthreads();
-        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if wide or not last else "0") if kept >>
+        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if whole or not last else "0") if kept >>
         for (int step_back = 0; step_back < members && dx; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
             if (!walk.there()) continue;
-            Channel own[own_channels];
+            const auto channels = [&](Channel (&own)[own_channels]) {
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
-            << "packs.write(walk, dx, own, m, ahead)" if kept else "write_results(walk, x, dy, dx, own)" >>;
+                for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
+            };
+            << "packs.write(walk, dx, channels, m, ahead)" if kept else "write_results(walk, x, dy, dx, channels)" >>;
         }
 <% if kept %>
-        if ((<< (last and not wide) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+        if ((<< (last and not whole) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();
     }

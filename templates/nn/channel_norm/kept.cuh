@@ -92,8 +92,11 @@ struct Kept {
         for (int u = 0; u < N; ++u) write_pack(y + at[u], xs[u], dys[u], own);
     }
     // Writes the results of a member, and sends for the packs of the next unit.
-    __device__ __forceinline__ void write(WalkOf<false> walk, Result* y, const Channel (&own)[own_channels], int member, index ahead) const {
+    template <typename Channels>
+    __device__ __forceinline__ void write(WalkOf<false> walk, Result* y, const Channels& channels, int member, index ahead) const {
         const int count = number_of(walk);
+        Channel own[own_channels];
+        channels(own);
 #pragma unroll 1
         for (int part = 0, i = 0; part < parts; ++part) {
             const int end = minimum((part + 1) * each_part, count);

@@ -53,16 +53,17 @@ struct Sums {
 #pragma unroll
         for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
     }
-    template <bool back>
-    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy) {
+    // `seen` is called with the place of each pack, and that of dy.
+    template <bool back, typename Seen>
+    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, const Seen& seen) {
         while (walk.there()) {
             Pack<T, width> xs[unroll];
             Pack<U, width> dys[unroll];
-            bool there[unroll];
+            index at[unroll];
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
-                there[u] = walk.there();
-                if (there[u]) {
+                at[u] = walk.there() ? walk.at : index(-1);
+                if (walk.there()) {
                     xs[u] = load_pack<width>(x + walk.at);
                     << "dys[u] = load_pack<width>(dy + walk.at);" if derivative >>
                     walk.go_on();
@@ -70,10 +71,14 @@ struct Sums {
             }
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
-                if (there[u]) add(xs[u], dys[u]);
+                if (at[u] >= 0) add(xs[u], dys[u]), seen(at[u], dys[u]);
             }
             settle();
         }
+    }
+    template <bool back>
+    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, const U* dy) {
+        take(walk, x, dy, [](index, const Pack<U, width>&) {});
     }
     __device__ __forceinline__ State of(int c) const {
 <% if derivative %>

@@ -57,6 +57,11 @@ class Form(NamedTuple):
     turns: int = 1
     wide: bool = False
 
+    @property
+    def halves(self) -> int:
+        """Units that a block keeps: a wide form's block sums up the next one while the others come."""
+        return 2 if self.wide and self.turns > 1 else 1
+
     def here(self) -> int:
         """Channels of a block."""
         return self.share.across * self.share.width if self.share.last else self.members
@@ -72,7 +77,7 @@ class Form(NamedTuple):
 
     def memory(self, items: int) -> int:
         """Bytes of dynamic shared memory, of elements of so many bytes in all arrays together."""
-        return self.members * self.kept * self.share.block * self.share.width * items
+        return self.members * self.halves * self.kept * self.share.block * self.share.width * items
 
 
 def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
@@ -216,6 +221,7 @@ def _variables(form: Form, places: Places, index: str, device: Device) -> dict[s
     own = {
         "cluster": form.cluster,
         "wide": form.wide,
+        "halves": form.halves,
         "whole": places.channels % form.here() == 0,
         # On the host the blocks that wait for each other are a cluster.
         "dims": 1 if form.wide and device.style == "simt" else form.cluster,
@@ -228,10 +234,9 @@ def _variables(form: Form, places: Places, index: str, device: Device) -> dict[s
     return {**own, **form.share._asdict()}
 
 
-def _partials(form: Form, units: int, numbers: int, like: Array) -> tuple[Array, ...]:
-    """Where the blocks of a wide form leave so many numbers of each channel of each unit."""
-    shape = units, form.cluster, form.here(), numbers
-    return (empty(shape, like.dtype, like.device),) if form.wide else ()
+def _partials(form: Form, units: int, like: Array) -> tuple[Array, ...]:
+    """Where the blocks of a wide form leave two numbers of each channel of each unit."""
+    return (empty((units, form.cluster, form.here(), 2), like.dtype, like.device),) if form.wide else ()
 
 
 def normalized(
@@ -261,7 +266,7 @@ def normalized(
         "running": acc if running[0] is None else running[0].dtype,
     }
     kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, places, index, x.device))
-    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], 3, found), eps, momentum)
+    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], found), eps, momentum)
     kernel(given, grid, form.memory(x.itemsize))
     return y, found
 
@@ -294,5 +299,5 @@ def differentiated(
         **types,
         **_variables(form, places, index, x.device),
     )
-    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], 2, statistics), scale)
+    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], statistics), scale)
     kernel(given, grid, form.memory(x.itemsize + dy.itemsize))

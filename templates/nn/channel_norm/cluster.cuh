@@ -2,9 +2,10 @@
 // cluster takes every gridDim.x-th; blockIdx.y numbers its blocks, each with a part of the channels' sequences. `members` channels
 // that do not lie innermost are taken one after another. What was read for sums stays in shared memory (see kept.cuh), or, if there is not as much of it
 // (`kept` is 0), is read again from caches, from the last to the first.
-// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x: they join their sums through `partials`, a state
-// for each slot of each block of each unit, and the blocks of the grid take equally many units, which are whole.
-// Shared, static: a state of each of `slots` sums for each warp, of the block, and of the cluster.
+// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x, which keep what they read: they leave their sums
+// in `partials`, a pair for each slot of each block of each unit, and sum up their next unit while the others come. All blocks of the
+// grid take equally many units.
+// Shared, static: a Joint, and what results are made by.
 <% if wide %>
 <% include "prelude/grid.cuh" %>
 <% elif cluster > 1 %>
@@ -17,7 +18,7 @@ constexpr int members = << members >>, warps = block / 32;
 constexpr int channels_here = last ? across * width : members;  // of a block
 constexpr int slots = last || derivative ? channels_here : 1;
 
-static_assert(slots <= block, "a thread a slot");
+static_assert(slots <= block && channels_here % slots == 0, "a thread a slot");
 
 // The first channel of a thread, of those of its block.
 __device__ __forceinline__ int first_of_thread() { return last ? int(threadIdx.x) % across * width : 0; }
@@ -32,62 +33,154 @@ struct Group {
         return WalkOf<back>(g, instance, first + first_of_thread() + member, blockIdx.y);
     }
 };
+constexpr int halves = << halves >>;
 <% if kept %>
 <% include "nn/channel_norm/kept.cuh" %>
 <% endif %>
 
-// The slot's sum of a thread's warp is noted.
-__device__ __forceinline__ void note(State (&of_warps)[warps][slots], int slot, State state) {
-#pragma unroll
-    for (int distance = 16; distance >= across; distance /= 2) state = join(state, shuffle_xor(state, distance));
-    if (int(threadIdx.x) % 32 < across) of_warps[threadIdx.x / 32][slot] = state;
+// The sums of a slot, which add up: of differences from a reference and of their squares, or, of the `derivative`, of dy and of
+// dy * (x - mean).
+struct Pair {
+    acc first, second;
+};
+__device__ __forceinline__ Pair add(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
+struct Joint {
+    Pair of_warps[warps][slots], of_block[slots];
+    State whole[slots];
+    acc references[slots];
+};
+// The elements of a channel that a block has; of all members, if they share a slot.
+__device__ __forceinline__ acc elements_of(const Sizes& g, int rank) {
+    const index all = g.outer * g.inner, from = rank * g.each;
+    return acc(minimum(all, from + g.each) - minimum(all, from)) * acc(channels_here / slots);
 }
-// The sum of what was noted of a slot by all warps of the block.
-__device__ __forceinline__ State of_all_warps(const State (&of_warps)[warps][slots], int slot) {
-    State total = of_warps[0][slot];
+// The slot's sums of a thread's warp are noted.
+__device__ __forceinline__ void note(Joint& joint, int slot, Pair sums) {
 #pragma unroll
-    for (int warp = 1; warp < warps; ++warp) total = join(total, of_warps[warp][slot]);
-    return total;
+    for (int distance = 16; distance >= across; distance /= 2) sums = add(sums, shuffle_xor(sums, distance));
+    if (int(threadIdx.x) % 32 < across) joint.of_warps[threadIdx.x / 32][slot] = sums;
 }
-// whole[slot] = the sum of what was noted of a slot by all warps of all blocks, in the same order in every block.
-<% if wide %>
-__device__ __forceinline__ void join_all(State (&of_warps)[warps][slots], State* partials, State (&whole)[slots]) {
-    constexpr int several = block / slots < warps ? block / slots : warps;  // threads that join a slot's states
+<% if not derivative %>
+// Those of all channels of a thread, about the mean of one thread of the block: it is near enough to that of all.
+__device__ __forceinline__ void note_all(Joint& joint, int lane, const Sums& sums) {
+    if (int(threadIdx.x) < across) {
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) joint.references[lane + c] = sums.of(c).mean;
+    }
     __syncthreads();
-    for (int slot = threadIdx.x; slot < slots; slot += block) partials[blockIdx.y * slots + slot] = of_all_warps(of_warps, slot);
-    grid_barrier();
+#pragma unroll
+    for (int c = 0; c < own_channels; ++c) {
+        const acc by = sums.count ? sums.offset[c] - joint.references[lane + c] : acc(0), more = acc(sums.count) * by;
+        note(joint, lane + c, {sums.first[c] + more, sums.second[c] + by * (acc(2) * sums.first[c] + more)});
+    }
+}
+<% endif %>
+// The sums of so many elements about a reference become mean and sum of squared differences from it.
+__device__ __forceinline__ Pair about_mean(Pair sums, acc reference, acc count) {
+    const acc by = sums.first / maximum(count, acc(1)), squares = sums.second - sums.first * by;
+    return {reference + by, squares < acc(0) ? acc(0) : squares};
+}
+// to[slot] = the sums of what was noted of a slot by all warps; if not of the `derivative`, about their mean.
+__device__ __forceinline__ void join_warps(Joint& joint, const Sizes& g, Pair* to) {
+    __syncthreads();
+    for (int slot = threadIdx.x; slot < slots; slot += block) {
+        Pair total = joint.of_warps[0][slot];
+#pragma unroll
+        for (int warp = 1; warp < warps; ++warp) total = add(total, joint.of_warps[warp][slot]);
+        to[slot] = << "total" if derivative else "about_mean(total, joint.references[slot], elements_of(g, blockIdx.y))" >>;
+    }
+}
+// What a block has left of a slot, as it adds up to the sums of all blocks.
+__device__ __forceinline__ Pair of_block(const Sizes& g, Pair left, [[maybe_unused]] acc reference, [[maybe_unused]] int rank) {
+<% if derivative %>
+    return left;
+<% else %>
+    const acc by = left.first - reference, more = elements_of(g, rank) * by;
+    return {more, left.second + more * by};
+<% endif %>
+}
+__device__ __forceinline__ State state_of(const Sizes& g, Pair sums, [[maybe_unused]] acc reference) {
+<% if derivative %>
+    return {sums.first, sums.second};
+<% else %>
+    const acc count = acc(g.outer * g.inner) * acc(channels_here / slots);
+    const Pair made = about_mean(sums, reference, count);
+    return {count, made.first, made.second};
+<% endif %>
+}
+// joint.whole[slot] = the sums of a slot of all blocks, added in the same order in every block.
+<% if wide %>
+__device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g, const Pair* partials) {
+    constexpr int several = block / slots < warps ? block / slots : warps;  // threads that add up a slot's sums
     const int slot = threadIdx.x % slots, first = threadIdx.x / slots, blocks = gridDim.y;
+    const acc reference = partials[slot].first;
     if (first < several) {
-        State total{};
-#pragma unroll 4
-        for (int rank = first; rank < blocks; rank += several) total = join(total, partials[rank * slots + slot]);
-        of_warps[first][slot] = total;
+        Pair total{acc(0), acc(0)};
+#pragma unroll 8
+        for (int rank = first; rank < blocks; rank += several)
+            total = add(total, of_block(g, partials[rank * slots + slot], reference, rank));
+        joint.of_warps[first][slot] = total;
     }
     __syncthreads();
     if (first == 0) {
-        State total = of_warps[0][slot];
+        Pair total = joint.of_warps[0][slot];
 #pragma unroll
-        for (int i = 1; i < several; ++i) total = join(total, of_warps[i][slot]);
-        whole[slot] = total;
+        for (int i = 1; i < several; ++i) total = add(total, joint.of_warps[i][slot]);
+        joint.whole[slot] = state_of(g, total, reference);
     }
     __syncthreads();
 }
 <% else %>
-__device__ __forceinline__ void join_all(const State (&of_warps)[warps][slots], State (&of_block)[slots], State (&whole)[slots]) {
-    __syncthreads();
-    for (int slot = threadIdx.x; slot < slots; slot += block) << "of_block" if cluster > 1 else "whole" >>[slot] = of_all_warps(of_warps, slot);
-<% if cluster > 1 %>
-    cluster_barrier();
+__device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g) {
+    join_warps(joint, g, joint.of_block);
+    << "cluster_barrier();" if cluster > 1 >>
     for (int slot = threadIdx.x; slot < slots; slot += block) {
-        State total = of_block_number(&of_block[slot], 0);
+        Pair total{acc(0), acc(0)};
+        acc reference = acc(0);
 #pragma unroll
-        for (int rank = 1; rank < << cluster >>; ++rank) total = join(total, of_block_number(&of_block[slot], rank));
-        whole[slot] = total;
+        for (int rank = 0; rank < << cluster >>; ++rank) {
+            const Pair left = << "of_block_number(&joint.of_block[slot], rank)" if cluster > 1 else "joint.of_block[slot]" >>;
+            if (rank == 0) reference = left.first;
+            total = add(total, of_block(g, left, reference, rank));
+        }
+        joint.whole[slot] = state_of(g, total, reference);
     }
-    cluster_arrive();
-<% endif %>
+    << "cluster_arrive();" if cluster > 1 >>
     __syncthreads();
 }
 <% endif %>
-// No block ends, or notes other sums, before the others have read its sums.
-__device__ __forceinline__ void wait_for_readers() { << "cluster_wait();" if cluster > 1 and not wide >> }
+// Takes the block's units: `load(unit)` loads the parameters of one, `sum_up(unit, half)` notes its sums, and keeps its elements in a
+// half of the shared memory, and `finish(unit, half)` makes results by the sums of all blocks.
+template <typename Load, typename SumUp, typename Finish>
+__device__ __forceinline__ void take_units(
+    Joint& joint, const Sizes& g, int units, << "Pair* partials, " if wide >>const Load& load, const SumUp& sum_up, const Finish& finish)
+{
+<% if wide %>
+    unsigned came = 0;
+    int half = 0, unit = blockIdx.x;
+    const auto finish_one = [&](int one, int its_half) {
+        load(one);
+        join_blocks(joint, g, partials + (index)one * gridDim.y * slots);
+        finish(one, its_half);
+    };
+    for (; unit < units; unit += gridDim.x, half = (half + 1) % halves) {
+        const bool more = halves > 1 && unit != int(blockIdx.x);
+        sum_up(unit, half);
+        join_warps(joint, g, partials + ((index)unit * gridDim.y + blockIdx.y) * slots);
+        if (more) grid_wait(came);
+        came = grid_arrive();
+        if (more) finish_one(unit - int(gridDim.x), 1 - half);
+    }
+    grid_wait(came);
+    finish_one(unit - int(gridDim.x), (half + halves - 1) % halves);
+<% else %>
+    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+        load(unit);
+        sum_up(unit, 0);
+        join_blocks(joint, g);
+        finish(unit, 0);
+        // No block ends, or notes other sums, before the others have read its sums.
+        << "cluster_wait();" if cluster > 1 >>
+    }
+<% endif %>
+}

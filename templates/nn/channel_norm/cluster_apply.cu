@@ -11,17 +11,17 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
     int units, << "acc* partials, " if wide >>acc eps, acc momentum)
 {
     allow_next_kernel();
-    __shared__ State of_warps[warps][slots], << "of_block[slots], " if not wide >>whole[slots];
+    __shared__ Joint joint;
     __shared__ Statistics of_groups[slots];
     const int lane = first_of_thread(), together = last ? int(g.together) : 1;
 <% if kept %>
     extern __shared__ __align__(16) unsigned char memory[];
     const Kept packs(memory, x, nullptr);
-    packs.bring(g, blockIdx.x);
+    for (int half = 0; half < halves; ++half) packs.bring(g, blockIdx.x + half * gridDim.x, half);
 <% endif %>
-    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    acc factors[members][own_channels], offsets[members][own_channels];
+    const auto load = [&](int unit) {
         const Group here(g, unit);
-        acc factors[members][own_channels], offsets[members][own_channels];
 #pragma unroll
         for (int m = 0; m < members; ++m) {
 #pragma unroll
@@ -30,24 +30,28 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
                 factors[m][c] = weight ? cast<acc>(weight[at]) : acc(1), offsets[m][c] = bias ? cast<acc>(bias[at]) : acc(0);
             }
         }
+    };
+    const auto sum_up = [&](int unit, [[maybe_unused]] int half) {
+        const Group here(g, unit);
         Sums sums;
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
 <% if kept %>
-            packs.add_to(sums, walk, m);
+            packs.add_to(sums, walk, half + m, unit == int(blockIdx.x));
 <% else %>
 #pragma unroll
             for (int c = 0; c < own_channels && m == 0; ++c) sums.offset[c] = walk.there() ? cast<acc>(x[walk.at + c]) : acc(0);
             sums.take(walk, x, (const U*)nullptr);
 <% endif %>
         }
-#pragma unroll
-        for (int c = 0; c < own_channels; ++c) note(of_warps, lane + c, sums.of(c));
-        join_all(of_warps, << "(State*)partials + (index)unit * gridDim.y * slots" if wide else "of_block" >>, whole);
+        note_all(joint, lane, sums);
+    };
+    const auto finish = [&](int unit, [[maybe_unused]] int half) {
+        const Group here(g, unit);
         const int group = threadIdx.x;
         if (group < slots / together) {
-            State total = whole[group * together];
-            for (int c = 1; c < together; ++c) total = join(total, whole[group * together + c]);
+            State total = joint.whole[group * together];
+            for (int c = 1; c < together; ++c) total = join(total, joint.whole[group * together + c]);
             of_groups[group] = found(total, eps);
             if (blockIdx.y == 0 && here.first + group * together < g.channels) {
                 const index number = of_group(g, here.instance * g.channels + here.first) + group;
@@ -69,11 +73,11 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
                     own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
                 }
             };
-            << "packs.write(walk, y, channels, m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, channels)" >>;
+            << "packs.write(walk, y, channels, half + m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, channels)" >>;
         }
 <% if kept and last and not whole %>
         if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
-        wait_for_readers();
-    }
+    };
+    take_units(joint, g, units, << "(Pair*)partials, " if wide >>load, sum_up, finish);
 }

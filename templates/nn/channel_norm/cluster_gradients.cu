@@ -10,7 +10,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
     << "acc* partials, " if wide >>acc scale)
 {
     allow_next_kernel();
-    __shared__ State of_warps[warps][slots], << "of_block[slots], " if not wide >>whole[slots];
+    __shared__ Joint joint;
     __shared__ Channel of_channels[slots];
     __shared__ acc factors[slots];
     const Statistics* const of_groups = (const Statistics*)statistics;
@@ -18,33 +18,39 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% if kept %>
     extern __shared__ __align__(16) unsigned char memory[];
     const Kept packs(memory, x, dy);
-    packs.bring(g, blockIdx.x);
+    for (int half = 0; half < halves; ++half) packs.bring(g, blockIdx.x + half * gridDim.x, half);
 <% endif %>
-    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
+    Statistics of{acc(0), acc(0)};
+    const auto load = [&](int unit) {
+        const Group here(g, unit);
+        if (slot >= slots || here.first + slot >= g.channels) return;
+        of = of_groups[of_group(g, here.instance * g.channels + here.first + slot)];
+        factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
+    };
+    const auto sum_up = [&](int unit, [[maybe_unused]] int half) {
         const Group here(g, unit);
         const index number = here.instance * g.channels + here.first;
-        const bool is = slot < slots && here.first + slot < g.channels;
-        Statistics of{acc(0), acc(0)};
-        if (is) of = of_groups[of_group(g, number + slot)], factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
             Sums sums;
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
-            << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
+            << "packs.add_to(sums, walk, half + m, unit == int(blockIdx.x))" if kept else "sums.take(walk, x, dy)" >>;
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) note(of_warps, lane + m + c, sums.of(c));
+            for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
         }
-        join_all(of_warps, << "(State*)partials + (index)unit * gridDim.y * slots" if wide else "of_block" >>, whole);
-        if (is) {
-            State joint{acc(0), acc(0)};
+    };
+    const auto finish = [&](int unit, [[maybe_unused]] int half) {
+        const Group here(g, unit);
+        const index number = here.instance * g.channels + here.first;
+        if (slot < slots && here.first + slot < g.channels) {
+            State of_all{acc(0), acc(0)};
             for (int c = slot / together * together, end = c + together; c < end; ++c)
-                joint.total += whole[c].total * factors[c], joint.product += whole[c].product * factors[c];
-            const acc slope = of.rstd * of.rstd * of.rstd * joint.product * scale;
-            const acc offset = -of.rstd * joint.total * scale;
+                of_all.total += joint.whole[c].total * factors[c], of_all.product += joint.whole[c].product * factors[c];
+            const acc slope = of.rstd * of.rstd * of.rstd * of_all.product * scale, offset = -of.rstd * of_all.total * scale;
             of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset};
-            if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(whole[slot].total);
-            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(whole[slot].product * of.rstd);
+            if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(joint.whole[slot].total);
+            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(joint.whole[slot].product * of.rstd);
         }
         __syncthreads();
         << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if whole or not last else "0") if kept >>
@@ -56,11 +62,12 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 #pragma unroll
                 for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
             };
-            << "packs.write(walk, dx, channels, m, ahead)" if kept else "write_results(walk, x, dy, dx, channels)" >>;
+            << "packs.write(walk, dx, channels, half + m, ahead)" if kept else "write_results(walk, x, dy, dx, channels)" >>;
         }
 <% if kept %>
-        if ((<< (last and not whole) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+        const int after = unit + halves * int(gridDim.x);
+        if ((<< (last and not whole) | lower >> || !dx) && after < units) packs.bring(g, after, half);
 <% endif %>
-        wait_for_readers();
-    }
+    };
+    take_units(joint, g, units, << "(Pair*)partials, " if wide >>load, sum_up, finish);
 }

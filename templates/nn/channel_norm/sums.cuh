@@ -26,7 +26,7 @@ struct Sums {
     acc offset[own_channels], first[own_channels], second[own_channels];
     index count = 0, moved = 0;
 
-    __device__ __forceinline__ Sums() { clear(first), clear(second); }
+    __device__ __forceinline__ Sums() { clear(offset), clear(first), clear(second); }
     // Adds a pack of elements, and of dy.
     __device__ __forceinline__ void add(const Pack<T, width>& pack, [[maybe_unused]] const Pack<U, width>& above) {
         acc own[width];

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from itertools import product
 from typing import NamedTuple
 
 from .. import dtypes
@@ -30,10 +31,9 @@ _BUSY, _TWO_UNITS, _PAYS = 0.9, 3.5, 2.5
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
-#: Of kept rows of innermost channels: how threads share them; bytes of a row that a block has, the best first; the most blocks that
-#: are a cluster; bytes of arrays of which they are too few; and those of a block that the GPU keeps for itself.
-_KEEPING_ROWS = Share(512, 1, 1, _UNROLL, True)
-_SEGMENTS, _SMALL, _FEW_ROWS, _RESERVED = (128, 64), 8, 4 << 20, 1 << 10
+#: Of grids that keep channels: threads of a block; the fewest turns, and bytes of a row that a block has, where channels lie innermost,
+#: the best first; the most blocks that are a cluster; bytes of arrays that are too few; and those of a block's other shared memory.
+_WIDE, _LEAST_TURNS, _SEGMENTS, _SMALL, _FEW, _RESERVED = 512, (2, 1), (128, 64), 2, 4 << 20, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -93,10 +93,10 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     items = sum(one.itemsize for one in arrays)
     if places.instances == places.together == 1:
         given = places, device.properties, item
-        if last:
-            return kept_rows(*given, items)
-        return kept_channels(*given, items) or _of_channels(*given, derivative)
-    if last and (form := kept_rows(places, device.properties, item, items)):
+        form = None if last else kept_channels(*given, items)
+        form = form or kept_by_grid(*given, items)
+        return form if form or last else _of_channels(*given, derivative)
+    if last and (form := kept_by_grid(places, device.properties, item, items)):
         return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
@@ -160,31 +160,34 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
 
 
 @cache
-def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
-    """How blocks keep channels that lie innermost, of a batch or of examples; None where they do not fit, or are few.
+def kept_by_grid(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+    """How the blocks of a GPU, all at once, keep channels, best such that they have two units each or more.
+
+    None where they do not fit, or are few.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         items: bytes of an element of each array that is read, together.
     """
-    width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors * _KEEPING_ROWS.resident
-    packs, share = places.channels // width, _KEEPING_ROWS._replace(width=width)
-    if places.instances * places.outer * places.channels * items < _FEW_ROWS:
+    last, blocks = places.inner == 1, limits.multiprocessors
+    width = _width(places.channels if last else places.inner, ACCESS // item)
+    if places.instances * places.outer * places.channels * places.inner * items < _FEW:
         return None
-    for wanted in _SEGMENTS:
-        across = min(packs, wanted // (width * item))
-        if across & (across - 1) or packs % across or across * width % places.together:
+    for least, wanted in product(_LEAST_TURNS, _SEGMENTS if last else (0,)):
+        packs = places.channels // width if last else places.channels
+        across = min(packs, wanted // (width * item)) if last else 1
+        if across & (across - 1) or packs % across or across * (width if last else 1) % places.together:
             continue
-        units, share = places.instances * packs // across, share._replace(across=across)
-        for beside in range(min(units, blocks), 0, -1):
+        units, share = places.instances * packs // across, Share(_WIDE, across, width, _UNROLL, last)
+        for beside in range(min(units // least, blocks), 0, -1):
             if units % beside:
                 continue
             form = Form(share, blocks // beside, 1, turns=units // beside, wide=True)
             if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
                 form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
             form = form.keeping(places)
-            states = (share.block // 32 + 4) * form.here() * 3 * max(item, 4)
-            if (form.memory(items) + states + _RESERVED) * share.resident <= limits.max_shared_memory_per_block:
+            pairs = (2 * share.block // 32 + 8) * form.here() * max(item, 4)
+            if form.memory(items) + pairs + _RESERVED <= limits.max_shared_memory_per_block:
                 return form
     return None
 

@@ -31,7 +31,9 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
 #: Blocks that a multiprocessor gets for results of constants, and for others and derivatives, by whether channels lie
 #: innermost; and the most channels of a thread there, which holds numbers of each.
-_APPLYING, _DERIVING, _WIDTH = {False: 32, True: 16}, {False: 32, True: 4}, 4
+_APPLYING, _DERIVING, _WIDTH = {False: 1024, True: 64}, {False: 32, True: 4}, 4
+#: How threads share results of constants, likewise: few numbers each, as of elementwise functions.
+_OF_CONSTANTS = {False: Share(128, 1, 1, 2, False, 10), True: Share(128, 1, 1, 2, True, 7)}
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.
@@ -132,11 +134,13 @@ def _back(x: Array, places: Places) -> Array:
     return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
 
 
-def _share(places: Places, arrays: Sequence[Array], derivative: bool, widest: int = _WIDTH) -> Share:
+def _share(
+    places: Places, arrays: Sequence[Array], derivative: bool, constants: Sequence[Array | None] | None = None
+) -> Share:
     last = places.inner == 1
     neighbours = places.channels if last else places.inner
-    aligned = all(address(one._data) % ALIGNMENT == 0 for one in arrays)
-    item = max(one.itemsize for one in arrays)
+    aligned = all(one is None or address(one._data) % ALIGNMENT == 0 for one in (*arrays, *(constants or ())))
+    item, widest = max(one.itemsize for one in arrays), _WIDTH if constants is None else ACCESS
     serial = arrays[0].device.style == "serial"
     most = min(ACCESS // item, widest) if last else ACCESS // item
     width = (_HOST_WIDTH if serial else most) if aligned else 1
@@ -145,6 +149,8 @@ def _share(places: Places, arrays: Sequence[Array], derivative: bool, widest: in
     if serial:
         return Share(1, 1, width, 1, last)
     across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
+    if constants is not None:
+        return _OF_CONSTANTS[last]._replace(across=across, width=width)
     narrow = last and item * width < ACCESS
     unroll = 2 * _UNROLL if narrow and not derivative else _UNROLL
     return Share(_BLOCK, across, width, unroll, last, 3 if last and not narrow else 4)
@@ -187,8 +193,10 @@ def _cut_after_sums(places: Places, share: Share, device: Device, busy: int) -> 
     return _cut(places, share, device, busy, share.unroll, before)
 
 
-def _backwards(name: str, device: Device, share: Share, cut: _Cut, variables: dict[str, Any]) -> BoundKernel:
-    shared = {"index": cut.integer, "backwards": True, **share._asdict()}
+def _bound_apply(
+    name: str, device: Device, share: Share, cut: _Cut, variables: dict[str, Any], backwards: bool = True
+) -> BoundKernel:
+    shared = {"index": cut.integer, "backwards": backwards, **share._asdict()}
     return bound_kernel(_apply, device, name, **variables, **shared)
 
 
@@ -272,12 +280,11 @@ def _normalized(
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
     constant = options.constants is not None
-    share = _share(places, (x, y), False, ACCESS if constant else _WIDTH)
-    busy = (_APPLYING if constant else _DERIVING)[share.last]
+    share = _share(places, (x, y), False, (weight, bias, *options.constants) if options.constants else None)
     if constant:
-        cut = _cut(places, share, x.device, busy, share.unroll)
+        cut = _cut(places, share, x.device, _APPLYING[share.last], share.unroll)
     else:
-        cut = _cut_after_sums(places, share, x.device, busy)
+        cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
@@ -285,7 +292,7 @@ def _normalized(
         "constant": constant,
     }
     variables |= {"elem": x.dtype, "out": y.dtype, "acc": acc, "derivative": False}
-    bound = _backwards("channel_normalized", x.device, share, cut, variables)
+    bound = _bound_apply("channel_normalized", x.device, share, cut, variables, not constant)
     bound((x, weight, bias, *given, y, cut.sizes, options.eps), (cut.blocks, cut.parts))
     return y
 
@@ -364,7 +371,8 @@ def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
     share = _share(places, (x, dy, dx), True)
     cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
     types = {"elem": x.dtype, "out": dy.dtype, "param": x.dtype, "acc": factors.dtype}
-    bound = _backwards("channel_derivative", x.device, share, cut, types | {"derivative": True})
+    types |= {"derivative": True, "constant": False}
+    bound = _bound_apply("channel_derivative", x.device, share, cut, types)
     bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))
     return dx
 

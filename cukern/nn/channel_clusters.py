@@ -33,7 +33,8 @@ _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
 #: Of grids that keep channels: threads of a block; the fewest turns, and bytes of a row that a block has, where channels lie innermost,
 #: the best first; the most blocks that are a cluster; bytes of arrays that are too few; and those of a block's other shared memory.
-_WIDE, _LEAST_TURNS, _SEGMENTS, _SMALL, _FEW, _RESERVED = 512, (2, 1), (128, 64), 2, 4 << 20, 1 << 10
+_WIDE, _LEAST_TURNS, _SEGMENTS, _SMALL, _FEW, _RESERVED = 512, (2, 1), (128, 64), 2, 1 << 20, 1 << 10
+_MOST_TURNS = {False: 64, True: 64}
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -94,9 +95,9 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     if places.instances == places.together == 1:
         given = places, device.properties, item
         form = None if last else kept_channels(*given, items)
-        form = form or kept_by_grid(*given, items)
+        form = form or _in_few_turns(kept_by_grid(*given, items), derivative)
         return form if form or last else _of_channels(*given, derivative)
-    if last and (form := kept_by_grid(places, device.properties, item, items)):
+    if last and (form := _in_few_turns(kept_by_grid(places, device.properties, item, items), derivative)):
         return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
@@ -157,6 +158,10 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
     if form.share.resident == 1 < rounds < _PAYS:
         return None
     return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
+
+
+def _in_few_turns(form: Form | None, derivative: bool) -> Form | None:
+    return form if form and form.turns <= _MOST_TURNS[derivative] else None
 
 
 @cache

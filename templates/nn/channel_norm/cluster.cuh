@@ -150,30 +150,38 @@ __device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g) {
 }
 <% endif %>
 // Takes the block's units: `load(unit)` loads the parameters of one, `sum_up(unit, half)` notes its sums, and keeps its elements in a
-// half of the shared memory, and `finish(unit, half)` makes results by the sums of all blocks.
-template <typename Load, typename SumUp, typename Finish>
-__device__ __forceinline__ void take_units(
-    Joint& joint, const Sizes& g, int units, << "Pair* partials, " if wide >>const Load& load, const SumUp& sum_up, const Finish& finish)
-{
+// half of the shared memory, and `finish(unit, half)` makes results by the sums of all blocks. If `wide`, `sum_most(unit, half)` comes
+// before `sum_up`: the sums of the unit before are joined while the last elements come.
 <% if wide %>
+template <typename SumMost, typename Load, typename SumUp, typename Finish>
+__device__ __forceinline__ void take_units(Joint& joint, const Sizes& g, int units, Pair* partials, const SumMost& sum_most,
+    const Load& load, const SumUp& sum_up, const Finish& finish)
+{
     unsigned came = 0;
     int half = 0, unit = blockIdx.x;
-    const auto finish_one = [&](int one, int its_half) {
-        load(one);
-        join_blocks(joint, g, partials + (index)one * gridDim.y * slots);
-        finish(one, its_half);
+    const auto join_earlier = [&] {
+        const int earlier = unit - int(gridDim.x);
+        grid_wait(came);
+        load(earlier);
+        join_blocks(joint, g, partials + (index)earlier * gridDim.y * slots);
     };
     for (; unit < units; unit += gridDim.x, half = (half + 1) % halves) {
         const bool more = halves > 1 && unit != int(blockIdx.x);
+        sum_most(unit, half);
+        if (more) join_earlier();
         sum_up(unit, half);
         join_warps(joint, g, partials + ((index)unit * gridDim.y + blockIdx.y) * slots);
-        if (more) grid_wait(came);
         came = grid_arrive();
-        if (more) finish_one(unit - int(gridDim.x), 1 - half);
+        if (more) finish(unit - int(gridDim.x), 1 - half);
     }
-    grid_wait(came);
-    finish_one(unit - int(gridDim.x), (half + halves - 1) % halves);
+    join_earlier();
+    finish(unit - int(gridDim.x), (half + halves - 1) % halves);
+}
 <% else %>
+template <typename Load, typename SumUp, typename Finish>
+__device__ __forceinline__ void take_units(
+    Joint& joint, const Sizes& g, int units, const Load& load, const SumUp& sum_up, const Finish& finish)
+{
     for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
         load(unit);
         sum_up(unit, 0);
@@ -182,5 +190,5 @@ __device__ __forceinline__ void take_units(
         // No block ends, or notes other sums, before the others have read its sums.
         << "cluster_wait();" if cluster > 1 >>
     }
-<% endif %>
 }
+<% endif %>

@@ -31,19 +31,30 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             }
         }
     };
+    Sums sums;
+<% if wide %>
+    const auto sum_most = [&](int unit, int half) {
+        sums = Sums();
+        packs.add_to<0, parts - 1>(sums, Group(g, unit).walk(g, 0), half, unit == int(blockIdx.x));
+    };
+<% endif %>
     const auto sum_up = [&](int unit, [[maybe_unused]] int half) {
         const Group here(g, unit);
-        Sums sums;
+<% if wide %>
+        packs.add_to<parts - 1>(sums, here.walk(g, 0), half, unit == int(blockIdx.x));
+<% else %>
+        sums = Sums();
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
 <% if kept %>
-            packs.add_to(sums, walk, half + m, unit == int(blockIdx.x));
+            packs.add_to(sums, walk, m);
 <% else %>
 #pragma unroll
             for (int c = 0; c < own_channels && m == 0; ++c) sums.offset[c] = walk.there() ? cast<acc>(x[walk.at + c]) : acc(0);
             sums.take(walk, x, (const U*)nullptr);
 <% endif %>
         }
+<% endif %>
         note_all(joint, lane, sums);
     };
     const auto finish = [&](int unit, [[maybe_unused]] int half) {
@@ -79,5 +90,5 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
         if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
     };
-    take_units(joint, g, units, << "(Pair*)partials, " if wide >>load, sum_up, finish);
+    take_units(joint, g, units, << "(Pair*)partials, sum_most, " if wide >>load, sum_up, finish);
 }

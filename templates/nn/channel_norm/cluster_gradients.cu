@@ -27,15 +27,31 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
         of = of_groups[of_group(g, here.instance * g.channels + here.first + slot)];
         factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
     };
+    Sums sums;
+    const auto start = [&](const Group& here, int m) {
+        const bool is = here.walk(g, m).there();
+        const index number = here.instance * g.channels + here.first + lane + m;
+        sums = Sums();
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) sums.offset[c] = is ? of_groups[of_group(g, number + c)].mean : acc(0);
+    };
+<% if wide %>
+    const auto sum_most = [&](int unit, int half) {
+        const Group here(g, unit);
+        start(here, 0);
+        packs.add_to<0, parts - 1>(sums, here.walk(g, 0), half, unit == int(blockIdx.x));
+    };
+<% endif %>
     const auto sum_up = [&](int unit, [[maybe_unused]] int half) {
         const Group here(g, unit);
-        const index number = here.instance * g.channels + here.first;
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
-            Sums sums;
-#pragma unroll
-            for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
-            << "packs.add_to(sums, walk, half + m, unit == int(blockIdx.x))" if kept else "sums.take(walk, x, dy)" >>;
+<% if wide %>
+            packs.add_to<parts - 1>(sums, walk, half, unit == int(blockIdx.x));
+<% else %>
+            start(here, m);
+            << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
+<% endif %>
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
         }
@@ -69,5 +85,5 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
         if ((<< (last and not whole) | lower >> || !dx) && after < units) packs.bring(g, after, half);
 <% endif %>
     };
-    take_units(joint, g, units, << "(Pair*)partials, " if wide >>load, sum_up, finish);
+    take_units(joint, g, units, << "(Pair*)partials, sum_most, " if wide >>load, sum_up, finish);
 }

@@ -57,24 +57,27 @@ struct Kept {
         for (int u = 0; u < N; ++u) sums.add(xs[u], dys[u]);
         sums.settle();
     }
-    // Adds those of a member, or half, to sums, each group when it has come; another unit's groups may have been sent for since.
-    template <int PART = 0>
+    // Adds those of a member, or half, to sums, from a group on and before another, each group when it has come; another unit's groups
+    // may have been sent for since.
+    template <int PART = 0, int END = parts>
     __device__ __forceinline__ void add_to(Sums& sums, const WalkOf<false>& walk, int member, bool another = false) const {
-        if (halves > 1 && another) wait_copies<2 * parts - 1 - PART>();
-        else if (members == 1 || member == 0) wait_copies<parts - 1 - PART>();
-        const int count = number_of(walk), end = minimum((PART + 1) * each_part, count);
+        if constexpr (PART < END) {
+            if (halves > 1 && another) wait_copies<2 * parts - 1 - PART>();
+            else if (members == 1 || member == 0) wait_copies<parts - 1 - PART>();
+            const int count = number_of(walk), end = minimum((PART + 1) * each_part, count);
 <% if not derivative %>
-        if (PART == 0 && (members == 1 || member == 0) && count > 0) {
+            if (PART == 0 && (members == 1 || member == 0) && count > 0) {
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) sums.offset[c] = cast<acc>(x[member * kept * block].at[c]);
-        }
+                for (int c = 0; c < own_channels; ++c) sums.offset[c] = cast<acc>(x[member * kept * block].at[c]);
+            }
 <% endif %>
-        int i = PART * each_part;
+            int i = PART * each_part;
 #pragma unroll 1
-        for (; i + unroll <= end; i += unroll) add_some<unroll>(sums, member * kept + i);
+            for (; i + unroll <= end; i += unroll) add_some<unroll>(sums, member * kept + i);
 #pragma unroll 1
-        for (; i < end; ++i) add_some<1>(sums, member * kept + i);
-        if constexpr (PART + 1 < parts) add_to<PART + 1>(sums, walk, member, another);
+            for (; i < end; ++i) add_some<1>(sums, member * kept + i);
+            add_to<PART + 1, END>(sums, walk, member, another);
+        }
     }
     template <int N>
     __device__ __forceinline__ void write_some(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
-from itertools import product
 from typing import NamedTuple
 
 from .. import dtypes
@@ -26,15 +25,14 @@ _MEMBERS, _ACROSS = 32, 32
 _KEPT, _OTHER = 25, 8 << 10
 #: The part of the multiprocessors that gets a block at least; rounds of clusters from which each takes two units; and
 #: rounds of one block a multiprocessor from which on keeping pays, unless all run at once.
-_BUSY, _TWO_UNITS, _PAYS = 0.9, 3.5, 2.5
+_BUSY, _TWO_UNITS, _PAYS = 0.9, 1.2, 2.5
 #: Threads of a block, packs of each array that one has on their way, and elements of a pack of innermost channels.
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
-#: Of grids that keep channels: threads of a block; the fewest turns, and bytes of a row that a block has, where channels lie innermost,
-#: the best first; the most blocks that are a cluster; bytes of arrays that are too few; and those of a block's other shared memory.
-_WIDE, _LEAST_TURNS, _SEGMENTS, _SMALL, _FEW, _RESERVED = 512, (2, 1), (128, 64), 2, 1 << 20, 1 << 10
-_MOST_TURNS = {False: 64, True: 64}
+#: Of kept rows: bytes of one that a block has, bytes of arrays that are too few, the most blocks that are a cluster, the most units
+#: that take turns on all blocks, and bytes of a block's other shared memory besides sums.
+_SECTION, _FEW, _SMALL, _ALONE_TURNS, _RESERVED = 128, 3 << 20, 2, 2, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -58,11 +56,6 @@ class Form(NamedTuple):
     turns: int = 1
     wide: bool = False
 
-    @property
-    def halves(self) -> int:
-        """Units that a block keeps: a wide form's block sums up the next one while the others come."""
-        return 2 if self.wide and self.turns > 1 else 1
-
     def here(self) -> int:
         """Channels of a block."""
         return self.share.across * self.share.width if self.share.last else self.members
@@ -78,7 +71,7 @@ class Form(NamedTuple):
 
     def memory(self, items: int) -> int:
         """Bytes of dynamic shared memory, of elements of so many bytes in all arrays together."""
-        return self.members * self.halves * self.kept * self.share.block * self.share.width * items
+        return self.members * self.kept * self.share.block * self.share.width * items
 
 
 def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
@@ -94,10 +87,10 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     items = sum(one.itemsize for one in arrays)
     if places.instances == places.together == 1:
         given = places, device.properties, item
-        form = None if last else kept_channels(*given, items)
-        form = form or _in_few_turns(kept_by_grid(*given, items), derivative)
-        return form if form or last else _of_channels(*given, derivative)
-    if last and (form := _in_few_turns(kept_by_grid(places, device.properties, item, items), derivative)):
+        if last:
+            return kept_rows(*given, items)
+        return kept_channels(*given, items) or _of_channels(*given, derivative)
+    if last and (form := kept_rows(places, device.properties, item, items)):
         return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
@@ -160,40 +153,31 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
     return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
 
 
-def _in_few_turns(form: Form | None, derivative: bool) -> Form | None:
-    return form if form and form.turns <= _MOST_TURNS[derivative] else None
-
-
 @cache
-def kept_by_grid(places: Places, limits: Properties, item: int, items: int) -> Form | None:
-    """How the blocks of a GPU, all at once, keep channels, best such that they have two units each or more.
-
-    None where they do not fit, or are few.
+def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+    """How blocks that all run at once keep channels that lie innermost; None where that is slow or does not fit.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         items: bytes of an element of each array that is read, together.
     """
-    last, blocks = places.inner == 1, limits.multiprocessors
-    width = _width(places.channels if last else places.inner, ACCESS // item)
-    if places.instances * places.outer * places.channels * places.inner * items < _FEW:
+    width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors
+    packs = places.channels // width
+    across = min(packs, _SECTION // (width * item))
+    bytes_read = places.instances * places.outer * places.channels * items
+    if bytes_read < _FEW or across & (across - 1) or packs % across or across * width % places.together:
         return None
-    for least, wanted in product(_LEAST_TURNS, _SEGMENTS if last else (0,)):
-        packs = places.channels // width if last else places.channels
-        across = min(packs, wanted // (width * item)) if last else 1
-        if across & (across - 1) or packs % across or across * (width if last else 1) % places.together:
+    units, share = places.instances * packs // across, Share(_BLOCK, across, width, _UNROLL, True)
+    for beside in range(min(units, blocks), 0, -1):
+        if units % beside or (beside == 1 and units > _ALONE_TURNS):
             continue
-        units, share = places.instances * packs // across, Share(_WIDE, across, width, _UNROLL, last)
-        for beside in range(min(units // least, blocks), 0, -1):
-            if units % beside:
-                continue
-            form = Form(share, blocks // beside, 1, turns=units // beside, wide=True)
-            if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
-                form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
-            form = form.keeping(places)
-            pairs = (2 * share.block // 32 + 8) * form.here() * max(item, 4)
-            if form.memory(items) + pairs + _RESERVED <= limits.max_shared_memory_per_block:
-                return form
+        form = Form(share, blocks // beside, 1, turns=units // beside, wide=True)
+        if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
+            form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
+        form = form.keeping(places)
+        pairs = (2 * share.block // 32 + 12) * form.here() * max(item, 4)
+        if form.memory(items) + pairs + _RESERVED <= limits.max_shared_memory_per_block:
+            return form
     return None
 
 
@@ -229,7 +213,6 @@ def _variables(form: Form, places: Places, index: str, device: Device) -> dict[s
     own = {
         "cluster": form.cluster,
         "wide": form.wide,
-        "halves": form.halves,
         "whole": places.channels % form.here() == 0,
         # On the host the blocks that wait for each other are a cluster.
         "dims": 1 if form.wide and device.style == "simt" else form.cluster,

@@ -31,9 +31,9 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
 #: Blocks that a multiprocessor gets for results of constants, and for others and derivatives, by whether channels lie
 #: innermost; and the most channels of a thread there, which holds numbers of each.
-_APPLYING, _DERIVING, _WIDTH = {False: 1024, True: 64}, {False: 32, True: 4}, 4
+_APPLYING, _DERIVING, _WIDTH = {False: 1024, True: 32}, {False: 32, True: 4}, 4
 #: How threads share results of constants, likewise: few numbers each, as of elementwise functions.
-_OF_CONSTANTS = {False: Share(128, 1, 1, 2, False, 10), True: Share(128, 1, 1, 2, True, 7)}
+_OF_CONSTANTS = {False: Share(128, 1, 1, 4, False, 8), True: Share(128, 1, 1, 4, True, 6)}
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.

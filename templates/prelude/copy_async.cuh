@@ -1,7 +1,6 @@
 // A word of 4, 8 or 16 bytes on its way from global to shared memory past the registers. What a thread sends between two
 // calls of commit_copies is one group; wait_copies<N> waits for all but its last N groups, which it may then read itself;
-// copies_arrive for all that it has sent, and lets the other threads of the warp see them. copy_async_of_line brings the other words
-// of its line of 128 bytes to the L2 cache.
+// copies_arrive for all that it has sent, and lets the other threads of the warp see them.
 #ifdef CUKERN_FIBERS  // on the host, where threads wait for each other: what they read before it has come is wrong
 
 namespace cukern {
@@ -19,10 +18,6 @@ __forceinline__ inline void send_copy(const char* name, void* to, const void* fr
 template <typename Word>
 __forceinline__ inline void copy_async(Word* to, const Word* from, CUKERN_HERE) {
     cukern::send_copy("copy_async", to, from, sizeof(Word), sizeof(Word), file, line);
-}
-template <typename Word>
-__forceinline__ inline void copy_async_of_line(Word* to, const Word* from, CUKERN_HERE) {
-    cukern::send_copy("copy_async_of_line", to, from, sizeof(Word), sizeof(Word), file, line);
 }
 __forceinline__ inline void copy_async_or_zeros(void* to, const void* from, int bytes, CUKERN_HERE) {
     cukern::send_copy("copy_async_or_zeros", to, from, bytes, 16, file, line);
@@ -55,17 +50,6 @@ __device__ __forceinline__ void copy_async(Word* to, const Word* from) {
 #else
     *to = *from;
 #endif
-}
-template <typename Word>
-__device__ __forceinline__ void copy_async_of_line(Word* to, const Word* from) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    if constexpr (sizeof(Word) == 16) {
-        asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16;" ::"r"((unsigned)__cvta_generic_to_shared(to)),
-                     "l"(__cvta_generic_to_global(from)) : "memory");
-        return;
-    }
-#endif
-    copy_async(to, from);
 }
 // The first `bytes` of the 16 at `from`, and zeros for the rest: nothing beyond them is read.
 __device__ __forceinline__ void copy_async_or_zeros(void* to, const void* from, int bytes) {

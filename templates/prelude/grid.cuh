@@ -4,28 +4,19 @@
 <% include "prelude/cluster.cuh" %>
 #ifdef __CUDACC__
 
-__device__ __forceinline__ unsigned long long grid_word() {
-    unsigned long long given;
-    asm("{ .reg .b32 low, high;\nmov.u32 low, %%envreg2;\nmov.u32 high, %%envreg1;\nmov.b64 %0, {low, high}; }" : "=l"(given));
-    return given + 4;
-}
-// All threads of a block come to the barrier by grid_arrive, and go on after grid_wait, with what that returned, when those of all
-// blocks have come: then they see what those did before. Both are a __syncthreads too.
-__device__ __forceinline__ unsigned grid_arrive() {
+// All threads come; then each sees what those of all blocks did before they came.
+__device__ __forceinline__ void grid_barrier() {
     __syncthreads();
-    unsigned before = 0;
     if (threadIdx.x == 0) {
+        unsigned before, now;
+        unsigned long long given;
+        asm("{ .reg .b32 low, high;\nmov.u32 low, %%envreg2;\nmov.u32 high, %%envreg1;\nmov.b64 %0, {low, high}; }" : "=l"(given));
+        const unsigned long long arrived = given + 4;
         // The first block counts up to the highest bit for all: with the last to come it changes.
         const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
         const unsigned own = blockIdx.x + blockIdx.y + blockIdx.z ? 1u : 0x80000000u - (blocks - 1);
-        asm volatile("atom.add.release.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(grid_word()), "r"(own) : "memory");
-    }
-    return before;
-}
-__device__ __forceinline__ void grid_wait(unsigned before) {
-    if (threadIdx.x == 0) {
-        unsigned now;
-        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(grid_word()) : "memory");
+        asm volatile("atom.add.release.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrived), "r"(own) : "memory");
+        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
         while (!((before ^ now) & 0x80000000u));
     }
     __syncthreads();
@@ -33,14 +24,6 @@ __device__ __forceinline__ void grid_wait(unsigned before) {
 
 #else
 
-inline unsigned grid_arrive(CUKERN_HERE) {
-    __syncthreads(file, line);
-    cluster_arrive(file, line);
-    return 0;
-}
-inline void grid_wait(unsigned, CUKERN_HERE) {
-    cluster_wait(file, line);
-    __syncthreads(file, line);
-}
+inline void grid_barrier(CUKERN_HERE) { cluster_barrier(file, line); }
 
 #endif

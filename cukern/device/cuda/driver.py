@@ -99,13 +99,12 @@ def launcher(
         memory: the addresses of the parameters, then the parameters.
         pack: writes the arguments of a call into ``memory``.
         overlap: whether the kernel may begin early, for which it must begin with the wait.
-        cooperative: whether all blocks run at once, and may meet.
+        cooperative: whether all blocks run at once, and may meet; not together with ``overlap``.
     """
-    asked = [_COOPERATIVE] * cooperative + [_PROGRAMMATIC_STREAM_SERIALIZATION] * overlap
-    config = bytearray(_CONFIG.size + 2 * _ATTRIBUTE.size)
-    _CONFIG.pack_into(config, 0, *sizes, 0, address(config) + _CONFIG.size, len(asked))
-    for i, attribute in enumerate(asked):
-        _ATTRIBUTE.pack_into(config, _CONFIG.size + i * _ATTRIBUTE.size, attribute, 1)
+    config = bytearray(_CONFIG.size + _ATTRIBUTE.size)
+    _CONFIG.pack_into(config, 0, *sizes, 0, address(config) + _CONFIG.size, int(overlap or cooperative))
+    attribute = _COOPERATIVE if cooperative else _PROGRAMMATIC_STREAM_SERIALIZATION
+    _ATTRIBUTE.pack_into(config, _CONFIG.size, attribute, 1)
     arguments = tuple(map(ctypes.c_void_p, (address(config), kernel, address(memory), 0)))
     failure: Any = importlib.import_module("cupy_backends.cuda.api.driver").CUDADriverError
     start, stream, lock = library().cuLaunchKernelEx, cupy.cuda.get_current_stream, threading.Lock()

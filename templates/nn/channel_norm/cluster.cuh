@@ -2,9 +2,8 @@
 // cluster takes every gridDim.x-th; blockIdx.y numbers its blocks, each with a part of the channels' sequences. `members` channels
 // that do not lie innermost are taken one after another. What was read for sums stays in shared memory (see kept.cuh), or, if there is not as much of it
 // (`kept` is 0), is read again from caches, from the last to the first.
-// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x, which keep what they read: they leave their sums
-// in `partials`, a pair for each slot of each block of each unit, and sum up their next unit while the others come. All blocks of the
-// grid take equally many units.
+// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x: they leave their sums in `partials`, a pair for each
+// slot of each block of each unit. All blocks of the grid take equally many units.
 // Shared, static: a Joint, and what results are made by.
 <% if wide %>
 <% include "prelude/grid.cuh" %>
@@ -33,14 +32,13 @@ struct Group {
         return WalkOf<back>(g, instance, first + first_of_thread() + member, blockIdx.y);
     }
 };
-constexpr int halves = << halves >>;
 <% if kept %>
 <% include "nn/channel_norm/kept.cuh" %>
 <% endif %>
 
 // The sums of a slot, which add up: of differences from a reference and of their squares, or, of the `derivative`, of dy and of
 // dy * (x - mean).
-struct Pair {
+struct alignas(2 * sizeof(acc)) Pair {
     acc first, second;
 };
 __device__ __forceinline__ Pair add(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
@@ -110,15 +108,25 @@ __device__ __forceinline__ State state_of(const Sizes& g, Pair sums, [[maybe_unu
 }
 // joint.whole[slot] = the sums of a slot of all blocks, added in the same order in every block.
 <% if wide %>
-__device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g, const Pair* partials) {
-    constexpr int several = block / slots < warps ? block / slots : warps;  // threads that add up a slot's sums
+__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, Pair* partials) {
+    // Threads that add up a slot's sums, and loads that each has on their way.
+    constexpr int several = block / slots < warps ? block / slots : warps, batch = 18;
+    join_warps(joint, g, partials + blockIdx.y * slots);
+    grid_barrier();
     const int slot = threadIdx.x % slots, first = threadIdx.x / slots, blocks = gridDim.y;
     const acc reference = partials[slot].first;
     if (first < several) {
         Pair total{acc(0), acc(0)};
-#pragma unroll 8
-        for (int rank = first; rank < blocks; rank += several)
-            total = add(total, of_block(g, partials[rank * slots + slot], reference, rank));
+        for (int from = first; from < blocks; from += batch * several) {
+            Pair left[batch];
+#pragma unroll
+            for (int i = 0; i < batch; ++i) {
+                const int rank = from + i * several;
+                left[i] = rank < blocks ? partials[rank * slots + slot] : Pair{acc(0), acc(0)};
+            }
+#pragma unroll
+            for (int i = 0; i < batch; ++i) total = add(total, of_block(g, left[i], reference, from + i * several));
+        }
         joint.of_warps[first][slot] = total;
     }
     __syncthreads();
@@ -131,7 +139,7 @@ __device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g, const 
     __syncthreads();
 }
 <% else %>
-__device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g) {
+__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g) {
     join_warps(joint, g, joint.of_block);
     << "cluster_barrier();" if cluster > 1 >>
     for (int slot = threadIdx.x; slot < slots; slot += block) {
@@ -149,46 +157,5 @@ __device__ __forceinline__ void join_blocks(Joint& joint, const Sizes& g) {
     __syncthreads();
 }
 <% endif %>
-// Takes the block's units: `load(unit)` loads the parameters of one, `sum_up(unit, half)` notes its sums, and keeps its elements in a
-// half of the shared memory, and `finish(unit, half)` makes results by the sums of all blocks. If `wide`, `sum_most(unit, half)` comes
-// before `sum_up`: the sums of the unit before are joined while the last elements come.
-<% if wide %>
-template <typename SumMost, typename Load, typename SumUp, typename Finish>
-__device__ __forceinline__ void take_units(Joint& joint, const Sizes& g, int units, Pair* partials, const SumMost& sum_most,
-    const Load& load, const SumUp& sum_up, const Finish& finish)
-{
-    unsigned came = 0;
-    int half = 0, unit = blockIdx.x;
-    const auto join_earlier = [&] {
-        const int earlier = unit - int(gridDim.x);
-        grid_wait(came);
-        load(earlier);
-        join_blocks(joint, g, partials + (index)earlier * gridDim.y * slots);
-    };
-    for (; unit < units; unit += gridDim.x, half = (half + 1) % halves) {
-        const bool more = halves > 1 && unit != int(blockIdx.x);
-        sum_most(unit, half);
-        if (more) join_earlier();
-        sum_up(unit, half);
-        join_warps(joint, g, partials + ((index)unit * gridDim.y + blockIdx.y) * slots);
-        came = grid_arrive();
-        if (more) finish(unit - int(gridDim.x), 1 - half);
-    }
-    join_earlier();
-    finish(unit - int(gridDim.x), (half + halves - 1) % halves);
-}
-<% else %>
-template <typename Load, typename SumUp, typename Finish>
-__device__ __forceinline__ void take_units(
-    Joint& joint, const Sizes& g, int units, const Load& load, const SumUp& sum_up, const Finish& finish)
-{
-    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
-        load(unit);
-        sum_up(unit, 0);
-        join_blocks(joint, g);
-        finish(unit, 0);
-        // No block ends, or notes other sums, before the others have read its sums.
-        << "cluster_wait();" if cluster > 1 >>
-    }
-}
-<% endif %>
+// No block ends, or notes other sums, before the others have read its sums.
+__device__ __forceinline__ void wait_for_readers() { << "cluster_wait();" if cluster > 1 and not wide >> }

@@ -18,48 +18,25 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% if kept %>
     extern __shared__ __align__(16) unsigned char memory[];
     const Kept packs(memory, x, dy);
-    for (int half = 0; half < halves; ++half) packs.bring(g, blockIdx.x + half * gridDim.x, half);
+    packs.bring(g, blockIdx.x);
 <% endif %>
-    Statistics of{acc(0), acc(0)};
-    const auto load = [&](int unit) {
+    for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const Group here(g, unit);
-        if (slot >= slots || here.first + slot >= g.channels) return;
-        of = of_groups[of_group(g, here.instance * g.channels + here.first + slot)];
-        factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
-    };
-    Sums sums;
-    const auto start = [&](const Group& here, int m) {
-        const bool is = here.walk(g, m).there();
-        const index number = here.instance * g.channels + here.first + lane + m;
-        sums = Sums();
-#pragma unroll
-        for (int c = 0; c < own_channels; ++c) sums.offset[c] = is ? of_groups[of_group(g, number + c)].mean : acc(0);
-    };
-<% if wide %>
-    const auto sum_most = [&](int unit, int half) {
-        const Group here(g, unit);
-        start(here, 0);
-        packs.add_to<0, parts - 1>(sums, here.walk(g, 0), half, unit == int(blockIdx.x));
-    };
-<% endif %>
-    const auto sum_up = [&](int unit, [[maybe_unused]] int half) {
-        const Group here(g, unit);
+        const index number = here.instance * g.channels + here.first;
+        const bool is = slot < slots && here.first + slot < g.channels;
+        Statistics of{acc(0), acc(0)};
+        if (is) of = of_groups[of_group(g, number + slot)], factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
-<% if wide %>
-            packs.add_to<parts - 1>(sums, walk, half, unit == int(blockIdx.x));
-<% else %>
-            start(here, m);
+            Sums sums;
+#pragma unroll
+            for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
             << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
-<% endif %>
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
         }
-    };
-    const auto finish = [&](int unit, [[maybe_unused]] int half) {
-        const Group here(g, unit);
-        const index number = here.instance * g.channels + here.first;
-        if (slot < slots && here.first + slot < g.channels) {
+        join_all(joint, g<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
+        if (is) {
             State of_all{acc(0), acc(0)};
             for (int c = slot / together * together, end = c + together; c < end; ++c)
                 of_all.total += joint.whole[c].total * factors[c], of_all.product += joint.whole[c].product * factors[c];
@@ -74,16 +51,14 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
             if (!walk.there()) continue;
-            const auto channels = [&](Channel (&own)[own_channels]) {
+            Channel own[own_channels];
 #pragma unroll
-                for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
-            };
-            << "packs.write(walk, dx, channels, half + m, ahead)" if kept else "write_results(walk, x, dy, dx, channels)" >>;
+            for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
+            << "packs.write(walk, dx, own, m, ahead)" if kept else "write_results(walk, x, dy, dx, own)" >>;
         }
 <% if kept %>
-        const int after = unit + halves * int(gridDim.x);
-        if ((<< (last and not whole) | lower >> || !dx) && after < units) packs.bring(g, after, half);
+        if ((<< (last and not whole) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
-    };
-    take_units(joint, g, units, << "(Pair*)partials, sum_most, " if wide >>load, sum_up, finish);
+        wait_for_readers();
+    }
 }

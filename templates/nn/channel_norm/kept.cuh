@@ -1,14 +1,14 @@
 // What a thread reads of its channels stays in shared memory until results are made, so that global memory is read once: `kept` packs
 // of each array for each member. When results are made of channels that do not lie innermost, the packs at their places of the
 // cluster's next unit are sent for, `ahead` elements away.
-// Shared, dynamic: the packs of x of all `halves`, then, of the `derivative`, those of dy; a thread uses its own ones alone.
+// Shared, dynamic: the packs of x, then, of the `derivative`, those of dy; a thread uses its own ones alone.
 <% include "prelude/copy_async.cuh" %>
 constexpr int kept = << kept >>, parts = members > 1 ? 1 : kept < 4 ? kept : 4;  // groups of copies, of a unit
 constexpr int each_part = (kept + parts - 1) / parts;
 
 template <typename P, typename E>
 __device__ __forceinline__ void bring_pack(P* to, const E* from) {
-    if constexpr (sizeof(P) >= 4) << "copy_async_of_line" if wide else "copy_async" >>(to, (const P*)from);
+    if constexpr (sizeof(P) >= 4) copy_async(to, (const P*)from);
     else *to = *(const P*)from;
 }
 // The packs that a thread has of a member.
@@ -22,20 +22,20 @@ struct Kept {
 
     __device__ __forceinline__ Kept(unsigned char* shared, const T* all, const U* all_above)
         : x((Pack<T, width>*)shared + threadIdx.x),
-          dy((Pack<U, width>*)((Pack<T, width>*)shared + halves * members * kept * block) + threadIdx.x), from(all), above(all_above)
+          dy((Pack<U, width>*)((Pack<T, width>*)shared + members * kept * block) + threadIdx.x), from(all), above(all_above)
     {}
     __device__ __forceinline__ void bring_one(index at, int place) const {
         bring_pack(x + place * block, from + at);
         << "bring_pack(dy + place * block, above + at);" if derivative >>
     }
-    // Sends for a unit's packs, for a half of the memory.
-    __device__ __forceinline__ void bring(const Sizes& g, int unit, int half = 0) const {
+    // Sends for a unit's packs.
+    __device__ __forceinline__ void bring(const Sizes& g, int unit) const {
         for (int m = 0; m < members; ++m) {
             WalkOf<false> walk = Group(g, unit).walk(g, m);
 #pragma unroll 1
             for (int part = 0, i = 0; part < parts; ++part) {
 #pragma unroll 1
-                for (; i < (part + 1) * each_part && walk.there(); ++i, walk.go_on()) bring_one(walk.at, (half + m) * kept + i);
+                for (; i < (part + 1) * each_part && walk.there(); ++i, walk.go_on()) bring_one(walk.at, m * kept + i);
                 if (m == members - 1) commit_copies();
             }
         }
@@ -57,27 +57,23 @@ struct Kept {
         for (int u = 0; u < N; ++u) sums.add(xs[u], dys[u]);
         sums.settle();
     }
-    // Adds those of a member, or half, to sums, from a group on and before another, each group when it has come; another unit's groups
-    // may have been sent for since.
-    template <int PART = 0, int END = parts>
-    __device__ __forceinline__ void add_to(Sums& sums, const WalkOf<false>& walk, int member, bool another = false) const {
-        if constexpr (PART < END) {
-            if (halves > 1 && another) wait_copies<2 * parts - 1 - PART>();
-            else if (members == 1 || member == 0) wait_copies<parts - 1 - PART>();
-            const int count = number_of(walk), end = minimum((PART + 1) * each_part, count);
+    // Adds those of a member to sums, each group when it has come.
+    template <int PART = 0>
+    __device__ __forceinline__ void add_to(Sums& sums, const WalkOf<false>& walk, int member) const {
+        if (members == 1 || member == 0) wait_copies<parts - 1 - PART>();
+        const int count = number_of(walk), end = minimum((PART + 1) * each_part, count);
 <% if not derivative %>
-            if (PART == 0 && (members == 1 || member == 0) && count > 0) {
+        if (PART == 0 && member == 0 && count > 0) {
 #pragma unroll
-                for (int c = 0; c < own_channels; ++c) sums.offset[c] = cast<acc>(x[member * kept * block].at[c]);
-            }
-<% endif %>
-            int i = PART * each_part;
-#pragma unroll 1
-            for (; i + unroll <= end; i += unroll) add_some<unroll>(sums, member * kept + i);
-#pragma unroll 1
-            for (; i < end; ++i) add_some<1>(sums, member * kept + i);
-            add_to<PART + 1, END>(sums, walk, member, another);
+            for (int c = 0; c < own_channels; ++c) sums.offset[c] = cast<acc>(x[0].at[c]);
         }
+<% endif %>
+        int i = PART * each_part;
+#pragma unroll 1
+        for (; i + unroll <= end; i += unroll) add_some<unroll>(sums, member * kept + i);
+#pragma unroll 1
+        for (; i < end; ++i) add_some<1>(sums, member * kept + i);
+        if constexpr (PART + 1 < parts) add_to<PART + 1>(sums, walk, member);
     }
     template <int N>
     __device__ __forceinline__ void write_some(
@@ -96,11 +92,8 @@ struct Kept {
         for (int u = 0; u < N; ++u) write_pack(y + at[u], xs[u], dys[u], own);
     }
     // Writes the results of a member, and sends for the packs of the next unit.
-    template <typename Channels>
-    __device__ __forceinline__ void write(WalkOf<false> walk, Result* y, const Channels& channels, int member, index ahead) const {
+    __device__ __forceinline__ void write(WalkOf<false> walk, Result* y, const Channel (&own)[own_channels], int member, index ahead) const {
         const int count = number_of(walk);
-        Channel own[own_channels];
-        channels(own);
 #pragma unroll 1
         for (int part = 0, i = 0; part < parts; ++part) {
             const int end = minimum((part + 1) * each_part, count);
@@ -108,14 +101,13 @@ struct Kept {
             for (; i + unroll <= end; i += unroll) write_some<unroll>(walk, y, own, member * kept + i, ahead);
 #pragma unroll 1
             for (; i < end; ++i) write_some<1>(walk, y, own, member * kept + i, ahead);
-            if (members == 1 || member == members - 1) commit_copies();
+            if (member == members - 1) commit_copies();
         }
     }
-    // How far away the cluster's next unit is that takes the place of this one; 0 if there is none. One of channels that lie innermost may have fewer of them.
+    // How far away the cluster's next unit is; 0 if there is none. One of channels that lie innermost may have fewer of them.
     static __device__ __forceinline__ index ahead_of(const Sizes& g, const Group& here, int unit, int units) {
-        const int after = unit + halves * int(gridDim.x);
-        if (after >= units) return 0;
-        const Group next(g, after);
+        if (unit + int(gridDim.x) >= units) return 0;
+        const Group next(g, unit + gridDim.x);
         return ((next.instance - here.instance) * g.outer * g.channels + next.first - here.first) * g.inner;
     }
 };

@@ -50,3 +50,12 @@ __device__ __forceinline__ void write_results(
         }
     }
 }
+template <bool back>
+__device__ __forceinline__ void write_results(
+    WalkOf<back> walk, const T* x, const U* dy, Result* y, const Channel (&own)[own_channels])
+{
+    write_results(walk, x, dy, y, [&](Channel (&to)[own_channels]) {
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) to[c] = own[c];
+    });
+}

@@ -15,8 +15,8 @@ using State = Moments<acc>;
 __device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
 <% endif %>
 // The sums of differences from an offset, and of their squares, become those from the mean of what was summed.
-__device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count) {
-    const acc to = offset + first / count, by = to - offset;
+__device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count, acc share) {
+    const acc to = offset + first * share, by = to - offset;
     second += by * (by * count - acc(2) * first);
     first -= by * count;
     offset = to;
@@ -50,8 +50,9 @@ struct Sums {
     __device__ __forceinline__ void settle() {
         if (derivative || count < 2 * moved) return;
         moved = count;
+        const acc share = acc(1) / acc(count);
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
+        for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count), share);
     }
     // `seen` is called with the place of each pack, and that of dy.
     template <bool back, typename Seen>

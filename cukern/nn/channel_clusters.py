@@ -30,8 +30,8 @@ _BUSY, _TWO_UNITS, _PAYS = 0.9, 1.2, 2.5
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
-#: Of kept rows: bytes of one that a block has, bytes of arrays that are too few, the most blocks that are a cluster, the most units
-#: that take turns on all blocks, and bytes of a block's other shared memory besides sums.
+#: Of kept rows: bytes of one that a block has, bytes of arrays that are too few, the most blocks that are a cluster,
+#: the most units that take turns on all blocks, and bytes of a block's other shared memory besides sums.
 _SECTION, _FEW, _SMALL, _ALONE_TURNS, _RESERVED = 128, 3 << 20, 2, 2, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
@@ -241,8 +241,10 @@ def normalized(
     result: dtypes.DType,
     acc: dtypes.DType,
     eps: float,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array] | None:
     """The normalized ``x`` and the statistics of groups, of ``x`` as it lies in memory.
+
+    None from a recorded GPU's grid, whose blocks do not meet: its kernel is only compiled.
 
     Args:
         running: the running mean and variance, and momentum, or None each.
@@ -256,7 +258,16 @@ def normalized(
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": acc if running[0] is None else running[0].dtype,
     }
-    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, places, index, x.device))
+    kernel = bound(
+        _apply,
+        x.device,
+        "channel_norm",
+        derivative=False,
+        **types,
+        **_variables(form, places, index, x.device),
+    )
+    if form.wide and not x.device.backend.grids_meet:
+        return None
     given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], found), eps, momentum)
     kernel(given, grid, form.memory(x.itemsize))
     return y, found
@@ -271,8 +282,12 @@ def differentiated(
     places: Places,
     form: Form,
     scale: float,
-) -> None:
-    """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each."""
+) -> bool:
+    """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each.
+
+    Returns:
+        False from a recorded GPU's grid, whose blocks do not meet: its kernel is only compiled.
+    """
     grid, sizes, index = _grid(form, places)
     acc = statistics.dtype
     types = {
@@ -290,5 +305,8 @@ def differentiated(
         **types,
         **_variables(form, places, index, x.device),
     )
+    if form.wide and not x.device.backend.grids_meet:
+        return False
     given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], statistics), scale)
     kernel(given, grid, form.memory(x.itemsize + dy.itemsize))
+    return True

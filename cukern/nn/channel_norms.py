@@ -255,17 +255,18 @@ def _both(
     """The result and the statistics of groups, of ``x`` as it lies in memory."""
     item = max(x.itemsize, options.dtype.itemsize)
     form = clusters.form_of(places, (x,), item, False)
-    if form is None:
-        found = _found(x, places, options, acc)
-        return _normalized(x, weight, bias, found, places, options, acc), found
-    *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
-    given = (*moved, by)
-    y, found = clusters.normalized(
-        x, weight, bias, given, number, places, form, options.dtype, acc, options.eps
-    )
-    if options.running:
-        options.running.write(*moved)
-    return y, found
+    if form is not None:
+        *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
+        given = (*moved, by)
+        made = clusters.normalized(
+            x, weight, bias, given, number, places, form, options.dtype, acc, options.eps
+        )
+        if made is not None:
+            if options.running:
+                options.running.write(*moved)
+            return made
+    found = _found(x, places, options, acc)
+    return _normalized(x, weight, bias, found, places, options, acc), found
 
 
 def _normalized(
@@ -306,7 +307,7 @@ def _differentiated(
     options: Options,
     wanted: Sequence[bool],
 ) -> list[Array | None]:
-    """The gradients of ``x``, ``weight`` and ``bias``: one pass over ``x`` and ``dy`` for sums, and one for ``dx``."""
+    """The gradients of ``x``, ``weight`` and ``bias``."""
     places, device, acc = _places(x, options.axes), x.device, statistics.dtype
     x, dy = _laid(x, places), _laid(dy, places)
     moving, parts, count = options.constants is None, None, 0
@@ -317,15 +318,12 @@ def _differentiated(
     both = empty((2, places.instances, places.channels), grad, device)
     made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
     form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True) if moving else None
-    dx: Array | None = None
-    if form is not None:
-        dx = empty(x.shape, x.dtype, device) if wanted[0] else None
-        clusters.differentiated(x, dy, weight, statistics, (*made, dx), places, form, scale)
-    else:
+    dx = empty(x.shape, x.dtype, device) if wanted[0] else None
+    written = (*made, dx)
+    if form is None or not clusters.differentiated(x, dy, weight, statistics, written, places, form, scale):
         if moving:
             parts, count = _summed(x, dy, statistics, places, acc)
         elif any(wanted[1:]):
-            dx = empty(x.shape, x.dtype, device) if wanted[0] else None
             parts, count = _summed(x, dy, statistics, places, acc, weight, dx)
         factors = empty((places.instances * places.channels, 4), acc, device)
         bound = bound_kernel(
@@ -342,7 +340,8 @@ def _differentiated(
         )
         arrays = (parts, statistics, weight, *made, factors)
         bound((*arrays, count, places.together, places.channels, scale), places.groups)
-        dx = _image(x, dy, factors, places) if wanted[0] and dx is None else dx
+        if dx is not None and (moving or parts is None):
+            _write_image(x, dy, factors, dx, places)
     return [None if dx is None else _back(dx, places), *_of_parameters(both, (weight, bias), wanted[1:])]
 
 
@@ -365,16 +364,14 @@ def _of_parameters(
     return found
 
 
-def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
-    """The gradient of ``x``, as it lies in memory."""
-    dx = empty(x.shape, x.dtype, x.device)
+def _write_image(x: Array, dy: Array, factors: Array, dx: Array, places: Places) -> None:
+    """Write the gradient of ``x``, as it lies in memory."""
     share = _share(places, (x, dy, dx), True)
     cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
     types = {"elem": x.dtype, "out": dy.dtype, "param": x.dtype, "acc": factors.dtype}
-    types |= {"derivative": True, "constant": False}
-    bound = _bound_apply("channel_derivative", x.device, share, cut, types)
+    variables = {**types, "derivative": True, "constant": False}
+    bound = _bound_apply("channel_derivative", x.device, share, cut, variables)
     bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))
-    return dx
 
 
 def reference(x: Array, weight: Array | None, bias: Array | None, options: Options) -> Array:

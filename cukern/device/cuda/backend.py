@@ -183,6 +183,7 @@ class CudaBackend:
 
     style: Style = "simt"
     addressable = False
+    grids_meet = True
 
     def __init__(self, cupy: ModuleType) -> None:
         self.xp = cupy

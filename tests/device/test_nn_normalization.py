@@ -380,6 +380,26 @@ def test_a_first_element_far_from_the_others(device: ck.Device) -> None:
     close(nn.batch_norm(x, training=True), normalized(x.numpy().astype(np.float64), (0, 2)), 16)
 
 
+@pytest.mark.parametrize("wide", [True, False], ids=["grid", "cluster"])
+def test_blocks_whose_first_elements_are_far_from_the_others(
+    device: ck.Device, wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums are about the mean of one thread's elements, which is near enough; a large mean is taken off."""
+    x = random(0, (900, 16), "float32")
+    x[0] = 1e4
+    x[450, 8:] = -1e4
+    x[1:, :4] += 1e4
+
+    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
+        return channel_clusters.Form(Share(32, 4, 4, 2, True), 2, 1, wide=wide).keeping(places)
+
+    monkeypatch.setattr(channel_clusters, "form_of", form_of)
+    right = normalized(x.numpy().astype(np.float64), (0,))
+    made = nn.batch_norm(x, training=True, channel_axis=-1)
+    close(made[:, :4], right[:, :4], 2**13)
+    close(made[:, 4:], right[:, 4:], 16)
+
+
 def test_no_examples(device: ck.Device) -> None:
     """Gradients of the parameters are zeros."""
     x, weight, bias = ck.zeros((0, 4, 2)), ck.ones(4), ck.zeros(4)

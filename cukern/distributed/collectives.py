@@ -19,7 +19,7 @@ from ..elementwise.operands import normalize_axis, require_array
 from ..errors import GradientError
 from ..function import Context, Function
 from ..kernel.plan import allocate
-from .engine import REDUCTIONS, Work
+from .engine import REDUCTIONS, Engine, Work
 from .group import Group, world
 
 __all__ = [
@@ -329,16 +329,20 @@ class _Receive(Function):
         return None, None, None
 
 
-def reduced(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
-    """Begin to reduce ``x``; the function that waits for the result and returns it."""
+def reduced(x: Array, op: str, group: Group, note: str = "", reuse: bool = False) -> Callable[[], Array]:
+    """Begin to reduce ``x``; the function that waits for the result and returns it.
+
+    Until then ``x`` must not be written. ``reuse``: its memory may be that of the result.
+    """
     about, _ = _met("all_reduce", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
-        made = copied(x.contiguous())
+        made = x if reuse else copied(x.contiguous())
         return lambda: made
     engine = group.engine(x.device)
-    carried = _carried(x, engine.carrier(x.dtype))
-    work = engine.all_reduce(carried._data, op, about)
-    return lambda: _finished(work, carried, x.dtype)
+    carried, op, share = _carried(x, op, engine, group)
+    out = carried if reuse or carried is not x else _new(x.shape, x)
+    work = engine.all_reduce(carried._data, out._data, op, about)
+    return lambda: _finished(work, out, x.dtype, share)
 
 
 def scattered(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
@@ -348,10 +352,10 @@ def scattered(x: Array, op: str, group: Group, note: str = "") -> Callable[[], A
         part = copied(x.contiguous()[: x.shape[0] // group.size])
         return lambda: part
     engine = group.engine(x.device)
-    carried = _carried(x, engine.carrier(x.dtype))
+    carried, op, share = _carried(x, op, engine, group)
     out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
     work = engine.reduce_scatter(carried._data, out._data, op, about)
-    return lambda: _finished(work, out, x.dtype)
+    return lambda: _finished(work, out, x.dtype, share)
 
 
 def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
@@ -366,14 +370,19 @@ def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
     return lambda: _finished(work, out, x.dtype)
 
 
-def _finished(work: Work, made: Array, dtype: DType) -> Array:
+def _finished(work: Work, made: Array, dtype: DType, share: float = 1.0) -> Array:
     work.wait()
-    return made if made.dtype == dtype else made.astype(dtype)
+    made = made if made.dtype == dtype else made.astype(dtype)
+    return made if share == 1.0 else made * share
 
 
-def _carried(x: Array, dtype: DType) -> Array:
-    """A contiguous copy of ``x`` in the dtype in which it is reduced."""
-    return _fresh(x) if x.dtype == dtype else x.astype(dtype).contiguous()
+def _carried(x: Array, op: str, engine: Engine, group: Group) -> tuple[Array, str, float]:
+    """``x`` as it is reduced, contiguous; how; and by what the result is to be multiplied."""
+    dtype = engine.carrier(x.dtype)
+    carried = x.contiguous() if x.dtype == dtype else x.astype(dtype).contiguous()
+    if op == "mean" and not engine.averages(dtype):
+        return carried, "sum", 1 / group.size
+    return carried, op, 1.0
 
 
 def _fresh(x: Array) -> Array:

@@ -12,11 +12,15 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import asarray, zeros
+from ..array.creation import zeros
 from ..autodiff.tape import Tape, stop_recording
+from ..device import capture_hooks
+from ..elementwise.fuse import fuse
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..optim.clip import clip_by_global_norm
 from ..optim.optimizer import Optimizer
+from ..shape.copy import Copies
 from .blocks import divide_blocks, like, require_no_steps
 from .checkpoint import Piece
 from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
@@ -124,6 +128,9 @@ class DataParallel:
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = self._planned(bucket_bytes)
+        #: The launches that write a bucket's parameters on a GPU, and when their addresses were taken.
+        self._copies: dict[_Bucket, Copies] = {}
+        self._replaced = capture_hooks.replaced
         self._agree()
         self._versions: list[int] = []
         self._shards: list[Parameter] = []
@@ -211,9 +218,24 @@ class DataParallel:
         return made
 
     def _unpack(self, bucket: _Bucket, flat: Array) -> None:
+        members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
-            for i, values in zip(bucket.members, self._cut(bucket, flat), strict=True):
-                self._parameters[i][...] = values
+            parts = self._cut(bucket, flat)
+            if flat.device.addressable or not all(one.is_contiguous for one in members):
+                for one, values in zip(members, parts, strict=True):
+                    one[...] = values
+                return
+            if self._replaced != capture_hooks.replaced:
+                self._replaced = capture_hooks.replaced
+                self._copies.clear()
+            if bucket not in self._copies:
+                self._copies[bucket] = Copies(flat.device, members, into=True)
+            for values in parts:
+                values._planned()
+            with flat.device.activate():
+                self._copies[bucket](parts)
+            for one in members:
+                one._bump("DataParallel.step")
 
     def gradient(self, tape: Tape, loss: Any) -> list[Array | None]:
         """The gradients of ``loss``, averaged over the ranks.
@@ -251,15 +273,15 @@ class DataParallel:
         with stop_recording():
             flat = self._packed(bucket, found, self._sums)
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
-            start = reduced if self.shard == 0 else scattered
-            return start(flat, "sum", self.group, note)
+            if self.shard:
+                return scattered(flat, "mean", self.group, note)
+            return reduced(flat, "mean", self.group, note, reuse=True)
 
-    def _averaged(self, found: list[Array | None], totals: Sequence[Array]) -> list[Array | None]:
+    def _averaged(self, found: list[Array | None], means: Sequence[Array]) -> list[Array | None]:
         share = 1 / self.group.size
         for i in self._divided:
             one = found[i]
             found[i] = None if one is None else one * share
-        means = [total * share for total in totals]
         if self.shard:
             return [*means, *(found[i] for i in self._divided)]
         made: list[Array | None] = [found[i] if i in self._divided else None for i in range(len(found))]
@@ -279,9 +301,9 @@ class DataParallel:
         """
         given = [(i, one) for i, one in enumerate(gradients) if one is not None]
         apart = range(len(gradients)) if self.shard else self._divided
-        own = [_square(one) for i, one in given if i in apart]
-        shared = [_square(one) for i, one in given if i not in apart]
-        total = asarray(np.float32(0), device=self._parameters[0].device)
+        own = [_squares(one) for i, one in given if i in apart]
+        shared = [_squares(one) for i, one in given if i not in apart]
+        total = zeros((), dtype="float32", device=self._parameters[0].device)
         for one in own:
             total = total + one
         if len(apart):
@@ -289,6 +311,29 @@ class DataParallel:
         for one in shared:
             total = total + one
         return ops.sqrt(total)
+
+    def clip(self, gradients: Sequence[Array | None], max_norm: float) -> tuple[list[Array | None], Array]:
+        """Scale gradients by one factor so that their :meth:`norm` is at most ``max_norm``.
+
+        Nothing is copied to the host, so that a captured step may clip.
+
+        Args:
+            gradients: of :meth:`gradient`.
+            max_norm: the largest norm; gradients with a smaller one are not scaled.
+
+        Returns:
+            The scaled gradients, and the norm before.
+
+        Raises:
+            ValueError: ``max_norm`` is not positive.
+        """
+        if not max_norm > 0:
+            raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")
+        if not self.shard and not self._divided:
+            return clip_by_global_norm(list(gradients), max_norm)
+        norm = self.norm(gradients)
+        factor = 1.0 / ops.maximum(norm / max_norm, 1.0)
+        return [None if one is None else _times(one, factor) for one in gradients], norm
 
     def step(self, gradients: Sequence[Array | None]) -> None:
         """Update the parameters of all ranks.
@@ -442,6 +487,11 @@ class DataParallel:
         return made
 
 
-def _square(x: Array) -> Array:
-    flat = x.astype("float32").reshape(-1)
-    return ops.sum(flat * flat)
+@fuse
+def _squares(x: Array) -> Array:
+    return ops.sum(x * x, dtype="float32")
+
+
+@fuse
+def _times(x: Array, factor: Array) -> Array:
+    return ops.astype(x * factor, x.dtype)

@@ -31,8 +31,11 @@ class Engine(Protocol):
     def carrier(self, dtype: DType) -> DType:
         """The dtype in which elements of ``dtype`` are reduced."""
 
-    def all_reduce(self, data: Any, op: str, about: str) -> Work:
-        """Reduce ``data`` over the ranks, in place."""
+    def averages(self, dtype: DType) -> bool:
+        """Whether elements of ``dtype`` have the reduction ``"mean"``, as precise as a sum that is divided."""
+
+    def all_reduce(self, data: Any, out: Any, op: str, about: str) -> Work:
+        """Reduce ``data`` over the ranks; ``out`` may be ``data``."""
 
     def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""

@@ -3,27 +3,39 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
 from ..device import Device, capture_hooks
 from ..errors import DistributedError
+from .environment import Place, is_loopback
 from .member import Member
 
 #: How often the watch looks at what has not finished.
 _LOOK_SECONDS = 0.2
+#: How long NCCL may take to give up what runs, and its memory.
+_SECONDS_TO_ABORT = 5.0
 
 
-def library() -> Any:
+def library(place: Place | None = None) -> Any:
     """CuPy's module ``cupy.cuda.nccl``.
+
+    Args:
+        place: of this process in its job, where it has one.
 
     Raises:
         DistributedError: NCCL is missing.
     """
+    # Ranks of one machine find each other at its loopback address; without this, they listen at another one.
+    if place is not None and is_loopback(place.address):
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
     try:
         from cupy.cuda import nccl
     except ImportError as error:
@@ -44,8 +56,8 @@ class Work:
 
     def wait(self) -> None:
         """Let later launches on the current stream wait for the results."""
-        if self._member is not None and self._member.failure:
-            raise self._member.error(self._about, self._member.failure)
+        if self._member is not None:
+            self._member.check(self._about)
         with self._device.activate():
             self._device.xp.cuda.get_current_stream().wait_event(self._done)
         self._held = ()
@@ -77,7 +89,8 @@ class Engine:
         cuda = device.xp.cuda
         with device.activate():
             self._communicator = nccl.NcclCommunicator(size, unique, rank)
-            self._stream = cuda.Stream(non_blocking=True)
+            # Before other kernels of this GPU, as other GPUs wait for it; CUDA takes the highest priority there is.
+            self._stream = cuda.Stream(non_blocking=True, priority=-100)
         self._types = {
             dtypes.int8: nccl.NCCL_INT8,
             dtypes.uint8: nccl.NCCL_UINT8,
@@ -97,10 +110,13 @@ class Engine:
             "prod": nccl.NCCL_PROD,
             "max": nccl.NCCL_MAX,
             "min": nccl.NCCL_MIN,
+            "mean": nccl.NCCL_AVG,
         }
         #: What has not finished: the event, when it began, and the call.
         self._begun: deque[tuple[Any, float, str]] = deque()
-        self._closed = threading.Event()
+        #: The graphs that have collectives of this engine.
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._closed, self._ending, self._over = threading.Event(), threading.Lock(), False
         if member is not None:
             program = threading.get_ident()
             watch = threading.Thread(target=self._watch, args=(program,), name="cukern NCCL", daemon=True)
@@ -110,32 +126,59 @@ class Engine:
         """The dtype in which elements are reduced: NCCL knows no integers of 16 bits."""
         return dtypes.int32 if dtype in (dtypes.int16, dtypes.uint16) else dtype
 
+    def averages(self, dtype: dtypes.DType) -> bool:
+        """Whether ``"mean"`` is a reduction: NCCL rounds the share of a rank to ``dtype``, which only halves bear."""
+        return dtypes.info(dtype).kind in "fc" and self._size & (self._size - 1) == 0
+
     def _start(self, about: str, held: Sequence[Any], call: Any) -> Work:
         """Run ``call`` with the engine's stream, after what is on the current stream."""
         cuda = self._device.xp.cuda
+        if self._member is not None:
+            self._member.check(about)
         with self._device.activate():
             before, done = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
             before.record(cuda.get_current_stream())
             self._stream.wait_event(before)
-            call(self._stream.ptr)
+            try:
+                call(self._stream.ptr)
+            except self._nccl.NcclError as error:
+                raise self._failed(about, str(error)) from None
             done.record(self._stream)
-        if capture_hooks.recorder() is None and self._member is not None:
+        recorder = capture_hooks.recorder()
+        if recorder is not None:
+            self._graphs.add(recorder)
+            recorder.launched(self, partial(self._replayed, f"a captured step with {about}"))
+        elif self._member is not None:
             self._begun.append((done, time.monotonic(), about))
         return Work(self._device, done, held, self._member, about)
+
+    def _replayed(self, about: str) -> None:
+        """Note that a graph with collectives was launched."""
+        if self._member is not None:
+            self._member.check(about)
+            done = self._device.xp.cuda.Event(disable_timing=True)
+            done.record(self._device.xp.cuda.get_current_stream())
+            self._begun.append((done, time.monotonic(), about))
+
+    def _failed(self, about: str, why: str) -> DistributedError:
+        if self._member is None:
+            return DistributedError(f"{about}: {why}")
+        self._member.fail(f"{about}: {why}")
+        return self._member.error(about, why)
 
     def _counted(self, data: Any) -> tuple[int, int]:
         """The number of elements that NCCL reduces, and their type."""
         parts = 2 if data.dtype.kind == "c" else 1
         return data.size * parts, self._types[data.dtype]
 
-    def all_reduce(self, data: Any, op: str, about: str) -> Work:
-        """Reduce ``data`` over the ranks, in place."""
+    def all_reduce(self, data: Any, out: Any, op: str, about: str) -> Work:
+        """Reduce ``data`` over the ranks."""
         count, kind = self._counted(data)
-        at, operation = data.data.ptr, self._operations[op]
+        source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
         return self._start(
             about,
-            (data,),
-            lambda stream: self._communicator.allReduce(at, at, count, kind, operation, stream),
+            (data, out),
+            lambda stream: self._communicator.allReduce(source, to, count, kind, operation, stream),
         )
 
     def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
@@ -196,10 +239,19 @@ class Engine:
     def close(self, well: bool) -> None:
         """Give the communicator back."""
         self._closed.set()
-        if well:
-            self._communicator.destroy()
-        else:
-            self._communicator.abort()
+        self._end(self._communicator.destroy if well else self._communicator.abort)
+
+    def _end(self, end: Any) -> None:
+        """Destroy or abort the communicator. NCCL waits for the graphs that have its collectives to end too."""
+        with self._ending:
+            if self._over:
+                return
+            self._over = True
+            ending = threading.Thread(target=end, name="cukern NCCL's end", daemon=True)
+            ending.start()
+            for graph in list(self._graphs):
+                graph.end(f"its collectives among {self._size} ranks have ended")
+            ending.join(_SECONDS_TO_ABORT)
 
     def _watch(self, program: int) -> None:
         """Abort what does not finish, and raise in the program's thread, which may be waiting for the GPU."""
@@ -217,8 +269,9 @@ class Engine:
                     why = f"not finished within {self._timeout:g} s"
                 if why:
                     member.fail(f"{about}: {why}")
-                    self._communicator.abort()
-                    _raise_in(program, str(member.error(about, why)))
+                    self._end(self._communicator.abort)
+                    if not member.told:
+                        _raise_in(program, str(member.error(about, why)))
                     return
 
     def _fault(self) -> str:
@@ -232,10 +285,9 @@ class Engine:
 def _raise_in(thread: int, message: str) -> None:
     """Raise a :class:`DistributedError` in another thread, as soon as it runs Python again."""
 
-    class Aborted(DistributedError):
-        """A collective that was aborted."""
+    def init(self: DistributedError) -> None:
+        DistributedError.__init__(self, message)
 
-        def __init__(self) -> None:
-            super().__init__(message)
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Aborted))
+    of = {"__init__": init, "__module__": DistributedError.__module__}  # as programs and their users know it
+    kind = type(DistributedError.__name__, (DistributedError,), of)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))

@@ -91,8 +91,8 @@ class _Stream:
 
     ptr = 0
 
-    def __init__(self, non_blocking: bool = False) -> None:
-        """There is nothing to block."""
+    def __init__(self, non_blocking: bool = False, priority: int | None = None) -> None:
+        """There is nothing to block, and nothing that comes first."""
 
     def __enter__(self) -> _Stream:
         return self
@@ -102,6 +102,9 @@ class _Stream:
 
     def synchronize(self) -> None:
         """Return at once."""
+
+    def wait_event(self, event: _Event) -> None:
+        """It has happened."""
 
     def begin_capture(self) -> None:
         global _captured, _kept
@@ -136,6 +139,8 @@ class _Pool:
 
 class _Event:
     """An event, which has always happened."""
+
+    done = True
 
     def __init__(self, disable_timing: bool = False) -> None:
         """There is no time to take."""

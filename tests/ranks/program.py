@@ -151,7 +151,9 @@ def check_nothing_listens() -> None:
             fields = line.split()
             listens = fields[3] == "0A" and f"socket:[{fields[9]}]" in own
             # NCCL's ranks of one machine find each other there.
-            assert not listens or (fields[1].startswith("0100007F:") and ck.zeros(1).device.kind == "cuda"), line
+            assert not listens or (fields[1].startswith("0100007F:") and ck.zeros(1).device.kind == "cuda"), (
+                line
+            )
 
 
 def check_sampler_and_seed() -> None:
@@ -361,7 +363,7 @@ class Words(ck.nn.Module):
 
 
 def check_tensor_parallel() -> None:
-    """Over (data, tensor) = (2, 2), of two ranks (1, 2): the losses of one process, and its gradients of what is not divided."""
+    """Over (data, tensor) = (2, 2) or (1, 2): the losses of one process, and its gradients of what is not divided."""
     mesh = cd.Mesh(data=SIZE // 2, tensor=2)
     assert mesh.coordinates == {"data": RANK // 2, "tensor": RANK % 2}
     raises(ValueError, "product", call=lambda: cd.Mesh(data=SIZE + 1))

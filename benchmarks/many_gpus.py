@@ -4,9 +4,9 @@
 
 ``steps``: the captured step of examples/10_gpt2.py by each GPU alone, and by all through ``DataParallel`` with the
 state whole, divided (ZeRO 1), and the blocks divided too (ZeRO 3): time, memory, losses. ``ddp``: PyTorch's step alone
-and through DistributedDataParallel, from the same weights and batches; its losses are compared with those that ``steps``
-left in the folder. ``collectives``: ``all_reduce`` of 1 MiB to 1 GiB beside torch.distributed's, by turns in one process,
-called and in graphs, results checked. A time is that of the slowest rank; of GPUs alone, that of the fastest.
+and through DistributedDataParallel, from the same weights and batches; its losses are compared with those that
+``steps`` left in the folder. ``collectives``: ``all_reduce`` of 1 MiB to 1 GiB beside torch.distributed's, by turns in
+one process, called and in graphs, results checked. A time is that of the slowest rank; of GPUs alone, of the fastest.
 
 Without a GPU, ``--preset tiny --scale 64`` tries all but PyTorch's on the host.
 """
@@ -30,6 +30,7 @@ from gpt2_profile import example
 import cukern as ck
 from cukern import distributed
 from cukern.bench.timing import _CYCLES_A_SECOND, _SPIN
+from cukern.distributed import nccl
 
 #: Timed blocks of steps; the steps are not waited for one by one.
 BLOCKS, STEPS = 5, 10
@@ -309,29 +310,40 @@ def collectives(options: argparse.Namespace) -> None:
         f"all_reduce over {world.size} x {device.properties.name}, us",
         ["", "called", "PyTorch's", "in a graph", "PyTorch's", "GB/s on the bus", "PyTorch's"],
     )
-    clock = Clock(device)
     for dtype in ("float32", "bfloat16"):
         for mib in MIB[:: 1 if options.scale == 1 else 3]:
-            size = max(BASE, (mib << 20) // np.dtype(ck.dtypes.as_dtype(dtype)).itemsize // options.scale)
-            nbytes = size * np.dtype(ck.dtypes.as_dtype(dtype)).itemsize
-            sides = called_and_graphs(size, dtype, torch, world)
-            calls = max(5, min(CALLS, STRETCH // nbytes))
-            times: list[list[float]] = [[] for _ in sides]
-            for _ in range(3):
-                for side, (reset, call, each) in zip(times, sides, strict=True):
-                    reset()
-                    side.append(clock(call, -(-calls // each), each))
-            us = [over_ranks(statistics.median(side), "max") for side in times]
-            us = us if torch else [us[0], math.nan, us[1], math.nan]
-            bus = [2 * (world.size - 1) / world.size * nbytes / min(us[k], us[k + 2]) / 1e3 for k in (0, 1)]
-            table.row(f"{dtype}, {nbytes / 2**20:g} MiB", us[0], us[1], us[2], us[3], *bus)
-            host = [returned(call, device.synchronize) for _, call, each in sides if each == 1]
-            del sides
+            table.row(*all_reduces(mib, dtype, torch, options.scale))
+            gc.collect()  # NCCL's communicators end after the graphs that use them
             device.backend.free_unused()
-    shown = " and ".join(f"{one:.0f} us" for one in host)
-    table.lines("", f"A call returns after {shown} on rank 0 (cukern's first).", "")
+    x = ck.zeros(BASE)
+    calls: list[Any] = [lambda: distributed.all_reduce(x)]
     if torch is not None:
+        t = torch.from_dlpack(x)
+        calls.append(lambda: torch.distributed.all_reduce(t))
+    shown = " and ".join(f"{returned(call, device.synchronize):.0f}" for call in calls)
+    table.lines("", f"A call of {x.nbytes >> 20} MiB returns after {shown} us on rank 0, cukern's first.", "")
+    if torch is not None:
+        table.lines(f"NCCL: {nccl.library().get_version()}, PyTorch's {torch.cuda.nccl.version()}.", "")
         torch.distributed.destroy_process_group()
+
+
+def all_reduces(mib: int, dtype: str, torch: Any, scale: int) -> list[object]:
+    """A row of the table."""
+    world, device = distributed.world(), ck.zeros(1).device
+    itemsize, clock = np.dtype(ck.dtypes.as_dtype(dtype)).itemsize, Clock(device)
+    size = max(BASE, (mib << 20) // itemsize // scale)
+    nbytes = size * itemsize
+    sides = called_and_graphs(size, dtype, torch, world)
+    calls = max(5, min(CALLS, STRETCH // nbytes))
+    times: list[list[float]] = [[] for _ in sides]
+    for _ in range(3):
+        for side, (reset, call, each) in zip(times, sides, strict=True):
+            reset()
+            side.append(clock(call, -(-calls // each), each))
+    us = [over_ranks(statistics.median(side), "max") for side in times]
+    us = us if torch else [us[0], math.nan, us[1], math.nan]
+    bus = [2 * (world.size - 1) / world.size * nbytes / min(us[k], us[k + 2]) / 1e3 for k in (0, 1)]
+    return [f"{dtype}, {nbytes / 2**20:g} MiB", *us, *bus]
 
 
 def called_and_graphs(size: int, dtype: str, torch: Any, world: Any) -> list[tuple[Any, Any, int]]:
@@ -394,7 +406,7 @@ def main() -> None:
     parser.add_argument("--no-torch", action="store_true")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
-    distributed.init(timeout=60)
+    distributed.init(timeout=120)
     gpt = example()
     preset = gpt.PRESETS[options.preset]
     for part in options.parts:

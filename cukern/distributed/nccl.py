@@ -33,9 +33,11 @@ def library(place: Place | None = None) -> Any:
     Raises:
         DistributedError: NCCL is missing.
     """
-    # Ranks of one machine find each other at its loopback address; without this, they listen at another one.
+    # Ranks of one machine find each other at its loopback address; without this, they listen at another one. Nothing
+    # asks NCCL's own watch, which listens too.
     if place is not None and is_loopback(place.address):
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_RAS_ENABLE", "0")
     try:
         from cupy.cuda import nccl
     except ImportError as error:
@@ -89,8 +91,8 @@ class Engine:
         cuda = device.xp.cuda
         with device.activate():
             self._communicator = nccl.NcclCommunicator(size, unique, rank)
-            # Before other kernels of this GPU, as other GPUs wait for it; CUDA takes the highest priority there is.
-            self._stream = cuda.Stream(non_blocking=True, priority=-100)
+            # Its kernels begin before others that are ready, as other GPUs wait for them.
+            self._stream = cuda.Stream(non_blocking=True, priority=-1)
         self._types = {
             dtypes.int8: nccl.NCCL_INT8,
             dtypes.uint8: nccl.NCCL_UINT8,

@@ -80,7 +80,7 @@ def killed_in_a_captured_step() -> None:
 
 
 def late() -> None:
-    world = cd.init(timeout=2)
+    world = cd.init(timeout=6)
     step = ck.capture(lambda x: cd.all_reduce(x) * 2)
     for number in range(5):
         if number == 4 and world.rank == 1:

@@ -112,7 +112,7 @@ def test_a_rank_that_does_not_come(device: str) -> None:
     begin = time.monotonic()
     run = launched(2, str(HERE / "faults.py"), "late", device=device, grace=1.0)
     assert run.returncode == 1, run.stderr
-    words = "all_reduce #", "float32 (3,)", "within 2 s"
+    words = "all_reduce #", "float32 (3,)", "within 6 s"
     error = next(line for line in run.stderr.splitlines() if "DistributedError" in line)
     assert error.startswith("[0] ") and all(word in error for word in words), run.stderr
     assert time.monotonic() - begin < 40, "the other sleeps for 60 s"

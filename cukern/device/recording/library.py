@@ -63,6 +63,13 @@ class Data(np.ndarray):
             raise RuntimeError("a value is read while a stream is captured")
         return np.array(self)
 
+    def copy(self, order: Any = "C") -> Any:
+        """A copy, made anew in each launch of a graph."""
+        made = keep(super().copy(order))
+        if _captured is not None:
+            _captured.append(lambda: np.copyto(made.view(np.ndarray), self.view(np.ndarray)))
+        return made
+
     def __setitem__(self, key: Any, value: Any) -> None:
         do(lambda: super(Data, self).__setitem__(key, value))
 

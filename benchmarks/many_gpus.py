@@ -33,7 +33,7 @@ from cukern.bench.timing import _CYCLES_A_SECOND, _SPIN
 from cukern.distributed import nccl
 
 #: Timed blocks of steps; the steps are not waited for one by one.
-BLOCKS, STEPS = 5, 10
+BLOCKS, STEPS = 4, 10
 MIB = tuple(4**k for k in range(6))
 #: All_reduces in a graph, and in a timed stretch of at least so many bytes.
 IN_GRAPH, CALLS, STRETCH = 10, 50, 8 << 30
@@ -74,8 +74,10 @@ def optimizer(model: Any, gpt: Any, preset: Any) -> Any:
     return ck.optim.AdamW(groups, lr=gpt.learning_rate(preset), **options)
 
 
-def parallel_step(model: Any, gpt: Any, preset: Any, shard: Any, captured: bool) -> Callable[..., Any]:
-    training = distributed.DataParallel(optimizer(model, gpt, preset), shard=shard, model=model)
+def parallel_step(
+    model: Any, gpt: Any, preset: Any, shard: Any, captured: bool, **more: Any
+) -> Callable[..., Any]:
+    training = distributed.DataParallel(optimizer(model, gpt, preset), shard=shard, model=model, **more)
 
     def step(codes: Any, following: Any) -> Any:
         with ck.Tape(recompute=shard < 3) as tape:
@@ -118,8 +120,9 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
     world = distributed.world()
     batches = gpt.batches(gpt.library_text(2**24), preset)
     batch = [next(batches) for _ in range(world.rank + 1)][-1]
-    taken = gpt.taken_since(device, device.xp.get_default_memory_pool().total_bytes()) if on_gpu else int
+    over_ranks(0.0, "sum")  # NCCL has its memory
     model = gpt.GPT(preset).astype(preset.dtype)
+    of_model = sum(p.nbytes for p in model.parameters())
     first = [p.numpy() for p in model.parameters()]
     table = Table(
         options.folder / "table.md",
@@ -130,11 +133,17 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         "each GPU alone": lambda: gpt.make_step(model),
         "plain": lambda: parallel_step(model, gpt, preset, 0, True),
         "ZeRO 1": lambda: parallel_step(model, gpt, preset, 1, True),
+        "plain, buckets of 64 MiB": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=64 << 20),
+        "plain, one bucket": lambda: parallel_step(model, gpt, preset, 0, True, bucket_bytes=1 << 30),
         "plain, not captured": lambda: parallel_step(model, gpt, preset, 0, False),
         "ZeRO 3": lambda: parallel_step(model, gpt, preset, 3, True),
     }
     found: dict[str, Any] = {}
     for name, make in rows.items():
+        if options.only and name not in options.only.split(","):
+            continue
+        device.backend.free_unused()
+        taken = gpt.taken_since(device) if on_gpu else int
         for p, value in zip(model.parameters(), first, strict=True):
             p[...] = ck.asarray(value)
         start = time.perf_counter()
@@ -143,18 +152,19 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
         begun = time.perf_counter() - start
         ms = timed(lambda step=step: step(*batch), device.synchronize, options.scale)
         ms = over_ranks(ms, "min" if name == "each GPU alone" else "max")
-        memory = over_ranks(taken() / 2**20, "max")
+        memory = over_ranks((taken() + of_model) / 2**20, "max")
         found[name] = {"ms": ms, "mib": memory, "losses": losses}
         ideal = found["each GPU alone"]["ms"] / ms
         shown = ", ".join(f"{one:.5f}" for one in losses)
         table.row(name, ms, ideal, f"{memory:.0f}", f"{begun:.0f}", shown)
         del step
         gc.collect()
-        device.backend.free_unused()
     if world.rank == 0:
         (options.folder / "steps.json").write_text(json.dumps(found))
     plain = np.asarray(found["plain"]["losses"])
-    for name in ("ZeRO 1", "ZeRO 3", "plain, not captured"):
+    for name in found:
+        if name in ("plain", "each GPU alone"):
+            continue
         apart = float(np.abs(np.asarray(found[name]["losses"]) - plain).max())
         table.lines("", f"Losses of {name} and plain: {apart:.1e} apart.")
         assert apart < 2e-2, (name, apart)
@@ -311,7 +321,7 @@ def collectives(options: argparse.Namespace) -> None:
         ["", "called", "PyTorch's", "in a graph", "PyTorch's", "GB/s on the bus", "PyTorch's"],
     )
     for dtype in ("float32", "bfloat16"):
-        for mib in MIB[:: 1 if options.scale == 1 else 3]:
+        for mib in options.mib if options.scale == 1 else MIB[::3]:
             table.row(*all_reduces(mib, dtype, torch, options.scale))
             gc.collect()  # NCCL's communicators end after the graphs that use them
             device.backend.free_unused()
@@ -403,6 +413,8 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for the tables and the losses")
     parser.add_argument("--preset", default="124m")
     parser.add_argument("--scale", type=int, default=1, help="divides sizes, for a try without a GPU")
+    parser.add_argument("--only", default="", help="names of the steps that are measured, joined by commas")
+    parser.add_argument("--mib", type=int, nargs="+", default=MIB, help="sizes of what is reduced")
     parser.add_argument("--no-torch", action="store_true")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)

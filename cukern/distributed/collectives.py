@@ -8,6 +8,7 @@ reduce-scatter, of a broadcast a sum at the root.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from .. import dtypes
@@ -329,10 +330,13 @@ class _Receive(Function):
         return None, None, None
 
 
-def reduced(x: Array, op: str, group: Group, note: str = "", reuse: bool = False) -> Callable[[], Array]:
+def reduced(
+    x: Array, op: str, group: Group, note: str = "", reuse: bool = False, aside: bool = False
+) -> Callable[[], Array]:
     """Begin to reduce ``x``; the function that waits for the result and returns it.
 
-    Until then ``x`` must not be written. ``reuse``: its memory may be that of the result.
+    Until then ``x`` must not be written. ``reuse``: its memory may be that of the result. ``aside``: launches go on
+    meanwhile.
     """
     about, _ = _met("all_reduce", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
@@ -341,11 +345,11 @@ def reduced(x: Array, op: str, group: Group, note: str = "", reuse: bool = False
     engine = group.engine(x.device)
     carried, op, share = _carried(x, op, engine, group)
     out = carried if reuse or carried is not x else _new(x.shape, x)
-    work = engine.all_reduce(carried._data, out._data, op, about)
+    work = engine.all_reduce(carried._data, out._data, op, about, aside)
     return lambda: _finished(work, out, x.dtype, share)
 
 
-def scattered(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
+def scattered(x: Array, op: str, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
     """Begin to reduce ``x`` and divide the result along the first axis; the function that returns this rank's part."""
     about, _ = _met("reduce_scatter", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
@@ -354,11 +358,11 @@ def scattered(x: Array, op: str, group: Group, note: str = "") -> Callable[[], A
     engine = group.engine(x.device)
     carried, op, share = _carried(x, op, engine, group)
     out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
-    work = engine.reduce_scatter(carried._data, out._data, op, about)
+    work = engine.reduce_scatter(carried._data, out._data, op, about, aside)
     return lambda: _finished(work, out, x.dtype, share)
 
 
-def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
+def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
     """Begin to join the ranks' arrays along the first axis; the function that returns all."""
     about, _ = _met("all_gather", x, group, note)
     data = x.contiguous()
@@ -366,7 +370,7 @@ def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
         whole = _new((x.shape[0] * group.size, *x.shape[1:]), x) if not x.size else copied(data)
         return lambda: whole
     out = _new((x.shape[0] * group.size, *x.shape[1:]), x)
-    work = group.engine(x.device).all_gather(data._data, out._data, about)
+    work = group.engine(x.device).all_gather(data._data, out._data, about, aside)
     return lambda: _finished(work, out, x.dtype)
 
 
@@ -396,7 +400,12 @@ def _new(shape: tuple[int, ...], like: Array) -> Array:
 
 def form(x: Array) -> str:
     """The dtype and shape of an array, in errors and comparisons."""
-    return f"{x.dtype} {x.shape}"
+    return _form(x.dtype, x.shape)
+
+
+@lru_cache(maxsize=1024)
+def _form(dtype: DType, shape: tuple[int, ...]) -> str:
+    return f"{dtype} {shape}"
 
 
 def _met(call: str, x: Array, group: Group, more: str = "") -> tuple[str, list[str]]:

@@ -12,15 +12,14 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import zeros
+from ..array.creation import empty, zeros
 from ..autodiff.tape import Tape, stop_recording
-from ..device import capture_hooks
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.clip import clip_by_global_norm
 from ..optim.optimizer import Optimizer
-from ..shape.copy import Copies
+from ..shape.copy import Joints
 from .blocks import divide_blocks, like, require_no_steps
 from .checkpoint import Piece
 from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
@@ -48,6 +47,12 @@ class _Bucket:
     offsets: tuple[int, ...]
     size: int
     group: int
+
+    def gaps(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        """What lies between and behind members of these sizes."""
+        ends = (*self.offsets[1:], self.size)
+        filled = [offset + size for offset, size in zip(self.offsets, sizes, strict=True)]
+        return [(begin, end) for begin, end in zip(filled, ends, strict=True) if begin < end]
 
 
 class DataParallel:
@@ -128,9 +133,8 @@ class DataParallel:
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = self._planned(bucket_bytes)
-        #: The launches that write a bucket's parameters on a GPU, and when their addresses were taken.
-        self._copies: dict[_Bucket, Copies] = {}
-        self._replaced = capture_hooks.replaced
+        #: The launches that gather a bucket on a GPU, and those that take it apart.
+        self._joints: dict[tuple[_Bucket, bool], Joints] = {}
         self._agree()
         self._versions: list[int] = []
         self._shards: list[Parameter] = []
@@ -164,6 +168,8 @@ class DataParallel:
             if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
                 continue
             kind = (group_of[i], one.dtype, one.device)
+            if one.nbytes >= most and kind in open_:  # a bucket of its own, which need not be gathered
+                made.append(self._bucket(open_.pop(kind), group_of[i]))
             members = open_.setdefault(kind, [])
             members.append(i)
             if sum(self._parameters[j].nbytes for j in members) >= most:
@@ -199,6 +205,13 @@ class DataParallel:
         """The arrays of a bucket's members in flat memory; zeros for None and between them."""
         like = self._parameters[bucket.members[0]]
         wanted = like.dtype if dtype is None else dtype
+        own = [arrays[i] for i in bucket.members]
+        given = [one for one in own if one is not None and one.dtype == wanted]
+        if len(given) == len(own):
+            if len(given) == 1 and given[0].size == bucket.size:
+                return given[0].reshape(-1)
+            if not like.device.addressable:
+                return self._joined(bucket, [one.contiguous() for one in given])
         parts: list[Array] = []
         for i, end in zip(bucket.members, (*bucket.offsets[1:], bucket.size), strict=True):
             one, begin = arrays[i], sum(part.size for part in parts)
@@ -208,6 +221,27 @@ class DataParallel:
             if end > begin:
                 parts.append(zeros(end - begin, dtype=wanted, device=like.device))
         return ops.concat(parts).astype(wanted, copy=False)
+
+    def _joined(self, bucket: _Bucket, given: Sequence[Array]) -> Array:
+        """:meth:`_packed` on a GPU."""
+        like = given[0]
+        flat = empty(bucket.size, dtype=like.dtype, device=like.device)
+        for begin, end in bucket.gaps([one.size for one in given]):
+            flat[begin:end] = 0
+        with like.device.activate():
+            self._joint(bucket, like.itemsize, True)(given, flat)
+        return flat
+
+    def _joint(self, bucket: _Bucket, itemsize: int, into: bool) -> Joints:
+        found = self._joints.get((bucket, into))
+        if found is None:
+            members = [self._parameters[i] for i in bucket.members]
+            places = [
+                (offset * itemsize, one.size * itemsize)
+                for offset, one in zip(bucket.offsets, members, strict=True)
+            ]
+            found = self._joints[bucket, into] = Joints(members[0].device, places, into)
+        return found
 
     def _cut(self, bucket: _Bucket, flat: Array) -> list[Array]:
         """The members' parts of flat memory, as views in their shapes."""
@@ -220,20 +254,12 @@ class DataParallel:
     def _unpack(self, bucket: _Bucket, flat: Array) -> None:
         members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
-            parts = self._cut(bucket, flat)
             if flat.device.addressable or not all(one.is_contiguous for one in members):
-                for one, values in zip(members, parts, strict=True):
+                for one, values in zip(members, self._cut(bucket, flat), strict=True):
                     one[...] = values
                 return
-            if self._replaced != capture_hooks.replaced:
-                self._replaced = capture_hooks.replaced
-                self._copies.clear()
-            if bucket not in self._copies:
-                self._copies[bucket] = Copies(flat.device, members, into=True)
-            for values in parts:
-                values._planned()
             with flat.device.activate():
-                self._copies[bucket](parts)
+                self._joint(bucket, flat.itemsize, False)(members, flat)
             for one in members:
                 one._bump("DataParallel.step")
 
@@ -272,10 +298,11 @@ class DataParallel:
     def _begin(self, bucket: _Bucket, found: Sequence[Array | None]) -> Callable[[], Array]:
         with stop_recording():
             flat = self._packed(bucket, found, self._sums)
+            fresh = len(bucket.members) > 1  # else it may be a gradient's memory
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
             if self.shard:
-                return scattered(flat, "mean", self.group, note)
-            return reduced(flat, "mean", self.group, note, reuse=True)
+                return scattered(flat, "mean", self.group, note, aside=True)
+            return reduced(flat, "mean", self.group, note, reuse=fresh, aside=True)
 
     def _averaged(self, found: list[Array | None], means: Sequence[Array]) -> list[Array | None]:
         share = 1 / self.group.size
@@ -351,7 +378,7 @@ class DataParallel:
             self._take_parameters()
         self.optimizer.step(self._ordered(gradients))
         with stop_recording():
-            begun = [gathered(part, self.group) for part in self._shards]
+            begun = [gathered(part, self.group, aside=True) for part in self._shards]
             for bucket, finish in zip(self._buckets, begun, strict=True):
                 self._unpack(bucket, finish())
         self._versions = self._written()

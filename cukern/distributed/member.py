@@ -106,6 +106,12 @@ class Member:
             self.failure = why
             self._changed.notify_all()
 
+    def heard(self, seconds: float) -> str:
+        """:attr:`failure`, if there is one within some seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self.failure), seconds)
+        return self.failure
+
     def end(self, why: str, timeout: float) -> bool:
         """Take part no more; whether all ranks have ended well within ``timeout`` seconds.
 

@@ -111,18 +111,18 @@ class Engine:
         """Whether ``"mean"`` is a reduction: MPI has none."""
         return False
 
-    def all_reduce(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks."""
         source = self._mpi.IN_PLACE if data is out else data
         request = self._communicator.Iallreduce(source, out, self._operations[op])
         return self._work(request, about, data, out)
 
-    def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
         request = self._communicator.Ireduce_scatter_block(data, out, self._operations[op])
         return self._work(request, about, data, out)
 
-    def all_gather(self, data: Any, out: Any, about: str) -> Work:
+    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work:
         """Put the ``data`` of all ranks into ``out``, one after another."""
         request = self._communicator.Iallgather(self._bytes(data), self._bytes(out))
         return self._work(request, about, data, out)

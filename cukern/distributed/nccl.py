@@ -1,4 +1,4 @@
-"""Collectives of GPU arrays by NCCL, through CuPy, on a stream of their own."""
+"""Collectives of GPU arrays by NCCL, through CuPy, on the current stream or beside it."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ from .member import Member
 
 #: How often the watch looks at what has not finished.
 _LOOK_SECONDS = 0.2
+#: How long the ranks may take to hear which of them is gone, once NCCL has noticed that one is.
+_SECONDS_TO_HEAR = 1.0
 #: How long NCCL may take to give up what runs, and its memory.
 _SECONDS_TO_ABORT = 5.0
 
@@ -48,7 +50,7 @@ def library(place: Place | None = None) -> Any:
 
 
 class Work:
-    """A collective that is on the engine's stream."""
+    """A collective that is on a stream: ``done`` is its end where this is not the one that waits."""
 
     def __init__(
         self, device: Device, done: Any, held: Sequence[Any], member: Member | None, about: str
@@ -60,8 +62,9 @@ class Work:
         """Let later launches on the current stream wait for the results."""
         if self._member is not None:
             self._member.check(self._about)
-        with self._device.activate():
-            self._device.xp.cuda.get_current_stream().wait_event(self._done)
+        if self._done is not None:
+            with self._device.activate():
+                self._device.xp.cuda.get_current_stream().wait_event(self._done)
         self._held = ()
 
 
@@ -88,6 +91,7 @@ class Engine:
     ) -> None:
         self._nccl, self._device, self._size, self._rank = nccl, device, size, rank
         self._member, self._timeout = member, timeout
+        self._errors = (nccl.NcclError, KeyError)  # CuPy looks up the names of errors, of which it knows some
         cuda = device.xp.cuda
         with device.activate():
             self._communicator = nccl.NcclCommunicator(size, unique, rank)
@@ -132,27 +136,31 @@ class Engine:
         """Whether ``"mean"`` is a reduction: NCCL rounds the share of a rank to ``dtype``, which only halves bear."""
         return dtypes.info(dtype).kind in "fc" and self._size & (self._size - 1) == 0
 
-    def _start(self, about: str, held: Sequence[Any], call: Any) -> Work:
-        """Run ``call`` with the engine's stream, after what is on the current stream."""
-        cuda = self._device.xp.cuda
+    def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Work:
+        """Run ``call`` with the current stream, or ``aside``: with the engine's, after what is on the current one."""
+        cuda, done = self._device.xp.cuda, None
         if self._member is not None:
             self._member.check(about)
-        with self._device.activate():
-            before, done = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
-            before.record(cuda.get_current_stream())
-            self._stream.wait_event(before)
-            try:
-                call(self._stream.ptr)
-            except self._nccl.NcclError as error:
-                raise self._failed(about, str(error)) from None
-            done.record(self._stream)
         recorder = capture_hooks.recorder()
+        with self._device.activate():
+            current = stream = cuda.get_current_stream()
+            if aside:
+                stream, before = self._stream, cuda.Event(disable_timing=True)
+                before.record(current)
+                stream.wait_event(before)
+            try:
+                call(stream.ptr)
+            except self._errors as error:
+                raise self._failed(about, f"NCCL: {error}") from None
+            if aside or recorder is None:
+                done = cuda.Event(disable_timing=True)
+                done.record(stream)
         if recorder is not None:
             self._graphs.add(recorder)
             recorder.launched(self, partial(self._replayed, f"a captured step with {about}"))
         elif self._member is not None:
             self._begun.append((done, time.monotonic(), about))
-        return Work(self._device, done, held, self._member, about)
+        return Work(self._device, done if aside else None, held, self._member, about)
 
     def _replayed(self, about: str) -> None:
         """Note that a graph with collectives was launched."""
@@ -165,7 +173,9 @@ class Engine:
     def _failed(self, about: str, why: str) -> DistributedError:
         if self._member is None:
             return DistributedError(f"{about}: {why}")
+        why = self._member.heard(_SECONDS_TO_HEAR) or why
         self._member.fail(f"{about}: {why}")
+        self._member.told = True
         return self._member.error(about, why)
 
     def _counted(self, data: Any) -> tuple[int, int]:
@@ -173,7 +183,7 @@ class Engine:
         parts = 2 if data.dtype.kind == "c" else 1
         return data.size * parts, self._types[data.dtype]
 
-    def all_reduce(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks."""
         count, kind = self._counted(data)
         source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
@@ -181,9 +191,10 @@ class Engine:
             about,
             (data, out),
             lambda stream: self._communicator.allReduce(source, to, count, kind, operation, stream),
+            aside,
         )
 
-    def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
         count, kind = self._counted(out)
         source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
@@ -191,15 +202,17 @@ class Engine:
             about,
             (data, out),
             lambda stream: self._communicator.reduceScatter(source, to, count, kind, operation, stream),
+            aside,
         )
 
-    def all_gather(self, data: Any, out: Any, about: str) -> Work:
+    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work:
         """Put the ``data`` of all ranks into ``out``, one after another."""
         source, to, kind = data.data.ptr, out.data.ptr, self._nccl.NCCL_UINT8
         return self._start(
             about,
             (data, out),
             lambda stream: self._communicator.allGather(source, to, data.nbytes, kind, stream),
+            aside,
         )
 
     def broadcast(self, data: Any, root: int, about: str) -> Work:
@@ -266,7 +279,9 @@ class Engine:
                 if not self._begun:
                     continue
                 _, began, about = self._begun[0]
-                why = member.failure or self._fault()
+                why = member.failure
+                if not why and (fault := self._fault()):
+                    why = member.heard(_SECONDS_TO_HEAR) or fault
                 if not why and time.monotonic() - began > self._timeout:
                     why = f"not finished within {self._timeout:g} s"
                 if why:
@@ -279,8 +294,8 @@ class Engine:
     def _fault(self) -> str:
         try:
             self._communicator.check_async_error()
-        except self._nccl.NcclError as error:
-            return str(error)
+        except self._errors as error:
+            return f"NCCL: {error}"
         return ""
 
 

@@ -65,6 +65,8 @@ def test_the_program(tmp_path: Path, device: str) -> None:
 
 def test_the_program_without_gpus(tmp_path: Path) -> None:
     """What is a GPU's alone, such as graphs with collectives, on a GPU and by an NCCL that are imitated."""
+    if "host" not in DEVICES:
+        pytest.skip(f"CUKERN_TEST_DEVICES={DEVICES}")
     arguments = [
         str(HERE / "program.py"),
         str(tmp_path),

@@ -14,12 +14,13 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import empty, zeros
 from ..autodiff.tape import Tape, stop_recording
+from ..dtypes import DType
 from ..elementwise.fuse import fuse
 from ..nn.module import Module
 from ..nn.parameter import Parameter
 from ..optim.clip import clip_by_global_norm
+from ..optim.multi import Copies
 from ..optim.optimizer import Optimizer
-from ..shape.copy import Joints
 from .blocks import divide_blocks, like, require_no_steps
 from .checkpoint import Piece
 from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
@@ -133,8 +134,8 @@ class DataParallel:
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = self._planned(bucket_bytes)
-        #: The launches that gather a bucket on a GPU, and those that take it apart.
-        self._joints: dict[tuple[_Bucket, bool], Joints] = {}
+        #: The launches that gather a bucket, or take it apart.
+        self._copies: dict[tuple[_Bucket, DType], Copies] = {}
         self._agree()
         self._versions: list[int] = []
         self._shards: list[Parameter] = []
@@ -205,43 +206,26 @@ class DataParallel:
         """The arrays of a bucket's members in flat memory; zeros for None and between them."""
         like = self._parameters[bucket.members[0]]
         wanted = like.dtype if dtype is None else dtype
-        own = [arrays[i] for i in bucket.members]
-        given = [one for one in own if one is not None and one.dtype == wanted]
-        if len(given) == len(own):
-            if len(given) == 1 and given[0].size == bucket.size:
-                return given[0].reshape(-1)
-            if not like.device.addressable:
-                return self._joined(bucket, [one.contiguous() for one in given])
-        parts: list[Array] = []
-        for i, end in zip(bucket.members, (*bucket.offsets[1:], bucket.size), strict=True):
-            one, begin = arrays[i], sum(part.size for part in parts)
-            if one is not None:
-                parts.append(one.reshape(-1))
-                begin += one.size
-            if end > begin:
-                parts.append(zeros(end - begin, dtype=wanted, device=like.device))
-        return ops.concat(parts).astype(wanted, copy=False)
-
-    def _joined(self, bucket: _Bucket, given: Sequence[Array]) -> Array:
-        """:meth:`_packed` on a GPU."""
-        like = given[0]
-        flat = empty(bucket.size, dtype=like.dtype, device=like.device)
-        for begin, end in bucket.gaps([one.size for one in given]):
+        members = [self._parameters[i] for i in bucket.members]
+        given = []
+        for one, parameter in zip([arrays[i] for i in bucket.members], members, strict=True):
+            made = zeros(parameter.shape, dtype=wanted, device=like.device) if one is None else one
+            given.append(made.astype(wanted, copy=False).contiguous())
+        if len(given) == 1 and given[0].size == bucket.size:
+            return given[0].reshape(-1)
+        flat = empty(bucket.size, dtype=wanted, device=like.device)
+        for begin, end in bucket.gaps([one.size for one in members]):
             flat[begin:end] = 0
-        with like.device.activate():
-            self._joint(bucket, like.itemsize, True)(given, flat)
+        self._copy(bucket, given, self._cut(bucket, flat))
         return flat
 
-    def _joint(self, bucket: _Bucket, itemsize: int, into: bool) -> Joints:
-        found = self._joints.get((bucket, into))
-        if found is None:
-            members = [self._parameters[i] for i in bucket.members]
-            places = [
-                (offset * itemsize, one.size * itemsize)
-                for offset, one in zip(bucket.offsets, members, strict=True)
-            ]
-            found = self._joints[bucket, into] = Joints(members[0].device, places, into)
-        return found
+    def _copy(self, bucket: _Bucket, given: Sequence[Array], made: Sequence[Array]) -> None:
+        """Copy the members' values between them and the bucket."""
+        key = bucket, given[0].dtype
+        if key not in self._copies:
+            sizes = [self._parameters[i].size for i in bucket.members]
+            self._copies[key] = Copies(given[0].device, given[0].dtype, sizes)
+        self._copies[key](given, made)
 
     def _cut(self, bucket: _Bucket, flat: Array) -> list[Array]:
         """The members' parts of flat memory, as views in their shapes."""
@@ -254,14 +238,14 @@ class DataParallel:
     def _unpack(self, bucket: _Bucket, flat: Array) -> None:
         members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
-            if flat.device.addressable or not all(one.is_contiguous for one in members):
-                for one, values in zip(members, self._cut(bucket, flat), strict=True):
-                    one[...] = values
+            values = self._cut(bucket, flat)
+            if all(one.is_contiguous for one in members):
+                self._copy(bucket, values, members)
+                for one in members:
+                    one._bump("DataParallel.step")
                 return
-            with flat.device.activate():
-                self._joint(bucket, flat.itemsize, False)(members, flat)
-            for one in members:
-                one._bump("DataParallel.step")
+            for one, value in zip(members, values, strict=True):
+                one[...] = value
 
     def gradient(self, tape: Tape, loss: Any) -> list[Array | None]:
         """The gradients of ``loss``, averaged over the ranks.

@@ -68,6 +68,18 @@ class Work:
         self._held = ()
 
 
+class _Begun:
+    """A collective, or a graph with some, that the watch looks at: ``event`` is its end, once it is on a stream."""
+
+    def __init__(self, about: str) -> None:
+        self.about, self.began = about, time.monotonic()
+        self.event: Any = None
+        self.over = False
+
+    def done(self) -> bool:
+        return self.over or (self.event is not None and bool(self.event.done))
+
+
 class Engine:
     """The collectives of one group on one GPU.
 
@@ -118,8 +130,8 @@ class Engine:
             "min": nccl.NCCL_MIN,
             "mean": nccl.NCCL_AVG,
         }
-        #: What has not finished: the event, when it began, and the call.
-        self._begun: deque[tuple[Any, float, str]] = deque()
+        #: What has not finished.
+        self._begun: deque[_Begun] = deque()
         #: The graphs that have collectives of this engine.
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed, self._ending, self._over = threading.Event(), threading.Lock(), False
@@ -148,6 +160,10 @@ class Engine:
                 stream, before = self._stream, cuda.Event(disable_timing=True)
                 before.record(current)
                 stream.wait_event(before)
+            begun = _Begun(
+                about
+            )  # before the call, which waits for others where ranks have no connections yet
+            self._begun.append(begun)
             try:
                 call(stream.ptr)
             except self._errors as error:
@@ -155,20 +171,22 @@ class Engine:
             if aside or recorder is None:
                 done = cuda.Event(disable_timing=True)
                 done.record(stream)
-        if recorder is not None:
+        if recorder is None:
+            begun.event = done
+        else:
+            begun.over = True
             self._graphs.add(recorder)
             recorder.launched(self, partial(self._replayed, f"a captured step with {about}"))
-        elif self._member is not None:
-            self._begun.append((done, time.monotonic(), about))
         return Work(self._device, done if aside else None, held, self._member, about)
 
     def _replayed(self, about: str) -> None:
         """Note that a graph with collectives was launched."""
         if self._member is not None:
             self._member.check(about)
-            done = self._device.xp.cuda.Event(disable_timing=True)
-            done.record(self._device.xp.cuda.get_current_stream())
-            self._begun.append((done, time.monotonic(), about))
+            begun = _Begun(about)
+            begun.event = self._device.xp.cuda.Event(disable_timing=True)
+            begun.event.record(self._device.xp.cuda.get_current_stream())
+            self._begun.append(begun)
 
     def _failed(self, about: str, why: str) -> DistributedError:
         if self._member is None:
@@ -267,6 +285,8 @@ class Engine:
             for graph in list(self._graphs):
                 graph.end(f"its collectives among {self._size} ranks have ended")
             ending.join(_SECONDS_TO_ABORT)
+            if ending.is_alive():  # CuPy would destroy it once more, and wait for that
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._communicator))
 
     def _watch(self, program: int) -> None:
         """Abort what does not finish, and raise in the program's thread, which may be waiting for the GPU."""
@@ -274,21 +294,21 @@ class Engine:
         assert member is not None
         with self._device.activate():
             while not self._closed.wait(_LOOK_SECONDS):
-                while self._begun and self._begun[0][0].done:
+                while self._begun and self._begun[0].done():
                     self._begun.popleft()
                 if not self._begun:
                     continue
-                _, began, about = self._begun[0]
+                first = self._begun[0]
                 why = member.failure
                 if not why and (fault := self._fault()):
                     why = member.heard(_SECONDS_TO_HEAR) or fault
-                if not why and time.monotonic() - began > self._timeout:
+                if not why and time.monotonic() - first.began > self._timeout:
                     why = f"not finished within {self._timeout:g} s"
                 if why:
-                    member.fail(f"{about}: {why}")
+                    member.fail(f"{first.about}: {why}")
                     self._end(self._communicator.abort)
                     if not member.told:
-                        _raise_in(program, str(member.error(about, why)))
+                        _raise_in(program, str(member.error(first.about, why)))
                     return
 
     def _fault(self) -> str:

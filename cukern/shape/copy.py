@@ -107,32 +107,3 @@ class Copies:
         """Copy from or to ``given``; the current device must be that of the arrays."""
         for launch, part, fixed in self._launches:
             launch(*[one._operand for one in given[part]], *fixed)
-
-
-class Joints:
-    """Copies between arrays in C order and their places in the flat memory of another, on a GPU, in few launches.
-
-    Args:
-        device: the device of the arrays.
-        places: for each array the byte at which its place begins, and its size in bytes.
-        into: whether to copy to the flat memory or from it.
-    """
-
-    def __init__(self, device: Device, places: Sequence[tuple[int, int]], into: bool) -> None:
-        self._launches = []
-        for start in range(0, len(places), _TOGETHER):
-            part = places[start : start + _TOGETHER]
-            name = f"copies_{'into' if into else 'of'}_{len(part)}"
-            bound = _COPIES.bind(device, count=len(part), into=into, block=256, name=name)
-            blocks = min(_BLOCKS, max(1, divide_up(max(size for _, size in part), _PIECE)))
-            launch = bound.function.prepare((blocks, len(part), 1), (256, 1, 1), 0, ())
-            self._launches.append((launch, start, part))
-
-    def __call__(self, arrays: Sequence[Array], flat: Array) -> None:
-        """Copy to or from ``flat``; the current device must be that of the arrays."""
-        for one in (*arrays, flat):
-            one._planned()
-        begin: int = flat._operand
-        for launch, start, part in self._launches:
-            given = [one._operand for one in arrays[start : start + len(part)]]
-            launch(*given, *[begin + at for at, _ in part], *[size for _, size in part])

@@ -81,6 +81,14 @@ def killed_in_a_captured_step() -> None:
 
 def late() -> None:
     world = cd.init(timeout=6)
+    for number in range(3):
+        if number == 2 and world.rank == 1:
+            time.sleep(60)
+        cd.all_reduce(ck.ones(3)).tolist()
+
+
+def late_for_a_captured_step() -> None:
+    world = cd.init(timeout=6)
     step = ck.capture(lambda x: cd.all_reduce(x) * 2)
     for number in range(5):
         if number == 4 and world.rank == 1:

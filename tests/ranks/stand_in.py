@@ -1,7 +1,7 @@
 """A GPU and NCCL that are not here: run by every rank of a test, with the program to run, and its arguments.
 
 Kernels run on the host, as for ``python -m cukern build``. Collectives pass through files, at once and in the graphs of
-captured steps alike; what NCCL does in the background, and what it does when a rank is gone, is not imitated.
+captured steps alike. They wait in the call, as NCCL does at first, not in the background, until they are aborted.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Communicator:
 
     def __init__(self, size: int, unique: bytes, rank: int) -> None:
         assert len(unique) == 128
-        self._size, self._rank, self._calls = size, rank, 0
+        self._size, self._rank, self._calls, self._aborted = size, rank, 0, False
         self._folder = FOLDER / unique.hex()[:32]
         self._folder.mkdir(parents=True, exist_ok=True)
         self._pairs: dict[tuple[str, int, int], int] = {}
@@ -62,6 +62,8 @@ class Communicator:
         end = time.monotonic() + 60
         while not (self._folder / name).exists():
             assert time.monotonic() < end, f"nobody wrote {name}"
+            if self._aborted:
+                raise NcclError("aborted")
             time.sleep(1e-4)
         return (self._folder / name).read_bytes()
 
@@ -119,7 +121,14 @@ class Communicator:
             time.sleep(1e-3)
         print("graphs that outlived the communicator:", len(self._graphs))
 
-    abort = destroy
+    def abort(self) -> None:
+        """End what waits, and the communicator."""
+        self._aborted = True
+        self.destroy()
+
+
+class NcclError(RuntimeError):
+    """The kind of CuPy's errors."""
 
 
 #: What is received when the group of calls ends: all of it was sent by then.
@@ -145,7 +154,7 @@ def library(place: Any = None) -> Any:
     return types.SimpleNamespace(
         get_unique_id=lambda: secrets.token_bytes(128),
         NcclCommunicator=Communicator,
-        NcclError=type("NcclError", (RuntimeError,), {}),
+        NcclError=NcclError,
         groupStart=lambda: grouped.append(True),
         groupEnd=end_group,
         **kinds,

@@ -79,16 +79,16 @@ def killed_in_a_captured_step() -> None:
         step(ck.ones(3)).tolist()
 
 
-def late() -> None:
-    world = cd.init(timeout=6)
+def late(seconds: str) -> None:
+    world = cd.init(timeout=float(seconds))
     for number in range(3):
         if number == 2 and world.rank == 1:
             time.sleep(60)
         cd.all_reduce(ck.ones(3)).tolist()
 
 
-def late_for_a_captured_step() -> None:
-    world = cd.init(timeout=6)
+def late_for_a_captured_step(seconds: str) -> None:
+    world = cd.init(timeout=float(seconds))
     step = ck.capture(lambda x: cd.all_reduce(x) * 2)
     for number in range(5):
         if number == 4 and world.rank == 1:
@@ -106,4 +106,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "checkpoint":
         trained(Path(sys.argv[2]), STEPS, killed_at=3)
     else:
-        globals()[sys.argv[1]]()
+        globals()[sys.argv[1]](*sys.argv[2:])

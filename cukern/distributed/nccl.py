@@ -160,10 +160,9 @@ class Engine:
                 stream, before = self._stream, cuda.Event(disable_timing=True)
                 before.record(current)
                 stream.wait_event(before)
-            begun = _Begun(
-                about
-            )  # before the call, which waits for others where ranks have no connections yet
-            self._begun.append(begun)
+            begun = _Begun(about)
+            if self._member is not None:  # before the call, which waits for ranks that have no connection yet
+                self._begun.append(begun)
             try:
                 call(stream.ptr)
             except self._errors as error:

@@ -1,8 +1,8 @@
 """Functions of more than 2**31 elements: `python tests/large.py` runs each on a GPU and checks values of its result.
 
-Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, `--slice K/OF`,
-`--seconds S`, after which no further case starts, and `--workers N`: so many processes, for which most of the time goes
-into compiling. The names of functions without a case are printed, too.
+Options: `--elements N` (a small one tries the script itself on the host), `--only NAME...`, which may have wildcards
+(`nn.*`), `--slice K/OF`, `--seconds S`, after which no further case starts, and `--workers N`: so many processes, for
+which most of the time goes into compiling. The names of functions without a case are printed, too.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ import large_workers
 import numpy as np
 from large_draws import draws, newest
 from large_inputs import Case, Inputs, ends, host, tail, written
+from large_layers import images, rows
 
 import cukern as ck
 from cukern.cli.catalog import families
@@ -411,11 +413,12 @@ def without_case(cases: dict[str, Case]) -> list[str]:
     """Public functions that no case calls."""
     text = Path(__file__).read_text()
     public = [name.split(".")[-1] for family in families() for name in family.names]
+    layers = {f"nn.{name}" for name in ck.nn.functional.__all__} - {"nn.upsample"}  # which is interpolate
     return [
         name
         for name in public
         if name not in cases and name not in LEFT_OUT and not re.search(rf"ck\.(\w+\.)?{name}\b", text)
-    ]
+    ] + sorted(layers - set(cases))
 
 
 def main() -> int:
@@ -431,11 +434,12 @@ def main() -> int:
     start, a = time.monotonic(), Inputs(given.elements)
     cases = {
         k: v
-        for group in (newest, draws, searches, of_parts, reductions, elementwise, everyday)
+        for group in (newest, draws, images, rows, searches, of_parts, reductions, elementwise, everyday)
         for k, v in group(a).items()
     }
     part, of = map(int, given.slice.split("/"))
-    names = [name for name in cases if not given.only or name in given.only][part::of]
+    only = given.only or ("*",)
+    names = [name for name in cases if any(fnmatchcase(name, one) for one in only)][part::of]
     device, good, bad = a.marks.device, 0, []
     for i, name in enumerate(names):
         if time.monotonic() - start > given.seconds:

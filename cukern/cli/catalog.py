@@ -24,7 +24,7 @@ _FAMILIES = {
     "shape.views": "Shapes",
     "shape.joins": "Joining and taking apart",
     "index.assemble": "Stacking, repeating and splitting",
-    "index.padding": "Padding",
+    "ops.padding": "Padding",
     "index.take": "Indexing",
     "index.search": "Searching",
     "index.unravel": "Indices of flattened arrays",

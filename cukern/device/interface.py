@@ -163,10 +163,12 @@ class Backend(Protocol):
     Attributes:
         style: how a kernel's work is divided.
         addressable: whether Python can read an array's memory directly, without waiting for the device.
+        grids_meet: whether the blocks of a grid wait for each other in kernels that ask for it.
     """
 
     style: Style
     addressable: bool
+    grids_meet: bool
 
     @property
     def which(self) -> Callable[[], int] | None:

@@ -8,14 +8,14 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import asarray
+from ..array.creation import asarray, zeros
 from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..kernel import Kernel
 from ..kernel.plan import allocate
 from ..kernel.sizes import divide_up
+from ..shape.joins import concat
 from ..shape.views import expand_dims, moveaxis, reshape
-from .padding import pad
 from .places import WORDS, aligned, bound, launch_beside
 
 __all__ = ["packbits", "unpackbits"]
@@ -123,6 +123,8 @@ def unpackbits(
     bits = reshape(bits, (*whole.shape[:-1], whole.shape[-1] * 8))
     if count is not None:
         more = count - bits.shape[-1]
-        widths = [(0, 0)] * (bits.ndim - 1) + [(0, max(more, 0))]
-        bits = pad(bits, widths) if more > 0 else bits[..., :count]
+        if more > 0:
+            bits = concat([bits, zeros((*bits.shape[:-1], more), dtype=bits.dtype, device=bits.device)], -1)
+        else:
+            bits = bits[..., :count]
     return moveaxis(bits, -1, place)

@@ -18,7 +18,6 @@ from ..elementwise.table import *  # noqa: F403
 from ..index import update as _at  # noqa: F401 - registers x.at
 from ..index.assemble import *  # noqa: F403
 from ..index.bits import *  # noqa: F403
-from ..index.padding import *  # noqa: F403
 from ..index.put import *  # noqa: F403
 from ..index.scan import *  # noqa: F403
 from ..index.search import *  # noqa: F403
@@ -45,6 +44,7 @@ from ..ops.fitting import *  # noqa: F403
 from ..ops.gamma_functions import *  # noqa: F403
 from ..ops.histogram import *  # noqa: F403
 from ..ops.histogram_grid import *  # noqa: F403
+from ..ops.padding import *  # noqa: F403
 from ..ops.polynomials import *  # noqa: F403
 from ..ops.slices import *  # noqa: F403
 from ..ops.spaces import *  # noqa: F403

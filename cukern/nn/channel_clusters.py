@@ -1,17 +1,19 @@
-"""Batch and group normalization in one launch, where a cluster of blocks has whole groups of channels."""
+"""Batch and group normalization in one launch, where a cluster of blocks, or the grid, has whole groups of channels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
 from .. import dtypes
 from ..array import Array
 from ..array.creation import empty
 from ..array.layout import ALIGNMENT, address
+from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
-from ..kernel.sizes import ACCESS, divide_up
+from ..kernel.sizes import ACCESS, divide_up, power_of_two
 from .channel_places import Places, Share, bound, packed_sizes
 
 _apply = Kernel("nn/channel_norm/cluster_apply.cu")
@@ -23,11 +25,14 @@ _MEMBERS, _ACROSS = 32, 32
 _KEPT, _OTHER = 25, 8 << 10
 #: The part of the multiprocessors that gets a block at least; rounds of clusters from which each takes two units; and
 #: rounds of one block a multiprocessor from which on keeping pays, unless all run at once.
-_BUSY, _TWO_UNITS, _PAYS = 0.9, 3.5, 2.5
+_BUSY, _TWO_UNITS, _PAYS = 0.9, 1.2, 2.5
 #: Threads of a block, packs of each array that one has on their way, and elements of a pack of innermost channels.
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
+#: Of kept rows: bytes of one that a block has, bytes of arrays that are too few, the most blocks that are a cluster,
+#: the most units that take turns on all blocks, and bytes of a block's other shared memory besides sums.
+_SECTION, _FEW, _SMALL, _ALONE_TURNS, _RESERVED = 128, 3 << 20, 2, 2, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -41,6 +46,7 @@ class Form(NamedTuple):
         members: channels that a block takes one after another.
         kept: packs of each array that a thread keeps of a channel; 0 if it reads them again.
         turns: units of channels that a cluster takes one after another.
+        wide: whether what is said of clusters holds for all blocks of a grid that have the same channels.
     """
 
     share: Share
@@ -48,6 +54,7 @@ class Form(NamedTuple):
     members: int
     kept: int = 0
     turns: int = 1
+    wide: bool = False
 
     def here(self) -> int:
         """Channels of a block."""
@@ -80,7 +87,11 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     items = sum(one.itemsize for one in arrays)
     if places.instances == places.together == 1:
         given = places, device.properties, item
-        return None if last else kept_channels(*given, items) or _of_channels(*given, derivative)
+        if last:
+            return kept_rows(*given, items)
+        return kept_channels(*given, items) or _of_channels(*given, derivative)
+    if last and (form := kept_rows(places, device.properties, item, items)):
+        return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
     if last:
@@ -142,6 +153,34 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
     return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
 
 
+@cache
+def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+    """How blocks that all run at once keep channels that lie innermost; None where that is slow or does not fit.
+
+    Args:
+        item: bytes of an element of the widest of all arrays.
+        items: bytes of an element of each array that is read, together.
+    """
+    width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors
+    packs = places.channels // width
+    across = min(packs, _SECTION // (width * item))
+    bytes_read = places.instances * places.outer * places.channels * items
+    if bytes_read < _FEW or across & (across - 1) or packs % across or across * width % places.together:
+        return None
+    units, share = places.instances * packs // across, Share(_BLOCK, across, width, _UNROLL, True)
+    for beside in range(min(units, blocks), 0, -1):
+        if units % beside or (beside == 1 and units > _ALONE_TURNS):
+            continue
+        form = Form(share, blocks // beside, 1, turns=units // beside, wide=True)
+        if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
+            form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
+        form = form.keeping(places)
+        pairs = (2 * share.block // 32 + 12) * form.here() * max(item, 4)
+        if form.memory(items) + pairs + _RESERVED <= limits.max_shared_memory_per_block:
+            return form
+    return None
+
+
 def _of_channels(places: Places, limits: Properties, item: int, derivative: bool) -> Form | None:
     """How clusters share the channels of a batch, which do not lie innermost, and read them again."""
     bytes_of_channel = places.outer * places.inner * item
@@ -170,9 +209,13 @@ def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int
     return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
-def _variables(form: Form, index: str) -> dict[str, object]:
+def _variables(form: Form, places: Places, index: str, device: Device) -> dict[str, object]:
     own = {
         "cluster": form.cluster,
+        "wide": form.wide,
+        "whole": places.channels % form.here() == 0,
+        # On the host the blocks that wait for each other are a cluster.
+        "dims": 1 if form.wide and device.style == "simt" else form.cluster,
         "members": form.members,
         "kept": form.kept,
         "streaming": True,
@@ -180,6 +223,11 @@ def _variables(form: Form, index: str) -> dict[str, object]:
         "index": index,
     }
     return {**own, **form.share._asdict()}
+
+
+def _partials(form: Form, units: int, like: Array) -> tuple[Array, ...]:
+    """Where the blocks of a wide form leave two numbers of each channel of each unit."""
+    return (empty((units, form.cluster, form.here(), 2), like.dtype, like.device),) if form.wide else ()
 
 
 def normalized(
@@ -193,8 +241,10 @@ def normalized(
     result: dtypes.DType,
     acc: dtypes.DType,
     eps: float,
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array] | None:
     """The normalized ``x`` and the statistics of groups, of ``x`` as it lies in memory.
+
+    None from a recorded GPU's grid, whose blocks do not meet: its kernel is only compiled.
 
     Args:
         running: the running mean and variance, and momentum, or None each.
@@ -208,8 +258,18 @@ def normalized(
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": acc if running[0] is None else running[0].dtype,
     }
-    kernel = bound(_apply, x.device, "channel_norm", derivative=False, **types, **_variables(form, index))
-    kernel((x, weight, bias, found, *running, y, *sizes, eps, momentum), grid, form.memory(x.itemsize))
+    kernel = bound(
+        _apply,
+        x.device,
+        "channel_norm",
+        derivative=False,
+        **types,
+        **_variables(form, places, index, x.device),
+    )
+    if form.wide and not x.device.backend.grids_meet:
+        return None
+    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], found), eps, momentum)
+    kernel(given, grid, form.memory(x.itemsize))
     return y, found
 
 
@@ -221,10 +281,13 @@ def differentiated(
     made: Sequence[Array | None],
     places: Places,
     form: Form,
-    moving: bool,
     scale: float,
-) -> None:
-    """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each."""
+) -> bool:
+    """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each.
+
+    Returns:
+        False from a recorded GPU's grid, whose blocks do not meet: its kernel is only compiled.
+    """
     grid, sizes, index = _grid(form, places)
     acc = statistics.dtype
     types = {
@@ -239,8 +302,11 @@ def differentiated(
         x.device,
         "channel_norm_gradients",
         derivative=True,
-        moving=moving,
         **types,
-        **_variables(form, index),
+        **_variables(form, places, index, x.device),
     )
-    kernel((x, dy, statistics, weight, *made, *sizes, scale), grid, form.memory(x.itemsize + dy.itemsize))
+    if form.wide and not x.device.backend.grids_meet:
+        return False
+    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], statistics), scale)
+    kernel(given, grid, form.memory(x.itemsize + dy.itemsize))
+    return True

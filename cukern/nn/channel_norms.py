@@ -31,7 +31,9 @@ _apply = Kernel("nn/channel_norm/apply.cu")
 _BLOCK, _ACROSS, _JOINING = 256, 32, 128
 #: Blocks that a multiprocessor gets for results of constants, and for others and derivatives, by whether channels lie
 #: innermost; and the most channels of a thread there, which holds numbers of each.
-_APPLYING, _DERIVING, _WIDTH = {False: 32, True: 16}, {False: 32, True: 4}, 4
+_APPLYING, _DERIVING, _WIDTH = {False: 1024, True: 32}, {False: 32, True: 4}, 4
+#: How threads share results of constants, likewise: few numbers each, as of elementwise functions.
+_OF_CONSTANTS = {False: Share(128, 1, 1, 4, False, 8), True: Share(128, 1, 1, 4, True, 6)}
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.
@@ -132,20 +134,24 @@ def _back(x: Array, places: Places) -> Array:
     return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
 
 
-def _share(places: Places, arrays: Sequence[Array], derivative: bool) -> Share:
+def _share(
+    places: Places, arrays: Sequence[Array], derivative: bool, constants: Sequence[Array | None] | None = None
+) -> Share:
     last = places.inner == 1
     neighbours = places.channels if last else places.inner
-    aligned = all(address(one._data) % ALIGNMENT == 0 for one in arrays)
-    item = max(one.itemsize for one in arrays)
+    aligned = all(one is None or address(one._data) % ALIGNMENT == 0 for one in (*arrays, *(constants or ())))
+    item, widest = max(one.itemsize for one in arrays), _WIDTH if constants is None else ACCESS
     serial = arrays[0].device.style == "serial"
-    most = min(ACCESS // item, _WIDTH) if last else ACCESS // item
+    most = min(ACCESS // item, widest) if last else ACCESS // item
     width = (_HOST_WIDTH if serial else most) if aligned else 1
     while neighbours % width:
         width //= 2
     if serial:
         return Share(1, 1, width, 1, last)
     across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
-    narrow = last and item == 2
+    if constants is not None:
+        return _OF_CONSTANTS[last]._replace(across=across, width=width)
+    narrow = last and item * width < ACCESS
     unroll = 2 * _UNROLL if narrow and not derivative else _UNROLL
     return Share(_BLOCK, across, width, unroll, last, 3 if last and not narrow else 4)
 
@@ -173,7 +179,7 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int, be
         parts = min(_HOST_PARTS, sequence * places.channels // _HOST_PART)
     else:
         wanted = busy * device.properties.multiprocessors // (own * places.instances)
-        parts = min(wanted, sequence // (share.step * least))
+        parts = min(wanted, divide_up(sequence, share.step * least))
     grain, turns = 1 if share.last else share.width, max(1, parts // before)
     each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
     sizes, index = packed_sizes(places, share.step, each, own, before)
@@ -187,8 +193,10 @@ def _cut_after_sums(places: Places, share: Share, device: Device, busy: int) -> 
     return _cut(places, share, device, busy, share.unroll, before)
 
 
-def _backwards(name: str, device: Device, share: Share, cut: _Cut, variables: dict[str, Any]) -> BoundKernel:
-    shared = {"index": cut.integer, "backwards": True, **share._asdict()}
+def _bound_apply(
+    name: str, device: Device, share: Share, cut: _Cut, variables: dict[str, Any], backwards: bool = True
+) -> BoundKernel:
+    shared = {"index": cut.integer, "backwards": backwards, **share._asdict()}
     return bound_kernel(_apply, device, name, **variables, **shared)
 
 
@@ -197,17 +205,25 @@ def _join_block(device: Device) -> dict[str, int]:
 
 
 def _summed(
-    x: Array, dy: Array | None, statistics: Array | None, places: Places, acc: dtypes.DType
+    x: Array,
+    dy: Array | None,
+    statistics: Array | None,
+    places: Places,
+    acc: dtypes.DType,
+    weight: Array | None = None,
+    dx: Array | None = None,
 ) -> tuple[Array, int]:
-    """Parts of sums over each channel, and their number a channel."""
+    """Parts of sums over each channel, and their number a channel; writes ``dx`` too, of constant statistics."""
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
-    share = _share(places, arrays, derivative)
+    share = _share(places, [*arrays, *([] if dx is None else [dx])], derivative)
     cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
     given = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
     shared = {"index": cut.integer, "backwards": False, **share._asdict()}
-    bound = bound_kernel(_sums, x.device, "channel_sums", **given, **shared)
+    if dx is not None:
+        given["param"] = acc if weight is None else weight.dtype
+    bound = bound_kernel(_sums, x.device, "channel_sums", image=dx is not None, **given, **shared)
     parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
-    more = (dy, statistics) if derivative else ()
+    more = (dy, statistics, *([] if dx is None else [weight, dx])) if derivative else ()
     bound((x, *more, parts, cut.sizes), (cut.blocks, cut.parts))
     return parts, cut.parts
 
@@ -239,17 +255,18 @@ def _both(
     """The result and the statistics of groups, of ``x`` as it lies in memory."""
     item = max(x.itemsize, options.dtype.itemsize)
     form = clusters.form_of(places, (x,), item, False)
-    if form is None:
-        found = _found(x, places, options, acc)
-        return _normalized(x, weight, bias, found, places, options, acc), found
-    *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
-    given = (*moved, by)
-    y, found = clusters.normalized(
-        x, weight, bias, given, number, places, form, options.dtype, acc, options.eps
-    )
-    if options.running:
-        options.running.write(*moved)
-    return y, found
+    if form is not None:
+        *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
+        given = (*moved, by)
+        made = clusters.normalized(
+            x, weight, bias, given, number, places, form, options.dtype, acc, options.eps
+        )
+        if made is not None:
+            if options.running:
+                options.running.write(*moved)
+            return made
+    found = _found(x, places, options, acc)
+    return _normalized(x, weight, bias, found, places, options, acc), found
 
 
 def _normalized(
@@ -263,17 +280,20 @@ def _normalized(
 ) -> Array:
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
-    share = _share(places, (x, y), False)
-    busy = (_DERIVING if options.constants is None else _APPLYING)[share.last]
-    cut = _cut_after_sums(places, share, x.device, busy)
+    constant = options.constants is not None
+    share = _share(places, (x, y), False, (weight, bias, *options.constants) if options.constants else None)
+    if constant:
+        cut = _cut(places, share, x.device, _APPLYING[share.last], share.unroll)
+    else:
+        cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
     given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": x.dtype if options.constants is None else options.constants[0].dtype,
-        "constant": options.constants is not None,
+        "constant": constant,
     }
     variables |= {"elem": x.dtype, "out": y.dtype, "acc": acc, "derivative": False}
-    bound = _backwards("channel_normalized", x.device, share, cut, variables)
+    bound = _bound_apply("channel_normalized", x.device, share, cut, variables, not constant)
     bound((x, weight, bias, *given, y, cut.sizes, options.eps), (cut.blocks, cut.parts))
     return y
 
@@ -287,7 +307,7 @@ def _differentiated(
     options: Options,
     wanted: Sequence[bool],
 ) -> list[Array | None]:
-    """The gradients of ``x``, ``weight`` and ``bias``: one pass over ``x`` and ``dy`` for sums, and one for ``dx``."""
+    """The gradients of ``x``, ``weight`` and ``bias``."""
     places, device, acc = _places(x, options.axes), x.device, statistics.dtype
     x, dy = _laid(x, places), _laid(dy, places)
     moving, parts, count = options.constants is None, None, 0
@@ -297,14 +317,14 @@ def _differentiated(
     grad = types.pop() if single and len(types) == 1 else acc
     both = empty((2, places.instances, places.channels), grad, device)
     made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
-    form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True)
-    dx: Array | None = None
-    if form is not None:
-        dx = empty(x.shape, x.dtype, device) if wanted[0] else None
-        clusters.differentiated(x, dy, weight, statistics, (*made, dx), places, form, moving, scale)
-    else:
-        if moving or any(wanted[1:]):
+    form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True) if moving else None
+    dx = empty(x.shape, x.dtype, device) if wanted[0] else None
+    written = (*made, dx)
+    if form is None or not clusters.differentiated(x, dy, weight, statistics, written, places, form, scale):
+        if moving:
             parts, count = _summed(x, dy, statistics, places, acc)
+        elif any(wanted[1:]):
+            parts, count = _summed(x, dy, statistics, places, acc, weight, dx)
         factors = empty((places.instances * places.channels, 4), acc, device)
         bound = bound_kernel(
             _gradients,
@@ -320,7 +340,8 @@ def _differentiated(
         )
         arrays = (parts, statistics, weight, *made, factors)
         bound((*arrays, count, places.together, places.channels, scale), places.groups)
-        dx = _image(x, dy, factors, places) if wanted[0] else None
+        if dx is not None and (moving or parts is None):
+            _write_image(x, dy, factors, dx, places)
     return [None if dx is None else _back(dx, places), *_of_parameters(both, (weight, bias), wanted[1:])]
 
 
@@ -343,15 +364,14 @@ def _of_parameters(
     return found
 
 
-def _image(x: Array, dy: Array, factors: Array, places: Places) -> Array:
-    """The gradient of ``x``, as it lies in memory."""
-    dx = empty(x.shape, x.dtype, x.device)
+def _write_image(x: Array, dy: Array, factors: Array, dx: Array, places: Places) -> None:
+    """Write the gradient of ``x``, as it lies in memory."""
     share = _share(places, (x, dy, dx), True)
     cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
     types = {"elem": x.dtype, "out": dy.dtype, "param": x.dtype, "acc": factors.dtype}
-    bound = _backwards("channel_derivative", x.device, share, cut, types | {"derivative": True})
+    variables = {**types, "derivative": True, "constant": False}
+    bound = _bound_apply("channel_derivative", x.device, share, cut, variables)
     bound((x, dy, factors, dx, cut.sizes), (cut.blocks, cut.parts))
-    return dx
 
 
 def reference(x: Array, weight: Array | None, bias: Array | None, options: Options) -> Array:

@@ -62,8 +62,9 @@ def batch_norm(
 ) -> Array:
     """``(x - mean) / sqrt(variance + eps) * weight + bias`` for each channel.
 
-    In training a GPU reads ``x`` twice, and in the backward ``x`` and the result's gradient twice: for sums over each
-    channel, which are the same in every run, and for the result.
+    In training a GPU needs the sums over each channel, which are the same in every run, before the first result. It
+    reads ``x``, and in the backward ``x`` and the result's gradient, once where shared memory holds whole channels
+    until then, and twice elsewhere.
 
     Args:
         x: shape (N, C, ...), or (N, ..., C) with ``channel_axis=-1``; a floating dtype.

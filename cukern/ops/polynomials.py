@@ -18,13 +18,13 @@ from ..elementwise.operands import first_array, public, require_array, require_c
 from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
-from ..index.padding import pad
 from ..index.sort import sort
 from ..linear.decompositions import eigvals
 from ..reduction.rows import all, any, sum
 from ..shape.joins import concat, stack
 from ..shape.views import expand_dims, reshape
 from .calculus import convolve
+from .padding import pad
 
 __all__ = [
     "poly",

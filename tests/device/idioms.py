@@ -307,6 +307,17 @@ __device__ float turned(float v) {
     y[blockIdx.x] = (int)(before / 2) + x[blockIdx.x];
 }""", lambda: [ck.arange(8, dtype="int32"), ck.zeros(8, dtype="uint64"), ck.empty(8, dtype="int32")],
           lambda: np.cumsum(np.arange(8)), {"grid": 8}),
+    Idiom("a value of two words that is looked at until both are there", """(const int* x, volatile unsigned long long* state, int* looks, int* y) {
+    if (threadIdx.x) return;
+    unsigned long long seen[2] = {1, 1};
+    if (blockIdx.x > 0) do {
+        ++looks[blockIdx.x];
+        for (int i = 0; i < 2; ++i) seen[i] = state[2 * (blockIdx.x - 1) + i];
+    } while (!(seen[0] & seen[1] & 1));
+    for (int i = 0; i < 2; ++i) state[2 * blockIdx.x + i] = seen[i] + 2 * x[blockIdx.x];
+    y[blockIdx.x] = (int)(seen[0] / 2) + x[blockIdx.x];
+}""", lambda: [ck.arange(8, dtype="int32"), ck.zeros(16, dtype="uint64"), ck.zeros(8, dtype="int32"), ck.empty(8, dtype="int32")],
+          lambda: np.cumsum(np.arange(8)), {"grid": 8}),
     Idiom("a block's fence for the block", """(const float* x, float* y) {
     __shared__ volatile int flag;
     if (threadIdx.x == 0) flag = 0;

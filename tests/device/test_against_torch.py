@@ -326,4 +326,4 @@ def test_every_function_of_images_has_a_case() -> None:
     words = ("conv", "pool", "fold", "shuffle", "interpolate", "pad", "rotary", "dropout", "sample", "_norm")
     wanted = {name for name in nn.functional.__all__ if any(word in name for word in words)}
     assert len(wanted) > 25
-    assert wanted - {case.name.split()[0] for case in CASES} == DRAWN
+    assert wanted - {case.name.split()[0] for case in CASES} == DRAWN | {"upsample"}  # which is interpolate

@@ -141,7 +141,11 @@ def test_a_trained_model_writes_numpys_text(device: ck.Device, tmp_path: Path) -
     sizes = "--steps 20 --batch 4 --length 16 --features 128 --layers 1 --write 2 --keep"
     subprocess.run(
         [sys.executable, str(root / "examples" / "12_generate.py"), *sizes.split(), str(path)],
-        env={**os.environ, "PYTHONPATH": str(root), "CUKERN_DEVICE": str(device)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(root), *sys.path]),
+            "CUKERN_DEVICE": str(device),
+        },
         check=True,
         timeout=300,
     )

@@ -229,6 +229,7 @@ def test_lists_of_tiles(device: ck.Device, transposed: bool) -> None:
         for which in np.ndindex(*wanted.shape[:3]):
             count, *entries = lists[which].tolist()
             assert entries[:count] == [2 * n + kind - 1 for n, kind in enumerate(wanted[which]) if kind]
+            assert not any(entries[count:])
 
 
 def test_lists_of_masks_that_are_broadcast(device: ck.Device) -> None:

@@ -181,13 +181,61 @@ def test_clusters_that_have_whole_channels(
 
 
 @pytest.mark.parametrize(
+    ("dtype", "turns"), [("float32", 2), pytest.param("bfloat16", 1, marks=pytest.mark.thorough)]
+)
+def test_grids_that_keep_rows(
+    device: ck.Device, dtype: str, turns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Blocks that join their sums through global memory give what one launch each gives, and the same every time."""
+    x, dy = random(0, (2, 9, 15, 32), dtype) + 3, random(1, (2, 9, 15, 32), "float32")
+    wanted = found_of_norms(x, dy, -1, 8)
+
+    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
+        return channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=turns, wide=True).keeping(places)
+
+    monkeypatch.setattr(channel_clusters, "form_of", form_of)
+    made = found_of_norms(x, dy, -1, 8)
+    for one, other in zip(made, wanted, strict=True):
+        close(one, other.numpy(), 2 if one.itemsize == 2 else 64)
+    again = found_of_norms(x, dy, -1, 8)
+    assert all(one.tolist() == other.tolist() for one, other in zip(made, again, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("shape", "item", "bytes_read", "expected"),
+    [
+        ((100352, 64), 2, 2, (132, 1, True)),
+        ((100352, 64), 4, 8, (132, 2, True)),
+        ((50176, 512), 2, 4, (66, 4, True)),
+        ((12544, 1024), 2, 2, (8, 1, True)),
+        ((200704, 256), 4, 4, None),
+        ((1568, 512), 2, 2, None),
+        ((100352, 60), 4, 4, None),
+    ],
+    ids=str,
+)
+def test_blocks_keep_rows_that_fit_in_shared_memory(
+    shape: tuple[int, int], item: int, bytes_read: int, expected: Any
+) -> None:
+    """Blocks that share channels, units, and whether through global memory, on a GPU of 132 multiprocessors."""
+    limits = properties("sm_90")
+    places = Places((0, 1), 1, *shape, 1, 1)
+    form = channel_clusters.kept_rows(places, limits, item, bytes_read)
+    if form is not None:
+        assert form.memory(bytes_read) < limits.max_shared_memory_per_block
+        assert form.kept * form.share.step * form.cluster >= shape[0]
+        assert form.turns * (limits.multiprocessors // form.cluster) * form.here() >= shape[1]
+    assert (form and (form.cluster, form.turns, form.wide)) == expected
+
+
+@pytest.mark.parametrize(
     ("batch", "channels", "inner", "bytes_read", "expected"),
     [
         (64, 256, 3136, 4, (8, 256, 25, 2)),
         (64, 256, 3136, 8, (8, 256, 25, 2)),
         (32, 64, 3136, 4, (2, 512, 25, 1)),
         (32, 64, 3136, 8, None),
-        (64, 1024, 196, 4, (1, 256, 13, 1)),
+        (64, 1024, 196, 4, (1, 256, 13, 2)),
         (128, 64, 12544, 4, None),
         (4, 8, 100, 4, None),
     ],
@@ -330,6 +378,26 @@ def test_a_first_element_far_from_the_others(device: ck.Device) -> None:
     x = random(0, (16, 2, 300), "float32")
     x[0, :, 0] = 1e4
     close(nn.batch_norm(x, training=True), normalized(x.numpy().astype(np.float64), (0, 2)), 16)
+
+
+@pytest.mark.parametrize("wide", [True, False], ids=["grid", "cluster"])
+def test_blocks_whose_first_elements_are_far_from_the_others(
+    device: ck.Device, wide: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their sums are about the mean of one thread's elements, which is near enough; a large mean is taken off."""
+    x = random(0, (900, 16), "float32")
+    x[0] = 1e4
+    x[450, 8:] = -1e4
+    x[1:, :4] += 1e4
+
+    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
+        return channel_clusters.Form(Share(32, 4, 4, 2, True), 2, 1, wide=wide).keeping(places)
+
+    monkeypatch.setattr(channel_clusters, "form_of", form_of)
+    right = normalized(x.numpy().astype(np.float64), (0,))
+    made = nn.batch_norm(x, training=True, channel_axis=-1)
+    close(made[:, :4], right[:, :4], 2**13)
+    close(made[:, 4:], right[:, 4:], 16)
 
 
 def test_no_examples(device: ck.Device) -> None:

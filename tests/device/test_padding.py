@@ -15,7 +15,7 @@ from cukern.shape import remap as moving
 from cukern.testing import assert_close, gradcheck
 
 CHOOSE = ["edge", "reflect", "symmetric", "wrap"]
-MODES = ["constant", "linear_ramp", "maximum", "mean", "minimum", *CHOOSE]
+MODES = ["constant", "linear_ramp", "maximum", "mean", "median", "minimum", *CHOOSE]
 WIDTHS = st.tuples(st.integers(0, 9), st.integers(0, 9))
 PADDED = st.lists(st.tuples(st.integers(1, 4), st.just((0, 0)) | WIDTHS), min_size=1, max_size=3)
 
@@ -83,6 +83,14 @@ def test_special_constants(device: ck.Device) -> None:
     assert ck.pad(ck.ones(1, dtype="int8"), 1, constant_values=2.5).tolist() == [2, 1, 2]
 
 
+@pytest.mark.parametrize("mode", ["mean", "median"])
+@pytest.mark.parametrize("values", [[1, 2, 5, 8], [False, True, True, False], [1.0, np.nan, 3.0, 2.0]])
+def test_statistics_of_integers_and_nan(device: ck.Device, mode: str, values: Any) -> None:
+    a = np.asarray(values)
+    made = ck.pad(ck.asarray(a), (1, 2), mode, stat_length=((2, 4),))
+    np.testing.assert_array_equal(made.numpy(), np.pad(a, (1, 2), mode, stat_length=((2, 4),)))
+
+
 def test_edges_of_the_arguments(device: ck.Device) -> None:
     x = ck.asarray(np.arange(6.0).reshape(2, 3))
     assert_close(ck.pad(x, {-1: (1, 2)}), np.pad(x.numpy(), ((0, 0), (1, 2))))
@@ -99,7 +107,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "negative": (lambda x: ck.pad(x, -1), ValueError, "expected numbers of at least 0"),
     "not integers": (lambda x: ck.pad(x, 1.5), TypeError, "pad_width: expected integers"),
     "too many": (lambda x: ck.pad(x, ((1, 1),) * 3), ValueError, "expected a number or pairs for 2 axes"),
-    "mode": (lambda x: ck.pad(x, 1, "median"), ValueError, "mode: expected a function or one of"),
+    "mode": (lambda x: ck.pad(x, 1, "mode"), ValueError, "mode: expected a function or one of"),
     "reflection": (
         lambda x: ck.pad(x, 1, "reflect", reflect_type="up"),
         ValueError,

@@ -89,7 +89,7 @@ class Gpu:
     """
 
     xp = _Cupy("cupy")
-    style, addressable = "simt", False
+    style, addressable, grids_meet = "simt", False, True
 
     @staticmethod
     def which() -> int:

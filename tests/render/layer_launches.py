@@ -66,10 +66,11 @@ def launch_norms(dtype: Any) -> None:
         with_derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
     if dtype != ck.bfloat16:
         return
-    # As many as keep a GPU busy by clusters: of channels, and of instances.
+    # As many as keep a GPU busy by clusters, of channels, and of instances, and by all its blocks together.
     for function, shape, axis in (
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 34, 16384), 1),
         (lambda x, w: ck.nn.group_norm(x, 2, w, w, channel_axis=-1), (17, 1600, 64), 2),
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (24600, 64), 1),
     ):
         with_derivatives(function, ck.zeros(shape, dtype), ck.zeros((shape[axis],), dtype))
 

@@ -48,6 +48,15 @@ assert "cuBLASLt" in ck.fuse(lambda x, w, b: ck.relu(x @ w.T + b)).source(*given
 agree(ck.nn.linear(*given, activation=ck.relu), np.maximum(p @ q.T + r, 0))
 if a.device.properties.compute_capability == (8, 0):
     raise SystemExit  # what follows takes long, and has been compiled for another GPU
+
+rows, ones = rng.normal(3, 2, size=(24600, 32)), ck.ones(32)  # all blocks of a GPU keep them, which wait for each other
+def normal(one, w):
+    return ck.nn.batch_norm(one, None, None, w, None, True, channel_axis=-1)
+plain, pull = ck.vjp(normal, ck.asarray(rows, dtype="float32"), ones)
+right = (rows - rows.mean(0)) / np.sqrt(rows.var(0) + 1e-5)
+agree(plain, right, 1e-4)
+agree(pull(ck.asarray(right, dtype="float32"))[1], (right * right).sum(0), 1e-3)
+
 agree(ck.cumulative_sum(a, axis=3), np.cumsum(x, axis=3))
 agree(ck.sort(a.reshape(-1)), np.sort(x, axis=None))
 agree(ck.linalg.diagonal(a, offset=1), np.diagonal(x, 1, 2, 3))
@@ -137,6 +146,8 @@ def test_a_program_s_kernels_are_compiled_for_each_gpu(built: Path) -> None:
         names = {code.name for code in codes}
         assert "pointers_128" in names, names
         assert ("alone_float32_32" in names) is (target == 0)
+        grids = {"channel_norm", "channel_norm_gradients"} & {name.rsplit("_float32", 1)[0] for name in names}
+        assert len(grids) == 2 * (target == 0), names
         assert all(code.payload.startswith(b"\x7fELF") for code in codes)
     newer, older = ({code.key: code.payload for code in found.codes(target)} for target in range(2))
     shared = newer.keys() & older.keys()

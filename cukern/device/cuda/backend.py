@@ -111,7 +111,9 @@ class CudaFunction:
 
 def _is_cooperative(unit: Unit) -> bool:
     """Whether the blocks of a launch meet, for which all of them must run at once."""
-    return not unit.trusted and "this_grid" in unit.calls and "sync" in unit.calls
+    if unit.trusted:
+        return "grid_barrier" in unit.calls
+    return "this_grid" in unit.calls and "sync" in unit.calls
 
 
 def _code(param: Param, value: Any = None) -> str:
@@ -181,6 +183,7 @@ class CudaBackend:
 
     style: Style = "simt"
     addressable = False
+    grids_meet = True
 
     def __init__(self, cupy: ModuleType) -> None:
         self.xp = cupy

@@ -347,6 +347,7 @@ class Host:
 
     style: Style = "serial"
     addressable = True
+    grids_meet = True  # those that are one cluster
     which = None
 
     def __init__(self) -> None:

@@ -119,6 +119,7 @@ class RecordedGpu:
     xp = Library("cupy")
     style: Style = "simt"
     addressable = False
+    grids_meet = False  # the host runs one block after another
 
     def __init__(self, limits: Properties, recording: Recording, check: Callable[[Unit], object]) -> None:
         self.recording = recording

@@ -8,7 +8,7 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...elementwise.operands import require_array, require_arrays
-from ...index.padding import folded
+from ...ops.padding import folded
 from ..fused import common_dtype, is_int, several
 from .geometry import Windows
 from .operation import Activation, applied

@@ -1,7 +1,7 @@
 // Lists of the tiles of scores in which a mask leaves something, from what it has in blocks of 16 queries and 16 keys: for each tile
 // of rows those along the keys, or for each tile of keys those along the rows. A list is the number of its tiles, then of each
-// its number along the way twice, plus one if the mask is true throughout. A row is a query of one of `group` heads; blocks that
-// reach into a tile count as if they were of it.
+// its number along the way twice, plus one if the mask is true throughout, then zeros. A row is a query of one of `group` heads;
+// blocks that reach into a tile count as if they were of it.
 // Launch: << lanes >> threads for each list, in x.
 constexpr int side = 16, lanes = << lanes >>;
 
@@ -47,5 +47,6 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const unsig
         if (kind & 1) list[1 + count + __popc(present & (shl(1u, lane) - 1))] = 2 * own + (kind > 1);
         count += __popc(present);
     }
+    for (int i = count + lane; i < sizes.along; i += lanes) list[1 + i] = 0;
     if (lane == 0) list[0] = count;
 }

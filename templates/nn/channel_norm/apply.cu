@@ -6,43 +6,49 @@
 constexpr bool derivative = << derivative | lower >>;
 <% include "nn/channel_norm/results.cuh" %>
 using W = << param >>;
-<% if derivative %>
-struct Given {
-    const acc* factors;
 
-    __device__ __forceinline__ Channel of(const Sizes&, index number, index) const {
-        const acc* const own = factors + number * 4;
-        return {own[0], own[1], own[2], -own[3]};
-    }
-};
-<% else %>
-struct Given {
-    const W *weight, *bias;
-    << "const %s *means, *variances; acc eps;" % running if constant else "const acc* statistics;" >>
-
-    __device__ __forceinline__ Channel of(const Sizes& g, index number, index channel) const {
-        const Statistics own = << "{cast<acc>(means[channel]), acc(1) / sqrt(cast<acc>(variances[channel]) + eps)}" if constant else "((const Statistics*)statistics)[of_group(g, number)]" >>;
-        return {own.mean, own.rstd * (weight ? cast<acc>(weight[channel]) : acc(1)), acc(0), bias ? cast<acc>(bias[channel]) : acc(0)};
-    }
-};
+<% if constant %>
+// A number of each channel of a thread; the same for all, if there is no array.
+template <typename N>
+__device__ __forceinline__ void load_own(const N* of_channels, acc otherwise, acc (&to)[own_channels]) {
+    if (of_channels) return unpack(load_pack<own_channels>(of_channels), to);
+#pragma unroll
+    for (int c = 0; c < own_channels; ++c) to[c] = otherwise;
+}
 <% endif %>
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 <% if derivative %>
     const T* x, const U* dy, const acc* factors, T* y, Sizes g)
 {
-    const Given given{factors};
 <% else %>
     const T* x, const W* weight, const W* bias, << "const %s* means, const %s* variances" % (running, running) if constant else "const acc* statistics" >>, U* y, Sizes g, acc eps)
 {
     const U* const dy = nullptr;
-    const Given given{weight, bias, << "means, variances, eps" if constant else "statistics" >>};
 <% endif %>
     allow_next_kernel();
     const Walk walk = own_walk(g);
     if (!walk.there()) return;
-    Channel own[own_channels];
+    write_results(walk, x, dy, y, [&](Channel (&own)[own_channels]) {
+<% if constant %>
+        acc factors[own_channels], offsets[own_channels], apart[own_channels], squares[own_channels];
+        load_own(weight ? weight + walk.channel : nullptr, acc(1), factors);
+        load_own(bias ? bias + walk.channel : nullptr, acc(0), offsets);
+        load_own(means + walk.channel, acc(0), apart);
+        load_own(variances + walk.channel, acc(0), squares);
+<% endif %>
 #pragma unroll
-    for (int c = 0; c < own_channels; ++c) own[c] = given.of(g, walk.number(g) + c, walk.channel + c);
-    write_results(walk, x, dy, y, own);
+        for (int c = 0; c < own_channels; ++c) {
+<% if constant %>
+            own[c] = {apart[c], factors[c] / sqrt(squares[c] + eps), acc(0), offsets[c]};
+<% elif derivative %>
+            const acc* const of = factors + (walk.number(g) + c) * 4;
+            own[c] = {of[0], of[1], of[2], -of[3]};
+<% else %>
+            const index channel = walk.channel + c;
+            const Statistics of = ((const Statistics*)statistics)[of_group(g, walk.number(g) + c)];
+            own[c] = {of.mean, of.rstd * (weight ? cast<acc>(weight[channel]) : acc(1)), acc(0), bias ? cast<acc>(bias[channel]) : acc(0)};
+<% endif %>
+        }
+    });
 }

@@ -6,14 +6,14 @@
 <% include "nn/channel_norm/cluster.cuh" %>
 using R = << running >>;
 
-extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(block, << resident >>) << name >>(
+extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
     const T* x, const W* weight, const W* bias, acc* statistics, R* running_mean, R* running_variance, const acc* by, U* y, Sizes g,
-    int units, acc eps, acc momentum)
+    int units, << "acc* partials, " if wide >>acc eps, acc momentum)
 {
     allow_next_kernel();
-    __shared__ State of_warps[warps][slots], of_block[slots], whole[slots];
-    __shared__ Statistics of_groups[slots];
-    const int lane = first_of_thread(), together = last ? int(g.together) : 1;
+    __shared__ Joint joint;
+    __shared__ Channel of_channels[channels_here];
+    const int lane = first_of_thread(), number = threadIdx.x;
 <% if kept %>
     extern __shared__ __align__(16) unsigned char memory[];
     const Kept packs(memory, x, nullptr);
@@ -21,15 +21,9 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
 <% endif %>
     for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const Group here(g, unit);
-        acc factors[members][own_channels], offsets[members][own_channels];
-#pragma unroll
-        for (int m = 0; m < members; ++m) {
-#pragma unroll
-            for (int c = 0; c < own_channels; ++c) {
-                const index at = minimum(here.first + lane + m + c, g.channels - 1);
-                factors[m][c] = weight ? cast<acc>(weight[at]) : acc(1), offsets[m][c] = bias ? cast<acc>(bias[at]) : acc(0);
-            }
-        }
+        const index channel = here.first + number;
+        const bool is = number < channels_here && channel < g.channels;
+        const acc factor = is && weight ? cast<acc>(weight[channel]) : acc(1), offset = is && bias ? cast<acc>(bias[channel]) : acc(0);
         Sums sums;
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
@@ -41,36 +35,32 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             sums.take(walk, x, (const U*)nullptr);
 <% endif %>
         }
-#pragma unroll
-        for (int c = 0; c < own_channels; ++c) note(of_warps, lane + c, sums.of(c));
-        join_all(of_warps, of_block, whole);
-        const int group = threadIdx.x;
-        if (group < slots / together) {
-            State total = whole[group * together];
-            for (int c = 1; c < together; ++c) total = join(total, whole[group * together + c]);
-            of_groups[group] = found(total, eps);
-            if (blockIdx.y == 0 && here.first + group * together < g.channels) {
-                const index number = of_group(g, here.instance * g.channels + here.first) + group;
-                ((Statistics*)statistics)[number] = of_groups[group];
-                if (running_mean) move_running(total, running_mean + number, running_variance + number, by, momentum);
+        note_all(joint, lane, sums);
+        join_all(joint, g<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
+        if (is) {
+            const int together = last ? int(g.together) : members, first = last ? number / together * together : 0;
+            State total = joint.whole[first];
+            for (int c = 1; c < together && last; ++c) total = join(total, joint.whole[first + c]);
+            const Statistics of = found(total, eps);
+            of_channels[number] = {of.mean, of.rstd * factor, acc(0), offset};
+            if (blockIdx.y == 0 && number % together == 0) {
+                const index group = of_group(g, here.instance * g.channels + channel);
+                ((Statistics*)statistics)[group] = of;
+                if (running_mean) move_running(total, running_mean + group, running_variance + group, by, momentum);
             }
         }
         __syncthreads();
-        << "const index ahead = Kept::ahead_of(g, here, unit, units);" if kept >>
-#pragma unroll
+        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if whole or not last else "0") if kept >>
         for (int step_back = 0; step_back < members; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
             if (!walk.there()) continue;
             Channel own[own_channels];
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) {
-                const Statistics of = of_groups[last ? (lane + c) / together : 0];
-                own[c] = {of.mean, of.rstd * factors[m][c], acc(0), offsets[m][c]};
-            }
-            << "packs.write(walk, y, own, m, last ? index(0) : ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
+            for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
+            << "packs.write(walk, y, own, m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
         }
-<% if kept and last %>
+<% if kept and last and not whole %>
         if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();

@@ -4,13 +4,13 @@
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/cluster.cuh" %>
 using G = << grad >>;
-constexpr bool moving = << moving | lower >>;
 
-extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx, Sizes g, int units, acc scale)
+extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
+    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx, Sizes g, int units,
+    << "acc* partials, " if wide >>acc scale)
 {
     allow_next_kernel();
-    __shared__ State of_warps[warps][slots], of_block[slots], whole[slots];
+    __shared__ Joint joint;
     __shared__ Channel of_channels[slots];
     __shared__ acc factors[slots];
     const Statistics* const of_groups = (const Statistics*)statistics;
@@ -33,21 +33,20 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
             << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) note(of_warps, lane + m + c, sums.of(c));
+            for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
         }
-        join_all(of_warps, of_block, whole);
+        join_all(joint, g<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
         if (is) {
-            State joint{acc(0), acc(0)};
+            State of_all{acc(0), acc(0)};
             for (int c = slot / together * together, end = c + together; c < end; ++c)
-                joint.total += whole[c].total * factors[c], joint.product += whole[c].product * factors[c];
-            const acc slope = moving ? of.rstd * of.rstd * of.rstd * joint.product * scale : acc(0);
-            const acc offset = moving ? -of.rstd * joint.total * scale : acc(0);
+                of_all.total += joint.whole[c].total * factors[c], of_all.product += joint.whole[c].product * factors[c];
+            const acc slope = of.rstd * of.rstd * of.rstd * of_all.product * scale, offset = -of.rstd * of_all.total * scale;
             of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset};
-            if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(whole[slot].total);
-            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(whole[slot].product * of.rstd);
+            if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(joint.whole[slot].total);
+            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(joint.whole[slot].product * of.rstd);
         }
         __syncthreads();
-        << "const index ahead = Kept::ahead_of(g, here, unit, units);" if kept >>
+        << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if whole or not last else "0") if kept >>
         for (int step_back = 0; step_back < members && dx; ++step_back) {
             const int m = << "step_back" if kept else "members - 1 - step_back" >>;
             const auto walk = here.walk<< "<true>" if not kept >>(g, m);
@@ -55,10 +54,10 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % cluster if cluster 
             Channel own[own_channels];
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) own[c] = of_channels[lane + m + c];
-            << "packs.write(walk, dx, own, m, last ? index(0) : ahead)" if kept else "write_results(walk, x, dy, dx, own)" >>;
+            << "packs.write(walk, dx, own, m, ahead)" if kept else "write_results(walk, x, dy, dx, own)" >>;
         }
 <% if kept %>
-        if ((last || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+        if ((<< (last and not whole) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();
     }

@@ -23,10 +23,13 @@ __device__ __forceinline__ void write_pack(
     }
     << "store_streaming((Pack<Result, width>*)to" if streaming is defined and streaming else "store_pack(to" >>, packed<Result>(numbers));
 }
-template <bool back>
+// Writes the results of a walk; `channels` tells the thread's channels, and is asked when the first elements are on their way.
+template <bool back, typename Channels>
 __device__ __forceinline__ void write_results(
-    WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, Result* y, const Channel (&own)[own_channels])
+    WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, Result* y, const Channels& channels)
 {
+    Channel own[own_channels];
+    bool known = false;
     while (walk.there()) {
         Pack<T, width> xs[unroll];
         Pack<U, width> dys[unroll];
@@ -40,9 +43,19 @@ __device__ __forceinline__ void write_results(
                 walk.go_on();
             }
         }
+        if (!known) channels(own), known = true;
 #pragma unroll
         for (int u = 0; u < unroll; ++u) {
             if (at[u] >= 0) write_pack(y + at[u], xs[u], dys[u], own);
         }
     }
+}
+template <bool back>
+__device__ __forceinline__ void write_results(
+    WalkOf<back> walk, const T* x, const U* dy, Result* y, const Channel (&own)[own_channels])
+{
+    write_results(walk, x, dy, y, [&](Channel (&to)[own_channels]) {
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) to[c] = own[c];
+    });
 }

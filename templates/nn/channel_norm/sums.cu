@@ -1,12 +1,16 @@
 // Sums over parts of channels. Forward: count, mean and sum of squared differences from the mean, as parts[channel, part, 3].
-// Of the `derivative`: the sums of dy and of dy * (x - mean), as parts[channel, part, 2]. Channels are those of all instances.
+// Of the `derivative`: the sums of dy and of dy * (x - mean), as parts[channel, part, 2]; and, with an `image`, whose statistics are
+// constants, dx = dy * rstd * weight. Channels are those of all instances.
 // Launch: see places.cuh. Shared, static: the sums of the block's threads. The order of sums is the same in every run.
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/sums.cuh" %>
+<% if image %>
+using W = << param >>;
+<% endif %>
 constexpr int numbers = derivative ? 2 : 3;
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, << "const U* dy, const acc* statistics, " if derivative >>acc* parts, Sizes g)
+    const T* x, << "const U* dy, const acc* statistics, " if derivative >><< "const W* weight, T* dx, " if image >>acc* parts, Sizes g)
 {
     allow_next_kernel();
     const Walk walk = own_walk(g);
@@ -14,7 +18,21 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 #pragma unroll
     for (int c = 0; c < own_channels; ++c)
         sums.offset[c] = !walk.there() ? acc(0) : << "((const Statistics*)statistics)[of_group(g, walk.number(g) + c)].mean" if derivative else "cast<acc>(x[walk.at + c])" >>;
+<% if image %>
+    acc factors[own_channels];
+#pragma unroll
+    for (int c = 0; c < own_channels; ++c)
+        factors[c] = walk.there() ? ((const Statistics*)statistics)[walk.number(g) + c].rstd * (weight ? cast<acc>(weight[walk.channel + c]) : acc(1)) : acc(0);
+    sums.take(walk, x, dy, [&](index at, const Pack<U, width>& above) {
+        acc made[width];
+        unpack(above, made);
+#pragma unroll
+        for (int v = 0; v < width; ++v) made[v] *= factors[last ? v : 0];
+        store_pack(dx + at, packed<T>(made));
+    });
+<% else %>
     sums.take(walk, x, << "dy" if derivative else "nullptr" >>);
+<% endif %>
     __shared__ State shared[own_channels][block];
 #pragma unroll
     for (int c = 0; c < own_channels; ++c) shared[c][threadIdx.x] = sums.of(c);

@@ -15,8 +15,8 @@ using State = Moments<acc>;
 __device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
 <% endif %>
 // The sums of differences from an offset, and of their squares, become those from the mean of what was summed.
-__device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count) {
-    const acc to = offset + first / count, by = to - offset;
+__device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& second, acc count, acc share) {
+    const acc to = offset + first * share, by = to - offset;
     second += by * (by * count - acc(2) * first);
     first -= by * count;
     offset = to;
@@ -26,7 +26,7 @@ struct Sums {
     acc offset[own_channels], first[own_channels], second[own_channels];
     index count = 0, moved = 0;
 
-    __device__ __forceinline__ Sums() { clear(first), clear(second); }
+    __device__ __forceinline__ Sums() { clear(offset), clear(first), clear(second); }
     // Adds a pack of elements, and of dy.
     __device__ __forceinline__ void add(const Pack<T, width>& pack, [[maybe_unused]] const Pack<U, width>& above) {
         acc own[width];
@@ -50,19 +50,21 @@ struct Sums {
     __device__ __forceinline__ void settle() {
         if (derivative || count < 2 * moved) return;
         moved = count;
+        const acc share = acc(1) / acc(count);
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count));
+        for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count), share);
     }
-    template <bool back>
-    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy) {
+    // `seen` is called with the place of each pack, and that of dy.
+    template <bool back, typename Seen>
+    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, const Seen& seen) {
         while (walk.there()) {
             Pack<T, width> xs[unroll];
             Pack<U, width> dys[unroll];
-            bool there[unroll];
+            index at[unroll];
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
-                there[u] = walk.there();
-                if (there[u]) {
+                at[u] = walk.there() ? walk.at : index(-1);
+                if (walk.there()) {
                     xs[u] = load_pack<width>(x + walk.at);
                     << "dys[u] = load_pack<width>(dy + walk.at);" if derivative >>
                     walk.go_on();
@@ -70,10 +72,14 @@ struct Sums {
             }
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
-                if (there[u]) add(xs[u], dys[u]);
+                if (at[u] >= 0) add(xs[u], dys[u]), seen(at[u], dys[u]);
             }
             settle();
         }
+    }
+    template <bool back>
+    __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, const U* dy) {
+        take(walk, x, dy, [](index, const Pack<U, width>&) {});
     }
     __device__ __forceinline__ State of(int c) const {
 <% if derivative %>

@@ -10,7 +10,6 @@ static void wait_for_others(Wait* wait);  // in block.h
 static inline bool is_over(u64 stamp, bool shared);
 static void copy_original(const Area* r, uintptr_t at, unsigned size, void* to);  // in memory.h
 
-constexpr unsigned late_reads_each = 4;  // of a thread in a block
 constexpr unsigned longest_delay = 64;   // of others that spin
 
 static void put_fresh_back() {
@@ -66,20 +65,25 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     memcpy((void*)at, &before, size);
     s.old_at = at;
     s.old_size = size;
-    s.old_read_at[s.me] = at;
     ++s.old_reads;
-    if (how_of(write) == swap && !r->shared) s.old_read_at[s.me] = 0, ++s.tried_again;  // which counts if an exchange depends on it
+    if (how_of(write) == swap && !r->shared) ++s.tried_again;  // which counts if an exchange depends on it
+    else s.old_read_at[s.me][s.late_reads[s.me] - 1] = at;
+}
+
+// Where it is noted that the running thread got an old value at a place and has not come back; null if it is not.
+static uintptr_t* old_read_of_own(uintptr_t at) {
+    for (unsigned i = 0; i < late_reads_each; ++i)
+        if (s.old_read_at[s.me][i] == at) return &s.old_read_at[s.me][i];
+    return nullptr;
 }
 
 // The running thread comes back to what it may have read late: by an atomic operation, or looking again.
 static void note_return(uintptr_t at) {
-    if (s.old_read_at[s.me] != at) return;
-    s.old_read_at[s.me] = 0;
-    ++s.tried_again;
+    if (uintptr_t* old = old_read_of_own(at)) *old = 0, ++s.tried_again;
 }
 // It writes there whatever there is by now.
 static void note_store(uintptr_t at) {
-    if (s.old_read_at[s.me] == at) s.old_read_at[s.me] = 0;
+    if (uintptr_t* old = old_read_of_own(at)) *old = 0;
 }
 static void note_exchange(uintptr_t at, u64 value) {
     if (s.exchanges || s.first_late != s.me + 1 || s.first_late_at != at) return;

@@ -23,19 +23,25 @@ from ..elementwise.operands import (
 )
 from ..elementwise.table import floor
 from ..elementwise.table import round as rint
+from ..index.take import scatter
 from ..reduction.rows import max as largest
 from ..reduction.rows import mean
 from ..reduction.rows import min as smallest
 from ..shape.joins import concat
 from ..shape.remap import remap
 from ..shape.views import broadcast_to, flip, moveaxis, reshape
-from .take import scatter
+from .statistics import median
 
 __all__ = ["pad"]
 
 #: Modes whose padding consists of elements of the array.
 _CHOOSE = ("edge", "reflect", "symmetric", "wrap")
-_STATISTICS: dict[str, Callable[..., Array]] = {"maximum": largest, "mean": mean, "minimum": smallest}
+_STATISTICS: dict[str, Callable[..., Array]] = {
+    "maximum": largest,
+    "mean": mean,
+    "median": median,
+    "minimum": smallest,
+}
 _MODES = ("constant", "empty", "linear_ramp", *_CHOOSE, *_STATISTICS)
 
 Pairs = Sequence[tuple[Any, Any]]
@@ -61,10 +67,10 @@ def pad(
         pad_width: the number of elements: one number, a pair ``(before, after)``, a pair for each axis, or a dictionary
             from axes to these.
         mode: ``"constant"``; ``"edge"`` repeats the edge, ``"reflect"`` mirrors without and ``"symmetric"`` with the
-            edge, ``"wrap"`` continues from the other end; ``"maximum"``, ``"mean"`` or ``"minimum"`` of elements at
-            the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for unspecified values. A function
-            ``f(vector, width, axis, options)`` is called with each vector along each axis, zeros at both ends, and
-            writes into it; it has no derivative.
+            edge, ``"wrap"`` continues from the other end; ``"maximum"``, ``"mean"``, ``"median"`` or ``"minimum"`` of
+            elements at the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for unspecified values. A
+            function ``f(vector, width, axis, options)`` is called with each vector along each axis, zeros at both ends,
+            and writes into it; it has no derivative.
         constant_values: the constants, as ``pad_width``; numbers or arrays of one number, differentiable.
         end_values: the end values of ramps, likewise.
         stat_length: the number of elements at the edge in a statistic, likewise; all by default.
@@ -277,7 +283,7 @@ def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) ->
     if count < 1:
         raise ValueError(f"pad: stat_length: expected at least 1, got {length}")
     part = _within(x, axis, 0 if side == 0 else n - count, count)
-    if mode != "mean" or floating:
+    if mode in ("maximum", "minimum") or floating:
         return _STATISTICS[mode](part, axis, keepdims=True)
-    made = mean(part, axis, dtype=dtypes.float64, keepdims=True)
+    made = _STATISTICS[mode](astype(part, dtypes.float64), axis, keepdims=True)
     return made if x.dtype == dtypes.bool_ else rint(made)

@@ -1,0 +1,29 @@
+// A barrier of all blocks of a grid, which because of it a launch starts together: at most as many as run at once.
+// On the host a grid is a row of clusters, and its blocks wait for those of their cluster.
+// Source: cooperative_groups.h, grid_group; the driver gives such a launch a word that is 0 at first.
+<% include "prelude/cluster.cuh" %>
+#ifdef __CUDACC__
+
+// All threads come; then each sees what those of all blocks did before they came.
+__device__ __forceinline__ void grid_barrier() {
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        unsigned before, now;
+        unsigned long long given;
+        asm("{ .reg .b32 low, high;\nmov.u32 low, %%envreg2;\nmov.u32 high, %%envreg1;\nmov.b64 %0, {low, high}; }" : "=l"(given));
+        const unsigned long long arrived = given + 4;
+        // The first block counts up to the highest bit for all: with the last to come it changes.
+        const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
+        const unsigned own = blockIdx.x + blockIdx.y + blockIdx.z ? 1u : 0x80000000u - (blocks - 1);
+        asm volatile("atom.add.release.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrived), "r"(own) : "memory");
+        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
+        while (!((before ^ now) & 0x80000000u));
+    }
+    __syncthreads();
+}
+
+#else
+
+inline void grid_barrier(CUKERN_HERE) { cluster_barrier(file, line); }
+
+#endif

@@ -168,7 +168,7 @@ class _Graph:
         device.backend.free_unused()
         self._tree = tree  # keeps the modules and parameters that the graph uses alive
         self._values: list[tuple[int, DType, Callable[[], Sequence[Any]]]] = []
-        self._actions: list[Callable[[], None]] = []
+        self._after: dict[object, Callable[[], None]] = {}
         self._writes: dict[int, tuple[Array, str]] = {}
         self._order: list[tuple[str, Any]] = []
         self._host = np.zeros(_LIVE_BYTES, np.uint8)
@@ -230,6 +230,14 @@ class _Graph:
         """See :func:`.device.capture_hooks.repeated`."""
         self._order.append(("action", action))
 
+    def launched(self, key: object, action: Callable[[], None]) -> None:
+        """Run ``action`` after each launch of the graph; of several of one ``key`` the first."""
+        self._after.setdefault(key, action)
+
+    def end(self, why: str) -> None:
+        """Give the graph back, and let later replays raise."""
+        self._graph = _Ended(why)
+
     def workspace(self, nbytes: int) -> Any:
         """A library's workspace that only this graph uses."""
         if self._workspace is None:
@@ -272,6 +280,8 @@ class _Graph:
             to, at = self._live.data.ptr, self._host.ctypes.data
             runtime.memcpyAsync(to, at, self._used, runtime.memcpyHostToDevice, stream.ptr)
         self._graph.launch(stream)
+        for action in self._after.values():
+            action()
         for array, writer in self._writes.values():
             array._bump(writer)
         copies = [Array._made(layout) for layout in self._forms]
@@ -280,6 +290,16 @@ class _Graph:
         for place, copy in zip(self._places, copies, strict=True):
             leaves[place] = copy
         return pytree.replace(self._result, leaves)
+
+
+class _Ended:
+    """In the place of a graph that was given back."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def launch(self, stream: Any) -> None:
+        raise CaptureError(f"capture: the recorded step cannot run again: {self._why}")
 
 
 def _order(layout: Layout) -> tuple[int, ...] | None:

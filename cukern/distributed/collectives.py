@@ -8,6 +8,7 @@ reduce-scatter, of a broadcast a sum at the root.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from .. import dtypes
@@ -19,7 +20,7 @@ from ..elementwise.operands import normalize_axis, require_array
 from ..errors import GradientError
 from ..function import Context, Function
 from ..kernel.plan import allocate
-from .engine import REDUCTIONS, Work
+from .engine import REDUCTIONS, Engine, Work
 from .group import Group, world
 
 __all__ = [
@@ -329,32 +330,39 @@ class _Receive(Function):
         return None, None, None
 
 
-def reduced(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
-    """Begin to reduce ``x``; the function that waits for the result and returns it."""
+def reduced(
+    x: Array, op: str, group: Group, note: str = "", reuse: bool = False, aside: bool = False
+) -> Callable[[], Array]:
+    """Begin to reduce ``x``; the function that waits for the result and returns it.
+
+    Until then ``x`` must not be written. ``reuse``: its memory may be that of the result. ``aside``: launches go on
+    meanwhile.
+    """
     about, _ = _met("all_reduce", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
-        made = copied(x.contiguous())
+        made = x if reuse else copied(x.contiguous())
         return lambda: made
     engine = group.engine(x.device)
-    carried = _carried(x, engine.carrier(x.dtype))
-    work = engine.all_reduce(carried._data, op, about)
-    return lambda: _finished(work, carried, x.dtype)
+    carried, op, share = _carried(x, op, engine, group)
+    out = carried if reuse or carried is not x else _new(x.shape, x)
+    work = engine.all_reduce(carried._data, out._data, op, about, aside)
+    return lambda: _finished(work, out, x.dtype, share)
 
 
-def scattered(x: Array, op: str, group: Group, note: str = "") -> Callable[[], Array]:
+def scattered(x: Array, op: str, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
     """Begin to reduce ``x`` and divide the result along the first axis; the function that returns this rank's part."""
     about, _ = _met("reduce_scatter", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
         part = copied(x.contiguous()[: x.shape[0] // group.size])
         return lambda: part
     engine = group.engine(x.device)
-    carried = _carried(x, engine.carrier(x.dtype))
+    carried, op, share = _carried(x, op, engine, group)
     out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
-    work = engine.reduce_scatter(carried._data, out._data, op, about)
-    return lambda: _finished(work, out, x.dtype)
+    work = engine.reduce_scatter(carried._data, out._data, op, about, aside)
+    return lambda: _finished(work, out, x.dtype, share)
 
 
-def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
+def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
     """Begin to join the ranks' arrays along the first axis; the function that returns all."""
     about, _ = _met("all_gather", x, group, note)
     data = x.contiguous()
@@ -362,18 +370,23 @@ def gathered(x: Array, group: Group, note: str = "") -> Callable[[], Array]:
         whole = _new((x.shape[0] * group.size, *x.shape[1:]), x) if not x.size else copied(data)
         return lambda: whole
     out = _new((x.shape[0] * group.size, *x.shape[1:]), x)
-    work = group.engine(x.device).all_gather(data._data, out._data, about)
+    work = group.engine(x.device).all_gather(data._data, out._data, about, aside)
     return lambda: _finished(work, out, x.dtype)
 
 
-def _finished(work: Work, made: Array, dtype: DType) -> Array:
+def _finished(work: Work, made: Array, dtype: DType, share: float = 1.0) -> Array:
     work.wait()
-    return made if made.dtype == dtype else made.astype(dtype)
+    made = made if made.dtype == dtype else made.astype(dtype)
+    return made if share == 1.0 else made * share
 
 
-def _carried(x: Array, dtype: DType) -> Array:
-    """A contiguous copy of ``x`` in the dtype in which it is reduced."""
-    return _fresh(x) if x.dtype == dtype else x.astype(dtype).contiguous()
+def _carried(x: Array, op: str, engine: Engine, group: Group) -> tuple[Array, str, float]:
+    """``x`` as it is reduced, contiguous; how; and by what the result is to be multiplied."""
+    dtype = engine.carrier(x.dtype)
+    carried = x.contiguous() if x.dtype == dtype else x.astype(dtype).contiguous()
+    if op == "mean" and not engine.averages(dtype):
+        return carried, "sum", 1 / group.size
+    return carried, op, 1.0
 
 
 def _fresh(x: Array) -> Array:
@@ -387,7 +400,12 @@ def _new(shape: tuple[int, ...], like: Array) -> Array:
 
 def form(x: Array) -> str:
     """The dtype and shape of an array, in errors and comparisons."""
-    return f"{x.dtype} {x.shape}"
+    return _form(x.dtype, x.shape)
+
+
+@lru_cache(maxsize=1024)
+def _form(dtype: DType, shape: tuple[int, ...]) -> str:
+    return f"{dtype} {shape}"
 
 
 def _met(call: str, x: Array, group: Group, more: str = "") -> tuple[str, list[str]]:

@@ -12,10 +12,14 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import asarray, zeros
+from ..array.creation import empty, zeros
 from ..autodiff.tape import Tape, stop_recording
+from ..dtypes import DType
+from ..elementwise.fuse import fuse
 from ..nn.module import Module
 from ..nn.parameter import Parameter
+from ..optim.clip import clip_by_global_norm
+from ..optim.multi import Copies
 from ..optim.optimizer import Optimizer
 from .blocks import divide_blocks, like, require_no_steps
 from .checkpoint import Piece
@@ -44,6 +48,12 @@ class _Bucket:
     offsets: tuple[int, ...]
     size: int
     group: int
+
+    def gaps(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
+        """What lies between and behind members of these sizes."""
+        ends = (*self.offsets[1:], self.size)
+        filled = [offset + size for offset, size in zip(self.offsets, sizes, strict=True)]
+        return [(begin, end) for begin, end in zip(filled, ends, strict=True) if begin < end]
 
 
 class DataParallel:
@@ -124,6 +134,8 @@ class DataParallel:
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = self._planned(bucket_bytes)
+        #: The launches that gather a bucket, or take it apart.
+        self._copies: dict[tuple[_Bucket, DType], Copies] = {}
         self._agree()
         self._versions: list[int] = []
         self._shards: list[Parameter] = []
@@ -157,6 +169,8 @@ class DataParallel:
             if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
                 continue
             kind = (group_of[i], one.dtype, one.device)
+            if one.nbytes >= most and kind in open_:  # a bucket of its own, which need not be gathered
+                made.append(self._bucket(open_.pop(kind), group_of[i]))
             members = open_.setdefault(kind, [])
             members.append(i)
             if sum(self._parameters[j].nbytes for j in members) >= most:
@@ -192,15 +206,26 @@ class DataParallel:
         """The arrays of a bucket's members in flat memory; zeros for None and between them."""
         like = self._parameters[bucket.members[0]]
         wanted = like.dtype if dtype is None else dtype
-        parts: list[Array] = []
-        for i, end in zip(bucket.members, (*bucket.offsets[1:], bucket.size), strict=True):
-            one, begin = arrays[i], sum(part.size for part in parts)
-            if one is not None:
-                parts.append(one.reshape(-1))
-                begin += one.size
-            if end > begin:
-                parts.append(zeros(end - begin, dtype=wanted, device=like.device))
-        return ops.concat(parts).astype(wanted, copy=False)
+        members = [self._parameters[i] for i in bucket.members]
+        given = []
+        for one, parameter in zip([arrays[i] for i in bucket.members], members, strict=True):
+            made = zeros(parameter.shape, dtype=wanted, device=like.device) if one is None else one
+            given.append(made.astype(wanted, copy=False).contiguous())
+        if len(given) == 1 and given[0].size == bucket.size:
+            return given[0].reshape(-1)
+        flat = empty(bucket.size, dtype=wanted, device=like.device)
+        for begin, end in bucket.gaps([one.size for one in members]):
+            flat[begin:end] = 0
+        self._copy(bucket, given, self._cut(bucket, flat))
+        return flat
+
+    def _copy(self, bucket: _Bucket, given: Sequence[Array], made: Sequence[Array]) -> None:
+        """Copy the members' values between them and the bucket."""
+        key = bucket, given[0].dtype
+        if key not in self._copies:
+            sizes = [self._parameters[i].size for i in bucket.members]
+            self._copies[key] = Copies(given[0].device, given[0].dtype, sizes)
+        self._copies[key](given, made)
 
     def _cut(self, bucket: _Bucket, flat: Array) -> list[Array]:
         """The members' parts of flat memory, as views in their shapes."""
@@ -211,9 +236,16 @@ class DataParallel:
         return made
 
     def _unpack(self, bucket: _Bucket, flat: Array) -> None:
+        members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
-            for i, values in zip(bucket.members, self._cut(bucket, flat), strict=True):
-                self._parameters[i][...] = values
+            values = self._cut(bucket, flat)
+            if all(one.is_contiguous for one in members):
+                self._copy(bucket, values, members)
+                for one in members:
+                    one._bump("DataParallel.step")
+                return
+            for one, value in zip(members, values, strict=True):
+                one[...] = value
 
     def gradient(self, tape: Tape, loss: Any) -> list[Array | None]:
         """The gradients of ``loss``, averaged over the ranks.
@@ -250,16 +282,17 @@ class DataParallel:
     def _begin(self, bucket: _Bucket, found: Sequence[Array | None]) -> Callable[[], Array]:
         with stop_recording():
             flat = self._packed(bucket, found, self._sums)
+            fresh = len(bucket.members) > 1  # else it may be a gradient's memory
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
-            start = reduced if self.shard == 0 else scattered
-            return start(flat, "sum", self.group, note)
+            if self.shard:
+                return scattered(flat, "mean", self.group, note, aside=True)
+            return reduced(flat, "mean", self.group, note, reuse=fresh, aside=True)
 
-    def _averaged(self, found: list[Array | None], totals: Sequence[Array]) -> list[Array | None]:
+    def _averaged(self, found: list[Array | None], means: Sequence[Array]) -> list[Array | None]:
         share = 1 / self.group.size
         for i in self._divided:
             one = found[i]
             found[i] = None if one is None else one * share
-        means = [total * share for total in totals]
         if self.shard:
             return [*means, *(found[i] for i in self._divided)]
         made: list[Array | None] = [found[i] if i in self._divided else None for i in range(len(found))]
@@ -279,9 +312,9 @@ class DataParallel:
         """
         given = [(i, one) for i, one in enumerate(gradients) if one is not None]
         apart = range(len(gradients)) if self.shard else self._divided
-        own = [_square(one) for i, one in given if i in apart]
-        shared = [_square(one) for i, one in given if i not in apart]
-        total = asarray(np.float32(0), device=self._parameters[0].device)
+        own = [_squares(one) for i, one in given if i in apart]
+        shared = [_squares(one) for i, one in given if i not in apart]
+        total = zeros((), dtype="float32", device=self._parameters[0].device)
         for one in own:
             total = total + one
         if len(apart):
@@ -289,6 +322,29 @@ class DataParallel:
         for one in shared:
             total = total + one
         return ops.sqrt(total)
+
+    def clip(self, gradients: Sequence[Array | None], max_norm: float) -> tuple[list[Array | None], Array]:
+        """Scale gradients by one factor so that their :meth:`norm` is at most ``max_norm``.
+
+        Nothing is copied to the host, so that a captured step may clip.
+
+        Args:
+            gradients: of :meth:`gradient`.
+            max_norm: the largest norm; gradients with a smaller one are not scaled.
+
+        Returns:
+            The scaled gradients, and the norm before.
+
+        Raises:
+            ValueError: ``max_norm`` is not positive.
+        """
+        if not max_norm > 0:
+            raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")
+        if not self.shard and not self._divided:
+            return clip_by_global_norm(list(gradients), max_norm)
+        norm = self.norm(gradients)
+        factor = 1.0 / ops.maximum(norm / max_norm, 1.0)
+        return [None if one is None else _times(one, factor) for one in gradients], norm
 
     def step(self, gradients: Sequence[Array | None]) -> None:
         """Update the parameters of all ranks.
@@ -306,7 +362,7 @@ class DataParallel:
             self._take_parameters()
         self.optimizer.step(self._ordered(gradients))
         with stop_recording():
-            begun = [gathered(part, self.group) for part in self._shards]
+            begun = [gathered(part, self.group, aside=True) for part in self._shards]
             for bucket, finish in zip(self._buckets, begun, strict=True):
                 self._unpack(bucket, finish())
         self._versions = self._written()
@@ -442,6 +498,11 @@ class DataParallel:
         return made
 
 
-def _square(x: Array) -> Array:
-    flat = x.astype("float32").reshape(-1)
-    return ops.sum(flat * flat)
+@fuse
+def _squares(x: Array) -> Array:
+    return ops.sum(x * x, dtype="float32")
+
+
+@fuse
+def _times(x: Array, factor: Array) -> Array:
+    return ops.astype(x * factor, x.dtype)

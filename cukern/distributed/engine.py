@@ -25,19 +25,22 @@ class Engine(Protocol):
     """The collectives of one group on one kind of device.
 
     All arguments are C-ordered ndarrays of the device; they must live and stay as they are until the work is waited
-    for. ``about`` describes the call in errors.
+    for. ``about`` describes the call in errors. ``aside``: launches go on beside the collective until it is waited for.
     """
 
     def carrier(self, dtype: DType) -> DType:
         """The dtype in which elements of ``dtype`` are reduced."""
 
-    def all_reduce(self, data: Any, op: str, about: str) -> Work:
-        """Reduce ``data`` over the ranks, in place."""
+    def averages(self, dtype: DType) -> bool:
+        """Whether elements of ``dtype`` have the reduction ``"mean"``, as precise as a sum that is divided."""
 
-    def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
+        """Reduce ``data`` over the ranks; ``out`` may be ``data``."""
+
+    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
 
-    def all_gather(self, data: Any, out: Any, about: str) -> Work:
+    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work:
         """Put the ``data`` of all ranks into ``out``, one after another."""
 
     def broadcast(self, data: Any, root: int, about: str) -> Work:

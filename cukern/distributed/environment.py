@@ -67,6 +67,11 @@ def place(variables: Mapping[str, str] = os.environ) -> Place:
     return Place(rank, size, local, address, port, variables.get(TOKEN, ""))
 
 
+def is_loopback(address: str) -> bool:
+    """Whether an address is one by which a machine reaches itself alone; an empty one stands for it."""
+    return address in ("", "127.0.0.1", "localhost", "::1")
+
+
 def _number(variables: Mapping[str, str], name: str, low: int, high: int, beside: str) -> int:
     text = variables.get(name)
     if text is None:

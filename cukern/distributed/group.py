@@ -109,7 +109,7 @@ class Group:
             self.meet("open MPI")
             tag = int.from_bytes(hashlib.sha256(self._name.encode()).digest()[:4], "big") % _TAGS
             return mpi.Engine(library, self.ranks, tag, _member(), self.timeout)
-        library = nccl.library()
+        library = nccl.library(_joined().place)
         unique = library.get_unique_id().hex() if self.rank == 0 else ""
         _, payloads = self.meet("open NCCL", payload=unique)
         return nccl.Engine(

@@ -31,7 +31,10 @@ class Member:
 
     Attributes:
         failure: why the job cannot go on; empty while it can.
+        told: whether the program has had an error that says so.
     """
+
+    told = False
 
     def __init__(self, place: Place, address: tuple[str, int], timeout: float) -> None:
         self.rank, self.size = place.rank, place.size
@@ -63,8 +66,7 @@ class Member:
         Raises:
             DistributedError: a rank is about to do something else, is gone, or does not come in time.
         """
-        if self.failure:
-            raise self.error(about, self.failure)
+        self.check(about)
         self._send(
             {
                 "kind": "meet",
@@ -80,10 +82,17 @@ class Member:
             self._send({"kind": "late", "key": key, "seconds": timeout})
             answer = self._awaited(key, _ANSWER_SECONDS)
         if answer is None:
-            raise self.error(about, self.failure or "rank 0, where the ranks meet, does not answer")
+            self.check(about)
+            raise self.error(about, "rank 0, where the ranks meet, does not answer")
         if answer["kind"] == "refused":
             raise self.error(about, answer["why"])
         return list(answer["payloads"])
+
+    def check(self, about: str) -> None:
+        """Raise if the job cannot go on."""
+        if self.failure:
+            self.told = True
+            raise self.error(about, self.failure)
 
     def error(self, about: str, why: str) -> DistributedError:
         """The error of this rank at a call."""
@@ -96,6 +105,12 @@ class Member:
                 return
             self.failure = why
             self._changed.notify_all()
+
+    def heard(self, seconds: float) -> str:
+        """:attr:`failure`, if there is one within some seconds."""
+        with self._changed:
+            self._changed.wait_for(lambda: bool(self.failure), seconds)
+        return self.failure
 
     def end(self, why: str, timeout: float) -> bool:
         """Take part no more; whether all ranks have ended well within ``timeout`` seconds.

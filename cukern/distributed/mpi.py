@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import DistributedError
-from .environment import Place
+from .environment import Place, is_loopback
 from .member import Member
 
 _LONGEST_PAUSE = 1e-3
@@ -35,8 +35,8 @@ def library(place: Place) -> Any:
         DistributedError: mpi4py or an MPI is missing, or MPI did not start this process as ``place`` says.
     """
     # Ranks of one machine share memory; without this, UCX listens on every network interface.
-    if place.address in ("", "127.0.0.1", "localhost", "::1") and "UCX_TLS" not in os.environ:
-        os.environ["UCX_TLS"] = "self,sm"
+    if is_loopback(place.address):
+        os.environ.setdefault("UCX_TLS", "self,sm")
     try:
         import mpi4py
 
@@ -107,17 +107,22 @@ class Engine:
     def _work(self, request: Any, about: str, *held: Any) -> Work:
         return Work(request, held, self._member, self._timeout, about)
 
-    def all_reduce(self, data: Any, op: str, about: str) -> Work:
-        """Reduce ``data`` over the ranks, in place."""
-        request = self._communicator.Iallreduce(self._mpi.IN_PLACE, data, self._operations[op])
-        return self._work(request, about, data)
+    def averages(self, dtype: dtypes.DType) -> bool:
+        """Whether ``"mean"`` is a reduction: MPI has none."""
+        return False
 
-    def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
+        """Reduce ``data`` over the ranks."""
+        source = self._mpi.IN_PLACE if data is out else data
+        request = self._communicator.Iallreduce(source, out, self._operations[op])
+        return self._work(request, about, data, out)
+
+    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
         request = self._communicator.Ireduce_scatter_block(data, out, self._operations[op])
         return self._work(request, about, data, out)
 
-    def all_gather(self, data: Any, out: Any, about: str) -> Work:
+    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work:
         """Put the ``data`` of all ranks into ``out``, one after another."""
         request = self._communicator.Iallgather(self._bytes(data), self._bytes(out))
         return self._work(request, about, data, out)

@@ -1,29 +1,45 @@
-"""Collectives of GPU arrays by NCCL, through CuPy, on a stream of their own."""
+"""Collectives of GPU arrays by NCCL, through CuPy, on the current stream or beside it."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from .. import dtypes
 from ..device import Device, capture_hooks
 from ..errors import DistributedError
+from .environment import Place, is_loopback
 from .member import Member
 
 #: How often the watch looks at what has not finished.
 _LOOK_SECONDS = 0.2
+#: How long the ranks may take to hear which of them is gone, once NCCL has noticed that one is.
+_SECONDS_TO_HEAR = 1.0
+#: How long NCCL may take to give up what runs, and its memory.
+_SECONDS_TO_ABORT = 5.0
 
 
-def library() -> Any:
+def library(place: Place | None = None) -> Any:
     """CuPy's module ``cupy.cuda.nccl``.
+
+    Args:
+        place: of this process in its job, where it has one.
 
     Raises:
         DistributedError: NCCL is missing.
     """
+    # Ranks of one machine find each other at its loopback address; without this, they listen at another one. Nothing
+    # asks NCCL's own watch, which listens too.
+    if place is not None and is_loopback(place.address):
+        os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
+        os.environ.setdefault("NCCL_RAS_ENABLE", "0")
     try:
         from cupy.cuda import nccl
     except ImportError as error:
@@ -34,7 +50,7 @@ def library() -> Any:
 
 
 class Work:
-    """A collective that is on the engine's stream."""
+    """A collective that is on a stream: ``done`` is its end where this is not the one that waits."""
 
     def __init__(
         self, device: Device, done: Any, held: Sequence[Any], member: Member | None, about: str
@@ -44,11 +60,24 @@ class Work:
 
     def wait(self) -> None:
         """Let later launches on the current stream wait for the results."""
-        if self._member is not None and self._member.failure:
-            raise self._member.error(self._about, self._member.failure)
-        with self._device.activate():
-            self._device.xp.cuda.get_current_stream().wait_event(self._done)
+        if self._member is not None:
+            self._member.check(self._about)
+        if self._done is not None:
+            with self._device.activate():
+                self._device.xp.cuda.get_current_stream().wait_event(self._done)
         self._held = ()
+
+
+class _Begun:
+    """A collective, or a graph with some, that the watch looks at: ``event`` is its end, once it is on a stream."""
+
+    def __init__(self, about: str) -> None:
+        self.about, self.began = about, time.monotonic()
+        self.event: Any = None
+        self.over = False
+
+    def done(self) -> bool:
+        return self.over or (self.event is not None and bool(self.event.done))
 
 
 class Engine:
@@ -74,10 +103,12 @@ class Engine:
     ) -> None:
         self._nccl, self._device, self._size, self._rank = nccl, device, size, rank
         self._member, self._timeout = member, timeout
+        self._errors = (nccl.NcclError, KeyError)  # CuPy looks up the names of errors, of which it knows some
         cuda = device.xp.cuda
         with device.activate():
             self._communicator = nccl.NcclCommunicator(size, unique, rank)
-            self._stream = cuda.Stream(non_blocking=True)
+            # Its kernels begin before others that are ready, as other GPUs wait for them.
+            self._stream = cuda.Stream(non_blocking=True, priority=-1)
         self._types = {
             dtypes.int8: nccl.NCCL_INT8,
             dtypes.uint8: nccl.NCCL_UINT8,
@@ -97,10 +128,13 @@ class Engine:
             "prod": nccl.NCCL_PROD,
             "max": nccl.NCCL_MAX,
             "min": nccl.NCCL_MIN,
+            "mean": nccl.NCCL_AVG,
         }
-        #: What has not finished: the event, when it began, and the call.
-        self._begun: deque[tuple[Any, float, str]] = deque()
-        self._closed = threading.Event()
+        #: What has not finished.
+        self._begun: deque[_Begun] = deque()
+        #: The graphs that have collectives of this engine.
+        self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._closed, self._ending, self._over = threading.Event(), threading.Lock(), False
         if member is not None:
             program = threading.get_ident()
             watch = threading.Thread(target=self._watch, args=(program,), name="cukern NCCL", daemon=True)
@@ -110,35 +144,74 @@ class Engine:
         """The dtype in which elements are reduced: NCCL knows no integers of 16 bits."""
         return dtypes.int32 if dtype in (dtypes.int16, dtypes.uint16) else dtype
 
-    def _start(self, about: str, held: Sequence[Any], call: Any) -> Work:
-        """Run ``call`` with the engine's stream, after what is on the current stream."""
-        cuda = self._device.xp.cuda
+    def averages(self, dtype: dtypes.DType) -> bool:
+        """Whether ``"mean"`` is a reduction: NCCL rounds the share of a rank to ``dtype``, which only halves bear."""
+        return dtypes.info(dtype).kind in "fc" and self._size & (self._size - 1) == 0
+
+    def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Work:
+        """Run ``call`` with the current stream, or ``aside``: with the engine's, after what is on the current one."""
+        cuda, done = self._device.xp.cuda, None
+        if self._member is not None:
+            self._member.check(about)
+        recorder = capture_hooks.recorder()
         with self._device.activate():
-            before, done = cuda.Event(disable_timing=True), cuda.Event(disable_timing=True)
-            before.record(cuda.get_current_stream())
-            self._stream.wait_event(before)
-            call(self._stream.ptr)
-            done.record(self._stream)
-        if capture_hooks.recorder() is None and self._member is not None:
-            self._begun.append((done, time.monotonic(), about))
-        return Work(self._device, done, held, self._member, about)
+            current = stream = cuda.get_current_stream()
+            if aside:
+                stream, before = self._stream, cuda.Event(disable_timing=True)
+                before.record(current)
+                stream.wait_event(before)
+            begun = _Begun(about)
+            if self._member is not None:  # before the call, which waits for ranks that have no connection yet
+                self._begun.append(begun)
+            try:
+                call(stream.ptr)
+            except self._errors as error:
+                raise self._failed(about, f"NCCL: {error}") from None
+            if aside or recorder is None:
+                done = cuda.Event(disable_timing=True)
+                done.record(stream)
+        if recorder is None:
+            begun.event = done
+        else:
+            begun.over = True
+            self._graphs.add(recorder)
+            recorder.launched(self, partial(self._replayed, f"a captured step with {about}"))
+        return Work(self._device, done if aside else None, held, self._member, about)
+
+    def _replayed(self, about: str) -> None:
+        """Note that a graph with collectives was launched."""
+        if self._member is not None:
+            self._member.check(about)
+            begun = _Begun(about)
+            begun.event = self._device.xp.cuda.Event(disable_timing=True)
+            begun.event.record(self._device.xp.cuda.get_current_stream())
+            self._begun.append(begun)
+
+    def _failed(self, about: str, why: str) -> DistributedError:
+        if self._member is None:
+            return DistributedError(f"{about}: {why}")
+        why = self._member.heard(_SECONDS_TO_HEAR) or why
+        self._member.fail(f"{about}: {why}")
+        self._member.told = True
+        return self._member.error(about, why)
 
     def _counted(self, data: Any) -> tuple[int, int]:
         """The number of elements that NCCL reduces, and their type."""
         parts = 2 if data.dtype.kind == "c" else 1
         return data.size * parts, self._types[data.dtype]
 
-    def all_reduce(self, data: Any, op: str, about: str) -> Work:
-        """Reduce ``data`` over the ranks, in place."""
+    def all_reduce(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
+        """Reduce ``data`` over the ranks."""
         count, kind = self._counted(data)
-        at, operation = data.data.ptr, self._operations[op]
+        source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
         return self._start(
             about,
-            (data,),
-            lambda stream: self._communicator.allReduce(at, at, count, kind, operation, stream),
+            (data, out),
+            lambda stream: self._communicator.allReduce(source, to, count, kind, operation, stream),
+            aside,
         )
 
-    def reduce_scatter(self, data: Any, out: Any, op: str, about: str) -> Work:
+    def reduce_scatter(self, data: Any, out: Any, op: str, about: str, aside: bool = False) -> Work:
         """Reduce ``data`` over the ranks, and give each an equal part of the result."""
         count, kind = self._counted(out)
         source, to, operation = data.data.ptr, out.data.ptr, self._operations[op]
@@ -146,15 +219,17 @@ class Engine:
             about,
             (data, out),
             lambda stream: self._communicator.reduceScatter(source, to, count, kind, operation, stream),
+            aside,
         )
 
-    def all_gather(self, data: Any, out: Any, about: str) -> Work:
+    def all_gather(self, data: Any, out: Any, about: str, aside: bool = False) -> Work:
         """Put the ``data`` of all ranks into ``out``, one after another."""
         source, to, kind = data.data.ptr, out.data.ptr, self._nccl.NCCL_UINT8
         return self._start(
             about,
             (data, out),
             lambda stream: self._communicator.allGather(source, to, data.nbytes, kind, stream),
+            aside,
         )
 
     def broadcast(self, data: Any, root: int, about: str) -> Work:
@@ -196,10 +271,21 @@ class Engine:
     def close(self, well: bool) -> None:
         """Give the communicator back."""
         self._closed.set()
-        if well:
-            self._communicator.destroy()
-        else:
-            self._communicator.abort()
+        self._end(self._communicator.destroy if well else self._communicator.abort)
+
+    def _end(self, end: Any) -> None:
+        """Destroy or abort the communicator. NCCL waits for the graphs that have its collectives to end too."""
+        with self._ending:
+            if self._over:
+                return
+            self._over = True
+            ending = threading.Thread(target=end, name="cukern NCCL's end", daemon=True)
+            ending.start()
+            for graph in list(self._graphs):
+                graph.end(f"its collectives among {self._size} ranks have ended")
+            ending.join(_SECONDS_TO_ABORT)
+            if ending.is_alive():  # CuPy would destroy it once more, and wait for that
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._communicator))
 
     def _watch(self, program: int) -> None:
         """Abort what does not finish, and raise in the program's thread, which may be waiting for the GPU."""
@@ -207,35 +293,37 @@ class Engine:
         assert member is not None
         with self._device.activate():
             while not self._closed.wait(_LOOK_SECONDS):
-                while self._begun and self._begun[0][0].done:
+                while self._begun and self._begun[0].done():
                     self._begun.popleft()
                 if not self._begun:
                     continue
-                _, began, about = self._begun[0]
-                why = member.failure or self._fault()
-                if not why and time.monotonic() - began > self._timeout:
+                first = self._begun[0]
+                why = member.failure
+                if not why and (fault := self._fault()):
+                    why = member.heard(_SECONDS_TO_HEAR) or fault
+                if not why and time.monotonic() - first.began > self._timeout:
                     why = f"not finished within {self._timeout:g} s"
                 if why:
-                    member.fail(f"{about}: {why}")
-                    self._communicator.abort()
-                    _raise_in(program, str(member.error(about, why)))
+                    member.fail(f"{first.about}: {why}")
+                    self._end(self._communicator.abort)
+                    if not member.told:
+                        _raise_in(program, str(member.error(first.about, why)))
                     return
 
     def _fault(self) -> str:
         try:
             self._communicator.check_async_error()
-        except self._nccl.NcclError as error:
-            return str(error)
+        except self._errors as error:
+            return f"NCCL: {error}"
         return ""
 
 
 def _raise_in(thread: int, message: str) -> None:
     """Raise a :class:`DistributedError` in another thread, as soon as it runs Python again."""
 
-    class Aborted(DistributedError):
-        """A collective that was aborted."""
+    def init(self: DistributedError) -> None:
+        DistributedError.__init__(self, message)
 
-        def __init__(self) -> None:
-            super().__init__(message)
-
-    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(Aborted))
+    of = {"__init__": init, "__module__": DistributedError.__module__}  # as programs and their users know it
+    kind = type(DistributedError.__name__, (DistributedError,), of)
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread), ctypes.py_object(kind))

@@ -15,7 +15,9 @@ from ..array.layout import address
 from ..device import Device
 from ..dtypes import DType
 from ..kernel import Kernel
+from ..kernel.plan import on
 
+_COPIES = Kernel("optim/copies.cu", block=256, name="copies")
 #: Bytes of a kernel's parameters, and those reserved for parameters other than arrays.
 _PARAMETERS, _NUMBERS = 4096, 128
 #: The most arrays per launch for a kernel with few parameters.
@@ -126,3 +128,25 @@ def batches(device: Device, dtype: DType, widest: DType, sizes: Sequence[int], p
         table = struct.pack(f"={capacity}q{capacity}i", *part, *[0] * unused, *firsts, *[_UNUSED] * unused)
         made.append(Batch(tuple(range(start, start + len(part))), variables, blocks, table))
     return made
+
+
+class Copies:
+    """Copies of arrays of given dtype and sizes to others, in few launches.
+
+    Args:
+        sizes: the number of elements of each array, none 0.
+    """
+
+    def __init__(self, device: Device, dtype: DType, sizes: Sequence[int]) -> None:
+        self._device = device
+        made = batches(device, dtype, dtype, sizes, 2)
+        self._launches = [(one, one.prepare(_COPIES, device, [], 2)) for one in made]
+
+    def __call__(self, given: Sequence[Array], made: Sequence[Array]) -> None:
+        """Copy ``given``, arrays without gaps in C order, to ``made``, which are no part of them."""
+        for one in (*given, *made):
+            one._planned()
+        with on(self._device):
+            for batch, launch in self._launches:
+                sides = ([side[i] for i in batch.members] for side in (given, made))
+                launch(*map(batch.addresses, sides))

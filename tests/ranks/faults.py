@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +40,7 @@ def trained(folder: Path, steps: int, killed_at: int | None = None) -> list[floa
             losses.append(cd.all_reduce(loss, "mean").item())
             step += 1
             if step == killed_at and world.rank == 1:
-                checkpoint._on_disk = lambda path: os.kill(os.getpid(), signal.SIGKILL)
+                checkpoint._on_disk = lambda path: dies()
             state: dict[str, Any] = {f"model.{name}": one for name, one in cd.model_state(net).items()}
             state |= {f"optimizer.{name}": one for name, one in training.state_dict().items()}
             cd.save_checkpoint(folder, step, state, texts={"sampler": sampler.state})
@@ -48,16 +49,61 @@ def trained(folder: Path, steps: int, killed_at: int | None = None) -> list[floa
     return losses
 
 
+def dies() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
 def killed_in_a_collective() -> None:
     world = cd.init(timeout=30)
     cd.all_reduce(ck.zeros(3))
     if world.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
+        dies()
     cd.all_reduce(ck.zeros((2, 2)))
 
 
+def killed_in_a_known_one() -> None:
+    """On GPUs ranks meet at the first call of a form alone: of later ones NCCL knows."""
+    world = cd.init(timeout=30)
+    for number in range(3):
+        if number == 2 and world.rank == 1:
+            dies()
+        cd.all_reduce(ck.zeros(3)).tolist()
+
+
+def killed_in_a_captured_step() -> None:
+    world = cd.init(timeout=30)
+    step = ck.capture(lambda x: cd.all_reduce(x) * 2)
+    for number in range(5):
+        if number == 4 and world.rank == 1:
+            dies()
+        step(ck.ones(3)).tolist()
+
+
+def late(seconds: str) -> None:
+    world = cd.init(timeout=float(seconds))
+    for number in range(3):
+        if number == 2 and world.rank == 1:
+            time.sleep(60)
+        cd.all_reduce(ck.ones(3)).tolist()
+
+
+def late_for_a_captured_step(seconds: str) -> None:
+    world = cd.init(timeout=float(seconds))
+    step = ck.capture(lambda x: cd.all_reduce(x) * 2)
+    for number in range(5):
+        if number == 4 and world.rank == 1:
+            time.sleep(60)
+        step(ck.ones(3)).tolist()
+
+
+def another_shape() -> None:
+    world = cd.init(timeout=30)
+    cd.all_reduce(ck.zeros(3))
+    cd.all_reduce(ck.zeros((2, 3) if world.rank == 1 else (2, 2)))
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "collective":
-        killed_in_a_collective()
-    else:
+    if sys.argv[1] == "checkpoint":
         trained(Path(sys.argv[2]), STEPS, killed_at=3)
+    else:
+        globals()[sys.argv[1]](*sys.argv[2:])

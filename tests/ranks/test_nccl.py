@@ -51,17 +51,20 @@ def test_every_dtype(engine: Any) -> None:
         engine.reduce_scatter(carried._data, out._data, "sum", "reduce_scatter").wait()
         np.testing.assert_array_equal(np.asarray(out.astype(dtype)), values)
         for op in ("sum",) if dtype.kind == "c" else ("sum", "prod", "max", "min"):
-            engine.all_reduce(carried._data, op, "all_reduce").wait()
-            np.testing.assert_array_equal(np.asarray(carried.astype(dtype)), values)
+            engine.all_reduce(carried._data, out._data, op, "all_reduce").wait()
+            np.testing.assert_array_equal(np.asarray(out.astype(dtype)), values)
 
 
 def test_in_a_captured_step(engine: Any) -> None:
     @ck.capture
     def step(x: Any) -> Any:
         y = x * 2.0
-        engine.all_reduce(y._data, "sum", "all_reduce").wait()
+        engine.all_reduce(y._data, y._data, "sum", "all_reduce").wait()
         return y + 1.0
 
     for number in range(5):
         np.testing.assert_array_equal(np.asarray(step(ck.full(1000, float(number)))), 2.0 * number + 1.0)
     assert step.graphs == 1
+    engine.close(True)  # does not wait for the graph, which would wait for it
+    with pytest.raises(ck.CaptureError, match="collectives among 1 ranks have ended"):
+        step(ck.zeros(1000))

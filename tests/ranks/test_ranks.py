@@ -1,4 +1,4 @@
-"""Several processes on the host, through MPI: collectives, training, checkpoints, and ranks that are killed."""
+"""Several processes, on the host through MPI and on GPUs through NCCL: collectives, training, ranks that are killed."""
 
 from __future__ import annotations
 
@@ -7,50 +7,148 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 import faults
 import numpy as np
 import pytest
 
-pytest.importorskip("mpi4py")
+import cukern as ck
+
 HERE = Path(__file__).parent
+GPUS = sum(one.kind == "cuda" for one in ck.devices())
+DEVICES = os.environ.get("CUKERN_TEST_DEVICES", "host,cuda")
+
+
+@pytest.fixture(params=["host", "cuda"])
+def device(request: pytest.FixtureRequest) -> str:
+    """Where the ranks run: on the host, or on a GPU each."""
+    kind: str = request.param
+    if kind not in DEVICES:
+        pytest.skip(f"CUKERN_TEST_DEVICES={DEVICES}")
+    if kind == "host":
+        pytest.importorskip("mpi4py")
+    elif GPUS < 2:
+        pytest.skip("takes two GPUs")
+    return kind
 
 
 def launched(
-    ranks: int, *arguments: str, grace: float = 10.0, python: str = ""
+    ranks: int, *arguments: str, device: str = "host", grace: float = 10.0, python: str = ""
 ) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "cukern", "launch", "-n", str(ranks), "--grace", str(grace), *arguments]
     environment = {**os.environ, "CUKERN_DEVICE": "host", "PYTHONDONTWRITEBYTECODE": python}
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=240, env=environment, cwd=HERE.parent.parent
+    if device == "cuda":
+        del environment["CUKERN_DEVICE"]  # each rank takes the GPU of its number
+    job = subprocess.Popen(
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        cwd=HERE.parent.parent,
     )
+    try:
+        output = job.communicate(timeout=240)
+    except subprocess.TimeoutExpired:
+        job.terminate()  # the launcher ends its ranks
+        output = job.communicate(timeout=20)
+    return subprocess.CompletedProcess(command, job.returncode, *output)
 
 
-def test_four_ranks(tmp_path: Path) -> None:
-    run = launched(4, str(HERE / "program.py"), str(tmp_path))
+def test_the_program(tmp_path: Path, device: str) -> None:
+    ranks = 4 if device == "host" or GPUS >= 4 else 2
+    run = launched(ranks, str(HERE / "program.py"), str(tmp_path), device=device)
+    passed_by(run, ranks)
+
+
+def test_the_program_without_gpus(tmp_path: Path) -> None:
+    """What is a GPU's alone, such as graphs with collectives, on a GPU and by an NCCL that are imitated."""
+    if "host" not in DEVICES:
+        pytest.skip(f"CUKERN_TEST_DEVICES={DEVICES}")
+    arguments = [
+        str(HERE / "program.py"),
+        str(tmp_path),
+        "check_reductions",
+        "check_layouts",
+        "check_captured_steps",
+    ]
+    run = launched(2, str(HERE / "stand_in.py"), *arguments)
+    passed_by(run, 2, set(arguments[2:]))
+    outlived = [line.split()[-1] for line in run.stdout.splitlines() if "outlived the communicator" in line]
+    assert outlived and set(outlived) == {"0"}
+
+
+def passed_by(run: subprocess.CompletedProcess[str], ranks: int, wanted: Iterable[str] = ()) -> None:
     assert run.returncode == 0, run.stderr[-6000:]
     source = (HERE / "program.py").read_text()
     checks = {line[4 : line.index("(")] for line in source.splitlines() if line.startswith("def check_")}
     assert len(checks) > 10
-    for rank in range(4):
+    for rank in range(ranks):
         passed = {line.split()[2] for line in run.stdout.splitlines() if line.startswith(f"[{rank}] passed ")}
-        assert passed == checks
+        assert passed == set(wanted or checks)
 
 
-def test_a_rank_that_is_killed_in_a_collective() -> None:
+@pytest.mark.parametrize(
+    ("fault", "form"),
+    [
+        ("killed_in_a_collective", "float32 (2, 2)"),
+        ("killed_in_a_known_one", "float32 (3,)"),
+        ("killed_in_a_captured_step", "float32 (3,)"),
+    ],
+)
+def test_a_rank_that_is_killed(fault: str, form: str, device: str) -> None:
     begin = time.monotonic()
-    run = launched(2, str(HERE / "faults.py"), "collective")
-    assert run.returncode == 128 + signal.SIGKILL
+    run = launched(2, str(HERE / "faults.py"), fault, device=device)
+    assert run.returncode == 128 + signal.SIGKILL, run.stderr
     assert "[launch] rank 1 ended by SIGKILL" in run.stderr
-    assert "[0] cukern.errors.DistributedError: rank 0: all_reduce" in run.stderr
-    assert "float32 (2, 2)" in run.stderr and "rank 1 died" in run.stderr
+    error = next(line for line in run.stderr.splitlines() if "DistributedError" in line)
+    assert error.startswith("[0] cukern.errors.DistributedError: rank 0:"), run.stderr
+    assert "all_reduce #" in error and form in error and "rank 1 died" in error
     assert time.monotonic() - begin < 25, "the time limit of the call is 30 s"
 
 
-def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path) -> None:
+@pytest.mark.parametrize("fault", ["late", "late_for_a_captured_step"])
+def test_a_rank_that_does_not_come(fault: str, device: str) -> None:
+    """It has joined, and is far from the call that the other waits in."""
+    begin = time.monotonic()
+    seconds = "2" if device == "host" else "10"
+    run = launched(2, str(HERE / "faults.py"), fault, seconds, device=device, grace=1.0)
+    assert run.returncode == 1, run.stderr
+    words = "all_reduce #", "float32 (3,)", f"within {seconds} s"
+    error = next(line for line in run.stderr.splitlines() if "DistributedError" in line)
+    assert error.startswith("[0] ") and all(word in error for word in words), run.stderr
+    assert time.monotonic() - begin < 40, "the other sleeps for 60 s"
+
+
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(("killed_in_a_known_one",), "rank 1 died"), (("late", "3"), "not finished within 3 s")],
+)
+def test_what_waits_on_a_gpu_is_aborted(fault: tuple[str, ...], why: str) -> None:
+    """NCCL is imitated: the watch ends the call, and its error is raised in the program."""
+    if "host" not in DEVICES:
+        pytest.skip(f"CUKERN_TEST_DEVICES={DEVICES}")
+    run = launched(2, str(HERE / "stand_in.py"), str(HERE / "faults.py"), *fault, grace=4.0)
+    assert run.returncode == (1 if "late" in fault else 128 + signal.SIGKILL), run.stderr
+    error = next(line for line in run.stderr.splitlines() if "DistributedError" in line)
+    assert error.startswith("[0] cukern.errors.DistributedError: rank 0: all_reduce #"), run.stderr
+    assert "float32 (3,)" in error and why in error
+
+
+def test_another_shape_on_one_rank(device: str) -> None:
+    run = launched(2, str(HERE / "faults.py"), "another_shape", device=device)
+    assert run.returncode == 1, run.stderr
+    for rank in range(2):
+        told = next(line for line in run.stderr.splitlines() if line.startswith(f"[{rank}] cukern.errors"))
+        words = f"DistributedError: rank {rank}: all_reduce #", "do not agree", "float32 (2, 3) sum"
+        assert all(word in told for word in words), run.stderr
+
+
+def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path, device: str) -> None:
     """The last whole checkpoint is left; one process goes on from what two saved, with the same losses."""
-    run = launched(2, str(HERE / "faults.py"), "checkpoint", str(tmp_path / "two"))
+    run = launched(2, str(HERE / "faults.py"), "checkpoint", str(tmp_path / "two"), device=device)
     assert run.returncode == 128 + signal.SIGKILL
     assert "save_checkpoint" in run.stderr and "rank 1 died" in run.stderr
     names = sorted(path.name for path in (tmp_path / "two").iterdir())
@@ -61,16 +159,17 @@ def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_the_example_over_a_mesh(tmp_path: Path) -> None:
-    """Four processes, then two that go on from their checkpoint, give the losses of one."""
+def test_the_example_over_a_mesh(tmp_path: Path, device: str) -> None:
+    """Four processes, then two that go on from their checkpoint, give the losses of one; of two GPUs, two and two."""
     script, small = (
         str(HERE.parent.parent / "examples" / "13_gpt_parallel.py"),
         ("--features", "16", "--layers", "1"),
     )
+    ranks = 4 if device == "host" or GPUS >= 4 else 2
     more = ("--tensor", "2", "--sequence", "--checkpoints", str(tmp_path))
-    first = launched(4, script, *small, *more, "--shard", "3", "--steps", "10")
-    second = launched(2, script, *small, *more, "--steps", "15")
-    alone = launched(1, script, *small, "--steps", "15")
+    first = launched(ranks, script, *small, *more, "--shard", "3", "--steps", "10", device=device)
+    second = launched(2, script, *small, *more, "--steps", "15", device=device)
+    alone = launched(1, script, *small, "--steps", "15", device=device)
     assert [run.returncode for run in (first, second, alone)] == [0, 0, 0], first.stderr + second.stderr
     losses = [[line.split()[4] for line in run.stdout.splitlines()] for run in (first, second, alone)]
     expected = np.asarray(losses[2], "float64")

@@ -27,6 +27,7 @@ from cukern.nn.convolution import winograd
 from cukern.nn.convolution.geometry import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
+from cukern.optim.multi import Copies
 from cukern.quant import few_rows, many_rows, planes, tiles
 from cukern.quant.kinds import KINDS
 
@@ -406,8 +407,11 @@ def launch_quantised(dtype: Any) -> None:
             few_rows.product(x, w, bias)
 
 
-def launch_clip(dtype: Any) -> None:
-    ck.optim.clip_by_global_norm(arrays(dtype, (3,), (4,)), 1.0)
+def launch_many(dtype: Any) -> None:
+    """Kernels for many arrays."""
+    given = arrays(dtype, (3,), (4,))
+    ck.optim.clip_by_global_norm(given, 1.0)
+    Copies(given[0].device, given[0].dtype, [3, 4])(given, arrays(dtype, (3,), (4,)))
 
 
 #: What takes floating dtypes alone.
@@ -427,7 +431,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     launch_convolution,
     launch_optimizers,
     launch_generate,
-    launch_clip,
+    launch_many,
     launch_compact,
     launch_random,
     launch_softmax,

@@ -63,6 +63,13 @@ class Data(np.ndarray):
             raise RuntimeError("a value is read while a stream is captured")
         return np.array(self)
 
+    def copy(self, order: Any = "C") -> Any:
+        """A copy, made anew in each launch of a graph."""
+        made = keep(super().copy(order))
+        if _captured is not None:
+            _captured.append(lambda: np.copyto(made.view(np.ndarray), self.view(np.ndarray)))
+        return made
+
     def __setitem__(self, key: Any, value: Any) -> None:
         do(lambda: super(Data, self).__setitem__(key, value))
 
@@ -91,8 +98,8 @@ class _Stream:
 
     ptr = 0
 
-    def __init__(self, non_blocking: bool = False) -> None:
-        """There is nothing to block."""
+    def __init__(self, non_blocking: bool = False, priority: int | None = None) -> None:
+        """There is nothing to block, and nothing that comes first."""
 
     def __enter__(self) -> _Stream:
         return self
@@ -102,6 +109,9 @@ class _Stream:
 
     def synchronize(self) -> None:
         """Return at once."""
+
+    def wait_event(self, event: _Event) -> None:
+        """It has happened."""
 
     def begin_capture(self) -> None:
         global _captured, _kept
@@ -136,6 +146,8 @@ class _Pool:
 
 class _Event:
     """An event, which has always happened."""
+
+    done = True
 
     def __init__(self, disable_timing: bool = False) -> None:
         """There is no time to take."""

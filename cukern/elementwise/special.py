@@ -318,13 +318,15 @@ elu = parametric(
 gelu = unary(
     "gelu",
     "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
-    codes={"h": "T(0.5) * x * erfc_of_half(x * T(-0.7071067811865476))"},
+    codes={"h": "gelu_of_half(x)"},
     vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",
 )
 
 _TANH_SCALE = math.sqrt(2 / _PI)
+#: Of powers of two instead of tanh.
+_TANH_POWER = -2 * _TANH_SCALE / math.log(2)
 
 
 def _gelu_tanh_vjp(g: Any, x: Any, r: Any) -> Any:
@@ -338,7 +340,7 @@ gelu_tanh = unary(
     "gelu_tanh",
     f"x * sigmoid(T({2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x))",
     codes={
-        "h": f"x * __fdividef(T(1), T(1) + __expf(T({-2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x)))"
+        "h": f"x * __fdividef(T(1), T(1) + exp2(x * (T({_TANH_POWER!r}) + T({0.044715 * _TANH_POWER!r}) * (x * x))))"
     },
     vjp=_gelu_tanh_vjp,
     oracle=lambda x: 0.5 * x * (1 + np.tanh(_TANH_SCALE * (x + 0.044715 * x**3))),

@@ -60,6 +60,7 @@ class Task(NamedTuple):
         itemsize: bytes of an element of the factors.
         saves: whether the product itself is stored too, beside what is made of it.
         rows: what each row of the result is reduced to, which is stored in its place.
+        paired: which operands are contiguous along the columns, in pairs that begin at multiples of their size.
     """
 
     batches: int
@@ -72,6 +73,7 @@ class Task(NamedTuple):
     itemsize: int = 2
     saves: bool = False
     rows: Rows | None = None
+    paired: tuple[bool, ...] = ()
 
     @property
     def turned(self) -> Task:
@@ -131,7 +133,11 @@ def task_of(a: Layout, b: Layout, operands: Sequence[Layout], strided: bool = Fa
     if first is None or second is None:
         return None
     others = tuple((by, *one[-2:]) for by, one in zip(through[2:], steps[2:], strict=True))
-    return Task(math.prod(axes.shape), m, n, k, first, second, others, a.dtype.itemsize)
+    paired = tuple(
+        x.aligned and x.dtype.itemsize in (2, 4) and column == 1 and batch % 2 == row % 2 == 0
+        for x, (batch, row, column) in zip(operands, others, strict=True)
+    )
+    return Task(math.prod(axes.shape), m, n, k, first, second, others, a.dtype.itemsize, paired=paired)
 
 
 def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int, chunk: int) -> Factor | None:
@@ -166,6 +172,7 @@ def variables(program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any
     if root.kind == "cast" and compute_type(root.args[0].dtype) == compute_type(root.dtype):
         (root,) = root.args  # it is rounded when it is stored
     body, (value,) = statements((root,))
+    paired = {i for i, one in enumerate(task.paired, 1) if one}
     return {
         "elem": elem,
         "out": dtypes.info(program.outputs[0].dtype).cxx,
@@ -177,6 +184,7 @@ def variables(program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any
                 "compute": compute_type(d),
                 "row": step_kind(row),
                 "column": step_kind(column),
+                "paired": i in paired,
             }
             for i, (d, (_, row, column)) in enumerate(zip(program.inputs[1:], task.operands, strict=True), 1)
         ],

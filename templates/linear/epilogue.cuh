@@ -23,10 +23,15 @@ struct Epilogue {
 <% endfor %>
     Steps steps;
 
-    __device__ __forceinline__ Operands load(int batch, int row, int column) const {
-        return {<% for x in operands %>cast< << x.compute >> >(x<< x.k >>[batch * steps.of[<< x.k - 1 >>][0]
+<% for x in operands %>
+    __device__ __forceinline__ const << x.type >>* at<< x.k >>(int batch, int row, int column) const {
+        return x<< x.k >> + (batch * steps.of[<< x.k - 1 >>][0]
             << {"zero": "", "unit": "+ row", "any": "+ row * steps.of[%d][1]" % (x.k - 1)}[x.row] >>
-            << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>]), <% endfor %>};
+            << {"zero": "", "unit": "+ column", "any": "+ column * steps.of[%d][2]" % (x.k - 1)}[x.column] >>);
+    }
+<% endfor %>
+    __device__ __forceinline__ Operands load(int batch, int row, int column) const {
+        return {<% for x in operands %>cast< << x.compute >> >(*at<< x.k >>(batch, row, column)), <% endfor %>};
     }
     __device__ __forceinline__ Out operator()(<< acc >> a0, const Operands& of) const {
 <% for x in operands %>

@@ -53,28 +53,6 @@ __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, 
     }
 }
 constexpr int groups = line / 8;  // of eight columns of a part
-// The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
-struct PartOperands {
-    Operands of[2][groups][2];
-
-    __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
-        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
-        if (row + 64 <= sizes.m && column + line <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
-        else load_within<true>(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
-    }
-    template <bool AT_END = false>
-    __device__ __forceinline__ void load_within(const Epilogue& epilogue, int batch, int row, int column, int m, int n) {
-#pragma unroll
-        for (int i = 0; i < 4 * groups; ++i) {
-            const int half = i / (2 * groups), group = i / 2 % groups;
-            const int r = row + half * 8, c = column + group * 8 + i % 2;
-            of[half][group][i % 2] = epilogue.load(batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 1) : c);
-        }
-    }
-};
-// What a lane holds of the operands of a part, and of how many parts it may hold them.
-constexpr int part_registers = 1<% for x in operands %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * 2 * groups" >><% endfor %>;
-constexpr int held = part_registers < 80 ? 80 / part_registers : 1, ahead = held < tile_n / line ? held : tile_n / line;
 template <int BYTES>
 struct PairOf {
     using type = unsigned;
@@ -84,6 +62,49 @@ struct PairOf<8> {
     using type = uint2;
 };
 using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
+// The operands of two neighbours: those that lie in pairs as a word of memory, which takes ptxas fewer registers than a Pack.
+struct PairOperands {
+<% for x in operands %>
+    << "PairOf<2 * sizeof(%s)>::type" % x.type if x.paired else x.compute >> a<< x.k >><< "" if x.paired else "[2]" >>;
+<% endfor %>
+
+    __device__ __forceinline__ void load(const Epilogue& epilogue, int batch, int row, int column) {
+<% for x in operands %>
+<% if x.paired %>
+        a<< x.k >> = *(const decltype(a<< x.k >>)*)epilogue.at<< x.k >>(batch, row, column);
+<% else %>
+#pragma unroll
+        for (int j = 0; j < 2; ++j) a<< x.k >>[j] = cast< << x.compute >> >(*epilogue.at<< x.k >>(batch, row, column + j));
+<% endif %>
+<% endfor %>
+    }
+    __device__ __forceinline__ Operands at(int j) const {
+        return {<% for x in operands %><< "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
+    }
+};
+// The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
+struct PartOperands {
+    PairOperands of[2][groups];
+
+    // Those beyond the last row or column are others'; rows of D have whole pairs.
+    __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
+        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
+        if (row + 64 <= sizes.m && column + line <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+        else load_within<true>(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
+    }
+    template <bool AT_END = false>
+    __device__ __forceinline__ void load_within(const Epilogue& epilogue, int batch, int row, int column, int m, int n) {
+#pragma unroll
+        for (int i = 0; i < 2 * groups; ++i) {
+            const int half = i / groups, group = i % groups, r = row + half * 8, c = column + group * 8;
+            of[half][group].load(epilogue, batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 2) : c);
+        }
+    }
+};
+// What a lane holds of the operands of a part, and of how many parts it holds them: with more of them there are no registers
+// left in which to compute several elements at a time.
+constexpr int part_registers = 1<% for x in operands %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * groups * int(sizeof(%s) / 2)" % x.type if x.paired else " * 2 * groups" >><% endfor %>;
+constexpr int ahead = part_registers < 40 ? 2 : 1;
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];
@@ -95,7 +116,7 @@ struct Kept {
             const int half = i / groups, group = i % groups;
             alignas(Pair) Out two[2];
 #pragma unroll
-            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + group * 4 + half * 2 + j], own.of[half][group][j]);
+            for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[x / 2 + group * 4 + half * 2 + j], own.of[half][group].at(j));
             pairs[x / 4 + i] = *(const Pair*)two;
         }
     }

@@ -29,3 +29,12 @@ __device__ __forceinline__ float erfc_of_half(float x) {
     const float tail = t * __expf(p - size * size);
     return x < 0.0f ? 2.0f - tail : tail;
 }
+
+// x times the normal distribution function, of what will be rounded to half precision: from max(x, 0) is taken
+// |x| t 2^(P(t) - x * x * log2(e) / 2), t = 1 / (1 + 0.375 |x|), with P of degree 5 fitted for the least relative error, 2.4e-5,
+// where |x| is all of it.
+__device__ __forceinline__ float gelu_of_half(float x) {
+    const float size = fmin(fabs(x), 1e30f), t = __fdividef(1.0f, fma(0.375f, size, 1.0f));  // no infinity times 0
+    const float p = -2.7409974f + t * (1.4498029f + t * (0.44347266f + t * (0.4145523f + t * (-0.88284988f + t * 0.31604422f))));
+    return fma(-size * exp2(fma(-0.72134752f * size, size, p)), t, maximum(-0.0f, x));
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -59,6 +60,24 @@ def test_erfc_and_gelu_keep_their_digits_where_they_are_small(device: ck.Device)
     assert np.all(np.abs(gelu - exact) <= (8e-7 + 1.2e-7 * z * z) * np.abs(exact) + 20 * smallest)
     ends = ck.erfc(ck.asarray(np.array([np.inf, -np.inf, np.nan, 0.0, -0.0, 3e38], np.float32)))
     np.testing.assert_array_equal(ends.numpy(), [0, 2, np.nan, 1, 1, 0])
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_gelu_of_half_types_is_as_good_as_rounded(device: ck.Device, dtype: str) -> None:
+    """At every number whose result is not subnormal; signs and infinities stay."""
+    half = ck.dtypes.as_dtype(dtype)
+    limits = ml_dtypes.finfo(half)
+    infinity = int(np.array(np.inf, half).view(np.uint16))
+    x = np.array([sign + size for sign in (0, 1 << 15) for size in range(infinity)], np.uint16).view(half)
+    wide = x.astype(np.float64)
+    exact = np.array([0.5 * value * math.erfc(-value / math.sqrt(2)) for value in wide.tolist()])
+    normal = np.abs(exact) >= 4 * float(limits.smallest_normal)
+    unit = np.exp2(np.floor(np.log2(np.abs(exact[normal])))) * float(limits.eps)
+    made = ck.gelu(ck.asarray(x)).numpy().astype(np.float64)
+    assert np.max(np.abs(made[normal] - exact[normal]) / unit) < 0.54
+    ends = ck.gelu(ck.asarray(np.array([np.inf, np.nan, 0.0, -0.0], half))).numpy().astype(float)
+    np.testing.assert_array_equal(ends, [np.inf, np.nan, 0, 0])
+    assert np.signbit(ends).tolist()[2:] == [False, True]
 
 
 def test_sinc_is_smooth_at_0(device: ck.Device) -> None:

@@ -11,7 +11,7 @@ from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
 from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear.task import Factor, Task
+from cukern.linear.task import Factor, Task, task_of
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
@@ -61,6 +61,25 @@ def test_floats_are_cut_to_tf32(device: ck.Device, tile: TmaTile) -> None:
     exact = np.maximum(left @ right + bias.numpy(), 0)
     size = np.abs(left) @ np.abs(right) + np.abs(bias.numpy())
     np.testing.assert_array_less(np.abs(plan(a, b, bias).numpy() - exact), 2e-6 * size)
+
+
+def test_operands_in_pairs(device: ck.Device) -> None:
+    """Two neighbours are read at once where they lie in pairs: not with an odd step or start, or across columns."""
+    a, b = random(device, "bfloat16", 136, 72), random(device, "bfloat16", 72, 264)
+    bias, whole = random(device, "bfloat16", 265), random(device, "bfloat16", 136, 265)
+    turned = random(device, "bfloat16", 136, 264, swapped=True)
+    matrices = [whole[:, 1:], whole[:, :264], random(device, "bfloat16", 136, 264), turned, bias[:264]]
+    operands = [
+        bias[1:] if device.kind == "cuda" else bias[:264],  # on the host every start counts as aligned
+        *matrices,
+        random(device, "bfloat16", 136, 1),
+    ]
+    task = task_of(*(x._planned() for x in (a, b)), [x._planned() for x in operands])
+    assert task is not None
+    assert task.paired == (device.kind == "host", False, False, True, False, True, False)
+    for one in operands:
+        check(a, b, one, TALL)
+        check(a, b, one, SQUARE)
 
 
 def test_batches(device: ck.Device) -> None:

@@ -1,4 +1,4 @@
-"""Products to which the device's library adds a bias and applies a ReLU itself: a form beside the kernels."""
+"""Products to which the device's library adds a bias and a matrix and applies a ReLU: a form beside the kernels."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ class Ending(NamedTuple):
     """What follows a product.
 
     Attributes:
-        bias: whether a row is added to each of its rows.
+        added: what is added to it, in the order of the program's operands: "row", which is added to each of its rows,
+            or "matrix".
         relu: whether a ReLU follows.
     """
 
-    bias: bool
+    added: tuple[str, ...]
     relu: bool
 
 
@@ -44,20 +45,32 @@ def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending |
     Args:
         made: the program, of the product before it is rounded and of ``operands``.
         task: the product.
-        operands: none, or the bias.
+        operands: none, a bias, an array of the product's shape, or both.
     """
     elem, acc = made.outputs[0].dtype, made.inputs[0]
     last = _uncast(made.outputs[0], elem, acc)
     ends = last.row is relu
-    added = _uncast(last.args[0], elem, acc) if ends else last
-    total, row = input_node(0, acc), input_node(1, elem)
-    if added is total:
-        return Ending(False, True) if ends else None
-    if added.row is not add or total not in added.args or len(operands) != 1:
+    terms = _terms(_uncast(last.args[0], elem, acc) if ends else last)
+    given = [input_node(0, acc), *(input_node(k, elem) for k in range(1, len(operands) + 1))]
+    wide = {cast(own, acc): own for own in given[1:]}
+    if (
+        len(terms) != len(given)
+        or {wide.get(one, one) for one in terms} != set(given)
+        or not (operands or ends)
+    ):
         return None
-    other = added.args[added.args[0] is total]
-    is_row = task.operands == ((0, 0, 1),) and operands[0].aligned
-    return Ending(True, ends) if other in (row, cast(row, acc)) and is_row else None
+    matrix = (task.m * task.n if task.batches > 1 else 0, task.n, 1)
+    names: dict[tuple[int, ...], str] = {(0, 0, 1): "row", matrix: "matrix"}
+    added = [
+        names.get(steps, "") if one.aligned else ""
+        for steps, one in zip(task.operands, operands, strict=True)
+    ]
+    return Ending(tuple(added), ends) if "" not in added and len({*added}) == len(added) else None
+
+
+def _terms(node: Node) -> list[Node]:
+    """What a sum is the sum of; the value itself if it is none."""
+    return [term for one in node.args for term in _terms(one)] if node.row is add else [node]
 
 
 def _uncast(node: Node, elem: dtypes.DType, acc: dtypes.DType) -> Node:
@@ -88,7 +101,7 @@ class LibraryPlan(Plan):
     @property
     def source(self) -> str:
         """What stands for the text of a kernel."""
-        value = "A @ B + bias" if self._ending.bias else "A @ B"
+        value = " + ".join(["A @ B", *({"row": "bias", "matrix": "C"}[one] for one in self._ending.added)])
         return f"// One call of cuBLASLt: D = {f'relu({value})' if self._ending.relu else value}"
 
 
@@ -111,7 +124,7 @@ def make_plan(ending: Ending, task: Task, out: Layout) -> LibraryPlan | None:
     left, right, made = matrices
     with on(out.device):
         launch = cublas_lt.prepare(
-            out.device.xp, left, right, made, task.batches, apart, ending.bias, ending.relu, allows_tf32()
+            out.device.xp, left, right, made, task.batches, apart, ending.added, ending.relu, allows_tf32()
         )
     return None if launch is None else LibraryPlan(ending, out, launch)
 

@@ -28,21 +28,23 @@ def of_product(expression: Any, *operands: str) -> Program:
     return program("ended", (made.node,), [one.dtype for one in given])
 
 
-ROW, BOTH = ("bfloat16",), Ending(True, True)
+ROW, BOTH = ("bfloat16",), Ending(("row",), True)
 PROGRAMS: dict[str, tuple[Any, tuple[str, ...], tuple[int, ...], Ending | None]] = {
     "bias and relu": (lambda x, b: ck.relu(x + b), ROW, (24,), BOTH),
     "relu of the rounded": (lambda x, b: ck.relu((b + x).astype("bfloat16")), ROW, (1, 24), BOTH),
-    "bias": (lambda x, b: b + x, ROW, (24,), Ending(True, False)),
-    "relu": (ck.relu, (), (), Ending(False, True)),
+    "bias": (lambda x, b: b + x, ROW, (24,), Ending(("row",), False)),
+    "relu": (ck.relu, (), (), Ending((), True)),
     "nothing": (lambda x: x, (), (), None),
     "bias of the rounded": (lambda x, b: x.astype("bfloat16") + b, ROW, (24,), None),
     "a column": (lambda x, b: x + b, ROW, (8, 1), None),
-    "a matrix": (lambda x, b: x + b, ROW, (8, 24), None),
+    "a matrix": (lambda x, b: x + b, ROW, (8, 24), Ending(("matrix",), False)),
+    "a matrix and its relu": (lambda x, b: ck.relu(b + x), ROW, (8, 24), Ending(("matrix",), True)),
     "another dtype": (lambda x, b: x + b, ("float32",), (24,), None),
     "twice": (lambda x, b: x + x, ROW, (24,), None),
     "the bias alone": (lambda x, b: b + b, ROW, (24,), None),
     "scaled": (lambda x, b: x * 2 + b, ROW, (24,), None),
     "gelu": (lambda x, b: ck.gelu(x + b), ROW, (24,), None),
+    "two rows": (lambda x, b, c: x + b + c, ROW * 2, (24,), None),
     "two": (lambda x, b, c: ck.relu(x + b) + c, ROW * 2, (24,), None),
 }
 
@@ -56,6 +58,19 @@ def test_what_the_library_can_do(case: Any) -> None:
     task = task_of(a, b, others)
     assert task is not None
     assert library.ending_of(of_product(expression, *operands), task, others) == expected
+
+
+def test_a_bias_and_a_matrix_in_either_order() -> None:
+    with ck.device("host"):
+        a, b, row, matrix = (
+            ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24), (24,), (8, 24))
+        )
+    for others, added in (((row, matrix), ("row", "matrix")), ((matrix, row), ("matrix", "row"))):
+        task = task_of(a, b, others)
+        assert task is not None
+        for expression in (lambda x, b, c: b + (x + c), lambda x, b, c: x + b + c):
+            made = of_product(expression, "bfloat16", "bfloat16")
+            assert library.ending_of(made, task, others) == Ending(added, False)
 
 
 def test_a_bias_that_begins_anywhere_is_not_the_librarys() -> None:
@@ -105,6 +120,14 @@ def planned(a: ck.Array, b: ck.Array, ending: Ending = BOTH) -> library.LibraryP
     return plan
 
 
+ENDINGS = (
+    BOTH,
+    Ending(("row",), False),
+    Ending((), True),
+    Ending(("matrix",), False),
+    Ending(("matrix", "row"), False),
+    Ending(("row", "matrix"), True),
+)
 SHAPES = {
     "matrices": ((152, 328), (328, 80)),
     "a batch": ((3, 40, 64), (3, 64, 48)),
@@ -128,11 +151,15 @@ def test_values(device: ck.Device, dtype: str, shapes: Any) -> None:
         bias = random(device, dtype, b.shape[-1])
         bias._planned()  # as a plan takes it
         left, right, row = (one.numpy().astype(float) for one in (a, b, bias))
-        for ending in (BOTH, Ending(True, False), Ending(False, True)):
-            operands = (a, b, bias) if ending.bias else (a, b)
+        plain = left @ right
+        matrix = random(device, dtype, *plain.shape)
+        matrix._planned()
+        adds = {"row": (bias, row), "matrix": (matrix, matrix.numpy().astype(float))}
+        for ending in ENDINGS:
+            operands = (a, b, *(adds[one][0] for one in ending.added))
             plan = planned(a, b, ending)
             made = plan(*operands).numpy()
-            exact = left @ right + (row if ending.bias else 0)
+            exact = plain + sum(adds[one][1] for one in ending.added)
             exact = np.maximum(exact, 0) if ending.relu else exact
             limit = float(ck.finfo(a.dtype).eps) * np.abs(exact) + 2e-6 * (np.abs(left) @ np.abs(right) + 1)
             np.testing.assert_array_less(np.abs(made.astype(float) - exact), limit)

@@ -271,14 +271,18 @@ class _CublasLt:
         return np.ndarray((batch, rows, columns), dtype, memory, 0, steps)
 
     def cublasLtMatmul(self, handle: Any, product: Any, *given: Any) -> int:
-        _, a, of_a, b, of_b, _, c, _, d, of_d, _, memory, size, stream = given
-        assert (c, memory, size, stream) == (d, 1234, 64, 7)
+        _, a, of_a, b, of_b, beta, c, of_c, d, of_d, _, memory, size, stream = given
+        assert (of_c, memory, size, stream) == (of_d, 1234, 64, 7)
         form = self.made[product.value]
         left, right, made = (self._matrices(at, of.value) for at, of in ((a, of_a), (b, of_b), (d, of_d)))
         value = (left.mT if form[3] else left) @ (right.mT if form[4] else right)
         if form[7] & 4:
             row = (ctypes.c_char * (made.shape[1] * made.itemsize)).from_address(form[8])
             value = value + np.frombuffer(row, made.dtype)[:, None]
+        factor = np.frombuffer((ctypes.c_char * made.itemsize).from_address(beta.value), made.dtype)[0]
+        assert factor in (0, 1)
+        if factor:
+            value = value + self._matrices(c, of_c.value)
         made[...] = np.maximum(value, 0) if form[7] & 2 else value
         return 0
 
@@ -301,13 +305,14 @@ _CUPY = types.SimpleNamespace(
 
 
 @pytest.mark.parametrize("turned", [(False, False), (False, True), (True, False), (True, True)], ids=str)
-@pytest.mark.parametrize("ending", [(False, False), (True, False), (False, True), (True, True)], ids=str)
+@pytest.mark.parametrize("relu", [False, True])
+@pytest.mark.parametrize("added", [(), ("row",), ("matrix", "row"), ("row", "matrix")], ids=str)
 @pytest.mark.parametrize("batch", [1, 3])
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_what_cublas_lt_is_told(
-    lt: _CublasLt, turned: tuple[bool, bool], ending: tuple[bool, bool], batch: int, dtype: str
+    lt: _CublasLt, turned: tuple[bool, bool], added: tuple[str, ...], relu: bool, batch: int, dtype: str
 ) -> None:
-    """Matrices, their turns, batches and the bias, for products whose rows lie apart."""
+    """Matrices, their turns, batches and what is added, for products whose rows lie apart."""
     rng = np.random.default_rng(0)
     a, b = (rng.normal(size=(batch, *s)).astype(dtype) for s in ((7, 8), (8, 9)))
     a, b = (
@@ -317,13 +322,15 @@ def test_what_cublas_lt_is_told(
     a, out = a[:, :, :5], np.full((batch, 7, 12), np.nan, dtype)[:, :, :9]
     b, rows = b[:, :5], rng.normal(size=(2, 9)).astype(dtype)
     steps = tuple(x.strides[0] // x.itemsize if batch > 1 else 0 for x in (a, b, out))
-    call = cublas_lt.prepare(_CUPY, a[0], b[0], out[0], batch, steps, *ending)
+    call = cublas_lt.prepare(_CUPY, a[0], b[0], out[0], batch, steps, added, relu)
     assert call is not None
     for row in rows:
-        given = (a, b, *([row] if ending[0] else []), out)
-        call(*(x.ctypes.data for x in given))
-        exact = a @ b + (row if ending[0] else 0)
-        np.testing.assert_allclose(out, np.maximum(exact, 0) if ending[1] else exact, rtol=1e-5, atol=1e-6)
+        matrix = np.full((batch, 7, 12), np.nan, dtype)[:, :, :9]  # whose rows lie as those of the result
+        matrix[...] = rng.normal(size=(batch, 7, 9))
+        more = [{"row": row, "matrix": matrix}[one] for one in added]
+        call(*(x.ctypes.data for x in (a, b, *more, out)))
+        exact = a @ b + sum(more)
+        np.testing.assert_allclose(out, np.maximum(exact, 0) if relu else exact, rtol=1e-5, atol=1e-6)
     lines = (b.strides[1] if not turned[1] else b.strides[2], a.strides[1] if not turned[0] else a.strides[2])
     apart = [
         math.gcd(16, line, *([x.strides[0]] if batch > 1 else []))

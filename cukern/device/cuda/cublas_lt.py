@@ -1,4 +1,4 @@
-"""cuBLASLt's products, which add a bias and apply a ReLU in the library's own kernels.
+"""cuBLASLt's products, which add a bias and a matrix and apply a ReLU in the library's own kernels.
 
 The library is asked once for the algorithm of a product, when that is prepared; calls of cuBLAS search each time.
 """
@@ -102,25 +102,26 @@ def prepare(
     out: Any,
     batch: int,
     steps: Sequence[int],
-    bias: bool = False,
+    added: Sequence[str] = (),
     relu: bool = False,
     tf32: bool = False,
 ) -> Callable[..., None] | None:
-    """Prepare ``out = a @ b`` for a batch of matrices, with a bias and a ReLU; all addresses have :data:`ALIGNMENT`.
+    """Prepare ``out = a @ b`` for a batch of matrices and what follows; all addresses have :data:`ALIGNMENT`.
 
     Args:
         cupy, a, b, out, batch, steps: those of :func:`.cublas.prepare`.
-        bias: whether a row of the dtype of the results is added to each of their rows.
+        added: what is added to the product, of its dtype: "row", to each of its rows, or "matrix", which lies as
+            ``out`` does; each once at most.
         relu: whether what is less than 0 becomes 0 after that.
         tf32: whether float32 may be rounded to tf32.
 
     Returns:
-        A function of the addresses of ``a``, ``b``, the bias if there is one, and ``out``, in the memory of the device
-        that is the current one now; it runs on the current stream. None if the library cannot be loaded, has no
+        A function of the addresses of ``a``, ``b``, what is added, and ``out``, in the memory of the device that is the
+        current one now; it runs on the current stream. None if the library cannot be loaded, has no
         algorithm for the product, or cannot read the matrices.
     """
     if (own := getattr(cupy, "products", None)) is not None:  # of what stands in for CuPy
-        return own.prepare_ended(a, b, out, batch, steps, bias, relu)  # type: ignore[no-any-return]
+        return own.prepare_ended(a, b, out, batch, steps, added, relu)  # type: ignore[no-any-return]
     library = _library(cupy)
     if library is None or read(a) is None or read(b) is None:
         return None
@@ -129,7 +130,8 @@ def prepare(
     # The matrices are stored by columns there: the transpose of the product is that of the transposed factors.
     operands = tuple(zip((b, a, out), (steps[1], steps[0], steps[2]), strict=True))
     right, left, made = matrices = [_matrix(library, *one, batch) for one in operands]
-    product = _product(library, a, b, bias, relu, tf32)
+    row_at, matrix_at = (added.index(one) if one in added else None for one in ("row", "matrix"))
+    product = _product(library, a, b, row_at is not None, relu, tf32)
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     most = 0 if needs_no_workspace(rows, columns, inner, batch) else WORKSPACE
     wanted = _preferences(library, most, [_alignment(*one) for one in operands])
@@ -137,6 +139,7 @@ def prepare(
     if found is None:
         return None
     one, zero = _pointer(numbers.ctypes.data), _pointer(numbers.ctypes.data + numbers.itemsize)
+    beta = zero if matrix_at is None else one
     algorithm, size, row, lock = ctypes.byref(found), found.workspace, _pointer(), threading.Lock()
     multiply, current = library.cublasLtMatmul, cupy.cuda.get_current_stream
 
@@ -145,11 +148,12 @@ def prepare(
         if size:
             memory = workspace(cupy, capture_hooks.recorder(), index, stream).ptr
         with lock:  # the bias is an attribute of the product
-            if bias and row.value != then[0]:
-                row.value = then[0]
+            if row_at is not None and row.value != then[row_at]:
+                row.value = then[row_at]
                 product.set(_BIAS, row)
             status = multiply(
-                handle, product.at, one, of, right.at, at, left.at, zero, to, made.at, to, made.at,
+                handle, product.at, one, of, right.at, at, left.at,
+                beta, to if matrix_at is None else then[matrix_at], made.at, to, made.at,
                 algorithm, memory, size, stream,
             )  # fmt: skip
         if status:

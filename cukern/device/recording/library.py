@@ -210,17 +210,20 @@ class Library(types.ModuleType):
 
         @staticmethod
         def prepare_ended(
-            a: Any, b: Any, out: Any, batch: int, steps: Sequence[int], bias: bool, relu: bool
+            a: Any, b: Any, out: Any, batch: int, steps: Sequence[int], added: Sequence[str], relu: bool
         ) -> Callable[..., None]:
-            """In the place of cuBLASLt: with a bias, whose address precedes the last, and a ReLU."""
+            """In the place of cuBLASLt: with a bias and a matrix, whose addresses precede the last, and a ReLU."""
 
             def multiply(at: int, of: int, *then: int) -> None:
                 parts = zip((a, b, out), (at, of, then[-1]), steps, strict=True)
                 left, right, made = (_matrices(one, place, batch, step) for one, place, step in parts)
-                row = np.zeros(out.shape[-1], out.dtype)
-                if bias:
-                    ctypes.memmove(address(row), then[0], row.nbytes)
-                _end(left, right, made, row, relu)
+                more = []
+                for name, place in zip(added, then, strict=False):
+                    row = np.zeros(out.shape[-1], out.dtype)
+                    if name == "row":
+                        ctypes.memmove(address(row), place, row.nbytes)
+                    more.append(row if name == "row" else _matrices(out, place, batch, steps[2]))
+                _end(left, right, made, more, relu)
 
             return lambda *places: do(lambda: multiply(*places))
 
@@ -282,10 +285,10 @@ def _matrices(one: Any, at: int, batch: int, step: int) -> Any:
     return np.ndarray((batch, rows, columns), one.dtype, memory, strides=strides)
 
 
-def _end(a: Any, b: Any, out: Any, bias: Any, relu: bool) -> None:
+def _end(a: Any, b: Any, out: Any, added: Sequence[Any], relu: bool) -> None:
     wide = dtypes.info(a.dtype).acc
     with np.errstate(all="ignore"):
-        made = np.matmul(a.astype(wide), b.astype(wide)) + bias.astype(wide)
+        made = sum((one.astype(wide) for one in added), np.matmul(a.astype(wide), b.astype(wide)))
         out[...] = np.maximum(made, 0) if relu else made
 
 

@@ -413,7 +413,9 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="for the tables and the losses")
     parser.add_argument("--preset", default="124m")
     parser.add_argument("--scale", type=int, default=1, help="divides sizes, for a try without a GPU")
-    parser.add_argument("--only", default="", help="names of the steps that are measured, joined by semicolons")
+    parser.add_argument(
+        "--only", default="", help="names of the steps that are measured, joined by semicolons"
+    )
     parser.add_argument("--mib", type=int, nargs="+", default=MIB, help="sizes of what is reduced")
     parser.add_argument("--no-torch", action="store_true")
     options = parser.parse_args()

@@ -30,7 +30,7 @@ def batch(a: Inputs, *member: int) -> ck.Array:
 
 
 def last(f: Function, x: ck.Array, gradient: bool) -> list[Any]:
-    """The last two members of ``f(x)``, and of the gradient for a cotangent of its squares, which are not all the same."""
+    """The last two members of ``f(x)``, and of the gradient for a cotangent of its squares, which differ."""
     if not gradient:
         return [host(tail(f(x), 2))]
     with ck.Tape() as tape:

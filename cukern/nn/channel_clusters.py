@@ -74,11 +74,14 @@ class Form(NamedTuple):
         return self.members * self.kept * self.share.block * self.share.width * items
 
 
-def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
+def form_of(
+    places: Places, arrays: Sequence[Array], item: int, acc: dtypes.DType, derivative: bool
+) -> Form | None:
     """How clusters share an array; None where kernels for sums and results do better, or no block has whole groups.
 
     Args:
         item: bytes of an element of the widest of all arrays.
+        acc: the dtype of sums.
         derivative: whether gradients are made.
     """
     device, last = arrays[0].device, places.inner == 1
@@ -88,9 +91,9 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     if places.instances == places.together == 1:
         given = places, device.properties, item
         if last:
-            return kept_rows(*given, items)
+            return kept_rows(*given, items, acc.itemsize)
         return kept_channels(*given, items) or _of_channels(*given, derivative)
-    if last and (form := kept_rows(places, device.properties, item, items)):
+    if last and (form := kept_rows(places, device.properties, item, items, acc.itemsize)):
         return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
@@ -154,12 +157,13 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
 
 
 @cache
-def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: int) -> Form | None:
     """How blocks that all run at once keep channels that lie innermost; None where that is slow or does not fit.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         items: bytes of an element of each array that is read, together.
+        acc: bytes of a sum, of which arrays besides these may decide, as running statistics do.
     """
     width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors
     packs = places.channels // width
@@ -175,7 +179,7 @@ def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form
         if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
             form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
         form = form.keeping(places)
-        pairs = (2 * share.block // 32 + 12) * form.here() * max(item, 4)
+        pairs = (2 * share.block // 32 + 12) * form.here() * acc
         if form.memory(items) + pairs + _RESERVED <= limits.max_shared_memory_per_block:
             return form
     return None

@@ -179,7 +179,8 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int, be
         parts = min(_HOST_PARTS, sequence * places.channels // _HOST_PART)
     else:
         wanted = busy * device.properties.multiprocessors // (own * places.instances)
-        parts = min(wanted, divide_up(sequence, share.step * least))
+        most = device.properties.max_grid[1]
+        parts = min(wanted, divide_up(sequence, share.step * least), most)
     grain, turns = 1 if share.last else share.width, max(1, parts // before)
     each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
     sizes, index = packed_sizes(places, share.step, each, own, before)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -229,6 +230,14 @@ def test_blocks_keep_rows_that_fit_in_shared_memory(
         assert form.kept * form.share.step * form.cluster >= shape[0]
         assert form.turns * (limits.multiprocessors // form.cluster) * form.here() >= shape[1]
     assert (form and (form.cluster, form.turns, form.wide)) == expected
+
+
+def test_a_long_channel_has_no_more_parts_than_a_grid() -> None:
+    """Of one channel each block would have a few packs."""
+    gpu: Any = SimpleNamespace(style="simt", properties=properties("sm_90"))
+    places, share = Places((0, 1, 2), 1, 2**18, 1, 2**10, 1), Share(128, 1, 4, 4, False, 8)
+    cut = channel_norms._cut(places, share, gpu, channel_norms._APPLYING[False], share.unroll)
+    assert 50_000 < cut.parts <= gpu.properties.max_grid[1]
 
 
 @pytest.mark.parametrize(

@@ -259,11 +259,21 @@ def test_clusters_keep_what_fits_in_shared_memory(
     """Blocks of a cluster, threads, packs of a thread and units: float32 on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
     places = Places((0, 1, 2), 1, batch, channels, inner, 1)
-    form = channel_clusters.kept_channels(places, limits, 4, bytes_read)
+    form = channel_clusters.kept_channels(places, limits, 4, bytes_read, 4)
     if form is not None:
         assert form.memory(bytes_read) * form.share.resident < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= batch * inner
     assert (form and (form.cluster, form.share.block, form.kept, form.turns)) == expected
+
+
+def test_sums_of_a_group_fit_beside_what_is_kept() -> None:
+    """28 channels of 288 elements of 16 bytes leave 3 KiB for 18 numbers each."""
+    places, limits = Places((0, 1, 2, 3), 64, 1, 252, 288, 28), properties("sm_90")
+    form = channel_clusters.Form(Share(128, 1, 2, 4, False, 4), 1, 28).keeping(places)
+    assert limits.max_shared_memory_per_block - form.memory(16) == 3 << 10
+    fitting = channel_clusters._fitting(form, limits, 16, 4)
+    assert fitting is not None and fitting.share.resident == 1
+    assert channel_clusters._fitting(form, limits, 16, 8) is None
 
 
 def test_gradients_of_parameters_of_two_dtypes(device: ck.Device) -> None:

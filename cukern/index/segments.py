@@ -110,12 +110,14 @@ def _extreme_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
     with tape.stop_recording():
         chosen = equal(x, spread(y, segments))
         count = total(astype(chosen, dtypes.int64), segments)
-    return where(chosen, spread(_shared(g, count), segments), 0)
+    return where(chosen, spread(_divided(g, count), segments), 0)
 
 
 @fuse
-def _shared(g: Array, count: Array) -> Array:
-    return g / astype(maximum(count, 1), g.dtype)
+def _divided(x: Array, count: Array) -> Array:
+    """``x / max(count, 1)``; half types are divided in float32, as they do not hold every count."""
+    wide = dtypes.info(x.dtype).acc
+    return astype(astype(x, wide) / astype(maximum(count, 1), wide), x.dtype)
 
 
 def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
@@ -242,14 +244,10 @@ def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
 def _mean(x: Array, segments: Segments) -> Array:
     """The means of the segments of ``x`` (outer, count, inner), 0 of no row: (outer, number, inner)."""
     if serial(x.device):
-        return _divided(total(x, segments), _counts(segments, x))
+        sums = total(astype(x, dtypes.info(x.dtype).acc, copy=False), segments)
+        return astype(_divided(sums, _counts(segments, x)), x.dtype, copy=False)
     made = segments.combined(x, mean=True)
     return recorded("segment_mean", x, made, lambda g: spread(_divided(g, _counts(segments, x)), segments))
-
-
-@fuse
-def _divided(total: Array, count: Array) -> Array:
-    return total / astype(maximum(count, 1), total.dtype)
 
 
 def _segmented(

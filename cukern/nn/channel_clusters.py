@@ -73,12 +73,19 @@ class Form(NamedTuple):
         """Bytes of dynamic shared memory, of elements of so many bytes in all arrays together."""
         return self.members * self.kept * self.share.block * self.share.width * items
 
+    def sums(self, acc: int) -> int:
+        """Bytes of other shared memory, for sums of so many bytes: two a warp of each channel, and a few numbers."""
+        return (2 * self.share.block // 32 + 12) * self.here() * acc
 
-def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool) -> Form | None:
+
+def form_of(
+    places: Places, arrays: Sequence[Array], item: int, acc: dtypes.DType, derivative: bool
+) -> Form | None:
     """How clusters share an array; None where kernels for sums and results do better, or no block has whole groups.
 
     Args:
         item: bytes of an element of the widest of all arrays.
+        acc: the dtype of sums.
         derivative: whether gradients are made.
     """
     device, last = arrays[0].device, places.inner == 1
@@ -88,9 +95,9 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     if places.instances == places.together == 1:
         given = places, device.properties, item
         if last:
-            return kept_rows(*given, items)
-        return kept_channels(*given, items) or _of_channels(*given, derivative)
-    if last and (form := kept_rows(places, device.properties, item, items)):
+            return kept_rows(*given, items, acc.itemsize)
+        return kept_channels(*given, items, acc.itemsize) or _of_channels(*given, derivative)
+    if last and (form := kept_rows(places, device.properties, item, items, acc.itemsize)):
         return form
     units = places.instances if last else places.groups
     bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
@@ -112,22 +119,23 @@ def form_of(places: Places, arrays: Sequence[Array], item: int, derivative: bool
     width = _width(places.inner, ACCESS // item)
     block = _BLOCK if places.outer * places.inner > _BLOCK * width else _BLOCK // 2
     form = Form(Share(block, 1, width, _UNROLL, False, 4), 1, places.together)
-    return _fitting(form.keeping(places), device.properties, items) or form
+    return _fitting(form.keeping(places), device.properties, items, acc.itemsize) or form
 
 
-def _fitting(form: Form, limits: Properties, items: int) -> Form | None:
+def _fitting(form: Form, limits: Properties, items: int, acc: int) -> Form | None:
     """The form, with as many blocks of a multiprocessor as its shared memory lets; None if it has too little."""
-    fit = limits.max_shared_memory_per_block // (form.memory(items) + _OTHER // form.share.resident)
-    resident = min(form.share.resident, fit)
+    other = max(_OTHER // form.share.resident, form.sums(acc))
+    resident = min(form.share.resident, limits.max_shared_memory_per_block // (form.memory(items) + other))
     return form._replace(share=form.share._replace(resident=resident)) if resident else None
 
 
-def kept_channels(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+def kept_channels(places: Places, limits: Properties, item: int, items: int, acc: int) -> Form | None:
     """How clusters keep the channels of a batch, which do not lie innermost; None where that is slow or does not fit.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         items: bytes of an element of each array that is read, together.
+        acc: bytes of a sum.
     """
     processors, most = limits.multiprocessors, min(8, limits.max_blocks_per_cluster)
     width, cluster = _width(places.inner, ACCESS // item), 1
@@ -144,7 +152,7 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
     wide = keeping(_BLOCK).kept > _KEPT
     if not wide and cluster > 1 and is_busy(2) and places.channels * cluster <= 2 * processors:
         cluster, wide = cluster // 2, True  # a block of more threads on each multiprocessor
-    form = _fitting(keeping(2 * _BLOCK if wide else _BLOCK), limits, items)
+    form = _fitting(keeping(2 * _BLOCK if wide else _BLOCK), limits, items, acc)
     if form is None or not is_busy(1):
         return None
     rounds = places.channels * cluster / (processors * form.share.resident)
@@ -154,12 +162,13 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int) -> 
 
 
 @cache
-def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form | None:
+def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: int) -> Form | None:
     """How blocks that all run at once keep channels that lie innermost; None where that is slow or does not fit.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         items: bytes of an element of each array that is read, together.
+        acc: bytes of a sum, of which arrays besides these may decide, as running statistics do.
     """
     width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors
     packs = places.channels // width
@@ -175,8 +184,7 @@ def kept_rows(places: Places, limits: Properties, item: int, items: int) -> Form
         if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
             form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
         form = form.keeping(places)
-        pairs = (2 * share.block // 32 + 12) * form.here() * max(item, 4)
-        if form.memory(items) + pairs + _RESERVED <= limits.max_shared_memory_per_block:
+        if form.memory(items) + form.sums(acc) + _RESERVED <= limits.max_shared_memory_per_block:
             return form
     return None
 

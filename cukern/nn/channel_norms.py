@@ -179,7 +179,8 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int, be
         parts = min(_HOST_PARTS, sequence * places.channels // _HOST_PART)
     else:
         wanted = busy * device.properties.multiprocessors // (own * places.instances)
-        parts = min(wanted, divide_up(sequence, share.step * least))
+        most = device.properties.max_grid[1]
+        parts = min(wanted, divide_up(sequence, share.step * least), most)
     grain, turns = 1 if share.last else share.width, max(1, parts // before)
     each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
     sizes, index = packed_sizes(places, share.step, each, own, before)
@@ -254,7 +255,7 @@ def _both(
 ) -> tuple[Array, Array]:
     """The result and the statistics of groups, of ``x`` as it lies in memory."""
     item = max(x.itemsize, options.dtype.itemsize)
-    form = clusters.form_of(places, (x,), item, False)
+    form = clusters.form_of(places, (x,), item, acc, False)
     if form is not None:
         *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
         given = (*moved, by)
@@ -317,7 +318,8 @@ def _differentiated(
     grad = types.pop() if single and len(types) == 1 else acc
     both = empty((2, places.instances, places.channels), grad, device)
     made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
-    form = clusters.form_of(places, (x, dy), max(x.itemsize, dy.itemsize), True) if moving else None
+    item = max(x.itemsize, dy.itemsize)
+    form = clusters.form_of(places, (x, dy), item, acc, True) if moving else None
     dx = empty(x.shape, x.dtype, device) if wanted[0] else None
     written = (*made, dx)
     if form is None or not clusters.differentiated(x, dy, weight, statistics, written, places, form, scale):

@@ -23,7 +23,7 @@ template <typename T, int N, typename A>
 __device__ __forceinline__ Pack<T, N> packed(const A (&from)[N]) {
     Pack<T, N> pack;
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
-    if constexpr ((is_bfloat16<T> || is_float16<T>) && N % 2 == 0) {
+    if constexpr ((is_bfloat16<T> || is_float16<T>) && N % 2 == 0 && sizeof(A) == sizeof(float)) {
         // One instruction for two.
 #pragma unroll
         for (int v = 0; v < N; v += 2) {

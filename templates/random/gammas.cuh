@@ -4,7 +4,11 @@
 template <typename T>
 struct GammaParts {
     T d, v, log_power;
-    __device__ __forceinline__ T value() const { return log_power == T(0) ? d * v : d * v * exp(log_power); }
+    __device__ __forceinline__ T value(T scale) const {
+        if (log_power == T(0)) return d * v * scale;
+        const T root = exp(T(0.5) * log_power);  // the power may vanish where a large scale's product does not
+        return d * v * root * scale * root;
+    }
     __device__ __forceinline__ T logarithm() const { return log(d * v) + log_power; }
 };
 // Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
@@ -43,7 +47,7 @@ private:
 // The ratio of two gamma variates, by logarithms where one may vanish or overflow.
 template <typename T>
 __device__ __forceinline__ T ratio(const GammaParts<T>& x, const GammaParts<T>& y) {
-    if (x.log_power == T(0) && y.log_power == T(0) && x.d < T(1e30) && y.d < T(1e30)) return x.value() / y.value();
+    if (x.log_power == T(0) && y.log_power == T(0) && x.d < T(1e30) && y.d < T(1e30)) return x.d * x.v / (y.d * y.v);
     return exp(x.logarithm() - y.logarithm());
 }
 <% endif %>
@@ -65,7 +69,7 @@ struct Law {
     T scale;
     __device__ __forceinline__ Law(double a, double b, double)
         : gamma(T(a)), scale(b >= 0.0 ? T(b) : limits<T>::quiet_nan()) {}
-    __device__ __forceinline__ T draw(Uniforms& u) const { return gamma.draw(u).value() * scale; }
+    __device__ __forceinline__ T draw(Uniforms& u) const { return gamma.draw(u).value(scale); }
 };
 <% elif kind == "beta" %>
 
@@ -96,7 +100,7 @@ struct HalfChiSquare {
 struct Law {
     HalfChiSquare half;
     __device__ __forceinline__ Law(double df, double noncentral, double) : half(df, noncentral) {}
-    __device__ __forceinline__ T draw(Uniforms& u) const { return T(2) * half.draw(u).value(); }
+    __device__ __forceinline__ T draw(Uniforms& u) const { return half.draw(u).value(T(2)); }
 };
 <% else %>
 // Of a and b degrees of freedom and noncentrality c.
@@ -118,7 +122,7 @@ struct Law {
         : gamma(T(a)), odds(b > 0.0 && b <= 1.0 ? (1.0 - b) / b : limits<T>::quiet_nan()) {}
     __device__ __forceinline__ double draw(Uniforms& u) const {
         Uniforms words = u.part(1);
-        return Poisson(gamma.draw(u).value() * odds).draw(words);
+        return Poisson(gamma.draw(u).value(odds)).draw(words);
     }
 };
 <% endif %>

@@ -297,6 +297,12 @@ def test_rejections_have_the_same_bits_on_every_device(
     assert zlib.crc32(drawn.tobytes()) == checksum
 
 
+def test_a_large_scale_counts_where_the_variate_of_scale_one_vanishes(device: ck.Device) -> None:
+    """Of shape 0.01 a third is below all floats, but a fifth below 1e-38 / 1e30."""
+    drawn = ck.random.default_rng(0).gamma(0.01, 1e30, N, dtype="float32").numpy()
+    assert np.mean(drawn == 0) < 0.23
+
+
 TRACKED = {
     "gamma": lambda rng, a, dtype: rng.gamma(a, 2.0 * a, dtype=dtype),
     "beta": lambda rng, a, dtype: rng.beta(a, 2.0, dtype=dtype),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -202,30 +203,41 @@ def test_grids_that_keep_rows(
 
 
 @pytest.mark.parametrize(
-    ("shape", "item", "bytes_read", "expected"),
+    ("shape", "item", "bytes_read", "acc", "expected"),
     [
-        ((100352, 64), 2, 2, (132, 1, True)),
-        ((100352, 64), 4, 8, (132, 2, True)),
-        ((50176, 512), 2, 4, (66, 4, True)),
-        ((12544, 1024), 2, 2, (8, 1, True)),
-        ((200704, 256), 4, 4, None),
-        ((1568, 512), 2, 2, None),
-        ((100352, 60), 4, 4, None),
+        ((100352, 64), 2, 2, 4, (132, 1, True)),
+        ((100352, 64), 4, 8, 4, (132, 2, True)),
+        ((50176, 512), 2, 4, 4, (66, 4, True)),
+        ((12544, 1024), 2, 2, 4, (8, 1, True)),
+        ((200704, 256), 4, 4, 4, None),
+        ((1568, 512), 2, 2, 4, None),
+        ((100352, 60), 4, 4, 4, None),
+        ((228000, 64), 2, 2, 4, (132, 1, True)),
+        ((228000, 64), 2, 2, 8, None),
     ],
     ids=str,
 )
 def test_blocks_keep_rows_that_fit_in_shared_memory(
-    shape: tuple[int, int], item: int, bytes_read: int, expected: Any
+    shape: tuple[int, int], item: int, bytes_read: int, acc: int, expected: Any
 ) -> None:
     """Blocks that share channels, units, and whether through global memory, on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
     places = Places((0, 1), 1, *shape, 1, 1)
-    form = channel_clusters.kept_rows(places, limits, item, bytes_read)
+    form = channel_clusters.kept_rows(places, limits, item, bytes_read, acc)
     if form is not None:
-        assert form.memory(bytes_read) < limits.max_shared_memory_per_block
+        sums = 26 * form.here() * acc  # for each warp and the block two, and what is made of them
+        assert form.memory(bytes_read) + sums < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= shape[0]
         assert form.turns * (limits.multiprocessors // form.cluster) * form.here() >= shape[1]
     assert (form and (form.cluster, form.turns, form.wide)) == expected
+
+
+def test_a_long_channel_has_no_more_parts_than_a_grid() -> None:
+    """Of one channel each block would have a few packs."""
+    gpu: Any = SimpleNamespace(style="simt", properties=properties("sm_90"))
+    places, share = Places((0, 1, 2), 1, 2**18, 1, 2**10, 1), Share(128, 1, 4, 4, False, 8)
+    cut = channel_norms._cut(places, share, gpu, channel_norms._APPLYING[False], share.unroll)
+    assert 50_000 < cut.parts <= gpu.properties.max_grid[1]
 
 
 @pytest.mark.parametrize(
@@ -247,11 +259,21 @@ def test_clusters_keep_what_fits_in_shared_memory(
     """Blocks of a cluster, threads, packs of a thread and units: float32 on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
     places = Places((0, 1, 2), 1, batch, channels, inner, 1)
-    form = channel_clusters.kept_channels(places, limits, 4, bytes_read)
+    form = channel_clusters.kept_channels(places, limits, 4, bytes_read, 4)
     if form is not None:
         assert form.memory(bytes_read) * form.share.resident < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= batch * inner
     assert (form and (form.cluster, form.share.block, form.kept, form.turns)) == expected
+
+
+def test_sums_of_a_group_fit_beside_what_is_kept() -> None:
+    """28 channels of 288 elements of 16 bytes leave 3 KiB for 18 numbers each."""
+    places, limits = Places((0, 1, 2, 3), 64, 1, 252, 288, 28), properties("sm_90")
+    form = channel_clusters.Form(Share(128, 1, 2, 4, False, 4), 1, 28).keeping(places)
+    assert limits.max_shared_memory_per_block - form.memory(16) == 3 << 10
+    fitting = channel_clusters._fitting(form, limits, 16, 4)
+    assert fitting is not None and fitting.share.resident == 1
+    assert channel_clusters._fitting(form, limits, 16, 8) is None
 
 
 def test_gradients_of_parameters_of_two_dtypes(device: ck.Device) -> None:

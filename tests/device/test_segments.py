@@ -120,6 +120,16 @@ def test_dtypes(device: ck.Device) -> None:
     assert ck.segment_max(ck.asarray([False, True, False]), ids).tolist() == [True, False, False]
 
 
+@pytest.mark.usefixtures("kernels")
+def test_counts_and_sums_that_half_types_do_not_hold(device: ck.Device) -> None:
+    """70000 rows of 10: neither is below the largest float16, but the mean is, and the derivative."""
+    x, offsets = ck.full((70_000, 1), 10.0, dtype="float16"), ck.asarray([0, 70_000])
+    for f in (ck.segment_mean, ck.segment_max):
+        made, pull = ck.vjp(lambda rows, f=f: f(rows, offsets=offsets), x)
+        assert made.tolist() == [[10.0]]
+        assert_close(pull(ck.ones((1, 1), dtype="float16"))[0][-1:], [[1 / 70_000]], rtol=1e-2)
+
+
 def test_sizes_of_nothing(device: ck.Device) -> None:
     nothing = ck.zeros((0, 2))
     assert ck.segment_sum(nothing, ck.zeros(0, dtype="int64")).shape == (0, 2)

@@ -66,6 +66,13 @@ def launch_norms(dtype: Any) -> None:
         with_derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
     if dtype != ck.bfloat16:
         return
+    mean, variance = arrays(ck.float64, (8,), (8,))
+    for training in (True, False):
+        with_derivatives(
+            lambda x, w, t=training: ck.nn.batch_norm(x, mean, variance, w, w, t, channel_axis=-1),
+            ck.zeros((4, 400, 8), dtype),
+            weight,
+        )
     # As many as keep a GPU busy by clusters, of channels, and of instances, and by all its blocks together.
     for function, shape, axis in (
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 34, 16384), 1),

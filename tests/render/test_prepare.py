@@ -33,3 +33,14 @@ def test_structs_before_and_after_what_is_fixed(monkeypatch: pytest.MonkeyPatch)
     addresses = struct.unpack_from("=5Q", memory)
     assert [at - addresses[0] for at in addresses] == [0, 24, 32, 40, 48]
     assert struct.unpack_from("=3Qf4xQ2i3Q", memory, 40) == (1, 2, 3, 0.5, 4, 5, 6, 7, 8, 9)
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+@pytest.mark.parametrize(
+    ("body", "meets"),
+    [("grid_barrier();", True), ("cg::this_grid().sync();", True), ("cg::this_grid().thread_rank();", False)],
+)
+def test_blocks_that_meet_are_launched_together(body: str, meets: bool, trusted: bool) -> None:
+    """Also those of a kernel of one's own that includes the library's barrier."""
+    text = f'extern "C" __global__ void k(int* x) {{ {body} }}'
+    assert cuda._is_cooperative(signature.parse(text, trusted)) is meets

@@ -111,9 +111,7 @@ class CudaFunction:
 
 def _is_cooperative(unit: Unit) -> bool:
     """Whether the blocks of a launch meet, for which all of them must run at once."""
-    if unit.trusted:
-        return "grid_barrier" in unit.calls
-    return "this_grid" in unit.calls and "sync" in unit.calls
+    return "grid_barrier" in unit.calls or {"this_grid", "sync"} <= unit.calls
 
 
 def _code(param: Param, value: Any = None) -> str:

@@ -108,12 +108,13 @@ def test_dual_numbers_have_the_slopes_of_each_function() -> None:
         "__shfl_sync(0xffffffffu, a, i / 2)"
     ]
     text = """
-extern "C" __global__ void << name >>(const << elem >>* xs, const << elem >>* as, const << elem >>* bs, << elem >>* y, << elem >>* sum) {
+using T = << elem >>;
+extern "C" __global__ void << name >>(const T* xs, const T* as, const T* bs, T* y, T* sum) {
     const int i = threadIdx.x;
-    const << elem >> x = xs[i], a = as[i], b = bs[i];
+    const T x = xs[i], a = as[i], b = bs[i];
     ROWS
     atomicAdd(sum, a);
-    << elem >> own = a;
+    T own = a;
     own += b, own *= x, own -= a, own /= b;
     y[32 * COUNT + i] = own;
 }"""
@@ -140,6 +141,25 @@ extern "C" __global__ void << name >>(const << elem >>* xs, const << elem >>* as
             want = (high[number].numpy() - low[number].numpy()) / (2 * step)
             np.testing.assert_allclose(values[number], usual[number].numpy(), rtol=1e-14)
             np.testing.assert_allclose(slopes[number], want, rtol=1e-6, atol=1e-7)
+
+
+def test_what_does_not_move_has_no_slope_beside_infinities() -> None:
+    text = """
+extern "C" __global__ void << name >>(const << elem >>* x, const << elem >>* c, << elem >>* y) {
+    y[0] = fmod(x[0], c[0]);
+    y[1] = x[0] + c[1] * c[1] - 1 / c[1];
+}"""
+    kernel = ck.Kernel(text, name="beside", block=1)
+
+    def beside(x: ck.Array, c: ck.Array) -> ck.Array:
+        y = ck.zeros(2, x.dtype)
+        kernel(x, c, y, grid=1)
+        return y
+
+    _, (slopes,) = duals.derivative(
+        beside, [ck.asarray([1e200]), ck.asarray([1e-200, np.inf])], [np.array([3.0]), None]
+    )
+    np.testing.assert_array_equal(slopes, [3, 3])
 
 
 def test_arguments_that_are_none() -> None:

@@ -87,7 +87,7 @@ CHECKS = {
     "prelude/packs": ["operands", "nn_dropout", "nn_layer_norm", "spread"],
     "prelude/reduce": ["reduce", "softmax"],
     "prelude/special": ["special_functions"],
-    "prelude/streaming": ["elementwise"],
+    "prelude/streaming": ["nn_normalization", "few_rows"],
     "prelude/tensor_map": ["tensor_map", "tma_products"],
     "prelude/tensor_types": ["mma", "wgmma"],
     "prelude/volatile_words": ["scan"],
@@ -115,6 +115,15 @@ EQUIVALENT = (
     ("nn/attention/combine.cu", "if (lane == 0)", "`==` is `!=`", "all lanes have the same sums"),
     ("reduction/reduce.cuh", "b = push(b, v[k]", "the statement is left out", "no reduction calls it"),
     ("index/sort_tile_serial.cu", "block + threadIdx.x", "`+` is `-`", "its blocks have one thread"),
+    (
+        "index/interp.cu",
+        "minimum(found[k] - 1, n - 2)",
+        "`-` is `+`",
+        "at the last point both ends are the last one",
+    ),
+    ("index/fold_serial.cuh", "along > 1", "`1` is `0`", "one number at a time, in either loop"),
+    ("quant/activations.cuh", "<= 127.0f", "`127.0f` is `128.0f`", "what is finite is at most 127"),
+    ("quant/words.cuh", "ALIGN >= 4", "`4` is `5`", "of such an address the words that hold them are they"),
     ("prelude/digamma.cuh", "x < (single ? 6.0 : 10.0)", "`<` is `<=`", "one more step of the recurrence"),
 )
 MARK = "/*mutant*/"

@@ -279,11 +279,20 @@ static Area* variable_at(uintptr_t at) {
     return high && at - s.variables[low].start < s.variables[low].bytes ? &s.variables[low] : 0;
 }
 
+// Whether a place is neither in the kernel's library nor in its heap, but on the running thread's stack.
+static inline __attribute__((always_inline)) bool is_on_stack(uintptr_t at) {
+    return at - s.low >= s.high - s.low && !is_in_heap(at) && at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes;
+}
+
+// Mostly the threads' own memory, and the library's where it has no variables but the runtime's.
+static inline __attribute__((always_inline)) bool is_unwatched(uintptr_t at) {
+    return is_on_stack(at) || (at - s.low < s.high - s.low && !s.variable_count);
+}
+
 // What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
 static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
     if (at - s.low < s.high - s.low) return variable_at(at);
     if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
-    if (at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes) return 0;  // a thread's own
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
     s.wrote_elsewhere |= writes;
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
@@ -411,8 +420,9 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
     if (s.old_size) put_fresh_back();
     if (s.suspect_count) settle_before(reads && !writes && how == plain);
     s.last_pc = pc;
-    const u64 place = (pc - s.base) & place_mask;
     Area* r = area_at(at);
+    if (!r && is_unwatched(at)) return;
+    const u64 place = (pc - s.base) & place_mask;
     if (!r && !(r = area_elsewhere(at, size, writes, place))) return;
     const size_t offset = at - r->start;
     if (offset >= r->bytes || r->bytes - offset < size) return access_outside(r, at, size, writes, place);

@@ -124,6 +124,9 @@ EQUIVALENT = (
     ("index/fold_serial.cuh", "along > 1", "`1` is `0`", "one number at a time, in either loop"),
     ("quant/activations.cuh", "<= 127.0f", "`127.0f` is `128.0f`", "what is finite is at most 127"),
     ("quant/words.cuh", "ALIGN >= 4", "`4` is `5`", "of such an address the words that hold them are they"),
+    ("index/fold_facts.cu", "2u * unsigned(large)", "`2u` is `3u`", "the sums are the same, of more parts"),
+    ("sparse/multiply_long.cu", "base < columns", "`<` is `<=`", "a round of no column"),
+    ("nn/channel_norm/sums.cuh", "squares < acc(0)", "`<` is `<=`", "zero is zero"),
     ("prelude/digamma.cuh", "x < (single ? 6.0 : 10.0)", "`<` is `<=`", "one more step of the recurrence"),
 )
 MARK = "/*mutant*/"

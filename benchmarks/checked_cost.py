@@ -230,8 +230,14 @@ def of_library(n: int) -> list[tuple[str, int, Callable[[], ck.Array]]]:
         ck.asarray(rng.standard_normal(shape, dtype=np.float32))
         for shape in ((max(1, n // 1024), 1024), (n,))
     )
+    weight, bias = ck.ones(1024), ck.zeros(1024)
     return [
         (f"`ck.nn.softmax` of {rows.shape[0]} x 1024", 50, lambda: ck.nn.softmax(rows)),
+        (
+            f"`ck.nn.layer_norm` of {rows.shape[0]} x 1024",
+            50,
+            lambda: ck.nn.layer_norm(rows, 1024, weight, bias),
+        ),
         ("`ck.sum` of all", 50, lambda: ck.sum(x)),
         ("`ck.tanh`", 300, lambda: ck.tanh(x)),
     ]

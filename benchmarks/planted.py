@@ -5,9 +5,9 @@
     python benchmarks/planted.py --sanitizer --out gpu.jsonl           # compute-sanitizer, with a GPU
     python benchmarks/planted.py --table host.jsonl gpu.jsonl ...      # the Markdown table of all
 
-The mistakes are those of ``tests/device/planted.py`` and ``planted_more.py``. Each tool of compute-sanitizer runs the
-wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA context, a new process goes on
-with the next one.
+The mistakes are those of ``tests/device/planted.py``, ``planted_more.py`` and ``planted_memory.py``. Each tool of
+compute-sanitizer runs the wrong kernels, and the right ones for false alarms. After a launch that ends the CUDA
+context, a new process goes on with the next one.
 """
 
 from __future__ import annotations
@@ -41,9 +41,10 @@ _FOUND = re.compile(
 def pairs() -> list[Any]:
     """The planted mistakes."""
     from planted import PAIRS
+    from planted_memory import MEMORY
     from planted_more import MORE
 
-    return [*PAIRS, *MORE]
+    return [*PAIRS, *MORE, *MEMORY]
 
 
 def on_host(out: Any) -> None:
@@ -153,8 +154,10 @@ def table(paths: list[Path]) -> str:
                 sum(one["found"] and (one["line"] or not lined) for one in mine) for lined in (False, True)
             ]
             cells.append(f"{found_with[0]} ({found_with[1]}) of {len(mine)}" if mine else "")
-        either = {(one["class"], one["name"]) for one in own if one["tool"] in TOOLS and one["found"]}
-        lines.append(f"| {kind} | {len(names)} | " + " | ".join([*cells, str(len(either))]) + " |")
+        by_tools = [one for one in own if one["tool"] in TOOLS]
+        either = {(one["class"], one["name"]) for one in by_tools if one["found"]}
+        cells.append(str(len(either)) if by_tools else "")
+        lines.append(f"| {kind} | {len(names)} | " + " | ".join(cells) + " |")
     alarms = {
         tool: sum(one["found"] for one in found if not one["wrong"] and one["tool"] == tool) for tool in tools
     }

@@ -4,9 +4,11 @@
     python benchmarks/ulps.py --table host.jsonl cuda.jsonl       # the Markdown table of both
 
 Half types are compared with the same kernels in float32, at every value that the type has (two operands: at a sample);
-float32 with the same kernels in float64, and float64 with NumPy's functions of long double where there are such:
-at random bit patterns, and at values of the interval from which the tests draw. Subnormal numbers are left out, which
-kernels of float32 round to 0 on GPUs.
+float32 with the same kernels in float64, and float64 with NumPy's functions of long double: at random bit patterns, and
+at values of the interval from which the tests draw. Where NumPy has none, float64 is compared at some values of that
+interval with mpmath, if it is installed. So are complex numbers, both of whose parts are of that interval, or whose
+magnitude is between 1/1000 and 10; their errors count by absolute values. Subnormal numbers are left out, which kernels
+of float32 round to 0 on GPUs.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,8 +28,10 @@ from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.row import Row
 from cukern.testing.ulps import ulps
 
-DTYPES = ("float16", "bfloat16", "float32", "float64")
+DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
 SAMPLE = 1 << 20
+#: Points of functions that mpmath computes, one by one.
+FEW = 1 << 10
 
 
 def rows() -> list[Row]:
@@ -47,6 +51,12 @@ def rows() -> list[Row]:
 def operands(row: Row, dtype: np.dtype[Any], count: int) -> Iterator[list[np.ndarray]]:
     """Values of each operand: all bit patterns or random ones, then the interval of the tests."""
     rng = np.random.default_rng(0)
+    if dtype.kind == "c":
+        shape = (len(row.operands), count)
+        parts = rng.uniform(*row.domain, (2, *shape))
+        yield list((parts[0] + 1j * parts[1]).astype(dtype))
+        yield list((10 ** rng.uniform(-3, 1, shape) * np.exp(2j * np.pi * rng.random(shape))).astype(dtype))
+        return
     bits = ck.dtypes.info(dtype).bits
     if dtype.itemsize == 2 and len(row.operands) == 1:
         values = np.arange(1 << 16, dtype=bits).view(dtype)
@@ -66,23 +76,43 @@ def _is_normal(values: np.ndarray) -> np.ndarray:
     return (values == 0) | (np.abs(values) >= ml_dtypes.finfo(values.dtype).smallest_normal)
 
 
-def reference(row: Row) -> Any:
-    """NumPy's function of long double; None if it has none."""
+def reference(row: Row, kind: str) -> Any:
+    """NumPy's function of long double, real or complex; None if it has none."""
     function = getattr(np, row.oracle) if isinstance(row.oracle, str) else None
+    if row.name in ("clip", "round"):  # no ufuncs, but of any type
+        return function
     loops = getattr(function, "types", [])
-    wanted = "g" * len(row.operands)
+    wanted = {"f": "g", "c": "G"}[kind] * len(row.operands)
     return function if any(loop.partition("->")[0] == wanted for loop in loops) else None
+
+
+def by_mpmath(row: Row) -> Any:
+    """The function by mpmath; None where it is not installed, or has none."""
+    try:
+        import exact
+    except ModuleNotFoundError:
+        return None
+    return exact.function(row.name)
 
 
 def measure(row: Row, name: str, count: int) -> dict[str, Any] | None:
     """The worst error of one function in one type, and where it is."""
     dtype = ck.dtypes.as_dtype(name)
-    exact = reference(row) if name == "float64" else None
-    if (name == "float64" and exact is None) or (dtype.itemsize == 2 and not row.halves):
+    if (dtype.kind not in row.types and dtype.kind == "c") or (dtype.itemsize == 2 and not row.halves):
         return None
+    exact = None
+    if name in ("float64", "complex128"):
+        exact = reference(row, dtype.kind)
+        few = exact is None
+        exact = exact or by_mpmath(row)
+        if exact is None:
+            return None
+        count = FEW if few else count
     worst = None
     with np.errstate(invalid="ignore"):  # some bit patterns are signalling NaNs
         given = list(operands(row, dtype, count))
+    if exact is not None and few and dtype.kind == "f":
+        del given[0]
     for values in given:
         with np.errstate(all="ignore"):
             (found,) = ulps(row, [ck.asarray(one) for one in values], reference=exact, subnormals=False)
@@ -93,19 +123,24 @@ def measure(row: Row, name: str, count: int) -> dict[str, Any] | None:
         "function": row.name,
         "dtype": name,
         "worst": worst.worst,
-        "at": [float(x) for x in worst.at],
-        "value": float(worst.value),
-        "exact": float(worst.exact),
+        "at": [_number(x) for x in worst.at],
+        "value": _number(worst.value),
+        "exact": _number(worst.exact),
     }
 
 
-def run(part: str, out: Path | None, count: int) -> None:
+def _number(value: Any) -> float | list[float]:
+    """A number for JSON, a complex one by its parts."""
+    return [float(value.real), float(value.imag)] if np.iscomplexobj(value) else float(value)
+
+
+def run(part: str, out: Path | None, count: int, names: Sequence[str]) -> None:
     """Measure every ``n``-th function from the ``i``-th, where ``part`` is ``i/n``."""
     first, step = (int(word) for word in part.split("/"))
     file = sys.stdout if out is None else out.open("w")
     device = ck.zeros(1).device
     for row in rows()[first::step]:
-        for name in DTYPES:
+        for name in names:
             try:
                 found = measure(row, name, count)
             except (TypeError, ck.CompileError) as error:
@@ -133,14 +168,20 @@ def table(paths: list[Path]) -> str:
     lines += ["", "Errors above 4 ulp:", "", "| function | dtype | device | at | result | exact |"]
     lines.append("| --- " * 6 + "|")
     for one in far:
-        at = ", ".join(f"{x:.9g}" for x in one["at"])
-        value, exact = f"{one['value']:.9g}", f"{one['exact']:.9g}"
+        at = ", ".join(map(_written, one["at"]))
+        value, exact = _written(one["value"]), _written(one["exact"])
         lines.append(f"| `{one['function']}` | {one['dtype']} | {one['device']} | {at} | {value} | {exact} |")
     return "\n".join(lines)
 
 
+def _written(number: float | list[float]) -> str:
+    return f"{complex(*number):.9g}" if isinstance(number, list) else f"{number:.9g}"
+
+
 def _is_flushed(one: dict[str, Any]) -> bool:
     """Whether the worst error is at a subnormal number that became 0."""
+    if isinstance(one["value"], list):
+        return False
     smallest = float(ml_dtypes.finfo(ck.dtypes.as_dtype(one["dtype"])).smallest_normal)
     return one["value"] == 0 and 0 < abs(one["exact"]) <= smallest
 
@@ -162,12 +203,13 @@ def main() -> None:
     parser.add_argument("--part", default="0/1", help="i/n: every n-th function from the i-th")
     parser.add_argument("--out", type=Path, help="a file for the measurements, one JSON object a line")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="random points of float32 and float64")
+    parser.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES, help="the types to measure")
     parser.add_argument("--table", type=Path, nargs="+", help="files of measurements to show as a table")
     options = parser.parse_args()
     if options.table:
         print(table(options.table))
     else:
-        run(options.part, options.out, options.sample)
+        run(options.part, options.out, options.sample, options.dtypes)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@
 Each mutant is one change of one template (``cukern.testing.mutations``). A forked process runs the tests of that
 template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches,
 and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value nothing uses. A mutant
-that no test renders, as it is in a branch for GPUs, is not counted, and neither is one that makes no difference: those
-that were read are in ``EQUIVALENT``, with the reason.
+that no test renders, or that the preprocessor leaves out on the host, is not counted, and neither is one that makes no
+difference: those that were read are in ``EQUIVALENT``, with the reason.
 """
 
 from __future__ import annotations
@@ -71,18 +71,29 @@ CHECKS = {
     "ops/convolve": ["calculus"],
     "ops/histogram": ["statistics"],
     "optim/": ["optim", "optim_many"],
-    "prelude/": ["vocabulary", "mma", "wgmma", "tensor_map", "clusters", "overlap", "instructions"],
+    "prelude/": ["beside", "clusters", "proxy", "instructions", "overlap", "tensor_map"],
+    "prelude/alike": ["sort"],
+    "prelude/base": ["elementwise", "reduce", "random", "optim"],
     "prelude/bessel": ["special_functions"],
     "prelude/complex": ["complex"],
+    "prelude/copy_async": ["proxy", "scan", "tensor_cores"],
     "prelude/digamma": ["special_functions"],
+    "prelude/dot": ["quantised_products"],
     "prelude/dual": ["kernelcheck"],
     "prelude/erfc": ["special_functions", "elementwise"],
-    "prelude/exponential": ["elementwise", "softmax"],
+    "prelude/exponential": ["softmax", "nn_attention_scores", "nn_attention_tma"],
     "prelude/math": ["elementwise", "by_numpy"],
+    "prelude/mma": ["mma", "tensor_cores", "few_rows"],
     "prelude/near_root": ["random", "distributions"],
-    "prelude/packs": ["elementwise", "operands"],
+    "prelude/packs": ["operands", "nn_dropout", "nn_layer_norm", "spread"],
     "prelude/reduce": ["reduce", "softmax"],
     "prelude/special": ["special_functions"],
+    "prelude/streaming": ["nn_normalization", "few_rows"],
+    "prelude/tensor_map": ["tensor_map", "tma_products"],
+    "prelude/tensor_types": ["mma", "wgmma"],
+    "prelude/volatile_words": ["scan"],
+    "prelude/warp_roles": ["tma_products"],
+    "prelude/wgmma": ["wgmma", "mma", "tma_products"],
     "quant/": ["quantised_blocks", "quantised_products"],
     "random/": ["random", "distributions"],
     "reduction/": ["reduce", "reduce_work"],
@@ -105,6 +116,19 @@ EQUIVALENT = (
     ("nn/attention/combine.cu", "if (lane == 0)", "`==` is `!=`", "all lanes have the same sums"),
     ("reduction/reduce.cuh", "b = push(b, v[k]", "the statement is left out", "no reduction calls it"),
     ("index/sort_tile_serial.cu", "block + threadIdx.x", "`+` is `-`", "its blocks have one thread"),
+    (
+        "index/interp.cu",
+        "minimum(found[k] - 1, n - 2)",
+        "`-` is `+`",
+        "at the last point both ends are the last one",
+    ),
+    ("index/fold_serial.cuh", "along > 1", "`1` is `0`", "one number at a time, in either loop"),
+    ("quant/activations.cuh", "<= 127.0f", "`127.0f` is `128.0f`", "what is finite is at most 127"),
+    ("quant/words.cuh", "ALIGN >= 4", "`4` is `5`", "of such an address the words that hold them are they"),
+    ("index/fold_facts.cu", "2u * unsigned(large)", "`2u` is `3u`", "the sums are the same, of more parts"),
+    ("sparse/multiply_long.cu", "base < columns", "`<` is `<=`", "a round of no column"),
+    ("nn/channel_norm/sums.cuh", "squares < acc(0)", "`<` is `<=`", "zero is zero"),
+    ("prelude/digamma.cuh", "x < (single ? 6.0 : 10.0)", "`<` is `<=`", "one more step of the recurrence"),
 )
 MARK = "/*mutant*/"
 SECONDS = 600
@@ -142,8 +166,25 @@ def run_tests(template: str, one: Mutation, source: str, checked: bool) -> tuple
     return int(status), reached
 
 
+def is_for_gpus(source: str, line: int) -> bool:
+    """Whether the host's preprocessor leaves a line out, as it defines no ``__CUDACC__`` and no ``__CUDA_ARCH__``."""
+    branches: list[tuple[bool, bool]] = []  # whether each is about that, and whether it is the GPU's
+    for text in source.split("\n")[: line - 1]:
+        word, _, condition = text.strip().partition(" ")
+        if word in ("#if", "#ifdef", "#ifndef"):
+            branches.append(("__CUDA" in condition, word != "#ifndef"))
+        elif word == "#else" and branches:
+            branches[-1] = (branches[-1][0], not branches[-1][1])
+        elif word == "#endif" and branches:
+            branches.pop()
+    return any(about and gpus for about, gpus in branches)
+
+
 def try_mutant(template: str, one: Mutation, source: str) -> dict[str, Any]:
     """What became of a mutant: noticed, survived, not reached, or timeout."""
+    if is_for_gpus(source, one.line):
+        found = {"template": template, "line": one.line, "what": one.what, "outcome": "not reached"}
+        return {**found, "diff": one.diff(source)}
     ordered = "left out" in one.what or "plain" in one.what
     found = try_once(template, one, source, checked=ordered)
     if found["outcome"] != "survived" or ordered:

@@ -89,6 +89,23 @@ def test_infinities_of_products_and_quotients(device: ck.Device) -> None:
     assert quotient.numpy()[4] == quotient.numpy()[5] == 0
 
 
+def test_parts_of_products_with_infinities_and_nan(device: ck.Device) -> None:
+    """As C99's Annex G: beside an infinity NaN counts as 0, and 0 times infinity is NaN."""
+    inf, nan = np.inf, np.nan
+    made = (ck.asarray([complex(inf, 1)] * 2) * ck.asarray([complex(2, nan), complex(nan, 2)])).numpy()
+    np.testing.assert_array_equal(made.real, [inf, nan])
+    np.testing.assert_array_equal(made.imag, [nan, inf])
+
+
+@pytest.mark.parametrize(("dtype", "x"), [(np.complex64, 89), (np.complex128, 710)])
+def test_exp_of_which_one_part_is_finite(device: ck.Device, dtype: Any, x: int) -> None:
+    made = ck.exp(ck.asarray([complex(x, 1.57)], dtype=dtype)).numpy()[0]
+    angle = np.longdouble(made.real.dtype.type(1.57))
+    want = np.exp(np.longdouble(x)) * np.cos(angle)
+    assert made.imag == np.inf
+    np.testing.assert_allclose(np.longdouble(made.real), want, rtol=1e-4 if dtype == np.complex64 else 1e-12)
+
+
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
 def test_products_and_quotients_of_all_sizes(device: ck.Device, dtype: Any) -> None:
     rng, reach = np.random.default_rng(0), 35 if dtype == np.complex64 else 305

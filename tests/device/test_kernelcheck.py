@@ -80,6 +80,88 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, int n)
     np.testing.assert_allclose(slopes, 2 * slope * [1, 2, -1], rtol=1e-13)
 
 
+def test_dual_numbers_have_the_slopes_of_each_function() -> None:
+    of_x = [
+        *(
+            "exp exp2 exp10 expm1 log log1p log2 log10 sin cos tan sinpi cospi asin acos atan sinh cosh".split()
+        ),
+        *("tanh asinh atanh sqrt rsqrt cbrt erf erfc normcdf floor ceil round trunc rint nearbyint".split()),
+    ]
+    of_two = ["hypot", "atan2", "fmax", "fmin", "copysign", "fmod"]
+    rows = [f"{name}(x)" for name in of_x] + [
+        "acosh(x + 1)",
+        "fabs(a)",
+        "abs(b)",
+        "pow(x, a)",
+        "pow(x, -2)",
+        "pow(2, a)",
+    ]
+    rows += [f"{name}({pair})" for name in of_two for pair in ("a, b", "b, a", "a, 0.7", "-0.7, a")]
+    rows += [
+        "fma(x, a, b)",
+        "a / b - b / x",
+        "+a - -b",
+        "x * (a + 2)",
+        "isfinite(a) && !signbit(a) ? a : 2 * b",
+    ]
+    rows += [f"__shfl_{name}_sync(0xffffffffu, a, 1)" for name in ("up", "down", "xor")] + [
+        "__shfl_sync(0xffffffffu, a, i / 2)"
+    ]
+    text = """
+using T = << elem >>;
+extern "C" __global__ void << name >>(const T* xs, const T* as, const T* bs, T* y, T* sum) {
+    const int i = threadIdx.x;
+    const T x = xs[i], a = as[i], b = bs[i];
+    ROWS
+    atomicAdd(sum, a);
+    T own = a;
+    own += b, own *= x, own -= a, own /= b;
+    y[32 * COUNT + i] = own;
+}"""
+    lines = (f"y[{32 * number} + i] = {row};" for number, row in enumerate(rows))
+    text = text.replace("ROWS", "\n    ".join(lines)).replace("COUNT", str(len(rows)))
+    kernel = ck.Kernel(text, name="each", block=32)
+
+    def each(x: ck.Array, a: ck.Array, b: ck.Array) -> tuple[ck.Array, ck.Array]:
+        y, sums = ck.zeros((len(rows) + 1, 32), x.dtype), ck.zeros(1, x.dtype)
+        kernel(x, a, b, y, sums, grid=1)
+        return y, sums
+
+    rng = np.random.default_rng(0)
+    at = [rng.uniform(0.1, 0.45, 32), *(rng.uniform(0.3, 3, (2, 32)) * rng.choice([-1, 1], (2, 32)))]
+    for moves in ((True, True, True), (False, True, False), (True, False, True)):
+        directions = [rng.standard_normal(32) * moved for moved in moves]
+        values, slopes = duals.derivative(each, [ck.asarray(one) for one in at], directions)
+        step = 1e-5
+        low, usual, high = (
+            each(*(ck.asarray(one + by * d) for one, d in zip(at, directions, strict=True)))
+            for by in (-step, 0, step)
+        )
+        for number in range(2):
+            want = (high[number].numpy() - low[number].numpy()) / (2 * step)
+            np.testing.assert_allclose(values[number], usual[number].numpy(), rtol=1e-14)
+            np.testing.assert_allclose(slopes[number], want, rtol=1e-6, atol=1e-7)
+
+
+def test_what_does_not_move_has_no_slope_beside_infinities() -> None:
+    text = """
+extern "C" __global__ void << name >>(const << elem >>* x, const << elem >>* c, << elem >>* y) {
+    y[0] = fmod(x[0], c[0]);
+    y[1] = x[0] + c[1] * c[1] - 1 / c[1];
+}"""
+    kernel = ck.Kernel(text, name="beside", block=1)
+
+    def beside(x: ck.Array, c: ck.Array) -> ck.Array:
+        y = ck.zeros(2, x.dtype)
+        kernel(x, c, y, grid=1)
+        return y
+
+    _, (slopes,) = duals.derivative(
+        beside, [ck.asarray([1e200]), ck.asarray([1e-200, np.inf])], [np.array([3.0]), None]
+    )
+    np.testing.assert_array_equal(slopes, [3, 3])
+
+
 def test_arguments_that_are_none() -> None:
     with pytest.raises(TypeError, match="args: there is no floating array"):
         kernelcheck(ck.negative, [ck.asarray([1, 2])])

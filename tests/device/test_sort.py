@@ -122,6 +122,13 @@ def test_digits_by_one_thread(device: ck.Device, dtype: str) -> None:
         check(np.full((1, 20), 2.5, "f4"), True, Radix(1, 500))
 
 
+def test_digits_that_all_keys_have_are_left_out(device: ck.Device) -> None:
+    upper = np.random.default_rng(0).integers(-(2**15), 2**15, (1, 300)).astype("int32")
+    for lower in (0x0903, 0x0309):
+        check(upper * 2**16 + lower, False, Radix(1, 300))
+    check(upper << 8, False, Radix(1, 300))
+
+
 def test_long_rows_are_sorted_by_digits() -> None:
     for style, n in (("simt", 1000), ("serial", 100)):
         assert radix_for(style, ck.float32, n, True) is None

@@ -143,6 +143,15 @@ def test_logit_has_its_digits_where_it_is_small(device: ck.Device) -> None:
     assert (abs(made - exact) / np.spacing(abs(exact).astype("f4"))).max() < 1.6
 
 
+def test_erfcinv_has_its_digits_beside_1(device: ck.Device) -> None:
+    scipy = pytest.importorskip("scipy.special")
+    rng = np.random.default_rng(0)
+    far = np.concatenate([rng.uniform(0, 0.6, 200), 10 ** rng.uniform(-15, -1, 200)])
+    x = 1 + far * rng.choice([-1, 1], 400)
+    made = ck.erfcinv(ck.asarray(x, device=device)).numpy()
+    np.testing.assert_allclose(made, scipy.erfinv(1 - x), rtol=2e-15)
+
+
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_values(device: ck.Device, name: str) -> None:
     arguments, want = SPECIAL[name]

@@ -200,10 +200,6 @@ inline double erfc_inverse_half(double p) {
     }
     return x;
 }
-inline double erfc_inverse(double p) {
-    if (!(p >= 0 && p <= 2)) return __builtin_nan("");
-    return p <= 1 ? erfc_inverse_half(p) : -erfc_inverse_half(2 - p);
-}
 inline double erf_inverse(double y) {
     const double size = __builtin_fabs(y);
     if (!(size <= 1)) return __builtin_nan("");
@@ -214,6 +210,11 @@ inline double erf_inverse(double y) {
         x -= error / (1 + x * error);
     }
     return x;
+}
+inline double erfc_inverse(double p) {
+    if (!(p >= 0 && p <= 2)) return __builtin_nan("");
+    if (p >= 0.5 && p <= 1.5) return erf_inverse(1 - p);  // which is exact, where erfc beside 1 has few digits of what it lacks
+    return p <= 1 ? erfc_inverse_half(p) : -erfc_inverse_half(2 - p);
 }
 // exp(x * x) * erfc(x); beyond 10 by its continued fraction, where erfc alone would vanish.
 inline double scaled_erfc(double x) {

@@ -265,7 +265,7 @@ static __attribute__((noinline, cold)) bool read_unset(Area* r, uintptr_t at, un
     return false;
 }
 static void set_elements(Area* r, uintptr_t at, unsigned size) {
-    for (size_t i = (at - r->unset_low) / r->itemsize; i <= (at + size - 1 - r->unset_low) / r->itemsize; ++i) r->unset[i] = 0;
+    for (size_t i = (at - r->unset_low) / r->itemsize, last = (at + size - 1 - r->unset_low) / r->itemsize; i <= last; ++i) r->unset[i] = 0;
 }
 
 // The variable of the kernel that a place in its library is in, or null.
@@ -279,11 +279,20 @@ static Area* variable_at(uintptr_t at) {
     return high && at - s.variables[low].start < s.variables[low].bytes ? &s.variables[low] : 0;
 }
 
+// Whether a place is neither in the kernel's library nor in its heap, but on the running thread's stack.
+static inline __attribute__((always_inline)) bool is_on_stack(uintptr_t at) {
+    return at - s.low >= s.high - s.low && !is_in_heap(at) && at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes;
+}
+
+// Mostly the threads' own memory, and the library's where it has no variables but the runtime's.
+static inline __attribute__((always_inline)) bool is_unwatched(uintptr_t at) {
+    return is_on_stack(at) || (at - s.low < s.high - s.low && !s.variable_count);
+}
+
 // What an access touches that is in no array of the launch and not in shared memory; null for what is not watched.
 static __attribute__((noinline)) Area* area_elsewhere(uintptr_t at, unsigned size, bool writes, u64 place) {
     if (at - s.low < s.high - s.low) return variable_at(at);
     if (is_in_heap(at)) return area_in_heap(at, size, writes, place);
-    if (at - (uintptr_t)__builtin_frame_address(0) < fiber_stack_bytes) return 0;  // a thread's own
     if (at < 65536) found(out_of_bounds, 0, at, size, writes, place);
     s.wrote_elsewhere |= writes;
     if (at < s.arena_low || at >= s.arena_high || !s.area_count) return 0;
@@ -393,20 +402,32 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
     }
 }
 
+// The array or the shared memory that a place is in; null for others.
+static inline Area* area_at(uintptr_t at) {
+    if (__builtin_expect(at - s.arena < s.arena_bytes, 1)) return &s.global[(at - s.arena) >> s.slot_shift];
+    return at - s.shared_arena < shared_span ? &s.shared[(at - s.shared_arena) >> shared_slot_shift] : 0;
+}
+
+// Whether nothing in this launch has accessed the one cell of a write before, as is so of most results.
+static inline bool is_first(const Area* r, size_t offset, unsigned size) {
+    return 1u << r->shift == size && offset % size == 0 && !r->was_read && s.mode != 2 && time_of(r->writes[offset >> r->shift]) <= s.launch_start;
+}
+
+// Any access, with all that it may have to see to.
 template <unsigned size, bool reads, bool writes, unsigned how>
-static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
-    if (__builtin_expect(!s.on, 0)) return;
-    if (__builtin_expect(s.old_size != 0, 0)) put_fresh_back();
-    if (__builtin_expect(s.suspect_count != 0, 0)) settle_before(reads && !writes && how == plain);
-    const u64 place = s.last_place = (pc - s.base) & place_mask;
-    Area* r;
-    if (at - s.arena < s.arena_bytes) r = &s.global[(at - s.arena) >> s.slot_shift];
-    else if (at - s.shared_arena < shared_span) r = &s.shared[(at - s.shared_arena) >> shared_slot_shift];
-    else if (!(r = area_elsewhere(at, size, writes, place))) return;
+static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t pc) {
+    if (!s.on) return;
+    if (s.old_size) put_fresh_back();
+    if (s.suspect_count) settle_before(reads && !writes && how == plain);
+    s.last_pc = pc;
+    Area* r = area_at(at);
+    if (!r && is_unwatched(at)) return;
+    const u64 place = (pc - s.base) & place_mask;
+    if (!r && !(r = area_elsewhere(at, size, writes, place))) return;
     const size_t offset = at - r->start;
-    if (__builtin_expect(offset >= r->bytes || r->bytes - offset < size, 0)) return access_outside(r, at, size, writes, place);
-    if (__builtin_expect(trace_room != 0, 0)) trace(r, at, size, writes, is_atomic(how) ? (unsigned)atomic : how, place);
-    if (__builtin_expect(r->unset != 0, 0)) {
+    if (offset >= r->bytes || r->bytes - offset < size) return access_outside(r, at, size, writes, place);
+    if (s.traces) trace(r, at, size, writes, is_atomic(how) ? (unsigned)atomic : how, place);
+    if (r->unset) {
         if (reads && read_unset(r, at, size)) found(unset_read, r, at, size, false, place);
         if (writes) set_elements(r, at, size);
     }
@@ -414,9 +435,30 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         if (writes) found(constant_write, r, at, size, true, place);
         return;
     }
-    if (__builtin_expect(r->shared && r->rank != s.rank, 0)) visit(r, at, size, writes, place);
-    if ((how == plain || how == loose) && reads && __builtin_expect(s.late_place == place && place, 0)) read_late(r, at, size, how, place);
+    if (r->shared && r->rank != s.rank) visit(r, at, size, writes, place);
+    if ((how == plain || how == loose) && reads && s.late_place == place && place) read_late(r, at, size, how, place);
     touch<size, reads, writes, how>(r, at, place);
+}
+
+// Most accesses need little of that.
+template <unsigned size, bool reads, bool writes, unsigned how>
+static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
+    Area* const r = area_at(at);
+    if (__builtin_expect(s.cares != 1 || !r, 0)) return access_with_care<size, reads, writes, how>(at, pc);
+    const long offset = (long)(at - r->start);
+    if (__builtin_expect(offset < 0 || offset + (long)size > (long)r->bytes, 0)) return access_with_care<size, reads, writes, how>(at, pc);
+    s.last_pc = pc;
+    if (!writes && r->only_read) return;
+    if (writes && !reads && r->unset) {
+        const size_t from = at - r->unset_low;
+        if (size != r->itemsize || from % size || r->constant) return access_with_care<size, reads, writes, how>(at, pc);
+        r->unset[from / size] = 0;  // one whole element: the division is by a constant
+    } else if (__builtin_expect(r->unset || (writes && r->constant), 0)) {
+        return access_with_care<size, reads, writes, how>(at, pc);
+    }
+    const u64 place = (pc - s.base) & place_mask;
+    if (writes && !reads && how == plain && is_first(r, offset, size)) r->writes[offset >> r->shift] = s.head | place << place_shift;
+    else touch<size, reads, writes, how>(r, at, place);
 }
 
 // Lets other threads run where one looks again and again at what another one writes.

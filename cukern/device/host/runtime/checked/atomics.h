@@ -151,6 +151,7 @@ static void access_part(uintptr_t& at, size_t& left, bool writes, uintptr_t pc) 
     }
 }
 static void access_range(uintptr_t at, size_t size, bool writes, uintptr_t pc) {
+    if (s.cares == 1 && is_on_stack(at) && is_on_stack(at + size - 1)) return;
     if (s.suspect_count) settle_before(!writes);
     s.in_range = true;
     access_part<8>(at, size, writes, pc);

@@ -132,7 +132,7 @@ static void run_block(Worker* w, bool in_fibers) {
     begin_block(w);
     s.on = true;
     s.in_range = false;
-    s.last_place = 0;
+    s.last_pc = s.base;
     if (in_fibers) {
         w->in_block = true;
         run_until_home(w, &w->fibers[0]);
@@ -149,7 +149,7 @@ static void run_block(Worker* w, bool in_fibers) {
     end_beside(w);
     if (!w->faulted || !w->message[0]) return;
     const bool divergent = strstr(w->message, "its threads wait for each other") != 0;
-    found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, s.last_place);
+    found_text(w->job->timed_out ? timeout : divergent ? barrier_divergence : kernel_fault, w->message, 0, 0, (s.last_pc - s.base) & place_mask);
 }
 
 // The first and the last block, and others spread between them, each at random within its stretch.
@@ -228,6 +228,7 @@ static void settle_doubtful(Worker* w, Job* job, const Options* options) {
 // One more run, in which reads at a place come late: see hasty.h. What it leaves, but for arrays of floats.
 static u64 run_late(Worker* w, Job* job, const Options* options, unsigned run, u64 place, bool gives_old) {
     s.late_place = place;
+    s.is_late = true;
     s.gives_old = gives_old;
     s.was_old = false;
     s.old_reads = s.tried_again = s.first_late = 0;
@@ -235,6 +236,7 @@ static u64 run_late(Worker* w, Job* job, const Options* options, unsigned run, u
     run_once(w, job, options, run);
     const u64 left = outcome(false) ^ s.report_count;
     s.late_place = 0;
+    s.is_late = false;
     s.report_count = s.all_reports = 0;
     return left;
 }
@@ -291,6 +293,7 @@ EXPORT int cukern_check(Function* function, const unsigned char* packed, const O
     job.shared = header.shared;
     job.total = (u64)header.grid.x * header.grid.y * header.grid.z / blocks_of(function->cluster);
     s.cluster.blocks = blocks_of(function->cluster);
+    s.in_cluster = s.cluster.blocks > 1;
     s.cluster.shape = function->cluster;
     s.cluster.grid = header.grid;
     lasting = options->lasting;
@@ -332,6 +335,7 @@ EXPORT const Report* cukern_reports(unsigned* count, unsigned* all) {
 EXPORT void cukern_trace(Event* events, u64 room, u64 blocks) {
     trace_events = events;
     trace_room = room;
+    s.traces = room != 0;
     trace_blocks = blocks;
 }
 EXPORT u64 cukern_traced() { return trace_count; }

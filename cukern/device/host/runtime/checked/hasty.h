@@ -64,7 +64,7 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     memcpy(&s.fresh, (const void*)at, size);
     memcpy((void*)at, &before, size);
     s.old_at = at;
-    s.old_size = size;
+    s.old_size = (unsigned char)size;
     ++s.old_reads;
     if (how_of(write) == swap && !r->shared) ++s.tried_again;  // which counts if an exchange depends on it
     else s.old_read_at[s.me][s.late_reads[s.me] - 1] = at;

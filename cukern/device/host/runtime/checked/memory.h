@@ -290,6 +290,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         originals[s.area_count] = low;
         for (unsigned k = i; k < j; ++k) *pieces[k].pointer = *pieces[k].pointer - (u64)low + area->start;
         find_unset(area, low, high);
+        area->only_read = area->constant && !area->unset;
         if (!area->constant && !give_cells(area)) return false;
         ++s.area_count;
     }

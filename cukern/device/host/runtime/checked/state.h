@@ -55,6 +55,7 @@ struct Area {
     unsigned shift;  // a cell has 1 << shift bytes
     unsigned itemsize;
     bool constant, shared;
+    bool only_read;  // constant, and no element is unset
     unsigned char floats;  // bytes of each of its elements, if they are of single or double precision
     bool begins_unset;  // in each block, or when it is allocated
     bool was_read;  // in this launch: `reads` has something
@@ -149,7 +150,14 @@ struct Span {
 };
 
 struct State {
-    bool on;
+    // What an access has to see to before all else: where nothing but `on` is set, this takes one test.
+    union {
+        struct {
+            bool on, traces, is_late, in_cluster;
+            unsigned char suspect_count, old_size;  // bytes of the older value that lies at `old_at` until the next access, if not 0
+        };
+        u64 cares;
+    };
     uintptr_t arena, arena_low, arena_high;
     u64 arena_bytes;  // in use
     unsigned slot_shift;
@@ -158,8 +166,7 @@ struct State {
     unsigned me, now;
     unsigned launch_start, block_start;
     unsigned barrier_time;  // all accesses until then are over for all threads; in clusters of several blocks see `Cluster`
-    u64 last_place;  // of the last access, which a fault may have ended
-    unsigned suspect_count;
+    uintptr_t last_pc;  // of the last access, which a fault may have ended
     bool read_since_suspect, in_range;  // the range of a copy
     unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
     bool strict;
@@ -216,7 +223,6 @@ struct State {
     uintptr_t old_read_at[max_places][late_reads_each];
     unsigned char late_reads[max_places];
     uintptr_t old_at;
-    unsigned old_size;  // of the older value that lies there until the next access, if not 0
     u64 fresh;
     Report late;
     unsigned first_late;  // the thread whose read was late first, from 1 on, what it read, and put there by an exchange

@@ -60,7 +60,9 @@ def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending |
     ):
         return None
     matrix = (task.m * task.n if task.batches > 1 else 0, task.n, 1)
-    names: dict[tuple[int, ...], str] = {(0, 0, 1): "row", matrix: "matrix"}
+    names: dict[tuple[int, ...], str] = {(0, 0, 1): "row"}
+    if task.n * elem.itemsize % cublas_lt.ALIGNMENT == 0:  # else the product is rounded before it is added
+        names[matrix] = "matrix"
     added = [
         names.get(steps, "") if one.aligned else ""
         for steps, one in zip(task.operands, operands, strict=True)

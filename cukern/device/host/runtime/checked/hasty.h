@@ -10,7 +10,6 @@ static void wait_for_others(Wait* wait);  // in block.h
 static inline bool is_over(u64 stamp, bool shared);
 static void copy_original(const Area* r, uintptr_t at, unsigned size, void* to);  // in memory.h
 
-constexpr unsigned late_reads_each = 4;  // of a thread in a block
 constexpr unsigned longest_delay = 64;   // of others that spin
 
 static void put_fresh_back() {
@@ -41,7 +40,8 @@ static bool matters_to_reads(unsigned how, u64 write, bool shared) {
 }
 
 static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, unsigned how, u64 place) {
-    if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me]++ >= late_reads_each) return;
+    if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me] >= late_reads_each) return;
+    const unsigned number = s.late_reads[s.me]++;
     u64 before = 0;
     memcpy(&before, (const void*)at, size);
     Wait wait = {};
@@ -66,20 +66,21 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     memcpy((void*)at, &before, size);
     s.old_at = at;
     s.old_size = (unsigned char)size;
-    s.old_read_at[s.me] = at;
     ++s.old_reads;
-    if (how_of(write) == swap && !r->shared) s.old_read_at[s.me] = 0, ++s.tried_again;  // which counts if an exchange depends on it
+    if (how_of(write) == swap && !r->shared) ++s.tried_again;  // which counts if an exchange depends on it
+    else s.old_read_at[s.me][number] = at;
 }
 
-// The running thread comes back to what it may have read late: by an atomic operation, or looking again.
+// The running thread comes back to what it may have read late: by an atomic operation, or looking again. It may have looked at
+// several places before it looks at the first again.
 static void note_return(uintptr_t at) {
-    if (s.old_read_at[s.me] != at) return;
-    s.old_read_at[s.me] = 0;
-    ++s.tried_again;
+    for (uintptr_t& one : s.old_read_at[s.me])
+        if (one == at) one = 0, ++s.tried_again;
 }
 // It writes there whatever there is by now.
 static void note_store(uintptr_t at) {
-    if (s.old_read_at[s.me] == at) s.old_read_at[s.me] = 0;
+    for (uintptr_t& one : s.old_read_at[s.me])
+        if (one == at) one = 0;
 }
 static void note_exchange(uintptr_t at, u64 value) {
     if (s.exchanges || s.first_late != s.me + 1 || s.first_late_at != at) return;

@@ -23,6 +23,7 @@ constexpr int heap_region = -(1 << 30);
 constexpr int first_entry = -(1 << 29);  // the region of the first array behind a T**, of which others go down
 constexpr int first_variable = -2;  // the region of the kernel's first variable, of which others go down
 constexpr unsigned max_hasty = 4;
+constexpr unsigned late_reads_each = 4;  // of a thread in a block
 constexpr unsigned most_unfenced = 256;  // releases of a block
 
 enum Kind {
@@ -219,7 +220,7 @@ struct State {
     u64 late_place;  // whose reads come late, in such a run
     bool gives_old, was_old;
     unsigned old_reads, tried_again;  // of which the thread then tries an atomic operation there
-    uintptr_t old_read_at[max_places];
+    uintptr_t old_read_at[max_places][late_reads_each];
     unsigned char late_reads[max_places];
     uintptr_t old_at;
     u64 fresh;

@@ -128,6 +128,7 @@ EQUIVALENT = (
     ("index/fold_facts.cu", "2u * unsigned(large)", "`2u` is `3u`", "the sums are the same, of more parts"),
     ("sparse/multiply_long.cu", "base < columns", "`<` is `<=`", "a round of no column"),
     ("nn/channel_norm/sums.cuh", "squares < acc(0)", "`<` is `<=`", "zero is zero"),
+    ("prelude/math.cuh", "(y < T(0)) ? T(q - T(1))", "`0` is `1`", "y is an integer, and not 0 there"),
     ("prelude/digamma.cuh", "x < (single ? 6.0 : 10.0)", "`<` is `<=`", "one more step of the recurrence"),
 )
 MARK = "/*mutant*/"

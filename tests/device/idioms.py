@@ -307,17 +307,6 @@ __device__ float turned(float v) {
     y[blockIdx.x] = (int)(before / 2) + x[blockIdx.x];
 }""", lambda: [ck.arange(8, dtype="int32"), ck.zeros(8, dtype="uint64"), ck.empty(8, dtype="int32")],
           lambda: np.cumsum(np.arange(8)), {"grid": 8}),
-    Idiom("a value of two words that is looked at until both are there", """(const int* x, volatile unsigned long long* state, int* looks, int* y) {
-    if (threadIdx.x) return;
-    unsigned long long seen[2] = {1, 1};
-    if (blockIdx.x > 0) do {
-        ++looks[blockIdx.x];
-        for (int i = 0; i < 2; ++i) seen[i] = state[2 * (blockIdx.x - 1) + i];
-    } while (!(seen[0] & seen[1] & 1));
-    for (int i = 0; i < 2; ++i) state[2 * blockIdx.x + i] = seen[i] + 2 * x[blockIdx.x];
-    y[blockIdx.x] = (int)(seen[0] / 2) + x[blockIdx.x];
-}""", lambda: [ck.arange(8, dtype="int32"), ck.zeros(16, dtype="uint64"), ck.zeros(8, dtype="int32"), ck.empty(8, dtype="int32")],
-          lambda: np.cumsum(np.arange(8)), {"grid": 8}),
     Idiom("a block's fence for the block", """(const float* x, float* y) {
     __shared__ volatile int flag;
     if (threadIdx.x == 0) flag = 0;
@@ -375,6 +364,20 @@ __device__ float turned(float v) {
     state[blockIdx.x] = shl(2ull, 32) | __float_as_uint(before + own);
     y[blockIdx.x] = before + own;
 }""", lambda: [_x(9) / 7, ck.zeros(9, dtype="uint64"), ck.empty(9)], lambda: np.cumsum(np.arange(9)) / 7, {"grid": 9}),
+    Idiom("looks at several blocks before the first is asked for", """(
+    const int* x, volatile unsigned long long* state, int* looks, int* y) {
+    if (threadIdx.x) return;
+    const int b = blockIdx.x;
+    unsigned long long seen[3];
+    do {
+        ++looks[b];
+        for (int k = 0; k < 3; ++k) seen[k] = k < b ? state[b - 1 - k] : 1;
+    } while (!(seen[0] & seen[1] & seen[2] & 1));
+    y[b] = x[b];
+    for (unsigned long long word : seen) y[b] += (int)(word >> 32);
+    state[b] = shl((unsigned long long)x[b], 32) | 1;
+}""", lambda: [ck.arange(9, dtype="int32"), ck.zeros(9, dtype="uint64"), ck.zeros(9, dtype="int32"), ck.empty(9, dtype="int32")],
+          lambda: [sum(range(max(0, b - 3), b + 1)) for b in range(9)], {"grid": 9}),
     Idiom("a barrier of all blocks by a volatile look", """(const float* x, float* part, int* count, float* y) {
     if (threadIdx.x == 0) {
         part[blockIdx.x] = x[blockIdx.x];

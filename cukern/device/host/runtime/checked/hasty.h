@@ -40,7 +40,8 @@ static bool matters_to_reads(unsigned how, u64 write, bool shared) {
 }
 
 static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t at, unsigned size, unsigned how, u64 place) {
-    if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me]++ >= late_reads_each) return;
+    if (s.mode || s.in_range || size > sizeof s.fresh || s.late_reads[s.me] >= late_reads_each) return;
+    const unsigned number = s.late_reads[s.me]++;
     u64 before = 0;
     memcpy(&before, (const void*)at, size);
     Wait wait = {};
@@ -67,23 +68,19 @@ static __attribute__((noinline, cold)) void read_late(const Area* r, uintptr_t a
     s.old_size = (unsigned char)size;
     ++s.old_reads;
     if (how_of(write) == swap && !r->shared) ++s.tried_again;  // which counts if an exchange depends on it
-    else s.old_read_at[s.me][s.late_reads[s.me] - 1] = at;
+    else s.old_read_at[s.me][number] = at;
 }
 
-// Where it is noted that the running thread got an old value at a place and has not come back; null if it is not.
-static uintptr_t* old_read_of_own(uintptr_t at) {
-    for (unsigned i = 0; i < late_reads_each; ++i)
-        if (s.old_read_at[s.me][i] == at) return &s.old_read_at[s.me][i];
-    return nullptr;
-}
-
-// The running thread comes back to what it may have read late: by an atomic operation, or looking again.
+// The running thread comes back to what it may have read late: by an atomic operation, or looking again. It may have looked at
+// several places before it looks at the first again.
 static void note_return(uintptr_t at) {
-    if (uintptr_t* old = old_read_of_own(at)) *old = 0, ++s.tried_again;
+    for (uintptr_t& one : s.old_read_at[s.me])
+        if (one == at) one = 0, ++s.tried_again;
 }
 // It writes there whatever there is by now.
 static void note_store(uintptr_t at) {
-    if (uintptr_t* old = old_read_of_own(at)) *old = 0;
+    for (uintptr_t& one : s.old_read_at[s.me])
+        if (one == at) one = 0;
 }
 static void note_exchange(uintptr_t at, u64 value) {
     if (s.exchanges || s.first_late != s.me + 1 || s.first_late_at != at) return;

@@ -376,8 +376,10 @@ def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Cal
 
 def _finished(work: Work, made: Array, dtype: DType, share: float = 1.0) -> Array:
     work.wait()
-    made = made if made.dtype == dtype else made.astype(dtype)
-    return made if share == 1.0 else made * share
+    made = (
+        made if share == 1.0 else made * share
+    )  # before it is rounded: a sum may be too large where the mean is not
+    return made if made.dtype == dtype else made.astype(dtype)
 
 
 def _carried(x: Array, op: str, engine: Engine, group: Group) -> tuple[Array, str, float]:

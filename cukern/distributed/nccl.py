@@ -191,8 +191,8 @@ class Engine:
         if self._member is None:
             return DistributedError(f"{about}: {why}")
         why = self._member.heard(_SECONDS_TO_HEAR) or why
+        self._member.told = True  # before the watch, which would tell the program too, can see the failure
         self._member.fail(f"{about}: {why}")
-        self._member.told = True
         return self._member.error(about, why)
 
     def _counted(self, data: Any) -> tuple[int, int]:

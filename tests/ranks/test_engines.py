@@ -1,0 +1,65 @@
+"""What the collectives make of an engine's results, and what an engine makes of errors, in one process."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+import cukern as ck
+from cukern.distributed import collectives, nccl
+
+
+class Doubling:
+    """An engine of two ranks that have the same arrays; it adds half types in float32, as MPI's does."""
+
+    size = 2
+
+    def engine(self, device: Any) -> Doubling:
+        return self
+
+    def meet(self, call: str, *about: str, known: bool) -> tuple[str, list[str]]:
+        return call, []
+
+    def carrier(self, dtype: Any) -> Any:
+        return ck.dtypes.float32
+
+    def averages(self, dtype: Any) -> bool:
+        return False
+
+    def all_reduce(self, data: Any, out: Any, op: str, *more: object) -> Any:
+        assert op == "sum"
+        np.add(data, data, out=out)
+        return SimpleNamespace(wait=lambda: None)
+
+
+def test_means_of_half_types_are_rounded_once() -> None:
+    """Their sum overflows."""
+    with ck.device("host"):
+        x = ck.asarray([40000.0, 1.5, -65504.0], dtype="float16")
+        made = collectives.reduced(x, "mean", Doubling())()  # type: ignore[arg-type]
+    assert made.dtype == ck.dtypes.float16
+    assert made.tolist() == [40000.0, 1.5, -65504.0]
+
+
+def test_the_watch_does_not_tell_what_a_call_tells() -> None:
+    """It tells a failure that it sees while the program has not been told."""
+    seen: list[tuple[bool, str]] = []
+
+    class Told:
+        told = False
+
+        def heard(self, seconds: float) -> str:
+            return ""
+
+        def fail(self, why: str) -> None:
+            seen.append((self.told, why))
+
+        def error(self, about: str, why: str) -> Exception:
+            return ck.DistributedError(f"{about}: {why}")
+
+    engine = nccl.Engine.__new__(nccl.Engine)
+    engine._member = Told()  # type: ignore[assignment]
+    assert "all_reduce: NCCL: gone" in str(engine._failed("all_reduce", "NCCL: gone"))
+    assert seen == [(True, "all_reduce: NCCL: gone")]

@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pytest
 
 import cukern as ck
 from cukern.distributed import collectives, nccl
@@ -41,6 +42,15 @@ def test_means_of_half_types_are_rounded_once() -> None:
         made = collectives.reduced(x, "mean", Doubling())()  # type: ignore[arg-type]
     assert made.dtype == ck.dtypes.float16
     assert made.tolist() == [40000.0, 1.5, -65504.0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_what_nccl_averages(size: int) -> None:
+    """What loses no digits: numbers of float16 that are divided before they are added may become subnormal."""
+    engine = nccl.Engine.__new__(nccl.Engine)
+    engine._size = size
+    found = {str(dtype) for dtype in (*ck.dtypes.FLOATS, ck.dtypes.int32) if engine.averages(dtype)}
+    assert found == (set() if size == 3 else {"bfloat16", "float32", "float64"})
 
 
 def test_the_watch_does_not_tell_what_a_call_tells() -> None:

@@ -140,7 +140,7 @@ def steps(options: argparse.Namespace, gpt: Any, preset: Any) -> None:
     }
     found: dict[str, Any] = {}
     for name, make in rows.items():
-        if options.only and name not in options.only.split(";"):
+        if options.only and name not in ("each GPU alone", "plain", *options.only.split(";")):
             continue
         device.backend.free_unused()
         taken = gpt.taken_since(device) if on_gpu else int
@@ -414,7 +414,7 @@ def main() -> None:
     parser.add_argument("--preset", default="124m")
     parser.add_argument("--scale", type=int, default=1, help="divides sizes, for a try without a GPU")
     parser.add_argument(
-        "--only", default="", help="names of the steps that are measured, joined by semicolons"
+        "--only", default="", help="names of the steps to measure beside the first two, joined by semicolons"
     )
     parser.add_argument("--mib", type=int, nargs="+", default=MIB, help="sizes of what is reduced")
     parser.add_argument("--no-torch", action="store_true")

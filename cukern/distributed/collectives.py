@@ -60,8 +60,8 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None) -> Array:
     """
     group = _checked("all_reduce", x, group)
     _check_reduction("all_reduce", x.dtype, op)
-    made: Array = _AllReduce.apply(x, "sum" if op == "mean" else op, group)
-    return made / group.size if op == "mean" else made
+    made: Array = _AllReduce.apply(x, op, group)
+    return made
 
 
 def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None = None) -> Array:
@@ -88,9 +88,7 @@ def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None
     axis = normalize_axis(axis, x.ndim, "reduce_scatter")
     check_divisible("reduce_scatter", x, axis, group)
     leading = ops.moveaxis(x, axis, 0)
-    made = _ReduceScatter.apply(leading, "sum" if op == "mean" else op, group)
-    made = ops.moveaxis(made, 0, axis)
-    return made / group.size if op == "mean" else made
+    return ops.moveaxis(_ReduceScatter.apply(leading, op, group), 0, axis)
 
 
 def all_gather(x: Array, axis: int = 0, group: Group | None = None) -> Array:
@@ -239,7 +237,7 @@ class _AllReduce(Function):
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
         _check_derivative("all_reduce", ctx.op)
-        return all_reduce(grad, group=ctx.group), None, None
+        return all_reduce(grad, ctx.op, group=ctx.group), None, None
 
 
 class _ReduceScatter(Function):
@@ -251,7 +249,8 @@ class _ReduceScatter(Function):
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
         _check_derivative("reduce_scatter", ctx.op)
-        return all_gather(grad, group=ctx.group), None, None
+        made = all_gather(grad, group=ctx.group)
+        return made / ctx.group.size if ctx.op == "mean" else made, None, None
 
 
 class _AllGather(Function):
@@ -343,10 +342,10 @@ def reduced(
         made = x if reuse else copied(x.contiguous())
         return lambda: made
     engine = group.engine(x.device)
-    carried, op, share = _carried(x, op, engine, group)
+    carried, op, parts = _carried(x, op, engine, group)
     out = carried if reuse or carried is not x else _new(x.shape, x)
     work = engine.all_reduce(carried._data, out._data, op, about, aside)
-    return lambda: _finished(work, out, x.dtype, share)
+    return lambda: _finished(work, out, x.dtype, parts)
 
 
 def scattered(x: Array, op: str, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
@@ -356,10 +355,10 @@ def scattered(x: Array, op: str, group: Group, note: str = "", aside: bool = Fal
         part = copied(x.contiguous()[: x.shape[0] // group.size])
         return lambda: part
     engine = group.engine(x.device)
-    carried, op, share = _carried(x, op, engine, group)
+    carried, op, parts = _carried(x, op, engine, group)
     out = _new((x.shape[0] // group.size, *x.shape[1:]), carried)
     work = engine.reduce_scatter(carried._data, out._data, op, about, aside)
-    return lambda: _finished(work, out, x.dtype, share)
+    return lambda: _finished(work, out, x.dtype, parts)
 
 
 def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Callable[[], Array]:
@@ -374,19 +373,20 @@ def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Cal
     return lambda: _finished(work, out, x.dtype)
 
 
-def _finished(work: Work, made: Array, dtype: DType, share: float = 1.0) -> Array:
+def _finished(work: Work, made: Array, dtype: DType, parts: int = 1) -> Array:
     work.wait()
-    made = made if made.dtype == dtype else made.astype(dtype)
-    return made if share == 1.0 else made * share
+    # Before it is rounded: a sum may be too large where the mean is not.
+    made = made if parts == 1 else made / parts
+    return made if made.dtype == dtype else made.astype(dtype)
 
 
-def _carried(x: Array, op: str, engine: Engine, group: Group) -> tuple[Array, str, float]:
-    """``x`` as it is reduced, contiguous; how; and by what the result is to be multiplied."""
+def _carried(x: Array, op: str, engine: Engine, group: Group) -> tuple[Array, str, int]:
+    """``x`` as it is reduced, contiguous; how; and by what the result is to be divided."""
     dtype = engine.carrier(x.dtype)
     carried = x.contiguous() if x.dtype == dtype else x.astype(dtype).contiguous()
     if op == "mean" and not engine.averages(dtype):
-        return carried, "sum", 1 / group.size
-    return carried, op, 1.0
+        return carried, "sum", group.size
+    return carried, op, 1
 
 
 def _fresh(x: Array) -> Array:
@@ -436,7 +436,7 @@ def _check_reduction(call: str, dtype: DType, op: str) -> None:
 
 
 def _check_derivative(call: str, op: str) -> None:
-    if op != "sum":
+    if op not in ("sum", "mean"):
         raise GradientError(f"{call}: op={op!r} has no derivative; sum and mean have")
 
 

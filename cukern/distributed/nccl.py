@@ -145,8 +145,13 @@ class Engine:
         return dtypes.int32 if dtype in (dtypes.int16, dtypes.uint16) else dtype
 
     def averages(self, dtype: dtypes.DType) -> bool:
-        """Whether ``"mean"`` is a reduction: NCCL rounds the share of a rank to ``dtype``, which only halves bear."""
-        return dtypes.info(dtype).kind in "fc" and self._size & (self._size - 1) == 0
+        """Whether ``"mean"`` is a reduction, as precise as a sum that is divided.
+
+        NCCL multiplies elements by ``1 / size`` before it adds them, in ``dtype``. That is exact for powers of two,
+        except where a product is subnormal, as with small gradients of float16.
+        """
+        power = self._size & (self._size - 1) == 0
+        return power and dtypes.info(dtype).kind in "fc" and dtype != dtypes.float16
 
     def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Work:
         """Run ``call`` with the current stream, or ``aside``: with the engine's, after what is on the current one."""
@@ -191,8 +196,8 @@ class Engine:
         if self._member is None:
             return DistributedError(f"{about}: {why}")
         why = self._member.heard(_SECONDS_TO_HEAR) or why
+        self._member.told = True  # before the watch, which would tell the program too, can see the failure
         self._member.fail(f"{about}: {why}")
-        self._member.told = True
         return self._member.error(about, why)
 
     def _counted(self, data: Any) -> tuple[int, int]:

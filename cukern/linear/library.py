@@ -50,8 +50,8 @@ def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending |
     elem, acc = made.outputs[0].dtype, made.inputs[0]
     last = _uncast(made.outputs[0], elem, acc)
     ends = last.row is relu
-    terms = _terms(_uncast(last.args[0], elem, acc) if ends else last)
     given = [input_node(0, acc), *(input_node(k, elem) for k in range(1, len(operands) + 1))]
+    terms = _terms(_uncast(last.args[0], elem, acc) if ends else last, len(given))
     wide = {cast(own, acc): own for own in given[1:]}
     if (
         len(terms) != len(given)
@@ -70,9 +70,12 @@ def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending |
     return Ending(tuple(added), ends) if "" not in added and len({*added}) == len(added) else None
 
 
-def _terms(node: Node) -> list[Node]:
-    """What a sum is the sum of; the value itself if it is none."""
-    return [term for one in node.args for term in _terms(one)] if node.row is add else [node]
+def _terms(node: Node, most: int) -> list[Node]:
+    """What a sum is the sum of; the value itself if it is none. More than ``most`` may be sums still."""
+    terms = [node]
+    while len(terms) <= most and any(one.row is add for one in terms):
+        terms = [part for one in terms for part in (one.args if one.row is add else (one,))]
+    return terms
 
 
 def _uncast(node: Node, elem: dtypes.DType, acc: dtypes.DType) -> Node:

@@ -143,7 +143,7 @@ class Copies:
         self._launches = [(one, one.prepare(_COPIES, device, [], 2)) for one in made]
 
     def __call__(self, given: Sequence[Array], made: Sequence[Array]) -> None:
-        """Copy ``given``, arrays without gaps in C order, to ``made``, which are no part of them."""
+        """Copy ``given``, arrays without gaps in C order, to ``made``, which share no memory with them."""
         for one in (*given, *made):
             one._planned()
         with on(self._device):

@@ -73,6 +73,21 @@ def test_a_bias_and_a_matrix_in_either_order() -> None:
             assert library.ending_of(made, task, others) == Ending(added, False)
 
 
+def test_sums_of_sums_are_not_followed_to_all_their_terms() -> None:
+    with ck.device("host"):
+        a, b, row = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24), (24,)))
+
+    def doubled(x: Any, c: Any) -> Any:
+        x = x + c
+        for _ in range(60):
+            x = x + x
+        return x
+
+    task = task_of(a, b, [row])
+    assert task is not None
+    assert library.ending_of(of_product(doubled, "bfloat16"), task, [row]) is None
+
+
 def test_a_bias_that_begins_anywhere_is_not_the_librarys() -> None:
     with ck.device("host"):
         a, b, row = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24), (24,)))

@@ -1,0 +1,79 @@
+"""What the collectives make of an engine's results, and what an engine makes of errors, in one process."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.distributed import collectives, nccl
+
+
+class Doubling:
+    """An engine of two ranks that have the same arrays; it adds half types in float32, as MPI's does."""
+
+    size = 2
+
+    def engine(self, device: Any) -> Doubling:
+        return self
+
+    def meet(self, call: str, *about: str, known: bool) -> tuple[str, list[str]]:
+        return call, []
+
+    def carrier(self, dtype: Any) -> Any:
+        return ck.dtypes.float32
+
+    def averages(self, dtype: Any) -> bool:
+        return False
+
+    def all_reduce(self, data: Any, out: Any, op: str, *more: object) -> Any:
+        assert op == "sum"
+        np.add(data, data, out=out)
+        return SimpleNamespace(wait=lambda: None)
+
+
+def test_means_of_half_types_are_rounded_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their sums overflow, and those of their gradients."""
+    monkeypatch.setattr(collectives, "_checked", lambda call, x, group: Doubling())
+    with ck.device("host"):
+        x = ck.asarray([40000.0, 1.5, -65504.0], dtype="float16")
+        with ck.Tape() as tape:
+            tape.watch(x)
+            made = ck.distributed.all_reduce(x, "mean")
+        assert made.dtype == ck.dtypes.float16
+        assert made.tolist() == [40000.0, 1.5, -65504.0]
+        assert tape.gradient(made, x, output_gradients=x).tolist() == x.tolist()
+
+
+@pytest.mark.parametrize("size", [2, 3, 8])
+def test_what_nccl_averages(size: int) -> None:
+    """What loses no digits: numbers of float16 that are divided before they are added may become subnormal."""
+    engine = nccl.Engine.__new__(nccl.Engine)
+    engine._size = size
+    found = {str(dtype) for dtype in (*ck.dtypes.FLOATS, ck.dtypes.int32) if engine.averages(dtype)}
+    assert found == (set() if size == 3 else {"bfloat16", "float32", "float64"})
+
+
+def test_the_watch_does_not_tell_what_a_call_tells() -> None:
+    """It tells a failure that it sees while the program has not been told."""
+    seen: list[tuple[bool, str]] = []
+
+    class Told:
+        told = False
+
+        def heard(self, seconds: float) -> str:
+            return ""
+
+        def fail(self, why: str) -> None:
+            seen.append((self.told, why))
+
+        def error(self, about: str, why: str) -> Exception:
+            return ck.DistributedError(f"{about}: {why}")
+
+    engine = nccl.Engine.__new__(nccl.Engine)
+    engine._member = Told()  # type: ignore[assignment]
+    assert "all_reduce: NCCL: gone" in str(engine._failed("all_reduce", "NCCL: gone"))
+    assert seen == [(True, "all_reduce: NCCL: gone")]

@@ -109,7 +109,9 @@ def test_a_rank_that_is_killed(fault: str, form: str, device: str) -> None:
     assert time.monotonic() - begin < 25, "the time limit of the call is 30 s"
 
 
-@pytest.mark.parametrize("fault", ["late", "late_for_a_captured_step"])
+@pytest.mark.parametrize(
+    "fault", ["late", pytest.param("late_for_a_captured_step", marks=pytest.mark.thorough)]
+)
 def test_a_rank_that_does_not_come(fault: str, device: str) -> None:
     """It has joined, and is far from the call that the other waits in."""
     begin = time.monotonic()
@@ -124,7 +126,10 @@ def test_a_rank_that_does_not_come(fault: str, device: str) -> None:
 
 @pytest.mark.parametrize(
     ("fault", "why"),
-    [(("killed_in_a_known_one",), "rank 1 died"), (("late", "3"), "not finished within 3 s")],
+    [
+        (("killed_in_a_known_one",), "rank 1 died"),
+        pytest.param(("late", "3"), "not finished within 3 s", marks=pytest.mark.thorough),
+    ],
 )
 def test_what_waits_on_a_gpu_is_aborted(fault: tuple[str, ...], why: str) -> None:
     """NCCL is imitated: the watch ends the call, and its error is raised in the program."""

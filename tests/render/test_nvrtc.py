@@ -28,7 +28,7 @@ require_nvrtc()
 #: Dtypes whose kernels are those of another integer but for the type's name.
 ALIKE = [np.dtype(name) for name in ("uint8", "int16", "uint16", "uint32", "uint64")]
 #: Those whose kernels are another dtype's but for conversions or the type's width: thorough.
-SIMILAR = (ck.float16, ck.float64, ck.int64, ck.complex128)
+SIMILAR = (ck.float16, ck.float64, ck.int8, ck.int64, ck.complex128)
 #: Those whose kernels are optimised in this dtype, as products of tensor cores show mistakes in machine code alone; of
 #: the others, and of attention's many instructions, it is thorough.
 OPTIMISED = (launch_convolution, launch_product, launch_products_of_other_forms)

@@ -25,6 +25,7 @@ constexpr int x_size = tile_n * depth, part_size = 64 * 64;  // elements of a st
 // Bytes of `wide` weights, and of the words of 16 bytes in which they lie, wherever in the first of them they begin.
 constexpr int own_bytes = wide / Kind::weights * Kind::bytes, line = << line >>;
 static_assert(line % 16 == 0 && line >= own_bytes + (own_bytes % 16 ? 14 : 0), "a line holds the blocks");
+static_assert(tile_n / 64 % parts == 0, "parts take turns");
 struct Sizes {
     int rows, outputs, inputs, tiles_m, tiles_n;
 };

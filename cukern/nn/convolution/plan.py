@@ -21,6 +21,7 @@ from . import (
     depthwise_column_weights,
     depthwise_planes,
     depthwise_ring,
+    depthwise_ring_weights,
     depthwise_weights,
     direct,
     exact,
@@ -420,6 +421,12 @@ def _plan_weights(
 def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, image: Layout) -> None:
     """Add the launch of a gradient of weights that threads sum up by themselves, down rows if they can."""
     device, elem, acc = plan.device, output.dtype, dtypes.info(output.dtype).acc
+    ring = depthwise_ring_weights.form_for(task, image, output, device) if by_rows else None
+    if ring is not None:
+        plan.share(ring.parts(task))
+        out = acc if ring.parts(task) > 1 else elem
+        plan.mapped.append(depthwise_ring_weights.Launch(task, ring, out, device, output, image))
+        return
     for kind in (depthwise_weights, depthwise_column_weights) if by_rows else ():
         walk = kind.form_for(task, image, output, device)
         if walk is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from typing import Any, NamedTuple
 
@@ -9,10 +10,10 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..device import Device
+from ..device.interface import Tiles
 from ..kernel import Kernel
 from ..kernel.plan import on, remember
 from ..kernel.sizes import LARGEST_INDEX, divide_up
-from ..device.interface import Tiles
 from ..nn.attention.tma import MAP_BYTES, Mapped
 from .array import QuantArray
 from .kinds import Kind
@@ -22,8 +23,12 @@ _KERNEL = Kernel("quant/product.cu")
 _THREADS, _OUTPUTS = 384, 128
 #: Weights of an output that a stage has, and inputs of a slab.
 _WIDE, _DEPTH = 256, 64
-#: Bytes of 64 outputs of 64 rows, and those before the stages for alignment.
-_PART, _ALIGNMENT = 64 * 64 * 2, 1024
+#: Bytes before the stages, for alignment, and of barriers.
+_ALIGNMENT, _BARRIERS = 1024, 1024
+#: Rows at most: with more, what all weights take before the product is little beside it.
+_MOST_ROWS = 1024
+#: Microseconds of a slab by the rows of a tile, of a tile besides, and of adding up shares: as on an H200.
+_SLAB, _TILE, _SHARES = {64: 0.46, 128: 0.54, 256: 0.73}, 2.0, 2.0
 
 
 class Tile(NamedTuple):
@@ -32,21 +37,51 @@ class Tile(NamedTuple):
     Attributes:
         n: rows.
         stages: slabs of the activations in shared memory.
-        cluster: blocks that make the same rows of neighbouring outputs.
+        shares: blocks of a cluster that share the inputs of a tile.
         blocks: stages of quantised blocks in shared memory.
         parts: of the result, through which each warpgroup stores.
     """
 
-    n: int = 256
-    stages: int = 4
-    cluster: int = 2
+    n: int
+    stages: int
+    shares: int = 1
     blocks: int = 2
     parts: int = 1
 
+    @property
+    def part(self) -> int:
+        """The rows of a part."""
+        return min(64, self.n // self.shares)
+
     def shared(self, kind: Kind) -> int:
-        """Bytes of shared memory of a block."""
+        """Bytes of dynamic shared memory of a block."""
         x, w = self.stages * self.n * _DEPTH * 2, self.blocks * _OUTPUTS * line(kind)
-        return x + w + 2 * self.parts * _PART + _ALIGNMENT
+        return x + w + 2 * self.parts * self.part * 64 * 2 + _ALIGNMENT
+
+    def tiles(self, rows: int, outputs: int) -> tuple[int, int]:
+        """Tiles along the outputs and along the rows."""
+        return divide_up(outputs, _OUTPUTS), divide_up(rows, self.n)
+
+    def grid(self, rows: int, outputs: int, multiprocessors: int) -> int:
+        """The blocks; those that share tiles have one each."""
+        count = math.prod(self.tiles(rows, outputs))
+        return count * self.shares if self.shares > 1 else min(count, multiprocessors)
+
+    def cost(self, rows: int, outputs: int, inputs: int, multiprocessors: int) -> float:
+        """About the microseconds that the busiest multiprocessor takes."""
+        turns = divide_up(math.prod(self.tiles(rows, outputs)) * self.shares, multiprocessors)
+        slabs = divide_up(inputs // _WIDE, self.shares) * (_WIDE // _DEPTH)
+        return turns * (slabs * _SLAB[self.n] + _TILE + (_SHARES if self.shares > 1 else 0))
+
+
+TILES = tuple(Tile(n, stages, shares) for n, stages in ((256, 4), (128, 6), (64, 8)) for shares in (1, 2, 4))
+
+
+def tile_for(rows: int, outputs: int, inputs: int, device: Device) -> Tile:
+    """The tile of the least time."""
+    multiprocessors = device.properties.multiprocessors
+    fits = (one for one in TILES if one.shares <= inputs // _WIDE)
+    return min(fits, key=lambda one: one.cost(rows, outputs, inputs, multiprocessors))
 
 
 def line(kind: Kind) -> int:
@@ -67,36 +102,44 @@ def takes(x: Array, w: QuantArray) -> bool:
     )
 
 
+def are_quicker(x: Array, w: QuantArray) -> bool:
+    """Whether :func:`product` is sooner than a product after all weights have been dequantised."""
+    device = x.device
+    if device.style == "serial" or device.properties.compute_capability[0] != 9:
+        return False
+    return x.shape[0] <= _MOST_ROWS and w.ndim == 2 and takes(x, w)
+
+
 _plans: dict[Any, tuple[Layout, Mapped]] = {}
 
 
 def _plan(x: Layout, kind: Kind, outputs: int, biased: bool, tile: Tile) -> tuple[Layout, Mapped]:
     device, dtype, (rows, inputs) = x.device, x.dtype, x.shape
+    assert tile.shares <= inputs // _WIDE
     pitch, row = kind.row_bytes(inputs), inputs * dtype.itemsize
     out = fresh_layout(device, dtype, (rows, outputs))
-    tiles = divide_up(outputs, _OUTPUTS * tile.cluster) * tile.cluster, divide_up(rows, tile.n)
     maps = {
-        0: Tiles(0, dtype, (rows, inputs), (row,), (tile.n // tile.cluster, _DEPTH), 128, False),
+        0: Tiles(0, dtype, (rows, inputs), (row,), (tile.n, _DEPTH), 128, False),
         1: Tiles(0, dtypes.uint16, (outputs, pitch // 2), (pitch,), (_OUTPUTS, line(kind) // 2), 0, False),
-        2 + biased: Tiles(0, dtype, (rows, outputs), (outputs * dtype.itemsize,), (64, 64), 128, True),
+        2 + biased: Tiles(0, dtype, (rows, outputs), (outputs * dtype.itemsize,), (tile.part, 64), 128, True),
     }
     with on(device):
         bound = _KERNEL.bind(
             device,
-            name=f"quantised_product_{kind.header}_{dtypes.info(dtype).name}_{tile.n}{'_biased' if biased else ''}",
+            name=f"quantised_product_{kind.header}_{dtypes.info(dtype).name}_{tile.n}x{tile.shares}"
+            f"{'_biased' if biased else ''}",
             elem=dtype,
             kind=kind.header,
             tile_n=tile.n,
             stages=tile.stages,
             block_stages=tile.blocks,
             parts=tile.parts,
-            cluster=tile.cluster,
+            shares=tile.shares,
             line=line(kind),
             biased=biased,
         )
-        blocks = max(tile.cluster, device.properties.multiprocessors // tile.cluster * tile.cluster)
-        grid = min(tiles[0] * tiles[1], blocks), 1, 1
-        sizes = struct.pack("5i", rows, outputs, inputs, *tiles)
+        grid = tile.grid(rows, outputs, device.properties.multiprocessors), 1, 1
+        sizes = struct.pack("5i", rows, outputs, inputs, *tile.tiles(rows, outputs))
         launch = bound.function.prepare(
             grid, (_THREADS, 1, 1), tile.shared(kind), (sizes,), [MAP_BYTES] * len(maps)
         )
@@ -110,9 +153,9 @@ def product(x: Array, w: QuantArray, bias: Array | None = None, tile: Tile | Non
         x: shape (rows, inputs), contiguous and aligned; see :func:`takes`.
         w: its kind is one of blocks.
         bias: contiguous, of the dtype of ``x``.
-        tile: the form.
+        tile: the form; that of the least time when None.
     """
-    tile = tile or Tile()
+    tile = tile or tile_for(x.shape[0], *w.shape, x.device)
     key = x._planned(), w._row, w.shape[0], bias is not None, tile
     found = _plans.get(key)
     out, launch = remember(_plans, key, _plan(*key)) if found is None else found

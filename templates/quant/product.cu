@@ -4,9 +4,11 @@
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile: `tile_m` outputs of `tile_n` rows. The first
 // two share the outputs and multiply. Of the third one thread brings slabs of X to a ring of stages, and one the blocks of
 // `wide` weights of each output to another ring. A slab's weights are dequantised while the slab before is multiplied.
-// A stage goes round: `empty` until it may be written, `full` when all its bytes have come, and empty again when all warps
-// have done with it. Blocks of a cluster make tiles of the same rows: each brings its part of X for all of them.
-// Shared, dynamic: the stages of X, those of W, then `parts` parts of D for each warpgroup; 1024 bytes before for alignment.
+// A stage goes round: `empty` until it may be written, `full` when all its bytes have come, and empty again when all warps have
+// done with it. With several `shares`, a cluster of as many blocks makes one tile: each multiplies a share of the inputs, and then
+// adds up and stores a share of the tile's rows, of which the others have stored their sums in its shared memory.
+// Shared, dynamic: the stages of X, where such sums lie later; `parts` parts of D for each warpgroup; the stages of W; 1024 bytes
+// before for alignment.
 <% set of_lane = true %>
 <% set wgmma_columns = [tile_n] %>
 <% include "prelude/math.cuh" %>
@@ -16,28 +18,29 @@
 <% include "prelude/wgmma.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
-<% include "prelude/cluster_mbarrier.cuh" %>
+<% include "prelude/cluster.cuh" %>
 using T = << elem >>;
 constexpr int tile_m = 128, tile_n = << tile_n >>, depth = 64, wide = 256;
 constexpr int stages = << stages >>, block_stages = << block_stages >>, parts = << parts >>;
-constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the rows that each brings
-constexpr int x_size = tile_n * depth, part_size = 64 * 64;  // elements of a stage, and of 64 outputs of 64 rows of D
+constexpr int shares = << shares >>, own_n = tile_n / shares, part_n = own_n < 64 ? own_n : 64;  // rows that a block stores, and at a time
+constexpr int x_size = tile_n * depth, part_size = 64 * part_n;  // elements of a stage, and of 64 outputs of so many rows of D
 // Bytes of `wide` weights, and of the words of 16 bytes in which they lie, wherever in the first of them they begin.
 constexpr int own_bytes = wide / Kind::weights * Kind::bytes, line = << line >>;
 static_assert(line % 16 == 0 && line >= own_bytes + (own_bytes % 16 ? 14 : 0), "a line holds the blocks");
-static_assert(tile_n / 64 % parts == 0, "parts take turns");
+static_assert(own_n / part_n % parts == 0 && own_n % 16 == 0, "parts take turns");
+static_assert((shares - 1) * own_n * tile_m * 4 <= stages * x_size * int(sizeof(T)), "sums of the other shares fit");
 struct Sizes {
     int rows, outputs, inputs, tiles_m, tiles_n;
 };
-// Tile `turn` of this block. Neighbours in a cluster have neighbouring outputs; clusters with the same outputs are neighbours.
+// Tile `turn` of this block; neighbours have the same outputs. Blocks that share tiles have one each.
 struct Turn {
     int row, output;
     bool there;
 
     __device__ __forceinline__ Turn(const Sizes& sizes, int turn) {
-        const int number = blockIdx.x + turn * gridDim.x, pair = number / cluster;
-        row = pair % sizes.tiles_n * tile_n;
-        output = (pair / sizes.tiles_n * cluster + number % cluster) * tile_m;
+        const int number = blockIdx.x / shares + turn * (shares > 1 ? sizes.tiles_m * sizes.tiles_n : int(gridDim.x));
+        row = number % sizes.tiles_n * tile_n;
+        output = number / sizes.tiles_n * tile_m;
         there = number < sizes.tiles_m * sizes.tiles_n;
     }
 };
@@ -61,8 +64,36 @@ __device__ __forceinline__ void dequantise(unsigned (&to)[4][4], const unsigned 
         }
     }
 }
+// Leaves at the beginning of the sums those of the rows that block `rank` of the cluster stores: its own, and those of the others,
+// which they store in `memory` of that block when all have done with it.
+__device__ __forceinline__ void add_up(float (&sums)[tile_n / 2], float4* memory, int rank) {
+    constexpr int own = own_n / 2, fours = own / 4, consumers = 256;
+    cluster_barrier();
+#pragma unroll
+    for (int share = 0; share < shares; ++share) {
+        if (share == rank) continue;
+        float4* const to = map_shared_rank(memory, share) + (rank - (rank > share)) * fours * consumers + threadIdx.x;
+#pragma unroll
+        for (int i = 0; i < fours; ++i) {
+            const float* const from = &sums[share * own + 4 * i];
+            to[i * consumers] = make_float4(from[0], from[1], from[2], from[3]);
+        }
+    }
+#pragma unroll
+    for (int share = 1; share < shares; ++share) {
+#pragma unroll
+        for (int i = 0; i < own; ++i) sums[i] = share == rank ? sums[share * own + i] : sums[i];
+    }
+    cluster_barrier();
+#pragma unroll
+    for (int i = 0; i < (shares - 1) * fours; ++i) {
+        const float4 four = memory[i * consumers + threadIdx.x];
+        float* const to = &sums[i % fours * 4];
+        to[0] += four.x, to[1] += four.y, to[2] += four.z, to[3] += four.w;
+    }
+}
 
-extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
+extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1, 1)" % shares if shares > 1 >> << name >>(
     const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap w, << "const T* bias, " if biased >>const __grid_constant__ TensorMap d,
     Sizes sizes)
 {
@@ -74,7 +105,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], 8 * cluster);
+            mbarrier_init(&empty[i], 8);
         }
         for (int i = 0; i < block_stages; ++i) {
             mbarrier_init(&blocks_full[i], 1);
@@ -83,21 +114,17 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
         fence_mbarrier_init();
     }
     __syncthreads();
-    if (cluster > 1) cluster_barrier();
-
-    const int group = threadIdx.x / 128, each = sizes.inputs / wide;
+    const int group = threadIdx.x / 128, rank = blockIdx.x % shares;
+    const int first = sizes.inputs / wide * rank / shares, each = sizes.inputs / wide * (rank + 1) / shares - first;
     if (group == 2) {
         give_registers<24>();
         if (threadIdx.x == 256) {
             for (int turn = 0, number = 0; Turn(sizes, turn).there; ++turn) {
-                const int from = cluster_rank() * part_n, row = Turn(sizes, turn).row + from;
-                for (int i = 0; i < sizes.inputs / depth; ++i, ++number) {
+                for (int i = 0; i < each * (wide / depth); ++i, ++number) {
                     const int stage = number % stages;
-                    T* const to = ring + stage * x_size + from * depth;
                     mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
                     mbarrier_arrive_expecting(&full[stage], x_size * int(sizeof(T)));
-                    if constexpr (cluster == 1) copy_tile(to, x, {row, i * depth}, &full[stage]);
-                    else copy_tile_multicast(to, x, {row, i * depth}, &full[stage], shl(1u, cluster) - 1);
+                    copy_tile(ring + stage * x_size, x, {Turn(sizes, turn).row, first * wide + i * depth}, &full[stage]);
                 }
             }
         } else if (threadIdx.x == 288) {
@@ -106,7 +133,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
                     const int stage = number % block_stages;
                     mbarrier_wait(&blocks_empty[stage], number / block_stages % 2 ^ 1);
                     mbarrier_arrive_expecting(&blocks_full[stage], tile_m * line);
-                    copy_tile(blocks + stage * tile_m * line, w, {Turn(sizes, turn).output, i * own_bytes / 16 * 8}, &blocks_full[stage]);
+                    copy_tile(blocks + stage * tile_m * line, w, {Turn(sizes, turn).output, (first + i) * own_bytes / 16 * 8}, &blocks_full[stage]);
                 }
             }
         }
@@ -119,7 +146,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
     unsigned weights[2][4][4];
     const auto blocks_of = [&](int number, int i) {  // the first of the lane's, when they have come
         mbarrier_wait(&blocks_full[number % block_stages], number / block_stages % 2);
-        return blocks + number % block_stages * tile_m * line + own_line + (i * own_bytes) % 16;
+        return blocks + number % block_stages * tile_m * line + own_line + ((first + i) * own_bytes) % 16;
     };
     const auto multiply = [&](int number, const unsigned (&by)[4][4], bool add) {
         const int stage = number % stages;
@@ -134,8 +161,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
         wgmma_commit();
         wgmma_wait<1>(sums);  // the slab before this one has been multiplied
         __syncwarp();
-        if (add && cluster == 1 && lane == 0) mbarrier_arrive(&empty[(number - 1) % stages]);
-        if (add && cluster > 1 && lane < cluster) mbarrier_free_at(&empty[(number - 1) % stages], lane);
+        if (add && lane == 0) mbarrier_arrive(&empty[(number - 1) % stages]);
     };
     int number = 0, numbers = 0;  // of stages with blocks, and with X
     for (int turn = 0; Turn(sizes, turn).there; ++turn) {
@@ -158,10 +184,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
         }
         wgmma_wait<0>(sums);
         __syncwarp();
-        if (cluster == 1 && lane == 0) mbarrier_arrive(&empty[(numbers - 1) % stages]);
-        if (cluster > 1 && lane < cluster) mbarrier_free_at(&empty[(numbers - 1) % stages], lane);
+        if (lane == 0) mbarrier_arrive(&empty[(numbers - 1) % stages]);
+        if constexpr (shares > 1) add_up(sums, (float4*)ring, rank);
 
-        const int row = Turn(sizes, turn).row, output = Turn(sizes, turn).output + 64 * group;
+        const int row = Turn(sizes, turn).row + rank * own_n, output = Turn(sizes, turn).output + 64 * group;
         float added[2] = {};
 <% if biased %>
 #pragma unroll
@@ -169,16 +195,16 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
             added[half] = cast<float>(bias[minimum(output + 16 * warp + 8 * half + lane / 4, sizes.outputs - 1)]);
 <% endif %>
 #pragma unroll
-        for (int part = 0; part < tile_n / 64; ++part) {
+        for (int part = 0; part < own_n / part_n; ++part) {
             T* const to = all_parts + (parts * group + part % parts) * part_size;
             if (threadIdx.x % 128 == 0) wait_stores_read<parts - 1>();
             barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {  // 16 rows by the warp's 16 outputs, in four squares
+            for (int i = 0; i < part_n / 16; ++i) {  // 16 rows by the warp's 16 outputs, in four squares
                 unsigned squares[4];
 #pragma unroll
                 for (int j = 0; j < 4; ++j) {
-                    const float* const two = &sums[(part * 8 + 2 * i + j / 2) * 4 + j % 2 * 2];
+                    const float* const two = &sums[(part * part_n / 8 + 2 * i + j / 2) * 4 + j % 2 * 2];
                     squares[j] = pair_of(two[0] + added[j % 2], two[1] + added[j % 2]);
                 }
                 const int own_row = 16 * i + lane / 16 * 8 + lane % 8, chunk = 2 * warp + lane / 8 % 2;
@@ -187,11 +213,10 @@ extern "C" __global__ void __launch_bounds__(384, 1) __cluster_dims__(<< cluster
             fence_to_async();
             barrier_sync(1 + group, 128);
             if (threadIdx.x % 128 == 0) {
-                if (row + part * 64 < sizes.rows && output < sizes.outputs) store_tile(d, {row + part * 64, output}, to);
+                if (row + part * part_n < sizes.rows && output < sizes.outputs) store_tile(d, {row + part * part_n, output}, to);
                 commit_stores();
             }
         }
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
-    if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -48,22 +48,22 @@ def test_every_kind(device: ck.Device, kind: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "sizes", "tile", "dtype"),
     [
-        ("Q4_K", (100, 264, 768), Tile(64, 2, 2, 2), "float16"),
-        pytest.param("Q8_0", (300, 264, 512), Tile(256, 3, 2, 2), "bfloat16", marks=pytest.mark.thorough),
-        pytest.param("Q4_0", (200, 520, 768), Tile(128, 2, 4, 2, 2), "bfloat16", marks=pytest.mark.thorough),
+        ("Q4_K", (100, 264, 1280), Tile(64, 3, 4), "float16"),
+        pytest.param("Q8_0", (300, 264, 512), Tile(256, 3, 2), "bfloat16", marks=pytest.mark.thorough),
+        pytest.param("Q4_0", (200, 520, 768), Tile(128, 2, 1, 2, 2), "bfloat16", marks=pytest.mark.thorough),
     ],
     ids=str,
 )
-def test_blocks_take_turns(device: ck.Device, kind: str, sizes: Any, tile: Tile, dtype: str) -> None:
-    """Clusters, whose blocks make several tiles each; rings go round."""
+def test_blocks_share_tiles_or_take_turns(device: ck.Device, kind: str, sizes: Any, tile: Tile, dtype: str) -> None:
+    """Clusters whose blocks share the inputs, unevenly, and blocks that make several tiles; rings go round."""
     check(kind, sizes, tile, dtype)
 
 
 def test_copies_that_come_at_any_time() -> None:
     with ck.device("host"):
-        for seed in range(2):
+        for seed, shares in enumerate((1, 2)):
             with asynchrony("random", seed):
-                check("Q4_0", (70, 264, 768), Tile(64, 2, 2, 2))
+                check("Q4_0", (70, 264, 768), Tile(64, 2, shares))
 
 
 def test_what_is_taken(device: ck.Device) -> None:

@@ -10,7 +10,7 @@
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
 // last brings slabs, of 64 channels for a tap, to a ring of stages.
 // A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have
-// multiplied it. A finished tile is kept in registers, and stored while the first slabs of the next are multiplied.
+// multiplied it.
 // Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/epilogue.cuh" %>
 <% set wgmma_columns = [tile_n] %>
@@ -22,7 +22,6 @@ constexpr int images = << images >>, band = << band >>, width = << width >>, sta
 constexpr int grids = << grids >>;
 constexpr int line = 64, lines = 64 * halves, brought = images * band * width;  // of a band: in shared memory, and those that come
 constexpr int stage_size = (2 * lines + tile_n) * line, part_size = lines * line;
-constexpr int parts = tile_n / 64;  // of a warpgroup's tile, that are stored at a time
 static_assert(brought <= lines, "a band is in shared memory");
 
 struct Grid {
@@ -109,55 +108,29 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     };
     T* const part = ring + stages * stage_size + group * part_size;
     float sums[halves][tile_n / 2];
-    unsigned kept[halves][tile_n / 4];  // pairs of the tile before, which are stored while the first slabs of this one are multiplied
-    Turn before(g, 0);
-    const auto multiply = [&](int number, bool first) {
-        const int stage = number % stages;
-        T* const own = ring + stage * stage_size;
-        mbarrier_wait(&full[stage], number / stages % 2);
-        wgmma_fence();
-#pragma unroll
-        for (int x = 0; x < halves; ++x) {
-            SharedMatrix left(own + group * part_size + 64 * x * line, 16, 1024), right(own + 2 * part_size, 16, 1024);
-#pragma unroll
-            for (int k = 0; k < line; k += 16) {
-                wgmma<T, tile_n, true, true>(sums[x], left, right, !first || k > 0);
-                left += 32;
-                right += 32;
-            }
-        }
-        wgmma_commit();
-        wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
-        if (!first) arrive(&empty[(number - 1) % stages]);
-    };
-    const auto store = [&](int x) {  // 64 columns of what is kept
-        const int last = before.own_band(g, group), of_images = g.of[before.grid].of_images, column = before.column + x;
-        if (threadIdx.x % 128 == 0) wait_stores_read<0>();
-        barrier_sync(1 + group, 128);  // the part may be written again
-#pragma unroll
-        for (int i = 0; i < 16 * halves; ++i) {
-            const int half = i / 16, eight = i % 8, lower = i / 8 % 2, at = 64 * half + 16 * warp + 8 * lower + row;
-            *(unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q) = kept[half][x / 4 + eight * 2 + lower];
-        }
-        fence_to_async();
-        barrier_sync(1 + group, 128);
-        if (threadIdx.x % 128 == 0) {
-            if (before.has(g, group) && column < g.filters)
-                store_tile(output.of[before.grid], {last / of_images * images, last % of_images * band, 0, column}, part);
-            commit_stores();
-        }
-    };
     for (int turn = 0, number = 0; Turn(g, turn).there(g); ++turn) {
         const Turn tile(g, turn);
         const int count = g.of[tile.grid].taps * g.slabs;
+        for (int i = 0; i < count; ++i, ++number) {
+            const int stage = number % stages;
+            T* const own = ring + stage * stage_size;
+            mbarrier_wait(&full[stage], number / stages % 2);
+            wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < parts; ++i) {
-            if (i < count) multiply(number + i, i == 0);
-            if (turn > 0) store(i * 64);
+            for (int x = 0; x < halves; ++x) {
+                SharedMatrix left(own + group * part_size + 64 * x * line, 16, 1024), right(own + 2 * part_size, 16, 1024);
+#pragma unroll
+                for (int k = 0; k < line; k += 16) {
+                    wgmma<T, tile_n, true, true>(sums[x], left, right, i > 0 || k > 0);
+                    left += 32;
+                    right += 32;
+                }
+            }
+            wgmma_commit();
+            wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
+            if (i > 0) arrive(&empty[(number - 1) % stages]);
         }
-        for (int i = parts; i < count; ++i) multiply(number + i, false);
-        number += count;
-        before = tile;
+        const int last = tile.own_band(g, group), of_images = g.of[tile.grid].of_images;
 #pragma unroll
         for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(number - 1) % stages]);
@@ -167,17 +140,24 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
             Operands of[8][2];
 #pragma unroll
             for (int i = 0; i < 16; ++i) of[i / 2][i % 2] = epilogue.load(0, 0, minimum(column + i / 2 * 8 + 2 * q + i % 2, g.filters - 1));
+            if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+            barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
             for (int i = 0; i < 16 * halves; ++i) {
-                const int half = i / 16, eight = i % 8, lower = i / 8 % 2;
+                const int half = i / 16, eight = i % 8, lower = i / 8 % 2, at = 64 * half + 16 * warp + 8 * lower + row;
                 alignas(4) Out two[2];
 #pragma unroll
                 for (int j = 0; j < 2; ++j) two[j] = epilogue(sums[half][x / 2 + eight * 4 + lower * 2 + j], of[eight][j]);
-                kept[half][x / 4 + eight * 2 + lower] = *(const unsigned*)two;
+                *(unsigned*)(part + at * line + (eight ^ row) * 8 + 2 * q) = *(const unsigned*)two;
+            }
+            fence_to_async();
+            barrier_sync(1 + group, 128);
+            if (threadIdx.x % 128 == 0) {
+                if (tile.has(g, group) && column < g.filters)
+                    store_tile(output.of[tile.grid], {last / of_images * images, last % of_images * band, 0, column}, part);
+                commit_stores();
             }
         }
     }
-#pragma unroll
-    for (int i = 0; i < parts; ++i) store(i * 64);
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
 }

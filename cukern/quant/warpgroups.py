@@ -23,12 +23,14 @@ _KERNEL = Kernel("quant/product.cu")
 _THREADS, _OUTPUTS = 384, 128
 #: Weights of an output that a stage has, and inputs of a slab.
 _WIDE, _DEPTH = 256, 64
-#: Bytes before the stages, for alignment, and of barriers.
-_ALIGNMENT, _BARRIERS = 1024, 1024
-#: Rows at most: with more, what all weights take before the product is little beside it.
-_MOST_ROWS = 1024
-#: Microseconds of a slab by the rows of a tile, of a tile besides, and of adding up shares: as on an H200.
-_SLAB, _TILE, _SHARES = {64: 0.46, 128: 0.54, 256: 0.73}, 2.0, 2.0
+#: Stages of quantised blocks in shared memory, and bytes before all stages for alignment.
+_BLOCK_STAGES, _ALIGNMENT = 2, 1024
+#: Rows at most: with more, what dequantising all weights takes is little beside the product. Measured on an H200.
+_MOST_ROWS = 768
+#: Microseconds of a slab by the rows of a tile, of a tile besides, and of adding up a row of shares: as on an H200.
+_SLAB, _TILE, _SHARED_ROW = {64: 0.46, 128: 0.54, 256: 0.73}, 2.0, 0.025
+#: The share of the multiprocessors that clusters of four find, which lie in groups of 16 or a few more.
+_FOURS = 0.92
 
 
 class Tile(NamedTuple):
@@ -38,25 +40,21 @@ class Tile(NamedTuple):
         n: rows.
         stages: slabs of the activations in shared memory.
         shares: blocks of a cluster that share the inputs of a tile.
-        blocks: stages of quantised blocks in shared memory.
-        parts: of the result, through which each warpgroup stores.
     """
 
     n: int
     stages: int
     shares: int = 1
-    blocks: int = 2
-    parts: int = 1
 
     @property
     def part(self) -> int:
-        """The rows of a part."""
+        """The rows that a warpgroup stores at a time."""
         return min(64, self.n // self.shares)
 
     def shared(self, kind: Kind) -> int:
         """Bytes of dynamic shared memory of a block."""
-        x, w = self.stages * self.n * _DEPTH * 2, self.blocks * _OUTPUTS * line(kind)
-        return x + w + 2 * self.parts * self.part * 64 * 2 + _ALIGNMENT
+        x, w = self.stages * self.n * _DEPTH * 2, _BLOCK_STAGES * _OUTPUTS * line(kind)
+        return x + w + 2 * self.part * 64 * 2 + _ALIGNMENT
 
     def tiles(self, rows: int, outputs: int) -> tuple[int, int]:
         """Tiles along the outputs and along the rows."""
@@ -69,9 +67,10 @@ class Tile(NamedTuple):
 
     def cost(self, rows: int, outputs: int, inputs: int, multiprocessors: int) -> float:
         """About the microseconds that the busiest multiprocessor takes."""
-        turns = divide_up(math.prod(self.tiles(rows, outputs)) * self.shares, multiprocessors)
+        found = int(_FOURS * multiprocessors) if self.shares == 4 else multiprocessors
+        turns = divide_up(math.prod(self.tiles(rows, outputs)), found // self.shares)
         slabs = divide_up(inputs // _WIDE, self.shares) * (_WIDE // _DEPTH)
-        return turns * (slabs * _SLAB[self.n] + _TILE + (_SHARES if self.shares > 1 else 0))
+        return turns * (slabs * _SLAB[self.n] + _TILE + (_SHARED_ROW * self.n if self.shares > 1 else 0))
 
 
 TILES = tuple(Tile(n, stages, shares) for n, stages in ((256, 4), (128, 6), (64, 8)) for shares in (1, 2, 4))
@@ -132,8 +131,6 @@ def _plan(x: Layout, kind: Kind, outputs: int, biased: bool, tile: Tile) -> tupl
             kind=kind.header,
             tile_n=tile.n,
             stages=tile.stages,
-            block_stages=tile.blocks,
-            parts=tile.parts,
             shares=tile.shares,
             line=line(kind),
             biased=biased,
@@ -155,8 +152,9 @@ def product(x: Array, w: QuantArray, bias: Array | None = None, tile: Tile | Non
         bias: contiguous, of the dtype of ``x``.
         tile: the form; that of the least time when None.
     """
-    tile = tile or tile_for(x.shape[0], *w.shape, x.device)
-    key = x._planned(), w._row, w.shape[0], bias is not None, tile
+    outputs, inputs = w.shape
+    tile = tile or tile_for(x.shape[0], outputs, inputs, x.device)
+    key = x._planned(), w._row, outputs, bias is not None, tile
     found = _plans.get(key)
     out, launch = remember(_plans, key, _plan(*key)) if found is None else found
     given = [x, w.blocks, *([] if bias is None else [bias])]

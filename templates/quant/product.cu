@@ -7,8 +7,8 @@
 // A stage goes round: `empty` until it may be written, `full` when all its bytes have come, and empty again when all warps have
 // done with it. With several `shares`, a cluster of as many blocks makes one tile: each multiplies a share of the inputs, and then
 // adds up and stores a share of the tile's rows, of which the others have stored their sums in its shared memory.
-// Shared, dynamic: the stages of X, where such sums lie later; `parts` parts of D for each warpgroup; the stages of W; 1024 bytes
-// before for alignment.
+// Shared, dynamic: the stages of X, where such sums lie later; a part of D for each warpgroup; the stages of W; 1024 bytes before
+// for alignment.
 <% set of_lane = true %>
 <% set wgmma_columns = [tile_n] %>
 <% include "prelude/math.cuh" %>
@@ -21,13 +21,13 @@
 <% include "prelude/cluster.cuh" %>
 using T = << elem >>;
 constexpr int tile_m = 128, tile_n = << tile_n >>, depth = 64, wide = 256;
-constexpr int stages = << stages >>, block_stages = << block_stages >>, parts = << parts >>;
+constexpr int stages = << stages >>, block_stages = 2;
 constexpr int shares = << shares >>, own_n = tile_n / shares, part_n = own_n < 64 ? own_n : 64;  // rows that a block stores, and at a time
 constexpr int x_size = tile_n * depth, part_size = 64 * part_n;  // elements of a stage, and of 64 outputs of so many rows of D
 // Bytes of `wide` weights, and of the words of 16 bytes in which they lie, wherever in the first of them they begin.
 constexpr int own_bytes = wide / Kind::weights * Kind::bytes, line = << line >>;
 static_assert(line % 16 == 0 && line >= own_bytes + (own_bytes % 16 ? 14 : 0), "a line holds the blocks");
-static_assert(own_n / part_n % parts == 0 && own_n % 16 == 0, "parts take turns");
+static_assert(own_n % part_n == 0 && part_n % 16 == 0, "rows are stored by whole squares");
 static_assert((shares - 1) * own_n * tile_m * 4 <= stages * x_size * int(sizeof(T)), "sums of the other shares fit");
 struct Sizes {
     int rows, outputs, inputs, tiles_m, tiles_n;
@@ -100,7 +100,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const all_parts = ring + stages * x_size;
-    unsigned char* const blocks = (unsigned char*)(all_parts + 2 * parts * part_size);
+    unsigned char* const blocks = (unsigned char*)(all_parts + 2 * part_size);
     __shared__ MBarrier full[stages], empty[stages], blocks_full[block_stages], blocks_empty[block_stages];
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
@@ -196,8 +196,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
 <% endif %>
 #pragma unroll
         for (int part = 0; part < own_n / part_n; ++part) {
-            T* const to = all_parts + (parts * group + part % parts) * part_size;
-            if (threadIdx.x % 128 == 0) wait_stores_read<parts - 1>();
+            T* const to = all_parts + group * part_size;
+            if (threadIdx.x % 128 == 0) wait_stores_read<0>();
             barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
             for (int i = 0; i < part_n / 16; ++i) {  // 16 rows by the warp's 16 outputs, in four squares

@@ -19,7 +19,9 @@ from cukern.testing import asynchrony
 _USUAL = ("Q5_1", "Q4_K", "Q6_K")
 
 
-def check(kind: str, sizes: tuple[int, int, int], tile: Tile, dtype: str = "bfloat16", biased: bool = False) -> None:
+def check(
+    kind: str, sizes: tuple[int, int, int], tile: Tile, dtype: str = "bfloat16", biased: bool = False
+) -> None:
     rows, outputs, inputs = sizes
     w = ck.quant.from_blocks(random_blocks(kind, outputs, inputs), (outputs, inputs), kind)
     rng = np.random.default_rng(rows)
@@ -50,11 +52,13 @@ def test_every_kind(device: ck.Device, kind: str) -> None:
     [
         ("Q4_K", (100, 264, 1280), Tile(64, 3, 4), "float16"),
         pytest.param("Q8_0", (300, 264, 512), Tile(256, 3, 2), "bfloat16", marks=pytest.mark.thorough),
-        pytest.param("Q4_0", (200, 520, 768), Tile(128, 2, 1, 2, 2), "bfloat16", marks=pytest.mark.thorough),
+        pytest.param("Q4_0", (200, 520, 768), Tile(128, 2), "bfloat16", marks=pytest.mark.thorough),
     ],
     ids=str,
 )
-def test_blocks_share_tiles_or_take_turns(device: ck.Device, kind: str, sizes: Any, tile: Tile, dtype: str) -> None:
+def test_blocks_share_tiles_or_take_turns(
+    device: ck.Device, kind: str, sizes: Any, tile: Tile, dtype: str
+) -> None:
     """Clusters whose blocks share the inputs, unevenly, and blocks that make several tiles; rings go round."""
     check(kind, sizes, tile, dtype)
 
@@ -71,8 +75,35 @@ def test_what_is_taken(device: ck.Device) -> None:
 
     def takes(kind: str, outputs: int, inputs: int, dtype: str = "float16") -> bool:
         blocks = ck.zeros((outputs, KINDS[kind].row_bytes(inputs)), "uint8")
-        return warpgroups.takes(ck.zeros((9, inputs), dtype), ck.quant.from_blocks(blocks, (outputs, inputs), kind))
+        return warpgroups.takes(
+            ck.zeros((9, inputs), dtype), ck.quant.from_blocks(blocks, (outputs, inputs), kind)
+        )
 
     assert takes("Q4_0", 8, 256) and takes("Q6_K", 8, 2048)
     assert not (takes("Q4_0", 9, 256) or takes("Q4_0", 8, 128) or takes("Q6_K", 8, 256))
     assert not (takes("Q4_0", 8, 256, "float32") or takes("Q4_0", 0, 256) or takes("BF16", 8, 256))
+
+
+def test_tiles_that_are_chosen() -> None:
+    """Rows fill a tile; few tiles are shared by two blocks each, or four if so many clusters of four are found."""
+    gpu: Any = SimpleNamespace(properties=SimpleNamespace(multiprocessors=132))
+
+    def chosen(rows: int, outputs: int, inputs: int) -> tuple[int, int]:
+        tile = warpgroups.tile_for(rows, outputs, inputs, gpu)
+        return tile.n, tile.shares
+
+    assert [chosen(rows, 14336, 4096) for rows in (16, 128, 256, 512)] == [
+        (64, 1),
+        (128, 1),
+        (256, 1),
+        (256, 1),
+    ]
+    assert [chosen(rows, 4096, 14336) for rows in (16, 128, 256, 512)] == [
+        (64, 2),
+        (64, 2),
+        (128, 2),
+        (256, 2),
+    ]
+    assert chosen(16, 1024, 4096) == (64, 4) and chosen(16, 1024, 256) == (64, 1)
+    assert warpgroups.Tile(256, 4).grid(512, 14336, 132) == 132
+    assert warpgroups.Tile(256, 4, 2).grid(512, 4096, 132) == 128

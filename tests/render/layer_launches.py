@@ -28,7 +28,7 @@ from cukern.nn.convolution.geometry import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.optim.multi import Copies
-from cukern.quant import few_rows, many_rows, planes, tiles
+from cukern.quant import few_rows, many_rows, planes, tiles, warpgroups
 from cukern.quant.kinds import KINDS
 
 
@@ -405,6 +405,9 @@ def launch_quantised(dtype: Any) -> None:
                 tiles.product(wide, w, bias, tile=tile)
             w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(inputs)), "uint8"), (72, inputs), kind.name)
             many_rows.product(wide, w, None, 64)
+            w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(2048)), "uint8"), (72, 2048), kind.name)
+            for tile in (warpgroups.Tile(64, 8), warpgroups.Tile(256, 4, 2)):
+                warpgroups.product(ck.zeros((9, 2048), dtype), w, ck.zeros(72, dtype), tile)
     if dtype == ck.float32:
         ck.quant.take(w, [1], dtype)
         ck.quant.quantize(x, "Q4_0")

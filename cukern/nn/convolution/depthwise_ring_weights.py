@@ -20,7 +20,7 @@ from .tensor import arranged
 _KERNEL = Kernel("nn/convolution/depthwise_ring_weights.cu")
 #: Warps that read rows, threads of a block, columns of a warp at most, and blocks that a multiprocessor has at a time.
 _WARPS, _THREADS, _ITEMS, _RESIDENT = 8, 288, 7, 2
-#: Bytes of shared memory that blocks leave, those of a sum of each warp's channels, and rows in it at most and at least.
+#: Bytes of shared memory that blocks leave, of a sum of each warp's channels, and rows in it at most and at least.
 _LEFT, _SUM, _STAGES, _FEWEST = 4096, _WARPS * LINE * 4, 8, 2
 
 

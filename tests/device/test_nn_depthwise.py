@@ -87,10 +87,10 @@ def test_rows_are_brought_ahead(
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "padding"),
+    ("shape", "kernel", "padding", "memory"),
     [
-        ((2, 72, 9, 70), (3, 2), (1, 0)),
-        pytest.param((1, 136, 9, 7), (2, 3), (0, 2), marks=pytest.mark.thorough),
+        ((2, 72, 9, 70), (3, 2), (1, 0), 112 * 1024),
+        pytest.param((1, 136, 9, 7), (2, 3), (0, 2), 58 * 1024, marks=pytest.mark.thorough),
     ],
     ids=str,
 )
@@ -100,6 +100,7 @@ def test_rows_of_gradients_of_weights_are_brought_ahead(
     shape: tuple[int, ...],
     kernel: tuple[int, int],
     padding: Any,
+    memory: int,
 ) -> None:
     """Tiles of columns and of channels, bands, and rings that go round."""
     if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
@@ -107,7 +108,7 @@ def test_rows_of_gradients_of_weights_are_brought_ahead(
     forms = []
 
     def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        forms.append(depthwise_ring_weights.form_of(task, image, output, 112 * 1024, 64))
+        forms.append(depthwise_ring_weights.form_of(task, image, output, memory, 64))
         return forms[-1]
 
     monkeypatch.setattr(plan, "_plans", {})

@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -181,7 +182,7 @@ def init(timeout: float = 600.0) -> Group:
     member = Member(where, (where.address, where.port), timeout)
     _job = _Job(where, member, timeout)
     _job.mpi = library
-    atexit.register(shutdown)
+    atexit.register(_leave)
     _job.world.meet("init")
     if current().addressable:
         _mpi()
@@ -338,7 +339,7 @@ def shutdown() -> None:
     job, _job = _job, None
     if job is None or job.member is None:
         return
-    atexit.unregister(shutdown)
+    atexit.unregister(_leave)
     error = getattr(sys, "last_value", None)
     why = "" if error is None else f"ended with {type(error).__name__}: {str(error)[:500]}"
     well = job.member.end(why, job.timeout)
@@ -347,3 +348,14 @@ def shutdown() -> None:
     if job.mpi is not None:
         mpi.finish(job.mpi, well)
     job.member.close()
+
+
+def _leave() -> None:
+    """Shut down at the program's end; what fails then is the program's failure."""
+    try:
+        shutdown()
+    except DistributedError:
+        traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # an exception would be printed, and the program end as if all were well

@@ -310,9 +310,11 @@ class Engine:
                     why = f"not finished within {self._timeout:g} s"
                 if why:
                     member.fail(f"{first.about}: {why}")
-                    self._end(self._communicator.abort)
-                    if not member.told:
+                    if (
+                        not member.told
+                    ):  # before the abort, after which the program would read what was not reduced
                         _raise_in(program, str(member.error(first.about, why)))
+                    self._end(self._communicator.abort)
                     return
 
     def _fault(self) -> str:

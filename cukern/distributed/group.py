@@ -331,6 +331,9 @@ def new_group(ranks: Iterable[int], timeout: float | None = None) -> Group:
 def shutdown() -> None:
     """Leave the job, when all other ranks do so or the time limit has passed; called by itself at the program's end.
 
+    Raises:
+        DistributedError: a collective on a GPU can no longer finish.
+
     >>> import cukern as ck
     >>> _ = ck.distributed.init()
     >>> ck.distributed.shutdown()
@@ -343,11 +346,17 @@ def shutdown() -> None:
     error = getattr(sys, "last_value", None)
     why = "" if error is None else f"ended with {type(error).__name__}: {str(error)[:500]}"
     well = job.member.end(why, job.timeout)
+    failed: DistributedError | None = None
     for group in reversed(job.groups):
-        group.close(well)
+        try:
+            group.close(well)
+        except DistributedError as one:
+            failed = failed or one
     if job.mpi is not None:
         mpi.finish(job.mpi, well)
     job.member.close()
+    if failed is not None and not why:
+        raise failed
 
 
 def _leave() -> None:

@@ -2,6 +2,40 @@
 #pragma once
 #include "access.h"
 
+// Lets other threads run where one looks again and again at what another one writes.
+static void let_spin(uintptr_t at, uintptr_t pc) {
+    static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
+    // Where a run is compared with another, one more turn of a thread makes no difference to others.
+    if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
+    s.spun_at[s.me] = at;
+    // In other orders than the usual one they also run between a plain read and an atomic operation after it.
+    if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && !s.late_place && draw() % 4 == 0))) return;
+    if (s.suspect_count) settle_suspects();
+    snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
+    Wait wait = {};
+    wait.what = cukern::yield_thread;
+    wait.file = places[s.me];
+    let_others_run(&wait);
+}
+
+#define CUKERN_PLAIN(size)                                                                              \
+    HOOK void __tsan_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }    \
+    HOOK void __tsan_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); }   \
+    HOOK void __tsan_unaligned_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }  \
+    HOOK void __tsan_unaligned_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_read_write##size(void* at) {                                                       \
+        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
+        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
+    }                                                                                                   \
+    HOOK void __tsan_unaligned_read_write##size(void* at) {                                             \
+        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
+        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
+    }                                                                                                   \
+    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }
+
 // Of the block alone, or of all.
 static void fence(bool of_block) {
     if (!s.on) return;

@@ -412,7 +412,7 @@ static inline Area* area_at(uintptr_t at) {
 
 // Whether nothing in this launch has accessed the one cell of a write before, as is so of most results.
 static inline bool is_first(const Area* r, size_t offset, unsigned size) {
-    return 1u << r->shift == size && offset % size == 0 && !r->was_read && time_of(r->writes[offset >> r->shift]) <= s.launch_start;
+    return 1u << r->shift == size && offset % size == 0 && !r->was_read && s.mode != 2 && time_of(r->writes[offset >> r->shift]) <= s.launch_start;
 }
 
 // Any access, with all that it may have to see to.
@@ -444,7 +444,9 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
 
 // Most accesses need little of that.
 template <unsigned size, bool reads, bool writes, unsigned how>
-static __attribute__((noinline)) void access_by_area(uintptr_t at, uintptr_t pc) {
+static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
+    if (!writes && is_read_freely<size>(at, pc)) return;
+    if (writes && !reads && how == plain && is_written_first<size>(at, pc)) return;
     Area* const r = area_at(at);
     if (__builtin_expect(s.cares != 1 || !r, 0)) return access_with_care<size, reads, writes, how>(at, pc);
     const long offset = (long)(at - r->start);
@@ -465,11 +467,4 @@ static __attribute__((noinline)) void access_by_area(uintptr_t at, uintptr_t pc)
     } else {
         touch<size, reads, writes, how>(r, at, place);
     }
-}
-
-template <unsigned size, bool reads, bool writes, unsigned how>
-static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
-    if (!writes && is_read_freely<size>(at, pc)) return;
-    if (writes && !reads && how == plain && is_written_first<size>(at, pc)) return;
-    access_by_area<size, reads, writes, how>(at, pc);
 }

@@ -155,7 +155,6 @@ struct State {
         struct {
             bool on, traces, is_late, in_cluster;
             unsigned char suspect_count, old_size;  // bytes of the older value that lies at `old_at` until the next access, if not 0
-            unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
         };
         u64 cares;
     };
@@ -169,6 +168,7 @@ struct State {
     unsigned barrier_time;  // all accesses until then are over for all threads; in clusters of several blocks see `Cluster`
     uintptr_t last_pc;  // of the last access, which a fault may have ended
     bool read_since_suspect, in_range;  // the range of a copy
+    unsigned char mode;  // 0: a thread's own; 1: of all lanes of a warp; 2: beside the threads
     bool strict;
     bool in_fibers;
     uintptr_t base, low, high;  // of the kernel's library

@@ -55,7 +55,7 @@ template <unsigned size>
 static inline __attribute__((always_inline)) bool is_written_first(uintptr_t at, uintptr_t pc) {
     const WriteWindow window = write_windows<size>[pc % window_count];
     const size_t cell = cell_of<size>(at - window.low);
-    if (__builtin_expect(cell >= window.count || s.cares != 1, 0)) return false;
+    if (__builtin_expect(cell >= window.count || s.cares != 1 || s.mode == 2, 0)) return false;
     u64& written = window.cells[cell];
     if (time_of(written) > s.launch_start) return false;
     written = s.head + ((pc - s.base) << place_shift);

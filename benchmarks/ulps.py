@@ -4,12 +4,12 @@
     python benchmarks/ulps.py --table host.jsonl cuda.jsonl       # the Markdown table of both
     python benchmarks/ulps.py --into benchmarks/results/ulps.md more.jsonl    # new measurements in place of old ones
 
-Half types are compared with the same kernels in float32, at every finite value that the type has (two operands: at a sample);
-float32 with the same kernels in float64, and float64 with NumPy's functions of long double: at random bit patterns, and
-at values of the interval from which the tests draw. Where NumPy has none, float64 is compared at some values of that
-interval with mpmath, if it is installed. So are complex numbers, both of whose parts are of that interval, or whose
-magnitude is between 1/1000 and 10; their errors count by absolute values. Subnormal numbers are left out, which kernels
-of float32 round to 0 on GPUs.
+Half types are compared with the same kernels in float32, at every finite value that the type has (two operands: at a
+sample); float32 with the same kernels in float64, and float64 with NumPy's functions of long double: at random bit
+patterns, and at values of the interval from which the tests draw. Where NumPy has none, float64 is compared at some
+values of that interval with mpmath, if it is installed. So are complex numbers, both of whose parts are of that
+interval, or whose magnitude is between 1/1000 and 10; their errors count by absolute values. Subnormal numbers are
+left out, which kernels of float32 round to 0 on GPUs.
 """
 
 from __future__ import annotations

@@ -196,15 +196,15 @@ static void access_range(uintptr_t at, size_t size, bool writes, uintptr_t pc) {
 }
 HOOK void __tsan_read_range(void* at, size_t size) { access_range((uintptr_t)at, size, false, HERE); }
 HOOK void __tsan_write_range(void* at, size_t size) { access_range((uintptr_t)at, size, true, HERE); }
-HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
-    access_range((uintptr_t)from, size, false, HERE);
-    access_range((uintptr_t)to, size, true, HERE);
-    return memcpy(to, from, size);
+static void* copied(void* to, const void* from, size_t size, uintptr_t pc) {
+    access_range((uintptr_t)from, size, false, pc);
+    access_range((uintptr_t)to, size, true, pc);
+    return memmove(to, from, size);
 }
 // Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it, whose place is kept.
-HOOK void* __tsan_memset(void* to, int value, size_t size) {
+static void* filled(void* to, int value, size_t size, uintptr_t pc) {
     const uintptr_t at = (uintptr_t)to;
-    access_range(at, size, true, HERE);
+    access_range(at, size, true, pc);
     memset(to, value, size);
     if (s.suspect_count) settle_suspects();
     if (s.on && value == unset && at - s.shared_arena < shared_span) {
@@ -214,11 +214,14 @@ HOOK void* __tsan_memset(void* to, int value, size_t size) {
     }
     return to;
 }
-HOOK void* __tsan_memmove(void* to, const void* from, size_t size) {
-    access_range((uintptr_t)from, size, false, HERE);
-    access_range((uintptr_t)to, size, true, HERE);
-    return memmove(to, from, size);
-}
+// The linker gives clang's calls the second name: before version 15 they have none of their own.
+#define CUKERN_COPIES(prefix)                                                                                           \
+    HOOK void* prefix##_memcpy(void* to, const void* from, size_t size) { return copied(to, from, size, HERE); }        \
+    HOOK void* prefix##_memmove(void* to, const void* from, size_t size) { return copied(to, from, size, HERE); }       \
+    HOOK void* prefix##_memset(void* to, int value, size_t size) { return filled(to, value, size, HERE); }
+CUKERN_COPIES(__tsan)
+CUKERN_COPIES(__wrap)
+#undef CUKERN_COPIES
 HOOK void __tsan_init() {}
 HOOK void __tsan_func_entry(void*) {}
 HOOK void __tsan_func_exit() {}

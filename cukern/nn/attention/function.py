@@ -24,6 +24,7 @@ from ..fused import common_dtype, fused_vjp, is_int
 from . import masks
 from .backward import launch_backward
 from .call import Call, Options
+from .conditions import condition_blocks, condition_of
 from .plan import can_run, dense, launch_forward
 from .reference import composed
 from .scores import traced
@@ -72,6 +73,8 @@ def _computed(
     with tape.stop_recording():
         bits = dtypes.info(arrays[0].dtype).narrow
         blocks = None if mask is None else masks.mask_blocks(mask, bits)
+        if options.condition is not None:
+            blocks = condition_blocks(asked(arrays, *starts, None), bits)
         made, lse = launch_forward(asked(arrays, *starts, blocks))
     if tracking is not None:
         saved = (*arrays, *starts, *(blocks or (None, None)), made, lse)
@@ -383,6 +386,9 @@ def attention(
         kinds = [one.dtype for one in operands]
         program, lookups = traced(score, kinds, given, dtypes.info(dtype).acc, tables)
         options = options._replace(program=program, lookups=lookups)
+        if program is not None and mask is None and not options.packed and math.prod(shape) >= masks.FEWEST:
+            scores = (math.prod(lead), *shape[len(lead) :])
+            options = options._replace(condition=condition_of(program, lookups, scores, operands))
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")

@@ -20,9 +20,10 @@ from ...kernel.strides import broadcast_steps
 from .call import Call
 from .cheaper import Given, Unit
 from .combine import combine, steps_of
+from .conditions import axes_of_blocks, by_place, reads_places, score_by_bits
 from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
-from .masks import axes_of, lists_for
-from .scores import PLACES, Printed, printed, without_mask
+from .masks import lists_for
+from .scores import PLACES, Printed, printed
 from .tma import (
     MAP_BYTES,
     OF_KEYS,
@@ -105,12 +106,6 @@ def _bounded(call: Call) -> bool:
     return call.options.left is not None or call.options.right is not None
 
 
-def _reads(call: Call) -> bool:
-    """Whether the score reads memory by its query or key, besides a mask's bits."""
-    arrays = call.operands if call.blocks is None else call.operands[:-1]
-    return bool(call.tables) or any(map(_by_place, arrays))
-
-
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
     """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
     starts = call.starts[0]
@@ -119,7 +114,7 @@ def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
         kind,
         call.options.packed,
         _bounded(call),
-        _reads(call),
+        reads_places(call),
         sequences,
         *[one._planned() for one in rows],
     )
@@ -147,7 +142,7 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     tile = tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
     # Addresses of what a score reads leave too few registers to three warpgroups.
-    few = kind == "forward" and tile is not None and tile.workers(kind) > 2 and _reads(call)
+    few = kind == "forward" and tile is not None and tile.workers(kind) > 2 and reads_places(call)
     return TMA_TILES[kind][128]._replace(blocks=tile.blocks) if few and tile is not None else tile
 
 
@@ -332,24 +327,18 @@ def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
     return isinstance(tile, TmaTile) or summed is not None
 
 
-def _by_place(operand: Array) -> bool:
-    """Whether an array of the score depends on the query or the key."""
-    return any(n > 1 for n in operand.shape[max(0, operand.ndim - 2) :])
-
-
 def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
     """The template variables of a kernel."""
     options, q, starts = call.options, call.q, call.starts[0]
-    program, by_warpgroups = options.program, isinstance(tile, TmaTile)
-    if program is not None and call.blocks is not None and by_warpgroups:
-        program = without_mask(program, PLACES + len(call.operands) - 1)  # these kernels read its bits
+    by_warpgroups = isinstance(tile, TmaTile)
+    program = score_by_bits(call) if by_warpgroups else options.program
     lines = Printed([], ["a0", "1"], True)
     if program is not None:
         wanted = () if summed is None else (PLACES + summed.which,)
         given = None
         sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
         if dtypes.info(q.dtype).narrow:
-            rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
+            rows = [PLACES + i for i, one in enumerate(call.operands) if not by_place(one)]
             forward = kind == "forward"
             given = Given(
                 sizes,
@@ -362,10 +351,8 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
     grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
-    blocks, axes = call.blocks, [(1, 0)] * 4
-    if blocks is not None:
-        axes = axes_of(call.operands[-1]._planned())
-    of_batch, of_head, of_query, of_key = (n > 1 for n, _ in axes)
+    blocks, masked = call.blocks, call.blocks is not None and options.condition is None
+    of_batch, of_head, of_query, of_key = axes_of_blocks(call)
     variables = {
         "elem": call.q.dtype,
         "half": dtypes.info(call.q.dtype).narrow,
@@ -398,15 +385,15 @@ def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | N
                 "number": i,
                 "type": dtypes.info(one.dtype).cxx,
                 "compute": compute_type(one.dtype),
-                "settled": isinstance(tile, TmaTile) and not _by_place(one),
-                "opened": blocks is not None and i == len(call.operands) - 1,
+                "settled": isinstance(tile, TmaTile) and not by_place(one),
+                "opened": masked and i == len(call.operands) - 1,
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
             }
             for i, one in enumerate(call.operands)
         ],
-        "reads_places": _reads(call)
+        "reads_places": reads_places(call)
         if by_warpgroups
-        else bool(call.tables) or any(map(_by_place, call.operands)),
+        else bool(call.tables) or any(map(by_place, call.operands)),
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "body": lines.lines,
         "values": lines.values,

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...elementwise.graph import Expr, Node, constant, input_node
+from ...elementwise.graph import Expr, Node, constant, input_node, order
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
@@ -211,6 +211,17 @@ def without_mask(of: Program, place: int) -> Program | None:
     return None if score is input_node(0, of.inputs[0]) else program(of.name, (score,), of.inputs)
 
 
+def reached(lookups: Sequence[Lookup], roots: Sequence[Node]) -> frozenset[int]:
+    """The inputs on which nodes depend, by what they read of tables too."""
+    places = {one.value.value: one.places for one in lookups}
+    found: set[int] = set()
+    while roots:
+        new = {node.value for node in order(roots) if node.kind == "input"} - found
+        found |= new
+        roots = [place for k in new for place in places.get(k, ())]
+    return frozenset(found)
+
+
 def _attended(score: Node) -> Node:
     """What a score is where no condition makes it -inf: elsewhere its weight is 0, and its derivatives do not count."""
     while score.kind == "call" and score.row is not None and score.row.name == "where":
@@ -270,6 +281,8 @@ def _looked_up(
     lookups: Sequence[Lookup], roots: Sequence[Node], sizes: Sequence[int]
 ) -> tuple[list[Statement], list[str]]:
     """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""
+    inputs = reached(lookups, roots)
+    lookups = [one for one in lookups if one.value.value in inputs]
     body, names = statements([*(place for one in lookups for place in one.places), *roots])
     ready = {line.name: i for i, line in enumerate(body, 1)}
     loads: dict[int, list[Statement]] = {}

@@ -62,12 +62,7 @@ struct Draw {
     }
 };
 
-// An index of a table's axis of n.
-template <typename I>
-__device__ __forceinline__ index clipped(I i, int n) {
-    using Whole = decltype(i + 0);  // which holds n
-    return index(minimum(maximum(Whole(i), Whole(0)), Whole(n - 1)));
-}
+<% include "nn/attention/clipped.cuh" %>
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {
     A value, slope;

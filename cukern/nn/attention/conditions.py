@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -142,13 +141,15 @@ def _launch(
             {
                 "k": k,
                 "number": number,
-                "type": dtypes.info(one.dtype).cxx,
                 "compute": compute_type(one.dtype),
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - len(one.shape)) if n > 1],
             }
             for number, (k, one) in enumerate(layouts)
         ],
-        tables=[{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(asked.tables)],
+        sources=[
+            *({"name": f"x{k}", "type": dtypes.info(one.dtype).cxx} for k, one in layouts),
+            *({"name": f"t{k}", "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(asked.tables)),
+        ],
         body=lines.lines,
         value=lines.values[0],
     )
@@ -181,24 +182,9 @@ def score_by_bits(asked: Call) -> Program | None:
     return without_mask(options.program, PLACES + len(asked.operands) - 1)
 
 
-def by_place(operand: Array) -> bool:
-    """Whether an array of the score depends on the query or the key."""
-    return any(n > 1 for n in operand.shape[max(0, operand.ndim - 2) :])
-
-
-def reads_places(asked: Call) -> bool:
-    """Whether the score reads memory by its query or key, besides the bits of a mask or a condition."""
-    if not asked.tables and not any(map(by_place, asked.operands)):
-        return False
-    program = score_by_bits(asked)
-    inputs = _inputs(program, asked.options.lookups) if program is not None else ()
-    first = PLACES + len(asked.operands)
-    return any(k >= first or (k >= PLACES and by_place(asked.operands[k - PLACES])) for k in inputs)
-
-
-@lru_cache(maxsize=1024)
-def _inputs(of: Program, lookups: tuple[Lookup, ...]) -> frozenset[int]:
-    return reached(lookups, of.outputs)
+def by_place(shape: Sequence[int]) -> bool:
+    """Whether an array of the score, of this shape, depends on the query or the key."""
+    return any(n > 1 for n in shape[-2:])
 
 
 __all__ = [
@@ -207,6 +193,5 @@ __all__ = [
     "by_place",
     "condition_blocks",
     "condition_of",
-    "reads_places",
     "score_by_bits",
 ]

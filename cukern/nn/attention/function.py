@@ -298,9 +298,10 @@ def attention(
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
     ``tables``, as in ``s + table[head, j - i + 8]``. For half types, what it makes of ``s`` is exact to about 1e-6 of
     its largest term: constants are multiplied with each other, and a quotient by one is a product. Then ``bias`` is
-    added, and where ``mask`` is False the query does not attend to the key. Tiles that ``score`` fills with -inf are
-    not skipped, so give what is excluded as ``mask``, beside ``score`` if there is one: where ``document`` has the
-    number of each position's document, ``mask=document[:, None] == document``.
+    added, and where ``mask`` is False the query does not attend to the key. Where ``score`` is ``where(condition, ...,
+    -inf)``, tiles that the condition empties are skipped as a mask's are, if it depends on nothing but the batch, i, j
+    and what it reads by them: ``where(document[i] == document[j], s, -inf)`` needs no mask, but for half types two
+    bits for each score of a head (above 2**32 of them no tile is skipped).
 
     Args:
         q: shape (..., heads, L, E), a floating dtype, E at most 256.

@@ -189,7 +189,7 @@ def printed(
     unit = Unit()
     if given is not None:
         roots, ahead, unit = cheaper(roots, len(of.inputs), given)
-    body, names = _looked_up(lookups, roots, sizes)
+    body, names = looked_up(lookups, roots, sizes)
     of_slope = None if wanted is None else roots[1]
     constant_slope = of_slope is not None and of_slope.kind == "constant"
     return Printed(
@@ -277,7 +277,7 @@ def _range(node: Node, sizes: Sequence[int]) -> tuple[int, int] | None:
     return (low, high) if low >= -(2**31) and high < 2**31 else None
 
 
-def _looked_up(
+def looked_up(
     lookups: Sequence[Lookup], roots: Sequence[Node], sizes: Sequence[int]
 ) -> tuple[list[Statement], list[str]]:
     """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""

@@ -104,7 +104,10 @@ def test_copies_at_any_time() -> None:
     rng = np.random.default_rng(0)
     with ck.device("host"):
         arrays, exact = given("bfloat16", *[(1, 1, 264, 64)] * 3)
-        table, bias = ck.asarray(rng.normal(size=527), dtype="float32"), ck.asarray(rng.normal(size=(264, 264)))
+        table, bias = (
+            ck.asarray(rng.normal(size=527), dtype="float32"),
+            ck.asarray(rng.normal(size=(264, 264))),
+        )
         options = {
             "score": lambda s, b, h, i, j, t: s + t[j - i + 263],
             "tables": [table],

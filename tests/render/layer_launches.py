@@ -78,6 +78,9 @@ def launch_norms(dtype: Any) -> None:
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 34, 16384), 1),
         (lambda x, w: ck.nn.group_norm(x, 2, w, w, channel_axis=-1), (17, 1600, 64), 2),
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (24600, 64), 1),
+        # And of these more than have a place at a time.
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 700, 400), 1),
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (200, 8576), 1),
     ):
         with_derivatives(function, ck.zeros(shape, dtype), ck.zeros((shape[axis],), dtype))
 

@@ -28,6 +28,7 @@ from . import (
     few,
     few_channels,
     grids,
+    halves,
     pointwise,
     shifted,
     shifted_weights,
@@ -156,6 +157,13 @@ def convolve(
 ) -> Array:
     """The convolution of an image, or if ``turned`` the gradient of a convolution's image: see :class:`Call`."""
     device = one_device("convolution", (x, weights, *operands))
+    made_shape = (x.shape[0], 1, *size)
+    if halves.are_needed(*((made_shape, x.shape) if turned else (x.shape, made_shape)), turned):
+
+        def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
+            return convolve(part, weights, operands, own, its_size, turned, last, made)
+
+        return halves.convolution(x, windows, weights.shape[2:], size, turned, last, of_half)
     if pointwise.takes(windows, weights.shape[2:]):
         return pointwise.convolve(x, weights, operands, turned, last, made)
     if turned and made is None and grids.takes(x, weights, windows):
@@ -340,6 +348,12 @@ def weights_gradient(
         last: whether the channels of the result lie innermost in memory.
     """
     device = one_device("convolution", (output, image))
+    if halves.are_needed(image.shape, output.shape, False):
+
+        def of_half(outputs: Array, images: Array, own: Windows) -> Array:
+            return weights_gradient(outputs, images, own, kernel, last)
+
+        return halves.weights(output, image, windows, kernel, of_half)
     if (
         pointwise.takes(windows, kernel)
         and place_of(image._planned()).last

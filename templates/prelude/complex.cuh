@@ -81,6 +81,27 @@ __device__ __noinline__ complex<T> product(complex<T> a, complex<T> b) {
     const T infinity = limits<T>::infinity();
     return {infinity * (a.re * b.re - a.im * b.im), infinity * (a.re * b.im + a.im * b.re)};
 }
+#ifndef __CUDACC__
+// 1 and -1, unknown to compilers: multiplied by them, partial products of both parts are added by one instruction.
+template <typename Z>
+inline Z signs() {
+    volatile decltype(Z::re) one = 1;
+    return {one, -one};
+}
+// A product without Annex G's infinities, where both parts are NaN, which vectors can compute.
+template <typename T>
+inline complex<T> plain_product(complex<T> a, complex<T> b, complex<T> signs) {
+    return {a.re * b.re + signs.im * (a.im * b.im), a.re * b.im + signs.re * (a.im * b.re)};
+}
+// Whether a part of one of the numbers is NaN.
+template <int count, typename T>
+inline bool any_nan(const complex<T>* z) {
+    const T *first = &z->re, *second = first + count;
+    int found = 0;
+    for (int i = 0; i < count; ++i) found |= __builtin_isunordered(first[i], second[i]);
+    return found;
+}
+#endif
 // A quotient of which both parts came out as NaN. Source: C99, Annex G.5.1.
 template <typename T>
 __device__ __noinline__ complex<T> special_quotient(complex<T> a, complex<T> b) {

@@ -3,7 +3,7 @@
 // outer ones together) by `columns` (the inner one), along which an operand steps by 1, 0 or layout.step.
 // Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
 // columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
-// `tile`: the complex products that the host makes at once, and again with Annex G's infinities if one has NaN; 0 for none.
+// `tile`: the elements that the host makes at once by a quick expression, and again if one is NaN; 0 for none.
 <% include "prelude/math.cuh" %>
 <% set operands = inputs + outputs %>
 <% set strided = outer or "any" in operands | map(attribute="step") %>
@@ -39,12 +39,12 @@
 <% endif %>
 <% endfor %>
 <%- endmacro %>
-<% macro element(plainly=false) %>
+<% macro element(quick=false) %>
 <% for x in inputs %>
             const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
 <% endfor %>
 <% for line in body %>
-            const << line.type >> << line.name >> = << "complex_parts::plain_product(%s, signs)" % line.code | replace(" * ", ", ") if plainly and loop.last else line.code >>;
+            const << line.type >> << line.name >> = << line.quick if quick and loop.last else line.code >>;
 <% endfor %>
 <% for y in outputs %>
             y<< loop.index0 >>[<< at(inputs | length + loop.index0, y.step) | trim >>] = cast< << y.type >> >(<< y.value >>);
@@ -73,14 +73,16 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% endif %>
 <% if tile %>
         constexpr int tile = << tile >>;
+<% if "signs" in body[-1].quick %>
         const auto signs = complex_parts::signs<< "<%s>" % outputs[0].type >>();
+<% endif %>
         index next = start;
         for (; next + tile <= end; next += tile) {
             for (int k = 0; k < tile; ++k) {
                 const index j = next + k;
-<< element(plainly=true) >>
+<< element(quick=true) >>
             }
-            if (complex_parts::any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next])) {
+            if (any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next])) {
                 for (index j = next; j < next + tile; ++j) {
 << element() >>
                 }

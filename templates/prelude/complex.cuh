@@ -93,14 +93,6 @@ template <typename T>
 inline complex<T> plain_product(complex<T> a, complex<T> b, complex<T> signs) {
     return {a.re * b.re + signs.im * (a.im * b.im), a.re * b.im + signs.re * (a.im * b.re)};
 }
-// Whether a part of one of the numbers is NaN.
-template <int count, typename T>
-inline bool any_nan(const complex<T>* z) {
-    const T *first = &z->re, *second = first + count;
-    int found = 0;
-    for (int i = 0; i < count; ++i) found |= __builtin_isunordered(first[i], second[i]);
-    return found;
-}
 #endif
 // A quotient of which both parts came out as NaN. Source: C99, Annex G.5.1.
 template <typename T>
@@ -133,6 +125,10 @@ __device__ __forceinline__ complex<double> quotient(complex<double> a, complex<d
     return made.re != made.re && made.im != made.im ? special_quotient(a, b) : made;
 }
 }  // namespace complex_parts
+#ifndef __CUDACC__
+template <int count, typename T>
+inline bool any_nan(const complex<T>* z) { return any_nan<2 * count>(&z->re); }
+#endif
 
 <% for name, places in [("__shfl_sync", "int lane"), ("__shfl_up_sync", "unsigned lane"), ("__shfl_down_sync", "unsigned lane"), ("__shfl_xor_sync", "int lane")] %>
 template <typename T>

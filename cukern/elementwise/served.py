@@ -6,6 +6,7 @@ serves them from then on; results are the same bits.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -21,10 +22,8 @@ class Quotient(Binary):
     def _apply(self, operands: tuple[Any, ...]) -> Any:
         x, y = operands
         if type(y) is int and y and type(x) is Array and x.dtype.kind in "iu" and serves(x):
-            limits = np.iinfo(x.dtype)
-            if limits.min <= y <= limits.max:
-                made = quiet().run(np.floor_divide, x._data, x.dtype.type(y), order="C")
-                return Array._wrap(made, x.device)
+            with suppress(OverflowError):  # of a number that the dtype does not hold
+                return Array._wrap(quiet().run(np.floor_divide, x._data, y, order="C"), x.device)
         return super()._apply(operands)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise functions of exact results that NumPy serves on the host, as it has a better way than compilers of loops.
+"""Quotients of integers by a number, which NumPy serves on the host, as it has a better way than compilers of loops.
 
 Only calls without a plan come here, so that the others take no longer. A kernel that has run for arrays of some layouts
 serves them from then on; results are the same bits.
@@ -13,7 +13,7 @@ import numpy as np
 
 from ..array import Array
 from .by_numpy import quiet, serves
-from .kinds import Binary, Unary
+from .kinds import Binary
 
 
 class Quotient(Binary):
@@ -24,14 +24,4 @@ class Quotient(Binary):
         if type(y) is int and y and type(x) is Array and x.dtype.kind in "iu" and serves(x):
             with suppress(OverflowError):  # of a number that the dtype does not hold
                 return Array._wrap(quiet().run(np.floor_divide, x._data, y, order="C"), x.device)
-        return super()._apply(operands)
-
-
-class Conjugate(Unary):
-    """Of complex numbers, whose parts compilers take apart and put together again."""
-
-    def _apply(self, operands: tuple[Any, ...]) -> Any:
-        (x,) = operands
-        if type(x) is Array and x.dtype.kind == "c" and serves(x):
-            return Array._wrap(np.conjugate(x._data, order="C"), x.device)
         return super()._apply(operands)

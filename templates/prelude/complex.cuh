@@ -88,6 +88,9 @@ inline Z signs() {
     volatile decltype(Z::re) one = 1;
     return {one, -one};
 }
+// conj without a part of its own for each operation.
+template <typename T>
+inline complex<T> plain_conj(complex<T> z, complex<T> signs) { return {signs.re * z.re, signs.im * z.im}; }
 // A product without Annex G's infinities, where both parts are NaN, which vectors can compute.
 template <typename T>
 inline complex<T> plain_product(complex<T> a, complex<T> b, complex<T> signs) {

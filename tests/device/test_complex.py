@@ -98,14 +98,15 @@ def test_parts_of_products_with_infinities_and_nan(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
-def test_products_of_many_are_those_of_each(device: ck.Device, dtype: Any) -> None:
+def test_products_and_conjugates_of_many_are_those_of_each(device: ck.Device, dtype: Any) -> None:
     """Bit for bit: the host makes many at once, those among which one has NaN with care, and the last one by one."""
     rng = np.random.default_rng(3)
     x, y = (rng.standard_normal((2, 700, 2)) @ [1, 1j]).astype(dtype)
     special = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)]).astype(dtype)
     x[280 : 280 + special.size], y[690] = special, complex(np.nan, np.inf)
     a, b = ck.asarray(x), ck.asarray(y)
-    for many, one in ((a * b, lambda k: a[k] * b[k]), (ck.square(a), lambda k: ck.square(a[k]))):
+    calls = ((a * b, lambda k: a[k] * b[k]), *((f(a), lambda k, f=f: f(a[k])) for f in (ck.square, ck.conj)))
+    for many, one in calls:
         each = np.array([one(k).numpy() for k in range(x.size)])
         np.testing.assert_array_equal(many.numpy(), each)
 

@@ -50,6 +50,24 @@
             y<< loop.index0 >>[<< at(inputs | length + loop.index0, y.step) | trim >>] = cast< << y.type >> >(<< y.value >>);
 <% endfor %>
 <%- endmacro %>
+<% macro quickly() %>
+        constexpr int tile = << tile >>;
+<% if "signs" in body[-1].quick %>
+        const auto signs = complex_parts::signs<< "<%s>" % outputs[0].type >>();
+<% endif %>
+        index next = start;
+        for (; next + tile <= end; next += tile) {
+            for (int k = 0; k < tile; ++k) {
+                const index j = next + k;
+<< element(quick=true) >>
+            }
+            if (any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next])) {
+                for (index j = next; j < next + tile; ++j) {
+<< element() >>
+                }
+            }
+        }
+<%- endmacro %>
 <% if strided %>
 
 // Sizes of the outer axes, slowest first; steps of the operands, inputs first, in elements.
@@ -71,27 +89,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     for (index row = group * rows_piece; row < last; ++row) {
 << offsets() >>
 <% endif %>
-<% if tile %>
-        constexpr int tile = << tile >>;
-<% if "signs" in body[-1].quick %>
-        const auto signs = complex_parts::signs<< "<%s>" % outputs[0].type >>();
-<% endif %>
-        index next = start;
-        for (; next + tile <= end; next += tile) {
-            for (int k = 0; k < tile; ++k) {
-                const index j = next + k;
-<< element(quick=true) >>
-            }
-            if (any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next])) {
-                for (index j = next; j < next + tile; ++j) {
-<< element() >>
-                }
-            }
-        }
-        for (index j = next; j < end; ++j) {
-<% else %>
-        for (index j = start + lane; j < end; j += << lanes >>) {
-<% endif %>
+<< quickly() if tile >>
+        for (index j = << "next" if tile else "start + lane" >>; j < end; j += << lanes >>) {
 << element() >>
         }
 <% if outer %>

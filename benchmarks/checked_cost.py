@@ -238,6 +238,11 @@ def of_library(n: int) -> list[tuple[str, int, Callable[[], ck.Array]]]:
             50,
             lambda: ck.nn.layer_norm(rows, 1024, weight, bias),
         ),
+        (
+            f"`ck.nn.rms_norm` of {rows.shape[0]} x 1024",
+            50,
+            lambda: ck.nn.rms_norm(rows, 1024, weight),
+        ),
         ("`ck.sum` of all", 50, lambda: ck.sum(x)),
         ("`ck.tanh`", 300, lambda: ck.tanh(x)),
     ]

@@ -13,7 +13,7 @@ float64. `--scale` divides the first size, for a try without a GPU.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 from measure import Benchmark, torch
@@ -60,8 +60,15 @@ def _batch(x: Any, *own: Any, function: Any = None, **options: Any) -> Any:
     return (function or nn.batch_norm)(x, None, None, *own, True, **options)
 
 
+@cache
+def _ones(library: Any, *of: Any) -> Any:
+    """Statistics, which are there before a layer is called."""
+    channels, dtype, device = of
+    return library.ones(channels, dtype=dtype, device=device)
+
+
 def _evaluated(x: Any, w: Any, b: Any, function: Any = None, **options: Any) -> Any:
-    ones = ck.ones_like(w) if function is None else torch.ones_like(w)
+    ones = _ones(ck if function is None else torch, w.shape[0], w.dtype, w.device)
     return (function or nn.batch_norm)(x, ones, ones, w, b, False, **options)
 
 

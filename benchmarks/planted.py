@@ -84,7 +84,11 @@ def child(wrong: bool, numbers: list[int]) -> None:
     cupy.cuda.set_allocator(None)  # each array an allocation of its own, whose end memcheck knows
     for number in numbers:
         print(f"BEGIN {number}", flush=True)
-        kept = pairs()[number].run(wrong=wrong)
+        try:
+            kept = pairs()[number].run(wrong=wrong)
+        except (ck.CompileError, ck.DeviceError, ck.LaunchError) as refusal:
+            print(f"REFUSED {refusal}", flush=True)
+            continue
         cupy.cuda.Device().synchronize()
         del kept
         time.sleep(0.2)  # the tool writes by itself
@@ -113,6 +117,9 @@ def launched(tool: str, wrong: bool, numbers: list[int], deadline: float, out: A
             return
         for number, text in zip(pieces[1::2], pieces[2::2], strict=True):
             own = text.partition("SUMMARY")[0]
+            if "REFUSED" in own:
+                print(json.dumps({"refused": pairs()[int(number)].name, "why": own[-400:]}), file=sys.stderr)
+                continue
             _tell(out, int(number), wrong, tool, _FOUND.search(own) is not None, "<planted" in own)
         rest = [number for number in rest if str(number) not in pieces[1::2]]
 

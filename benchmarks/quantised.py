@@ -44,7 +44,8 @@ MEASURED = ("Q4_0", "Q4_K", "Q6_K", "Q8_0")
 CASES = [
     *(Case(kind, 1, *size) for kind in MEASURED for size in SIZES),
     *(Case("Q4_K", rows, *SIZES[0]) for rows in (2, 4, 8)),
-    *(Case(kind, 512, *SIZES[0]) for kind in MEASURED),
+    *(Case("Q4_K", rows, *size) for rows in (16, 64, 128, 256) for size in SIZES),
+    *(Case(kind, 512, *size) for kind in MEASURED for size in SIZES),
 ]
 #: Bytes that no cache of a GPU holds.
 _CACHES = 2**28

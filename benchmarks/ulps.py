@@ -2,13 +2,14 @@
 
     python benchmarks/ulps.py --out host.jsonl [--part 0/8]       # measure on the default device
     python benchmarks/ulps.py --table host.jsonl cuda.jsonl       # the Markdown table of both
+    python benchmarks/ulps.py --into benchmarks/results/ulps.md more.jsonl    # new measurements in place of old ones
 
-Half types are compared with the same kernels in float32, at every value that the type has (two operands: at a sample);
-float32 with the same kernels in float64, and float64 with NumPy's functions of long double: at random bit patterns, and
-at values of the interval from which the tests draw. Where NumPy has none, float64 is compared at some values of that
-interval with mpmath, if it is installed. So are complex numbers, both of whose parts are of that interval, or whose
-magnitude is between 1/1000 and 10; their errors count by absolute values. Subnormal numbers are left out, which kernels
-of float32 round to 0 on GPUs.
+Half types are compared with the same kernels in float32, at every finite value that the type has (two operands: at a
+sample); float32 with the same kernels in float64, and float64 with NumPy's functions of long double: at random bit
+patterns, and at values of the interval from which the tests draw. Where NumPy has none, float64 is compared at some
+values of that interval with mpmath, if it is installed. So are complex numbers, both of whose parts are of that
+interval, or whose magnitude is between 1/1000 and 10; their errors count by absolute values. Subnormal numbers are
+left out, which kernels of float32 round to 0 on GPUs.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def operands(row: Row, dtype: np.dtype[Any], count: int) -> Iterator[list[np.nda
     bits = ck.dtypes.info(dtype).bits
     if dtype.itemsize == 2 and len(row.operands) == 1:
         values = np.arange(1 << 16, dtype=bits).view(dtype)
-        yield [values[_is_normal(values) | np.isnan(values)]]
+        yield [values[np.isfinite(values) & _is_normal(values)]]
         return
     patterns = [
         rng.integers(0, np.iinfo(bits).max, count, bits, endpoint=True).view(dtype) for _ in row.operands
@@ -134,12 +135,15 @@ def _number(value: Any) -> float | list[float]:
     return [float(value.real), float(value.imag)] if np.iscomplexobj(value) else float(value)
 
 
-def run(part: str, out: Path | None, count: int, names: Sequence[str]) -> None:
+def run(
+    part: str, out: Path | None, count: int, names: Sequence[str], functions: Sequence[str] | None
+) -> None:
     """Measure every ``n``-th function from the ``i``-th, where ``part`` is ``i/n``."""
     first, step = (int(word) for word in part.split("/"))
+    chosen = [row for row in rows() if functions is None or row.name in functions]
     file = sys.stdout if out is None else out.open("w")
     device = ck.zeros(1).device
-    for row in rows()[first::step]:
+    for row in chosen[first::step]:
         for name in names:
             try:
                 found = measure(row, name, count)
@@ -149,9 +153,14 @@ def run(part: str, out: Path | None, count: int, names: Sequence[str]) -> None:
                 print(json.dumps({"device": device.properties.name, **found}), file=file, flush=True)
 
 
+def measured(paths: list[Path]) -> list[dict[str, Any]]:
+    """The measurements of some files."""
+    return [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
+
+
 def table(paths: list[Path]) -> str:
     """A row for each function, a column for each device and type."""
-    found = [json.loads(line) for path in paths for line in path.read_text().splitlines() if line[:1] == "{"]
+    found = measured(paths)
     devices = list(dict.fromkeys(one["device"] for one in found))
     cells = {(one["function"], one["device"], one["dtype"]): one for one in found}
     heads = [f"{name}" for _ in devices for name in DTYPES]
@@ -164,14 +173,41 @@ def table(paths: list[Path]) -> str:
                 one = cells.get((function, device, name))
                 words.append("" if one is None else _cell(one))
         lines.append(f"| `{function}` | " + " | ".join(words) + " |")
-    far = [one for one in found if one.get("worst", 0) > 4 and not _is_flushed(one)]
     lines += ["", "Errors above 4 ulp:", "", "| function | dtype | device | at | result | exact |"]
-    lines.append("| --- " * 6 + "|")
-    for one in far:
-        at = ", ".join(map(_written, one["at"]))
-        value, exact = _written(one["value"]), _written(one["exact"])
-        lines.append(f"| `{one['function']}` | {one['dtype']} | {one['device']} | {at} | {value} | {exact} |")
+    lines += ["| --- " * 6 + "|", *_far(found)]
     return "\n".join(lines)
+
+
+def renewed(text: str, found: list[dict[str, Any]], column: str | None) -> str:
+    """The page of a table with other measurements in it: of the device that made them, or in the column of another."""
+    lines = text.splitlines()
+    heading = next(line for line in lines if line.startswith("Columns:"))
+    devices = heading.rpartition(": ")[2].rstrip(".").split(", ")
+    rows = {line.split("`")[1]: at for at, line in enumerate(lines) if line.count("|") > len(DTYPES) * len(devices)
+            and "`" in line}  # fmt: skip
+    for one in found:
+        one["device"] = column or one["device"]
+        cells = lines[rows[one["function"]]].split("|")
+        cells[2 + len(DTYPES) * devices.index(one["device"]) + DTYPES.index(one["dtype"])] = f" {_cell(one)} "
+        lines[rows[one["function"]]] = "|".join(cells)
+        start = f"| `{one['function']}` | {one['dtype']} | {one['device']} |"
+        lines = [line for line in lines if not line.startswith(start)]
+        end = max(at for at, line in enumerate(lines) if line.startswith("| ")) + 1
+        lines[end:end] = _far([one])
+    return "\n".join(lines) + "\n"
+
+
+def _far(found: list[dict[str, Any]]) -> list[str]:
+    """A row for each error above 4 ulp, but for those of numbers that became 0."""
+    lines = []
+    for one in found:
+        if one.get("worst", 0) > 4 and not _is_flushed(one):
+            at = ", ".join(map(_written, one["at"]))
+            value, exact = _written(one["value"]), _written(one["exact"])
+            lines.append(
+                f"| `{one['function']}` | {one['dtype']} | {one['device']} | {at} | {value} | {exact} |"
+            )
+    return lines
 
 
 def _written(number: float | list[float]) -> str:
@@ -204,12 +240,20 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="a file for the measurements, one JSON object a line")
     parser.add_argument("--sample", type=int, default=SAMPLE, help="random points of float32 and float64")
     parser.add_argument("--dtypes", nargs="+", default=DTYPES, choices=DTYPES, help="the types to measure")
+    parser.add_argument("--functions", nargs="+", help="the functions to measure, instead of all")
     parser.add_argument("--table", type=Path, nargs="+", help="files of measurements to show as a table")
+    parser.add_argument(
+        "--into", type=Path, nargs="+", help="a page with the table, and files of measurements"
+    )
+    parser.add_argument("--column", help="the device in the page's table that the measurements belong to")
     options = parser.parse_args()
     if options.table:
         print(table(options.table))
+    elif options.into:
+        page, *paths = options.into
+        page.write_text(renewed(page.read_text(), measured(paths), options.column))
     else:
-        run(options.part, options.out, options.sample, options.dtypes)
+        run(options.part, options.out, options.sample, options.dtypes, options.functions)
 
 
 if __name__ == "__main__":

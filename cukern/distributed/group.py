@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import sys
+import traceback
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
@@ -181,7 +182,7 @@ def init(timeout: float = 600.0) -> Group:
     member = Member(where, (where.address, where.port), timeout)
     _job = _Job(where, member, timeout)
     _job.mpi = library
-    atexit.register(shutdown)
+    atexit.register(_leave)
     _job.world.meet("init")
     if current().addressable:
         _mpi()
@@ -330,6 +331,9 @@ def new_group(ranks: Iterable[int], timeout: float | None = None) -> Group:
 def shutdown() -> None:
     """Leave the job, when all other ranks do so or the time limit has passed; called by itself at the program's end.
 
+    Raises:
+        DistributedError: a collective on a GPU can no longer finish.
+
     >>> import cukern as ck
     >>> _ = ck.distributed.init()
     >>> ck.distributed.shutdown()
@@ -338,12 +342,29 @@ def shutdown() -> None:
     job, _job = _job, None
     if job is None or job.member is None:
         return
-    atexit.unregister(shutdown)
+    atexit.unregister(_leave)
     error = getattr(sys, "last_value", None)
     why = "" if error is None else f"ended with {type(error).__name__}: {str(error)[:500]}"
     well = job.member.end(why, job.timeout)
+    failed: DistributedError | None = None
     for group in reversed(job.groups):
-        group.close(well)
+        try:
+            group.close(well)
+        except DistributedError as one:
+            failed = failed or one
     if job.mpi is not None:
         mpi.finish(job.mpi, well)
     job.member.close()
+    if failed is not None and not why:
+        raise failed
+
+
+def _leave() -> None:
+    """Shut down at the program's end; what fails then is the program's failure."""
+    try:
+        shutdown()
+    except DistributedError:
+        traceback.print_exc()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(1)  # an exception would be printed, and the program end as if all were well

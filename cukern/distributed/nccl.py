@@ -9,6 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -77,7 +78,14 @@ class _Begun:
         self.over = False
 
     def done(self) -> bool:
+        """Whether it has finished."""
         return self.over or (self.event is not None and bool(self.event.done))
+
+    def ended(self) -> bool:
+        """Wait until it has finished, if it is on a stream; whether it is."""
+        if not self.over and self.event is not None:
+            self.event.synchronize()
+        return self.over or self.event is not None
 
 
 class Engine:
@@ -137,8 +145,8 @@ class Engine:
         self._closed, self._ending, self._over = threading.Event(), threading.Lock(), False
         if member is not None:
             program = threading.get_ident()
-            watch = threading.Thread(target=self._watch, args=(program,), name="cukern NCCL", daemon=True)
-            watch.start()
+            for target, arguments in ((self._look, ()), (self._watch, (program,))):
+                threading.Thread(target=target, args=arguments, name="cukern NCCL", daemon=True).start()
 
     def carrier(self, dtype: dtypes.DType) -> dtypes.DType:
         """The dtype in which elements are reduced: NCCL knows no integers of 16 bits."""
@@ -173,7 +181,7 @@ class Engine:
             except self._errors as error:
                 raise self._failed(about, f"NCCL: {error}") from None
             if aside or recorder is None:
-                done = cuda.Event(disable_timing=True)
+                done = cuda.Event(block=True, disable_timing=True)
                 done.record(stream)
         if recorder is None:
             begun.event = done
@@ -188,8 +196,9 @@ class Engine:
         if self._member is not None:
             self._member.check(about)
             begun = _Begun(about)
-            begun.event = self._device.xp.cuda.Event(disable_timing=True)
-            begun.event.record(self._device.xp.cuda.get_current_stream())
+            event = self._device.xp.cuda.Event(block=True, disable_timing=True)
+            event.record(self._device.xp.cuda.get_current_stream())
+            begun.event = event
             self._begun.append(begun)
 
     def _failed(self, about: str, why: str) -> DistributedError:
@@ -274,9 +283,18 @@ class Engine:
         )
 
     def close(self, well: bool) -> None:
-        """Give the communicator back."""
+        """Give the communicator back.
+
+        Raises:
+            DistributedError: a collective has not finished, and cannot, of which nobody has been told.
+        """
         self._closed.set()
+        member = self._member
+        left = [] if well or member is None else [one.about for one in list(self._begun) if not one.done()]
         self._end(self._communicator.destroy if well else self._communicator.abort)
+        if member is not None and left and not member.told:
+            member.told = True
+            raise member.error(left[0], member.failure or "not finished at the program's end")
 
     def _end(self, end: Any) -> None:
         """Destroy or abort the communicator. NCCL waits for the graphs that have its collectives to end too."""
@@ -292,28 +310,47 @@ class Engine:
             if ending.is_alive():  # CuPy would destroy it once more, and wait for that
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._communicator))
 
+    def _look(self) -> None:
+        """Forget what has finished.
+
+        Waiting for an event lets other threads run, where asking whether it is done may not: CUDA does not answer while
+        the program copies from the GPU what is not ready, and CuPy keeps the interpreter's lock meanwhile.
+        """
+        with self._device.activate(), suppress(self._device.xp.cuda.runtime.CUDARuntimeError):
+            while not self._closed.wait(_LOOK_SECONDS):
+                while self._begun and self._begun[0].ended():
+                    self._begun.popleft()
+
     def _watch(self, program: int) -> None:
-        """Abort what does not finish, and raise in the program's thread, which may be waiting for the GPU."""
+        """Raise in the program's thread, which may be waiting for the GPU, what does not finish, and abort it.
+
+        Nothing here asks CUDA, see :meth:`_look`, but the abort, at whose beginning the GPU is told to stop.
+        """
         member = self._member
         assert member is not None
         with self._device.activate():
             while not self._closed.wait(_LOOK_SECONDS):
-                while self._begun and self._begun[0].done():
-                    self._begun.popleft()
-                if not self._begun:
+                first = self._first()
+                if first is None:
                     continue
-                first = self._begun[0]
                 why = member.failure
                 if not why and (fault := self._fault()):
                     why = member.heard(_SECONDS_TO_HEAR) or fault
                 if not why and time.monotonic() - first.began > self._timeout:
                     why = f"not finished within {self._timeout:g} s"
-                if why:
-                    member.fail(f"{first.about}: {why}")
-                    self._end(self._communicator.abort)
-                    if not member.told:
-                        _raise_in(program, str(member.error(first.about, why)))
-                    return
+                if not why or self._closed.wait(2 * _LOOK_SECONDS) or self._first() is not first:
+                    continue  # it had finished
+                member.fail(f"{first.about}: {why}")
+                if (
+                    not member.told
+                ):  # before the abort, after which the program would read what was not reduced
+                    _raise_in(program, str(member.error(first.about, why)))
+                self._end(self._communicator.abort)
+                return
+
+    def _first(self) -> _Begun | None:
+        """The first collective that is not known to have finished."""
+        return next(iter(list(self._begun)), None)
 
     def _fault(self) -> str:
         try:

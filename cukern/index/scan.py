@@ -149,6 +149,7 @@ def cumulative_sum(
     axis: int | None = None,
     dtype: npt.DTypeLike | None = None,
     include_initial: bool = False,
+    out: Array | None = None,
 ) -> Array:
     """The cumulative sums of the elements along an axis.
 
@@ -157,6 +158,7 @@ def cumulative_sum(
         axis: the axis; may be omitted for a vector.
         dtype: the dtype to which values are cast, and that of the result.
         include_initial: whether the result starts with an additional 0.
+        out: an array that the result is written to, and that is returned.
 
     Raises:
         AxisError: there is no such axis.
@@ -167,7 +169,8 @@ def cumulative_sum(
     [0, 1, 3, 6]
     """
     x, place = _prepared(x, axis, "cumulative_sum", False)
-    return _sum(x, place, _sum_dtype(x, dtype), False, bool(include_initial))
+    made = _sum(x, place, _sum_dtype(x, dtype), False, bool(include_initial))
+    return written("cumulative_sum", made, one_out("cumulative_sum", out))
 
 
 @public
@@ -178,11 +181,13 @@ def cumulative_prod(
     axis: int | None = None,
     dtype: npt.DTypeLike | None = None,
     include_initial: bool = False,
+    out: Array | None = None,
 ) -> Array:
     """The cumulative products along an axis; arguments as in :func:`cumulative_sum`, with an initial 1."""
     x, place = _prepared(x, axis, "cumulative_prod", False)
     wanted = _sum_dtype(x, dtype)
-    return _product(astype(x, wanted, copy=False), place, wanted, bool(include_initial))
+    made = _product(astype(x, wanted, copy=False), place, wanted, bool(include_initial))
+    return written("cumulative_prod", made, one_out("cumulative_prod", out))
 
 
 @public
@@ -206,17 +211,21 @@ def cumprod(
 
 
 @public
-def nancumsum(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+def nancumsum(
+    x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Array | None = None
+) -> Array:
     """:func:`cumsum` with NaN treated as 0."""
     x = require_array(x, "nancumsum")
-    return cumsum(where(isnan(x), 0, x), axis, dtype)
+    return cumsum(where(isnan(x), 0, x), axis, dtype, out)
 
 
 @public
-def nancumprod(x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None) -> Array:
+def nancumprod(
+    x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Array | None = None
+) -> Array:
     """:func:`cumprod` with NaN treated as 1."""
     x = require_array(x, "nancumprod")
-    return cumprod(where(isnan(x), 1, x), axis, dtype)
+    return cumprod(where(isnan(x), 1, x), axis, dtype, out)
 
 
 def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:

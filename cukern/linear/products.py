@@ -25,7 +25,7 @@ from ..elementwise.operands import (
     require_arrays,
     require_written,
 )
-from ..elementwise.ufunc import written
+from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.plan import Plan, on, remember
 from ..reduction.rows import sum
@@ -70,12 +70,13 @@ def _product(a: Array, b: Array) -> Array:
 
 
 @public
-def matmul(x1: Array, x2: Array, /) -> Array:
+def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
     """The matrix product over the last two axes; the leading axes broadcast.
 
     Args:
         x1: shape (..., m, k), or (k,) for a row.
         x2: shape (..., k, n), or (k,) for a column.
+        out: an array that the result is written to, and that is returned.
 
     Returns:
         Shape (..., m, n), without the axis that a vector operand lacks. float16 and bfloat16 products
@@ -85,6 +86,8 @@ def matmul(x1: Array, x2: Array, /) -> Array:
         ValueError: an operand has no axis, or the shapes do not fit.
         DeviceError: the operands are on different devices.
     """
+    if out is not None:
+        return written("matmul", matmul(x1, x2), one_out("matmul", out))
     plan = known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
@@ -23,16 +24,18 @@ _gradients = Kernel("nn/channel_norm/cluster_gradients.cu")
 _MEMBERS, _ACROSS = 32, 32
 #: Packs of an array that a thread keeps, unless clusters have too few blocks; bytes of a block's other shared memory.
 _KEPT, _OTHER = 25, 8 << 10
-#: The part of the multiprocessors that gets a block at least; rounds of clusters from which each takes two units; and
-#: rounds of one block a multiprocessor from which on keeping pays, unless all run at once.
-_BUSY, _TWO_UNITS, _PAYS = 0.9, 1.2, 2.5
+#: The part of the multiprocessors that gets a block at least; rounds of clusters from which on units take turns; rounds
+#: of one block a multiprocessor from which on keeping pays, unless all run at once; the most blocks of a cluster for
+#: which there is a place everywhere; and the most blocks of a multiprocessor that, of one array, ask for what is next.
+_BUSY, _TURNS, _PAYS, _PLACED, _ASKING = 0.9, 1.2, 2.5, 2, 2
 #: Threads of a block, packs of each array that one has on their way, and elements of a pack of innermost channels.
 _BLOCK, _UNROLL, _WIDTH = 256, 4, 4
 #: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
 _LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
 #: Of kept rows: bytes of one that a block has, bytes of arrays that are too few, the most blocks that are a cluster,
-#: the most units that take turns on all blocks, and bytes of a block's other shared memory besides sums.
-_SECTION, _FEW, _SMALL, _ALONE_TURNS, _RESERVED = 128, 3 << 20, 2, 2, 1 << 10
+#: the most units that take turns on all blocks, as many of one array of float32, and bytes of a block's other shared
+#: memory besides sums.
+_SECTION, _FEW, _SMALL, _ALONE_TURNS, _ALONE_FLOATS, _RESERVED = 128, 3 << 20, 2, 2, 8, 1 << 10
 #: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
 _FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
 
@@ -47,6 +50,7 @@ class Form(NamedTuple):
         kept: packs of each array that a thread keeps of a channel; 0 if it reads them again.
         turns: units of channels that a cluster takes one after another.
         wide: whether what is said of clusters holds for all blocks of a grid that have the same channels.
+        asked: of those kept of the next unit, packs that are sent for while blocks wait for each other.
     """
 
     share: Share
@@ -55,6 +59,7 @@ class Form(NamedTuple):
     kept: int = 0
     turns: int = 1
     wide: bool = False
+    asked: int = 0
 
     def here(self) -> int:
         """Channels of a block."""
@@ -68,6 +73,10 @@ class Form(NamedTuple):
     def keeping(self, places: Places) -> Form:
         """The form that keeps what it reads."""
         return self._replace(kept=divide_up(self.each(places), self.share.step))
+
+    def asking(self, whole: bool = False) -> Form:
+        """The form that asks for what it keeps next, or half of it, while blocks wait for each other."""
+        return self._replace(asked=self.kept if whole else self.kept // 2)
 
     def memory(self, items: int) -> int:
         """Bytes of dynamic shared memory, of elements of so many bytes in all arrays together."""
@@ -117,7 +126,9 @@ def form_of(
     if not derivative or not small or units < 4 * device.properties.multiprocessors:
         return None
     width = _width(places.inner, ACCESS // item)
-    block = _BLOCK if places.outer * places.inner > _BLOCK * width else _BLOCK // 2
+    packs = divide_up(places.outer * places.inner, width)
+    # That of which the fewest threads have nothing in the last round.
+    block = min(range(_BLOCK // 2, _BLOCK + 1, 32), key=lambda threads: divide_up(packs, threads) * threads)
     form = Form(Share(block, 1, width, _UNROLL, False, 4), 1, places.together)
     return _fitting(form.keeping(places), device.properties, items, acc.itemsize) or form
 
@@ -152,13 +163,18 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int, acc
     wide = keeping(_BLOCK).kept > _KEPT
     if not wide and cluster > 1 and is_busy(2) and places.channels * cluster <= 2 * processors:
         cluster, wide = cluster // 2, True  # a block of more threads on each multiprocessor
+    if _PLACED < cluster < most and places.channels * cluster > 2 * processors:
+        cluster = most  # of small blocks, for which there is a place on more multiprocessors
     form = _fitting(keeping(2 * _BLOCK if wide else _BLOCK), limits, items, acc)
     if form is None or not is_busy(1):
         return None
     rounds = places.channels * cluster / (processors * form.share.resident)
     if form.share.resident == 1 < rounds < _PAYS:
         return None
-    return form._replace(turns=2 if rounds >= _TWO_UNITS else 1)
+    if rounds < _TURNS:
+        return form
+    form = form._replace(turns=max(2, math.ceil(rounds)) if cluster <= _PLACED else 2)
+    return form.asking() if items > item or form.share.resident <= _ASKING else form
 
 
 @cache
@@ -178,12 +194,17 @@ def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: in
         return None
     units, share = places.instances * packs // across, Share(_BLOCK, across, width, _UNROLL, True)
     for beside in range(min(units, blocks), 0, -1):
-        if units % beside or (beside == 1 and units > _ALONE_TURNS):
+        turns, alone = units // beside, beside == 1 and units > _ALONE_TURNS
+        if units % beside or (alone and (items > 4 or item < 4 or turns > _ALONE_FLOATS)):
             continue
-        form = Form(share, blocks // beside, 1, turns=units // beside, wide=True)
+        form = Form(
+            share._replace(block=2 * _BLOCK) if alone else share, blocks // beside, 1, turns=turns, wide=True
+        )
         if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
             form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
         form = form.keeping(places)
+        if turns > 1:
+            form = form.asking(whole=alone)
         if form.memory(items) + form.sums(acc) + _RESERVED <= limits.max_shared_memory_per_block:
             return form
     return None
@@ -226,6 +247,7 @@ def _variables(form: Form, places: Places, index: str, device: Device) -> dict[s
         "dims": 1 if form.wide and device.style == "simt" else form.cluster,
         "members": form.members,
         "kept": form.kept,
+        "asked": form.asked,
         "streaming": True,
         "backwards": False,
         "index": index,

@@ -16,6 +16,7 @@ from ..elementwise.fuse import fuse
 from ..function import Function
 from ..kernel import BoundKernel, Kernel
 from ..kernel.sizes import ACCESS, divide_up, power_of_two
+from ..reduction.function import load
 from . import channel_clusters as clusters
 from .channel_places import Places, Share, packed_sizes
 from .channel_places import bound as bound_kernel
@@ -338,7 +339,7 @@ def _differentiated(
             grad=grad,
             index="long long",
             moving=moving,
-            block=_join_block(device)["block"],
+            **_join_block(device),
         )
         arrays = (parts, statistics, weight, *made, factors)
         bound((*arrays, count, places.together, places.channels, scale), places.groups)
@@ -356,10 +357,12 @@ def _of_parameters(
     if not chosen:
         return found
     made = both[chosen[0] : chosen[-1] + 1]
-    whole = ops.sum(made, axis=1) if both.shape[1] > 1 else made[:, 0]
     types = {one.dtype for i in chosen if (one := parameters[i]) is not None}
-    if len(types) == 1:
-        whole = ops.astype(whole, *types, copy=False)
+    result = types.pop() if len(types) == 1 else made.dtype
+    if both.shape[1] > 1:  # sums are rounded once, as they are written
+        whole = ops.sum.evaluate(load(made.dtype, made.dtype), (made,), (), (1,), False, result)
+    else:
+        whole = ops.astype(made[:, 0], result, copy=False)
     for place, i in enumerate(chosen):
         one = parameters[i]
         found[i] = None if one is None else ops.astype(whole[place], one.dtype, copy=False)
@@ -457,11 +460,13 @@ def _forward(
     if options.constants is None:
         y, found = _both(dense, weight, bias, places, options, acc)
     else:
-        mean, variance = (ops.astype(one, acc, copy=False).contiguous() for one in options.constants)
+        alike = len({one.dtype for one in options.constants}) == 1
+        mean, variance = ((one if alike else ops.astype(one, acc)).contiguous() for one in options.constants)
         options = options._replace(constants=(mean, variance))
         if tracked:
             which = asarray([1, 0], dtype=acc, device=x.device)
-            found = _of_constants(mean[:, None], variance[:, None], which, options.eps)
+            mean, variance = (ops.astype(one[:, None], acc, copy=False) for one in (mean, variance))
+            found = _of_constants(mean, variance, which, options.eps)
         y = _normalized(dense, weight, bias, None, places, options, acc)
     return _back(y, places), found
 

@@ -12,7 +12,7 @@ from ..elementwise.operands import require_array
 from ..errors import DeviceError
 from ..function import Function
 from ..index.take import integers, settled_in
-from . import few_rows, many_rows, tiles
+from . import few_rows, many_rows, tiles, warpgroups
 from .array import QuantArray, require_weights
 from .blocks import dequantized
 
@@ -25,6 +25,8 @@ class _Linear(Function):
         ctx.w = w
         if not exact and few_rows.takes(x, w):
             return few_rows.product(_aligned(x), w, None if bias is None else bias.contiguous())
+        if warpgroups.are_quicker(x, w):
+            return warpgroups.product(_aligned(x), w, None if bias is None else bias.contiguous())
         if tiles.are_quicker(x, w, False):
             return tiles.product(_aligned(x), w, None if bias is None else bias.contiguous())
         if many_rows.are_quicker(x, w):

@@ -92,6 +92,7 @@ def nansum(
     /,
     axis: Axis = None,
     dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
     *,
     keepdims: bool = False,
     initial: Any = None,
@@ -100,9 +101,9 @@ def nansum(
     """:func:`sum` with NaN treated as 0, in one launch."""
     x = _taken(x, "nansum")
     if where is not None or initial is not None:
-        return sum(_replaced(x, 0), axis, dtype, keepdims=keepdims, initial=initial, where=where)
+        return sum(_replaced(x, 0), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
     made: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
-    return made
+    return written("nansum", made, one_out("nansum", out))
 
 
 @public
@@ -111,6 +112,7 @@ def nanprod(
     /,
     axis: Axis = None,
     dtype: npt.DTypeLike | None = None,
+    out: Array | None = None,
     *,
     keepdims: bool = False,
     initial: Any = None,
@@ -119,9 +121,9 @@ def nanprod(
     """:func:`prod` with NaN treated as 1, in one launch."""
     x = _taken(x, "nanprod")
     if where is not None or initial is not None:
-        return prod(_replaced(x, 1), axis, dtype, keepdims=keepdims, initial=initial, where=where)
+        return prod(_replaced(x, 1), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
     made: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
-    return made
+    return written("nanprod", made, one_out("nanprod", out))
 
 
 @public

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from ..text.signature import syntax_tree
+from ..text.syntax import syntax_tree
 
 _INSERTED = re.compile(rb"<<.*?>>", re.DOTALL)
 _STATEMENT = re.compile(rb"<[%#].*?[%#]>", re.DOTALL)

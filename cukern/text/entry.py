@@ -15,7 +15,7 @@ import tree_sitter
 
 from ..errors import TemplateError
 from .needed import expanded_annotations, needed
-from .signature import syntax_tree
+from .syntax import syntax_tree
 
 
 @dataclass

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from .signature import WORDS, syntax_tree
+from .syntax import WORDS, syntax_tree
 
 _ON_DEVICE = {
     "__device__",

@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import tree_sitter
-import tree_sitter_cuda
 
 from .. import dtypes
 from ..errors import TemplateError
+from .syntax import WORDS, syntax_tree, text_of, walk
 
 _ALIASES = {
     "char": "signed char",
@@ -131,29 +131,16 @@ class Unit:
     plain: bool = False
 
 
-#: A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
-WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
-
+#: What makes the body of a function hold declarations that are looked for, and what these begin with.
 _DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
-
-
-@lru_cache(maxsize=1)
-def _language() -> tree_sitter.Language:
-    return tree_sitter.Language(tree_sitter_cuda.language())
-
-
-def syntax_tree(text: bytes) -> tree_sitter.Node:
-    """The root of the syntax tree of a text, without what the grammar lacks."""
-    return tree_sitter.Parser(_language()).parse(blanked(text)).root_node
-
-
-def _walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    """The node and its named descendants, in the text's order."""
-    stack = [node]
-    while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(reversed(node.named_children))
+_DECLARATION = re.compile(rb"\b(?:extern|typedef|using|enum)\b|#\s*define\b")
+#: Nodes that hold none, of those that there are many of.
+_WITHOUT = frozenset(
+    "identifier type_identifier field_identifier primitive_type sized_type_specifier type_qualifier comment "
+    "parameter_list template_parameter_list template_argument_list template_type type_descriptor "
+    "storage_class_specifier function_declarator pointer_declarator reference_declarator array_declarator "
+    "init_declarator argument_list number_literal string_literal field_initializer_list".split()
+)
 
 
 def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
@@ -161,34 +148,18 @@ def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
 
     Most nodes lie in bodies of functions: those that hold no ``extern`` and no macro are passed over.
     """
-    stack = [root]
+    stack = [(root, False)]
     while stack:
-        node = stack.pop()
-        yield node
-        if node.type == "compound_statement" and not _DECLARES.search(node.text or b""):
+        node, inside = stack.pop()
+        kind = node.type
+        if kind in _WITHOUT or (inside and not _DECLARATION.search(node.text or b"")):
             continue
-        stack.extend(reversed(node.named_children))
-
-
-def _text(node: tree_sitter.Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode()
-
-
-def blanked(source: bytes) -> bytes:
-    """``source`` with ``#line`` directives and constructs that the grammar lacks overwritten by spaces."""
-    lines = source.split(b"\n")
-    source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
-    for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__", b"alignas"):
-        at = source.find(word)
-        while at >= 0:
-            end, depth = source.find(b"(", at) + 1, 1
-            while depth and end < len(source):
-                depth += {40: 1, 41: -1}.get(source[end], 0)
-                end += 1
-            kept = bytes(c if c == 10 else 32 for c in source[at:end])
-            source = source[:at] + kept + source[end:]
-            at = source.find(word, end)
-    return source
+        yield node
+        if kind == "compound_statement" and not inside:
+            inside = True
+            if not _DECLARES.search(node.text or b""):
+                continue
+        stack.extend((child, inside) for child in reversed(node.named_children))
 
 
 def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
@@ -229,29 +200,29 @@ def _declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") ->
                 (c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None
             )
         node = inner
-    return _text(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
+    return text_of(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
 
 
 def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DType | None, bool, int]:
     arguments = node.child_by_field_name("arguments")
     parts = [] if arguments is None else arguments.named_children
-    if len(parts) != 2 or not _text(parts[1]).strip().isdigit():
-        raise TemplateError(f"{_text(node)}: expected View<element type, number of axes>")
-    element = _text(parts[0])
-    return dtypes.from_cxx(canonical(element, typedefs)), "const" in element.split(), int(_text(parts[1]))
+    if len(parts) != 2 or not text_of(parts[1]).strip().isdigit():
+        raise TemplateError(f"{text_of(node)}: expected View<element type, number of axes>")
+    element = text_of(parts[0])
+    return dtypes.from_cxx(canonical(element, typedefs)), "const" in element.split(), int(text_of(parts[1]))
 
 
 def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
     declarator = node.child_by_field_name("declarator")
     type_node = node.child_by_field_name("type")
     name, levels = _declarator_name(declarator)
-    qualifiers = [_text(child) for child in node.children if child.type == "type_qualifier"]
-    base = _text(type_node)
+    qualifiers = [text_of(child) for child in node.children if child.type == "type_qualifier"]
+    base = text_of(type_node)
     qualifiers += _expanded(base, typedefs)
     words = [word for word in base.split() if word != "const"]
     type_text = " ".join([*(["const"] if "const" in qualifiers else []), *words]) + "*" * levels
     if type_node is not None and type_node.type == "template_type":
-        is_view = _text(type_node.child_by_field_name("name")) == "View"
+        is_view = text_of(type_node.child_by_field_name("name")) == "View"
         if is_view and levels == 0:
             dtype, const, ndim = _view(type_node, typedefs)
             return Param(name, "view", dtype, const, ndim, type_text)
@@ -263,7 +234,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
         or _has(declarator, "reference_declarator", "function_declarator")
     ):
         raise TemplateError(
-            f"parameter {name}: {_text(node)} cannot be passed by a launch: write a number type, T* or "
+            f"parameter {name}: {text_of(node)} cannot be passed by a launch: write a number type, T* or "
             "const T*, View<T, N>, or a plain struct"
         )
     if levels == 1:
@@ -281,42 +252,20 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
 
 
 def _has(node: tree_sitter.Node | None, *kinds: str) -> bool:
-    return node is not None and any(found.type in kinds for found in _walk(node))
+    return node is not None and any(found.type in kinds for found in walk(node))
 
 
 def _function_name(node: tree_sitter.Node) -> str:
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator")
-    return _text(None if declarator is None else declarator.child_by_field_name("declarator"))
+    return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
 
 
-def _called(body: tree_sitter.Node) -> set[str]:
+@lru_cache(maxsize=8192)
+def _words(body: bytes) -> frozenset[str]:
     """Every word of a function's body: a superset of what it calls, macros and templates included."""
-    return set(WORDS.findall(_text(body))) - {""}
-
-
-def variables(expression: str) -> tuple[str, ...] | None:
-    """The variables that a C++ expression reads and does not declare, in the text's order.
-
-    Functions, types, members and qualified names are left out. None for a text that is not an expression.
-    """
-    tree = tree_sitter.Parser(_language()).parse(f"auto cukern_ = ({expression});".encode())
-    if tree.root_node.has_error or len(tree.root_node.named_children) != 1:
-        return None
-    read: dict[str, None] = {}
-    declared = {"cukern_"}
-    for node in _walk(tree.root_node):
-        parent = node.parent
-        if node.type != "identifier" or parent is None:
-            continue
-        if parent.child_by_field_name("declarator") == node:
-            declared.add(_text(node))
-        elif parent.type not in ("template_function", "qualified_identifier") and (
-            parent.child_by_field_name("function") != node
-        ):
-            read[_text(node)] = None
-    return tuple(name for name in read if name not in declared)
+    return frozenset(WORDS.findall(body.decode())) - {""}
 
 
 def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
@@ -331,7 +280,7 @@ def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
 
 
 def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
-    words = [_text(child) for child in node.children]
+    words = [text_of(child) for child in node.children]
     declarator = node.child_by_field_name("declarator")
     if "extern" not in words or "__shared__" not in words or declarator is None:
         return None
@@ -339,7 +288,7 @@ def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
     if levels == 0:
         return None
     at_file_scope = node.parent is not None and node.parent.type != "compound_statement"
-    type_text = _text(node.child_by_field_name("type"))
+    type_text = text_of(node.child_by_field_name("type"))
     return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
 
 
@@ -350,13 +299,17 @@ def _defines(node: tree_sitter.Node | None) -> bool:
     )
 
 
+#: Nodes that declare names of types and of macros.
+_NAMING = ("preproc_def", "enum_specifier", "type_definition", "alias_declaration")
+
+
 def aliases(node: tree_sitter.Node) -> dict[str, str]:
     """The name that a typedef, an alias, an enumeration or a macro declares, and what it stands for."""
-    declared, levels = _text(node.child_by_field_name("name")), 0
+    declared, levels = text_of(node.child_by_field_name("name")), 0
     if node.type == "preproc_def":
-        return {declared: _text(node.child_by_field_name("value"))}
+        return {declared: text_of(node.child_by_field_name("value"))}
     if node.type == "enum_specifier":
-        base = _text(node.child_by_field_name("base")) or "int"
+        base = text_of(node.child_by_field_name("base")) or "int"
         return {declared: base} if declared and _defines(node) else {}
     if node.type == "type_definition":
         declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
@@ -366,8 +319,8 @@ def aliases(node: tree_sitter.Node) -> dict[str, str]:
             return {declared: "int"} if declared and is_enum else {}
     elif node.type != "alias_declaration":
         return {}
-    kept = [_text(child) for child in node.children if child.type == "type_qualifier"]
-    return {declared: " ".join([*kept, _text(node.child_by_field_name("type"))]) + " *" * levels}
+    kept = [text_of(child) for child in node.children if child.type == "type_qualifier"]
+    return {declared: " ".join([*kept, text_of(node.child_by_field_name("type"))]) + " *" * levels}
 
 
 def parse(text: str, trusted: bool = False) -> Unit:
@@ -391,17 +344,20 @@ def parse(text: str, trusted: bool = False) -> Unit:
     shared: list[DynamicShared] = []
     for node in _declarations(root):
         kind = node.type
-        typedefs |= aliases(node)
+        if kind in _NAMING:
+            typedefs |= aliases(node)
         if kind == "function_definition":
             name, body = _function_name(node), node.child_by_field_name("body")
-            bodies.setdefault(name.split("::")[-1], set()).update(_called(node if body is None else body))
+            bodies.setdefault(name.split("::")[-1], set()).update(
+                _words((node if body is None else body).text or b"")
+            )
             if any(child.type == "__global__" for child in node.children):
                 kernels.append(node)
         elif kind in ("preproc_function_def", "preproc_def"):
             value = node.child_by_field_name("value")
-            words = _text(value)
+            words = text_of(value)
             table = {ord(c): " " for c in words if not (c.isalnum() or c == "_")}
-            bodies.setdefault(_text(node.child_by_field_name("name")), set()).update(
+            bodies.setdefault(text_of(node.child_by_field_name("name")), set()).update(
                 words.translate(table).split()
             )
         elif kind == "declaration" and (found := _dynamic_shared(node)):
@@ -420,34 +376,34 @@ def parse(text: str, trusted: bool = False) -> Unit:
         _param(node, typedefs)
         for node in ([] if listed is None else listed.named_children)
         if node.type in ("parameter_declaration", "optional_parameter_declaration")
-        and _text(node).strip() != "void"
+        and text_of(node).strip() != "void"
     )
     name, head = _function_name(kernels[0]), text.encode()[kernels[0].start_byte : _body(kernels[0])]
     signature = Signature(name, params, _launch_bound(kernels[0]), _cluster(name, head.decode()))
     # A text that does not parse completely may call any function that it names.
-    calls = frozenset(_called(root)) if root.has_error else _reachable(signature.name, bodies)
+    calls = _words(root.text or b"") if root.has_error else _reachable(signature.name, bodies)
     return Unit(text, signature, _body(kernels[0]), calls, tuple(shared), trusted)
 
 
 def _body(kernel: tree_sitter.Node) -> int:
     body = kernel.child_by_field_name("body")
-    if body is None or not _text(body).startswith("{"):
+    if body is None or not text_of(body).startswith("{"):
         raise TemplateError(f"{_function_name(kernel)}: expected a kernel with a body in braces")
     return body.start_byte + 1
 
 
 def _first_problem(root: tree_sitter.Node) -> str:
     """The first place that did not parse, for an error."""
-    for node in _walk(root):
+    for node in walk(root):
         if node.type == "ERROR" or any(child.is_missing for child in node.children):
-            return f" (the text stops making sense at {' '.join(_text(node).split())[:60]!r})"
+            return f" (the text stops making sense at {' '.join(text_of(node).split())[:60]!r})"
     return ""
 
 
 def _launch_bound(kernel: tree_sitter.Node) -> int | None:
     for node in kernel.children:
         if node.type == "launch_bounds":
-            first = _text(node.named_children[0]) if node.named_children else ""
+            first = text_of(node.named_children[0]) if node.named_children else ""
             return int(first) if first.isdigit() else None
     return None
 
@@ -478,7 +434,7 @@ def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
     """
     declarator = kernel.child_by_field_name("declarator")
     pointer = declarator is not None and declarator.type != "function_declarator"
-    result = _text(kernel.child_by_field_name("type"))
+    result = text_of(kernel.child_by_field_name("type"))
     if pointer or _expanded(result, typedefs) not in (["void"], ["auto"]):
         raise TemplateError(
             f"{_function_name(kernel)}: a kernel returns void, and this one {result}{'*' * pointer}: write void, and "
@@ -498,11 +454,11 @@ def _check_linkage(kernel: tree_sitter.Node) -> None:
         outer = outer.parent
         linked = linked or outer.type == "linkage_specification"
         if outer.type == "namespace_definition":
-            spaces.insert(0, _text(outer.child_by_field_name("name")))
+            spaces.insert(0, text_of(outer.child_by_field_name("name")))
         if outer.type == "template_declaration":
             raise TemplateError(f"{name}: a kernel template has no plain name; use template variables")
     used = f"using ::{'::'.join([*spaces, name])};"
-    if spaces and not (linked and any(_text(node) == used for node in outer.children)):
+    if spaces and not (linked and any(text_of(node) == used for node in outer.children)):
         raise TemplateError(f"{name}: a kernel in a C++ namespace has no plain name; use template variables")
     if not linked:
         raise TemplateError(f'{name}: write extern "C" before __global__, so that the kernel keeps its name')

@@ -10,7 +10,8 @@ from functools import lru_cache
 import tree_sitter
 
 from .. import dtypes
-from .signature import aliases, canonical, syntax_tree
+from .signature import aliases, canonical
+from .syntax import syntax_tree
 
 _KINDS = {"__constant__", "__device__", "__managed__"}
 #: Without a match there is no variable; with one, perhaps.

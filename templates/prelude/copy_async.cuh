@@ -1,6 +1,7 @@
 // A word of 4, 8 or 16 bytes on its way from global to shared memory past the registers. What a thread sends between two
 // calls of commit_copies is one group; wait_copies<N> waits for all but its last N groups, which it may then read itself;
 // copies_arrive for all that it has sent, and lets the other threads of the warp see them.
+// ask_ahead asks for the sector of memory at an address to be brought to the L2 cache; nothing is read.
 #ifdef CUKERN_FIBERS  // on the host, where threads wait for each other: what they read before it has come is wrong
 
 namespace cukern {
@@ -25,6 +26,7 @@ __forceinline__ inline void copy_async_or_zeros(void* to, const void* from, int 
 __forceinline__ inline void copy_float_or_zero(float* to, const float* from, bool is, CUKERN_HERE) {
     cukern::send_copy("copy_float_or_zero", to, from, is ? 4 : 0, 4, file, line);
 }
+inline void ask_ahead(const void*) {}
 inline void commit_copies() { cukern::runtime->commit(cukern::copy_groups); }
 template <int N>
 inline void wait_copies() {
@@ -67,6 +69,11 @@ __device__ __forceinline__ void copy_float_or_zero(float* to, const float* from,
                  "l"(__cvta_generic_to_global(from)), "r"(is ? 4 : 0) : "memory");
 #else
     *to = is ? *from : 0;
+#endif
+}
+__device__ __forceinline__ void ask_ahead([[maybe_unused]] const void* from) {
+#ifdef __CUDA_ARCH__
+    asm volatile("prefetch.global.L2 [%0];" ::"l"(__cvta_generic_to_global(from)));
 #endif
 }
 __device__ __forceinline__ void commit_copies() {

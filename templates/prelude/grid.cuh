@@ -4,26 +4,38 @@
 <% include "prelude/cluster.cuh" %>
 #ifdef __CUDACC__
 
-// All threads come; then each sees what those of all blocks did before they came.
-__device__ __forceinline__ void grid_barrier() {
+__device__ __forceinline__ unsigned long long grid_barrier_word() {
+    unsigned long long given;
+    asm("{ .reg .b32 low, high;\nmov.u32 low, %%envreg2;\nmov.u32 high, %%envreg1;\nmov.b64 %0, {low, high}; }" : "=l"(given));
+    return given + 4;
+}
+// All threads come by grid_arrive, and go on after grid_wait, to which it gives its result: then each sees what those of all blocks
+// did before they came.
+__device__ __forceinline__ unsigned grid_arrive() {
     __syncthreads();
+    unsigned before = 0;
     if (threadIdx.x == 0) {
-        unsigned before, now;
-        unsigned long long given;
-        asm("{ .reg .b32 low, high;\nmov.u32 low, %%envreg2;\nmov.u32 high, %%envreg1;\nmov.b64 %0, {low, high}; }" : "=l"(given));
-        const unsigned long long arrived = given + 4;
         // The first block counts up to the highest bit for all: with the last to come it changes.
         const unsigned blocks = gridDim.x * gridDim.y * gridDim.z;
         const unsigned own = blockIdx.x + blockIdx.y + blockIdx.z ? 1u : 0x80000000u - (blocks - 1);
-        asm volatile("atom.add.release.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(arrived), "r"(own) : "memory");
-        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(arrived) : "memory");
+        asm volatile("atom.add.release.gpu.u32 %0, [%1], %2;" : "=r"(before) : "l"(grid_barrier_word()), "r"(own) : "memory");
+    }
+    return before;
+}
+__device__ __forceinline__ void grid_wait(unsigned before) {
+    if (threadIdx.x == 0) {
+        unsigned now;
+        do asm volatile("ld.acquire.gpu.u32 %0, [%1];" : "=r"(now) : "l"(grid_barrier_word()) : "memory");
         while (!((before ^ now) & 0x80000000u));
     }
     __syncthreads();
 }
+__device__ __forceinline__ void grid_barrier() { grid_wait(grid_arrive()); }
 
 #else
 
+inline unsigned grid_arrive(CUKERN_HERE) { return cluster_arrive(file, line), 0; }
+inline void grid_wait(unsigned, CUKERN_HERE) { cluster_wait(file, line); }
 inline void grid_barrier(CUKERN_HERE) { cluster_barrier(file, line); }
 
 #endif

@@ -4,11 +4,22 @@
 // scale * (q - zero), plus `least` if the kind is shifted: products of so few bits are exact, so that it does not matter whether
 // the sum is a fused one.
 #include <cuda_fp16.h>
+// How many words of a group's weights a thread has, one in each byte: those of all, or, `of_lane`, of those that lane
+// 4 * g + q has of a row of A in products of warpgroups: weights 2 * q, 2 * q + 1, 2 * q + 8 and 2 * q + 9.
+constexpr int own_words = << 1 if of_lane is defined else 4 >>;
 <% include "quant/words.cuh" %>
 struct Group {
-    unsigned q[4];  // a weight in each byte, which is signed
+    unsigned q[own_words];  // a weight in each byte, which is signed
     float scale, least;
 };
+// The i-th of groups whose weights are bytes as they are.
+template <int N>
+__device__ __forceinline__ Group group_in(const unsigned (&words)[N], int i, float scale) {
+    Group made{{}, scale, 0};
+#pragma unroll
+    for (int j = 0; j < own_words; ++j) made.q[j] = words[i * own_words + j];
+    return made;
+}
 // The number within a block of a unit's i-th group.
 template <class K>
 __device__ __forceinline__ int group_of(int unit, int i) {
@@ -28,7 +39,7 @@ struct InUnit {
     }
 };
 <% include "quant/kinds/" ~ kind ~ ".cuh" %>
-// Weight j of a group. Its bits become the low ones of 2^23 as a float, of which 2^23 is subtracted.
+// Weight j of the thread's own of a group. Its bits become the low ones of 2^23 as a float, of which 2^23 is subtracted.
 __device__ __forceinline__ float weight(const Group& group, int j) {
     constexpr int shift = Kind::bits == 8 ? 128 : 0;
     const unsigned four = Kind::bits == 8 ? group.q[j / 4] ^ 0x80808080u : group.q[j / 4];

@@ -69,3 +69,33 @@ def test_what_cannot_be_freed_is_a_fault_of_the_kernel(what: str) -> None:
         y = ck.zeros(16, "int32")
         right(y, grid=1)
         np.testing.assert_array_equal(y, [1, 1] + [0] * 14)
+
+
+# Of a place in the code whose accesses were nothing to look into: what may change before its next one.
+@pytest.mark.parametrize(
+    ("statements", "kind", "element"),
+    [
+        pytest.param(
+            "if (i < 7) y[8 * i] = 1, ((char*)y)[32 * i + 33] = 2;", "race", 8, id="pieces become smaller"
+        ),
+        pytest.param("y[i] = 1; z[i] = y[i + 1];", "race", 1, id="elements are read"),
+        pytest.param("y[i] = 1; if (i == 5) y[i + 3] = 1;", "race", 8, id="another place writes"),
+        pytest.param("y[i] = x[i + 33];", "out of bounds", 64, id="reads beyond the end"),
+        pytest.param("y[i + 33] = x[i];", "out of bounds", 64, id="writes beyond the end"),
+        pytest.param("*(int*)((char*)y + 4 * i + 2 * (i == 5)) = 1;", "race", 6, id="of two elements"),
+    ],
+)
+@pytest.mark.parametrize("filled", [True, False])
+def test_a_place_that_was_harmless_is_watched_on(
+    statements: str, kind: str, element: int, filled: bool
+) -> None:
+    text = f"""extern "C" __global__ void << name >>(const int* x, int* y, int* z) {{
+        const int i = threadIdx.x;
+        {statements}
+    }}"""
+    make = ck.zeros if filled else ck.empty
+    with ck.device("host"), checked(seeds=1, collect=True, strict=True) as reports:
+        y, z = make(64, "int32"), make(64, "int32")
+        ck.Kernel(text, name="places", block=32)(ck.zeros(64, "int32"), y, z, grid=1)
+    found = [one for one in reports if one.kind == kind]
+    assert [one.element for one in found] == [element]

@@ -168,7 +168,9 @@ def test_kron(device: ck.Device, shapes: Any) -> None:
 
 def test_dot_into_an_array(device: ck.Device) -> None:
     x, out = ck.ones((2, 3)), ck.zeros((2, 2))
-    assert ck.dot(x, x.T, out=out) is out and out.tolist() == [[3.0, 3.0]] * 2
+    for function in (ck.dot, ck.matmul):
+        out = ck.zeros((2, 2))
+        assert function(x, x.T, out=out) is out and out.tolist() == [[3.0, 3.0]] * 2
     for bad in (ck.zeros(2), ck.zeros((2, 2), "float64"), ck.zeros((2, 2))[::-1]):
         with pytest.raises(ValueError, match=r"dot: out: expected an array of shape \(2, 2\) and float32"):
             x.dot(x.T, out=bad)

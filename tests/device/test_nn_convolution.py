@@ -18,6 +18,7 @@ from cukern.nn.convolution import (
     direct,
     exact,
     geometry,
+    halves,
     plan,
     shifted,
     shifted_weights,
@@ -216,7 +217,7 @@ def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> 
     check((2, 8, 5, 6), (12, 8, 3, 3), last=True, padding=1, ulps=2**13)
 
 
-@pytest.mark.parametrize("tile", [tiles.TILES[1], tiles.TILES[2]], ids=str)
+@pytest.mark.parametrize("tile", tiles.TILES[1:4], ids=str)
 def test_tiles_of_many_threads(device: ck.Device, monkeypatch: pytest.MonkeyPatch, tile: Any) -> None:
     """Those of a GPU, with parts of the pixels."""
     monkeypatch.setattr(plan, "_plans", {})
@@ -280,6 +281,29 @@ def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) 
     check((2, 4, 5, 6), (4, 1, 3, 2), padding=1, groups=4)
     with pytest.raises(ValueError, match="at most 100 pixels, got 120"):
         check((4, 3, 5, 6), (4, 3, 1, 3), padding=(0, 1))
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("x", "w", "options"),
+    [
+        CASES[1],
+        ((2, 3, 5, 6), (2, 3, 1, 1), {"stride": 3}),
+        ((1, 3, 19), (2, 3, 3), {"padding": 5, "dilation": 4}),
+        ((1, 4, 5, 6), (4, 3, 1, 2), {"transposed": True, "stride": (3, 2), "groups": 2, "padding": (0, 1)}),
+    ],
+    ids=str,
+)
+def test_more_pixels_than_a_kernel_counts(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    x: tuple[int, ...],
+    w: tuple[int, ...],
+    options: dict[str, Any],
+    last: bool,
+) -> None:
+    monkeypatch.setattr(halves, "LARGEST_INDEX", 20)
+    check(x, w, last=last, **options)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

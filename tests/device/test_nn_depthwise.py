@@ -13,6 +13,7 @@ from cukern.nn.convolution import (
     depthwise_column_weights,
     depthwise_planes,
     depthwise_ring,
+    depthwise_ring_weights,
     depthwise_weights,
     plan,
 )
@@ -86,6 +87,38 @@ def test_rows_are_brought_ahead(
 
 
 @pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "memory"),
+    [
+        ((2, 72, 9, 70), (3, 2), (1, 0), 112 * 1024),
+        pytest.param((1, 136, 9, 7), (2, 3), (0, 2), 58 * 1024, marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_rows_of_gradients_of_weights_are_brought_ahead(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    memory: int,
+) -> None:
+    """Tiles of columns and of channels, bands, and rings that go round."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the form is chosen on sm_90 alone")
+    forms = []
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        forms.append(depthwise_ring_weights.form_of(task, image, output, memory, 64))
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_ring_weights, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), "bfloat16", last=True, groups=shape[1], padding=padding)
+    (form,) = forms
+    assert 1 < form.stages < form.rows < shape[2]
+
+
+@pytest.mark.parametrize(
     ("shape", "kernel", "padding", "dtype"),
     [
         ((2, 24, 7, 10), (3, 3), (1, 1), "bfloat16"),
@@ -113,6 +146,7 @@ def test_gradients_of_weights_walk_down_rows(
         return forms[-1]
 
     monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_ring_weights, "form_for", lambda *given: None)
     monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
     monkeypatch.setattr(depthwise_weights, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), dtype, last=True, groups=shape[1], padding=padding)

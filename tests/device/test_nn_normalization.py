@@ -151,7 +151,8 @@ def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pyte
     wanted = found_of_norms(x, dy, axis)
     share = Share(32, 4 if last else 1, 8 if last else 4, 2, last)
     monkeypatch.setattr(channel_norms, "_share", lambda *args: share)
-    monkeypatch.setattr(channel_norms, "_join_block", lambda *args: {"block": 4, "unroll": 2})
+    joining = {"block": 4 if last else 64, "unroll": 2}
+    monkeypatch.setattr(channel_norms, "_join_block", lambda *args: joining)
     monkeypatch.setattr(channel_norms, "_HOST_PART", 1000)
     monkeypatch.setattr(channel_clusters, "form_of", lambda *args: None)
     for one, other in zip(found_of_norms(x, dy, axis), wanted, strict=True):
@@ -172,13 +173,23 @@ def test_clusters_that_have_whole_channels(
     wanted = found_of_norms(x, dy, axis, 6)
 
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
-        share = Share(64, 4 if last else 1, 4, 2, last)
+        share = Share(64 if last else 96, 4 if last else 1, 4, 2, last)
         form = channel_clusters.Form(share, cluster, 1 if last else places.together)
-        return form.keeping(places)._replace(turns=2) if kept else form
+        return form.keeping(places)._replace(turns=2).asking() if kept else form
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):
         close(one, other.numpy(), 64)
+
+
+def test_evaluation_casts_no_statistics(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read in their own dtype, by the one kernel."""
+    own = [random(i, (4,), "bfloat16") for i in range(4)]
+    x, made = random(4, (2, 4, 3), "bfloat16"), []
+    wanted = nn.batch_norm(x, own[0], abs(own[1]), *own[2:])
+    monkeypatch.setattr(channel_norms.ops, "astype", lambda *args, **options: made.append(args))
+    assert nn.batch_norm(x, own[0], abs(own[1]), *own[2:]).tolist() == wanted.tolist()
+    assert not made
 
 
 @pytest.mark.parametrize(
@@ -192,7 +203,8 @@ def test_grids_that_keep_rows(
     wanted = found_of_norms(x, dy, -1, 8)
 
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
-        return channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=turns, wide=True).keeping(places)
+        form = channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=turns, wide=True).keeping(places)
+        return form if turns == 1 else form.asking()
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     made = found_of_norms(x, dy, -1, 8)
@@ -209,7 +221,8 @@ def test_grids_that_keep_rows(
         ((100352, 64), 4, 8, 4, (132, 2, True)),
         ((50176, 512), 2, 4, 4, (66, 4, True)),
         ((12544, 1024), 2, 2, 4, (8, 1, True)),
-        ((200704, 256), 4, 4, 4, None),
+        ((200704, 256), 4, 4, 4, (132, 8, True)),
+        ((200704, 256), 2, 2, 4, None),
         ((1568, 512), 2, 2, 4, None),
         ((100352, 60), 4, 4, 4, None),
         ((228000, 64), 2, 2, 4, (132, 1, True)),
@@ -225,10 +238,12 @@ def test_blocks_keep_rows_that_fit_in_shared_memory(
     places = Places((0, 1), 1, *shape, 1, 1)
     form = channel_clusters.kept_rows(places, limits, item, bytes_read, acc)
     if form is not None:
-        sums = 26 * form.here() * acc  # for each warp and the block two, and what is made of them
+        # For each warp and the block two, and what is made of them.
+        sums = (2 * form.share.block // 32 + 10) * form.here() * acc
         assert form.memory(bytes_read) + sums < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= shape[0]
         assert form.turns * (limits.multiprocessors // form.cluster) * form.here() >= shape[1]
+        assert bool(form.asked) is (form.turns > 1)
     assert (form and (form.cluster, form.turns, form.wide)) == expected
 
 
@@ -248,6 +263,7 @@ def test_a_long_channel_has_no_more_parts_than_a_grid() -> None:
         (32, 64, 3136, 4, (2, 512, 25, 1)),
         (32, 64, 3136, 8, None),
         (64, 1024, 196, 4, (1, 256, 13, 2)),
+        (64, 512, 784, 8, (2, 256, 25, 8)),
         (128, 64, 12544, 4, None),
         (4, 8, 100, 4, None),
     ],

@@ -282,6 +282,13 @@ def test_no_axis_and_no_elements(device: ck.Device) -> None:
     assert ck.ones((2, 3)).cumsum(1).shape == ck.ones((2, 3)).cumprod(0).shape == (2, 3)
 
 
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod", "cumsum", "nancumsum", "nancumprod"])
+def test_written_to_an_array(device: ck.Device, name: str) -> None:
+    x, out = ck.asarray([1.0, 2.0, 3.0]), ck.zeros((2, 3))[1]
+    assert getattr(ck, name)(x, axis=0, out=out) is out
+    assert out.tolist() == ([1.0, 2.0, 6.0] if "prod" in name else [1.0, 3.0, 6.0])
+
+
 def test_refusals(device: ck.Device) -> None:
     x = ck.ones((2, 3))
     with pytest.raises(ValueError, match="axis: needed for an array with 2 axes"):

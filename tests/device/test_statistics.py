@@ -217,7 +217,14 @@ def test_results_are_written_and_in_c_order(device: ck.Device) -> None:
     x = ck.asarray(a)
     made = ck.quantile(x, [0.1, 0.5], axis=0)
     assert made.flags.c_contiguous and ck.correlate(x[:, 0], ck.ones(6, "float64")).flags.c_contiguous
-    for f in (ck.nanmean, ck.nanvar, ck.nanstd, lambda x, axis, out: ck.percentile(x, 20, axis, out=out)):
+    for f in (
+        ck.nansum,
+        ck.nanprod,
+        ck.nanmean,
+        ck.nanvar,
+        ck.nanstd,
+        lambda x, axis, out: ck.percentile(x, 20, axis, out=out),
+    ):
         out = ck.zeros(3, "float64")
         assert f(x, axis=0, out=out) is out
         assert_close(out, f(x, axis=0, out=None).numpy(), rtol=0)

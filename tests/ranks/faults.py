@@ -70,6 +70,17 @@ def killed_in_a_known_one() -> None:
         cd.all_reduce(ck.zeros(3)).tolist()
 
 
+def killed_where_nobody_reads() -> None:
+    """The program of the other rank is at its end when it learns of it."""
+    world = cd.init(timeout=30)
+    for number in range(3):
+        if number == 2 and world.rank == 1:
+            dies()
+        made = cd.all_reduce(ck.zeros(3))
+        if number < 2:
+            made.tolist()
+
+
 def killed_in_a_captured_step() -> None:
     world = cd.init(timeout=30)
     step = ck.capture(lambda x: cd.all_reduce(x) * 2)

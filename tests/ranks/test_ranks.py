@@ -95,6 +95,7 @@ def passed_by(run: subprocess.CompletedProcess[str], ranks: int, wanted: Iterabl
     [
         ("killed_in_a_collective", "float32 (2, 2)"),
         ("killed_in_a_known_one", "float32 (3,)"),
+        ("killed_where_nobody_reads", "float32 (3,)"),
         ("killed_in_a_captured_step", "float32 (3,)"),
     ],
 )
@@ -103,9 +104,9 @@ def test_a_rank_that_is_killed(fault: str, form: str, device: str) -> None:
     run = launched(2, str(HERE / "faults.py"), fault, device=device)
     assert run.returncode == 128 + signal.SIGKILL, run.stderr
     assert "[launch] rank 1 ended by SIGKILL" in run.stderr
-    error = next(line for line in run.stderr.splitlines() if "DistributedError" in line)
-    assert error.startswith("[0] cukern.errors.DistributedError: rank 0:"), run.stderr
-    assert "all_reduce #" in error and form in error and "rank 1 died" in error
+    lines = [line for line in run.stderr.splitlines() if "DistributedError: " in line]
+    assert len(lines) == 1 and lines[0].startswith("[0] cukern.errors.DistributedError: rank 0:"), run.stderr
+    assert "all_reduce #" in lines[0] and form in lines[0] and "rank 1 died" in lines[0]
     assert time.monotonic() - begin < 25, "the time limit of the call is 30 s"
 
 
@@ -122,6 +123,21 @@ def test_a_rank_that_does_not_come(fault: str, device: str) -> None:
     error = next(line for line in run.stderr.splitlines() if "DistributedError" in line)
     assert error.startswith("[0] ") and all(word in error for word in words), run.stderr
     assert time.monotonic() - begin < 40, "the other sleeps for 60 s"
+
+
+def test_what_fails_at_the_end_is_the_program_s_failure() -> None:
+    program = """
+from cukern import errors
+from cukern.distributed import group
+
+def shutdown():
+    raise errors.DistributedError("rank 0: not reduced")
+
+group.shutdown = shutdown
+group._leave()
+"""
+    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 1 and "DistributedError: rank 0: not reduced" in run.stderr
 
 
 @pytest.mark.parametrize(

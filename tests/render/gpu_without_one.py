@@ -58,6 +58,8 @@ class _Function:
         return lambda *values: None
 
 
+#: Words and lines of assembly that have been compiled for sm_80 too.
+_FOR_SM_80: set[str] = set()
 #: The length of texts in which optimised machine code takes most of the time.
 _LONG = 40_000
 
@@ -99,7 +101,6 @@ class Gpu:
         self.templates: set[str] = set()
         self.optimises = True
         self._compiles = compiles
-        self._words: set[str] = set()
 
     def ahead(self, job: object) -> None:
         pass
@@ -127,14 +128,15 @@ class Gpu:
                 _accepted(unit.text, "sm_80")
         return _Function()
 
-    def _says_something_new(self, unit: Unit) -> bool:
-        """Whether this text has a word, or a line of assembly, that no text before it had.
+    @staticmethod
+    def _says_something_new(unit: Unit) -> bool:
+        """Whether this text has a word, or a line of assembly, that none compiled for sm_80 had.
 
         An instruction, intrinsic, header or type that does not do for sm_80 is one, and so is each template's name.
         """
         words = set(re.findall(r"\basm\b.*|[A-Za-z_]\w*", unit.text)) - {unit.signature.name}
-        new = words - self._words
-        self._words |= new
+        new = words - _FOR_SM_80
+        _FOR_SM_80.update(new)
         return bool(new)
 
     def upload(self, data: Any) -> Any:

@@ -28,7 +28,7 @@ from cukern.nn.convolution.geometry import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.optim.multi import Copies
-from cukern.quant import few_rows, many_rows, planes, tiles
+from cukern.quant import few_rows, many_rows, planes, tiles, warpgroups
 from cukern.quant.kinds import KINDS
 
 
@@ -78,6 +78,9 @@ def launch_norms(dtype: Any) -> None:
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 34, 16384), 1),
         (lambda x, w: ck.nn.group_norm(x, 2, w, w, channel_axis=-1), (17, 1600, 64), 2),
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (24600, 64), 1),
+        # And of these more than have a place at a time.
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 700, 400), 1),
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (200, 8576), 1),
     ):
         with_derivatives(function, ck.zeros(shape, dtype), ck.zeros((shape[axis],), dtype))
 
@@ -174,6 +177,17 @@ def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None
             rng=drop,
         )
 
+    def by_place(*own: ck.Array, deterministic: bool = False) -> ck.Array:
+        """A table by the distance, an array by tiles, and a condition."""
+        n = own[0].shape[-2]
+        return ck.nn.attention(
+            *own,
+            score=lambda s, b, h, i, j, t, of: ck.where(of[i] == of[j], s + t[h, j - i + n], -float("inf")),
+            tables=[ck.zeros((2, 2 * n)), ck.zeros((n,), "int32")],
+            bias=None if deterministic else ck.zeros((n, n), dtype),
+            deterministic=deterministic,
+        )
+
     given = arrays(dtype, (2, 4, 64, 128), (2, 2, 64, 128), (2, 2, 64, 128), (4, 1, 1))
     masked = arrays(dtype, (1, 4, 128, 128), (1, 2, 128, 128), (1, 2, 128, 128))
     mask = ck.zeros((4, 128, 128), "bool")
@@ -189,8 +203,13 @@ def launch_attention_of_warpgroups(dtype: Any, everything: bool = False) -> None
                 lambda *own: ck.nn.attention(*own, score=lambda s, *_: 30 * ck.tanh(s / 30)),
                 *arrays(dtype, *[(2, 2, 64, features)] * 3),
             )
+            with_derivatives(by_place, *arrays(dtype, *[(2, 2, 192, features)] * 3))
+        with_derivatives(
+            lambda *own: by_place(*own, deterministic=True), *arrays(dtype, *[(2, 2, 192, 64)] * 3)
+        )
     else:
         changed(*given)
+        by_place(*arrays(dtype, *[(2, 2, 192, 64)] * 3))
         ck.nn.attention(*masked, mask=mask)
 
 
@@ -405,6 +424,9 @@ def launch_quantised(dtype: Any) -> None:
                 tiles.product(wide, w, bias, tile=tile)
             w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(inputs)), "uint8"), (72, inputs), kind.name)
             many_rows.product(wide, w, None, 64)
+            w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(2048)), "uint8"), (72, 2048), kind.name)
+            for tile in (warpgroups.Tile(64, 8), warpgroups.Tile(256, 4, 2)):
+                warpgroups.product(ck.zeros((9, 2048), dtype), w, ck.zeros(72, dtype), tile)
     if dtype == ck.float32:
         ck.quant.take(w, [1], dtype)
         ck.quant.quantize(x, "Q4_0")

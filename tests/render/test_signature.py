@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from cukern import errors
-from cukern.text.signature import parse, variables
+from cukern.text.signature import parse
 from cukern.text.stored import restored, stored
+from cukern.text.syntax import variables
 
 C = 'extern "C" __global__ '
 

@@ -111,7 +111,7 @@ class CudaFunction:
 
 def _is_cooperative(unit: Unit) -> bool:
     """Whether the blocks of a launch meet, for which all of them must run at once."""
-    return "grid_barrier" in unit.calls or {"this_grid", "sync"} <= unit.calls
+    return not unit.calls.isdisjoint({"grid_barrier", "grid_arrive"}) or {"this_grid", "sync"} <= unit.calls
 
 
 def _code(param: Param, value: Any = None) -> str:

@@ -87,6 +87,8 @@ _CLANG_CHECKED = [
     ),
     *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0"),
     *shlex.split("-mllvm -tsan-instrument-read-before-write=1 -Wuninitialized -Wconditional-uninitialized"),
+    # Before version 15 copies call these functions of the C library, not those that watch them.
+    *shlex.split("-Wl,--wrap=memcpy -Wl,--wrap=memmove -Wl,--wrap=memset"),
 ]
 _CLANG_CHECKED_MORE = shlex.split("-Xclang -fsanitize=object-size -Xclang -fsanitize-recover=object-size")
 #: The runtime of checked launches, as the dynamic linker knows it.

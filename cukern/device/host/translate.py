@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import tree_sitter
 
-from ...text.signature import DynamicShared, Unit, syntax_tree
+from ...text.signature import DynamicShared, Unit
+from ...text.syntax import syntax_tree
 from ...text.variables import device_variables
 from . import texture
 from .compiler import HEADER
@@ -35,6 +36,7 @@ _COLLECTIVES = frozenset(
 )
 _BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 #: Without a match no ``int`` is set to a built-in variable; with one, perhaps.
+_OF_BUILTIN = re.compile(rb"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _INT_OF_BUILTIN = re.compile(rb"\bint\s+\w[^;{}]*\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 
 #: Static shared memory with ``alignas`` after ``__shared__``, outside comments and literals.
@@ -88,6 +90,8 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
     nodes = [syntax_tree(text)]
     while nodes:
         node = nodes.pop()
+        if not _OF_BUILTIN.search(text, node.start_byte, node.end_byte):
+            continue
         nodes.extend(node.children)
         if node.type != "init_declarator" or node.parent is None:
             continue

@@ -149,8 +149,11 @@ class _Event:
 
     done = True
 
-    def __init__(self, disable_timing: bool = False) -> None:
-        """There is no time to take."""
+    def __init__(self, block: bool = False, disable_timing: bool = False) -> None:
+        """There is no time to take, and nothing to wait for."""
+
+    def synchronize(self) -> None:
+        """Return at once."""
 
     def record(self, stream: _Stream) -> None:
         """Nothing waits for it."""

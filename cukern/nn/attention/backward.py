@@ -20,9 +20,10 @@ from ...kernel.sizes import divide_up
 from ...shape.known_views import items
 from .call import Call
 from .geometry import Tile, tile_for
-from .plan import Sum, choose, dense, fed, launch, like
+from .plan import choose, dense, fed, launch, like
 from .scores import curved
 from .tma import TmaTile, whole_lines
+from .variables import Sum
 
 _ROUNDED = Kernel("nn/attention/backward_rounded.cu", name="attention_backward_rounded", block=256)
 

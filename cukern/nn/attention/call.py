@@ -11,6 +11,7 @@ from .geometry import Head
 from .scores import Lookup
 
 if TYPE_CHECKING:
+    from .conditions import Condition
     from .masks import Blocks
 
 
@@ -23,6 +24,7 @@ class Options(NamedTuple):
         offset: the position of the first query among the keys; None if the last query is at the last key.
         program: the function of a score.
         lookups: what it reads of tables.
+        condition: the part of it that makes scores -inf, if what that empties is to be left out.
         dropout: the probability of dropping a weight.
         packed: whether sequences lie behind one another along the axes of queries and keys.
         counted: whether each batch has its own number of keys.
@@ -35,6 +37,7 @@ class Options(NamedTuple):
     offset: int | None = 0
     program: Program | None = None
     lookups: tuple[Lookup, ...] = ()
+    condition: Condition | None = None
     dropout: float = 0.0
     packed: bool = False
     counted: bool = False
@@ -49,8 +52,8 @@ class Call(NamedTuple):
         tables: contiguous; the function of a score indexes them.
         starts: where the packed sequences begin along the queries and the keys, and end: (sequences + 1,) each; or
             None and the number of keys of each batch.
-        blocks: of a mask, the last of the operands, what it has in blocks of queries and keys, and in bits; None if no
-            tile is to be left out for it.
+        blocks: of a mask, the last of the operands, or of the score's condition, what it has in blocks of queries and
+            keys, and in bits; None if no tile is to be left out for it.
     """
 
     q: Array

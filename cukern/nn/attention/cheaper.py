@@ -330,7 +330,7 @@ class _Inputs:
         return (call(node.row, [one[0] for one in parts if one]), most) if most < _WHOLE else None
 
     def _linear(self, node: Node) -> tuple[Node, int] | None:
-        found = _linear_in_places(node)
+        found = linear_in_places(node)
         if found is None:
             return None
         factors, more = found
@@ -349,8 +349,8 @@ class _Inputs:
         return made, most
 
 
-def _linear_in_places(node: Node) -> _Linear | None:
-    """The factors of the places, and the constant, of an integer that is a sum of them."""
+def linear_in_places(node: Node) -> _Linear | None:
+    """The factors of the places, and the constant, of an integer that is a sum of them; None of another node."""
     if node.dtype != dtypes.int32:
         return None
     if node.kind == "constant":
@@ -360,7 +360,7 @@ def _linear_in_places(node: Node) -> _Linear | None:
         return (batch, head, query, key), 0
     if not _named(node, "add", "subtract", "negative", "multiply"):
         return None
-    parts = [_linear_in_places(one) for one in node.args]
+    parts = [linear_in_places(one) for one in node.args]
     if any(one is None for one in parts):
         return None
     (a, x), *rest = (one for one in parts if one)

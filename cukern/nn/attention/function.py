@@ -24,6 +24,7 @@ from ..fused import common_dtype, fused_vjp, is_int
 from . import masks
 from .backward import launch_backward
 from .call import Call, Options
+from .conditions import condition_blocks, condition_of
 from .plan import can_run, dense, launch_forward
 from .reference import composed
 from .scores import traced
@@ -72,6 +73,8 @@ def _computed(
     with tape.stop_recording():
         bits = dtypes.info(arrays[0].dtype).narrow
         blocks = None if mask is None else masks.mask_blocks(mask, bits)
+        if options.condition is not None:
+            blocks = condition_blocks(asked(arrays, *starts, None), bits)
         made, lse = launch_forward(asked(arrays, *starts, blocks))
     if tracking is not None:
         saved = (*arrays, *starts, *(blocks or (None, None)), made, lse)
@@ -295,9 +298,10 @@ def attention(
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
     ``tables``, as in ``s + table[head, j - i + 8]``. For half types, what it makes of ``s`` is exact to about 1e-6 of
     its largest term: constants are multiplied with each other, and a quotient by one is a product. Then ``bias`` is
-    added, and where ``mask`` is False the query does not attend to the key. Tiles that ``score`` fills with -inf are
-    not skipped, so give what is excluded as ``mask``, beside ``score`` if there is one: where ``document`` has the
-    number of each position's document, ``mask=document[:, None] == document``.
+    added, and where ``mask`` is False the query does not attend to the key. Where ``score`` is ``where(condition, ...,
+    -inf)``, tiles that the condition empties are skipped as a mask's are, if it depends on nothing but the batch, i, j
+    and what it reads by them: ``where(document[i] == document[j], s, -inf)`` needs no mask, but for half types two
+    bits for each score of a head (above 2**32 of them no tile is skipped).
 
     Args:
         q: shape (..., heads, L, E), a floating dtype, E at most 256.
@@ -383,6 +387,9 @@ def attention(
         kinds = [one.dtype for one in operands]
         program, lookups = traced(score, kinds, given, dtypes.info(dtype).acc, tables)
         options = options._replace(program=program, lookups=lookups)
+        if program is not None and mask is None and not options.packed and math.prod(shape) >= masks.FEWEST:
+            scores = (math.prod(lead), *shape[len(lead) :])
+            options = options._replace(condition=condition_of(program, lookups, scores, operands))
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
     if not can_run(*matrices[1:]):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from .call import Call
 from .geometry import MmaTile, Tile
 from .tma import OF_KEYS, TmaTile
 
-_BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
+BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
 _TILES = Kernel("nn/attention/mask_tiles.cu", name="attention_mask_tiles")
 #: Queries and keys of a block, of which tiles consist.
 _SIDE = 16
@@ -86,17 +87,23 @@ def mask_blocks(mask: Array, bits: bool = False) -> Blocks:
     return Blocks(kinds, made)
 
 
+def sizes_of(axes: Sequence[int]) -> tuple[tuple[int, ...], int]:
+    """The shape of the kinds of a mask's blocks, and how many words its bits are, by the lengths of its axes."""
+    batches, heads, queries, keys = axes
+    words = batches * heads * (queries * divide_up(keys, _WORD) + keys * divide_up(queries, _WORD))
+    return (batches, heads, divide_up(queries, _SIDE), divide_up(keys, _SIDE)), words
+
+
 @lru_cache(maxsize=1024)
 def _blocks_of(layout: Layout, bits: bool) -> tuple[tuple[int, ...], int, Prepared]:
-    (batches, *_), (heads, *_), (queries, *_), (keys, of_key) = axes = axes_of(layout)
+    _, (heads, _), (queries, _), (keys, of_key) = axes = axes_of(layout)
     steps = [step for _, step in axes]
-    shape = (batches, heads, divide_up(queries, _SIDE), divide_up(keys, _SIDE))
-    words = batches * heads * (queries * divide_up(keys, _WORD) + keys * divide_up(queries, _WORD))
+    shape, words = sizes_of(tuple(n for n, _ in axes))
     packs = layout.aligned and of_key == 1 and not any(n % _SIDE for n in (keys, *steps[:3]))
     count = math.prod(shape)
     sizes = struct.pack("4q3i0q", *steps, heads, queries, keys)
     depends = {"by_query": queries > 1, "by_key": keys > 1}
-    bound = _BLOCKS.bind(layout.device, packs=packs, block=256, makes_bits=bits, **depends)
+    bound = BLOCKS.bind(layout.device, packs=packs, block=256, makes_bits=bits, computed=False, **depends)
     with on(layout.device):
         launch = bound.function.prepare((divide_up(count, 256), 1, 1), (256, 1, 1), 0, (sizes, count))
     return shape, words, launch
@@ -155,4 +162,14 @@ def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> tuple[Ar
     return lists, bits
 
 
-__all__ = ["FEWEST", "Blocks", "Walk", "axes_of", "lists_for", "mask_blocks", "tile_lists"]
+__all__ = [
+    "BLOCKS",
+    "FEWEST",
+    "Blocks",
+    "Walk",
+    "axes_of",
+    "lists_for",
+    "mask_blocks",
+    "sizes_of",
+    "tile_lists",
+]

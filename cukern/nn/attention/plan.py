@@ -5,24 +5,22 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import dtypes
 from ...array import Array
 from ...array.creation import empty, full
 from ...array.layout import Layout, fresh_layout
 from ...device.interface import Prepared
-from ...elementwise.print_cxx import compute_type
 from ...kernel import Kernel
 from ...kernel.plan import new, on, raw, remember
 from ...kernel.sizes import LARGEST_INDEX, divide_up
 from ...kernel.strides import broadcast_steps
 from .call import Call
-from .cheaper import Given, Unit
 from .combine import combine, steps_of
-from .geometry import FEW, Head, MmaTile, Tile, mma_tile_for, parts_for, tile_for
-from .masks import axes_of, lists_for
-from .scores import PLACES, Printed, printed, without_mask
+from .geometry import FEW, Head, MmaTile, mma_tile_for, parts_for, tile_for
+from .masks import lists_for
+from .staging import staging, unstaged
 from .tma import (
     MAP_BYTES,
     OF_KEYS,
@@ -36,6 +34,8 @@ from .tma import (
     whole_lines,
     work_of,
 )
+from .variables import AnyTile, Sum, heads_apart
+from .variables import variables_of as _variables
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -48,7 +48,6 @@ _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_b
 _MANY = 64
 #: From so many scores on kernels mask them and drop weights in less time than the composed form.
 _MANY_SCORES = 2**22
-AnyTile = Tile | MmaTile | TmaTile
 #: The matrices that the kernels make.
 _MADE = {
     "forward": ("o",),
@@ -58,13 +57,6 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
-#: The largest factor of a score in a tanh whose arguments are expected to be small, and the scales of such scores.
-_NEAR, _SCALES = 1 / 8, (2**-12, 16)
-
-
-def _are_small(near: float, scale: float) -> bool:
-    """Whether most scores times a factor are expected to be small."""
-    return 0 < abs(near) <= _NEAR and _SCALES[0] <= scale <= _SCALES[1]
 
 
 def like(x: Array, features: int, blank: bool) -> Array:
@@ -105,12 +97,6 @@ def _bounded(call: Call) -> bool:
     return call.options.left is not None or call.options.right is not None
 
 
-def _reads(call: Call) -> bool:
-    """Whether the score reads memory by its query or key, besides a mask's bits."""
-    arrays = call.operands if call.blocks is None else call.operands[:-1]
-    return bool(call.tables) or any(map(_by_place, arrays))
-
-
 def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
     """All on which the tile of a launch depends; ``rows`` begin with q, k and v."""
     starts = call.starts[0]
@@ -119,7 +105,7 @@ def _situation(call: Call, kind: str, rows: Sequence[Array]) -> tuple[Any, ...]:
         kind,
         call.options.packed,
         _bounded(call),
-        _reads(call),
+        staging(call)[1:],
         sequences,
         *[one._planned() for one in rows],
     )
@@ -146,9 +132,21 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
     if not _vectors(rows) or not describable([x._planned() for x in rows]):
         return None
     tile = tma_tile_for(call.head, q.device, kind, q.shape[2], _bounded(call))
-    # Addresses of what a score reads leave too few registers to three warpgroups.
-    few = kind == "forward" and tile is not None and tile.workers(kind) > 2 and _reads(call)
-    return TMA_TILES[kind][128]._replace(blocks=tile.blocks) if few and tile is not None else tile
+    if tile is None:
+        return None
+    found = staging(call)
+    if found.windows or found.tiled is not None:
+        whole = _narrower(tile, kind) if found.reads or found.windows else tile
+        whole_tile = whole.bringing(len(found.windows), found.tiled is not None, call.head, kind, q.device)
+        if whole_tile is not None:
+            return whole_tile
+    return _narrower(tile, kind) if unstaged(call).reads else tile
+
+
+def _narrower(tile: TmaTile, kind: str) -> TmaTile:
+    """The tile of scores that read memory by place: addresses leave too few registers to three warpgroups."""
+    few = kind == "forward" and tile.workers(kind) > 2
+    return TMA_TILES[kind][128]._replace(blocks=tile.blocks) if few else tile
 
 
 def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
@@ -218,13 +216,6 @@ def _shared(call: Call, tile: AnyTile, kind: str) -> int:
 
 
 _prepared: dict[Any, Prepared | Mapped] = {}
-
-
-class Sum(NamedTuple):
-    """Of which of the score's arrays the gradient is summed, and the axes of the scores that it has."""
-
-    which: int
-    kept: tuple[bool, bool, bool, bool]
 
 
 def launch(
@@ -308,7 +299,7 @@ def _prepare(
         blocks *= (batch if summed.kept[0] else 1) * (heads if summed.kept[1] else 1)
     else:
         blocks = tiles * key_heads * batch
-    tail: tuple[Any, ...] = _tail(call, matrices, steps, tiles, wide, _heads_apart(tile, summed))
+    tail: tuple[Any, ...] = _tail(call, matrices, steps, tiles, wide, heads_apart(tile, summed))
     threads = variables["block"]
     with on(device):
         if isinstance(tile, TmaTile):
@@ -320,114 +311,13 @@ def _prepare(
             sizes = {0: tile.rows, 1: tile.keys, 2: tile.keys}
             if "o" in matrices and kind != "forward":
                 sizes[6 + len(call.operands) + len(call.tables) + 2 * (call.blocks is not None)] = tile.rows
+            if tile.ahead and (tiled := staging(call).tiled) is not None:
+                sizes[3 + tiled] = tile.rows
             maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
         function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
-
-
-def _heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
-    """Whether each head of queries is for itself, though heads share one of keys."""
-    return isinstance(tile, TmaTile) or summed is not None
-
-
-def _by_place(operand: Array) -> bool:
-    """Whether an array of the score depends on the query or the key."""
-    return any(n > 1 for n in operand.shape[max(0, operand.ndim - 2) :])
-
-
-def _variables(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
-    """The template variables of a kernel."""
-    options, q, starts = call.options, call.q, call.starts[0]
-    program, by_warpgroups = options.program, isinstance(tile, TmaTile)
-    if program is not None and call.blocks is not None and by_warpgroups:
-        program = without_mask(program, PLACES + len(call.operands) - 1)  # these kernels read its bits
-    lines = Printed([], ["a0", "1"], True)
-    if program is not None:
-        wanted = () if summed is None else (PLACES + summed.which,)
-        given = None
-        sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
-        if dtypes.info(q.dtype).narrow:
-            rows = [PLACES + i for i, one in enumerate(call.operands) if not _by_place(one)]
-            forward = kind == "forward"
-            given = Given(
-                sizes,
-                rows,
-                near=q.dtype == dtypes.bfloat16,
-                shifted=forward and by_warpgroups and options.scale > 0,
-                gained=not forward and by_warpgroups,
-            )
-        lines = printed(program, options.lookups, sizes, None if kind == "forward" else wanted, given)
-    elif options.scale > 0:
-        lines = lines._replace(unit=Unit(scaled=True))
-    grouped, apart = call.q.shape[1] // call.k.shape[1], _heads_apart(tile, summed)
-    blocks, axes = call.blocks, [(1, 0)] * 4
-    if blocks is not None:
-        axes = axes_of(call.operands[-1]._planned())
-    of_batch, of_head, of_query, of_key = (n > 1 for n, _ in axes)
-    variables = {
-        "elem": call.q.dtype,
-        "half": dtypes.info(call.q.dtype).narrow,
-        "index": "long long" if wide else "int",
-        "head_size": call.head.size,
-        "value_size": call.head.value,
-        "group": 1 if apart else grouped,
-        "sharing": grouped if apart else 1,
-        "fed": isinstance(tile, TmaTile),
-        "summing": summed is not None,
-        "listed": blocks is not None,
-        "lists_by_batch": of_batch,
-        "lists_by_head": of_head,
-        "mask_by_query": of_query,
-        "mask_by_key": of_key,
-        "list_sharing": grouped if apart and kind in OF_KEYS else 1,
-        "tile_m": tile.rows,
-        "tile_n": tile.keys,
-        "bounded_left": options.left is not None,
-        "bounded_right": options.right is not None,
-        "packed": options.packed,
-        "counted": options.counted,
-        "at_end": options.offset is None,
-        "dropping": bool(options.dropout),
-        "by_fours": bool(options.dropout) and not options.packed and call.k.shape[2] % 4 == 0,
-        "plain": program is None and options.scale > 0,
-        "operands": [
-            {
-                "k": PLACES + i,
-                "number": i,
-                "type": dtypes.info(one.dtype).cxx,
-                "compute": compute_type(one.dtype),
-                "settled": isinstance(tile, TmaTile) and not _by_place(one),
-                "opened": blocks is not None and i == len(call.operands) - 1,
-                "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
-            }
-            for i, one in enumerate(call.operands)
-        ],
-        "reads_places": _reads(call)
-        if by_warpgroups
-        else bool(call.tables) or any(map(_by_place, call.operands)),
-        "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
-        "body": lines.lines,
-        "values": lines.values,
-        "slope": lines.values[1] if lines.constant_slope else None,
-        "gain": lines.unit.gain,
-        "scaled": lines.unit.scaled,
-        "limited": lines.unit.limited,
-        "near": lines.unit.near if _are_small(lines.unit.near, options.scale) else 0,
-        "finite_slope": lines.finite_slope,
-    }
-    if summed is not None:
-        names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")
-        variables |= dict(zip(names, summed.kept, strict=True))
-    if isinstance(tile, TmaTile):
-        workers = tile.workers(kind)
-        own = {"block": 128 * (workers + 1), "workers": workers}
-        return variables | own | {"stages": tile.stages, "by_turns": tile.by_turns, "held": tile.held}
-    if isinstance(tile, MmaTile):
-        along = tile.keys if kind == "backward_keys" else tile.rows
-        return variables | {"block": along // 16 * 32, "fixed": tile.fixed}
-    return variables | {"block": tile.threads, "lanes_x": tile.lanes_x, "lanes_y": tile.lanes_y}
 
 
 def _tail(

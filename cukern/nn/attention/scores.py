@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...elementwise.graph import Expr, Node, constant, input_node
+from ...elementwise.graph import Expr, Node, constant, input_node, order
 from ...elementwise.print_cxx import Statement, compute_type, statements
 from ...elementwise.program import Program, program, roots_from
 from ..fused import is_int
@@ -189,7 +189,7 @@ def printed(
     unit = Unit()
     if given is not None:
         roots, ahead, unit = cheaper(roots, len(of.inputs), given)
-    body, names = _looked_up(lookups, roots, sizes)
+    body, names = looked_up(lookups, roots, sizes)
     of_slope = None if wanted is None else roots[1]
     constant_slope = of_slope is not None and of_slope.kind == "constant"
     return Printed(
@@ -209,6 +209,17 @@ def without_mask(of: Program, place: int) -> Program | None:
     if score.kind == "call" and score.args[0] is mask:
         score = score.args[1]
     return None if score is input_node(0, of.inputs[0]) else program(of.name, (score,), of.inputs)
+
+
+def reached(lookups: Sequence[Lookup], roots: Sequence[Node]) -> frozenset[int]:
+    """The inputs on which nodes depend, by what they read of tables too."""
+    places = {one.value.value: one.places for one in lookups}
+    found: set[int] = set()
+    while roots:
+        new = {node.value for node in order(roots) if node.kind == "input"} - found
+        found |= new
+        roots = [place for k in new for place in places.get(k, ())]
+    return frozenset(found)
 
 
 def _attended(score: Node) -> Node:
@@ -266,10 +277,12 @@ def _range(node: Node, sizes: Sequence[int]) -> tuple[int, int] | None:
     return (low, high) if low >= -(2**31) and high < 2**31 else None
 
 
-def _looked_up(
+def looked_up(
     lookups: Sequence[Lookup], roots: Sequence[Node], sizes: Sequence[int]
 ) -> tuple[list[Statement], list[str]]:
     """The statements of the roots, where elements of tables are loaded as soon as their indices are known."""
+    inputs = reached(lookups, roots)
+    lookups = [one for one in lookups if one.value.value in inputs]
     body, names = statements([*(place for one in lookups for place in one.places), *roots])
     ready = {line.name: i for i, line in enumerate(body, 1)}
     loads: dict[int, list[Statement]] = {}

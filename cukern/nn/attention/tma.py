@@ -20,6 +20,8 @@ from .geometry import Head
 #: Bytes of a tensor map, and elements of 16 bits in the 128 bytes of a line.
 _MAP, _LINE = 128, 64
 _LONGEST_STRIDE = 2**40
+#: Where a tile of keys has too little shared memory for what scores read, rows of a tile.
+_FEWER_ROWS = (96, 80, 64)
 #: Bytes of keys and values that stay in the L2 while the heads of a section are made.
 _SECTION = 32 * 2**20
 #: What it takes to begin a tile, in tiles that it walks along; and of how many tiles at most orders are tried.
@@ -41,6 +43,7 @@ class TmaTile(NamedTuple):
         held: of the forward kernel, tiles of rows in shared memory: of two one is brought while the other is at work.
         apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
         blocks: at most, which take tiles by turns.
+        ahead, ahead_stages: bytes of what a score reads that are brought ahead of a tile, and for how many tiles.
     """
 
     rows: int
@@ -50,6 +53,8 @@ class TmaTile(NamedTuple):
     held: int = 2
     apart: bool = False
     blocks: int = 2**31 - 1
+    ahead: int = 0
+    ahead_stages: int = 0
 
     def workers(self, kind: str) -> int:
         """The warpgroups that multiply; another one brings tiles."""
@@ -58,12 +63,32 @@ class TmaTile(NamedTuple):
     def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block."""
         size, value = (2 * whole_lines(n) for n in head)
-        both = size + value
+        both, ahead = size + value, self.ahead * self.ahead_stages
         if kind in OF_KEYS:
-            own = self.keys * both + self.stages * self.rows * (both + 8) + 1024
+            own = self.keys * both + self.stages * self.rows * (both + 8) + 1024 + ahead
             return own + self.rows * (4 * self.keys + 2 * size) * (kind == "backward")
         first = self.held * size if kind == "forward" else both
-        return self.rows * first + self.stages * self.keys * both + 1024
+        return self.rows * first + self.stages * self.keys * both + 1024 + ahead
+
+    def bringing(self, windows: int, tiled: bool, head: Head, kind: str, device: Device) -> TmaTile | None:
+        """The tile with room for what a score reads ahead; None if there is too little shared memory.
+
+        Args:
+            windows: numbers for each distance of a query and a key.
+            tiled: whether there is a tile of an array of 16-bit elements.
+            head: the features of a head.
+            kind: the kernel.
+            device: where it runs.
+        """
+        limit = device.properties.max_shared_memory_per_block - 1024
+        for rows in (self.rows, *(n for n in _FEWER_ROWS if n < self.rows and kind in OF_KEYS)):
+            own = 2 * tiled * rows * whole_lines(self.keys) + 4 * windows * (rows + self.keys)
+            ahead = 1024 * divide_up(own, 1024)
+            for stages in (2, 1):
+                tile = self._replace(rows=rows, ahead=ahead, ahead_stages=stages)
+                if tile.shared(head, kind) <= limit:
+                    return tile
+        return None
 
 
 #: For each kernel, by the most features of a head: measured on an H200.
@@ -216,11 +241,10 @@ class Mapped:
 
 
 def tiles_of(layout: Layout, rows: int) -> Tiles:
-    """How a kernel finds tiles of so many rows of a matrix of each head, without the address."""
-    strides = tuple(
-        step if n > 1 else 16 for n, step in zip(layout.shape[:-1], layout.strides[:-1], strict=True)
-    )
-    return Tiles(0, layout.dtype, layout.shape, strides, (1, 1, rows, _LINE), 2 * _LINE, False)
+    """How a kernel finds tiles of so many rows of a matrix of each batch and head, without the address."""
+    shape, strides = ((1,) * (4 - len(one)) + one for one in (layout.shape, layout.strides))
+    steps = tuple(step if n > 1 else 16 for n, step in zip(shape[:-1], strides[:-1], strict=True))
+    return Tiles(0, layout.dtype, shape, steps, (1, 1, rows, _LINE), 2 * _LINE, False)
 
 
 #: Of the structs among the first arguments.

@@ -21,12 +21,14 @@ from . import (
     depthwise_column_weights,
     depthwise_planes,
     depthwise_ring,
+    depthwise_ring_weights,
     depthwise_weights,
     direct,
     exact,
     few,
     few_channels,
     grids,
+    halves,
     pointwise,
     shifted,
     shifted_weights,
@@ -155,6 +157,13 @@ def convolve(
 ) -> Array:
     """The convolution of an image, or if ``turned`` the gradient of a convolution's image: see :class:`Call`."""
     device = one_device("convolution", (x, weights, *operands))
+    made_shape = (x.shape[0], 1, *size)
+    if halves.are_needed(*((made_shape, x.shape) if turned else (x.shape, made_shape)), turned):
+
+        def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
+            return convolve(part, weights, operands, own, its_size, turned, last, made)
+
+        return halves.convolution(x, windows, weights.shape[2:], size, turned, last, of_half)
     if pointwise.takes(windows, weights.shape[2:]):
         return pointwise.convolve(x, weights, operands, turned, last, made)
     if turned and made is None and grids.takes(x, weights, windows):
@@ -339,6 +348,12 @@ def weights_gradient(
         last: whether the channels of the result lie innermost in memory.
     """
     device = one_device("convolution", (output, image))
+    if halves.are_needed(image.shape, output.shape, False):
+
+        def of_half(outputs: Array, images: Array, own: Windows) -> Array:
+            return weights_gradient(outputs, images, own, kernel, last)
+
+        return halves.weights(output, image, windows, kernel, of_half)
     if (
         pointwise.takes(windows, kernel)
         and place_of(image._planned()).last
@@ -420,6 +435,12 @@ def _plan_weights(
 def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, image: Layout) -> None:
     """Add the launch of a gradient of weights that threads sum up by themselves, down rows if they can."""
     device, elem, acc = plan.device, output.dtype, dtypes.info(output.dtype).acc
+    ring = depthwise_ring_weights.form_for(task, image, output, device) if by_rows else None
+    if ring is not None:
+        plan.share(ring.parts(task))
+        out = acc if ring.parts(task) > 1 else elem
+        plan.mapped.append(depthwise_ring_weights.Launch(task, ring, out, device, output, image))
+        return
     for kind in (depthwise_weights, depthwise_column_weights) if by_rows else ():
         walk = kind.form_for(task, image, output, device)
         if walk is None:

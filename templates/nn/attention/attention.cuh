@@ -62,12 +62,7 @@ struct Draw {
     }
 };
 
-// An index of a table's axis of n.
-template <typename I>
-__device__ __forceinline__ index clipped(I i, int n) {
-    using Whole = decltype(i + 0);  // which holds n
-    return index(minimum(maximum(Whole(i), Whole(0)), Whole(n - 1)));
-}
+<% include "nn/attention/clipped.cuh" %>
 // A score after the function of it, and its derivatives by the score before it and by an array.
 struct Score {
     A value, slope;
@@ -81,9 +76,16 @@ struct Spot {
     int batch, head, row, key, more_row = 0, more_key = 0;
     int last_row = limits<int>::highest(), last_key = limits<int>::highest();
 };
+// What is brought ahead of a tile of scores: numbers for each distance of a key and a query, of which `origin` is that of none, and an
+// element of an array.
+struct Ahead {
+    const float* windows = nullptr;
+    int origin = 0;
+    float element = 0.0f;
+};
 // The function of a score, of its place and of arrays.
 struct Scores {
-<% for x in operands %>
+<% for x in operands if not x.tiled %>
     const << x.type >>* x<< x.k >>;
 <% endfor %>
 <% for x in tables %>
@@ -109,13 +111,30 @@ struct Scores {
 <% endfor %>
         return made;
     }
+<% if windows.inputs %>
+
+    // What is made for each distance of key a4 and query a3.
+    __device__ __forceinline__ void by_distance(
+        float (&made)[<< windows.inputs | length >>], [[maybe_unused]] int a1, [[maybe_unused]] int a2, int a3, int a4) const
+    {
+<% for x in operands if x.settled %>
+        [[maybe_unused]] const << x.compute >> a<< x.k >> = s<< x.k >>;
+<% endfor %>
+<% for line in windows.lines %>
+        const << line.type >> << line.name >> = << line.code >>;
+<% endfor %>
+<% for value in windows["values"] %>
+        made[<< loop.index0 >>] = << value >>;
+<% endfor %>
+    }
+<% endif %>
 <% if half %>
 
     // In place of the library's, which takes longer to be exact where it is small: scores are summands of exponents.
     static __device__ __forceinline__ A tanh(A x) { return tanh_of(x); }
 <% endif %>
 
-    __device__ __forceinline__ Score operator()(A product, const Spot& at) const {
+    __device__ __forceinline__ Score operator()(A product, const Spot& at, [[maybe_unused]] const Ahead& ahead = {}) const {
         [[maybe_unused]] const A a0 = product * scale;
         [[maybe_unused]] const int a1 = at.batch, a2 = at.head;
         [[maybe_unused]] const int a3 = reads_places ? minimum(at.row + at.more_row, at.last_row) : at.row + at.more_row;
@@ -123,7 +142,13 @@ struct Scores {
 <% for x in operands if x.settled %>
         const << x.compute >> a<< x.k >> = s<< x.k >>;
 <% endfor %>
-<% for x in operands if not x.settled and not (x.opened and fed) %>
+<% for x in operands if x.tiled %>
+        const float a<< x.k >> = ahead.element;
+<% endfor %>
+<% for k in windows.inputs %>
+        const float a<< k >> = ahead.windows[<< loop.index0 >> * (tile_m + tile_n) + (ahead.origin + at.key - at.row) + (at.more_key - at.more_row)];
+<% endfor %>
+<% for x in operands if x.read and not x.settled and not x.tiled %>
         const << x.compute >> a<< x.k >> = << "open || " if x.opened >>cast< << x.compute >> >(x<< x.k >>[0
 <% for axis in x.axes %>
             + a<< axis + 1 >> * steps.of[<< x.number >>][<< axis >>]

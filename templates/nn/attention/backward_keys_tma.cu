@@ -3,11 +3,10 @@
 // to it, of all heads that share the keys. With the queries' gradients, which blocks add up in no certain order.
 // Launch: blocks, of which each makes tiles of keys of a head. A warp of the last warpgroup brings tiles of
 // queries and of the result's cotangent to a ring of stages with the rows' statistics, and before them the keys and values.
-// Shared, dynamic: keys, values, the stages of queries and of the cotangent; for the queries' gradients the scores' cotangents
-// and what a tile adds; statistics; 1024 bytes before for alignment.
+// Shared, dynamic: keys, values, the stages of queries and of the cotangent, those of what the score reads; for the queries' gradients
+// the scores' cotangents and what a tile adds; statistics; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_m, tile_m // 2, (head_size + 15) // 16 * 16, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
-<% include "prelude/mma.cuh" %>
 constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>, makes_q = << makes_q | lower >>;
 static_assert(!makes_q || (makes_k && makes_v && workers == 2), "with the gradients of queries, all");
 constexpr int size_k = tile_n * head_lines, size_v = tile_n * value_lines;
@@ -81,6 +80,19 @@ __device__ __forceinline__ void supply(
                 bring<tile_m, value_lines>(rows.tile() + size_q, d, at.matrix(), at.head, at.before_q + row, full);
             }
             if (++i == walk.count) i = 0, ++at.head;
+        }
+    }
+}
+// Brings what a score reads; by one warp.
+__device__ __forceinline__ void supply_ahead(const Scores& scores, const TensorMap& map, Turns turns, Stages ahead) {
+    while (turns.next()) {
+        Place at = turns.place<sharing, true>();
+        const int key = at.tile * tile_n;
+        const Walk walk(at, turns, key);
+        if (!walk.count) continue;
+        for (int h = 0; h < sharing; ++h, ++at.head) {
+            const Scores of_head = scores.of(at.batch, at.head);
+            for (int i = 0; i < walk.count; ++i) bring_ahead(of_head, map, at, walk[walk.turn(i)], key, ahead);
         }
     }
 }
@@ -188,8 +200,8 @@ struct KeptOfKeys {
 // Adds the products of a tile of rows with a warpgroup's keys. While one warpgroup makes
 // weights, others multiply. `first`: no tile of rows came before with these keys.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, Together& together,
-    int row, int key, bool whole, bool open, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
+    const Cotangents& cotangents, const Place& at, const T* keys, Stages& rows, const float* statistics, Stages& ahead,
+    Together& together, int row, int key, bool whole, bool open, bool first, float (&sums_k)[makes_k ? head_width / 2 : 1],
     float (&sums_v)[makes_v ? value_width / 2 : 1])
 {
     float s[tile_m / 2], ds[tile_m / 2];
@@ -229,21 +241,32 @@ __device__ __forceinline__ void advance(
     const KeptOfKeys kept(cotangents.draw, cotangents.sizes, at, row, key - threadIdx.x % 32 / 4);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
-    const auto weigh = [&](int i, bool masked, bool beyond) {
+    if constexpr (brings_ahead) ahead.wait_full();
+    const Arrived arrived(ahead, row, at.tile * tile_n);
+    const auto weigh = [&](int i, const Ahead& of, bool masked, bool beyond) {
         const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-        const float p = masked ? cotangents.weight(product, row_lse, spot(i, true), attends(i), beyond)
-                               : cotangents.weight(product, row_lse, spot(i, false));
-        s[i] = cotangents.sloped(p, product, spot(i, masked));
+        const float p = masked ? cotangents.weight(product, row_lse, spot(i, true), of, attends(i), beyond)
+                               : cotangents.weight(product, row_lse, spot(i, false), of);
+        s[i] = cotangents.sloped(p, product, spot(i, masked), of);
         return kept(i) ? p : 0.0f;
     };
     const auto weigh_all = [&](bool masked, bool beyond) {
 #pragma unroll
-        for (int i = 0; i < tile_m / 4; ++i)
-            weights[i / 4][i % 4] = pair(weigh(2 * i, masked, beyond), weigh(2 * i + 1, masked, beyond));
+        for (int n = 0; n < tile_m / 16; ++n) {
+            float elements[8] = {};
+            arrived.elements<true>(elements, n, together.group * 64 + threadIdx.x % 128 / 32 * 16);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int at_i = 8 * n + 2 * i;
+                const float low = weigh(at_i, arrived.with(elements[2 * i]), masked, beyond);
+                weights[n][i] = pair(low, weigh(at_i + 1, arrived.with(elements[2 * i + 1]), masked, beyond));
+            }
+        }
     };
     if (whole && (!listed || open)) weigh_all(false, false);
     else if (plain && row + tile_m <= at.rows) weigh_all(true, false);
     else weigh_all(true, true);
+    if constexpr (brings_ahead) ahead.release();
     if constexpr (makes_k) {
         wgmma_wait<0>(s);
         wgmma_made(ds);
@@ -289,21 +312,25 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/opening.cuh" %>
     T* const of_k = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     T* const of_rows = of_k + size_k + size_v;
-    T* const of_scores = of_rows + stages * (size_q + size_d);
+    T *const of_ahead = of_rows + stages * (size_q + size_d), *const of_scores = of_ahead + ahead_stages * size_ahead;
     float *const of_sums = (float*)(of_scores + 2 * exchanged), *const statistics = of_sums + added;
-    __shared__ MBarrier full[stages + 1], empty[stages + 1];
+    __shared__ MBarrier full[stages + 1 + ahead_stages], empty[stages + 1 + ahead_stages];
     if (threadIdx.x == 0) {
         prepare(full, empty, stages, 32);
         prepare(full + stages, empty + stages, 1, 0);
+        prepare(full + stages + 1, empty + stages + 1, ahead_stages, 31);
         fence_mbarrier_init();
     }
     __syncthreads();
     Stages keys{of_k, full + stages, empty + stages, size_k + size_v, 1, 0};
     Stages rows{of_rows, full, empty, size_q + size_d, stages, 0};
+    Stages ahead{of_ahead, full + stages + 1, empty + stages + 1, size_ahead, ahead_stages, 0};
     const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
         if (threadIdx.x < 128 * workers + 32) supply(q, k, v, d, lse, delta, Turns(sizes, order, starts_q, starts_k, lists), keys, rows, statistics);
+        if (brings_ahead && threadIdx.x / 32 == 4 * workers + 1)
+            supply_ahead(scores, << tiled or "q" >>, Turns(sizes, order, starts_q, starts_k, lists), ahead);
         return;
     }
     take_registers<taken_registers>();
@@ -330,7 +357,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
                 if (i == 0) of_head = scores.of(at.batch, at.head);
                 const int own_key = warp_key + threadIdx.x % 32 / 4;
                 const bool whole = walk.whole(at, row, group_key);
-                advance(cotangents, at, of_k, rows, statistics, together, row, own_key, whole, walk.open(tile), n == 0, sums_k, sums_v);
+                advance(cotangents, at, of_k, rows, statistics, ahead, together, row, own_key, whole, walk.open(tile), n == 0, sums_k, sums_v);
                 if (++i == walk.count) i = 0, ++at.head;
             }
             if constexpr (by_turns) barrier_arrive(turn + 1 - group_number, 256);

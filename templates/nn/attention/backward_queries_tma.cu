@@ -2,7 +2,8 @@
 // tile and walks along the keys to which the tile attends.
 // Launch: blocks, of which each makes tiles of rows of a head. One thread of the last warpgroup brings tiles of
 // keys and values to a ring of stages, and before them the rows of the queries and of the result's cotangent.
-// Shared, dynamic: queries, the cotangent, the stages of keys and values; 1024 bytes before for alignment.
+// Shared, dynamic: queries, the cotangent, the stages of keys and values, those of what the score reads; 1024
+// bytes before for alignment.
 <% set wgmma_columns = [tile_n, (head_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/backward_tma.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_d = tile_m * value_lines;
@@ -30,6 +31,16 @@ __device__ __forceinline__ void supply(
         }
     }
 }
+// Brings what a score reads; by one warp.
+__device__ __forceinline__ void supply_ahead(const Scores& scores, const TensorMap& map, Turns turns, Stages ahead) {
+    while (turns.next()) {
+        const Place at = turns.place<1, false>();
+        const int row = at.first_row(turns.sizes);
+        const Course<tile_n> course = keys_for(at, turns.sizes, turns.lists, row);
+        const Scores of_head = scores.of(at.batch, at.head);
+        for (int n = 0; n < course.count; ++n) bring_ahead(of_head, map, at, row, course[n], ahead);
+    }
+}
 // What a lane knows of its two rows, and which keys they attend to.
 struct Own {
     const Place& at;
@@ -53,8 +64,8 @@ struct Own {
 };
 // The cotangents of the scores of a tile of keys, multiplied by its keys, are on their way to `sums` when this returns.
 __device__ __forceinline__ void advance(
-    const Cotangents& cotangents, const Own& own, const T* rows, Stages& keys, int key, bool first, bool whole, bool open,
-    float (&sums)[head_width / 2])
+    const Cotangents& cotangents, const Own& own, const T* rows, Stages& keys, Stages& ahead, int tile_row, int key, bool first,
+    bool whole, bool open, float (&sums)[head_width / 2])
 {
     float s[tile_n / 2], ds[tile_n / 2];
     unsigned dscores[tile_n / 16][4];
@@ -85,19 +96,26 @@ __device__ __forceinline__ void advance(
         const int half = i / 2 % 2, column = i / 4 * 8 + i % 2;
         return own.attends(half, lane_key + column) && allowed[half](column);
     };
-    const auto weigh = [&](int i, bool masked) {
-        const float lse = own.lse[i / 2 % 2];
-        const float p = masked ? cotangents.weight(s[i], lse, spot(i, true), attends(i), false)
-                               : cotangents.weight(s[i], lse, spot(i, false));
-        s[i] = cotangents.sloped(p, s[i], spot(i, masked));
+    if constexpr (brings_ahead) ahead.wait_full();
+    const Arrived arrived(ahead, tile_row, key);
+    const auto weigh_all = [&](bool masked) {
+#pragma unroll
+        for (int n = 0; n < tile_n / 16; ++n) {
+            float elements[8] = {};
+            arrived.elements<false>(elements, n, threadIdx.x / 32 * 16);
+#pragma unroll
+            for (int i = 8 * n; i < 8 * n + 8; ++i) {
+                const float lse = own.lse[i / 2 % 2];
+                const Ahead of = arrived.with(elements[i % 8]);
+                const float p = masked ? cotangents.weight(s[i], lse, spot(i, true), of, attends(i), false)
+                                       : cotangents.weight(s[i], lse, spot(i, false), of);
+                s[i] = cotangents.sloped(p, s[i], spot(i, masked), of);
+            }
+        }
     };
-    if (whole && (!listed || open)) {
-#pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) weigh(i, false);
-    } else {
-#pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) weigh(i, true);
-    }
+    if (whole && (!listed || open)) weigh_all(false);
+    else weigh_all(true);
+    if constexpr (brings_ahead) ahead.release();
     wgmma_wait<0>(s);
     wgmma_made(ds);
 #pragma unroll
@@ -118,18 +136,23 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier full[stages + 1], empty[stages + 1];
+    __shared__ MBarrier full[stages + 1 + ahead_stages], empty[stages + 1 + ahead_stages];
     if (threadIdx.x == 0) {
         prepare(full, empty, stages + 1, 0);
+        prepare(full + stages + 1, empty + stages + 1, ahead_stages, 31);
         fence_mbarrier_init();
     }
     __syncthreads();
     Stages rows{of_q, full + stages, empty + stages, size_q + size_d, 1, 0};
     Stages keys{of_q + size_q + size_d, full, empty, size_k + size_v, stages, 0};
+    T* const of_ahead = keys.memory + stages * (size_k + size_v);
+    Stages ahead{of_ahead, full + stages + 1, empty + stages + 1, size_ahead, ahead_stages, 0};
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
         if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_q, starts_k, lists), rows, keys);
+        if (brings_ahead && threadIdx.x / 32 == 4 * workers + 1)
+            supply_ahead(scores, << tiled or "q" >>, Turns(sizes, order, starts_q, starts_k, lists), ahead);
         return;
     }
     take_registers<taken_registers>();
@@ -145,7 +168,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             rows.wait_full();
             for (int n = 0; n < course.count; ++n) {
                 const int key = course[n];
-                advance(cotangents, own, of_q + group_number * 64 * line, keys, key, n == 0,
+                advance(cotangents, own, of_q + group_number * 64 * line, keys, ahead, row, key, n == 0,
                         at.attends_to_all(group_row, group_row + 64, key, key + tile_n), course.open(n), sums);
             }
             wgmma_wait<0>(sums);

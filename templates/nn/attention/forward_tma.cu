@@ -3,7 +3,7 @@
 // the last ones of a tile of rows while the first of the next are made.
 // Launch: blocks, of which each makes tiles of rows of a head. One thread of the last warpgroup brings tiles of
 // keys, of values and of rows to a ring of stages each. `full`: a tile has come. `empty`: all warps are done with it.
-// Shared, dynamic: the stages of rows, those of keys, those of values; 1024 bytes before for alignment.
+// Shared, dynamic: the stages of rows, of keys, of values, and of what the score reads; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/warpgroups.cuh" %>
 constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v = tile_n * value_lines;
@@ -19,6 +19,7 @@ constexpr double near = << near >>;
 constexpr float most_growth = 8.0f;
 constexpr int held = << held >>;  // tiles of rows in shared memory: of two one is brought while the other is at work
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
+constexpr bool reads = reads_places || brings_ahead;  // the score reads something for each key
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
 struct Walk : Course<tile_n> {
@@ -48,8 +49,9 @@ struct Task {
     const Sizes& sizes;
     const Scores& scores;
     const Draw& draw;
-    int row;     // the lane's first
-    float unit;  // scores are compared before they are multiplied
+    int row;       // the lane's first
+    int tile_row;  // the tile's
+    float unit;    // scores are compared before they are multiplied
 
     // The tanh of a product, times a factor, by the polynomial of two terms whose largest relative difference is least where all of
     // a warp's products are small: 4e-4.
@@ -58,10 +60,11 @@ struct Task {
         return product * (first + product * product * (-0.31317268f * by * by * by * factor));
     }
     __device__ __forceinline__ bool all_small(const float (&products)[tile_n / 2]) const {
-        float most[2] = {0.0f, 0.0f};
+        float most[4] = {};
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) most[i % 2] = maximum(most[i % 2], fabsf(products[i]));
-        return __all_sync(0xffffffffu, maximum(most[0], most[1]) * fabsf(float(scores.scale * near)) <= 0.4f);
+        for (int i = 0; i < tile_n / 2; ++i) most[i % 4] = maximum(most[i % 4], fabsf(products[i]));
+        const float largest = maximum(maximum(most[0], most[1]), maximum(most[2], most[3]));
+        return __all_sync(0xffffffffu, largest * fabsf(float(scores.scale * near)) <= 0.4f);
     }
     // The place of a score, which need not be attended to, of the lane's first row or second one.
     template <bool MASKED>
@@ -73,28 +76,33 @@ struct Task {
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
     __device__ __forceinline__ bool weigh(
-        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Known& known) const
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, int key, const Known& known, const Arrived& ahead) const
     {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
         // Before anything that threads do together, as elements of both halves may be read at one place.
 #pragma unroll
-        for (int i = 0; i < (reads_places ? tile_n / 2 : 0); ++i)
-            s[i] = scores(s[i], spot<MASKED>(key, i % 4 / 2, i / 4 * 8 + i % 2)).value;
+        for (int n = 0; n < (reads ? tile_n / 16 : 0); ++n) {
+            float elements[8] = {};
+            ahead.elements<false>(elements, n, threadIdx.x / 32 * 16);
+#pragma unroll
+            for (int i = 8 * n; i < 8 * n + 8; ++i)
+                s[i] = scores(s[i], spot<MASKED>(key, i % 4 / 2, i / 4 * 8 + i % 2), ahead.with(elements[i % 8])).value;
+        }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own = row + 8 * half, place = own + at.offset - key - q;
             int end = at.keys - key - q;
             if constexpr (bounded_right) end = minimum(end, place + at.right + 1);
             // The shift is of the lane's first key.
-            const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, own, key + q}).slope : 0.0f;
+            const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, own, key + q}, ahead.of).slope : 0.0f;
             float most[2] = {of.largest[half] - shift, -limits<float>::infinity()};
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
-                else if constexpr (!plain && !SMALL && !reads_places) x = scores(x, spot<MASKED>(key, half, column)).value;
+                else if constexpr (!plain && !SMALL && !reads) x = scores(x, spot<MASKED>(key, half, column)).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left) || !known.allowed[half](column))
                         x = -limits<float>::infinity();
@@ -126,10 +134,15 @@ struct Task {
     // Of the keys of tile i.
     template <bool MASKED>
     __device__ __forceinline__ bool weigh_tile(
-        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Known& known) const
+        float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Known& known, Stages& ahead) const
     {
-        if (near != 0 && !MASKED && all_small(s)) return weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known);
-        return weigh<MASKED>(s, shrink, of, walk[i], known);
+        if constexpr (brings_ahead) ahead.wait_full();
+        const Arrived arrived(ahead, tile_row, walk[i]);
+        bool shrinks;
+        if (near != 0 && !MASKED && all_small(s)) shrinks = weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known, arrived);
+        else shrinks = weigh<MASKED>(s, shrink, of, walk[i], known, arrived);
+        if constexpr (brings_ahead) ahead.release();
+        return shrinks;
     }
     // Of the keys of tile i.
     __device__ __forceinline__ Known known(const Walk& walk, int i) const {
@@ -143,7 +156,7 @@ struct Task {
 // are that belong to the weights before them. True if the sums are of these weights' rows and have to shrink.
 template <bool MASKED>
 __device__ __forceinline__ void advance(
-    const Task& task, Stages& of_k, Stages& of_v, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
+    const Task& task, Stages& of_k, Stages& of_v, Stages& ahead, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
     unsigned (&words)[tile_n / 16][4], float (&shrink)[2], bool& shrinks, Statistics& of)
 {
     const int group = threadIdx.x / 128;
@@ -160,7 +173,7 @@ __device__ __forceinline__ void advance(
     wgmma_wait<1>(sums);
     wgmma_made(s);
     of_k.release();
-    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i, known);
+    shrinks = task.weigh_tile<MASKED>(s, shrink, of, walk, i, known, ahead);
     wgmma_wait<0>(sums);
     of_v.release();
     round<tile_n>(words, s);
@@ -168,12 +181,12 @@ __device__ __forceinline__ void advance(
 // The same with the next keys of the same rows.
 template <bool MASKED>
 __device__ __forceinline__ void go_on(
-    const Task& task, Stages& of_k, Stages& of_v, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
+    const Task& task, Stages& of_k, Stages& of_v, Stages& ahead, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
     unsigned (&words)[tile_n / 16][4], Statistics& of)
 {
     float shrink[2];
     bool shrinks;
-    advance<MASKED>(task, of_k, of_v, rows, walk, i, sums, words, shrink, shrinks, of);
+    advance<MASKED>(task, of_k, of_v, ahead, rows, walk, i, sums, words, shrink, shrinks, of);
     if (limited || !shrinks) return;
 #pragma unroll
     for (int i = 0; i < value_width / 2; ++i) sums[i] *= shrink[i / 2 % 2];
@@ -205,6 +218,17 @@ __device__ __forceinline__ void supply(
         }
     }
 }
+// Brings what a score reads; by one warp.
+__device__ __forceinline__ void supply_ahead(const Scores& scores, const TensorMap& map, Turns turns, Stages ahead) {
+    while (turns.next()) {
+        const Place at = turns.place<1, false>();
+        const int row = at.first_row(turns.sizes);
+        const Walk walk(at, turns, row);
+        if (!walk.count) continue;
+        const Scores of_head = scores.of(at.batch, at.head);
+        for (int i = walk.count; i-- > 0;) bring_ahead(of_head, map, at, row, walk[i], ahead);
+    }
+}
 // A tile of rows that a warpgroup makes.
 struct Work {
     Place at;
@@ -220,7 +244,7 @@ struct Work {
 };
 // What comes to the warpgroups, and what they make of it.
 struct Worker {
-    Stages rows, keys, values;
+    Stages rows, keys, values, ahead;
     float sums[value_width / 2] = {};
     unsigned words[tile_n / 16][4];  // weights
 
@@ -236,7 +260,7 @@ struct Worker {
         const Known known = task.known(work.walk, last);
         wgmma_wait<0>(s);
         keys.release();
-        task.weigh_tile<true>(s, shrink, work.of, work.walk, last, known);
+        task.weigh_tile<true>(s, shrink, work.of, work.walk, last, known, ahead);
         round<tile_n>(words, s);
     }
     // Goes through the keys of a tile of rows, but for the product of the last weights.
@@ -249,13 +273,13 @@ struct Worker {
             clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk[i]);
             wait_cleared();
         }
-        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
         for (; i > maximum(whole.first, 0); --i) {
-            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
-            else go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
+            else go_on<true>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
         }
         if constexpr (bounded_left)
-            for (; i > 0; --i) go_on<true>(task, keys, values, own_rows(), walk, i - 1, sums, words, work.of);
+            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
         rows.release();
     }
     // Multiplies the last weights of a tile of rows.
@@ -273,8 +297,8 @@ struct Worker {
         const int last = next.walk.count - 1;
         rows.wait_full();
         if (!bounded_left && !bounded_right && (!listed || next.walk.open(last)) && next.whole().end >= next.walk.count)
-            advance<false>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
-        else advance<true>(task, keys, values, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
+            advance<false>(task, keys, values, ahead, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
+        else advance<true>(task, keys, values, ahead, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
     }
     // Stores what was made, and begins anew.
     __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, float* lse, float unit) {
@@ -302,19 +326,24 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    T *const of_k = of_q + held * size_q, *const of_v = of_k + stages * size_k;
-    __shared__ MBarrier full[2 * stages + held], empty[2 * stages + held];
+    T *const of_k = of_q + held * size_q, *const of_v = of_k + stages * size_k, *const of_ahead = of_v + stages * size_v;
+    constexpr int rings = 2 * stages + held;
+    __shared__ MBarrier full[rings + ahead_stages], empty[rings + ahead_stages];
     if (threadIdx.x == 0) {
-        prepare(full, empty, 2 * stages + held, 0);
+        prepare(full, empty, rings, 0);
+        prepare(full + rings, empty + rings, ahead_stages, 31);
         fence_mbarrier_init();
     }
     __syncthreads();
     Stages keys{of_k, full, empty, size_k, stages, 0}, values{of_v, full + stages, empty + stages, size_v, stages, 0};
     Stages rows{of_q, full + 2 * stages, empty + 2 * stages, size_q, held, 0};
+    Stages ahead{of_ahead, full + rings, empty + rings, size_ahead, ahead_stages, 0};
     const int group_number = threadIdx.x / 128;
     if (group_number == workers) {
         give_registers<kept_registers>();
         if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_q, starts_k, lists), rows, keys, values);
+        if (brings_ahead && threadIdx.x / 32 == 4 * workers + 1)
+            supply_ahead(scores, << tiled or "q" >>, Turns(sizes, order, starts_q, starts_k, lists), ahead);
         return;
     }
     take_registers<taken_registers>();
@@ -322,11 +351,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
     Turns turns(sizes, order, starts_q, starts_k, lists);
     if (turns.next()) {
-        Worker worker{rows, keys, values};
+        Worker worker{rows, keys, values, ahead};
         Work work(turns);
         for (bool more = true, begun = false; more;) {
             const Scores of_head = scores.of(work.at.batch, work.at.head);
-            const Task task{work.at, sizes, of_head, draw, work.own_row(), unit};
+            const Task task{work.at, sizes, of_head, draw, work.own_row(), work.row, unit};
             if (work.walk.count && !begun) worker.begin(task, work);
             if (work.walk.count) worker.walk(task, work);
             more = turns.next();
@@ -334,7 +363,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             begun = more && work.walk.count && next.walk.count;
             if (begun) {
                 const Scores of_next = scores.of(next.at.batch, next.at.head);
-                worker.end_and_begin(Task{next.at, sizes, of_next, draw, next.own_row(), unit}, next);
+                worker.end_and_begin(Task{next.at, sizes, of_next, draw, next.own_row(), next.row, unit}, next);
             } else if (work.walk.count) worker.end();
             worker.store_result(work, sizes, o, lse, unit);
             work = next;

@@ -2,7 +2,7 @@
     <% if fed %>const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k, const __grid_constant__ TensorMap v,
     <% else %>const T* q, const T* k, const T* v, <% endif %>
 
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
+    <% for x in operands %><% if x.tiled %>const __grid_constant__ TensorMap x<< x.k >>, <% else %>const << x.type >>* x<< x.k >>, <% endif %><% endfor %>
 
     <% for x in tables %>const << x.type >>* t<< x.k >>, <% endfor %>
 

@@ -3,6 +3,7 @@
 // it, of rows g and g + 8, columns 2 * q and 2 * q + 1 of each eight.
 <% include "nn/attention/attention.cuh" %>
 <% include "lib/transpose.cuh" %>
+<% include "prelude/mma.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
@@ -111,6 +112,68 @@ __device__ __forceinline__ void prepare(MBarrier* full, MBarrier* empty, int cou
         mbarrier_init(&empty[i], 4 * workers);
     }
 }
+// What a score reads besides the product, which a warp brings ahead of each tile of scores: an array's tile of rows and keys, and for
+// each distance of a key and a query, of which a tile has `span`, some numbers.
+constexpr int windows = << windows.inputs | length >>, span = tile_m + tile_n;
+constexpr bool tiled = << (tiled is not none) | lower >>, brings_ahead = tiled || windows > 0;
+constexpr int ahead_stages = << ahead_stages >>, size_ahead = << ahead_size >> / sizeof(T);
+constexpr int tile_lines = (tile_n + line - 1) / line * line, size_tile = tiled ? tile_m * tile_lines : 0;
+<% for x in operands if x.tiled %>
+using Tiled = << x.type >>;
+// The array's batch and head.
+__device__ __forceinline__ void bring_array(T* to, const TensorMap& map, const Place& at, int row, int key, MBarrier* full) {
+    const int batch = << "at.batch" if 0 in x.axes else 0 >>, head = << "at.head" if 1 in x.axes else 0 >>;
+#pragma unroll
+    for (int e = 0; e < tile_lines; e += line) copy_tile(to + e * tile_m, map, {batch, head, row, key + e}, full);
+}
+<% else %>
+using Tiled = T;
+__device__ __forceinline__ void bring_array(T*, const TensorMap&, const Place&, int, int, MBarrier*) {}
+<% endfor %>
+// By one warp, before the tile of these rows and keys.
+__device__ __forceinline__ void bring_ahead(
+    [[maybe_unused]] const Scores& scores, const TensorMap& map, const Place& at, int row, int key, Stages& ahead)
+{
+    const int lane = threadIdx.x % 32;
+    ahead.wait_empty();
+<% if windows.inputs %>
+    float* const to = (float*)(ahead.tile() + size_tile);
+    // Distances that no key has from a query are as those nearest to them.
+    for (int i = lane; i < span; i += 32) {
+        const int distance = minimum(maximum(key - row - tile_m + 1 + i, 1 - at.rows), at.keys - 1);
+        float made[windows];
+        scores.by_distance(made, at.batch, at.head, maximum(-distance, 0), maximum(distance, 0));
+#pragma unroll
+        for (int n = 0; n < windows; ++n) to[n * span + i] = made[n];
+    }
+<% endif %>
+    if (tiled && lane == 0) bring_array(ahead.tile(), map, at, row, key, ahead.open(size_tile * sizeof(T)));
+    else mbarrier_arrive(&ahead.full[ahead.stage()]);
+    ++ahead.number;
+}
+// What came ahead of a tile, where a lane's first row and key of it are these.
+struct Arrived {
+    const T* tile;
+    Ahead of;
+
+    __device__ __forceinline__ Arrived(const Stages& ahead, int row, int key)
+        : tile(brings_ahead ? ahead.tile() : nullptr), of{(const float*)(tile + size_tile), tile_m - 1 + row - key} {}
+    // The array's elements of a lane's numbers 8 * n to 8 * n + 7 of a result: of a warp's 16 rows from the tile's `row` on, or with OF_KEYS
+    // of its 16 keys from the tile's `key` on.
+    template <bool OF_KEYS>
+    __device__ __forceinline__ void elements(float (&to)[8], int n, int first) const {
+        if constexpr (!tiled) return;
+        const int lane = threadIdx.x % 32, line_of = lane / 8 % 2 * 8, along = 16 * n + lane / 16 * 8;
+        const int row = (OF_KEYS ? along : first + line_of) + lane % 8, chunk = (OF_KEYS ? first + line_of : along) / 8;
+        const T* const from = tile + chunk / 8 * tile_m * line + row * line + (chunk ^ row) % 8 * 8;
+        unsigned words[4];
+        if constexpr (OF_KEYS) load_matrices_transposed(words, from);
+        else load_matrices(words, from);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) to[i] = cast<float>(((const Tiled*)words)[i]);
+    }
+    __device__ __forceinline__ Ahead with(float element) const { return {of.windows, of.origin, element}; }
+};
 // Starts d = a @ b.T, for 64 rows of a tile of ROWS from `a` on, and the rows of a tile of COLUMNS; with MORE, d += a @ b.T.
 template <int DEPTH, int ROWS, int COLUMNS, bool MORE = false>
 __device__ __forceinline__ void multiply_rows(float (&d)[COLUMNS / 2], const T* a, const T* b) {

@@ -107,12 +107,16 @@ __device__ __forceinline__ State state_of(const Sizes& g, Pair sums, [[maybe_unu
 <% endif %>
 }
 // joint.whole[slot] = the sums of a slot of all blocks, added in the same order in every block.
+// `meanwhile` is called before blocks wait for each other.
 <% if wide %>
-__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, Pair* partials) {
+template <typename Meanwhile>
+__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, const Meanwhile& meanwhile, Pair* partials) {
     // Threads that add up a slot's sums, and loads that each has on their way.
     constexpr int several = block / slots < warps ? block / slots : warps, batch = 18;
     join_warps(joint, g, partials + blockIdx.y * slots);
-    grid_barrier();
+    const unsigned arrived = grid_arrive();
+    meanwhile();
+    grid_wait(arrived);
     const int slot = threadIdx.x % slots, first = threadIdx.x / slots, blocks = gridDim.y;
     const acc reference = partials[slot].first;
     if (first < several) {
@@ -139,9 +143,12 @@ __device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, Pair* par
     __syncthreads();
 }
 <% else %>
-__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g) {
+template <typename Meanwhile>
+__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, const Meanwhile& meanwhile) {
     join_warps(joint, g, joint.of_block);
-    << "cluster_barrier();" if cluster > 1 >>
+    << "cluster_arrive();" if cluster > 1 >>
+    meanwhile();
+    << "cluster_wait();" if cluster > 1 >>
     for (int slot = threadIdx.x; slot < slots; slot += block) {
         Pair total{acc(0), acc(0)};
         acc reference = acc(0);

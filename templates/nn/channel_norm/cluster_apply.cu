@@ -36,7 +36,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% endif %>
         }
         note_all(joint, lane, sums);
-        join_all(joint, g<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
+        join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
         if (is) {
             const int together = last ? int(g.together) : members, first = last ? number / together * together : 0;
             State total = joint.whole[first];

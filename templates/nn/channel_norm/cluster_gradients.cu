@@ -35,7 +35,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
         }
-        join_all(joint, g<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
+        join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
         if (is) {
             State of_all{acc(0), acc(0)};
             for (int c = slot / together * together, end = c + together; c < end; ++c)

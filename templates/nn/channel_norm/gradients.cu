@@ -2,44 +2,68 @@
 // dbias[channel] = the sum of dy and dweight[channel] that of dy * n, with n = (x - mean) * rstd, where they are asked for;
 // factors[channel] = (mean, a, b, c), by which dx = dy * a - (x - mean) * b - c. Without `moving`, mean and variance are
 // constants, and b and c are 0. Without parts (pieces is 0) sums are 0.
-// Launch: a block for each group of `together` channels. Shared, static: two numbers a thread.
+// Launch: a block for each group of `together` channels. Shared, static: two numbers a warp, or a thread of what is no whole warp.
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/reduce.cuh" %>
 using acc = << acc >>;
 using W = << param >>;
 using G = << grad >>;
 using index = << index >>;
-constexpr int block = << block >>;
+constexpr int block = << block >>, unroll = << unroll >>;
 constexpr bool moving = << moving | lower >>;
 
-struct Two {
+struct alignas(2 * sizeof(acc)) Two {
     acc total, product;
 };
+__device__ __forceinline__ Two add(Two a, Two b) { return {a.total + b.total, a.product + b.product}; }
+// The sum of all threads', for all of them; `again`, before another one.
+<% if block % 32 == 0 %>
+__device__ __forceinline__ Two sum_of_block(Two total, bool again) {
+    __shared__ Two of_warps[block / 32];
+#pragma unroll
+    for (int distance = 16; distance > 0; distance /= 2) total = add(total, shuffle_xor(total, distance));
+    if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = of_warps[0];
+#pragma unroll
+    for (int warp = 1; warp < block / 32; ++warp) total = add(total, of_warps[warp]);
+    if (again) __syncthreads();
+    return total;
+}
+<% else %>
+__device__ __forceinline__ Two sum_of_block(Two total, bool again) {
+    __shared__ Two shared[block];
+    shared[threadIdx.x] = total;
+    for (int half = block / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (int(threadIdx.x) < half) shared[threadIdx.x] = add(shared[threadIdx.x], shared[threadIdx.x + half]);
+    }
+    __syncthreads();
+    total = shared[0];
+    if (again) __syncthreads();
+    return total;
+}
+<% endif %>
 extern "C" __global__ void __launch_bounds__(block) << name >>(
     const acc* parts, const acc* statistics, const W* weight, G* dweight, G* dbias, acc* factors, int pieces, int together, int channels,
     acc scale)
 {
     allow_next_kernel();
-    __shared__ Two shared[block];
     const index first = (index)blockIdx.x * together;
     const acc mean = statistics[(index)blockIdx.x * 2], rstd = statistics[(index)blockIdx.x * 2 + 1];
     Two joint{acc(0), acc(0)};
     for (int c = 0; c < together; ++c) {
-        const acc* const own = parts + (first + c) * pieces * 2;
-        Two total{acc(0), acc(0)};
-        for (int i = threadIdx.x; i < pieces; i += block) total.total += own[2 * i], total.product += own[2 * i + 1];
-        shared[threadIdx.x] = total;
-        for (int half = block / 2; half > 0; half /= 2) {
-            __syncthreads();
-            if (int(threadIdx.x) < half) {
-                shared[threadIdx.x].total += shared[threadIdx.x + half].total;
-                shared[threadIdx.x].product += shared[threadIdx.x + half].product;
-            }
-        }
-        __syncthreads();
-        total = shared[0];
-        __syncthreads();
+        const Two* const own = (const Two*)parts + (first + c) * pieces;
         const acc of_weight = weight ? cast<acc>(weight[(first + c) % channels]) : acc(1);
+        Two total{acc(0), acc(0)};
+        for (int i = threadIdx.x; i < pieces; i += unroll * block) {
+            Two some[unroll];
+#pragma unroll
+            for (int u = 0; u < unroll; ++u) some[u] = i + u * block < pieces ? own[i + u * block] : Two{acc(0), acc(0)};
+#pragma unroll
+            for (int u = 0; u < unroll; ++u) total = add(total, some[u]);
+        }
+        total = sum_of_block(total, c + 1 < together);
         joint.total += total.total * of_weight, joint.product += total.product * of_weight;
         if (threadIdx.x == 0) {
             if (dbias) dbias[first + c] = cast<G>(total.total);

@@ -1,6 +1,7 @@
 // What a thread reads of its channels stays in shared memory until results are made, so that global memory is read once: `kept` packs
 // of each array for each member. When results are made of channels that do not lie innermost, the packs at their places of the
-// cluster's next unit are sent for, `ahead` elements away.
+// cluster's next unit are sent for, `ahead` elements away. While blocks wait for each other, the first `asked` ones of a member are
+// on their way to the L2 cache.
 // Shared, dynamic: the packs of x, then, of the `derivative`, those of dy; a thread uses its own ones alone.
 <% include "prelude/copy_async.cuh" %>
 constexpr int kept = << kept >>, parts = members > 1 ? 1 : kept < 4 ? kept : 4;  // groups of copies, of a unit
@@ -40,6 +41,19 @@ struct Kept {
             }
         }
     }
+<% if asked %>
+    // Asks for the first packs of a unit.
+    __device__ __forceinline__ void ask(const Sizes& g, int unit) const {
+        for (int m = 0; m < members; ++m) {
+            WalkOf<false> walk = Group(g, unit).walk(g, m);
+#pragma unroll 1
+            for (int i = 0; i < << asked >> && walk.there(); ++i, walk.go_on()) {
+                ask_ahead(from + walk.at);
+                << "ask_ahead(above + walk.at);" if derivative >>
+            }
+        }
+    }
+<% endif %>
     template <int N>
     __device__ __forceinline__ void load(Pack<T, width> (&xs)[N], Pack<U, width> (&dys)[N], int place) const {
 #pragma unroll

@@ -15,7 +15,7 @@ constexpr bool of_weights = << of_weights | lower >>;
 constexpr bool a_by_depth = << a_by_depth | lower >>, b_by_depth = << b_by_depth | lower >>, d_by_column = << d_by_column | lower >>;
 constexpr int unroll = threads > 1 ? 64 : 1;
 constexpr int width = 16 / sizeof(acc);  // elements of an access to shared memory
-static_assert(threads == threads_m * threads_n && items_m % width == 0 && items_n % width == 0, "a tile is shared evenly");
+static_assert(tile_m * depth % threads == 0 && tile_n * depth % threads == 0 && threads == threads_m * threads_n && items_m % width == 0 && items_n % width == 0, "a tile is shared evenly");
 
 // The rows or columns of a factor in a tile, and one slab of them in shared memory or on its way there.
 template <int SIZE, bool BY_DEPTH>
@@ -23,13 +23,14 @@ struct Side {
     static constexpr int own = SIZE * depth / threads, row = SIZE + (threads > 1 ? width : 0);
     acc got[own];
 
-    static __device__ __forceinline__ int line(int i) {
-        const unsigned at = threadIdx.x + unsigned(i) * threads;
-        return BY_DEPTH ? at / depth : at % SIZE;
+    // Of the thread's i-th element. Where the threads have whole rows, one of the two numbers is the same for all i.
+    static __device__ __forceinline__ int line(int i) { return BY_DEPTH ? quotient(i, depth) : remainder(i, SIZE); }
+    static __device__ __forceinline__ int deep(int i) { return BY_DEPTH ? remainder(i, depth) : quotient(i, SIZE); }
+    static __device__ __forceinline__ int quotient(int i, unsigned by) {
+        return threads % by ? (threadIdx.x + unsigned(i) * threads) / by : threadIdx.x / by + unsigned(i) * (threads / by);
     }
-    static __device__ __forceinline__ int deep(int i) {
-        const unsigned at = threadIdx.x + unsigned(i) * threads;
-        return BY_DEPTH ? at % depth : at / SIZE;
+    static __device__ __forceinline__ int remainder(int i, unsigned by) {
+        return threads % by ? (threadIdx.x + unsigned(i) * threads) % by : threadIdx.x % by;
     }
     template <bool IMAGE, class Deep>
     __device__ __forceinline__ void fetch(const T* memory, const Line (&lines)[SIZE], const int (&size)[3], Deep deep_of) {

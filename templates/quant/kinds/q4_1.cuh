@@ -4,17 +4,17 @@ struct Kind {
     static constexpr int first_high = 1;  // of the groups whose weights are upper halves of bytes
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
-        unsigned words[4];
+        unsigned words[own_words];
         float d, m;
 
         Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)), m(half_at(block + 2)) {
-            load_words<align>(words, block + 4);
+            load_groups<align>(words, block + 4);
         }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, d, m};
 #pragma unroll
-            for (int j = 0; j < 4; ++j) made.q[j] = words[j] >> 4 * i & 0x0f0f0f0fu;
+            for (int j = 0; j < own_words; ++j) made.q[j] = words[j] >> 4 * i & 0x0f0f0f0fu;
             return made;
         }
         // The bytes of decode(i).q[j], 16 times as large from group first_high on: where they are.

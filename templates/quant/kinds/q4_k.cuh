@@ -6,22 +6,22 @@ struct Kind {
     static constexpr int first_high = 2;  // of the groups whose weights are upper halves of bytes
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
-        unsigned words[8];
+        unsigned words[2 * own_words];
         ScalesK of;
 
         Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : of(block, unit) {
-            load_words<align>(words, block + 16 + 32 * unit);
+            load_groups<align>(words, block + 16 + 32 * unit);
         }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, of.scale[i / 2], of.least[i / 2]};
 #pragma unroll
-            for (int j = 0; j < 4; ++j) made.q[j] = words[i % 2 * 4 + j] >> i / 2 * 4 & 0x0f0f0f0fu;
+            for (int j = 0; j < own_words; ++j) made.q[j] = words[i % 2 * own_words + j] >> i / 2 * 4 & 0x0f0f0f0fu;
             return made;
         }
         // The bytes of decode(i).q[j], 16 times as large from group first_high on: where they are.
         __device__ __forceinline__ unsigned in_place(int i, int j) const {
-            return words[i % 2 * 4 + j] & (i < first_high ? 0x0f0f0f0fu : 0xf0f0f0f0u);
+            return words[i % 2 * own_words + j] & (i < first_high ? 0x0f0f0f0fu : 0xf0f0f0f0u);
         }
     };
 };

@@ -3,18 +3,18 @@ struct Kind {
     static constexpr int bits = 5, weights = 32, bytes = 24, align = 4, units = 1, groups = 2, zero = 0;
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
-        unsigned words[5];
+        unsigned high, words[own_words];
         float d, m;
 
         Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)), m(half_at(block + 2)) {
-            load_words<align>(words, block + 4);
+            load_word_and_groups<align>(high, words, block + 4);
         }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, d, m};
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                made.q[j] = (words[1 + j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(words[0] >> (16 * i + 4 * j) & 15);
+            for (int j = 0; j < own_words; ++j)
+                made.q[j] = (words[j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(own_bits(high >> 16 * i, j));
             return made;
         }
     };

@@ -5,21 +5,21 @@ struct Kind {
     static constexpr int bits = 5, weights = 256, bytes = 176, align = 16, units = 4, groups = 4, zero = 0;
     static constexpr bool shifted = true, interleaved = false;
     struct Unit {
-        unsigned words[8], high[8];
+        unsigned words[2 * own_words], high[2 * own_words];
         ScalesK of;
 
         Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : of(block, unit) {
-            load_words<align>(words, block + 48 + 32 * unit);
-            load_words<align>(high, block + 16);
+            load_groups<align>(words, block + 48 + 32 * unit);
+            load_groups<align>(high, block + 16);
 #pragma unroll
-            for (int i = 0; i < 8; ++i) high[i] >>= 2 * unit;
+            for (int i = 0; i < 2 * own_words; ++i) high[i] >>= 2 * unit;
         }
         __device__ __forceinline__ Group decode(int i) const {
             Group made{{}, of.scale[i / 2], of.least[i / 2]};
 #pragma unroll
-            for (int j = 0; j < 4; ++j)
-                made.q[j] = (words[i % 2 * 4 + j] >> i / 2 * 4 & 0x0f0f0f0fu) | (high[i % 2 * 4 + j] >> i / 2 & 0x01010101u) * 16;
+            for (int j = 0; j < own_words; ++j)
+                made.q[j] = (words[i % 2 * own_words + j] >> i / 2 * 4 & 0x0f0f0f0fu) | (high[i % 2 * own_words + j] >> i / 2 & 0x01010101u) * 16;
             return made;
         }
     };

@@ -3,13 +3,13 @@ struct Kind {
     static constexpr int bits = 8, weights = 32, bytes = 36, align = 4, units = 1, groups = 2, zero = 0;
     static constexpr bool shifted = false, interleaved = false;
     struct Unit {
-        unsigned words[8];
+        unsigned words[2 * own_words];
         float d;
 
         Unit() = default;
-        __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_words<align>(words, block + 4); }
+        __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_groups<align>(words, block + 4); }
         __device__ __forceinline__ Group decode(int i) const {
-            return {{words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]}, d, 0};
+            return group_in(words, i, d);
         }
     };
 };

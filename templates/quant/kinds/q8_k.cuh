@@ -3,15 +3,15 @@ struct Kind {
     static constexpr int bits = 8, weights = 256, bytes = 292, align = 4, units = 4, groups = 4, zero = 0;
     static constexpr bool shifted = false, interleaved = false;
     struct Unit {
-        unsigned words[16];
+        unsigned words[4 * own_words];
         float d;
 
         Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int unit) : d(*(const float*)block) {
-            load_words<align>(words, block + 4 + 64 * unit);
+            load_groups<align>(words, block + 4 + 64 * unit);
         }
         __device__ __forceinline__ Group decode(int i) const {
-            return {{words[4 * i], words[4 * i + 1], words[4 * i + 2], words[4 * i + 3]}, d, 0};
+            return group_in(words, i, d);
         }
     };
 };

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import tree_sitter
 
-from ....text.signature import syntax_tree
+from ....text.syntax import syntax_tree
 from ..translate import Edit
 
 #: Zeros; large numbers; negative ones of small and of large size.

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import tree_sitter
 
-from ....text.signature import Unit, syntax_tree
+from ....text.signature import Unit
+from ....text.syntax import syntax_tree
 from .. import texture
 from ..compiler import HEADER
 from ..elf import SIZE_OF_SHARED

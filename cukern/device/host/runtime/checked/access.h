@@ -3,6 +3,7 @@
 #include "hasty.h"
 #include "heap.h"
 #include "trace.h"
+#include "windows.h"
 
 // The last phase of the cluster's barrier that a thread, or before its block's last barrier any of that, has waited for.
 static unsigned has_waited(unsigned thread) {
@@ -257,6 +258,7 @@ static __attribute__((noinline, cold)) void split_cells(Area* r, unsigned size) 
             r->reads[2 * (i * parts + part) + 1] = r->reads[2 * i + 1];
         }
     r->shift = shift;
+    forget_windows();
 }
 
 static __attribute__((noinline, cold)) bool read_unset(Area* r, uintptr_t at, unsigned size) {
@@ -396,7 +398,7 @@ static __attribute__((noinline)) void touch(Area* r, uintptr_t at, u64 place) {
             }
             r->writes[cell] = stamp;
         } else {
-            r->was_read = true;
+            if (!r->was_read) r->was_read = true, forget_windows();
             seen[!is_over(seen[0], r->shared)] = stamp;
         }
     }
@@ -443,12 +445,14 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
 // Most accesses need little of that.
 template <unsigned size, bool reads, bool writes, unsigned how>
 static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t pc) {
+    if (!writes && is_read_freely<size>(at, pc)) return;
+    if (writes && !reads && how == plain && is_written_first<size>(at, pc)) return;
     Area* const r = area_at(at);
     if (__builtin_expect(s.cares != 1 || !r, 0)) return access_with_care<size, reads, writes, how>(at, pc);
     const long offset = (long)(at - r->start);
     if (__builtin_expect(offset < 0 || offset + (long)size > (long)r->bytes, 0)) return access_with_care<size, reads, writes, how>(at, pc);
     s.last_pc = pc;
-    if (!writes && r->only_read) return;
+    if (!writes && r->only_read) return note_read<size>(r, pc);
     if (writes && !reads && r->unset) {
         const size_t from = at - r->unset_low;
         if (size != r->itemsize || from % size || r->constant) return access_with_care<size, reads, writes, how>(at, pc);
@@ -457,40 +461,10 @@ static inline __attribute__((always_inline)) void access(uintptr_t at, uintptr_t
         return access_with_care<size, reads, writes, how>(at, pc);
     }
     const u64 place = (pc - s.base) & place_mask;
-    if (writes && !reads && how == plain && is_first(r, offset, size)) r->writes[offset >> r->shift] = s.head | place << place_shift;
-    else touch<size, reads, writes, how>(r, at, place);
+    if (writes && !reads && how == plain && is_first(r, offset, size)) {
+        r->writes[offset >> r->shift] = s.head | place << place_shift;
+        if (!r->shared) note_written<size>(r, pc);  // shared memory is written again by each block
+    } else {
+        touch<size, reads, writes, how>(r, at, place);
+    }
 }
-
-// Lets other threads run where one looks again and again at what another one writes.
-static void let_spin(uintptr_t at, uintptr_t pc) {
-    static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
-    // Where a run is compared with another, one more turn of a thread makes no difference to others.
-    if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
-    s.spun_at[s.me] = at;
-    // In other orders than the usual one they also run between a plain read and an atomic operation after it.
-    if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && !s.late_place && draw() % 4 == 0))) return;
-    if (s.suspect_count) settle_suspects();
-    snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
-    Wait wait = {};
-    wait.what = cukern::yield_thread;
-    wait.file = places[s.me];
-    let_others_run(&wait);
-}
-
-#define CUKERN_PLAIN(size)                                                                              \
-    HOOK void __tsan_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }    \
-    HOOK void __tsan_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); }   \
-    HOOK void __tsan_unaligned_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }  \
-    HOOK void __tsan_unaligned_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); } \
-    HOOK void __tsan_read_write##size(void* at) {                                                       \
-        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
-        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
-    }                                                                                                   \
-    HOOK void __tsan_unaligned_read_write##size(void* at) {                                             \
-        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
-        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
-    }                                                                                                   \
-    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); }          \
-    HOOK void __tsan_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }          \
-    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); } \
-    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }

@@ -2,6 +2,40 @@
 #pragma once
 #include "access.h"
 
+// Lets other threads run where one looks again and again at what another one writes.
+static void let_spin(uintptr_t at, uintptr_t pc) {
+    static char places[1024][24];  // in the message of a launch that is stopped; report.py puts the lines there
+    // Where a run is compared with another, one more turn of a thread makes no difference to others.
+    if (s.late_place && s.spun_at[s.me] != at) s.spins[s.me] = 0;
+    s.spun_at[s.me] = at;
+    // In other orders than the usual one they also run between a plain read and an atomic operation after it.
+    if (!s.in_fibers || s.mode || (++s.spins[s.me] % 16 && !(s.random && !s.late_place && draw() % 4 == 0))) return;
+    if (s.suspect_count) settle_suspects();
+    snprintf(places[s.me], sizeof places[0], "[pc %llx]", (u64)(pc - s.base));
+    Wait wait = {};
+    wait.what = cukern::yield_thread;
+    wait.file = places[s.me];
+    let_others_run(&wait);
+}
+
+#define CUKERN_PLAIN(size)                                                                              \
+    HOOK void __tsan_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }    \
+    HOOK void __tsan_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); }   \
+    HOOK void __tsan_unaligned_read##size(void* at) { access<size, true, false, plain>((uintptr_t)at, HERE); }  \
+    HOOK void __tsan_unaligned_write##size(void* at) { access<size, false, true, plain>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_read_write##size(void* at) {                                                       \
+        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
+        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
+    }                                                                                                   \
+    HOOK void __tsan_unaligned_read_write##size(void* at) {                                             \
+        access<size, true, false, plain>((uintptr_t)at, HERE);                                          \
+        access<size, false, true, plain>((uintptr_t)at, HERE);                                          \
+    }                                                                                                   \
+    HOOK void __tsan_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }          \
+    HOOK void __tsan_unaligned_volatile_read##size(void* at) { watch_value<size, loose>((uintptr_t)at, HERE); } \
+    HOOK void __tsan_unaligned_volatile_write##size(void* at) { show_value<size, loose>((uintptr_t)at, HERE); }
+
 // Of the block alone, or of all.
 static void fence(bool of_block) {
     if (!s.on) return;
@@ -162,15 +196,15 @@ static void access_range(uintptr_t at, size_t size, bool writes, uintptr_t pc) {
 }
 HOOK void __tsan_read_range(void* at, size_t size) { access_range((uintptr_t)at, size, false, HERE); }
 HOOK void __tsan_write_range(void* at, size_t size) { access_range((uintptr_t)at, size, true, HERE); }
-HOOK void* __tsan_memcpy(void* to, const void* from, size_t size) {
-    access_range((uintptr_t)from, size, false, HERE);
-    access_range((uintptr_t)to, size, true, HERE);
-    return memcpy(to, from, size);
+static void* copied(void* to, const void* from, size_t size, uintptr_t pc) {
+    access_range((uintptr_t)from, size, false, pc);
+    access_range((uintptr_t)to, size, true, pc);
+    return memmove(to, from, size);
 }
 // Shared memory that is filled with what unset memory holds is unset: a copy is on its way to it, whose place is kept.
-HOOK void* __tsan_memset(void* to, int value, size_t size) {
+static void* filled(void* to, int value, size_t size, uintptr_t pc) {
     const uintptr_t at = (uintptr_t)to;
-    access_range(at, size, true, HERE);
+    access_range(at, size, true, pc);
     memset(to, value, size);
     if (s.suspect_count) settle_suspects();
     if (s.on && value == unset && at - s.shared_arena < shared_span) {
@@ -180,11 +214,14 @@ HOOK void* __tsan_memset(void* to, int value, size_t size) {
     }
     return to;
 }
-HOOK void* __tsan_memmove(void* to, const void* from, size_t size) {
-    access_range((uintptr_t)from, size, false, HERE);
-    access_range((uintptr_t)to, size, true, HERE);
-    return memmove(to, from, size);
-}
+// The linker gives clang's calls the second name: before version 15 they have none of their own.
+#define CUKERN_COPIES(prefix)                                                                                           \
+    HOOK void* prefix##_memcpy(void* to, const void* from, size_t size) { return copied(to, from, size, HERE); }        \
+    HOOK void* prefix##_memmove(void* to, const void* from, size_t size) { return copied(to, from, size, HERE); }       \
+    HOOK void* prefix##_memset(void* to, int value, size_t size) { return filled(to, value, size, HERE); }
+CUKERN_COPIES(__tsan)
+CUKERN_COPIES(__wrap)
+#undef CUKERN_COPIES
 HOOK void __tsan_init() {}
 HOOK void __tsan_func_entry(void*) {}
 HOOK void __tsan_func_exit() {}

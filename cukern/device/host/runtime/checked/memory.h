@@ -2,6 +2,7 @@
 #pragma once
 #include "python.h"
 #include "state.h"
+#include "windows.h"
 
 constexpr u64 tensor_map_mark = 0x70616D726F736E65ull;  // as in tensor_map.py of the host
 constexpr size_t kept_bytes = 64 << 20;  // of memory that a launch leaves to the next one
@@ -260,6 +261,7 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     s.mode = 0;
     fill = unset;
     memset(s.seen, 0, sizeof s.seen);
+    forget_windows();
     resolve_views(function, params);
     Piece pieces[max_areas];
     const unsigned found = find_pieces(function, itemsizes, objects, params, pieces);

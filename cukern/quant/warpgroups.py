@@ -1,0 +1,167 @@
+"""Products of many rows with quantised weights, which the warpgroups that multiply dequantise in their registers."""
+
+from __future__ import annotations
+
+import math
+import struct
+from typing import Any, NamedTuple
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout
+from ..device import Device
+from ..device.interface import Tiles
+from ..kernel import Kernel
+from ..kernel.plan import on, remember
+from ..kernel.sizes import LARGEST_INDEX, divide_up
+from ..nn.attention.tma import MAP_BYTES, Mapped
+from .array import QuantArray
+from .kinds import Kind
+
+_KERNEL = Kernel("quant/product.cu")
+#: Threads of a block, and the outputs of a tile.
+_THREADS, _OUTPUTS = 384, 128
+#: Weights of an output that a stage has, and inputs of a slab.
+_WIDE, _DEPTH = 256, 64
+#: Stages of quantised blocks in shared memory, and bytes before all stages for alignment.
+_BLOCK_STAGES, _ALIGNMENT = 2, 1024
+#: Rows at most: with more, what dequantising all weights takes is little beside the product. Measured on an H200.
+_MOST_ROWS = 768
+#: Microseconds of a slab by the rows of a tile, of a tile besides, and of adding up a row of shares: as on an H200.
+_SLAB, _TILE, _SHARED_ROW = {64: 0.46, 128: 0.54, 256: 0.73}, 2.0, 0.025
+#: The share of the multiprocessors that clusters of four find, which lie in groups of 16 or a few more.
+_FOURS = 0.92
+
+
+class Tile(NamedTuple):
+    """What a block makes of the product at a time.
+
+    Attributes:
+        n: rows.
+        stages: slabs of the activations in shared memory.
+        shares: blocks of a cluster that share the inputs of a tile.
+    """
+
+    n: int
+    stages: int
+    shares: int = 1
+
+    @property
+    def part(self) -> int:
+        """The rows that a warpgroup stores at a time."""
+        return min(64, self.n // self.shares)
+
+    def shared(self, kind: Kind) -> int:
+        """Bytes of dynamic shared memory of a block."""
+        x, w = self.stages * self.n * _DEPTH * 2, _BLOCK_STAGES * _OUTPUTS * line(kind)
+        return x + w + 2 * self.part * 64 * 2 + _ALIGNMENT
+
+    def tiles(self, rows: int, outputs: int) -> tuple[int, int]:
+        """Tiles along the outputs and along the rows."""
+        return divide_up(outputs, _OUTPUTS), divide_up(rows, self.n)
+
+    def grid(self, rows: int, outputs: int, multiprocessors: int) -> int:
+        """The blocks; those that share tiles have one each."""
+        count = math.prod(self.tiles(rows, outputs))
+        return count * self.shares if self.shares > 1 else min(count, multiprocessors)
+
+    def cost(self, rows: int, outputs: int, inputs: int, multiprocessors: int) -> float:
+        """About the microseconds that the busiest multiprocessor takes."""
+        found = int(_FOURS * multiprocessors) if self.shares == 4 else multiprocessors
+        turns = divide_up(math.prod(self.tiles(rows, outputs)), found // self.shares)
+        slabs = divide_up(inputs // _WIDE, self.shares) * (_WIDE // _DEPTH)
+        return turns * (slabs * _SLAB[self.n] + _TILE + (_SHARED_ROW * self.n if self.shares > 1 else 0))
+
+
+TILES = tuple(Tile(n, stages, shares) for n, stages in ((256, 4), (128, 6), (64, 8)) for shares in (1, 2, 4))
+
+
+def tile_for(rows: int, outputs: int, inputs: int, device: Device) -> Tile:
+    """The tile of the least time."""
+    multiprocessors = device.properties.multiprocessors
+    fits = (one for one in TILES if one.shares <= inputs // _WIDE)
+    return min(fits, key=lambda one: one.cost(rows, outputs, inputs, multiprocessors))
+
+
+def line(kind: Kind) -> int:
+    """The bytes in shared memory of an output's weights in a stage: whole words of 16, wherever they begin."""
+    size = kind.row_bytes(_WIDE)
+    return divide_up(size + (14 if size % 16 else 0), 16) * 16
+
+
+def takes(x: Array, w: QuantArray) -> bool:
+    """Whether tensor maps describe the product."""
+    outputs, inputs = w.shape
+    return (
+        x.dtype.itemsize == 2
+        and w._row.dtype is None
+        and inputs % _WIDE == outputs % 8 == w._row.row_bytes(inputs) % 16 == 0
+        and 0 < x.shape[0] <= LARGEST_INDEX // _WIDE
+        and inputs * outputs > 0
+    )
+
+
+def are_quicker(x: Array, w: QuantArray) -> bool:
+    """Whether :func:`product` is sooner than a product after all weights have been dequantised."""
+    device = x.device
+    if device.style == "serial" or device.properties.compute_capability[0] != 9:
+        return False
+    return x.shape[0] <= _MOST_ROWS and w.ndim == 2 and takes(x, w)
+
+
+_plans: dict[Any, tuple[Layout, Mapped]] = {}
+
+
+def _plan(x: Layout, kind: Kind, outputs: int, biased: bool, tile: Tile) -> tuple[Layout, Mapped]:
+    device, dtype, (rows, inputs) = x.device, x.dtype, x.shape
+    assert tile.shares <= inputs // _WIDE
+    pitch, row = kind.row_bytes(inputs), inputs * dtype.itemsize
+    out = fresh_layout(device, dtype, (rows, outputs))
+    maps = {
+        0: Tiles(0, dtype, (rows, inputs), (row,), (tile.n, _DEPTH), 128, False),
+        1: Tiles(0, dtypes.uint16, (outputs, pitch // 2), (pitch,), (_OUTPUTS, line(kind) // 2), 0, False),
+        2 + biased: Tiles(0, dtype, (rows, outputs), (outputs * dtype.itemsize,), (tile.part, 64), 128, True),
+    }
+    with on(device):
+        bound = _KERNEL.bind(
+            device,
+            name=f"quantised_product_{kind.header}_{dtypes.info(dtype).name}_{tile.n}x{tile.shares}"
+            f"{'_biased' if biased else ''}",
+            elem=dtype,
+            kind=kind.header,
+            tile_n=tile.n,
+            stages=tile.stages,
+            shares=tile.shares,
+            line=line(kind),
+            biased=biased,
+        )
+        grid = tile.grid(rows, outputs, device.properties.multiprocessors), 1, 1
+        sizes = struct.pack("5i", rows, outputs, inputs, *tile.tiles(rows, outputs))
+        launch = bound.function.prepare(
+            grid, (_THREADS, 1, 1), tile.shared(kind), (sizes,), [MAP_BYTES] * len(maps)
+        )
+    return out, Mapped(launch, device, maps)
+
+
+def product(x: Array, w: QuantArray, bias: Array | None = None, tile: Tile | None = None) -> Array:
+    """``x @ W.T + bias``, of weights rounded to the dtype of ``x``.
+
+    Args:
+        x: shape (rows, inputs), contiguous and aligned; see :func:`takes`.
+        w: its kind is one of blocks.
+        bias: contiguous, of the dtype of ``x``.
+        tile: the form; that of the least time when None.
+    """
+    outputs, inputs = w.shape
+    tile = tile or tile_for(x.shape[0], outputs, inputs, x.device)
+    key = x._planned(), w._row, outputs, bias is not None, tile
+    found = _plans.get(key)
+    out, launch = remember(_plans, key, _plan(*key)) if found is None else found
+    given = [x, w.blocks, *([] if bias is None else [bias])]
+    for one in given:
+        one._planned()
+    with on(x.device):
+        made = Array._made(out)
+        arrays = [*given, made]
+        launch(arrays, *[one._operand for one in arrays])
+    return made

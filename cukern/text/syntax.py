@@ -1,0 +1,77 @@
+"""Syntax trees of CUDA C++."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import lru_cache
+
+import tree_sitter
+import tree_sitter_cuda
+
+#: A word of C++ outside comments, strings and character literals. Much faster than visiting a body's nodes.
+WORDS = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|'(?:\\.|[^'\\])'|\b([A-Za-z_]\w*)""")
+
+
+@lru_cache(maxsize=1)
+def _language() -> tree_sitter.Language:
+    return tree_sitter.Language(tree_sitter_cuda.language())
+
+
+@lru_cache(maxsize=4)  # a compilation reads the tree of a text several times
+def syntax_tree(text: bytes) -> tree_sitter.Node:
+    """The root of the syntax tree of a text, without what the grammar lacks."""
+    return tree_sitter.Parser(_language()).parse(blanked(text)).root_node
+
+
+def walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The node and its named descendants, in the text's order."""
+    stack = [node]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(reversed(node.named_children))
+
+
+def text_of(node: tree_sitter.Node | None) -> str:
+    return "" if node is None or node.text is None else node.text.decode()
+
+
+def blanked(source: bytes) -> bytes:
+    """``source`` with ``#line`` directives and constructs that the grammar lacks overwritten by spaces."""
+    lines = source.split(b"\n")
+    source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
+    for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__", b"alignas"):
+        at = source.find(word)
+        while at >= 0:
+            end, depth = source.find(b"(", at) + 1, 1
+            while depth and end < len(source):
+                depth += {40: 1, 41: -1}.get(source[end], 0)
+                end += 1
+            kept = bytes(c if c == 10 else 32 for c in source[at:end])
+            source = source[:at] + kept + source[end:]
+            at = source.find(word, end)
+    return source
+
+
+def variables(expression: str) -> tuple[str, ...] | None:
+    """The variables that a C++ expression reads and does not declare, in the text's order.
+
+    Functions, types, members and qualified names are left out. None for a text that is not an expression.
+    """
+    tree = tree_sitter.Parser(_language()).parse(f"auto cukern_ = ({expression});".encode())
+    if tree.root_node.has_error or len(tree.root_node.named_children) != 1:
+        return None
+    read: dict[str, None] = {}
+    declared = {"cukern_"}
+    for node in walk(tree.root_node):
+        parent = node.parent
+        if node.type != "identifier" or parent is None:
+            continue
+        if parent.child_by_field_name("declarator") == node:
+            declared.add(text_of(node))
+        elif parent.type not in ("template_function", "qualified_identifier") and (
+            parent.child_by_field_name("function") != node
+        ):
+            read[text_of(node)] = None
+    return tuple(name for name in read if name not in declared)

@@ -1,0 +1,92 @@
+// The gradient of nn/convolution/depthwise_weights.cu for 16-bit floats, with rows of image and output in shared memory (sm_90 and up):
+// a block owns 64 channels of a tile of columns in a band of rows, and walks down the image's rows, which one thread brings to a ring
+// ahead of it with those of the output, by maps that fill in zeros beyond both. Each lane has two channels, each warp `items` columns.
+// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have read it.
+// Launch: blocks of nine warps, of which the last brings; blockIdx.x numbers tiles of channels, then tiles of columns, bands and images,
+// whose sums lie behind one another. Shared: the ring, dynamic; the sums of the block's warps, static.
+<% include "prelude/packs.cuh" %>
+<% include "prelude/tensor_map.cuh" %>
+<% include "prelude/warp_roles.cuh" %>
+using T = << elem >>;
+using acc = << acc >>;
+using index = << index >>;
+constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, taps = taps_y * taps_x, stages = << stages >>;
+constexpr int warps = 8, line = 64, span = items + taps_x - 1;
+constexpr int image_size = (warps * items + taps_x - 1) * line, output_size = warps * items * line, stage_size = image_size + output_size;
+
+struct Sizes {
+    index weight_group, weight_y, weight_x;
+    int rows, channels, bands, each, tiles_x, tiles_c;
+    int top, left;  // in the image, of the first output's window
+};
+
+extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
+    const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap image, << out >>* d, Sizes g)
+{
+    extern __shared__ __align__(128) unsigned char shared[];
+    T* const ring = (T*)shared;
+    __shared__ acc of_warps[warps][taps][line];
+    __shared__ MBarrier full[stages], empty[stages];
+    if (threadIdx.x == 0) {
+        for (int i = 0; i < stages; ++i) mbarrier_init(&full[i], 1), mbarrier_init(&empty[i], warps);
+        fence_mbarrier_init();
+    }
+    __syncthreads();
+
+    const int first_channel = blockIdx.x % g.tiles_c * line, part = blockIdx.x / g.tiles_c;
+    const int first_column = part % g.tiles_x * warps * items;
+    const int first = part / g.tiles_x % g.bands * g.each, batch = part / g.tiles_x / g.bands;
+    const int rows = minimum(g.each, g.rows - first), count = rows + taps_y - 1;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (warp == warps) {
+        for (int r = 0; lane == 0 && r < count; ++r) {
+            const int stage = r % stages;
+            T* const to = ring + stage * stage_size;
+            mbarrier_wait(&empty[stage], r / stages % 2 ^ 1);
+            mbarrier_arrive_expecting(&full[stage], (r < rows ? stage_size : image_size) * int(sizeof(T)));
+            copy_tile(to, image, {batch, first + r + g.top, first_column + g.left, first_channel}, &full[stage]);
+            if (r < rows) copy_tile(to + image_size, output, {batch, first + r, first_column, first_channel}, &full[stage]);
+        }
+        return;
+    }
+    const T* const own = ring + warp * items * line + 2 * lane;
+    acc sums[taps][2] = {}, factors[taps_y][items][2] = {};  // of row o of the output at o % taps_y
+    for (int start = 0; start < count; start += taps_y) {
+#pragma unroll
+        for (int k = 0; k < taps_y; ++k) {
+            const int r = start + k, stage = r % stages;
+            if (r >= count) break;
+            acc values[span][2];
+            mbarrier_wait(&full[stage], r / stages % 2);
+#pragma unroll
+            for (int i = 0; i < span; ++i) unpack(load_pack<2>(own + stage * stage_size + i * line), values[i]);
+#pragma unroll
+            for (int i = 0; i < items; ++i) {
+                const T* const from = own + stage * stage_size + image_size + i * line;
+                unpack(r < rows ? load_pack<2>(from) : Pack<T, 2>{}, factors[k][i]);
+            }
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(&empty[stage]);
+#pragma unroll
+            for (int tap = 0; tap < taps; ++tap) {
+                const acc(&of)[items][2] = factors[(k - tap / taps_x + taps_y) % taps_y];
+#pragma unroll
+                for (int i = 0; i < items; ++i) {
+                    sums[tap][0] += values[i + tap % taps_x][0] * of[i][0];
+                    sums[tap][1] += values[i + tap % taps_x][1] * of[i][1];
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int tap = 0; tap < taps; ++tap) of_warps[warp][tap][2 * lane] = sums[tap][0], of_warps[warp][tap][2 * lane + 1] = sums[tap][1];
+    barrier_sync(1, 32 * warps);
+    d += (index)part * g.channels * taps;
+    for (int i = threadIdx.x; i < taps * line; i += 32 * warps) {
+        const int tap = i / line, channel = first_channel + i % line;
+        acc total = of_warps[0][tap][i % line];
+#pragma unroll
+        for (int j = 1; j < warps; ++j) total += of_warps[j][tap][i % line];
+        if (channel < g.channels) d[channel * g.weight_group + tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+    }
+}

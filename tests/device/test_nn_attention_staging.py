@@ -1,0 +1,185 @@
+"""What comes ahead of tiles of scores, in kernels fed by tensor maps: tables by distance, and arrays by tiles."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close
+from test_nn_attention_kernels import given
+
+import cukern as ck
+from cukern import dtypes, nn
+from cukern.nn.attention import plan
+from cukern.nn.attention.call import Call, Options
+from cukern.nn.attention.scores import traced
+from cukern.nn.attention.staging import staging
+from cukern.nn.attention.tma import TMA_TILES, TmaTile
+from cukern.nn.attention.variables import variables_of
+from cukern.testing import asynchrony
+
+
+@pytest.fixture(autouse=True)
+def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launches of two blocks, so that each makes several tiles and stages go round."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("no GPU of compute capability 9.0")
+
+    def tile(head: Any, device: Any, kind: str, queries: int, bounded: bool) -> TmaTile | None:
+        found = next((tile for most, tile in TMA_TILES[kind].items() if max(head) <= most), None)
+        return found and found._replace(blocks=2)
+
+    monkeypatch.setattr(plan, "tma_tile_for", tile)
+    monkeypatch.setattr(plan, "_chosen", {})
+
+
+def check(arrays: list[ck.Array], exact: list[np.ndarray], options: Any, other: Any) -> None:
+    """Values and gradients against those in float64, which other kernels make."""
+    dtype = arrays[0].dtype
+    made, pull = ck.vjp(lambda *own: nn.attention(*own, **options), *arrays)
+    wanted, pull_exact = ck.vjp(lambda *own: nn.attention(*own, **other), *map(ck.asarray, exact))
+    close(made, wanted.numpy(), 8)
+    cotangent = ck.ones_like(made) * ck.arange(made.shape[-1], dtype=dtype) / 8 - 3
+    for found, one in zip(pull(cotangent), pull_exact(cotangent.astype("float64")), strict=True):
+        close(found, one.numpy(), 16)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_tables_by_distance(deterministic: bool) -> None:
+    """Clipped beyond their ends, of heads that share keys; beside a function whose derivative is no constant."""
+    rng = np.random.default_rng(0)
+    arrays, exact = given("bfloat16", (2, 4, 300, 64), (2, 2, 420, 64), (2, 2, 420, 64))
+    table = ck.asarray(rng.normal(size=(4, 400)), dtype="float32")
+    slopes = ck.asarray(rng.normal(size=(4, 1, 1)), dtype="float32")
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any, slope: Any, t: Any) -> Any:
+        return 2 * ck.tanh(s) + slope * ck.log(1.0 + abs(2 * (i - j))) + t[h, j - i + 250]
+
+    options = {"score": score, "arrays": [slopes], "tables": [table], "deterministic": deterministic}
+    options |= {"causal": True, "window": (200, None), "offset": 60}
+    check(arrays, exact, options, options)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("shape", [(300, 424), (2, 1, 300, 424), (4, 300, 424)])
+def test_arrays_of_queries_and_keys(shape: tuple[int, ...], deterministic: bool) -> None:
+    """No tile divides a length; arrays may depend on the batch and on the head."""
+    arrays, exact = given("bfloat16", (2, 4, 300, 64), (2, 2, 424, 64), (2, 2, 424, 64))
+    bias = ck.asarray(np.random.default_rng(0).normal(size=shape)).astype("float16")
+    options = {"bias": bias, "deterministic": deterministic}
+    check(arrays, exact, options, {"bias": bias})
+
+
+def test_an_array_and_a_table_beside_a_mask_with_wider_heads() -> None:
+    """One stage of what is read ahead fits, beside a table that is read by the key."""
+    arrays, exact = given("float16", *[(1, 2, 264, 128)] * 3)
+    rng = np.random.default_rng(0)
+    bias = ck.asarray(rng.normal(size=(2, 264, 264))).astype("float16")
+    table, of_keys = (ck.asarray(rng.normal(size=n), dtype="float32") for n in (527, 264))
+    options = {
+        "bias": bias,
+        "score": lambda s, b, h, i, j, t, x: s / 2 + t[i - j + 263] * x[j],
+        "tables": [table, of_keys],
+        "mask": ck.asarray(rng.random((264, 264)) < 0.9),
+    }
+    check(arrays, exact, options, options)
+
+
+def test_packed_sequences() -> None:
+    """A table by the distance within each of them."""
+    arrays, exact = given("bfloat16", (2, 400, 64), (2, 420, 64), (2, 420, 64))
+    starts_q, starts_k = np.array([0, 150, 260, 400]), np.array([0, 160, 310, 420])
+    table = ck.asarray(np.random.default_rng(0).normal(size=(2, 330)), dtype="float32")
+    options = {"score": lambda s, b, h, i, j, t: s + t[h, i - j + 150], "tables": [table]}
+    starts = tuple(ck.asarray(one) for one in (starts_q, starts_k))
+    made = nn.attention(*arrays, starts=starts, **options)
+    for rows, keys in zip(pairwise(starts_q), pairwise(starts_k), strict=True):
+        one = [ck.asarray(x[:, slice(*part)]) for x, part in zip(exact, (rows, keys, keys), strict=True)]
+        close(made[:, slice(*rows)], nn.attention(*one, **options).numpy(), 8)
+
+
+def test_copies_at_any_time() -> None:
+    rng = np.random.default_rng(0)
+    with ck.device("host"):
+        arrays, exact = given("bfloat16", *[(1, 1, 264, 64)] * 3)
+        table, bias = (
+            ck.asarray(rng.normal(size=527), dtype="float32"),
+            ck.asarray(rng.normal(size=(264, 264))),
+        )
+        options = {
+            "score": lambda s, b, h, i, j, t: s + t[j - i + 263],
+            "tables": [table],
+            "bias": bias.astype("bfloat16"),
+        }
+        for when, seed in (("at_once", 0), ("random", 1), ("late", 0)):
+            with asynchrony(when, seed):
+                check(arrays, exact, options, options)
+
+
+@pytest.mark.parametrize(
+    ("score", "windows", "reads"),
+    [
+        (lambda s, b, h, i, j, x, t: s + t[h, j - i + 9], 1, False),
+        (lambda s, b, h, i, j, x, t: s + x * t[h, 2 * (i - j)] + t[0, j - i], 2, False),
+        (lambda s, b, h, i, j, x, t: s - ck.exp(-0.1 * abs(i - j)), 1, False),
+        (lambda s, b, h, i, j, x, t: s - 0.1 * abs(i - j), 0, False),
+        (lambda s, b, h, i, j, x, t: s + t[h, j], 0, True),
+        (lambda s, b, h, i, j, x, t: s + t[h, j + i], 0, True),
+        (lambda s, b, h, i, j, x, t: s * t[h, j - i] + t[0, i], 1, True),
+        (lambda s, b, h, i, j, x, t: s + t[h, 3], 0, True),
+    ],
+)
+def test_what_depends_on_the_distance(score: Any, windows: int, reads: bool) -> None:
+    q = ck.zeros((1, 4, 300, 64), "bfloat16")
+    x, table = ck.zeros((4, 1, 1)), ck.zeros((4, 600))
+    program, lookups = traced(score, [x.dtype], (False, False), dtypes.float32, [table])
+    call = Call(q, q, q, (x,), (table,), (None, None), Options(0.125, program=program, lookups=lookups), None)
+    found = staging(call)
+    assert (len(found.windows), found.tiled, found.reads) == (windows, None, reads)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "tiled"),
+    [
+        ((300, 304), "bfloat16", 0),
+        ((1, 4, 300, 304), "float16", 0),
+        ((300, 304), "float32", None),
+        ((300, 300), "bfloat16", None),
+        ((1, 304), "bfloat16", None),
+        ((300, 1), "bfloat16", None),
+    ],
+)
+def test_which_arrays_are_brought_by_tiles(shape: tuple[int, ...], dtype: str, tiled: int | None) -> None:
+    q = ck.zeros((1, 4, 300, 64), "bfloat16")
+    k = ck.zeros((1, 4, shape[-1] if shape[-1] > 1 else 304, 64), "bfloat16")
+    bias = ck.zeros(shape, dtype)
+    program, _ = traced(None, [bias.dtype], (True, False), dtypes.float32, [])
+    call = Call(q, k, k, (bias,), (), (None, None), Options(0.125, program=program), None)
+    assert staging(call).tiled == tiled
+    assert staging(call).reads == (tiled is None)
+
+
+def test_where_there_is_no_room_the_score_reads_memory() -> None:
+    """Of heads of 256 features no tile of an array fits; in the backward of those of 64, one of fewer rows."""
+    bias = ck.zeros((256, 256), "bfloat16")
+    program, _ = traced(None, [bias.dtype], (True, False), dtypes.float32, [])
+    found = {}
+    for features in (64, 128, 256):
+        x = ck.zeros((1, 4, 256, features), "bfloat16")
+        call = Call(x, x, x, (bias,), (), (None, None), Options(0.125, program=program), None)
+        for kind in ("forward", "backward", "backward_keys", "backward_queries"):
+            tile = plan.fed(call, kind, (x, x, x))
+            if tile is None:  # no one kernel makes all gradients of so many features
+                continue
+            assert tile.shared(call.head, kind) + 1024 <= x.device.properties.max_shared_memory_per_block
+            made = variables_of(call, kind, tile, False, None)
+            assert made["reads_places"] == (tile.ahead == 0)
+            assert made["tiled"] == ("x5" if tile.ahead else None)
+            found[features, kind] = (tile.rows, tile.ahead_stages)
+    assert found[64, "forward"] == (192, 2)
+    assert found[64, "backward"] == (96, 2)
+    assert found[128, "forward"] == (128, 1)
+    assert found[128, "backward"] == (64, 2)
+    assert found[256, "forward"] == (128, 0)

@@ -15,7 +15,6 @@ from .graph import SYMBOLS, Expr
 from .kinds import Binary, Unary, binary, unary
 from .operands import recorded, require_array, view
 from .row import ALL, FLOAT, INEXACT, NUMERIC
-from .served import Conjugate
 
 
 class Part(Unary):
@@ -66,12 +65,12 @@ def from_parts(x: Array, y: Array) -> Array:
     return astype(x, dtypes.complex_of(x.dtype)) + _times_i(y)
 
 
-conj: Unary = Conjugate(
+conj: Unary = unary(
     "conj",
     "x",
     NUMERIC,
-    "x->x",
     codes={"c": "conj(x)"},
+    quick=dict.fromkeys(("complex64", "complex128"), "complex_parts::plain_conj(x, signs)"),
     bools=dtypes.int8,
     vjp=lambda g, x, r: g,
     complex_vjp=lambda g, x, r: conj(g),

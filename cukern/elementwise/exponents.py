@@ -56,6 +56,11 @@ def _parts(x: Any) -> tuple[Any, Any]:
     return _mantissa(x), astype(_exponent(x), dtypes.int32)
 
 
+@fuse
+def _counted(x: Any) -> Any:
+    return astype(_bits(x), dtypes.uint8)
+
+
 @cache
 def _scaling(wide: dtypes.DType, wanted: dtypes.DType) -> Any:
     """One kernel that computes in ``wide``: a power in a half type would not hold every exponent."""
@@ -139,5 +144,5 @@ def bitwise_count(x: Any, /, out: Array | None = None) -> Array:
     >>> ck.bitwise_count(ck.asarray([255, -3, 0])).tolist()
     [8, 2, 0]
     """
-    made = astype(_bits(require_array(x, "bitwise_count")), dtypes.uint8, copy=False)
+    made: Array = _counted(require_array(x, "bitwise_count"))
     return made if out is None else written("bitwise_count", made, one_out("bitwise_count", out))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -171,14 +171,20 @@ _SCALARS = (float, int, bool, complex)
 
 
 class _ByDefault(NamedTuple):
-    """The second item of ``_quick`` for a plan that depends on the default dtype: that dtype and the flags."""
+    """The second item of a quick call for a plan that depends on the default dtype: that dtype and the flags."""
 
     dtype: dtypes.DType
     which: tuple[bool, ...] | None
 
 
-#: (row, layout or Python type of each operand) -> plan, and flags of the operands that are arrays, or None if all are
-_quick: dict[tuple[Any, ...], tuple[Plan, tuple[bool, ...] | _ByDefault | None]] = {}
+#: Layout or Python type of each operand, or what both of two share -> plan, and flags of the operands that are arrays,
+#: or None if all are.
+_Quick: TypeAlias = "dict[Any, tuple[Plan, tuple[bool, ...] | _ByDefault | None]]"
+
+
+def _shared(key: list[Any]) -> Any:
+    """The key of a quick call: one object where that says all, as a dict finds it sooner than a tuple."""
+    return key[0] if len(key) == 1 or (len(key) == 2 and key[0] is key[1]) else tuple(key)
 
 
 class Elementwise(Ufunc):
@@ -189,6 +195,7 @@ class Elementwise(Ufunc):
     ) -> None:
         super().__init__(*args, **options)
         self.defaults = defaults
+        self.quick: _Quick = {}
         if public:
             FUNCTIONS[self.name] = self
             CALLS[self.name] = self.__call__  # type: ignore[operator]
@@ -197,10 +204,10 @@ class Elementwise(Ufunc):
         """Apply the function to arrays, numbers, or the symbols of a fused function."""
         if self.defaults and len(operands) < len(self.operands):
             operands += self.defaults[len(operands) - len(self.operands) :]
-        key: list[Any] = [self]
+        key: list[Any] = []
         for one in operands:
             key.append(one._layout or one._planned() if isinstance(one, Array) else type(one))
-        found = _quick.get(tuple(key))
+        found = self.quick.get(_shared(key))
         if found is None:
             return self._apply(operands)
         plan, which = found
@@ -250,7 +257,7 @@ class Elementwise(Ufunc):
             which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
             if _of_default(made):
                 which = _ByDefault(dtypes.get_default_dtype(), which)
-            remember(_quick, (self, *layouts), (plan, which))
+            remember(self.quick, _shared(layouts), (plan, which))
         try:
             return _launched(plan, arrays, scalars)[0]
         except OverflowError:

@@ -10,7 +10,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
-from .function import ArrayLike, Elementwise, _quick, _record, astype
+from .function import ArrayLike, Elementwise, _record, astype
 from .graph import Expr
 from .row import FLOAT, Scalar
 from .ufunc import Casting, one_out, written
@@ -54,7 +54,7 @@ class Unary(Elementwise):
         if out is not None or where is not None or dtype is not None or casting is not None:
             return self.apply_with((x,), out, where, dtype, casting)
         if type(x) is Array:
-            found = _quick.get((self, x._layout))
+            found = self.quick.get(x._layout)
             if found is not None and found[1] is None:
                 plan = found[0]
                 made = plan.single(x)
@@ -136,9 +136,10 @@ class Binary(Elementwise):
         if type(x) is not Array:
             return self.apply((x, y))
         kind = type(y)
-        found = _quick.get((self, x._layout, y._layout if kind is Array else kind))
+        layout, other = x._layout, y._layout if kind is Array else kind
+        found = self.quick.get(layout if other is layout else (layout, other))
         if found is None:
-            is_new = x._layout is not None and kind is not Array
+            is_new = layout is not None and kind is not Array
             return self._apply((x, y)) if is_new else self.apply((x, y))
         plan, which = found
         arrays: tuple[Array, ...]

@@ -27,9 +27,12 @@ from ..kernel.strides import (
     step_kind,
 )
 from .geometry import HOST_TILE, HOST_TURNS, LINES, Geometry, Operand, Task, Work, geometry, spread, tiled
-from .print_cxx import compute_type, statements
+from .print_cxx import Statement, compute_type, statements
 from .program import Program
 from .row import convert_scalar
+
+#: Elements that the host makes at once by a quick expression.
+_TILE = 128
 
 
 class Plan(kernel_plan.Plan):
@@ -163,8 +166,16 @@ def variables(
         "totals": sums,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
+        "tile": _TILE if stored is None and _is_quick(program, body, work, inplace) else 0,
         **work.variables,
     }
+
+
+def _is_quick(program: Program, body: Sequence[Statement], work: Work, inplace: Sequence[bool]) -> bool:
+    """Whether the host makes many elements of a program at once: its last statement alone has a quick expression."""
+    loops = work.kernel is LINES and work.block == 1 and work.places[-1]["step"] == "unit"
+    quick = [bool(line.quick) for line in body]
+    return loops and len(program.outputs) == 1 and sum(quick) == 1 and quick[-1] and not any(inplace)
 
 
 def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...]) -> Axes:

@@ -14,11 +14,12 @@ from .row import Scalar
 
 @dataclass(frozen=True)
 class Statement:
-    """A line of a kernel: ``const type name = code;``."""
+    """A line of a kernel: ``const type name = code;``, or the row's ``quick`` in place of ``code``."""
 
     type: str
     name: str
     code: str
+    quick: str = ""
 
 
 def compute_type(dtype: DType) -> str:
@@ -73,6 +74,7 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
     names: dict[Node, str] = {}
     body: list[Statement] = []
     for node in order(roots):
+        quick = ""
         if node.kind == "input":
             names[node] = f"a{node.value}"
             continue
@@ -92,7 +94,8 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
             operand = next(
                 (a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0]
             )
-            made = node.row.print([names[arg] for arg in node.args], operand.dtype)
+            given = [names[arg] for arg in node.args]
+            made, quick = (line(given, operand.dtype) for line in (node.row.print, node.row.print_quick))
         names[node] = f"v{len(body)}"
-        body.append(Statement(compute_type(node.dtype), names[node], made))
+        body.append(Statement(compute_type(node.dtype), names[node], made, quick))
     return body, [names[root] for root in roots]

@@ -76,6 +76,8 @@ class Row:
         complex_vjp: the derivative for complex operands if it is not ``vjp``. Whatever depends on ``g`` linearly, as
             that of a holomorphic function does, needs none: :mod:`.program` conjugates what ``vjp`` multiplies by.
         codes: other expressions for some kinds of dtype, from ``"biufc"``, or ``"h"`` for floats of 16 bits.
+        quick: by names of dtypes other expressions, which the host computes for many elements at once by vectors: with
+            the same values, or NaN where ``code`` is to be asked.
         integers: the dtype in which NumPy computes integers; None for the float of its math functions.
         halves: whether it is defined for float16 and bfloat16, which are computed in float32.
         simplify: returns another row and operands for special Python numbers, or None.
@@ -96,6 +98,7 @@ class Row:
         *,
         complex_vjp: Callable[..., Any] | None = None,
         codes: dict[str, str] | None = None,
+        quick: dict[str, str] | None = None,
         integers: DType | None = None,
         bools: DType | None = None,
         halves: bool = True,
@@ -108,7 +111,7 @@ class Row:
     ) -> None:
         self.name = self.__name__ = name
         self.names = names
-        self.code, self.codes = code, codes or {}
+        self.code, self.codes, self.quick_codes = code, codes or {}, quick or {}
         self.types = types
         operands, _, result = signature.partition("->")
         self.operands, self.result = operands, result
@@ -185,11 +188,19 @@ class Row:
     def print(self, operands: Sequence[str], dtype: DType) -> str:
         """The C++ expression over named operands of ``dtype``."""
         info = dtypes.info(dtype)
+        code = self.codes.get(info.kind, self.code)
+        return self._print(self.codes.get("h", code) if info.narrow else code, operands, dtype)
+
+    def print_quick(self, operands: Sequence[str], dtype: DType) -> str:
+        """The expression for many elements at once; empty if there is none."""
+        return self._print(self.quick_codes.get(dtypes.info(dtype).name, ""), operands, dtype)
+
+    def _print(self, code: str, operands: Sequence[str], dtype: DType) -> str:
+        info = dtypes.info(dtype)
         names = dict(zip(self.names, operands, strict=False))
         names["T"] = dtypes.info(info.acc).cxx
         names["U"] = "unsigned long long" if info.itemsize == 8 else "unsigned int"
-        code = self.codes.get(info.kind, self.code)
-        return _substitute(self.codes.get("h", code) if info.narrow else code, names)
+        return _substitute(code, names)
 
 
 _RESULTS = {

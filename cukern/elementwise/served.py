@@ -1,4 +1,4 @@
-"""Elementwise functions of exact results that NumPy serves on the host, as it has a better way than compilers of loops.
+"""Quotients of integers by a number, which NumPy serves on the host, as it has a better way than compilers of loops.
 
 Only calls without a plan come here, so that the others take no longer. A kernel that has run for arrays of some layouts
 serves them from then on; results are the same bits.
@@ -6,13 +6,14 @@ serves them from then on; results are the same bits.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
 
 from ..array import Array
 from .by_numpy import quiet, serves
-from .kinds import Binary, Unary
+from .kinds import Binary
 
 
 class Quotient(Binary):
@@ -21,18 +22,6 @@ class Quotient(Binary):
     def _apply(self, operands: tuple[Any, ...]) -> Any:
         x, y = operands
         if type(y) is int and y and type(x) is Array and x.dtype.kind in "iu" and serves(x):
-            limits = np.iinfo(x.dtype)
-            if limits.min <= y <= limits.max:
-                made = quiet().run(np.floor_divide, x._data, x.dtype.type(y), order="C")
-                return Array._wrap(made, x.device)
-        return super()._apply(operands)
-
-
-class Conjugate(Unary):
-    """Of complex numbers, whose parts compilers take apart and put together again."""
-
-    def _apply(self, operands: tuple[Any, ...]) -> Any:
-        (x,) = operands
-        if type(x) is Array and x.dtype.kind == "c" and serves(x):
-            return Array._wrap(np.conjugate(x._data, order="C"), x.device)
+            with suppress(OverflowError):  # of a number that the dtype does not hold
+                return Array._wrap(quiet().run(np.floor_divide, x._data, y, order="C"), x.device)
         return super()._apply(operands)

@@ -28,6 +28,11 @@ def _wrapping(operator: str, **more: str) -> dict[str, str]:
     return {"i": f"T(U(x) {operator} U(y))", "u": f"T(U(x) {operator} U(y))", **more}
 
 
+def _product(x: str, y: str) -> dict[str, str]:
+    """The quick expressions of a product of complex numbers."""
+    return dict.fromkeys(("complex64", "complex128"), f"complex_parts::plain_product({x}, {y}, signs)")
+
+
 def _ties(g: Any, x: Any, y: Any, chosen: Any) -> Any:
     """The cotangent of ``x`` where ``x`` is ``chosen`` over ``y``; equal operands share it equally."""
     return where(chosen, g, where(x == y, 0.5 * g, 0))
@@ -62,6 +67,7 @@ multiply = binary(
     "x * y",
     ALL,
     codes=_wrapping("*", b="x && y"),
+    quick=_product("x", "y"),
     vjp=lambda g, x, y, r: (g * y, g * x),
     operator="__mul__",
     doc="The product x * y; logical and for bools.",
@@ -163,6 +169,7 @@ square = unary(
     "x * x",
     NUMERIC,
     codes={"i": "T(U(x) * U(x))", "u": "T(U(x) * U(x))"},
+    quick=_product("x", "x"),
     bools=dtypes.int8,
     vjp=lambda g, x, r: g * (2 * x),
     doc="x * x.",

@@ -20,6 +20,7 @@ def _over(x: Any, y: Any) -> Any:
 j0: Any = unary(
     "j0",
     "T(bessel::j0(x))",
+    quick={"float32": "T(bessel::quick_j0(x))"},
     vjp=lambda g, x, r: -g * j1(x),
     oracle=scipys("j0"),
     doc="The Bessel function of the first kind, of order 0.",
@@ -27,6 +28,7 @@ j0: Any = unary(
 j1: Any = unary(
     "j1",
     "T(bessel::j1(x))",
+    quick={"float32": "T(bessel::quick_j1(x))"},
     vjp=lambda g, x, r: g * (j0(x) - _over(x, r)),
     oracle=scipys("j1"),
     doc="The Bessel function of the first kind, of order 1.",

@@ -31,6 +31,8 @@ from ..shape.views import broadcast_to, expand_dims, squeeze
 _KERNEL = Kernel("random/variates.cu", block=256)
 #: Elements that one host thread draws in sequence.
 _HOST_PIECE = 256
+#: Elements that it draws at once, of the kinds whose first attempt nearly always fits.
+_STRETCH, _ONCE = 64, ("gamma", "log_gamma", "beta", "noncentral_f")
 #: Elements that a thread draws at most on a GPU, and blocks that keep that busy.
 _PIECE, _BLOCKS = 8, 2112
 #: Attempts between the words of two parts of one variate.
@@ -47,8 +49,17 @@ def _bound(
     """The kernel for a kind of variate, and its block size."""
     block = 1 if device.style == "serial" else 256
     name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
+    stretch = _STRETCH if block == 1 and acc == "float" and kind in _ONCE else 1
     bound = _KERNEL.bind(
-        device, name=name, elem=dtype, block=block, kind=kind, live=in_memory, acc=acc, alike=alike
+        device,
+        name=name,
+        elem=dtype,
+        block=block,
+        kind=kind,
+        live=in_memory,
+        acc=acc,
+        alike=alike,
+        stretch=stretch,
     )
     return bound.function, block
 

@@ -3,6 +3,7 @@
 // outer ones together) by `columns` (the inner one), along which an operand steps by 1, 0 or layout.step.
 // Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
 // columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
+// `tile`: the elements that the host makes at once by a quick expression, and again if one is NaN; 0 for none.
 <% include "prelude/math.cuh" %>
 <% set operands = inputs + outputs %>
 <% set strided = outer or "any" in operands | map(attribute="step") %>
@@ -17,7 +18,7 @@
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <% for y in outputs %>
-    << y.type >>* y<< loop.index0 >>,
+    << y.type >>*<< " __restrict__" if tile >> y<< loop.index0 >>,
 <% endfor %>
 <% if strided %>
     Layout layout,
@@ -38,16 +39,34 @@
 <% endif %>
 <% endfor %>
 <%- endmacro %>
-<% macro element() %>
+<% macro element(quick=false) %>
 <% for x in inputs %>
             const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
 <% endfor %>
 <% for line in body %>
-            const << line.type >> << line.name >> = << line.code >>;
+            const << line.type >> << line.name >> = << line.quick if quick and loop.last else line.code >>;
 <% endfor %>
 <% for y in outputs %>
             y<< loop.index0 >>[<< at(inputs | length + loop.index0, y.step) | trim >>] = cast< << y.type >> >(<< y.value >>);
 <% endfor %>
+<%- endmacro %>
+<% macro quickly() %>
+        constexpr int tile = << tile >>;
+<% if "signs" in body[-1].quick %>
+        const auto signs = complex_parts::signs<< "<%s>" % outputs[0].type >>();
+<% endif %>
+        index next = start;
+        for (; next + tile <= end; next += tile) {
+            for (int k = 0; k < tile; ++k) {
+                const index j = next + k;
+<< element(quick=true) >>
+            }
+            if (any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next])) {
+                for (index j = next; j < next + tile; ++j) {
+<< element() >>
+                }
+            }
+        }
 <%- endmacro %>
 <% if strided %>
 
@@ -70,7 +89,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     for (index row = group * rows_piece; row < last; ++row) {
 << offsets() >>
 <% endif %>
-        for (index j = start + lane; j < end; j += << lanes >>) {
+<< quickly() if tile >>
+        for (index j = << "next" if tile else "start + lane" >>; j < end; j += << lanes >>) {
 << element() >>
         }
 <% if outer %>

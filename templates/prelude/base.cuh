@@ -65,6 +65,15 @@ struct limits<double> {
     __device__ static __forceinline__ double epsilon() { return __longlong_as_double(0x3cb0000000000000ll); }
 };
 
+#ifndef __CUDACC__
+// Whether one of so many floats or doubles is NaN; so many are even.
+template <int count, typename T>
+inline bool any_nan(const T* x) {
+    int found = 0;
+    for (int i = 0; i < count / 2; ++i) found |= __builtin_isunordered(x[i], x[count / 2 + i]);
+    return found;
+}
+#endif
 <% if uses_dual %>
 <% include "prelude/dual.cuh" %>
 <% elif uses_complex %>

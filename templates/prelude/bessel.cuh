@@ -122,23 +122,37 @@ __device__ __noinline__ double j1(double x) { return ::j1(x); }
 __device__ __noinline__ double y0(double x) { return ::y0(x); }
 __device__ __noinline__ double y1(double x) { return ::y1(x); }
 
-__device__ __forceinline__ double j0(float x) {
-    const double z = double(x) * double(x);
-    if (!(z <= 64.0)) return j0(double(x));
+// Of the square of x up to 8, divided by x in j1.
+__device__ __forceinline__ double near_j0(double z) {
     constexpr double c[] = {
         0.0011434937743762545, -0.0021197942895662502, 0.001563643164596822, -0.0006415390629095783, 0.0001697720070668639,
         -3.1573435094095176e-05, 4.366932734020007e-06, -4.676906581965063e-07, 3.998745801586934e-08,
         -2.8169875917671225e-09, 1.6369971395695752e-10};
     return (z - 5.7831859629467845) * (z - 30.471262343662087) * polynomial<6>(c, 0.03125 * z - 1.0);
 }
-__device__ __forceinline__ double j1(float x) {
-    const double z = double(x) * double(x);
-    if (!(z <= 64.0)) return j1(double(x));
+__device__ __forceinline__ double near_j1(double z) {
     constexpr double c[] = {
         0.00019498936987128658, -0.00026975227467220035, 0.00015860016737720338, -5.4080032362678994e-05,
         1.2242178584045354e-05, -1.9890937412906723e-06, 2.4423842496600584e-07, -2.3521291690390297e-08,
         1.8426127501429105e-09, -1.1768979654427052e-10};
-    return double(x) * (z - 14.681970642123893) * (z - 49.21845632169461) * polynomial<5>(c, 0.03125 * z - 1.0);
+    return (z - 14.681970642123893) * (z - 49.21845632169461) * polynomial<5>(c, 0.03125 * z - 1.0);
+}
+__device__ __forceinline__ double j0(float x) {
+    const double z = double(x) * double(x);
+    return z <= 64.0 ? near_j0(z) : j0(double(x));
+}
+__device__ __forceinline__ double j1(float x) {
+    const double z = double(x) * double(x);
+    return z <= 64.0 ? double(x) * near_j1(z) : j1(double(x));
+}
+// The same, or NaN beyond 8.
+__device__ __forceinline__ double quick_j0(float x) {
+    const double z = double(x) * double(x);
+    return z <= 64.0 ? near_j0(z) : limits<double>::quiet_nan();
+}
+__device__ __forceinline__ double quick_j1(float x) {
+    const double z = double(x) * double(x);
+    return z <= 64.0 ? double(x) * near_j1(z) : limits<double>::quiet_nan();
 }
 __device__ __forceinline__ double y0(float number) {
     const double x = number;

@@ -81,6 +81,22 @@ __device__ __noinline__ complex<T> product(complex<T> a, complex<T> b) {
     const T infinity = limits<T>::infinity();
     return {infinity * (a.re * b.re - a.im * b.im), infinity * (a.re * b.im + a.im * b.re)};
 }
+#ifndef __CUDACC__
+// 1 and -1, unknown to compilers: multiplied by them, partial products of both parts are added by one instruction.
+template <typename Z>
+inline Z signs() {
+    volatile decltype(Z::re) one = 1;
+    return {one, -one};
+}
+// conj without a part of its own for each operation.
+template <typename T>
+inline complex<T> plain_conj(complex<T> z, complex<T> signs) { return {signs.re * z.re, signs.im * z.im}; }
+// A product without Annex G's infinities, where both parts are NaN, which vectors can compute.
+template <typename T>
+inline complex<T> plain_product(complex<T> a, complex<T> b, complex<T> signs) {
+    return {a.re * b.re + signs.im * (a.im * b.im), a.re * b.im + signs.re * (a.im * b.re)};
+}
+#endif
 // A quotient of which both parts came out as NaN. Source: C99, Annex G.5.1.
 template <typename T>
 __device__ __noinline__ complex<T> special_quotient(complex<T> a, complex<T> b) {
@@ -112,6 +128,10 @@ __device__ __forceinline__ complex<double> quotient(complex<double> a, complex<d
     return made.re != made.re && made.im != made.im ? special_quotient(a, b) : made;
 }
 }  // namespace complex_parts
+#ifndef __CUDACC__
+template <int count, typename T>
+inline bool any_nan(const complex<T>* z) { return any_nan<2 * count>(&z->re); }
+#endif
 
 <% for name, places in [("__shfl_sync", "int lane"), ("__shfl_up_sync", "unsigned lane"), ("__shfl_down_sync", "unsigned lane"), ("__shfl_xor_sync", "int lane")] %>
 template <typename T>

@@ -139,13 +139,22 @@ __device__ __forceinline__ T least_multiple(T x, T y) {
 }
 <% endif %>
 <% if "count_bits" in code %>
-// The bits that are set in the magnitude of x.
+// The bits that are set in the magnitude of x: of 32 bits, which vectors count, by sums of 2, 4 and 8 neighbours, and of bytes.
 template <typename T>
 __device__ __forceinline__ int count_bits(T x) {
-    unsigned long long a = x < T(0) ? 0ull - (unsigned long long)x : (unsigned long long)x;
-    int found = 0;
-    for (; a; a &= a - 1) ++found;
-    return found;
+    if constexpr (sizeof(T) > 4) {
+        unsigned long long a = x < T(0) ? 0ull - (unsigned long long)x : (unsigned long long)x;
+        int found = 0;
+        for (; a; a &= a - 1) ++found;
+        return found;
+    }
+    unsigned a = x < T(0) ? 0u - unsigned(x) : unsigned(x);
+    a -= (a >> 1) & 0x55555555u;
+    a = (a & 0x33333333u) + ((a >> 2) & 0x33333333u);
+    a = (a + (a >> 4)) & 0x0f0f0f0fu;
+    a += a >> 8;
+    a += a >> 16;
+    return int(a & 63u);
 }
 <% endif %>
 <% if "sinc_of" in code %>

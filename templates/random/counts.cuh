@@ -40,14 +40,16 @@ struct Law : Poisson {
 // transformed rejection (Hormann, "The generation of binomial random variates", 1993).
 struct Law {
     double a, b;
-    __device__ __forceinline__ Law(double a, double b, double) : a(a), b(b) {}
+    bool flipped;
+    double p, odds, none;
+    __device__ __forceinline__ Law(double a, double b, double)
+        : a(a), b(b), flipped(b > 0.5), p(flipped ? 1.0 - b : b), odds(p / (1.0 - p)),
+          none(a * p < 10.0 ? exp(a * log1p(-p)) : 0.0) {}
     __device__ __forceinline__ double draw(Uniforms& u) const {
         if (!(a >= 0.0 && a < 9.2e18) || a != floor(a) || !(b >= 0.0 && b <= 1.0)) return -1.0;
-        const bool flipped = b > 0.5;
-        const double p = flipped ? 1.0 - b : b, odds = p / (1.0 - p);
         double k = 0.0;
         if (a * p < 10.0) {
-            double rest = u.next(), mass = exp(a * log1p(-p));
+            double rest = u.next(), mass = none;
             while (rest > mass && k < a && k < 200.0) {
                 rest -= mass;
                 k += 1.0;

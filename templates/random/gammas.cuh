@@ -31,6 +31,19 @@ struct Gamma {
         }
     }
 
+    // The first number of the first attempt, and whether it is what is drawn: nearly always, and vectors can compute it.
+    template <bool small>
+    __device__ __forceinline__ GammaParts<T> draw_once(Uniforms u, int& fits) const {
+        const Four<T> four(u);
+        const T x = normal_pair(four).x, root = fma(c, x, T(1)), xx = x * x;
+        const T least = minimum(minimum(a, root), fma(T(-0.0331), xx * xx, T(1)) - four.number(2));
+        fits = least > T(0) ? fits : 0;
+        T log_power = T(0);
+        if constexpr (small) log_power = a < T(1) ? log(Four<T>(u).number(0)) / a : T(0);
+        return {d, root * root * root, log_power};
+    }
+    __device__ __forceinline__ bool is_small() const { return a < T(1); }
+
 private:
     __device__ __forceinline__ bool accepts(T x, T root, T u) const {
         const T xx = x * x, t = c * x;
@@ -47,8 +60,15 @@ private:
 // The ratio of two gamma variates, by logarithms where one may vanish or overflow.
 template <typename T>
 __device__ __forceinline__ T ratio(const GammaParts<T>& x, const GammaParts<T>& y) {
-    if (x.log_power == T(0) && y.log_power == T(0) && x.d < T(1e30) && y.d < T(1e30)) return x.d * x.v / (y.d * y.v);
-    return exp(x.logarithm() - y.logarithm());
+    const bool as_numbers = (x.log_power + y.log_power == T(0)) & (maximum(x.d, y.d) < T(1e30));  // no power is above 1
+    return as_numbers ? x.d * x.v / (y.d * y.v) : exp(x.logarithm() - y.logarithm());
+}
+// The same of numbers that vectors compute, without a branch where no power is to be taken.
+template <bool small, typename T>
+__device__ __forceinline__ T ratio_once(const GammaParts<T>& x, const GammaParts<T>& y, int& fits) {
+    if constexpr (small) return ratio(x, y);
+    fits = maximum(x.d, y.d) < T(1e30) ? fits : 0;
+    return x.d * x.v / (y.d * y.v);
 }
 <% endif %>
 <% if kind == "log_gamma" %>
@@ -60,6 +80,14 @@ struct Law {
         const GammaParts<T> made = gamma.draw(u);
         return log(double(made.d) * double(made.v)) + double(made.log_power);
     }
+    // The number of which the logarithm plus `more` is the variate: vectors have none of doubles.
+    template <bool small>
+    __device__ __forceinline__ double draw_once(const Uniforms& u, int& fits, T& more) const {
+        const GammaParts<T> made = gamma.template draw_once<small>(u, fits);
+        more = made.log_power;
+        return double(made.d) * double(made.v);
+    }
+    __device__ __forceinline__ bool is_small() const { return gamma.is_small(); }
 };
 <% elif kind == "gamma" %>
 
@@ -70,6 +98,11 @@ struct Law {
     __device__ __forceinline__ Law(double a, double b, double)
         : gamma(T(a)), scale(b >= 0.0 ? T(b) : limits<T>::quiet_nan()) {}
     __device__ __forceinline__ T draw(Uniforms& u) const { return gamma.draw(u).value(scale); }
+    template <bool small>
+    __device__ __forceinline__ T draw_once(const Uniforms& u, int& fits, T) const {
+        return gamma.template draw_once<small>(u, fits).value(scale);
+    }
+    __device__ __forceinline__ bool is_small() const { return gamma.is_small(); }
 };
 <% elif kind == "beta" %>
 
@@ -79,6 +112,12 @@ struct Law {
     __device__ __forceinline__ T draw(Uniforms& u) const {
         return T(1) / (T(1) + ratio(second.draw(u.part(1)), first.draw(u)));
     }
+    template <bool small>
+    __device__ __forceinline__ T draw_once(const Uniforms& u, int& fits, T) const {
+        const GammaParts<T> made = second.template draw_once<small>(u.part(1), fits);
+        return T(1) / (T(1) + ratio_once<small>(made, first.template draw_once<small>(u, fits), fits));
+    }
+    __device__ __forceinline__ bool is_small() const { return first.is_small() || second.is_small(); }
 };
 <% elif kind in ("noncentral_chisquare", "noncentral_f") %>
 
@@ -90,11 +129,15 @@ struct HalfChiSquare {
     __device__ __forceinline__ HalfChiSquare(double df, double noncentral)
         : half(df >= 0.0 ? T(0.5 * df) : limits<T>::quiet_nan()), central(half), extra(0.5 * noncentral) {}
     __device__ __forceinline__ GammaParts<T> draw(const Uniforms& u) const {
-        if (extra.a == 0.0) return central.draw(u);
+        return extra.a == 0.0 ? central.draw(u) : mixed(count(u)).draw(u);
+    }
+    __device__ __forceinline__ T count(const Uniforms& u) const {
+        if (extra.a == 0.0) return T(0);
         Uniforms words = u.part(2);
         const double k = extra.draw(words);
-        return Gamma<T>(k < 0.0 ? limits<T>::quiet_nan() : half + T(k)).draw(u);
+        return k < 0.0 ? limits<T>::quiet_nan() : T(k);
     }
+    __device__ __forceinline__ Gamma<T> mixed(T k) const { return Gamma<T>(half + k); }
 };
 <% if kind == "noncentral_chisquare" %>
 struct Law {
@@ -110,6 +153,13 @@ struct Law {
     T scale;
     __device__ __forceinline__ Law(double a, double b, double c) : above(a, c), below(T(0.5 * b)), scale(T(b / a)) {}
     __device__ __forceinline__ T draw(Uniforms& u) const { return ratio(above.draw(u), below.draw(u.part(1))) * scale; }
+    template <bool small>
+    __device__ __forceinline__ T draw_once(const Uniforms& u, int& fits, T count) const {
+        const GammaParts<T> made = above.mixed(count).template draw_once<small>(u, fits);
+        return ratio_once<small>(made, below.template draw_once<small>(u.part(1), fits), fits) * scale;
+    }
+    __device__ __forceinline__ T count(const Uniforms& u) const { return above.count(u); }
+    __device__ __forceinline__ bool is_small() const { return above.central.is_small() || below.is_small(); }
 };
 <% endif %>
 <% elif kind == "negative_binomial" %>

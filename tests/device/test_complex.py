@@ -97,6 +97,20 @@ def test_parts_of_products_with_infinities_and_nan(device: ck.Device) -> None:
     np.testing.assert_array_equal(made.imag, [nan, inf])
 
 
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_products_and_conjugates_of_many_are_those_of_each(device: ck.Device, dtype: Any) -> None:
+    """Bit for bit: the host makes many at once, those among which one has NaN with care, and the last one by one."""
+    rng = np.random.default_rng(3)
+    x, y = (rng.standard_normal((2, 700, 2)) @ [1, 1j]).astype(dtype)
+    special = np.array([complex(a, b) for a, b in itertools.product(SPECIAL, SPECIAL)]).astype(dtype)
+    x[280 : 280 + special.size], y[690] = special, complex(np.nan, np.inf)
+    a, b = ck.asarray(x), ck.asarray(y)
+    calls = ((a * b, lambda k: a[k] * b[k]), *((f(a), lambda k, f=f: f(a[k])) for f in (ck.square, ck.conj)))
+    for many, one in calls:
+        each = np.array([one(k).numpy() for k in range(x.size)])
+        np.testing.assert_array_equal(many.numpy(), each)
+
+
 @pytest.mark.parametrize(("dtype", "x"), [(np.complex64, 89), (np.complex128, 710)])
 def test_exp_of_which_one_part_is_finite(device: ck.Device, dtype: Any, x: int) -> None:
     made = ck.exp(ck.asarray([complex(x, 1.57)], dtype=dtype)).numpy()[0]

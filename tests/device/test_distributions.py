@@ -281,6 +281,32 @@ def test_draws_are_the_same_in_pieces_and_one_by_one(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize(
+    "name, args",
+    [
+        ("gamma", (2.5, 1.5)),
+        ("gamma", (0.3, 2.0)),
+        ("gamma", (math.inf,)),
+        ("gamma", (0.0,)),
+        ("beta", (0.5, 3.0)),
+        ("beta", (1e35, 2e35)),
+        ("f", (1.0, 5.0)),
+        ("noncentral_f", (3.0, 5.0, 1.0)),
+        ("dirichlet", ([1.0, 2.0, 0.2],)),
+    ],
+)
+def test_draws_of_many_begin_with_those_of_few(device: ck.Device, name: str, args: Any) -> None:
+    """The host makes the first attempts of many at once, and of few one after the other."""
+    many, few = (getattr(ck.random.default_rng(9), name)(*args, size=n) for n in (1000, 20))
+    np.testing.assert_array_equal(many.numpy()[:20], few.numpy())
+
+
+def test_draws_of_many_parameters_begin_with_those_of_few(device: ck.Device) -> None:
+    a = np.tile([0.3, 1.5, 0.0, math.inf, math.nan], 200)
+    many, few = (ck.random.default_rng(9).gamma(ck.asarray(a[:n])) for n in (1000, 20))
+    np.testing.assert_array_equal(many.numpy()[:20], few.numpy())
+
+
+@pytest.mark.parametrize(
     "name, args, checksum",
     [
         ("gamma", (2.5, 1.5), 3904178932),

@@ -78,9 +78,24 @@ def test_mantissas_and_exponents(dtype: str) -> None:
         ck.ldexp(mantissa, 1.0)
 
 
-def test_bits_of_integers() -> None:
-    x = np.asarray([255, -3, 0, -(2**63)])
-    np.testing.assert_array_equal(ck.bitwise_count(x).numpy(), np.bitwise_count(x))
+def test_products_with_powers_of_two_are_rounded_once() -> None:
+    rng = np.random.default_rng(0)
+    x, powers = rng.standard_normal(3000).astype(np.float32), rng.integers(-170, 140, 3000)
+    x[:6] = 1e-45, 3e38, np.inf, -0.0, np.nan, 1
+    powers[:6] = 290, -290, -400, 2**31 - 1, 0, -(2**31)
+    with np.errstate(all="ignore"):
+        wanted = np.ldexp(x, powers)
+    np.testing.assert_array_equal(ck.ldexp(x, powers).numpy(), wanted)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_bits_of_integers(dtype: str) -> None:
+    limits = np.iinfo(dtype)
+    x = np.random.default_rng(0).integers(limits.min, limits.max, 200, dtype, endpoint=True)
+    x[:4] = limits.min, limits.max, 0, 85
+    made = ck.bitwise_count(x)
+    assert made.dtype == ck.uint8
+    np.testing.assert_array_equal(made.numpy(), np.bitwise_count(x))
 
 
 def test_views_keep_their_base() -> None:

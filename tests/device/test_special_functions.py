@@ -50,6 +50,19 @@ def test_oscillating_values(device: ck.Device, name: str) -> None:
     assert_close(getattr(ck, name)(ck.asarray(x)), getattr(scipy, name)(x), rtol=0, atol=5e-12)
 
 
+@pytest.mark.parametrize("name", ["j0", "j1"])
+def test_values_of_many_are_those_of_each(device: ck.Device, name: str) -> None:
+    """The host computes many small arguments at once, and those beside a large one with care."""
+    scipy = pytest.importorskip("scipy.special")
+    x = RNG.uniform(-8, 8, 500).astype(np.float32)
+    x[[130, 300, 301, 302, 499]] = 8.5, 9, np.inf, np.nan, 30
+    function, given = getattr(ck, name), ck.asarray(x)
+    made = function(given).numpy()
+    np.testing.assert_array_equal(made, [function(given[k]).item() for k in range(x.size)])
+    near = np.isfinite(x)
+    assert_close(made[near], getattr(scipy, name)(x[near].astype(np.float64)), rtol=1e-6, atol=1e-11)
+
+
 SPECIAL: dict[str, tuple[list[Any], list[float]]] = {
     "gamma": ([0.0, -0.0, -1.0, np.inf, np.nan, 172.0], [np.inf, -np.inf, np.nan, np.inf, np.nan, np.inf]),
     "beta": ([(0.0, 1.0), (1.0, 2.0), (1e10, 2.0), (np.nan, 1.0)], [np.inf, 0.5, 1e-20, np.nan]),

@@ -12,9 +12,10 @@ from elementwise_support import address_counts
 
 import cukern as ck
 from cukern import dtypes
-from cukern.elementwise import function as elementwise
+from cukern.array.operators import FUNCTIONS
 from cukern.elementwise import geometry as spread
 from cukern.elementwise import plan as launch
+from cukern.elementwise.function import Elementwise
 from cukern.shape import copy as copying
 
 
@@ -31,7 +32,9 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
     monkeypatch.setattr(launch, "_style", lambda device: "simt")
     monkeypatch.setattr(launch, "_work", work)
     monkeypatch.setattr(launch, "_plans", {})
-    monkeypatch.setattr(elementwise, "_quick", {})
+    for row in FUNCTIONS.values():
+        if isinstance(row, Elementwise):
+            monkeypatch.setattr(row, "quick", {})
     monkeypatch.setattr(launch, "layout_of", address_counts)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)

@@ -283,9 +283,13 @@ static inline double rhypot(double x, double y) { return 1.0 / __builtin_hypot(x
 static inline float fma(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
 static inline double fma(double x, double y, double z) { return __builtin_fma(x, y, z); }
 static inline float fmaf(float x, float y, float z) { return __builtin_fmaf(x, y, z); }
-static inline float ldexp(float x, int n) { return __builtin_ldexpf(x, n); }
+// By a double, which holds every product with a power of two that float or zero does not round it to.
+static inline float ldexp(float x, int n) {
+    const int power = n < -300 ? -300 : n > 300 ? 300 : n;
+    return (float)((double)x * __longlong_as_double((long long)(power + 1023) << 52));
+}
 static inline double ldexp(double x, int n) { return __builtin_ldexp(x, n); }
-static inline float ldexpf(float x, int n) { return __builtin_ldexpf(x, n); }
+static inline float ldexpf(float x, int n) { return ldexp(x, n); }
 static inline float scalbn(float x, int n) { return __builtin_scalbnf(x, n); }
 static inline double scalbn(double x, int n) { return __builtin_scalbn(x, n); }
 static inline float frexp(float x, int* n) { return __builtin_frexpf(x, n); }

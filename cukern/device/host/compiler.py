@@ -87,6 +87,7 @@ _CLANG_CHECKED = [
     ),
     *shlex.split("-mllvm -tsan-distinguish-volatile=1 -mllvm -tsan-instrument-func-entry-exit=0"),
     *shlex.split("-mllvm -tsan-instrument-read-before-write=1 -Wuninitialized -Wconditional-uninitialized"),
+    "-fno-optimize-sibling-calls",  # the return address of a call is the place in the kernel
     # Before version 15 copies call these functions of the C library, not those that watch them.
     *shlex.split("-Wl,--wrap=memcpy -Wl,--wrap=memmove -Wl,--wrap=memset"),
 ]

@@ -27,7 +27,7 @@ _KINDS = (
 )
 TIMEOUT = _KINDS.index("timeout")
 #: Values of `how` in runtime/checked/state.h: an atomic access, an atomic sum, an exchange.
-_ATOMIC = (1, 3, 6)
+_ATOMIC = (1, 3, 5)
 #: Values of `region` there: from here on up in shared memory; from here on down, the kernel's own variables.
 #: Below these are arrays behind a ``T**``, and memory that kernels allocate.
 _SHARED, _FIRST_VARIABLE, _FIRST_ENTRY, _HEAP = 1000, -2, -(1 << 29), -(1 << 30)

@@ -115,7 +115,7 @@ static bool is_passed_on(u64 stamp) {
 // Whether another block stored a value and then, without a fence, made an atomic change elsewhere that is known here: the value
 // is taken to have come, and may not have.
 static bool is_told_of(u64 stamp, uintptr_t at) {
-    if ((how_of(stamp) != store && how_of(stamp) != loose) || time_of(stamp) > s.block_start) return false;
+    if (how_of(stamp) != loose || time_of(stamp) > s.block_start) return false;
     const unsigned thread = thread_of(stamp), time = time_of(stamp), run = block_run_of(time);
     for (unsigned i = s.blocks[run].first_release; i < s.blocks[run + 1].first_release && s.patience; ++i) {
         const Release& release = s.releases[i];

@@ -138,8 +138,9 @@ CUKERN_PLAIN(16)
         watch_value<bits / 8, atomic>((uintptr_t)at, HERE);                                    \
         return __atomic_load_n(at, __ATOMIC_SEQ_CST);                                   \
     }                                                                                   \
-    HOOK void __tsan_atomic##bits##_store(volatile T* at, T value, int) {               \
-        show_value<bits / 8, store>((uintptr_t)at, HERE);                                     \
+    HOOK void __tsan_atomic##bits##_store(volatile T* at, T value, int) { /* clang's for an exchange whose result is not used */ \
+        if (s.late_place) note_exchange((uintptr_t)at, value);                          \
+        change_value<bits / 8, swap, false>((uintptr_t)at, HERE);                       \
         __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                                  \
     }                                                                                   \
     HOOK T __tsan_atomic##bits##_exchange(volatile T* at, T value, int) {               \

@@ -275,6 +275,8 @@ def launch_convolution(dtype: Any) -> None:
     ck.nn.conv2d(first, ck.zeros((3, 16, 3, 3), dtype), bias[:3], activation=ck.relu)
     ck.nn.conv2d(ck.zeros((2, 3, 9, 9), dtype), ck.zeros((40, 3, 3, 3), dtype), stride=2, padding=1)
     if dtype == ck.float32:
+        rows = ck.moveaxis(last, -1, 1)  # of 16-bit floats they come by tensor maps
+        convolutions.weights_gradient(rows, rows, Windows((1, 1), (1, 1), (1, 1), 16), (3, 3), True)
         many, weights = arrays(dtype, (2, 64, 8, 8), (64, 64, 3, 3))
         inner = ck.moveaxis(ck.zeros((2, 8, 8, 64), dtype), -1, 1)
         with pytest.MonkeyPatch.context() as patch:

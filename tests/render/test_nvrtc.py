@@ -17,6 +17,7 @@ from layer_launches import (
     launch_norms,
     launch_product,
     launch_products_of_other_forms,
+    launch_quantised,
 )
 
 import cukern as ck
@@ -117,7 +118,13 @@ def test_every_template_is_compiled() -> None:
     with gpu_without_one(compiles=False) as gpu:
         for launched in (*EVERY, *FLOATING):
             launched(ck.float32)
-        for launched in (launch_product, launch_norms, launch_convolution, launch_attention):
+        for launched in (
+            launch_product,
+            launch_norms,
+            launch_convolution,
+            launch_attention,
+            launch_quantised,
+        ):
             launched(ck.bfloat16)
         launch_attention_of_warpgroups(ck.bfloat16, everything=True)
     names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}

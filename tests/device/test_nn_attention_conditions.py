@@ -142,3 +142,17 @@ def test_so_many_scores_that_bits_would_fill_the_memory_have_no_condition() -> N
     assert program is not None
     assert condition_of(program, lookups, (2, 4, 2**16, 2**16), []) is not None
     assert condition_of(program, lookups, (2, 4, 2**16, 2**16 + 1), []) is None
+
+
+@pytest.mark.parametrize("table", [False, True])
+def test_a_condition_of_the_head_of_one_head(device: ck.Device, table: bool) -> None:
+    q = ck.asarray(np.random.default_rng(0).normal(size=(1, 1, 256, 8)), dtype="float32")
+    ahead = ck.asarray([2], dtype="int32")
+
+    def score(s: ck.Array, b: ck.Array, h: ck.Array, i: ck.Array, j: ck.Array, t: ck.Array) -> ck.Array:
+        return ck.where(i + (t[h] if table else h + 2) >= j, s, -np.inf)
+
+    found = nn.attention(q, q, q, score=score, tables=[ahead])
+    places = np.arange(256)
+    mask = ck.asarray(places[:, None] + 2 >= places)
+    close(found, nn.attention(q, q, q, mask=mask).numpy(), 16)

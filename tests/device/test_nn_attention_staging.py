@@ -183,3 +183,15 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
     assert found[128, "forward"] == (128, 1)
     assert found[128, "backward"] == (64, 2)
     assert found[256, "forward"] == (128, 0)
+
+
+def test_a_score_whose_parts_have_many_users_is_looked_through_once() -> None:
+    def score(s: ck.Array, b: ck.Array, h: ck.Array, i: ck.Array, j: ck.Array) -> ck.Array:
+        for _ in range(40):  # as a tree it has 3**40 parts
+            s = s + s * s * 0.125
+        return s - ck.exp(-0.1 * abs(i - j))
+
+    program, _ = traced(score, [], (False, False), dtypes.float32, [])
+    q = ck.zeros((1, 4, 300, 64), "bfloat16")
+    call = Call(q, q, q, (), (), (None, None), Options(0.125, program=program), None)
+    assert len(staging(call).windows) == 1

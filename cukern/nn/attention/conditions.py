@@ -64,7 +64,7 @@ def condition_of(
         else:
             break
         own = _axes(holds, lookups, arrays)
-        if own is None or (1 in own and shape[1] > 1):
+        if own is None or 1 in own:
             break
         axes |= own
         found = holds if found is None else call(FUNCTIONS["logical_and"], (found, holds))

@@ -62,8 +62,7 @@ def _staged(
     inputs = reached(lookups, score.outputs)
     tiles = (k for k, one in enumerate(layouts) if k + PLACES in inputs and _has_tiles(one))
     tiled = None if packed else next(tiles, None)
-    found: dict[Node, Node] = {}
-    _find(score.outputs[0], lookups, layouts, len(score.inputs), found)
+    found = _found(score, lookups, layouts)
     if found and len(found) <= _MOST:
         kinds = [*score.inputs, *[dtypes.float32] * len(found)]
         score = program(score.name, substitute(score.outputs, found), kinds)
@@ -96,37 +95,50 @@ def tiled_input(tiled: int | None) -> int | None:
     return None if tiled is None else PLACES + tiled
 
 
-def _find(
-    node: Node,
-    lookups: Sequence[Lookup],
-    layouts: Sequence[Layout],
-    first: int,
-    found: dict[Node, Node],
-) -> None:
-    """Finds parts of a score that are worth making once for each distance."""
-    if node in found:
-        return
-    if node.dtype == dtypes.float32 and _by_distance(node, lookups, layouts) and _is_long(node, lookups):
-        found[node] = input_node(first + len(found), dtypes.float32)
-        return
-    for one in node.args:
-        _find(one, lookups, layouts, first, found)
+def _found(score: Program, lookups: Sequence[Lookup], layouts: Sequence[Layout]) -> dict[Node, Node]:
+    """Parts of a score that are worth making once for each distance, and the inputs that stand for them."""
+    found: dict[Node, Node] = {}
+    known: dict[Node, bool] = {}
+    seen: set[Node] = set()
+    pending = [score.outputs[0]]
+    while pending:
+        node = pending.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        by_distance = node.dtype == dtypes.float32 and _by_distance(node, lookups, layouts, known)
+        if by_distance and _is_long(node, lookups):
+            found[node] = input_node(len(score.inputs) + len(found), dtypes.float32)
+        else:
+            pending.extend(reversed(node.args))
+    return found
 
 
-def _by_distance(node: Node, lookups: Sequence[Lookup], layouts: Sequence[Layout]) -> bool:
-    """Whether a node depends on query and key by their distance alone, and not on the score."""
+def _by_distance(
+    root: Node, lookups: Sequence[Lookup], layouts: Sequence[Layout], known: dict[Node, bool]
+) -> bool:
+    """Whether a node depends on query and key by their distance alone, and not on the score; ``known`` are others'."""
+    for node in order((root,)):
+        if node not in known:
+            known[node] = _is_by_distance(node, lookups, layouts, known)
+    return known[root]
+
+
+def _is_by_distance(
+    node: Node, lookups: Sequence[Lookup], layouts: Sequence[Layout], known: dict[Node, bool]
+) -> bool:
     factors = linear_in_places(node)
     if factors is not None:
         of_query, of_key = factors[0][2:]
         return of_query + of_key == 0
     if node.kind != "input":
-        return node.kind != "scalar" and all(_by_distance(one, lookups, layouts) for one in node.args)
+        return node.kind != "scalar" and all(known[one] for one in node.args)
     if node.value < PLACES:
         return node.value in (1, 2)
     if node.value < PLACES + len(layouts):
         return not by_place(layouts[node.value - PLACES].shape)
     places = next((one.places for one in lookups if one.value is node), None)
-    return places is not None and all(_by_distance(one, lookups, layouts) for one in places)
+    return places is not None and all(_by_distance(one, lookups, layouts, known) for one in places)
 
 
 def _is_long(node: Node, lookups: Sequence[Lookup]) -> bool:

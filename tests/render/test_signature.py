@@ -211,3 +211,15 @@ def test_what_parsing_finds_can_be_stored_without_the_text() -> None:
     unit = parse(text)
     assert unit.signature.cluster == (2, 1, 1) and unit.signature.max_threads == 64 and unit.dynamic_shared
     assert restored(json.loads(json.dumps(stored(unit))), text) == unit
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "auto set = [&](int i) { extern __shared__ float s[]; s[i] = y[i]; }; set(0);",
+        "each(n, [&](int i) { extern __shared__ float s[]; s[i] = y[i]; });",
+    ],
+)
+def test_dynamic_shared_memory_of_a_lambda_is_found(body: str) -> None:
+    (found,) = parse(C + f"void k(float* y, int n) {{ {body} }}").dynamic_shared
+    assert (found.name, found.type_text) == ("s", "float")

@@ -9,7 +9,6 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -140,6 +139,8 @@ class Engine:
         }
         #: What has not finished.
         self._begun: deque[_Begun] = deque()
+        #: What CUDA said when it was asked for the end of one; empty if nothing was wrong.
+        self._broken = ""
         #: The graphs that have collectives of this engine.
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
         self._closed, self._ending, self._over = threading.Event(), threading.Lock(), False
@@ -178,11 +179,14 @@ class Engine:
                 self._begun.append(begun)
             try:
                 call(stream.ptr)
+                if aside or recorder is None:
+                    done = cuda.Event(block=True, disable_timing=True)
+                    done.record(stream)
             except self._errors as error:
                 raise self._failed(about, f"NCCL: {error}") from None
-            if aside or recorder is None:
-                done = cuda.Event(block=True, disable_timing=True)
-                done.record(stream)
+            except BaseException:
+                begun.over = True  # nothing tells when it ends
+                raise
         if recorder is None:
             begun.event = done
         else:
@@ -285,22 +289,28 @@ class Engine:
     def close(self, well: bool) -> None:
         """Give the communicator back.
 
+        Args:
+            well: whether all ranks have ended well.
+
         Raises:
             DistributedError: a collective has not finished, and cannot, of which nobody has been told.
         """
         self._closed.set()
         member = self._member
-        left = [] if well or member is None else [one.about for one in list(self._begun) if not one.done()]
-        self._end(self._communicator.destroy if well else self._communicator.abort)
-        if member is not None and left and not member.told:
+        left = [one.about for one in list(self._begun) if not one.done()]
+        destroyed = self._end(self._communicator.destroy if well else self._communicator.abort)
+        if member is not None and left and not (well and destroyed) and not member.told:
             member.told = True
             raise member.error(left[0], member.failure or "not finished at the program's end")
 
-    def _end(self, end: Any) -> None:
-        """Destroy or abort the communicator. NCCL waits for the graphs that have its collectives to end too."""
+    def _end(self, end: Any) -> bool:
+        """Destroy or abort the communicator; whether that has come to an end.
+
+        NCCL waits for the graphs that have its collectives to end too.
+        """
         with self._ending:
             if self._over:
-                return
+                return True
             self._over = True
             ending = threading.Thread(target=end, name="cukern NCCL's end", daemon=True)
             ending.start()
@@ -309,6 +319,7 @@ class Engine:
             ending.join(_SECONDS_TO_ABORT)
             if ending.is_alive():  # CuPy would destroy it once more, and wait for that
                 ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._communicator))
+            return not ending.is_alive()
 
     def _look(self) -> None:
         """Forget what has finished.
@@ -316,10 +327,14 @@ class Engine:
         Waiting for an event lets other threads run, where asking whether it is done may not: CUDA does not answer while
         the program copies from the GPU what is not ready, and CuPy keeps the interpreter's lock meanwhile.
         """
-        with self._device.activate(), suppress(self._device.xp.cuda.runtime.CUDARuntimeError):
+        with self._device.activate():
             while not self._closed.wait(_LOOK_SECONDS):
-                while self._begun and self._begun[0].ended():
-                    self._begun.popleft()
+                try:
+                    while self._begun and self._begun[0].ended():
+                        self._begun.popleft()
+                except self._device.xp.cuda.runtime.CUDARuntimeError as error:
+                    self._broken = f"CUDA: {error}"
+                    return
 
     def _watch(self, program: int) -> None:
         """Raise in the program's thread, which may be waiting for the GPU, what does not finish, and abort it.
@@ -341,23 +356,23 @@ class Engine:
                 if not why or self._closed.wait(2 * _LOOK_SECONDS) or self._first() is not first:
                     continue  # it had finished
                 member.fail(f"{first.about}: {why}")
-                if (
-                    not member.told
-                ):  # before the abort, after which the program would read what was not reduced
+                if not member.told:
+                    # Before the abort, after which the program would read what was not reduced.
                     _raise_in(program, str(member.error(first.about, why)))
                 self._end(self._communicator.abort)
                 return
 
     def _first(self) -> _Begun | None:
-        """The first collective that is not known to have finished."""
-        return next(iter(list(self._begun)), None)
+        """The first collective that is not known to have finished; :meth:`_look` may forget it meanwhile."""
+        begun = list(self._begun)
+        return begun[0] if begun else None
 
     def _fault(self) -> str:
         try:
             self._communicator.check_async_error()
         except self._errors as error:
             return f"NCCL: {error}"
-        return ""
+        return self._broken
 
 
 def _raise_in(thread: int, message: str) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import weakref
+from collections import deque
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -77,3 +81,47 @@ def test_the_watch_does_not_tell_what_a_call_tells() -> None:
     engine._member = Told()  # type: ignore[assignment]
     assert "all_reduce: NCCL: gone" in str(engine._failed("all_reduce", "NCCL: gone"))
     assert seen == [(True, "all_reduce: NCCL: gone")]
+
+
+def _closing(monkeypatch: pytest.MonkeyPatch, done: bool, destroy: Any) -> nccl.Engine:
+    """An engine with one collective, to be closed."""
+    monkeypatch.setattr(nccl, "_SECONDS_TO_ABORT", 0.2)
+    engine = nccl.Engine.__new__(nccl.Engine)
+    engine._member = SimpleNamespace(  # type: ignore[assignment]
+        told=False, failure="", error=lambda about, why: ck.DistributedError(f"{about}: {why}")
+    )
+    engine._closed, engine._ending, engine._over = threading.Event(), threading.Lock(), False
+    engine._begun, engine._graphs, engine._size = deque([nccl._Begun("all_reduce #1")]), weakref.WeakSet(), 2
+    engine._begun[0].over = done
+    engine._communicator = SimpleNamespace(destroy=destroy, abort=destroy)
+    return engine
+
+
+def test_a_collective_that_a_rank_never_called_is_an_error_at_the_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """NCCL waits for it when it is given back, though all ranks have ended well."""
+    never = threading.Event()
+    _closing(monkeypatch, True, never.wait).close(True)  # it had finished, and NCCL takes its time
+    _closing(monkeypatch, False, lambda: None).close(True)  # it finished meanwhile
+    engine = _closing(monkeypatch, False, never.wait)
+    with pytest.raises(ck.DistributedError, match="all_reduce #1: not finished at the program's end"):
+        engine.close(True)
+    never.set()
+
+
+def test_what_cuda_says_while_the_end_is_awaited_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails() -> None:
+        raise RuntimeError("an illegal memory access")
+
+    engine = _closing(monkeypatch, False, lambda: None)
+    engine._begun[0].event = SimpleNamespace(synchronize=fails)
+    runtime = SimpleNamespace(CUDARuntimeError=RuntimeError)
+    engine._device = SimpleNamespace(  # type: ignore[assignment]
+        activate=nullcontext, xp=SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    )
+    engine._errors, engine._broken = (KeyError,), ""
+    engine._communicator.check_async_error = lambda: None
+    monkeypatch.setattr(nccl, "_LOOK_SECONDS", 0.01)
+    engine._look()
+    assert engine._fault() == "CUDA: an illegal memory access"

@@ -290,6 +290,7 @@ def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) 
         CASES[1],
         ((2, 3, 5, 6), (2, 3, 1, 1), {"stride": 3}),
         ((1, 3, 19), (2, 3, 3), {"padding": 5, "dilation": 4}),
+        ((1, 3, 4), (2, 3, 1), {"padding": 12}),
         ((1, 4, 5, 6), (4, 3, 1, 2), {"transposed": True, "stride": (3, 2), "groups": 2, "padding": (0, 1)}),
     ],
     ids=str,

@@ -56,8 +56,8 @@ def _halves(image: Shape, output: Shape, windows: Windows, kernel: Shape, of_ima
         else:
             low, high = first * step - before, (end - 1) * step - before + reach + 1
         size = (output if of_image else image)[axis]
-        low_inside = min(max(low, 0), size)
-        other = slice(low_inside, min(max(high, low_inside), size))
+        low_inside = min(max(low, 0), size - 1)  # one element at least, which no window may read
+        other = slice(low_inside, max(min(high, size), low_inside + 1))
         padding = first + before - low_inside * step if of_image else low_inside - low
         moved = (*windows.padding[: axis - 2], padding, *windows.padding[axis - 1 :])
         images = (own, other) if of_image else (other, own)

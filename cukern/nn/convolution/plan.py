@@ -164,7 +164,7 @@ def convolve(
             return convolve(part, weights, operands, own, its_size, turned, last, made)
 
         return halves.convolution(x, windows, weights.shape[2:], size, turned, last, of_half)
-    if pointwise.takes(windows, weights.shape[2:]):
+    if pointwise.takes(windows, weights.shape[2:], x.shape[2:], size):
         return pointwise.convolve(x, weights, operands, turned, last, made)
     if turned and made is None and grids.takes(x, weights, windows):
         return _of_grids(x, weights, windows, size, last)
@@ -354,14 +354,11 @@ def weights_gradient(
             return weights_gradient(outputs, images, own, kernel, last)
 
         return halves.weights(output, image, windows, kernel, of_half)
-    if (
-        pointwise.takes(windows, kernel)
-        and place_of(image._planned()).last
-        and place_of(output._planned()).last
-    ):
+    by_pixels = pointwise.takes(windows, kernel, image.shape[2:], output.shape[2:])
+    if by_pixels and place_of(image._planned()).last and place_of(output._planned()).last:
         return pointwise.weights_gradient(output, image)
     of_output, of_image = (_layout_of(one) for one in (output, image))
-    if pointwise.takes(windows, kernel) and pointwise.has_batches(of_output, of_image):
+    if by_pixels and pointwise.has_batches(of_output, of_image):
         return pointwise.weights_gradient_of_batches(output, image)
     key = (of_output, of_image, windows, kernel, last, get_matmul_precision())
     plan = _plans.get(key)

@@ -19,10 +19,10 @@ from .geometry import Windows, place_of
 _SMALL = 4
 
 
-def takes(windows: Windows, kernel: tuple[int, ...]) -> bool:
-    """Whether each pixel of the output is made of the same pixel of the image."""
+def takes(windows: Windows, kernel: tuple[int, ...], image: tuple[int, ...], output: tuple[int, ...]) -> bool:
+    """Whether each pixel of the output is made of the same pixel of the image, of these sizes."""
     ones = max(*kernel, *windows.stride) == 1
-    return ones and not any(windows.padding) and windows.groups == 1
+    return ones and image == output and not any(windows.padding) and windows.groups == 1
 
 
 def convolve(

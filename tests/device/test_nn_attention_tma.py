@@ -227,7 +227,7 @@ def test_the_sums_of_a_gradient_may_be_longer_than_it(monkeypatch: pytest.Monkey
         asked.append(wide)
         raise StopIteration
 
-    monkeypatch.setattr(plan, "_variables", variables)
+    monkeypatch.setattr(plan, "variables_of", variables)
     for largest in (sums - 1, sums):
         monkeypatch.setattr(plan, "LARGEST_INDEX", largest + 2**20)
         with pytest.raises(StopIteration):

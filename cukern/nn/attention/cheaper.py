@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterator, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from ... import dtypes
@@ -349,6 +350,7 @@ class _Inputs:
         return made, most
 
 
+@lru_cache(maxsize=4096)  # of a node that many nodes use, once
 def linear_in_places(node: Node) -> _Linear | None:
     """The factors of the places, and the constant, of an integer that is a sum of them; None of another node."""
     if node.dtype != dtypes.int32:

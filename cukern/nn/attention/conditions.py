@@ -182,15 +182,9 @@ def score_by_bits(asked: Call) -> Program | None:
     return without_mask(options.program, PLACES + len(asked.operands) - 1)
 
 
-def by_place(shape: Sequence[int]) -> bool:
-    """Whether an array of the score, of this shape, depends on the query or the key."""
-    return any(n > 1 for n in shape[-2:])
-
-
 __all__ = [
     "Condition",
     "axes_of_blocks",
-    "by_place",
     "condition_blocks",
     "condition_of",
     "score_by_bits",

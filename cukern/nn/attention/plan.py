@@ -34,8 +34,7 @@ from .tma import (
     whole_lines,
     work_of,
 )
-from .variables import AnyTile, Sum, heads_apart
-from .variables import variables_of as _variables
+from .variables import AnyTile, Sum, heads_apart, variables_of
 
 _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
@@ -290,7 +289,7 @@ def _prepare(
     if kind == "backward":  # its sums for the gradient of q are of whole tiles and lines
         spans.append(batch * heads * divide_up(length, tile.rows) * tile.rows * whole_lines(call.head.size))
     wide = max(*spans, batch * heads * length) > LARGEST_INDEX - 2**20
-    variables = _variables(call, kind, tile, wide, summed)
+    variables = variables_of(call, kind, tile, wide, summed)
     variables |= {"split": parts > 1, "makes_k": "dk" in matrices, "makes_v": "dv" in matrices}
     variables["makes_q"] = kind == "backward"
     if summed is not None:

@@ -203,6 +203,12 @@ def curved(of: Program) -> bool:
     return _with_slopes(of, ())[1].kind != "constant"
 
 
+def by_place(shape: Sequence[int]) -> bool:
+    """Whether an array of the score, of this shape, depends on the query or the key."""
+    return any(n > 1 for n in shape[-2:])
+
+
+@lru_cache(maxsize=1024)  # each launch asks
 def without_mask(of: Program, place: int) -> Program | None:
     """The program of a score without the mask, the input at ``place``; None if the score stays as it is."""
     score, mask = of.outputs[0], input_node(place, of.inputs[place])

@@ -12,8 +12,8 @@ from ...elementwise.graph import Node, input_node, order, substitute
 from ...elementwise.program import Program, program
 from .call import Call
 from .cheaper import linear_in_places
-from .conditions import by_place, score_by_bits
-from .scores import PLACES, Lookup, reached
+from .conditions import score_by_bits
+from .scores import PLACES, Lookup, by_place, reached
 from .tma import describable
 
 _QUERY, _KEY = 3, 4  # among the inputs

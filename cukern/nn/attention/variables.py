@@ -9,9 +9,9 @@ from ... import dtypes
 from ...elementwise.print_cxx import compute_type
 from .call import Call
 from .cheaper import Given, Unit
-from .conditions import axes_of_blocks, by_place
+from .conditions import axes_of_blocks
 from .geometry import MmaTile, Tile
-from .scores import PLACES, Lookup, Printed, looked_up, printed, reached
+from .scores import PLACES, Lookup, Printed, by_place, looked_up, printed, reached
 from .staging import Staging, staging, unstaged
 from .tma import OF_KEYS, TmaTile
 

@@ -410,10 +410,9 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     if constants.size < times:
         raise ValueError(f"polyint: k: expected {times} constants, got {constants.size}")
     for i in range(times):
-        whole = (
-            dtypes.int32 if made.size < 2**31 else dtypes.int64
-        )  # a CPU has vectors of the first to floats
-        divided = divide(made, arange(made.size, 0, -1, dtype=whole, device=made.device))
+        # CPUs convert vectors of int32 to floats.
+        counting = dtypes.int32 if made.size < 2**31 else dtypes.int64
+        divided = divide(made, arange(made.size, 0, -1, dtype=counting, device=made.device))
         last = asarray(constants[i : i + 1], divided.dtype, made.device)
         made = concat([divided, last])
     return _like(made, p)

@@ -139,7 +139,7 @@ _WITHOUT = frozenset(
     "identifier type_identifier field_identifier primitive_type sized_type_specifier type_qualifier comment "
     "parameter_list template_parameter_list template_argument_list template_type type_descriptor "
     "storage_class_specifier function_declarator pointer_declarator reference_declarator array_declarator "
-    "number_literal string_literal field_initializer_list".split()
+    "number_literal string_literal".split()
 )
 
 

@@ -122,7 +122,7 @@ __device__ __noinline__ double j1(double x) { return ::j1(x); }
 __device__ __noinline__ double y0(double x) { return ::y0(x); }
 __device__ __noinline__ double y1(double x) { return ::y1(x); }
 
-// Of the square of x up to 8, divided by x in j1.
+// j0(x), and j1(x) / x, of z = x * x up to 64.
 __device__ __forceinline__ double near_j0(double z) {
     constexpr double c[] = {
         0.0011434937743762545, -0.0021197942895662502, 0.001563643164596822, -0.0006415390629095783, 0.0001697720070668639,

@@ -82,13 +82,14 @@ __device__ __noinline__ complex<T> product(complex<T> a, complex<T> b) {
     return {infinity * (a.re * b.re - a.im * b.im), infinity * (a.re * b.im + a.im * b.re)};
 }
 #ifndef __CUDACC__
-// 1 and -1, unknown to compilers: multiplied by them, partial products of both parts are added by one instruction.
+// 1 and -1, whose values compilers do not know: with these factors both parts of a number are sums, which one vector instruction makes,
+// where one would be a sum and the other a difference.
 template <typename Z>
 inline Z signs() {
     volatile decltype(Z::re) one = 1;
     return {one, -one};
 }
-// conj without a part of its own for each operation.
+// conj, both of whose parts are made by one operation, so that vectors can compute it.
 template <typename T>
 inline complex<T> plain_conj(complex<T> z, complex<T> signs) { return {signs.re * z.re, signs.im * z.im}; }
 // A product without Annex G's infinities, where both parts are NaN, which vectors can compute.

@@ -11,6 +11,7 @@ import cukern as ck
 from cukern.nn.convolution import (
     depthwise,
     depthwise_column_weights,
+    depthwise_plane_weights,
     depthwise_planes,
     depthwise_ring,
     depthwise_ring_weights,
@@ -240,3 +241,40 @@ def test_planes_that_are_not_brought(device: ck.Device) -> None:
         ):
             ck.nn.conv2d(x, weights, padding=1, groups=4)
     assert [one is not None for one in forms] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "dtype", "form"),
+    [
+        ((9, 3, 19, 24), (3, 3), (1, 1), "bfloat16", (8, 8, 10)),
+        ((3, 2, 4, 56), (3, 3), (0, 1), "float16", (8, 16, 2)),
+        pytest.param((2, 3, 8, 10), (3, 1), (1, 0), "bfloat16", (2, 4, 8), marks=pytest.mark.thorough),
+        pytest.param((2, 3, 4, 36), (1, 3), (2, 1), "bfloat16", (4, 12, 8), marks=pytest.mark.thorough),
+        pytest.param((1, 2, 28, 28), (3, 3), (1, 1), "float16", (4, 8, 14), marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_planes_of_gradients_of_weights_are_brought_ahead(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    dtype: str,
+    form: tuple[int, int, int],
+) -> None:
+    """Bands of rows and a last one of fewer, lanes beyond the columns, warps without an image, parts of the batch."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
+        pytest.skip("bulk copies came with sm_90")
+    forms = []
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        made = depthwise_plane_weights.form_of(task, image, output, 227 * 1024, 132)
+        assert made is not None and (made.items, made.per, made.each) == form
+        forms.append(made._replace(warps=2, stages=2, share=5))
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_plane_weights, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
+    assert len(forms) == 1

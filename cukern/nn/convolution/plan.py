@@ -19,6 +19,7 @@ from ...linear.epilogue import of_sum
 from . import (
     depthwise,
     depthwise_column_weights,
+    depthwise_plane_weights,
     depthwise_planes,
     depthwise_ring,
     depthwise_ring_weights,
@@ -438,7 +439,8 @@ def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, i
         out = acc if ring.parts(task) > 1 else elem
         plan.mapped.append(depthwise_ring_weights.Launch(task, ring, out, device, output, image))
         return
-    for kind in (depthwise_weights, depthwise_column_weights) if by_rows else ():
+    kinds = depthwise_weights, depthwise_plane_weights, depthwise_column_weights
+    for kind in kinds if by_rows else ():
         walk = kind.form_for(task, image, output, device)
         if walk is None:
             continue

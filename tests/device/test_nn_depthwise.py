@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from convolution_support import Definition, innermost
+from nn_support import close, random
 from test_nn_convolution import check
 
 import cukern as ck
@@ -18,6 +21,7 @@ from cukern.nn.convolution import (
     depthwise_weights,
     plan,
 )
+from cukern.nn.convolution.geometry import Windows
 
 
 @pytest.mark.parametrize(
@@ -183,6 +187,7 @@ def test_gradients_of_weights_of_rows_of_columns(
         return forms[-1]
 
     monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_plane_weights, "form_for", lambda *given: None)
     monkeypatch.setattr(depthwise_column_weights, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
     assert len(forms) == 1
@@ -278,3 +283,49 @@ def test_planes_of_gradients_of_weights_are_brought_ahead(
     monkeypatch.setattr(depthwise_plane_weights, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
     assert len(forms) == 1
+
+
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (depthwise_plane_weights, (1, 120, 15, 8)),
+        (depthwise_plane_weights, (1, 72, 2, 36)),
+        (depthwise_column_weights, (1, 56, 7, 8)),
+        (depthwise_column_weights, (1, 63, 7, 9)),
+        (depthwise_weights, (1, 48, 7, 6)),
+        (depthwise_ring_weights, (1, 64, 7, 9)),
+    ],
+    ids=lambda one: one.__name__.rpartition(".")[2] if hasattr(one, "__name__") else str(one),
+)
+def test_infinity_is_multiplied_by_what_reads_it(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, module: Any, shape: tuple[int, ...]
+) -> None:
+    """And not by zeros in place of outputs that are another thread's, or of none: NaN would come of it."""
+    by_copies = module in (depthwise_plane_weights, depthwise_ring_weights)
+    if by_copies and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the form is chosen on sm_90 alone")
+    forms, limits = [], {depthwise_plane_weights: (227 * 1024, 132), depthwise_ring_weights: (112 * 1024, 64)}
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        own = {depthwise_weights: ()}.get(module, limits.get(module, (1,)))
+        form = module.form_of(task, image, output, *own)
+        forms.append(form._replace(rows=3, block=32) if module is depthwise_column_weights else form)
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    for one in (depthwise_ring_weights, depthwise_weights, depthwise_plane_weights):
+        monkeypatch.setattr(one, "form_for", lambda *given: None)
+    monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
+    monkeypatch.setattr(module, "form_for", form_for)
+    x, dy = (random(seed, shape, "bfloat16").numpy() for seed in range(2))
+    channels, pixels = shape[1], shape[2] * shape[3]
+    x.reshape(channels, pixels)[range(channels), np.arange(channels) % pixels] = np.inf
+    arrays = [ck.asarray(one) for one in (dy, x)]
+    last = module in (depthwise_weights, depthwise_ring_weights)
+    windows = Windows((1, 1), (1, 1), (1, 1), channels)
+    found = plan.weights_gradient(*(innermost(one) if last else one for one in arrays), windows, (3, 3), last)
+    wanted = Definition(2, padding=1, groups=channels).weights(
+        *(one.astype(np.float64) for one in (dy, x)), (3, 3)
+    )
+    assert len(forms) == 1 and forms[0] is not None
+    close(found, wanted, 16)

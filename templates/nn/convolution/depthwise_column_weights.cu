@@ -60,10 +60,15 @@ __device__ __forceinline__ void add_strip(acc (&sums)[taps], const T* x, const T
             unpack(next[k % ahead].output, factors[k]);
             load(next[k % ahead], start + k + ahead);
 #pragma unroll
-            for (int tap = 0; tap < taps; ++tap) {
-                const acc(&of)[items] = factors[(k - tap / taps_x + taps_y) % taps_y];
+            for (int b = 0; b < taps_y; ++b) {
+                const acc(&of)[items] = factors[(k - b + taps_y) % taps_y];
+                if (unsigned(start + k - b) >= unsigned(rows)) continue;  // a zero would make NaN of infinity
 #pragma unroll
-                for (int i = 0; i < items; ++i) sums[tap] += values[i + tap % taps_x][0] * of[i];
+                for (int i = 0; i < items; ++i) {
+                    if (!whole && column + i >= g.output.columns) break;
+#pragma unroll
+                    for (int c = 0; c < taps_x; ++c) sums[b * taps_x + c] += values[i + c][0] * of[i];
+                }
             }
         }
     }

@@ -11,6 +11,7 @@ using acc = << acc >>;
 using index = << index >>;
 constexpr int block = << block >>, across = << across >>, down = block / across, width = << width >>, items = << items >>;
 constexpr int taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x, span = items + taps_x - 1;
+constexpr bool whole = << whole | lower >>;  // whether threads have all their columns
 
 struct Place {
     index batch, row, column;  // strides
@@ -68,12 +69,17 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
                 next_dy.numbers(factors[k]);
                 load(start + k + 1);
 #pragma unroll
-                for (int tap = 0; tap < taps; ++tap) {
-                    const acc(&of)[items][width] = factors[(k - tap / taps_x + taps_y) % taps_y];
+                for (int b = 0; b < taps_y; ++b) {
+                    const acc(&of)[items][width] = factors[(k - b + taps_y) % taps_y];
+                    if (unsigned(start + k - b) >= unsigned(rows)) continue;  // a zero would make NaN of infinity
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
+                        if (!whole && column + i >= g.output.columns) break;
 #pragma unroll
-                        for (int v = 0; v < width; ++v) sums[tap][v] += values[i + tap % taps_x][v] * of[i][v];
+                        for (int c = 0; c < taps_x; ++c) {
+#pragma unroll
+                            for (int v = 0; v < width; ++v) sums[b * taps_x + c][v] += values[i + c][v] * of[i][v];
+                        }
                     }
                 }
             }

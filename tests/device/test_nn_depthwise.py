@@ -252,7 +252,7 @@ def test_planes_that_are_not_brought(device: ck.Device) -> None:
     ("shape", "kernel", "padding", "dtype", "form"),
     [
         ((9, 3, 19, 24), (3, 3), (1, 1), "bfloat16", (8, 8, 10)),
-        ((3, 2, 4, 56), (3, 3), (0, 1), "float16", (8, 16, 2)),
+        ((3, 2, 9, 56), (3, 3), (0, 1), "float16", (8, 16, 7)),
         pytest.param((2, 3, 8, 10), (3, 1), (1, 0), "bfloat16", (2, 4, 8), marks=pytest.mark.thorough),
         pytest.param((2, 3, 4, 36), (1, 3), (2, 1), "bfloat16", (4, 12, 8), marks=pytest.mark.thorough),
         pytest.param((1, 2, 28, 28), (3, 3), (1, 1), "float16", (4, 8, 14), marks=pytest.mark.thorough),
@@ -281,7 +281,7 @@ def test_planes_of_gradients_of_weights_are_brought_ahead(
 
     monkeypatch.setattr(plan, "_plans", {})
     monkeypatch.setattr(depthwise_plane_weights, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
+    check(shape, (shape[1], 1, *kernel), dtype, ulps=2, groups=shape[1], padding=padding)
     assert len(forms) == 1
 
 
@@ -289,7 +289,7 @@ def test_planes_of_gradients_of_weights_are_brought_ahead(
     ("module", "shape"),
     [
         (depthwise_plane_weights, (1, 120, 15, 8)),
-        (depthwise_plane_weights, (1, 72, 2, 36)),
+        (depthwise_plane_weights, (1, 80, 2, 40)),
         (depthwise_column_weights, (1, 56, 7, 8)),
         (depthwise_column_weights, (1, 63, 7, 9)),
         (depthwise_weights, (1, 48, 7, 6)),
@@ -328,4 +328,4 @@ def test_infinity_is_multiplied_by_what_reads_it(
         *(one.astype(np.float64) for one in (dy, x)), (3, 3)
     )
     assert len(forms) == 1 and forms[0] is not None
-    close(found, wanted, 16)
+    close(found, wanted, 2)

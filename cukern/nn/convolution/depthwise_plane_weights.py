@@ -1,4 +1,4 @@
-"""Gradients of weights of convolutions of each channel with one filter, with planes brought to shared memory (sm_90)."""
+"""Gradients of weights of convolutions of each channel with one filter, with planes in shared memory (sm_90)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ...kernel.sizes import ACCESS, divide_up
 from .geometry import Place, Task
 
 _KERNEL = Kernel("nn/convolution/depthwise_plane_weights.cu")
-#: Warps of a block and of a multiprocessor at most, blocks of one at least, and bytes of shared memory that each leaves.
+#: Warps of a block and of a multiprocessor at most, its blocks at least, and bytes of shared memory that each leaves.
 _WARPS, _ALL_WARPS, _BLOCKS, _LEFT = 8, 16, 2, 2048
 #: Columns of an access, those of a row at most, and bytes of a line that planes in shared memory begin with.
 _ITEMS, _COLUMNS, _LINE = (8, 4, 2), 64, 128
 #: Planes of image and output of a warp in shared memory at most, rows of a product, and columns of a step of its depth.
-_STAGES, _ROWS, _DEPTH = 4, 16, 16
+_STAGES, _ROWS, _DEPTH = 2, 16, 16
 
 
 class Form(NamedTuple):

@@ -59,15 +59,16 @@ __device__ __forceinline__ void add_strip(acc (&sums)[taps], const T* x, const T
             next[k % ahead].image.numbers(values);
             unpack(next[k % ahead].output, factors[k]);
             load(next[k % ahead], start + k + ahead);
+            // Rows of the output that are not the strip's, and columns that are none, add nothing: infinity times zero would be NaN.
 #pragma unroll
             for (int b = 0; b < taps_y; ++b) {
                 const acc(&of)[items] = factors[(k - b + taps_y) % taps_y];
-                if (unsigned(start + k - b) >= unsigned(rows)) continue;  // a zero would make NaN of infinity
+                if (unsigned(start + k - b) >= unsigned(rows)) continue;
 #pragma unroll
                 for (int i = 0; i < items; ++i) {
-                    if (!whole && column + i >= g.output.columns) break;
 #pragma unroll
-                    for (int c = 0; c < taps_x; ++c) sums[b * taps_x + c] += values[i + c][0] * of[i];
+                    for (int c = 0; c < taps_x; ++c)
+                        if (whole || column + i < g.output.columns) sums[b * taps_x + c] += values[i + c][0] * of[i];
                 }
             }
         }

@@ -61,7 +61,7 @@ __device__ __forceinline__ void add_band(Sums& sums, const T* image, const T* ou
         unsigned(&own)[words + 2] = of_image[i];
         load_words(own + 1, image + at * columns, first, unsigned(at) < unsigned(height));
         const unsigned above = __shfl_up_sync(0xffffffff, own[words], 1), below = __shfl_down_sync(0xffffffff, own[1], 1);
-        own[0] = lane % 4 > 0 && first < columns ? above : 0;
+        own[0] = lane % 4 > 0 ? above : 0;
         own[words + 1] = lane % 4 < 3 ? below : 0;
     }
 #pragma unroll

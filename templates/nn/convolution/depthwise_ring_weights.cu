@@ -69,19 +69,17 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
             }
             __syncwarp();
             if (lane == 0) mbarrier_arrive(&empty[stage]);
+            // Rows of the output that are not the block's, and columns that are none, add nothing: infinity times zero would be NaN.
             const auto add = [&](bool inside) {
 #pragma unroll
                 for (int b = 0; b < taps_y; ++b) {
                     const acc(&of)[items][2] = factors[(k - b + taps_y) % taps_y];
-                    if (!inside && unsigned(r - b) >= unsigned(own_rows)) continue;  // a zero would make NaN of infinity
+                    if (!inside && unsigned(r - b) >= unsigned(own_rows)) continue;
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
-                        if (!whole && i >= columns) break;
 #pragma unroll
-                        for (int c = 0; c < taps_x; ++c) {
-                            sums[b * taps_x + c][0] += values[i + c][0] * of[i][0];
-                            sums[b * taps_x + c][1] += values[i + c][1] * of[i][1];
-                        }
+                        for (int c = 0; c < 2 * taps_x; ++c)
+                            if (whole || i < columns) sums[b * taps_x + c / 2][c % 2] += values[i + c / 2][c % 2] * of[i][c % 2];
                     }
                 }
             };

@@ -68,18 +68,17 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
                 next_x.numbers(values);
                 next_dy.numbers(factors[k]);
                 load(start + k + 1);
+                // Rows of the output that are not the thread's, and columns that are none, add nothing: infinity times zero would be NaN.
 #pragma unroll
                 for (int b = 0; b < taps_y; ++b) {
                     const acc(&of)[items][width] = factors[(k - b + taps_y) % taps_y];
-                    if (unsigned(start + k - b) >= unsigned(rows)) continue;  // a zero would make NaN of infinity
+                    if (unsigned(start + k - b) >= unsigned(rows)) continue;
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
-                        if (!whole && column + i >= g.output.columns) break;
 #pragma unroll
-                        for (int c = 0; c < taps_x; ++c) {
-#pragma unroll
-                            for (int v = 0; v < width; ++v) sums[b * taps_x + c][v] += values[i + c][v] * of[i][v];
-                        }
+                        for (int c = 0; c < taps_x * width; ++c)
+                            if (whole || column + i < g.output.columns)
+                                sums[b * taps_x + c / width][c % width] += values[i + c / width][c % width] * of[i][c % width];
                     }
                 }
             }

@@ -19,6 +19,7 @@ from cukern.nn.convolution import (
     depthwise_ring,
     depthwise_ring_weights,
     depthwise_weights,
+    direct,
     plan,
 )
 from cukern.nn.convolution.geometry import Windows
@@ -285,6 +286,7 @@ def test_planes_of_gradients_of_weights_are_brought_ahead(
     assert len(forms) == 1
 
 
+@pytest.mark.parametrize("of_image", [True, False])
 @pytest.mark.parametrize(
     ("module", "shape"),
     [
@@ -294,38 +296,43 @@ def test_planes_of_gradients_of_weights_are_brought_ahead(
         (depthwise_column_weights, (1, 63, 7, 9)),
         (depthwise_weights, (1, 48, 7, 6)),
         (depthwise_ring_weights, (1, 64, 7, 9)),
+        (direct, (1, 12, 3, 4)),
     ],
     ids=lambda one: one.__name__.rpartition(".")[2] if hasattr(one, "__name__") else str(one),
 )
-def test_infinity_is_multiplied_by_what_reads_it(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, module: Any, shape: tuple[int, ...]
+def test_infinity_is_multiplied_by_what_its_windows_read(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, module: Any, shape: tuple[int, ...], of_image: bool
 ) -> None:
-    """And not by zeros in place of outputs that are another thread's, or of none: NaN would come of it."""
+    """By the padding's zeros, which make NaN of it, and not by zeros in place of outputs that are not a thread's."""
     by_copies = module in (depthwise_plane_weights, depthwise_ring_weights)
     if by_copies and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("the form is chosen on sm_90 alone")
-    forms, limits = [], {depthwise_plane_weights: (227 * 1024, 132), depthwise_ring_weights: (112 * 1024, 64)}
+    forms = []
+    given: dict[Any, tuple[int, ...]] = {
+        depthwise_plane_weights: (227 * 1024, 132),
+        depthwise_ring_weights: (112 * 1024, 64),
+        depthwise_column_weights: (1,),
+    }
 
     def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        own = {depthwise_weights: ()}.get(module, limits.get(module, (1,)))
-        form = module.form_of(task, image, output, *own)
+        form = module.form_of(task, image, output, *given.get(module, ()))
         forms.append(form._replace(rows=3, block=32) if module is depthwise_column_weights else form)
         return forms[-1]
 
     monkeypatch.setattr(plan, "_plans", {})
-    for one in (depthwise_ring_weights, depthwise_weights, depthwise_plane_weights):
-        monkeypatch.setattr(one, "form_for", lambda *given: None)
+    kinds = depthwise_ring_weights, depthwise_weights, depthwise_plane_weights, depthwise_column_weights
+    for one in kinds:
+        monkeypatch.setattr(one, "form_for", form_for if one is module else lambda *_: None)
     monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
-    monkeypatch.setattr(module, "form_for", form_for)
-    x, dy = (random(seed, shape, "bfloat16").numpy() for seed in range(2))
+    dy, x = (random(seed, shape, "bfloat16").numpy() for seed in range(2))
     channels, pixels = shape[1], shape[2] * shape[3]
-    x.reshape(channels, pixels)[range(channels), np.arange(channels) % pixels] = np.inf
-    arrays = [ck.asarray(one) for one in (dy, x)]
+    own = (x if of_image else dy).reshape(channels, pixels)
+    own[range(channels), np.arange(channels) % pixels] = np.inf
     last = module in (depthwise_weights, depthwise_ring_weights)
-    windows = Windows((1, 1), (1, 1), (1, 1), channels)
-    found = plan.weights_gradient(*(innermost(one) if last else one for one in arrays), windows, (3, 3), last)
-    wanted = Definition(2, padding=1, groups=channels).weights(
-        *(one.astype(np.float64) for one in (dy, x)), (3, 3)
-    )
-    assert len(forms) == 1 and forms[0] is not None
+    arrays = [innermost(ck.asarray(one)) if last else ck.asarray(one) for one in (dy, x)]
+    found = plan.weights_gradient(*arrays, Windows((1, 1), (1, 1), (1, 1), channels), (3, 3), last)
+    with np.errstate(invalid="ignore"):
+        doubles = (one.astype(np.float64) for one in (dy, x))
+        wanted = Definition(2, padding=1, groups=channels).weights(*doubles, (3, 3))
+    assert len(forms) == (module is not direct) and all(forms)
     close(found, wanted, 2)

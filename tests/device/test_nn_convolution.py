@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convolution_support import Definition, check, innermost
-from nn_support import close, random
+from nn_support import close, epsilon, random
 
 import cukern as ck
 from cukern import nn
@@ -305,6 +305,34 @@ def test_more_pixels_than_a_kernel_counts(
 ) -> None:
     monkeypatch.setattr(halves, "LARGEST_INDEX", 20)
     check(x, w, last=last, **options)
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "filters", "kernel", "groups"),
+    [("bfloat16", 3, 3, 1), ("float16", 2, 3, 2), ("bfloat16", 3, 1, 1)],
+    ids=str,
+)
+def test_gradients_of_weights_by_halves_are_rounded_once(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    dtype: str,
+    filters: int,
+    kernel: int,
+    groups: int,
+    last: bool,
+) -> None:
+    monkeypatch.setattr(halves, "LARGEST_INDEX", 20)
+    padding = kernel // 2
+    dy, x = random(0, (40, filters, 4, 4), dtype), random(1, (40, 2, 4, 4), dtype)
+    windows = geometry.Windows((1, 1), (padding,) * 2, (1, 1), groups)
+    arrays = [innermost(one) if last else one for one in (dy, x)]
+    found = plan.weights_gradient(*arrays, windows, (kernel,) * 2, last)
+    doubles = (one.numpy().astype(np.float64) for one in (dy, x))
+    wanted = Definition(2, padding=padding, groups=groups).weights(*doubles, (kernel,) * 2)
+    assert found.dtype == dy.dtype
+    error = np.abs(found.numpy().astype(np.float64) - wanted) / np.abs(wanted)
+    assert error.max() < 0.51 * epsilon(dtype)
 
 
 @pytest.mark.parametrize("transposed", [False, True])

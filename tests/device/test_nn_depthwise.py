@@ -4,19 +4,25 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
+from convolution_support import Definition, innermost
+from nn_support import close, random
 from test_nn_convolution import check
 
 import cukern as ck
 from cukern.nn.convolution import (
     depthwise,
     depthwise_column_weights,
+    depthwise_plane_weights,
     depthwise_planes,
     depthwise_ring,
     depthwise_ring_weights,
     depthwise_weights,
+    direct,
     plan,
 )
+from cukern.nn.convolution.geometry import Windows
 
 
 @pytest.mark.parametrize(
@@ -182,6 +188,7 @@ def test_gradients_of_weights_of_rows_of_columns(
         return forms[-1]
 
     monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_plane_weights, "form_for", lambda *given: None)
     monkeypatch.setattr(depthwise_column_weights, "form_for", form_for)
     check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
     assert len(forms) == 1
@@ -240,3 +247,92 @@ def test_planes_that_are_not_brought(device: ck.Device) -> None:
         ):
             ck.nn.conv2d(x, weights, padding=1, groups=4)
     assert [one is not None for one in forms] == [True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("shape", "kernel", "padding", "dtype", "form"),
+    [
+        ((9, 3, 19, 24), (3, 3), (1, 1), "bfloat16", (8, 8, 10)),
+        ((3, 2, 9, 56), (3, 3), (0, 1), "float16", (8, 16, 7)),
+        pytest.param((2, 3, 8, 10), (3, 1), (1, 0), "bfloat16", (2, 4, 8), marks=pytest.mark.thorough),
+        pytest.param((2, 3, 4, 36), (1, 3), (2, 1), "bfloat16", (4, 12, 8), marks=pytest.mark.thorough),
+        pytest.param((1, 2, 28, 28), (3, 3), (1, 1), "float16", (4, 8, 14), marks=pytest.mark.thorough),
+    ],
+    ids=str,
+)
+def test_planes_of_gradients_of_weights_are_brought_ahead(
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    kernel: tuple[int, int],
+    padding: Any,
+    dtype: str,
+    form: tuple[int, int, int],
+) -> None:
+    """Bands of rows and a last one of fewer, lanes beyond the columns, warps without an image, parts of the batch."""
+    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
+        pytest.skip("bulk copies came with sm_90")
+    forms = []
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        made = depthwise_plane_weights.form_of(task, image, output, 227 * 1024, 132)
+        assert made is not None and (made.items, made.per, made.each) == form
+        forms.append(made._replace(warps=2, stages=2, share=5))
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    monkeypatch.setattr(depthwise_plane_weights, "form_for", form_for)
+    check(shape, (shape[1], 1, *kernel), dtype, ulps=2, groups=shape[1], padding=padding)
+    assert len(forms) == 1
+
+
+@pytest.mark.parametrize("of_image", [True, False])
+@pytest.mark.parametrize(
+    ("module", "shape"),
+    [
+        (depthwise_plane_weights, (1, 120, 15, 8)),
+        (depthwise_plane_weights, (1, 80, 2, 40)),
+        (depthwise_column_weights, (1, 56, 7, 8)),
+        (depthwise_column_weights, (1, 63, 7, 9)),
+        (depthwise_weights, (1, 48, 7, 6)),
+        (depthwise_ring_weights, (1, 64, 7, 9)),
+        (direct, (1, 12, 3, 4)),
+    ],
+    ids=lambda one: one.__name__.rpartition(".")[2] if hasattr(one, "__name__") else str(one),
+)
+def test_infinity_is_multiplied_by_what_its_windows_read(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, module: Any, shape: tuple[int, ...], of_image: bool
+) -> None:
+    """By the padding's zeros, which make NaN of it, and not by zeros in place of outputs that are not a thread's."""
+    by_copies = module in (depthwise_plane_weights, depthwise_ring_weights)
+    if by_copies and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the form is chosen on sm_90 alone")
+    forms = []
+    given: dict[Any, tuple[int, ...]] = {
+        depthwise_plane_weights: (227 * 1024, 132),
+        depthwise_ring_weights: (112 * 1024, 64),
+        depthwise_column_weights: (1,),
+    }
+
+    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
+        form = module.form_of(task, image, output, *given.get(module, ()))
+        forms.append(form._replace(rows=3, block=32) if module is depthwise_column_weights else form)
+        return forms[-1]
+
+    monkeypatch.setattr(plan, "_plans", {})
+    kinds = depthwise_ring_weights, depthwise_weights, depthwise_plane_weights, depthwise_column_weights
+    for one in kinds:
+        monkeypatch.setattr(one, "form_for", form_for if one is module else lambda *_: None)
+    monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
+    dy, x = (random(seed, shape, "bfloat16").numpy() for seed in range(2))
+    channels, pixels = shape[1], shape[2] * shape[3]
+    own = (x if of_image else dy).reshape(channels, pixels)
+    own[range(channels), np.arange(channels) % pixels] = np.inf
+    last = module in (depthwise_weights, depthwise_ring_weights)
+    arrays = [innermost(ck.asarray(one)) if last else ck.asarray(one) for one in (dy, x)]
+    found = plan.weights_gradient(*arrays, Windows((1, 1), (1, 1), (1, 1), channels), (3, 3), last)
+    with np.errstate(invalid="ignore"):
+        doubles = (one.astype(np.float64) for one in (dy, x))
+        wanted = Definition(2, padding=1, groups=channels).weights(*doubles, (3, 3))
+    assert len(forms) == (module is not direct) and all(forms)
+    close(found, wanted, 2)

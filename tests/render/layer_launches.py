@@ -267,7 +267,7 @@ def launch_convolution(dtype: Any) -> None:
         ck.nn.conv2d(ck.moveaxis(wide, -1, 1), weights, stride=2)
         ck.nn.conv2d(ck.zeros((2, 64, 6, 14), dtype), weights, padding=1)
         ck.nn.conv2d(ck.zeros((2, 16, 8, 8), dtype), ck.zeros((16, 1, 3, 3), dtype), padding=1, groups=16)
-        for one in (image, ck.zeros((2, 16, 8, 8), dtype)):
+        for one in (image, *arrays(dtype, (2, 16, 8, 8), (2, 16, 3, 10))):
             convolutions.weights_gradient(one, one, Windows((1, 1), (1, 1), (1, 1), 16), (3, 3), one is image)
     bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
     with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)

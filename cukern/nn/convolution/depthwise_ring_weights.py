@@ -105,14 +105,15 @@ class Launch:
             resident=form.resident,
             taps_y=y.taps,
             taps_x=x.taps,
+            whole=x.pixels % form.items == 0,
         )
         tiles, across, bands = form.tiles(task)
         numbers = (
-            *(task.weight_group, *task.weights[3:], y.pixels, task.groups, bands, form.rows, across, tiles),
-            *(y.base, x.base),
+            *(task.weight_group, *task.weights[3:], y.pixels, x.pixels, task.groups, bands, form.rows),
+            *(across, tiles, y.base, x.base),
         )
         shared = form.stages * form.row_bytes(task)
-        grid, tail = (tiles * form.parts(task), 1, 1), (struct.pack("11i", *numbers),)
+        grid, tail = (tiles * form.parts(task), 1, 1), (struct.pack("12i", *numbers),)
         self._launch: Prepared = bound.function.prepare(grid, (_THREADS, 1, 1), shared, tail, [MAP, MAP])
 
     def __call__(self, arrays: Sequence[Array], out: Array) -> None:

@@ -76,6 +76,7 @@ def launch_of(task: Task, out: dtypes.DType, device: Device, elem: dtypes.DType,
         index="int",
         taps_y=y.taps,
         taps_x=x.taps,
+        whole=x.pixels % form.items == 0,
         **form._asdict(),
     )
     tiles = divide_up(task.groups, form.across * form.width)

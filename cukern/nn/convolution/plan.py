@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ... import dtypes
+from ... import namespace as ops
 from ...array import Array
 from ...array.layout import ALIGNMENT, Layout, address, fresh_layout, layout
 from ...device import Device
@@ -19,6 +20,7 @@ from ...linear.epilogue import of_sum
 from . import (
     depthwise,
     depthwise_column_weights,
+    depthwise_plane_weights,
     depthwise_planes,
     depthwise_ring,
     depthwise_ring_weights,
@@ -336,7 +338,12 @@ def _product(plan: Plan, task: Task, made: Program, x: Layout) -> Prepared:
 
 
 def weights_gradient(
-    output: Array, image: Array, windows: Windows, kernel: tuple[int, ...], last: bool
+    output: Array,
+    image: Array,
+    windows: Windows,
+    kernel: tuple[int, ...],
+    last: bool,
+    wanted: dtypes.DType | None = None,
 ) -> Array:
     """The gradient of the weights of a convolution, of that of the output.
 
@@ -346,30 +353,37 @@ def weights_gradient(
         windows: how the windows lie.
         kernel: the sizes of a window.
         last: whether the channels of the result lie innermost in memory.
+        wanted: the dtype of the result, that of the arrays or of their sums; by default the first.
     """
     device = one_device("convolution", (output, image))
+    wanted = wanted or output.dtype
     if halves.are_needed(image.shape, output.shape, False):
 
         def of_half(outputs: Array, images: Array, own: Windows) -> Array:
-            return weights_gradient(outputs, images, own, kernel, last)
+            return weights_gradient(outputs, images, own, kernel, last, dtypes.info(output.dtype).acc)
 
-        return halves.weights(output, image, windows, kernel, of_half)
-    by_pixels = pointwise.takes(windows, kernel, image.shape[2:], output.shape[2:])
+        return ops.astype(halves.weights(output, image, windows, kernel, of_half), wanted)
+    by_pixels = wanted == output.dtype and pointwise.takes(windows, kernel, image.shape[2:], output.shape[2:])
     if by_pixels and place_of(image._planned()).last and place_of(output._planned()).last:
         return pointwise.weights_gradient(output, image)
     of_output, of_image = (_layout_of(one) for one in (output, image))
     if by_pixels and pointwise.has_batches(of_output, of_image):
         return pointwise.weights_gradient_of_batches(output, image)
-    key = (of_output, of_image, windows, kernel, last, get_matmul_precision())
+    key = (of_output, of_image, windows, kernel, last, wanted, get_matmul_precision())
     plan = _plans.get(key)
     if plan is None:
         with on(device):
-            plan = remember(_plans, key, _plan_weights(of_output, of_image, windows, kernel, last))
+            plan = remember(_plans, key, _plan_weights(of_output, of_image, windows, kernel, last, wanted))
     return plan(output, image)
 
 
 def _plan_weights(
-    output: Layout, image: Layout, windows: Windows, kernel: tuple[int, ...], last: bool
+    output: Layout,
+    image: Layout,
+    windows: Windows,
+    kernel: tuple[int, ...],
+    last: bool,
+    wanted: dtypes.DType,
 ) -> Plan:
     groups, elem, device = windows.groups, output.dtype, output.device
     sizes = output.shape[1], image.shape[1] // groups
@@ -387,14 +401,14 @@ def _plan_weights(
         to = place_of(out).steps
         return Task(*places, to, own, channels, groups, axes, True, own * to[0])
 
-    plan = Plan(device, (filters, channels, *kernel), elem, last)
+    plan = Plan(device, (filters, channels, *kernel), wanted, last)
     if winograd.takes(task_of(plan.out), elem, device):
         transforms = winograd.Weights(task_of(plan.out), device, output, image)
         plan.share(transforms.shares)
         plan.mapped.append(transforms)
         return plan
     is_exact = not (by_threads or on_tensor_cores) and exact.takes_weights(elem, device, own, channels)
-    plan = Plan(device, (filters, channels, *kernel), elem, last or on_tensor_cores or is_exact)
+    plan = Plan(device, (filters, channels, *kernel), wanted, last or on_tensor_cores or is_exact)
     plan.arrange = arrange
     plan.then(sizes, (on_tensor_cores or is_exact) and not last)
     task = task_of(plan.out)
@@ -405,6 +419,15 @@ def _plan_weights(
         by_rows = depthwise.takes(groups, own, channels, windows, kernel)
         _weights_by_threads(plan, task, by_rows, output, image)
         return plan
+    _weights_by_products(plan, task, on_tensor_cores, is_exact, (output, image))
+    return plan
+
+
+def _weights_by_products(
+    plan: Plan, task: Task, on_tensor_cores: bool, is_exact: bool, arrays: tuple[Layout, Layout]
+) -> None:
+    """Add the launch of a gradient of weights, of output and image, that is a product."""
+    device, elem, (output, image) = plan.device, arrays[0].dtype, arrays
     acc, made = dtypes.info(elem).acc, _of_sum(None, elem)
     form: Any = tensor if on_tensor_cores else tiles
     shift = shifted_weights.form_for(task, elem, device) if on_tensor_cores else None
@@ -419,14 +442,14 @@ def _plan_weights(
         cluster = shifted_weights.cluster_of(task, shift, parts, device)
     if parts > cluster:
         plan.share(parts // cluster)
+    if parts > cluster or plan.out.dtype != elem:
         made = program("convolution_parts", (input_node(0, acc),), (acc,))
     if copies is not None:
         plan.launches.append(exact.launch_of(task, copies, made, device, parts))
     elif shift is None:
         plan.launches.append(form.launch_of(task, made, device, elem, parts))
     else:
-        plan.mapped.append(shifted_weights.Launch(task, shift, made, device, (output, image), parts, cluster))
-    return plan
+        plan.mapped.append(shifted_weights.Launch(task, shift, made, device, arrays, parts, cluster))
 
 
 def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, image: Layout) -> None:
@@ -435,16 +458,17 @@ def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, i
     ring = depthwise_ring_weights.form_for(task, image, output, device) if by_rows else None
     if ring is not None:
         plan.share(ring.parts(task))
-        out = acc if ring.parts(task) > 1 else elem
+        out = acc if ring.parts(task) > 1 else plan.out.dtype
         plan.mapped.append(depthwise_ring_weights.Launch(task, ring, out, device, output, image))
         return
-    for kind in (depthwise_weights, depthwise_column_weights) if by_rows else ():
+    kinds = depthwise_weights, depthwise_plane_weights, depthwise_column_weights
+    for kind in kinds if by_rows else ():
         walk = kind.form_for(task, image, output, device)
         if walk is None:
             continue
         if walk.parts(task) > 1:
             plan.share(walk.parts(task))
-        out = acc if walk.parts(task) > 1 else elem
+        out = acc if walk.parts(task) > 1 else plan.out.dtype
         plan.launches.append(kind.launch_of(task, out, device, elem, walk))
         return
     widths = (
@@ -454,5 +478,5 @@ def _weights_by_threads(plan: Plan, task: Task, by_rows: bool, output: Layout, i
     share = direct.share_of(task, device, min(widths))
     if share.parts > 1:
         plan.share(share.parts)
-    out = acc if share.parts > 1 else elem
+    out = acc if share.parts > 1 else plan.out.dtype
     plan.launches.append(direct.launch_of_weights(task, out, device, elem, share))

@@ -59,11 +59,17 @@ __device__ __forceinline__ void add_strip(acc (&sums)[taps], const T* x, const T
             next[k % ahead].image.numbers(values);
             unpack(next[k % ahead].output, factors[k]);
             load(next[k % ahead], start + k + ahead);
+            // Rows of the output that are not the strip's, and columns that are none, add nothing: infinity times zero would be NaN.
 #pragma unroll
-            for (int tap = 0; tap < taps; ++tap) {
-                const acc(&of)[items] = factors[(k - tap / taps_x + taps_y) % taps_y];
+            for (int b = 0; b < taps_y; ++b) {
+                const acc(&of)[items] = factors[(k - b + taps_y) % taps_y];
+                if (unsigned(start + k - b) >= unsigned(rows)) continue;
 #pragma unroll
-                for (int i = 0; i < items; ++i) sums[tap] += values[i + tap % taps_x][0] * of[i];
+                for (int i = 0; i < items; ++i) {
+#pragma unroll
+                    for (int c = 0; c < taps_x; ++c)
+                        if (whole || column + i < g.output.columns) sums[b * taps_x + c] += values[i + c][0] * of[i];
+                }
             }
         }
     }

@@ -12,11 +12,12 @@ using acc = << acc >>;
 using index = << index >>;
 constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, taps = taps_y * taps_x, stages = << stages >>;
 constexpr int warps = 8, line = 64, span = items + taps_x - 1;
+constexpr bool whole = << whole | lower >>;  // whether warps have all their columns, or none
 constexpr int image_size = (warps * items + taps_x - 1) * line, output_size = warps * items * line, stage_size = image_size + output_size;
 
 struct Sizes {
     index weight_group, weight_y, weight_x;
-    int rows, channels, bands, each, tiles_x, tiles_c;
+    int rows, columns, channels, bands, each, tiles_x, tiles_c;
     int top, left;  // in the image, of the first output's window
 };
 
@@ -50,6 +51,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
         return;
     }
     const T* const own = ring + warp * items * line + 2 * lane;
+    const int columns = g.columns - first_column - warp * items, own_rows = columns > 0 ? rows : 0;  // that the output has of a warp's
     acc sums[taps][2] = {}, factors[taps_y][items][2] = {};  // of row o of the output at o % taps_y
     for (int start = 0; start < count; start += taps_y) {
 #pragma unroll
@@ -67,15 +69,22 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
             }
             __syncwarp();
             if (lane == 0) mbarrier_arrive(&empty[stage]);
+            // Rows of the output that are not the block's, and columns that are none, add nothing: infinity times zero would be NaN.
+            const auto add = [&](bool inside) {
 #pragma unroll
-            for (int tap = 0; tap < taps; ++tap) {
-                const acc(&of)[items][2] = factors[(k - tap / taps_x + taps_y) % taps_y];
+                for (int b = 0; b < taps_y; ++b) {
+                    const acc(&of)[items][2] = factors[(k - b + taps_y) % taps_y];
+                    if (!inside && unsigned(r - b) >= unsigned(own_rows)) continue;
 #pragma unroll
-                for (int i = 0; i < items; ++i) {
-                    sums[tap][0] += values[i + tap % taps_x][0] * of[i][0];
-                    sums[tap][1] += values[i + tap % taps_x][1] * of[i][1];
+                    for (int i = 0; i < items; ++i) {
+#pragma unroll
+                        for (int c = 0; c < 2 * taps_x; ++c)
+                            if (whole || i < columns) sums[b * taps_x + c / 2][c % 2] += values[i + c / 2][c % 2] * of[i][c % 2];
+                    }
                 }
-            }
+            };
+            if (r >= taps_y - 1 && r < own_rows) add(true);
+            else add(false);
         }
     }
 #pragma unroll

@@ -11,6 +11,7 @@ using acc = << acc >>;
 using index = << index >>;
 constexpr int block = << block >>, across = << across >>, down = block / across, width = << width >>, items = << items >>;
 constexpr int taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x, span = items + taps_x - 1;
+constexpr bool whole = << whole | lower >>;  // whether threads have all their columns
 
 struct Place {
     index batch, row, column;  // strides
@@ -67,13 +68,17 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
                 next_x.numbers(values);
                 next_dy.numbers(factors[k]);
                 load(start + k + 1);
+                // Rows of the output that are not the thread's, and columns that are none, add nothing: infinity times zero would be NaN.
 #pragma unroll
-                for (int tap = 0; tap < taps; ++tap) {
-                    const acc(&of)[items][width] = factors[(k - tap / taps_x + taps_y) % taps_y];
+                for (int b = 0; b < taps_y; ++b) {
+                    const acc(&of)[items][width] = factors[(k - b + taps_y) % taps_y];
+                    if (unsigned(start + k - b) >= unsigned(rows)) continue;
 #pragma unroll
                     for (int i = 0; i < items; ++i) {
 #pragma unroll
-                        for (int v = 0; v < width; ++v) sums[tap][v] += values[i + tap % taps_x][v] * of[i][v];
+                        for (int c = 0; c < taps_x * width; ++c)
+                            if (whole || column + i < g.output.columns)
+                                sums[b * taps_x + c / width][c % width] += values[i + c / width][c % width] * of[i][c % width];
                     }
                 }
             }

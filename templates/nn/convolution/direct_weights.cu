@@ -28,23 +28,23 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(const T* output, 
     for (int pixel = from + thread / across; pixel < end; pixel += down) {
         const Line at = pixel_of_image(g, pixel, end);
         const int z = at.z + tap_z * g.tap_step[0], y = at.y + tap_y * g.tap_step[1];
-        if (unsigned(z) >= unsigned(g.size[0]) || unsigned(y) >= unsigned(g.size[1])) continue;
+        const bool is = unsigned(z) < unsigned(g.size[0]) && unsigned(y) < unsigned(g.size[1]);
         acc factors[width];
         unpack(load_pack<width>(output + pixel_of_output(g, pixel, end).offset), factors);
         const index line = at.offset + (z - at.z) * g.image.at[0] + (y - at.y) * g.image.at[1];
 #pragma unroll
         for (int c = 0; c < taps_x; ++c) {
             const int moved = c * g.tap_step[2];
-            if (unsigned(at.x + moved) >= unsigned(g.size[2])) continue;
-            acc values[width];
-            unpack(load_pack<width>(image + (line + moved * g.image.at[2])), values);
+            const bool there = is && unsigned(at.x + moved) < unsigned(g.size[2]);
+            acc values[width];  // zeros beside the image are multiplied too: by infinity they are NaN
+            unpack(there ? load_pack<width>(image + (line + moved * g.image.at[2])) : Pack<T, width>{}, values);
 #pragma unroll
             for (int v = 0; v < width; ++v) sums[c][v] += values[v] * factors[v];
         }
     }
     d += blockIdx.y * (index)g.tiles_m * gridDim.z * taps_x + group * g.weight_group + filter * g.weight_filter +
          channel * g.weight_channel + tap_z * g.weight_at[0] + tap_y * g.weight_at[1];
-    const bool is = (int(blockIdx.x) * across + own) * width < g.tiles_m;
+    const bool has = (int(blockIdx.x) * across + own) * width < g.tiles_m;
 #pragma unroll
     for (int c = 0; c < taps_x; ++c) {
 #pragma unroll
@@ -55,7 +55,7 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(const T* output, 
                 if (thread < rest * across) shared[thread] += shared[thread + rest * across];
                 << "__syncthreads();" if block > 1 >>
             }
-            if (thread < across && is) d[c * g.weight_at[2] + v * g.weight_group] = cast< << out >> >(shared[thread]);
+            if (thread < across && has) d[c * g.weight_at[2] + v * g.weight_group] = cast< << out >> >(shared[thread]);
             << "__syncthreads();" if block > 1 >>
         }
     }

@@ -82,6 +82,7 @@ CHECKS = {
     "prelude/dual": ["kernelcheck"],
     "prelude/erfc": ["special_functions", "elementwise"],
     "prelude/exponential": ["softmax", "nn_attention_scores", "nn_attention_tma"],
+    "prelude/masks": ["elementwise"],
     "prelude/math": ["elementwise", "by_numpy"],
     "prelude/mma": ["mma", "tensor_cores", "few_rows"],
     "prelude/near_root": ["random", "distributions"],

@@ -23,11 +23,13 @@ class _State(threading.local):
 
 
 state = _State()
+#: The ids of the tapes that record in any thread. Without one no thread need look for its own, which is slower.
+opened: set[int] = set()
 
 
 def active() -> tuple[Tape, ...]:
     """The tapes that record in this thread, outermost first."""
-    return state.active
+    return state.active if opened else ()
 
 
 class Pause:

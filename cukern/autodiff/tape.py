@@ -44,7 +44,7 @@ from .cotangents import (
     zeros_like,
 )
 from .recompute import Recipe, forgotten
-from .state import Pause, active, state, stop_recording
+from .state import Pause, active, opened, state, stop_recording
 
 if TYPE_CHECKING:
     from ..array import Array, Storage
@@ -56,6 +56,7 @@ __all__ = [
     "Tape",
     "Vjp",
     "active",
+    "opened",
     "record",
     "recording",
     "register_algebra",
@@ -95,8 +96,7 @@ def recording(inputs: Sequence[Array]) -> bool:
 
     Every operation asks this first; when it is False there is nothing to save.
     """
-    active = state.active
-    if not active:
+    if not opened or not (active := state.active):
         return False
     for array in inputs:
         if getattr(array, "_trainable", False):
@@ -118,8 +118,7 @@ def tracked(inputs: Sequence[Array]) -> Tracking | None:
     Raises:
         GradientError: an input was written since a tape began to track it.
     """
-    active = state.active
-    if not active:
+    if not opened or not (active := state.active):
         return None
     if len(active) == 1:
         needs, keys = active[0]._needs(inputs)
@@ -276,6 +275,7 @@ class Tape:
             raise GradientError("this tape is already recording")
         self._check_usable()
         self._recording = True
+        opened.add(id(self))
         state.active = (*state.active, self)
         return self
 
@@ -287,6 +287,7 @@ class Tape:
     def _stop(self) -> None:
         self._recording = False
         state.active = tuple(tape for tape in state.active if tape is not self)
+        opened.discard(id(self))
 
     def _check_usable(self) -> None:
         if self._consumed:

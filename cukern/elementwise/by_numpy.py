@@ -11,7 +11,7 @@ import numpy as np
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
-from ..autodiff.state import state
+from ..autodiff.state import opened
 from ..device import Device
 from ..device.host.checked import mode
 from ..dtypes import DType
@@ -32,7 +32,7 @@ def is_free(arrays: Sequence[Array]) -> bool:
 
     In checked launches NumPy would read what nothing has set without a word.
     """
-    return not mode.active() and (not state.active or not tape.recording(arrays))
+    return not mode.active() and (not opened or not tape.recording(arrays))
 
 
 def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
@@ -52,7 +52,7 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
     for one in others:
         if one.device is not x.device:
             return False
-    return not state.active or not tape.recording((x, *others))
+    return not opened or not tape.recording((x, *others))
 
 
 def serves_alike(arrays: Sequence[Array]) -> bool:

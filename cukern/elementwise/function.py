@@ -440,7 +440,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
             plan = None
         if plan is not None and (copy or plan.layouts[0].dtype != x.dtype):
             made = plan.single(x)
-            if tape.state.active and (tracking := tape.tracked((x,))) is not None:
+            if tape.opened and (tracking := tape.tracked((x,))) is not None:
                 _record(plan, (x,), (), (made,), tracking)
             return made
     if isinstance(x, Expr):

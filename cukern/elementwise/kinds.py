@@ -58,7 +58,7 @@ class Unary(Elementwise):
             if found is not None and found[1] is None:
                 plan = found[0]
                 made = plan.single(x)
-                if tape.state.active and (tracking := tape.tracked((x,))) is not None:
+                if tape.opened and (tracking := tape.tracked((x,))) is not None:
                     _record(plan, (x,), (), (made,), tracking)
                 return made
         return self.apply((x,))
@@ -153,7 +153,7 @@ class Binary(Elementwise):
                 return self._apply((x, y))
         else:
             return self.apply((x, y))
-        if tape.state.active and (tracking := tape.tracked(arrays)) is not None:
+        if tape.opened and (tracking := tape.tracked(arrays)) is not None:
             _record(plan, arrays, scalars, (made,), tracking)
         return made
 

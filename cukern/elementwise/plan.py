@@ -31,7 +31,7 @@ from .print_cxx import Statement, compute_type, statements
 from .program import Program
 from .row import convert_scalar
 
-#: Elements that the host makes at once by a quick expression.
+#: Elements that the host makes at once by a quick expression, or of which it packs the masks.
 _TILE = 128
 
 
@@ -159,6 +159,9 @@ def variables(
         {"type": dtypes.info(d).cxx, "compute": compute_type(program.outputs[j].dtype), "value": values[j]}
         for j, d in totals
     ]
+    loops = work.kernel is LINES and work.block == 1 and work.places[-1]["step"] == "unit"
+    quick = loops and _is_quick(program, body)
+    masks = loops and _is_masks(program, body)
     return {
         "name": f"{program.name}{'_sum' if totals else ''}_{dtypes.info(first).name}_{work.block}",
         "inputs": inputs,
@@ -166,16 +169,25 @@ def variables(
         "totals": sums,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
-        "tile": _TILE if stored is None and _is_quick(program, body, work, inplace) else 0,
+        "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,
+        "masks": masks,
         **work.variables,
     }
 
 
-def _is_quick(program: Program, body: Sequence[Statement], work: Work, inplace: Sequence[bool]) -> bool:
+def _is_quick(program: Program, body: Sequence[Statement]) -> bool:
     """Whether the host makes many elements of a program at once: its last statement alone has a quick expression."""
-    loops = work.kernel is LINES and work.block == 1 and work.places[-1]["step"] == "unit"
     quick = [bool(line.quick) for line in body]
-    return loops and len(program.outputs) == 1 and sum(quick) == 1 and quick[-1] and not any(inplace)
+    return len(program.outputs) == 1 and sum(quick) == 1 and quick[-1]
+
+
+def _is_masks(program: Program, body: Sequence[Statement]) -> bool:
+    """Whether a program is one condition on numbers of 32 bits, whose results the host packs to bytes."""
+    return (
+        len(program.outputs) == len(body) == 1
+        and program.outputs[0].dtype == dtypes.bool_
+        and {dtype.itemsize for dtype in program.inputs} == {4}
+    )
 
 
 def _axes(datas: Sequence[Any], outs: Sequence[Layout], shape: tuple[int, ...]) -> Axes:

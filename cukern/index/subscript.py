@@ -126,7 +126,7 @@ def getitem(x: Array, key: Any, /) -> Array:
             made = known(x, _named(parts))
             if made is not None:
                 return made
-        elif not tape.state.active or tape.tracked((x,)) is None:
+        elif not tape.opened or tape.tracked((x,)) is None:
             try:
                 return view(x, x._data[parts if ... in parts else (*parts, ...)])
             except IndexError:

@@ -3,8 +3,12 @@
 // outer ones together) by `columns` (the inner one), along which an operand steps by 1, 0 or layout.step.
 // Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
 // columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
-// `tile`: the elements that the host makes at once by a quick expression, and again if one is NaN; 0 for none.
+// `tile`: the elements that the host makes at once by a quick expression, and again if one is NaN; 0 for none. With
+// `masks` it makes so many masks of a condition, and packs them.
 <% include "prelude/math.cuh" %>
+<% if tile and masks %>
+<% include "prelude/masks.cuh" %>
+<% endif %>
 <% set operands = inputs + outputs %>
 <% set strided = outer or "any" in operands | map(attribute="step") %>
 <% macro at(k, step) %>
@@ -39,7 +43,7 @@
 <% endif %>
 <% endfor %>
 <%- endmacro %>
-<% macro element(quick=false) %>
+<% macro element(quick=false, mask=false) %>
 <% for x in inputs %>
             const << x.compute >> a<< x.k >> = cast< << x.compute >> >(loaded(<< "y0" if x.inplace else "x%d" % x.k >>[<< at(x.k, x.step) | trim >>]));
 <% endfor %>
@@ -47,8 +51,24 @@
             const << line.type >> << line.name >> = << line.quick if quick and loop.last else line.code >>;
 <% endfor %>
 <% for y in outputs %>
+<% if mask %>
+            masks[k] = << y.value >> ? -1 : 0;
+<% else %>
             y<< loop.index0 >>[<< at(inputs | length + loop.index0, y.step) | trim >>] = cast< << y.type >> >(<< y.value >>);
+<% endif %>
 <% endfor %>
+<%- endmacro %>
+<% macro packed() %>
+        constexpr int tile = << tile >>;
+        index next = start;
+        for (; packs_masks && next + tile <= end; next += tile) {
+            int masks[tile];
+            for (int k = 0; k < tile; ++k) {
+                const index j = next + k;
+<< element(mask=true) >>
+            }
+            pack_masks<tile>(masks, &y0[<< "o%d + " % (inputs | length) if outer >>next]);
+        }
 <%- endmacro %>
 <% macro quickly() %>
         constexpr int tile = << tile >>;
@@ -89,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     for (index row = group * rows_piece; row < last; ++row) {
 << offsets() >>
 <% endif %>
-<< quickly() if tile >>
+<< packed() if tile and masks else quickly() if tile >>
         for (index j = << "next" if tile else "start + lane" >>; j < end; j += << lanes >>) {
 << element() >>
         }

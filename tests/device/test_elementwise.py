@@ -441,3 +441,20 @@ def test_special_powers_in_long_rows(device: ck.Device, dtype: str) -> None:
     # What is less than the smallest normal number, a GPU may flush to 0.
     np.testing.assert_allclose(got, want, rtol=4 * np.finfo(dtype).eps, atol=tiny)
     assert np.array_equal(np.signbit(got) | np.isnan(got), np.signbit(want) | np.isnan(want))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint32"])
+@pytest.mark.parametrize("shape", [(1000,), (3, 300)])
+def test_conditions_in_long_rows(device: ck.Device, dtype: str, shape: tuple[int, ...]) -> None:
+    """The host packs the results of whole tiles of a row, whose order differs in each half of a vector."""
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(0, 4, (*shape[:-1], shape[-1] + 5)).astype(dtype) for _ in range(2))
+    if dtype == "float32":
+        x[x == 3] = np.nan
+    ours, others = (ck.asarray(one)[..., 2:-3] for one in (x, y))
+    x, y = x[..., 2:-3], y[..., 2:-3]
+    for name in ("less", "equal", "not_equal", "greater_equal"):
+        np.testing.assert_array_equal(getattr(ck, name)(ours, others).numpy(), getattr(np, name)(x, y), name)
+        np.testing.assert_array_equal(getattr(ck, name)(ours, 2).numpy(), getattr(np, name)(x, 2), name)
+    np.testing.assert_array_equal(ck.isfinite(ours).numpy(), np.isfinite(x))
+    np.testing.assert_array_equal(ck.less(ours[..., :1], others).numpy(), x[..., :1] < y)

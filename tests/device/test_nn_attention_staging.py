@@ -72,6 +72,18 @@ def test_arrays_of_queries_and_keys(shape: tuple[int, ...], deterministic: bool)
     check(arrays, exact, options, {"bias": bias})
 
 
+@pytest.mark.parametrize("features", [64, 128])
+def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> None:
+    """Products are added to them: with 64 features to the array itself, with 128 to it over their factor."""
+    arrays, exact = given("bfloat16", *[(1, 2, 264, features)] * 3)
+    rng = np.random.default_rng(0)
+    bias = rng.normal(size=(264, 264)) + np.where(rng.random((264, 1)) < 0.5, 1000.0, -1000.0)
+    bias[rng.random((264, 264)) < 0.3] = -np.inf
+    bias[100:180, :130] = -np.inf
+    options = {"bias": ck.asarray(bias).astype("bfloat16"), "causal": True, "offset": 0}
+    check(arrays, exact, options, options)
+
+
 def test_an_array_and_a_table_beside_a_mask_with_wider_heads() -> None:
     """One stage of what is read ahead fits, beside a table that is read by the key."""
     arrays, exact = given("float16", *[(1, 2, 264, 128)] * 3)
@@ -168,7 +180,7 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
     found = {}
     for features in (64, 128, 256):
         x = ck.zeros((1, 4, 256, features), "bfloat16")
-        call = Call(x, x, x, (bias,), (), (None, None), Options(0.125, program=program), None)
+        call = Call(x, x, x, (bias,), (), (None, None), Options(features**-0.5, program=program), None)
         for kind in ("forward", "backward", "backward_keys", "backward_queries"):
             tile = plan.fed(call, kind, (x, x, x))
             if tile is None:  # no one kernel makes all gradients of so many features
@@ -178,11 +190,26 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
             assert made["reads_places"] == (tile.ahead == 0)
             assert made["tiled"] == ("x5" if tile.ahead else None)
             found[features, kind] = (tile.rows, tile.ahead_stages)
+            assert made["prescaled"] == (kind == "forward" and tile.ahead > 0 and features != 128)
     assert found[64, "forward"] == (192, 2)
     assert found[64, "backward"] == (96, 2)
     assert found[128, "forward"] == (128, 1)
     assert found[128, "backward"] == (64, 2)
     assert found[256, "forward"] == (128, 0)
+
+
+def test_three_warpgroups_make_scores_with_a_table_by_distance() -> None:
+    x, table = ck.zeros((1, 4, 2048, 64), "bfloat16"), ck.zeros((5000,))
+    for score, rows in (
+        (lambda s, b, h, i, j, t: s + t[j - i + 2047], 192),
+        (lambda s, b, h, i, j, t: s + t[j], 128),
+    ):
+        program, lookups = traced(score, [], (False, False), dtypes.float32, [table])
+        call = Call(
+            x, x, x, (), (table,), (None, None), Options(0.125, program=program, lookups=lookups), None
+        )
+        tile = plan.fed(call, "forward", (x, x, x))
+        assert tile is not None and tile.rows == rows
 
 
 def test_a_score_whose_parts_have_many_users_is_looked_through_once() -> None:

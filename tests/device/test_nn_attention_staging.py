@@ -74,7 +74,7 @@ def test_arrays_of_queries_and_keys(shape: tuple[int, ...], deterministic: bool)
 
 @pytest.mark.parametrize("features", [64, 128])
 def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> None:
-    """Products are added to them: with 64 features to the array itself, with 128 to it over their factor."""
+    """Products are added to them."""
     arrays, exact = given("bfloat16", *[(1, 2, 264, features)] * 3)
     rng = np.random.default_rng(0)
     bias = rng.normal(size=(264, 264)) + np.where(rng.random((264, 1)) < 0.5, 1000.0, -1000.0)
@@ -180,7 +180,7 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
     found = {}
     for features in (64, 128, 256):
         x = ck.zeros((1, 4, 256, features), "bfloat16")
-        call = Call(x, x, x, (bias,), (), (None, None), Options(features**-0.5, program=program), None)
+        call = Call(x, x, x, (bias,), (), (None, None), Options(0.125, program=program), None)
         for kind in ("forward", "backward", "backward_keys", "backward_queries"):
             tile = plan.fed(call, kind, (x, x, x))
             if tile is None:  # no one kernel makes all gradients of so many features
@@ -190,7 +190,6 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
             assert made["reads_places"] == (tile.ahead == 0)
             assert made["tiled"] == ("x5" if tile.ahead else None)
             found[features, kind] = (tile.rows, tile.ahead_stages)
-            assert made["prescaled"] == (kind == "forward" and tile.ahead > 0 and features != 128)
     assert found[64, "forward"] == (192, 2)
     assert found[64, "backward"] == (96, 2)
     assert found[128, "forward"] == (128, 1)

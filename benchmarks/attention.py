@@ -57,6 +57,17 @@ def relative(length: int, heads: int, device: ck.Device) -> ck.Array:
     return rng.normal(size=(32, 2 * length - 1), dtype="float32")[:heads].copy()
 
 
+def buckets(length: int, heads: int, device: ck.Device) -> dict[str, Any]:
+    """Those of T5: a number for each head and each bucket of distances, whose widths grow from 16 on."""
+
+    def score(s: Any, b: Any, h: Any, i: Any, j: Any, t: Any) -> Any:
+        far = ck.minimum(16 + (ck.log(ck.maximum(i - j, 1) / 16) * 7.694).astype("int32"), 31)
+        return s + t[h, ck.where(i - j < 16, ck.maximum(i - j, 0), far)]
+
+    table = ck.random.default_rng(5, device=device).normal(size=(32, 32), dtype="float32")
+    return {"score": score, "tables": [table[:heads].copy()]}
+
+
 #: Options that change a score, of a length and a number of heads, by name.
 SCORES: dict[str, Callable[[int, int, ck.Device], dict[str, Any]]] = {
     "s / 2 + 1": lambda n, heads, device: {"score": lambda s, b, h, i, j: s / 2 + 1},
@@ -70,6 +81,7 @@ SCORES: dict[str, Callable[[int, int, ck.Device], dict[str, Any]]] = {
         "score": lambda s, b, h, i, j, table: s + table[h, j - i + (n - 1)],
         "tables": [relative(n, heads, device)],
     },
+    "T5's buckets of distances": buckets,
     "-inf where of[i] != of[j]": lambda n, heads, device: {
         "score": lambda s, b, h, i, j, of: ck.where(of[i] == of[j], s, -np.inf),
         "tables": [document(n, device)],

@@ -107,6 +107,34 @@ def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool)
     assert (shifts != {0.0}) == shifted
 
 
+@pytest.mark.parametrize(
+    ("score", "divided", "value"),
+    [
+        (lambda s, t: s + t, True, "v0 = a6 + a5; v0"),
+        (lambda s, t: (s + t) / 2, True, "v0 = a6 + a5; v0"),
+        (lambda s, t: s + t + 5, True, "v0 = a6 + a5; v1 = float(5.0) * a7; v2 = float(0.0) + v1; v0"),
+        (lambda s, t: s + t * 2, False, None),
+        (lambda s, t: s * t + t, False, None),
+        (lambda s, t: 3 * tanh(s) + t, False, None),
+        (lambda s, t: s + ck.exp(t) + t, False, None),
+    ],
+    ids=["sum", "half", "constant", "twice", "product", "tanh", "used twice"],
+)
+def test_what_is_made_ahead_comes_divided_by_the_scale(
+    score: Score, divided: bool, value: str | None
+) -> None:
+    """If a score is the product and a summand made ahead, which it does not read elsewhere."""
+    program, _ = traced(
+        lambda s, b, h, i, j, t: score(s, t), [dtypes.float32], (False, False), dtypes.float32, ()
+    )
+    assert program is not None
+    made = printed(program, (), SIZES, None, Given(SIZES, [], shifted=True, ahead=[5]))
+    assert made.unit.divided == (frozenset([5]) if divided else frozenset())
+    if value:
+        lines = [f"{line.name} = {line.code}" for line in made.lines if line.name not in ("a6", "a7")]
+        assert "; ".join([*lines, made.values[0]]) == value
+
+
 def test_an_array_of_heads_times_a_place() -> None:
     """The part that a loop keeps is multiplied once."""
     made = text(lambda s, b, h, i, j, x: s + x * (j - i), arrays=1)

@@ -72,6 +72,18 @@ def test_arrays_of_queries_and_keys(shape: tuple[int, ...], deterministic: bool)
     check(arrays, exact, options, {"bias": bias})
 
 
+@pytest.mark.parametrize("features", [64, 128])
+def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> None:
+    """Products are added to them."""
+    arrays, exact = given("bfloat16", *[(1, 2, 264, features)] * 3)
+    rng = np.random.default_rng(0)
+    bias = rng.normal(size=(264, 264)) + np.where(rng.random((264, 1)) < 0.5, 1000.0, -1000.0)
+    bias[rng.random((264, 264)) < 0.3] = -np.inf
+    bias[100:180, :130] = -np.inf
+    options = {"bias": ck.asarray(bias).astype("bfloat16"), "causal": True, "offset": 0}
+    check(arrays, exact, options, options)
+
+
 def test_an_array_and_a_table_beside_a_mask_with_wider_heads() -> None:
     """One stage of what is read ahead fits, beside a table that is read by the key."""
     arrays, exact = given("float16", *[(1, 2, 264, 128)] * 3)
@@ -183,6 +195,20 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
     assert found[128, "forward"] == (128, 1)
     assert found[128, "backward"] == (64, 2)
     assert found[256, "forward"] == (128, 0)
+
+
+def test_three_warpgroups_make_scores_with_a_table_by_distance() -> None:
+    x, table = ck.zeros((1, 4, 2048, 64), "bfloat16"), ck.zeros((5000,))
+    for score, rows in (
+        (lambda s, b, h, i, j, t: s + t[j - i + 2047], 192),
+        (lambda s, b, h, i, j, t: s + t[j], 128),
+    ):
+        program, lookups = traced(score, [], (False, False), dtypes.float32, [table])
+        call = Call(
+            x, x, x, (), (table,), (None, None), Options(0.125, program=program, lookups=lookups), None
+        )
+        tile = plan.fed(call, "forward", (x, x, x))
+        assert tile is not None and tile.rows == rows
 
 
 def test_a_score_whose_parts_have_many_users_is_looked_through_once() -> None:

@@ -7,6 +7,7 @@ less than its function says: that moves it by some 1e-6 of its largest term.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -37,6 +38,7 @@ class Given(NamedTuple):
         near: whether a tanh may be that of the device's own instruction, to within 5e-4 of its value.
         shifted: whether the kernel wants the score in parts; see :class:`Parts`.
         gained: whether it multiplies the score by a gain, without a shift.
+        ahead: the inputs that are made ahead, by themselves or divided by the scale of the scores.
     """
 
     sizes: Sequence[int]
@@ -44,6 +46,7 @@ class Given(NamedTuple):
     near: bool = False
     shifted: bool = False
     gained: bool = False
+    ahead: Collection[int] = ()
 
 
 class Unit(NamedTuple):
@@ -54,12 +57,14 @@ class Unit(NamedTuple):
         scaled: whether the gain is to be multiplied by the scale of the scores, which is above 0.
         limited: whether no value is above 1, and exponentials of differences of scores are far from subnormal.
         near: if the value is a tanh that the device's own instruction may make, the factor of the score in it; else 0.
+        divided: of the inputs made ahead, those that are to be divided by the scale.
     """
 
     gain: float = 1.0
     scaled: bool = False
     limited: bool = False
     near: float = 0.0
+    divided: frozenset[int] = frozenset()
 
 
 class Parts(NamedTuple):
@@ -260,8 +265,17 @@ class _Inputs:
         ((gain, value),) = own
         scaled = value == input_node(0, dtypes.float32)
         made = {True: constant(0.0, dtypes.float32), False: self._input("product") if scaled else value}
+        users = Counter(one for node in order((root,)) for one in node.args)
+        divided = {
+            term
+            for factor, term in terms
+            if scaled and factor == gain and users[term] == 1 and self._is_ahead(term)
+        }
         for factor, term in terms:
             if term is value:
+                continue
+            if term in divided:
+                made[False] = call(FUNCTIONS["add"], (made[False], term))
                 continue
             by: Node = constant(factor / gain, dtypes.float32)
             if scaled:
@@ -271,7 +285,12 @@ class _Inputs:
         near = self._given.near and _named(made[False], "tanh")
         by_score = _factor(made[False].args[0]) if near else None
         factor = by_score[0] if by_score and by_score[1] == input_node(0, dtypes.float32) else 0.0
-        return Parts(made[False], made[True], Unit(gain, scaled, near and gain <= _LIMIT, factor))
+        inputs = frozenset(one.value for one in divided)
+        unit = Unit(gain, scaled, near and gain <= _LIMIT, factor, inputs)
+        return Parts(made[False], made[True], unit)
+
+    def _is_ahead(self, node: Node) -> bool:
+        return node.kind == "input" and node.value in self._given.ahead
 
     def _times(self, term: Node, by: Node) -> Node:
         """A product, of which what is uniform is made ahead."""

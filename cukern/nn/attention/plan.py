@@ -135,7 +135,7 @@ def _feedable(call: Call, kind: str, rows: Sequence[Array]) -> TmaTile | None:
         return None
     found = staging(call)
     if found.windows or found.tiled is not None:
-        whole = _narrower(tile, kind) if found.reads or found.windows else tile
+        whole = _narrower(tile, kind) if found.reads else tile
         whole_tile = whole.bringing(len(found.windows), found.tiled is not None, call.head, kind, q.device)
         if whole_tile is not None:
             return whole_tile

@@ -117,6 +117,7 @@ def _of_score(
                 near=q.dtype == dtypes.bfloat16,
                 shifted=forward and by_warpgroups and options.scale > 0,
                 gained=not forward and by_warpgroups,
+                ahead=_inputs_of_windows(staged),
             )
         lines = printed(staged.score, options.lookups, sizes, None if kind == "forward" else wanted, given)
     elif options.scale > 0:
@@ -141,7 +142,7 @@ def _of_score(
         "operands": operands,
         "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
         "reads_places": staged.reads if by_warpgroups else by_places,
-        "windows": _windows(staged, options.lookups, sizes),
+        "windows": _windows(staged, options.lookups, sizes, lines.unit),
         "tiled": None if staged.tiled is None else f"x{PLACES + staged.tiled}",
         "body": lines.lines,
         "values": lines.values,
@@ -154,11 +155,18 @@ def _of_score(
     }
 
 
-def _windows(staged: Staging, lookups: Sequence[Lookup], sizes: Sequence[int]) -> dict[str, Any]:
+def _inputs_of_windows(staged: Staging) -> range:
+    """The inputs of a score that stand for what is made for each distance: the last ones."""
+    end = len(staged.score.inputs) if staged.score else 0
+    return range(end - len(staged.windows), end)
+
+
+def _windows(staged: Staging, lookups: Sequence[Lookup], sizes: Sequence[int], unit: Unit) -> dict[str, Any]:
     """The text of what is made for each distance of a query and a key, and the inputs that have it."""
-    lines, values = looked_up(lookups, staged.windows, sizes) if staged.windows else ([], [])
-    first = len(staged.score.inputs) - len(values) if staged.score else 0
-    return {"lines": lines, "values": values, "inputs": [first + n for n in range(len(values))]}
+    lines, names = looked_up(lookups, staged.windows, sizes) if staged.windows else ([], [])
+    inputs = list(_inputs_of_windows(staged))
+    values = [f"{x} * inverse" if k in unit.divided else x for k, x in zip(inputs, names, strict=True)]
+    return {"lines": lines, "values": values, "inputs": inputs}
 
 
 __all__ = ["AnyTile", "Sum", "heads_apart", "variables_of"]

@@ -2,7 +2,8 @@
 // walks back along its keys. While the scores of one tile of keys become weights, those of the one before it multiply their values;
 // the last ones of a tile of rows while the first of the next are made.
 // Launch: blocks, of which each makes tiles of rows of a head. One thread of the last warpgroup brings tiles of
-// keys, of values and of rows to a ring of stages each. `full`: a tile has come. `empty`: all warps are done with it.
+// keys, of values and of rows to a ring of stages each, its last two warps what the score reads. `full`: a tile has come.
+// `empty`: all warps are done with it.
 // Shared, dynamic: the stages of rows, of keys, of values, and of what the score reads; 1024 bytes before for alignment.
 <% set wgmma_columns = [tile_n, (value_size + 15) // 16 * 16] | unique | list %>
 <% include "nn/attention/warpgroups.cuh" %>
@@ -19,7 +20,7 @@ constexpr double near = << near >>;
 constexpr float most_growth = 8.0f;
 constexpr int held = << held >>;  // tiles of rows in shared memory: of two one is brought while the other is at work
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
-constexpr bool reads = reads_places || brings_ahead;  // the score reads something for each key
+constexpr bool added = scaled && brings_ahead;  // the score is the product and a summand that is brought ahead, to which it is added
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
 struct Walk : Course<tile_n> {
@@ -51,6 +52,7 @@ struct Task {
     const Draw& draw;
     int row;       // the lane's first
     int tile_row;  // the tile's
+    int group;     // the warpgroup
     float unit;    // scores are compared before they are multiplied
 
     // The tanh of a product, times a factor, by the polynomial of two terms whose largest relative difference is least where all of
@@ -60,18 +62,40 @@ struct Task {
         return product * (first + product * product * (-0.31317268f * by * by * by * factor));
     }
     __device__ __forceinline__ bool all_small(const float (&products)[tile_n / 2]) const {
-        float most[4] = {};
+        float most[4] = {};  // of those that are numbers: what is none stays none
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) most[i % 4] = maximum(most[i % 4], fabsf(products[i]));
-        const float largest = maximum(maximum(most[0], most[1]), maximum(most[2], most[3]));
+        for (int i = 0; i < tile_n / 2; ++i) most[i % 4] = fmaxf(most[i % 4], fabsf(products[i]));
+        const float largest = fmaxf(fmaxf(most[0], most[1]), fmaxf(most[2], most[3]));
         return __all_sync(0xffffffffu, largest * fabsf(float(scores.scale * near)) <= 0.4f);
     }
     // The place of a score, which need not be attended to, of the lane's first row or second one.
     template <bool MASKED>
     __device__ __forceinline__ Spot spot(int key, int half, int column) const {
         const int none = limits<int>::highest();
-        return {at.batch, at.head, row + 8 * half, key + int(threadIdx.x % 4) * 2, 0, column, MASKED ? at.rows - 1 : none,
+        return {at.batch, at.head, row, key + int(threadIdx.x % 4) * 2, 8 * half, column, MASKED ? at.rows - 1 : none,
                 MASKED ? at.keys - 1 : none};
+    }
+    // Scores of the keys from `key` on, made of products with them.
+    template <bool MASKED>
+    __device__ __forceinline__ void change(float (&s)[tile_n / 2], int key, const Arrived& ahead) const {
+#pragma unroll
+        for (int n = 0; n < tile_n / 16; ++n) {
+            float elements[8] = {};
+            ahead.elements<false>(elements, n, threadIdx.x / 32 * 16);
+#pragma unroll
+            for (int i = 8 * n; i < 8 * n + 8; ++i)
+                s[i] = scores(s[i], spot<MASKED>(key, i % 4 / 2, i / 4 * 8 + i % 2), ahead.with(elements[i % 8])).value;
+        }
+    }
+    // What is added to the products with the keys of tile i.
+    template <bool MASKED>
+    __device__ __forceinline__ void prepare_tile(float (&s)[tile_n / 2], const Walk& walk, int i, Stages& ahead) const {
+        if constexpr (!added) return;
+        ahead.wait_full();
+#pragma unroll
+        for (float& x : s) x = -0.0f;
+        change<MASKED>(s, walk[i], Arrived(ahead, tile_row, walk[i]));
+        ahead.release();
     }
     // Turns the scores of the keys from `key` on into weights; former sums are to be multiplied by `shrink` if that is asked for.
     template <bool MASKED, bool SMALL = false>
@@ -80,29 +104,21 @@ struct Task {
     {
         const int q = threadIdx.x % 4 * 2;
         bool shrinks = false;
-        // Before anything that threads do together, as elements of both halves may be read at one place.
-#pragma unroll
-        for (int n = 0; n < (reads ? tile_n / 16 : 0); ++n) {
-            float elements[8] = {};
-            ahead.elements<false>(elements, n, threadIdx.x / 32 * 16);
-#pragma unroll
-            for (int i = 8 * n; i < 8 * n + 8; ++i)
-                s[i] = scores(s[i], spot<MASKED>(key, i % 4 / 2, i / 4 * 8 + i % 2), ahead.with(elements[i % 8])).value;
-        }
+        // Before anything that threads do together, as both halves may have elements of one place, or of one distance.
+        if constexpr (!plain && !SMALL && !added) change<MASKED>(s, key, ahead);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own = row + 8 * half, place = own + at.offset - key - q;
             int end = at.keys - key - q;
             if constexpr (bounded_right) end = minimum(end, place + at.right + 1);
-            // The shift is of the lane's first key.
-            const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, own, key + q}, ahead.of).slope : 0.0f;
+            // The shift is of the lane's first row and key.
+            const float shift = shifted ? scores(0.0f, Spot{at.batch, at.head, row, key + q}, ahead.of).slope : 0.0f;
             float most[2] = {of.largest[half] - shift, -limits<float>::infinity()};
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 const int column = i / 2 * 8 + i % 2;
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
                 if constexpr (SMALL && !limited) x = tanh_of_small(x, 1.0f);
-                else if constexpr (!plain && !SMALL && !reads) x = scores(x, spot<MASKED>(key, half, column)).value;
                 if constexpr (MASKED)
                     if (column >= end || (bounded_left && column < place - at.left) || !known.allowed[half](column))
                         x = -limits<float>::infinity();
@@ -136,12 +152,12 @@ struct Task {
     __device__ __forceinline__ bool weigh_tile(
         float (&s)[tile_n / 2], float (&shrink)[2], Statistics& of, const Walk& walk, int i, const Known& known, Stages& ahead) const
     {
-        if constexpr (brings_ahead) ahead.wait_full();
+        if constexpr (brings_ahead && !added) ahead.wait_full();
         const Arrived arrived(ahead, tile_row, walk[i]);
         bool shrinks;
         if (near != 0 && !MASKED && all_small(s)) shrinks = weigh<MASKED, near != 0 && !MASKED>(s, shrink, of, walk[i], known, arrived);
         else shrinks = weigh<MASKED>(s, shrink, of, walk[i], known, arrived);
-        if constexpr (brings_ahead) ahead.release();
+        if constexpr (brings_ahead && !added) ahead.release();
         return shrinks;
     }
     // Of the keys of tile i.
@@ -159,16 +175,16 @@ __device__ __forceinline__ void advance(
     const Task& task, Stages& of_k, Stages& of_v, Stages& ahead, const T* rows, const Walk& walk, int i, float (&sums)[value_width / 2],
     unsigned (&words)[tile_n / 16][4], float (&shrink)[2], bool& shrinks, Statistics& of)
 {
-    const int group = threadIdx.x / 128;
     float s[tile_n / 2];
+    task.prepare_tile<MASKED>(s, walk, i, ahead);
     of_k.wait_full();
-    if constexpr (by_turns) barrier_sync(1 + group, 256);
+    if constexpr (by_turns) barrier_sync(1 + task.group, 256);
     wgmma_fence();
-    multiply_rows<head_width, tile_m, tile_n>(s, rows, of_k.tile());
+    multiply_rows<head_width, tile_m, tile_n, added>(s, rows, of_k.tile());
     of_v.wait_full();
     wgmma_fence();
     multiply_weights<tile_n, value_width>(sums, words, of_v.tile());
-    if constexpr (by_turns) barrier_arrive(1 + (group + 1) % workers, 256);
+    if constexpr (by_turns) barrier_arrive(1 + (task.group + 1) % workers, 256);
     const Known known = task.known(walk, i);
     wgmma_wait<1>(sums);
     wgmma_made(s);
@@ -218,7 +234,8 @@ __device__ __forceinline__ void supply(
         }
     }
 }
-// Brings what a score reads; by one warp.
+// Brings what a score reads; by so many threads, as what is made for a distance may take long.
+constexpr int makers = 64;
 __device__ __forceinline__ void supply_ahead(const Scores& scores, const TensorMap& map, Turns turns, Stages ahead) {
     while (turns.next()) {
         const Place at = turns.place<1, false>();
@@ -226,7 +243,8 @@ __device__ __forceinline__ void supply_ahead(const Scores& scores, const TensorM
         const Walk walk(at, turns, row);
         if (!walk.count) continue;
         const Scores of_head = scores.of(at.batch, at.head);
-        for (int i = walk.count; i-- > 0;) bring_ahead(of_head, map, at, row, walk[i], ahead);
+        for (int i = walk.count; i-- > 0;)
+            bring_ahead<makers>(of_head, map, at, row, walk[i], ahead, i + 1 < walk.count ? walk[i + 1] - walk[i] : span);
     }
 }
 // A tile of rows that a warpgroup makes.
@@ -240,7 +258,7 @@ struct Work {
     __device__ __forceinline__ int warp_row() const { return row + threadIdx.x / 32 * 16; }
     __device__ __forceinline__ int own_row() const { return warp_row() + threadIdx.x % 32 / 4; }
     // The tiles of keys to whose keys the warpgroup's rows attend, all to all.
-    __device__ __forceinline__ Range whole() const { return walk.whole(at, row + threadIdx.x / 128 * 64); }
+    __device__ __forceinline__ Range whole(int group) const { return walk.whole(at, row + group * 64); }
 };
 // What comes to the warpgroups, and what they make of it.
 struct Worker {
@@ -248,15 +266,16 @@ struct Worker {
     float sums[value_width / 2] = {};
     unsigned words[tile_n / 16][4];  // weights
 
-    __device__ __forceinline__ const T* own_rows() const { return rows.tile() + threadIdx.x / 128 * 64 * line; }
+    __device__ __forceinline__ const T* rows_of(const Task& task) const { return rows.tile() + task.group * 64 * line; }
     // Makes the first weights of a tile of rows.
     __device__ __forceinline__ void begin(const Task& task, Work& work) {
         float s[tile_n / 2], shrink[2];
+        const int last = work.walk.count - 1;
+        task.prepare_tile<true>(s, work.walk, last, ahead);
         rows.wait_full();
         keys.wait_full();
         wgmma_fence();
-        multiply_rows<head_width, tile_m, tile_n>(s, own_rows(), keys.tile());
-        const int last = work.walk.count - 1;
+        multiply_rows<head_width, tile_m, tile_n, added>(s, rows_of(task), keys.tile());
         const Known known = task.known(work.walk, last);
         wgmma_wait<0>(s);
         keys.release();
@@ -266,20 +285,20 @@ struct Worker {
     // Goes through the keys of a tile of rows, but for the product of the last weights.
     __device__ __forceinline__ void walk(const Task& task, Work& work) {
         const Walk& walk = work.walk;
-        const Range whole = work.whole();
+        const Range whole = work.whole(task.group);
         int i = walk.count - 1;
         if (mixed && walk[i] + tile_n > work.at.keys) {
             values.wait_full();
             clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk[i]);
             wait_cleared();
         }
-        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
         for (; i > maximum(whole.first, 0); --i) {
-            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
-            else go_on<true>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
+            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
+            else go_on<true>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
         }
         if constexpr (bounded_left)
-            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, own_rows(), walk, i - 1, sums, words, work.of);
+            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
         rows.release();
     }
     // Multiplies the last weights of a tile of rows.
@@ -296,9 +315,9 @@ struct Worker {
         bool shrinks;
         const int last = next.walk.count - 1;
         rows.wait_full();
-        if (!bounded_left && !bounded_right && (!listed || next.walk.open(last)) && next.whole().end >= next.walk.count)
-            advance<false>(task, keys, values, ahead, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
-        else advance<true>(task, keys, values, ahead, own_rows(), next.walk, last, sums, words, shrink, shrinks, next.of);
+        if (!bounded_left && !bounded_right && (!listed || next.walk.open(last)) && next.whole(task.group).end >= next.walk.count)
+            advance<false>(task, keys, values, ahead, rows_of(task), next.walk, last, sums, words, shrink, shrinks, next.of);
+        else advance<true>(task, keys, values, ahead, rows_of(task), next.walk, last, sums, words, shrink, shrinks, next.of);
     }
     // Stores what was made, and begins anew.
     __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, float* lse, float unit) {
@@ -331,23 +350,23 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     __shared__ MBarrier full[rings + ahead_stages], empty[rings + ahead_stages];
     if (threadIdx.x == 0) {
         prepare(full, empty, rings, 0);
-        prepare(full + rings, empty + rings, ahead_stages, 31);
+        prepare(full + rings, empty + rings, ahead_stages, makers - 1);
         fence_mbarrier_init();
     }
     __syncthreads();
     Stages keys{of_k, full, empty, size_k, stages, 0}, values{of_v, full + stages, empty + stages, size_v, stages, 0};
     Stages rows{of_q, full + 2 * stages, empty + 2 * stages, size_q, held, 0};
     Stages ahead{of_ahead, full + rings, empty + rings, size_ahead, ahead_stages, 0};
-    const int group_number = threadIdx.x / 128;
-    if (group_number == workers) {
+    const int group = own_group();
+    if (group == workers) {
         give_registers<kept_registers>();
         if (threadIdx.x == 128 * workers) supply(q, k, v, Turns(sizes, order, starts_q, starts_k, lists), rows, keys, values);
-        if (brings_ahead && threadIdx.x / 32 == 4 * workers + 1)
+        if (brings_ahead && threadIdx.x >= threads - makers)
             supply_ahead(scores, << tiled or "q" >>, Turns(sizes, order, starts_q, starts_k, lists), ahead);
         return;
     }
     take_registers<taken_registers>();
-    if (by_turns && group_number == workers - 1) barrier_arrive(1, 256);
+    if (by_turns && group == workers - 1) barrier_arrive(1, 256);
     const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
     Turns turns(sizes, order, starts_q, starts_k, lists);
     if (turns.next()) {
@@ -355,7 +374,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         Work work(turns);
         for (bool more = true, begun = false; more;) {
             const Scores of_head = scores.of(work.at.batch, work.at.head);
-            const Task task{work.at, sizes, of_head, draw, work.own_row(), work.row, unit};
+            const Task task{work.at, sizes, of_head, draw, work.own_row(), work.row, group, unit};
             if (work.walk.count && !begun) worker.begin(task, work);
             if (work.walk.count) worker.walk(task, work);
             more = turns.next();
@@ -363,7 +382,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
             begun = more && work.walk.count && next.walk.count;
             if (begun) {
                 const Scores of_next = scores.of(next.at.batch, next.at.head);
-                worker.end_and_begin(Task{next.at, sizes, of_next, draw, next.own_row(), next.row, unit}, next);
+                worker.end_and_begin(Task{next.at, sizes, of_next, draw, next.own_row(), next.row, group, unit}, next);
             } else if (work.walk.count) worker.end();
             worker.store_result(work, sizes, o, lse, unit);
             work = next;

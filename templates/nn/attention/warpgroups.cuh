@@ -88,7 +88,8 @@ __device__ __forceinline__ void arrive(MBarrier* barrier) {
 struct Stages {
     T* memory;
     MBarrier *full, *empty;
-    int size, count, number;
+    int size;
+    unsigned count, number;
 
     __device__ __forceinline__ int stage() const { return number % count; }
     __device__ __forceinline__ T* tile() const { return memory + stage() * size; }
@@ -130,21 +131,30 @@ __device__ __forceinline__ void bring_array(T* to, const TensorMap& map, const P
 using Tiled = T;
 __device__ __forceinline__ void bring_array(T*, const TensorMap&, const Place&, int, int, MBarrier*) {}
 <% endfor %>
-// By one warp, before the tile of these rows and keys.
+// By so many threads, whole warps, before the tile of these rows and keys. Numbers from `known` on are the first ones of the tile that
+// the threads brought before.
+template <int MAKERS = 32>
 __device__ __forceinline__ void bring_ahead(
-    [[maybe_unused]] const Scores& scores, const TensorMap& map, const Place& at, int row, int key, Stages& ahead)
+    [[maybe_unused]] const Scores& scores, const TensorMap& map, const Place& at, int row, int key, Stages& ahead,
+    [[maybe_unused]] int known = span)
 {
-    const int lane = threadIdx.x % 32;
+    const int lane = threadIdx.x % MAKERS;
     ahead.wait_empty();
 <% if windows.inputs %>
     float* const to = (float*)(ahead.tile() + size_tile);
+    const float* const before = (const float*)(ahead.memory + (ahead.number + 1) % 2 * ahead.size + size_tile);
+    if (ahead_stages != 2 || known % MAKERS) known = span;  // each thread copies numbers of its own
     // Distances that no key has from a query are as those nearest to them.
-    for (int i = lane; i < span; i += 32) {
+    for (int i = lane; i < minimum(known, span); i += MAKERS) {
         const int distance = minimum(maximum(key - row - tile_m + 1 + i, 1 - at.rows), at.keys - 1);
         float made[windows];
         scores.by_distance(made, at.batch, at.head, maximum(-distance, 0), maximum(distance, 0));
 #pragma unroll
         for (int n = 0; n < windows; ++n) to[n * span + i] = made[n];
+    }
+    for (int i = known + lane; i < span; i += MAKERS) {
+#pragma unroll
+        for (int n = 0; n < windows; ++n) to[n * span + i] = before[n * span + i - known];
     }
 <% endif %>
     if (tiled && lane == 0) bring_array(ahead.tile(), map, at, row, key, ahead.open(size_tile * sizeof(T)));
@@ -163,14 +173,19 @@ struct Arrived {
     template <bool OF_KEYS>
     __device__ __forceinline__ void elements(float (&to)[8], int n, int first) const {
         if constexpr (!tiled) return;
-        const int lane = threadIdx.x % 32, line_of = lane / 8 % 2 * 8, along = 16 * n + lane / 16 * 8;
-        const int row = (OF_KEYS ? along : first + line_of) + lane % 8, chunk = (OF_KEYS ? first + line_of : along) / 8;
-        const T* const from = tile + chunk / 8 * tile_m * line + row * line + (chunk ^ row) % 8 * 8;
-        unsigned words[4];
+        const int lane = threadIdx.x % 32, high = lane / 16, own = first + lane % 16;
+        const T* from = tile;
+        if constexpr (OF_KEYS) from += own / line * tile_m * line + (16 * n + lane % 8 + 8 * high) * line + (own / 8 ^ lane) % 8 * 8;
+        else {
+            // The chunks of a row differ by bits of their addresses alone.
+            from += own * line + (high ^ lane % 8) * 8;
+            from = (const T*)((unsigned long long)from ^ n % 4 * 32) + n / 4 * tile_m * line;
+        }
+        Pack<Tiled, 8> pack;
+        unsigned(&words)[4] = (unsigned(&)[4])pack;
         if constexpr (OF_KEYS) load_matrices_transposed(words, from);
         else load_matrices(words, from);
-#pragma unroll
-        for (int i = 0; i < 8; ++i) to[i] = cast<float>(((const Tiled*)words)[i]);
+        unpack(pack, to);
     }
     __device__ __forceinline__ Ahead with(float element) const { return {of.windows, of.origin, element}; }
 };

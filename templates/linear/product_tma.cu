@@ -121,8 +121,8 @@ struct Kept {
         }
     }
     // Stores the part from column `x` on through shared memory, by all threads of the warpgroup.
-    __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int batch, int row, int column, int x, T* to) const {
-        const int group = threadIdx.x / 128, warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
+    __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int group, int batch, int row, int column, int x, T* to) const {
+        const int warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
         if (threadIdx.x % 128 == 0) wait_stores_read<1>();
         barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
@@ -159,7 +159,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (cluster > 1) cluster_barrier();
     << "allow_next_kernel();" if with_next >>
 
-    const int slabs = divide_up(sizes.k, depth), group = threadIdx.x / 128;
+    const int slabs = divide_up(sizes.k, depth), group = own_group();
     if (group == 2) {
         give_registers<24>();
         for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(sizes); ++turn) {
@@ -209,7 +209,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
     constexpr int across = tile_n / line;
     const auto store = [&](int i) {  // part i of it
-        kept[i / across].store(d, sizes, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
+        kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
     };
     constexpr int tile_parts = rows / 64 * across;
     if (by_turns && group == 1) barrier_arrive(3, 256);

@@ -124,3 +124,7 @@ inline bool elect_lane(CUKERN_HERE) {
 }
 
 #endif
+
+// The number of a thread's warpgroup, which the compiler knows to be the same for a warp: what depends on it, such as matrices of wgmma
+// in shared memory, is in registers of the warp then.
+__device__ __forceinline__ int own_group() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }

@@ -114,7 +114,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
         fence_mbarrier_init();
     }
     __syncthreads();
-    const int group = threadIdx.x / 128, rank = blockIdx.x % shares;
+    const int group = own_group(), rank = blockIdx.x % shares;
     const int first = sizes.inputs / wide * rank / shares, each = sizes.inputs / wide * (rank + 1) / shares - first;
     if (group == 2) {
         give_registers<24>();

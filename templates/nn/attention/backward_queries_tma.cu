@@ -147,7 +147,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     Stages keys{of_q + size_q + size_d, full, empty, size_k + size_v, stages, 0};
     T* const of_ahead = keys.memory + stages * (size_k + size_v);
     Stages ahead{of_ahead, full + stages + 1, empty + stages + 1, size_ahead, ahead_stages, 0};
-    const int group_number = threadIdx.x / 128;
+    const int group_number = own_group();
     if (group_number == workers) {
         give_registers<kept_registers>();
         if (threadIdx.x == 128 * workers) supply(q, k, v, d, Turns(sizes, order, starts_q, starts_k, lists), rows, keys);

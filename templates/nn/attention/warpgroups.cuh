@@ -57,9 +57,6 @@ struct Turns {
     }
 };
 
-// The number of a thread's warpgroup, which the compiler knows to be the same for a warp.
-__device__ __forceinline__ int own_group() { return __shfl_sync(0xffffffffu, (int)threadIdx.x / 128, 0); }
-
 // A tile in shared memory consists of blocks of 64 features, in each of which a row is a line whose chunks change places.
 // Asks for COUNT rows of a head, from `first` on; beyond the end they are zeros.
 template <int COUNT, int FEATURES>

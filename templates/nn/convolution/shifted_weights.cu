@@ -76,7 +76,7 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
     }
     __syncthreads();
 
-    const int group = threadIdx.x / 128, first_filter = blockIdx.x / g.tiles_n * 64, first_channel = blockIdx.x % g.tiles_n * 64;
+    const int group = own_group(), first_filter = blockIdx.x / g.tiles_n * 64, first_channel = blockIdx.x % g.tiles_n * 64;
     const int from = blockIdx.y * g.each, count = minimum(g.each, g.bands - from);
     if (group == 3) {
         give_registers<24>();

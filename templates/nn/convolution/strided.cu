@@ -75,7 +75,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     }
     __syncthreads();
 
-    const int group = threadIdx.x / 128;
+    const int group = own_group();
     if (group == 2) {
         give_registers<24>();
         for (int turn = 0, number = 0; threadIdx.x == 256 && Turn(g, turn).there(g); ++turn) {

@@ -340,7 +340,7 @@ class DataParallel:
         """
         if not max_norm > 0:
             raise ValueError(f"DataParallel.clip: max_norm: expected a positive number, got {max_norm!r}")
-        if not self.shard and not self._divided:
+        if not self.shard and not self._divided and any(one is not None for one in gradients):
             return clip_by_global_norm(list(gradients), max_norm)
         norm = self.norm(gradients)
         factor = 1.0 / ops.maximum(norm / max_norm, 1.0)

@@ -315,11 +315,23 @@ elu = parametric(
     oracle=lambda x, y: np.where(x > 0, x, y * np.expm1(np.minimum(x, 0))),
     doc="x where it is positive, else y * (exp(x) - 1); y is 1 by default.",
 )
+
+
+def _bounded(x: Any) -> Any:
+    """x where derivatives of gelu depend on it, so that no infinity meets zero."""
+    return where(x < -40, -40, where(x > 40, 40, x))
+
+
+def _gelu_vjp(g: Any, x: Any, r: Any) -> Any:
+    x = _bounded(x)
+    return g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x))
+
+
 gelu = unary(
     "gelu",
-    "T(0.5) * x * erfc_of(x * T(-0.7071067811865476))",
+    "T(0.5) * maximum(x, T(-1e30)) * erfc_of(x * T(-0.7071067811865476))",
     codes={"h": "gelu_of_half(x)"},
-    vjp=lambda g, x, r: g * (0.5 * erfc(-_ROOT_HALF * x) + math.sqrt(0.5 / math.pi) * x * exp(-0.5 * x * x)),
+    vjp=_gelu_vjp,
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",
 )
@@ -330,6 +342,7 @@ _TANH_POWER = -2 * _TANH_SCALE / math.log(2)
 
 
 def _gelu_tanh_vjp(g: Any, x: Any, r: Any) -> Any:
+    x = _bounded(x)
     s = 2 * _TANH_SCALE * (x + 0.044715 * x * x * x)
     p = sigmoid(s)
     # What 1 - p loses where p is near 1 is little beside p.
@@ -338,9 +351,10 @@ def _gelu_tanh_vjp(g: Any, x: Any, r: Any) -> Any:
 
 gelu_tanh = unary(
     "gelu_tanh",
-    f"x * sigmoid(T({2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x))",
+    f"maximum(x, T(-1e30)) * sigmoid(T({2 * _TANH_SCALE!r}) * (x + T(0.044715) * x * x * x))",
     codes={
-        "h": f"x * __fdividef(T(1), T(1) + exp2(x * (T({_TANH_POWER!r}) + T({0.044715 * _TANH_POWER!r}) * (x * x))))"
+        "h": "maximum(x, T(-1e30)) * "
+        f"__fdividef(T(1), T(1) + exp2(x * (T({_TANH_POWER!r}) + T({0.044715 * _TANH_POWER!r}) * (x * x))))"
     },
     vjp=_gelu_tanh_vjp,
     oracle=lambda x: 0.5 * x * (1 + np.tanh(_TANH_SCALE * (x + 0.044715 * x**3))),

@@ -173,3 +173,14 @@ def test_isclose_of_numbers(device: ck.Device) -> None:
     assert ck.isclose(ck.asarray([1, 2]), True).tolist() == [True, False]
     assert ck.isclose(1.0, 1.0 + 1e-9).item() is True
     assert ck.allclose(1, 2) is False
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("function", [ck.gelu, ck.gelu_tanh])
+def test_gelu_of_infinity_is_its_limit(device: ck.Device, function: Any, dtype: str) -> None:
+    x = ck.asarray(np.array([-np.inf, np.inf, np.nan])).astype(dtype)
+    y, pull = ck.vjp(function, x)
+    made, slope = (one.astype("float64").numpy() for one in (y, pull(ck.ones_like(y))[0]))
+    np.testing.assert_array_equal(made, [0, np.inf, np.nan])
+    assert np.signbit(made[0])
+    np.testing.assert_array_equal(slope, [0, 1, np.nan])

@@ -125,3 +125,15 @@ def test_what_cuda_says_while_the_end_is_awaited_is_a_fault(monkeypatch: pytest.
     monkeypatch.setattr(nccl, "_LOOK_SECONDS", 0.01)
     engine._look()
     assert engine._fault() == "CUDA: an illegal memory access"
+
+
+@pytest.mark.parametrize("shard", [0, 1])
+def test_there_is_nothing_to_clip_without_gradients(shard: Any) -> None:
+    ck.distributed.init()
+    try:
+        net = ck.nn.Linear(2, 3)
+        training = ck.distributed.DataParallel(ck.optim.SGD(net.parameters(), lr=1.0), shard=shard)
+        clipped, norm = training.clip([None, None], 1.0)
+    finally:
+        ck.distributed.shutdown()
+    assert clipped == [None, None] and norm.item() == 0

@@ -78,13 +78,19 @@ class _Begun:
 
     def done(self) -> bool:
         """Whether it has finished."""
-        return self.over or (self.event is not None and bool(self.event.done))
+        event = self.event
+        return self.over or (event is not None and bool(event.done))
 
     def ended(self) -> bool:
         """Wait until it has finished, if it is on a stream; whether it is."""
         if not self.over and self.event is not None:
             self.event.synchronize()
         return self.over or self.event is not None
+
+    def given_event(self) -> Any:
+        """The event of what has ended, which is the caller's now."""
+        event, self.over, self.event = self.event, True, None
+        return event
 
 
 class Engine:
@@ -139,6 +145,8 @@ class Engine:
         }
         #: What has not finished.
         self._begun: deque[_Begun] = deque()
+        #: Events of what has, for the program's thread to destroy; see :meth:`_look`.
+        self._spent: deque[Any] = deque()
         #: What CUDA said when it was asked for the end of one; empty if nothing was wrong.
         self._broken = ""
         #: The graphs that have collectives of this engine.
@@ -165,6 +173,7 @@ class Engine:
     def _start(self, about: str, held: Sequence[Any], call: Any, aside: bool = False) -> Work:
         """Run ``call`` with the current stream, or ``aside``: with the engine's, after what is on the current one."""
         cuda, done = self._device.xp.cuda, None
+        self._spent.clear()
         if self._member is not None:
             self._member.check(about)
         recorder = capture_hooks.recorder()
@@ -197,6 +206,7 @@ class Engine:
 
     def _replayed(self, about: str) -> None:
         """Note that a graph with collectives was launched."""
+        self._spent.clear()
         if self._member is not None:
             self._member.check(about)
             begun = _Begun(about)
@@ -324,14 +334,15 @@ class Engine:
     def _look(self) -> None:
         """Forget what has finished.
 
-        Waiting for an event lets other threads run, where asking whether it is done may not: CUDA does not answer while
-        the program copies from the GPU what is not ready, and CuPy keeps the interpreter's lock meanwhile.
+        Waiting for an event lets other threads run, where asking whether it is done may not, nor destroying it: CUDA
+        does not answer while the program copies from the GPU what is not ready, and CuPy keeps the interpreter's lock
+        meanwhile.
         """
         with self._device.activate():
             while not self._closed.wait(_LOOK_SECONDS):
                 try:
                     while self._begun and self._begun[0].ended():
-                        self._begun.popleft()
+                        self._spent.append(self._begun.popleft().given_event())
                 except self._device.xp.cuda.runtime.CUDARuntimeError as error:
                     self._broken = f"CUDA: {error}"
                     return

@@ -43,6 +43,14 @@ def test_every_instruction_is_tested_and_on_the_page() -> None:
             )
 
 
+def test_warps_know_the_number_of_their_warpgroup(device: ck.Device) -> None:
+    text = """<% include "prelude/warp_roles.cuh" %>
+    extern "C" __global__ void << name >>(int* y) { y[threadIdx.x] = own_group(); }"""
+    y = ck.zeros(416, "int32", device)
+    ck.Kernel(text, name="numbers")(y, grid=1, block=416)
+    np.testing.assert_array_equal(y.numpy(), np.arange(416) // 128)
+
+
 def test_transposed_matrices_are_stored_and_loaded(device: ck.Device) -> None:
     """Lane 4 * g + q has rows 2 * q and 2 * q + 1 of column g."""
     if not has_hopper(device):

@@ -85,6 +85,9 @@ def test_products_with_powers_of_two_are_rounded_once() -> None:
     powers[:6] = 290, -290, -400, 2**31 - 1, 0, -(2**31)
     with np.errstate(all="ignore"):
         wanted = np.ldexp(x, powers)
+    if not ck.zeros(1).device.addressable:  # GPUs flush subnormal numbers
+        wanted[np.abs(x) < np.finfo("float32").tiny] = 0
+        wanted[np.abs(wanted) < np.finfo("float32").tiny] *= 0
     np.testing.assert_array_equal(ck.ldexp(x, powers).numpy(), wanted)
 
 

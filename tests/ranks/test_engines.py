@@ -127,6 +127,38 @@ def test_what_cuda_says_while_the_end_is_awaited_is_a_fault(monkeypatch: pytest.
     assert engine._fault() == "CUDA: an illegal memory access"
 
 
+def test_events_are_destroyed_in_the_programs_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread would keep the interpreter's lock while the program copies from the GPU what is not ready."""
+    where: list[str] = []
+    engine = _closing(monkeypatch, False, lambda: None)
+
+    class Ended:
+        def synchronize(self) -> None:
+            engine._closed.set()
+
+        def __del__(self) -> None:
+            where.append(threading.current_thread().name)
+
+    engine._begun.append(nccl._Begun("all_reduce #2"))
+    for one in engine._begun:
+        one.event = Ended()
+    del one
+    engine._spent = deque()
+    engine._device = SimpleNamespace(  # type: ignore[assignment]
+        activate=nullcontext,
+        xp=SimpleNamespace(cuda=SimpleNamespace(runtime=SimpleNamespace(CUDARuntimeError=OSError))),
+    )
+    monkeypatch.setattr(nccl, "_LOOK_SECONDS", 0.01)
+    looking = threading.Thread(target=engine._look, name="looking")
+    looking.start()
+    looking.join()
+    assert not engine._begun
+    assert where == []
+    engine._member = None
+    engine._replayed("a captured step")
+    assert where == [threading.current_thread().name] * 2
+
+
 @pytest.mark.parametrize("shard", [0, 1])
 def test_there_is_nothing_to_clip_without_gradients(shard: Any) -> None:
     ck.distributed.init()

@@ -182,17 +182,18 @@ def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
 
 def _length(x: Array) -> float | None:
     """The norm of a large vector on the host by BLAS; None where that is not taken."""
-    if x.dtype.char not in "fd" or not x.is_contiguous or not by_numpy.serves(x):
+    form = x._layout or x._planned()
+    least = _LEAST.get(form.dtype.char)
+    if least is None or not form.contiguous or not by_numpy.serves(x):
         return None
-    data = x._data.reshape(-1)
+    data = x._data if form.ndim == 1 else x._data.reshape(-1)
     squares = float(by_numpy.quiet().run(data.dot, data))
-    return math.sqrt(squares) if _LEAST[x.dtype] * x.size < squares < math.inf else None
+    return math.sqrt(squares) if least * form.size < squares < math.inf else None
 
 
-#: By dtype, the number in relation to which the error of a rounded product that is no normal number is small.
-_LEAST = {
-    dtype: float(np.finfo(dtype).tiny / np.finfo(dtype).eps) for dtype in (dtypes.float32, dtypes.float64)
-}
+#: By the dtype's letter, the number in relation to which the error of a rounded product that is no normal number is
+#: small.
+_LEAST = {kind: float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in ("f", "d")}
 
 
 def vector_norm(

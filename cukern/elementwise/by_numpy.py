@@ -12,9 +12,7 @@ from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..autodiff.state import opened
-from ..device import Device
 from ..device.host.checked import mode
-from ..dtypes import DType
 
 #: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
 MANY, LARGE = 1 << 14, 1 << 21
@@ -47,10 +45,14 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
         times: how many elements of the result there are for each of ``x``.
     """
     form = x._layout or x._ndarray  # a view may have no layout yet, which would take longer to find
-    if not _is_served(form.dtype, form.size * times, least, x.device) or mode.active():
+    size, device = form.size * times, x.device
+    # In this one function, as another call would be a twentieth of what serving takes.
+    if size < least or form.dtype.kind not in _KINDS or not device.addressable or mode.active():
+        return False
+    if size >= LARGE and device.properties.multiprocessors > 1:
         return False
     for one in others:
-        if one.device is not x.device:
+        if one.device is not device:
             return False
     return not opened or not tape.recording((x, *others))
 
@@ -60,15 +62,10 @@ def serves_alike(arrays: Sequence[Array]) -> bool:
     return _are_alike(*[x._layout or x._planned() for x in arrays]) and is_free(arrays)
 
 
-def _is_served(dtype: DType, size: int, least: int, device: Device) -> bool:
-    """Whether NumPy serves so many elements that no tape tracks."""
-    if size < least or not device.addressable or dtype.kind not in _KINDS:
-        return False
-    return size < LARGE or device.properties.multiprocessors == 1
-
-
 @lru_cache(maxsize=4096)
 def _are_alike(*layouts: Layout) -> bool:
     first, largest = layouts[0], max(layouts, key=lambda one: one.size)
     alike = all(one.dtype == first.dtype and one.device is first.device for one in layouts)
-    return alike and _is_served(first.dtype, largest.size, MANY, first.device)
+    if not alike or largest.size < MANY or first.dtype.kind not in _KINDS or not first.on_host:
+        return False
+    return largest.size < LARGE or first.device.properties.multiprocessors == 1

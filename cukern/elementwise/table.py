@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..array import Array
 from .complex_rows import conj, real
 from .kinds import Binary, Bounded, Choice, Rounding, Unary, binary, unary
 from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
@@ -106,6 +107,8 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
     x, y = operands
     if type(y) not in (int, float):
         return None
+    if y == 2 and type(x) is Array and x.dtype.kind in "fc":
+        return square, (x,)
     kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""
     if kind in ("i", "u", "b") and isinstance(y, int) and y < 0:
         raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")

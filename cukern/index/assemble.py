@@ -338,9 +338,11 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     times = tuple(map(operator.index, given)) if type(reps) is not int else (reps,)
     if min(times, default=0) < 0:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
-    ndim = max(x.ndim, len(times))
     if by_numpy.serves(x):
+        if len(times) == x.ndim == 1:
+            return Array._wrap(np.concatenate((x._data,) * times[0] or (x._data[:0],)), x.device)
         return Array._wrap(np.tile(x._data, times), x.device)
+    ndim = max(x.ndim, len(times))
     sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
     apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
     spread = broadcast_to(apart, tuple(n for pair in zip(times, sizes, strict=True) for n in pair))

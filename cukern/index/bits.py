@@ -64,7 +64,7 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     [160]
     """
     x = require_array(x, "packbits")
-    if dtypes.info(x.dtype).kind not in "biu":
+    if x.dtype.kind not in "biu":
         raise TypeError(f"packbits: x: expected bool or integers, got {x.dtype}")
     _check(bitorder, "packbits")
     if x.device.addressable:

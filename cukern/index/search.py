@@ -279,13 +279,24 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
         ValueError: ``condition`` is not a vector.
         IndexError: ``condition`` is true beyond the end of the axis.
     """
+    if type(condition) is Array and type(x) is Array and _is_compressed_by_numpy(condition, x, axis):
+        return Array._wrap(x._data.compress(condition._data, axis), x.device)
     flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
-    size = x.size if axis is None else x.shape[normalize_axis(axis, x.ndim, "compress")]
-    if by_numpy.serves(x, flags) and flags.size <= size:
-        return Array._wrap(x._data.compress(flags._data, axis), x.device)
+    if axis is not None:
+        normalize_axis(axis, x.ndim, "compress")
     return take(x, flat_places(_flags(flags)), axis=axis)
+
+
+def _is_compressed_by_numpy(condition: Array, x: Array, axis: Any) -> bool:
+    """Whether NumPy is to take the slices of ``x`` where a vector, not longer than the axis, is true."""
+    shape, length = x.shape, condition.shape
+    if len(length) != 1 or not by_numpy.serves(x, condition):
+        return False
+    if axis is None:
+        return length[0] <= x.size
+    return type(axis) is int and -len(shape) <= axis < len(shape) and length[0] <= shape[axis]
 
 
 @public

@@ -120,6 +120,8 @@ def getitem(x: Array, key: Any, /) -> Array:
     Raises:
         IndexError: the index does not fit the shape.
     """
+    if type(key) is slice and not tape.opened and x.device.addressable and x.ndim:
+        return view(x, x._data[key])
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable:

@@ -77,6 +77,14 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     >>> ck.count_nonzero(ck.asarray([0, 3, 4])).item()
     2
     """
+    if (
+        type(x) is Array
+        and axis is None
+        and not keepdims
+        and x.dtype == dtypes.bool_
+        and x.device.addressable
+    ):
+        return Array._wrap(np.asarray(np.count_nonzero(x._data)), x.device)
     x = _taken(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
     if isinstance(x, Array) and x.device.addressable and x.dtype == dtypes.bool_ and len(axes) == x.ndim:

@@ -131,7 +131,7 @@ class Plan(kernel_plan.Plan):
         self.converters = tuple(map(converter, program.scalars))
         self.parts: Layout | None = None
         self.final: Prepared | None = None
-        self.direct: Callable[[Any], Any] | None = None
+        self.direct: Callable[[Any, Any], object] | None = None
         self.axes = tuple(sorted(axes))
         self.pulls: dict[tuple[bool, ...], Any] = {}
         self.rendered: list[tuple[Any, dict[str, Any]]] = []
@@ -141,9 +141,10 @@ class Plan(kernel_plan.Plan):
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars, parameter)
-        if self.direct is not None:
-            return Array._wrap(self.direct(arrays[0]._data), self.device)
         made = Array._made(self.layouts[0])
+        if self.direct is not None:
+            self.direct(arrays[0]._data, made._data)
+            return made
         if self.launch is None:
             return made
         values: list[Any] = [one._operand for one in arrays]
@@ -258,7 +259,7 @@ def make_plan(
         return plan
     on_host = _style(device) == "serial"
     if on_host and device.addressable and _is_for_numpy(plan, reduction):
-        plan.direct = _direct(reduction.name, plan.axes, plan.layouts[0])
+        plan.direct = _direct(reduction.name, plan.axes, operands[0], keepdims)
         return plan
     task = _task(reduction, program, operands, shape, axes)
     work = serial(task, device.properties.multiprocessors) if on_host else on_gpu(task)
@@ -311,16 +312,20 @@ _SEARCHES: dict[str, Callable[[Any], int]] = {
 }
 
 
-def _direct(name: str, axes: tuple[int, ...], layout: Layout) -> Callable[[Any], Any]:
-    """NumPy's reduction of an ndarray to one of ``layout``."""
-    axis, shape, dtype = axes[0] if len(axes) == 1 else None, layout.shape, layout.dtype
+def _direct(
+    name: str, axes: tuple[int, ...], operand: Layout, keepdims: bool
+) -> Callable[[Any, Any], object]:
+    """NumPy's reduction of an ndarray of a layout into another."""
+    axis = axes[0] if len(axes) == 1 else None
     if name in _SEARCHES:
-        return lambda data: np.asarray(_SEARCHES[name](data.reshape(-1))).reshape(shape)
+        return lambda data, to: to.fill(_SEARCHES[name](data.reshape(-1)))
     if name not in _UFUNCS:
         search = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
-        return lambda data: np.asarray(search(data, axis)).reshape(shape)
-    function = _UFUNCS[name].reduce
-    return lambda data: np.asarray(quiet().run(function, data, axis), dtype).reshape(shape)
+        return lambda data, to: search(data, axis, to, keepdims=keepdims)
+    reduce: Any = _UFUNCS[name].reduce
+    if not operand.floating:
+        return lambda data, to: reduce(data, axis, None, to, keepdims)
+    return lambda data, to: quiet().run(reduce, data, axis, None, to, keepdims)
 
 
 def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:

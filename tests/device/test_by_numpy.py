@@ -33,10 +33,13 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.argwhere(a(M) > 0),
     lambda xp, a: xp.compress(a(M[:, 0] > 0), a(M), 0),
     lambda xp, a: xp.compress(a(FLAGS), a(X)),
+    lambda xp, a: xp.compress(a(M[0, :3] > 0), a(M), -1),
     lambda xp, a: xp.extract(a(M > 0), a(M)),
     lambda xp, a: xp.take(a(M), a(ROWS), 1),
     lambda xp, a: xp.take(a(M).T, a(ROWS)),
     lambda xp, a: xp.tile(a(M), (2, 1, 2)),
+    lambda xp, a: xp.tile(a(X), 3),
+    lambda xp, a: xp.tile(a(X), 0),
     lambda xp, a: xp.insert(a(M), -2, 7.5, 1),
     lambda xp, a: xp.insert(a(M), 5, 7.5),
     lambda xp, a: xp.delete(a(M), 3, 1),
@@ -59,11 +62,14 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.repeat(a(M), np.int64(2)),
     lambda xp, a: xp.diag(a(X[:200]), -2),
     lambda xp, a: xp.eye(130, 140, 3),
+    lambda xp, a: xp.eye(130, k=-2),
+    lambda xp, a: xp.eye(130, k=131),
     lambda xp, a: xp.linalg.matrix_rank(a(M)),
     lambda xp, a: xp.roll(a(M), 5),
     lambda xp, a: xp.roll(a(M), -5, 1),
     lambda xp, a: xp.diff(a(M), 2, 0),
     lambda xp, a: xp.diff(a(FLAGS)),
+    lambda xp, a: xp.diff(a(X)),
     lambda xp, a: xp.ediff1d(a(M)),
     lambda xp, a: xp.gradient(a(X)),
     lambda xp, a: xp.array_equal(a(X), a(X)),
@@ -85,6 +91,9 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.indices((3, 4)),
     lambda xp, a: xp.argmax(a(M), axis=1),
     lambda xp, a: xp.all(a(FLAGS)),
+    lambda xp, a: xp.all(a(np.tile(FLAGS, 5)), keepdims=True),
+    lambda xp, a: xp.max(a(np.tile(M, 600)), axis=1, keepdims=True),
+    lambda xp, a: xp.argmin(a(np.tile(M, 600)), axis=1, keepdims=True),
     lambda xp, a: a(M)[a(ROWS)],
     lambda xp, a: xp.meshgrid(a(X[:200]), a(X[:210])),
     lambda xp, a: xp.meshgrid(a(X[:20]), a(X[:30]), a(X[:40]), indexing="ij"),
@@ -105,6 +114,7 @@ CALLS: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: xp.mask_indices(5, xp.tril, -1),
     lambda xp, a: xp.mask_indices(5, lambda x, k: xp.triu(x, k)),
     lambda xp, a: xp.count_nonzero(a(FLAGS), keepdims=True),
+    lambda xp, a: xp.count_nonzero(a(FLAGS)),
     lambda xp, a: xp.linalg.solve(a(M[:4, :4]), a(M[0, :4])),
     lambda xp, a: a(INTEGERS)[::-1] // -7,
     lambda xp, a: a(INTEGERS) // a(DIVISORS),
@@ -219,6 +229,7 @@ def test_numpy_is_quiet_in_a_call_alone() -> None:
     with np.errstate(all="raise"):
         big = ck.full(N, 1e30, ck.float32)
         assert np.isinf(ck.dot(big, big).item()) and np.isnan(ck.max(ck.full(N, np.nan, ck.float32)).item())
+        assert np.isinf(ck.trace(ck.full((200, 200), 1e38, ck.float32)).item())
         assert np.isneginf(by_numpy.quiet().run(by_numpy.quiet().run, np.log, 0.0))
         with pytest.raises(FloatingPointError):
             np.log(0.0)

@@ -117,8 +117,9 @@ def test_parts_of_a_score(score: Score, unit: tuple[float, bool], shifted: bool)
         (lambda s, t: s * t + t, False, None),
         (lambda s, t: 3 * tanh(s) + t, False, None),
         (lambda s, t: s + ck.exp(t) + t, False, None),
+        (lambda s, t: (lambda w: s + w - 3 * w)(t + 5), False, None),
     ],
-    ids=["sum", "half", "constant", "twice", "product", "tanh", "used twice"],
+    ids=["sum", "half", "constant", "twice", "product", "tanh", "used twice", "in a sum used twice"],
 )
 def test_what_is_made_ahead_comes_divided_by_the_scale(
     score: Score, divided: bool, value: str | None

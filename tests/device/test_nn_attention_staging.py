@@ -72,6 +72,14 @@ def test_arrays_of_queries_and_keys(shape: tuple[int, ...], deterministic: bool)
     check(arrays, exact, options, {"bias": bias})
 
 
+@pytest.mark.parametrize("scale", [0.0, -0.3])
+def test_scales_that_are_not_positive(scale: float) -> None:
+    arrays, exact = given("bfloat16", (1, 2, 300, 64), (1, 2, 300, 64), (1, 2, 300, 64))
+    bias = ck.asarray(np.random.default_rng(0).normal(size=(300, 300))).astype("bfloat16")
+    made = nn.attention(*arrays, bias=bias, scale=scale)
+    close(made, nn.attention(*map(ck.asarray, exact), bias=bias, scale=scale).numpy(), 8)
+
+
 @pytest.mark.parametrize("features", [64, 128])
 def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> None:
     """Products are added to them."""

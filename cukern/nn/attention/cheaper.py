@@ -268,8 +268,13 @@ class _Inputs:
         users = Counter(one for node in order((root,)) for one in node.args)
         divided = {
             term
-            for factor, term in terms
-            if scaled and factor == gain and users[term] == 1 and self._is_ahead(term)
+            for _, term in terms
+            if scaled
+            and users[term] == 1
+            and self._is_ahead(term)
+            and all(
+                by == gain for by, one in terms if one == term
+            )  # a sum with many users has it with several factors
         }
         for factor, term in terms:
             if term is value:

@@ -11,7 +11,7 @@ constexpr int size_q = tile_m * head_lines, size_k = tile_n * head_lines, size_v
 // A score is gain times what the function of it makes, and what shifts it, which is the same for all keys of a tile.
 constexpr double gain = << gain >>;
 constexpr bool scaled = << scaled | lower >>;  // times the factor of the products
-constexpr bool shifted = << (values[1] not in ("1", "0", "float(0.0)")) | lower >>;
+constexpr bool shifted = << (values | length > 1 and values[1] not in ("1", "0", "float(0.0)")) | lower >>;
 constexpr bool limited = << limited | lower >>;  // what the function makes is at most 1, and its weights by that are no subnormals
 // The function makes the tanh of a score times this, and nothing more, and it is expected that most of these are small; 0 if not.
 constexpr double near = << near >>;

@@ -476,7 +476,7 @@ def eye(
     if where.addressable and made is wanted:
         if type(N) is not int or M is not None or N < 0:
             return Array._wrap(np.eye(N, M, k, wanted), where)
-        data = where.backend.zeros((N, N), wanted)
+        data = np.zeros((N, N), wanted)
         ones = data.diagonal(k)
         ones.flags.writeable = True
         ones.fill(1)

@@ -52,6 +52,7 @@ class TmaTile(NamedTuple):
     depth: int = _LINE
     blocks: int = 1
     by_turns: bool = False
+    deferred: bool = False
     with_next: bool = False
     parts: int = 1
 
@@ -68,7 +69,7 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        return self.stages * self.depth * (self.m + self.n) + _PARTS + _ALIGNMENT
+        return self.stages * self.depth * (self.m + self.n) + _PARTS // (2 if self.deferred else 1) + _ALIGNMENT
 
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -80,6 +81,7 @@ class TmaTile(NamedTuple):
             "stages": self.stages,
             "band": self.band,
             "by_turns": self.by_turns,
+            "deferred": self.deferred,
             "with_next": self.with_next,
             "wide": True,
         }
@@ -110,17 +112,17 @@ class TmaTile(NamedTuple):
         """
         shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
         return (
-            self._map(task, elem, task.a, task.m, self.m),
-            self._map(task, elem, task.b, task.n, self.n // self.cluster),
+            self._map(task, elem, task.a, task.m, self.m, 1),
+            self._map(task, elem, task.b, task.n, self.n, self.cluster),
             Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True),
         )
 
-    def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int) -> Tiles:
+    def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int) -> Tiles:
         lines, elements = (size, task.k) if factor.by_depth else (task.k, size)
         shape = (task.batches if factor.batch else 1, lines, elements)
         strides = tuple(task.itemsize * step or ACCESS for step in (factor.batch, factor.row))
         line = _LINE // task.itemsize
-        box = (1, tile if factor.by_depth else line, line)
+        box = (1, (tile if factor.by_depth else line) // blocks, line)
         return Tiles(0, elem, shape, strides, box, _LINE, False)
 
 

@@ -205,7 +205,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier full[stages], empty[stages];
+    __shared__ MBarrier barriers[2][stages];
+    MBarrier *const full = held(&barriers[0][0]), *const empty = held(&barriers[1][0]);
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
@@ -255,9 +256,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
-            SharedMatrix left = lefts[x], right = first_right;
-            left += at.stage * stage_bytes;
-            right += at.stage * stage_bytes;
+            SharedMatrix left = lefts[x].later(at.stage * stage_bytes), right = first_right.later(at.stage * stage_bytes);
 #pragma unroll
             for (int k = 0; k < depth; k += step) {
                 wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, !first || k > 0);
@@ -282,8 +281,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     float waiting[defers ? tile_n / 2 : 1] = {};
     TileOperands found(epilogue, sizes, batch, row, column);
     SliceOperands operands[2] = {};
-    unsigned char* const own_line = (unsigned char*)parts + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 4 * 4;
-    const int turned = threadIdx.x % 32 / 4 * 16;
+    // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.
+    const int own_line = held(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
     const auto finish_slice = [&](int i) {
         if (i + 1 < slices) found.load(operands[(i + 1) % 2], epilogue, i + 1);
         constexpr int of_part = line / 16;
@@ -297,7 +296,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             alignas(Pair) Out two[2];
 #pragma unroll
             for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % 2].of[half][j / 2].at(e));
-            *(Pair*)(own_line + (of % groups * 16 ^ turned) + half * 1024) = *(const Pair*)two;
+            *(Pair*)(shared + (own_line ^ of % groups * 16) + half * 1024) = *(const Pair*)two;
         }
         if ((i + 1) % of_part == 0) {
             const int x = i / of_part * line;

@@ -30,11 +30,30 @@ __device__ __forceinline__ float erfc_of_half(float x) {
     return x < 0.0f ? 2.0f - tail : tail;
 }
 
-// x times the normal distribution function, of what will be rounded to half precision: from max(x, 0) is taken
-// |x| t 2^(P(t) - x * x * log2(e) / 2), t = 1 / (1 + 0.375 |x|), with P of degree 5 fitted for the least relative error, 2.4e-5,
-// where |x| is all of it.
+// x times the normal distribution function, of what will be rounded to float16: from max(x, 0) is taken s 2^P(s), s = |x| / 6 and
+// at most 1, with P of degree 7 fitted for the least relative error, 5e-6 where the result is normal. One instruction of the
+// special function unit, of which there are fewer than of products: a quotient would be another.
 __device__ __forceinline__ float gelu_of_half(float x) {
-    const float size = fmin(fabs(x), 1e30f), t = __fdividef(1.0f, fma(0.375f, size, 1.0f));  // no infinity times 0
-    const float p = -2.7409974f + t * (1.4498029f + t * (0.44347266f + t * (0.4145523f + t * (-0.88284988f + t * 0.31604422f))));
-    return fma(-size * exp2(fma(-0.72134752f * size, size, p)), t, maximum(-0.0f, x));
+    const float s = __saturatef(fabs(x) * 0.166666672f);
+    float p = fma(s, -0.513111413f, 2.87245774f);
+    p = fma(s, p, -7.23414993f);
+    p = fma(s, p, 11.0253716f);
+    p = fma(s, p, -11.6551485f);
+    p = fma(s, p, -16.5047455f);
+    p = fma(s, p, -6.90750504f);
+    p = fma(s, p, 1.58496726f);
+    return fma(-s, exp2(p), maximum(-0.0f, x));
+}
+// The same for bfloat16, whose results are normal for longer: s = |x| / 13.6, P of degree 8, and an error of 1.5e-4.
+__device__ __forceinline__ float gelu_of_bfloat16(float x) {
+    const float s = __saturatef(fabs(x) * 0.0735294148f);
+    float p = fma(s, 32.0372467f, -149.868942f);
+    p = fma(s, p, 302.157379f);
+    p = fma(s, p, -346.875946f);
+    p = fma(s, p, 254.108429f);
+    p = fma(s, p, -127.859795f);
+    p = fma(s, p, -85.588295f);
+    p = fma(s, p, -15.627264f);
+    p = fma(s, p, 2.76535344f);
+    return fma(-s, exp2(p), maximum(-0.0f, x));
 }

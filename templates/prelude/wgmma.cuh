@@ -26,6 +26,12 @@ struct SharedMatrix {
         bits += bytes / 16;
         return *this;
     }
+    // The same of a matrix `bytes` later, where these are few instructions: the sum stays within the lower word.
+    __device__ __forceinline__ SharedMatrix later(unsigned bytes) const {
+        SharedMatrix made = *this;
+        made.bits = bits & 0xffffffff00000000ull | (unsigned)bits + bytes / 16;
+        return made;
+    }
 };
 
 <% for columns in wgmma_columns | default([64, 128, 256]) %>
@@ -109,6 +115,10 @@ struct SharedMatrix {
     SharedMatrix& operator+=(int bytes) {
         first += bytes;
         return *this;
+    }
+    SharedMatrix later(unsigned bytes) const {
+        SharedMatrix made = *this;
+        return made += int(bytes);
     }
     // Where a byte of a line is.
     template <bool BY_DEPTH>

@@ -19,7 +19,8 @@ _KERNEL = Kernel("linear/product_tma.cu")
 _LINE = 128
 #: The threads of two warpgroups that multiply, and of one that brings.
 _THREADS = 384
-#: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
+#: Bytes of the parts of D through which two warpgroups store, two each (one where a tile is deferred), and those before
+#: the stages for alignment.
 _PARTS, _ALIGNMENT = 4 * 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
 #: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, and
@@ -39,6 +40,7 @@ class TmaTile(NamedTuple):
         depth: bytes of a slab along the depth.
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
+        deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
         parts: blocks that share the depth: one.
     """
@@ -69,7 +71,8 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        return self.stages * self.depth * (self.m + self.n) + _PARTS // (2 if self.deferred else 1) + _ALIGNMENT
+        parts = _PARTS // 2 if self.deferred else _PARTS
+        return self.stages * self.depth * (self.m + self.n) + parts + _ALIGNMENT
 
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -117,7 +120,9 @@ class TmaTile(NamedTuple):
             Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True),
         )
 
-    def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int) -> Tiles:
+    def _map(
+        self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int
+    ) -> Tiles:
         lines, elements = (size, task.k) if factor.by_depth else (task.k, size)
         shape = (task.batches if factor.batch else 1, lines, elements)
         strides = tuple(task.itemsize * step or ACCESS for step in (factor.batch, factor.row))
@@ -132,6 +137,8 @@ TMA_TILES = (
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
 )
+#: The registers suffice for no larger one: they have the sums of two tiles.
+DEFERRED_TILE = TmaTile(128, 192, 5, 2.15, 16, 2, deferred=True)
 #: Of floats that are cut to tf32.
 TF32_TMA_TILES = (
     TmaTile(128, 256, 4, 2.0, 16, 2),
@@ -156,6 +163,15 @@ def takes(task: Task) -> bool:
             for one, across in ((task.a, task.m), (task.b, task.n))
         )
     )
+
+
+def deferred_tile_for(task: Task, device: Device) -> TmaTile | None:
+    """The tile that is finished while the next is multiplied; None if the GPU or tensor maps do not take it."""
+    limits = device.properties
+    if limits.compute_capability[0] != 9 or task.itemsize != 2 or not takes(task):
+        return None
+    tile = DEFERRED_TILE._replace(blocks=limits.multiprocessors)
+    return tile if tile.count(task) <= LARGEST_INDEX else None
 
 
 def tma_tile_for(task: Task, device: Device) -> TmaTile | None:

@@ -78,6 +78,8 @@ struct PairOf<8> {
     using type = uint2;
 };
 using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
+// An element of a pair of bfloat16 by one instruction, where the half of a word is two.
+__device__ __forceinline__ float of_pair(unsigned pair, int j) { return __uint_as_float(j == 0 ? shl(pair, 16) : pair & 0xffff0000u); }
 // The operands of two neighbours: those that lie in pairs as a word of memory, which takes ptxas fewer registers than a Pack.
 struct PairOperands {
 <% for x in operands %>
@@ -95,7 +97,7 @@ struct PairOperands {
 <% endfor %>
     }
     __device__ __forceinline__ Operands at(int j) const {
-        return {<% for x in operands %><< "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
+        return {<% for x in operands %><< "of_pair(a%d, j)" % x.k if x.paired and x.type == "__nv_bfloat16" else "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
     }
 };
 // The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
@@ -125,16 +127,28 @@ constexpr int ahead = part_registers < 40 ? 2 : 1;
 struct SliceOperands {
     PairOperands of[2][2];
 };
-// Where the operands of a lane's elements of 64 rows of a tile are.
+// Where the operands of a lane's elements of 64 rows of a tile are<< ", and where their sums are saved" if saves >>.
 struct TileOperands {
 <% for x in operands %>
     const << x.type >>* from<< x.k >>[2];
 <% endfor %>
     int columns;  // of D from the lane's first one on, whole groups
+<% if saves %>
+    int rows;
+    T* saved[2];
+<% endif %>
 
-    __device__ __forceinline__ TileOperands(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
+    __device__ __forceinline__ TileOperands(
+        const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column<< ", T* save" if saves >>)
+    {
         const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
         columns = sizes.n - own_column;
+<% if saves %>
+        rows = sizes.m - own_row;
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            saved[half] = save + ((index)batch * sizes.m + minimum(own_row + half * 8, sizes.m - 1)) * sizes.n + own_column;
+<% endif %>
 <% for x in operands %>
 #pragma unroll
         for (int half = 0; half < 2; ++half)
@@ -162,6 +176,14 @@ struct TileOperands {
 <% endfor %>
         }
     }
+<% if saves %>
+    // Saves two neighbours of slice `i`.
+    __device__ __forceinline__ void save(int i, int half, int group, float first, float second) const {
+        const int at = 16 * i + 8 * group;
+        alignas(Pair) const T two[2] = {cast<T>(first), cast<T>(second)};
+        if (columns > at && rows > 8 * half) *(Pair*)(saved[half] + at) = *(const Pair*)two;
+    }
+<% endif %>
 };
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
@@ -206,7 +228,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
     __shared__ MBarrier barriers[2][stages];
-    MBarrier *const full = held(&barriers[0][0]), *const empty = held(&barriers[1][0]);
+    MBarrier *const full = in_register(&barriers[0][0]), *const empty = in_register(&barriers[1][0]);
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
@@ -218,6 +240,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (cluster > 1) cluster_barrier();
     << "allow_next_kernel();" if with_next >>
 
+    constexpr int slices = tile_n / 16;  // of a tile that waits to be finished
     const int slabs = divide_up(sizes.k, depth), group = own_group();
     if (group == 2) {
         give_registers<24>();
@@ -247,8 +270,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     const int first_row = by_turns ? 0 : rows * group;  // in a tile
     float sums[rows / 64][tile_n / 2];
-    const auto left_at = [&](int x) { return part(SlabA{ring}, first_row + 64 * x); };
-    const SharedMatrix lefts[2] = {left_at(0), left_at(rows / 64 - 1)}, first_right = part(SlabB{ring + tile_m * depth}, 0);
+    const auto left_at = [&](int x) { return part(SlabA{ring}, first_row + 64 * x).in_register(); };
+    const SharedMatrix lefts[2] = {left_at(0), left_at(rows / 64 - 1)}, first_right = part(SlabB{ring + tile_m * depth}, 0).in_register();
     Round at{0, 0};
     int before = 0;  // the stage of the slab before
     const auto multiply = [&](bool first) {
@@ -277,12 +300,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
     };
     constexpr int tile_parts = rows / 64 * across;
-    constexpr int slices = tile_n / 16;  // of a tile that waits to be finished
     float waiting[defers ? tile_n / 2 : 1] = {};
-    TileOperands found(epilogue, sizes, batch, row, column);
+    const auto find = [&] { return TileOperands(epilogue, sizes, batch, row, column<< ", saved" if saves >>); };
+    TileOperands found = find();
     SliceOperands operands[2] = {};
     // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.
-    const int own_line = held(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
+    const int own_line = in_register(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
     const auto finish_slice = [&](int i) {
         if (i + 1 < slices) found.load(operands[(i + 1) % 2], epilogue, i + 1);
         constexpr int of_part = line / 16;
@@ -294,6 +317,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int j = 0; j < 4; ++j) {
             const int half = j % 2, of = i * 2 + j / 2;
             alignas(Pair) Out two[2];
+            << "found.save(i, half, j / 2, waiting[of * 4 + half * 2], waiting[of * 4 + half * 2 + 1]);" if saves >>
 #pragma unroll
             for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % 2].of[half][j / 2].at(e));
             *(Pair*)(shared + (own_line ^ of % groups * 16) + half * 1024) = *(const Pair*)two;
@@ -336,7 +360,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         const Place place = Turn(turn).place(sizes);
         batch = place.batch, row = place.m0 + first_row, column = place.n0;
         if constexpr (defers) {
-            found = TileOperands(epilogue, sizes, batch, row, column);
+            found = find();
             found.load(operands[0], epilogue, 0);
             wgmma_wait<0>(sums[0]);
             arrive(&empty[before]);

@@ -29,7 +29,7 @@ __device__ __forceinline__ bool elect_lane() {
 }
 // The same value, in a register of the thread: what made it is not done again where it is used.
 template <typename T>
-__device__ __forceinline__ T held(T value) {
+__device__ __forceinline__ T in_register(T value) {
     if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
     else asm volatile("" : "+r"(value));
     return value;
@@ -131,7 +131,7 @@ inline bool elect_lane(CUKERN_HERE) {
 }
 
 template <typename T>
-inline T held(T value) {
+inline T in_register(T value) {
     return value;
 }
 

@@ -55,6 +55,7 @@ class TmaTile(NamedTuple):
     blocks: int = 1
     by_turns: bool = False
     deferred: bool = False
+    ahead: int = 1
     with_next: bool = False
     parts: int = 1
 
@@ -85,6 +86,7 @@ class TmaTile(NamedTuple):
             "band": self.band,
             "by_turns": self.by_turns,
             "deferred": self.deferred,
+            "ahead": self.ahead,
             "with_next": self.with_next,
             "wide": True,
         }

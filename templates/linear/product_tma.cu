@@ -303,11 +303,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     float waiting[defers ? tile_n / 2 : 1] = {};
     const auto find = [&] { return TileOperands(epilogue, sizes, batch, row, column<< ", saved" if saves >>); };
     TileOperands found = find();
-    SliceOperands operands[2] = {};
+    constexpr int early = << ahead >>;  // slices whose operands are on their way
+    SliceOperands operands[early + 1] = {};
     // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.
     const int own_line = in_register(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
     const auto finish_slice = [&](int i) {
-        if (i + 1 < slices) found.load(operands[(i + 1) % 2], epilogue, i + 1);
+        if (i + early < slices) found.load(operands[(i + early) % (early + 1)], epilogue, i + early);
         constexpr int of_part = line / 16;
         if (i % of_part == 0) {
             if (threadIdx.x % 128 == 0) wait_stores_read<0>();
@@ -319,7 +320,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             alignas(Pair) Out two[2];
             << "found.save(i, half, j / 2, waiting[of * 4 + half * 2], waiting[of * 4 + half * 2 + 1]);" if saves >>
 #pragma unroll
-            for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % 2].of[half][j / 2].at(e));
+            for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % (early + 1)].of[half][j / 2].at(e));
             *(Pair*)(shared + (own_line ^ of % groups * 16) + half * 1024) = *(const Pair*)two;
         }
         if ((i + 1) % of_part == 0) {
@@ -361,7 +362,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         batch = place.batch, row = place.m0 + first_row, column = place.n0;
         if constexpr (defers) {
             found = find();
-            found.load(operands[0], epilogue, 0);
+#pragma unroll
+            for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
             wgmma_wait<0>(sums[0]);
             arrive(&empty[before]);
 #pragma unroll

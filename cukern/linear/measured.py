@@ -16,10 +16,10 @@ class Times(NamedTuple):
 
     Attributes:
         form: the kernel: "tiles" of :mod:`.tensor_cores`, "parts" if blocks share the depth, "tf32" if of float32,
-            "tma", "deferred" and "tf32 tma" of :mod:`.tma`, "few rows" and "few rows of float32" of :mod:`.few_rows`;
-            "library", "tf32 library" and "library of float32" if the device's library itself does what follows, if it
-            can. Of "tiles", "tf32", "tma" and "deferred" also "and product" if that is saved; of the first two, and of
-            "lanes" of :mod:`.by_rows`, "of rows" if these are reduced.
+            "tma" and "tf32 tma" of :mod:`.tma`, "few rows" and "few rows of float32" of :mod:`.few_rows`; "library",
+            "tf32 library" and "library of float32" if the device's library itself does what follows, if it can.
+            Of "tiles", "tf32" and "tma" also "and product" if that is saved; of the first two, and of "lanes" of
+            :mod:`.by_rows`, "of rows" if these are reduced.
         batches, m, k, n: sizes.
         by_depth: whether the right factor is contiguous along k.
         own: of the form.

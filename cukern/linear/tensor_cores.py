@@ -25,7 +25,7 @@ from .by_rows import Lanes, lanes_for
 from .few_rows import FewRows, few_rows_for
 from .measured import ratio
 from .task import Rows, Task, kind_of, parts_of, task_of, tiled_structs, tiled_variables
-from .tma import TmaTile, deferred_tile_for, tma_tile_for
+from .tma import TmaTile, tma_tile_for
 
 _KERNELS = {False: Kernel("linear/product_mma.cu"), True: Kernel("linear/product_wgmma.cu")}
 #: Bytes of a tensor map.
@@ -284,13 +284,8 @@ def forms(
         return found
     tile, fed = tile_for(task, device, _PARTS if plain else (1,)), tma_tile_for(task, device)
     what = f"{' of rows' if task.rows else ''}{' and product' if task.saves else ''}"
-    if tile.parts == 1 and task.rows is None:
-        for name, one in (
-            ("tma" if task.itemsize == 2 else "tf32 tma", fed),
-            ("deferred", deferred_tile_for(task, device)),
-        ):
-            if one is not None:
-                found[f"{name}{what}"] = one
+    if fed is not None and tile.parts == 1 and task.rows is None:
+        found[f"{'tma' if task.itemsize == 2 else 'tf32 tma'}{what}"] = fed
     return {
         **found,
         f"{'tf32' if task.itemsize == 4 else 'parts' if tile.parts > 1 else 'tiles'}{what}": tile,

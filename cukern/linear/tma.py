@@ -23,9 +23,9 @@ _THREADS = 384
 #: the stages for alignment.
 _PARTS, _ALIGNMENT = 4 * 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
-#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, and
-#: where another warpgroup multiplies meanwhile. Estimated.
-_STORE, _HIDDEN_STORE = 0.7, 0.3
+#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, where
+#: another warpgroup multiplies meanwhile, and where the same does; then also of the last tile. Estimated.
+_STORE, _HIDDEN_STORE, _DEFERRED_STORE, _LAST_STORE = 0.7, 0.3, 0.235, 1.86
 
 
 class TmaTile(NamedTuple):
@@ -55,7 +55,6 @@ class TmaTile(NamedTuple):
     blocks: int = 1
     by_turns: bool = False
     deferred: bool = False
-    ahead: int = 1
     with_next: bool = False
     parts: int = 1
 
@@ -86,7 +85,6 @@ class TmaTile(NamedTuple):
             "band": self.band,
             "by_turns": self.by_turns,
             "deferred": self.deferred,
-            "ahead": self.ahead,
             "with_next": self.with_next,
             "wide": True,
         }
@@ -101,7 +99,9 @@ class TmaTile(NamedTuple):
 
     def grid(self, task: Task) -> Dim3:
         """Blocks along each axis."""
-        return min(self.count(task), self.blocks // self.cluster * self.cluster), 1, 1
+        count, most = self.count(task), max(1, self.blocks // self.cluster) * self.cluster
+        fewest = divide_up(count, divide_up(count, most))  # of blocks that make as many tiles each
+        return divide_up(fewest, self.cluster) * self.cluster, 1, 1
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
@@ -138,9 +138,10 @@ TMA_TILES = (
     TmaTile(128, 256, 4, 2.15, 16, 2),
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
+    TmaTile(
+        128, 192, 5, 2.1, 16, 2, deferred=True
+    ),  # the registers have the sums of two tiles, no larger ones
 )
-#: The registers suffice for no larger one: they have the sums of two tiles.
-DEFERRED_TILE = TmaTile(128, 192, 5, 2.15, 16, 2, deferred=True)
 #: Of floats that are cut to tf32.
 TF32_TMA_TILES = (
     TmaTile(128, 256, 4, 2.0, 16, 2),
@@ -167,15 +168,6 @@ def takes(task: Task) -> bool:
     )
 
 
-def deferred_tile_for(task: Task, device: Device) -> TmaTile | None:
-    """The tile that is finished while the next is multiplied; None if the GPU or tensor maps do not take it."""
-    limits = device.properties
-    if limits.compute_capability[0] != 9 or task.itemsize != 2 or not takes(task):
-        return None
-    tile = DEFERRED_TILE._replace(blocks=limits.multiprocessors)
-    return tile if tile.count(task) <= LARGEST_INDEX else None
-
-
 def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
     """The tile of the least time, that of the busiest multiprocessor; None if the GPU or tensor maps do not take it."""
     limits = device.properties
@@ -184,9 +176,12 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
 
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
-        store = _HIDDEN_STORE if tile.by_turns else _STORE
+        store = _HIDDEN_STORE if tile.by_turns else _DEFERRED_STORE if tile.deferred else _STORE
         slabs = divide_up(task.k * task.itemsize, tile.depth)
-        return waves * tile.m * tile.n * (slabs / tile.rate + store)
+        last = _LAST_STORE if tile.deferred else 0
+        return tile.m * tile.n * (waves * (slabs / tile.rate + store) + last)
 
-    best = min(TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES, key=cost)
+    tiles = TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES
+    # Sums that are saved too are stored from the registers of one tile.
+    best = min((tile for tile in tiles if not (task.saves and tile.deferred)), key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

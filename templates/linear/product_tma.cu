@@ -26,7 +26,7 @@ constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of 
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * line;
 constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
-static_assert(!defers || (rows == 64 && sizeof(Out) == 2), "the registers do not suffice for more");
+static_assert(!defers || (rows == 64 && sizeof(Out) == 2 && !<< "true" if saves else "false" >>), "the registers do not suffice for more");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
 // Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
 struct Turn {
@@ -127,28 +127,19 @@ constexpr int ahead = part_registers < 40 ? 2 : 1;
 struct SliceOperands {
     PairOperands of[2][2];
 };
-// Where the operands of a lane's elements of 64 rows of a tile are<< ", and where their sums are saved" if saves >>.
+constexpr int slice_registers = sizeof(SliceOperands) / 4;
+// Where the operands of a lane's elements of 64 rows of a tile are.
 struct TileOperands {
 <% for x in operands %>
     const << x.type >>* from<< x.k >>[2];
 <% endfor %>
     int columns;  // of D from the lane's first one on, whole groups
-<% if saves %>
-    int rows;
-    T* saved[2];
-<% endif %>
 
     __device__ __forceinline__ TileOperands(
-        const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column<< ", T* save" if saves >>)
+        const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column)
     {
         const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
         columns = sizes.n - own_column;
-<% if saves %>
-        rows = sizes.m - own_row;
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            saved[half] = save + ((index)batch * sizes.m + minimum(own_row + half * 8, sizes.m - 1)) * sizes.n + own_column;
-<% endif %>
 <% for x in operands %>
 #pragma unroll
         for (int half = 0; half < 2; ++half)
@@ -176,14 +167,6 @@ struct TileOperands {
 <% endfor %>
         }
     }
-<% if saves %>
-    // Saves two neighbours of slice `i`.
-    __device__ __forceinline__ void save(int i, int half, int group, float first, float second) const {
-        const int at = 16 * i + 8 * group;
-        alignas(Pair) const T two[2] = {cast<T>(first), cast<T>(second)};
-        if (columns > at && rows > 8 * half) *(Pair*)(saved[half] + at) = *(const Pair*)two;
-    }
-<% endif %>
 };
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
@@ -301,9 +284,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     constexpr int tile_parts = rows / 64 * across;
     float waiting[defers ? tile_n / 2 : 1] = {};
-    const auto find = [&] { return TileOperands(epilogue, sizes, batch, row, column<< ", saved" if saves >>); };
-    TileOperands found = find();
-    constexpr int early = << ahead >>;  // slices whose operands are on their way
+    TileOperands found(epilogue, sizes, batch, row, column);
+    constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
     SliceOperands operands[early + 1] = {};
     // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.
     const int own_line = in_register(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
@@ -318,7 +300,6 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int j = 0; j < 4; ++j) {
             const int half = j % 2, of = i * 2 + j / 2;
             alignas(Pair) Out two[2];
-            << "found.save(i, half, j / 2, waiting[of * 4 + half * 2], waiting[of * 4 + half * 2 + 1]);" if saves >>
 #pragma unroll
             for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % (early + 1)].of[half][j / 2].at(e));
             *(Pair*)(shared + (own_line ^ of % groups * 16) + half * 1024) = *(const Pair*)two;
@@ -361,7 +342,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         const Place place = Turn(turn).place(sizes);
         batch = place.batch, row = place.m0 + first_row, column = place.n0;
         if constexpr (defers) {
-            found = find();
+            found = TileOperands(epilogue, sizes, batch, row, column);
 #pragma unroll
             for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
             wgmma_wait<0>(sums[0]);

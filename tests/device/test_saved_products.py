@@ -8,11 +8,11 @@ from test_tensor_cores import GROUPED, LARGE, SMALL, bias_and_relu, needs, rando
 
 import cukern as ck
 from cukern.linear import tensor_cores
-from cukern.linear.tma import DEFERRED_TILE, TF32_TMA_TILES, TMA_TILES, TmaTile
+from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile
 from cukern.testing import asynchrony
 
-TALL, SQUARE, DEFERRED, FLOATS = (
-    tile._replace(blocks=2, cluster=1) for tile in (*TMA_TILES[1:], DEFERRED_TILE, TF32_TMA_TILES[1])
+TALL, SQUARE, FLOATS = (
+    tile._replace(blocks=2, cluster=1) for tile in (TMA_TILES[1], TMA_TILES[2], TF32_TMA_TILES[1])
 )
 
 
@@ -30,9 +30,7 @@ def check(a: ck.Array, b: ck.Array, bias: ck.Array, form: tensor_cores.Own, digi
 
 
 @pytest.mark.parametrize(
-    "tile",
-    [SMALL, LARGE, GROUPED, TALL, SQUARE, DEFERRED],
-    ids=["mma", "large mma", "wgmma", "tall tma", "square tma", "deferred"],
+    "tile", [SMALL, LARGE, GROUPED, TALL, SQUARE], ids=["mma", "large mma", "wgmma", "tall tma", "square tma"]
 )
 def test_forms(device: ck.Device, tile: tensor_cores.Tile | TmaTile) -> None:
     """No tile divides the sizes, and each block of a tile that the hardware brings makes several."""
@@ -44,7 +42,7 @@ def test_forms(device: ck.Device, tile: tensor_cores.Tile | TmaTile) -> None:
     check(a, b, random(device, "bfloat16", 264), tile, 2e-6)
 
 
-@pytest.mark.parametrize("tile", [TALL, SQUARE, DEFERRED], ids=["tall", "square", "deferred"])
+@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "square"])
 def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 392, swapped=True)

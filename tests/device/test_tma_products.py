@@ -12,18 +12,10 @@ from test_tensor_cores import bias_and_relu, check, random
 import cukern as ck
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.task import Factor, Task, task_of
-from cukern.linear.tma import (
-    DEFERRED_TILE,
-    TF32_TMA_TILES,
-    TMA_TILES,
-    TmaTile,
-    deferred_tile_for,
-    takes,
-    tma_tile_for,
-)
+from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
-TALL, SQUARE, DEFERRED = (one._replace(blocks=2, cluster=1) for one in (*TMA_TILES[1:], DEFERRED_TILE))
+TALL, SQUARE, DEFERRED = (one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:])
 
 
 @pytest.fixture(autouse=True)
@@ -207,11 +199,12 @@ def test_what_tensor_maps_take() -> None:
     assert takes(task._replace(a=Factor(0, 0, True), m=1))
     assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
     assert not takes(task._replace(b=Factor(0, 2**39, True)))
-    assert deferred_tile_for(task, gpu()) == DEFERRED_TILE._replace(blocks=132)
-    assert DEFERRED_TILE.shared <= gpu().properties.max_shared_memory_per_block
-    for other in (task._replace(itemsize=4), task._replace(n=4095)):
-        assert deferred_tile_for(other, gpu()) is None
-    assert deferred_tile_for(task, gpu(compute_capability=(8, 0))) is None
+    assert all(tile.shared <= gpu().properties.max_shared_memory_per_block for tile in TMA_TILES)
+    # Of a short depth what follows a tile counts; sums are not saved while the next tile is multiplied.
+    short = task._replace(m=16384, n=3072, k=768)
+    assert tma_tile_for(short, gpu()) == TMA_TILES[3]._replace(blocks=132)
+    assert tma_tile_for(short._replace(saves=True), gpu()) == TMA_TILES[0]._replace(blocks=132)
+    assert TMA_TILES[3]._replace(blocks=132).grid(short) == (128, 1, 1)  # 16 tiles each, as with 132
     # The smallest waste in the last wave.
     small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
     assert small is not None

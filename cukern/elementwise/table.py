@@ -383,9 +383,9 @@ softplus = unary(
 )
 silu = unary(
     "silu",
-    "x * sigmoid(x)",
-    codes={"h": "x * __fdividef(T(1), T(1) + __expf(-x))"},
-    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
+    "maximum(x, T(-1e30)) * sigmoid(x)",
+    codes={"h": "maximum(x, T(-1e30)) * __fdividef(T(1), T(1) + __expf(-x))"},
+    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + where(isinf(x), 0, x) * sigmoid(-x))),
     oracle=lambda x: x / (1 + np.exp(-x)),
     doc="x * sigmoid(x), also known as swish.",
 )

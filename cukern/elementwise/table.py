@@ -482,7 +482,7 @@ less_equal = binary("less_equal", "x <= y", ALL, "xx->b", operator="__le__", doc
 greater = binary("greater", "x > y", ALL, "xx->b", operator="__gt__", doc="Whether x > y.")
 greater_equal = binary("greater_equal", "x >= y", ALL, "xx->b", operator="__ge__", doc="Whether x >= y.")
 isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x", "c": "x != x"}, doc="Whether x is NaN.")
-isinf = unary(
+isinf: Unary = unary(
     "isinf",
     "false",
     ALL,

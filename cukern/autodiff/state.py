@@ -25,6 +25,28 @@ class _State(threading.local):
 state = _State()
 #: The ids of the tapes that record in any thread. Without one no thread need look for its own, which is slower.
 opened: set[int] = set()
+# A collector of garbage may close a generator, and so the tape that it has open, while this thread holds the lock.
+_changing = threading.RLock()
+
+
+def begin(tape: Tape) -> bool:
+    """Let ``tape`` record in this thread; False where it records already."""
+    with _changing:
+        if tape._thread is not None:
+            return False
+        tape._thread = state.__dict__
+        opened.add(id(tape))
+        state.active = (*state.active, tape)
+    return True
+
+
+def end(tape: Tape) -> None:
+    """Let ``tape`` record no more, in whichever thread it does."""
+    with _changing:
+        thread, tape._thread = tape._thread, None
+        if thread is not None:
+            thread["active"] = tuple(one for one in thread["active"] if one is not tape)
+            opened.discard(id(tape))
 
 
 def active() -> tuple[Tape, ...]:
@@ -51,7 +73,9 @@ class Pause:
         state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
 
     def __exit__(self, *exc_info: object) -> None:
-        state.active = tuple(tape for tape in self._before if tape._recording)
+        with _changing:
+            mine = state.__dict__
+            state.active = tuple(tape for tape in self._before if tape._thread is mine)
 
 
 def stop_recording() -> Pause:

@@ -44,7 +44,7 @@ from .cotangents import (
     zeros_like,
 )
 from .recompute import Recipe, forgotten
-from .state import Pause, active, opened, state, stop_recording
+from .state import Pause, active, begin, end, opened, state, stop_recording
 
 if TYPE_CHECKING:
     from ..array import Array, Storage
@@ -266,28 +266,23 @@ class Tape:
         self._recipes: dict[int | None, Recipe] = {}
         self._watched: set[int | None] = set()
         self._opaque: MutableMapping[Storage, Opaque] = _NOTHING
-        self._recording = False
+        self._thread: dict[str, Any] | None = None  # the state of the thread in which it records
         self._consumed = False
         _tapes.add(ref(self, _tapes.discard))
 
     def __enter__(self) -> Self:
-        if self._recording:
-            raise GradientError("this tape is already recording")
         self._check_usable()
-        self._recording = True
-        opened.add(id(self))
-        state.active = (*state.active, self)
+        if not begin(self):
+            raise GradientError("this tape is already recording")
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._stop()
+        end(self)
 
-    def _stop(self) -> None:
-        self._recording = False
-        state.active = tuple(tape for tape in state.active if tape is not self)
-        opened.discard(id(self))
+    def __del__(self) -> None:
+        opened.discard(id(self))  # its thread may have ended in the with-block
 
     def _check_usable(self) -> None:
         if self._consumed:
@@ -424,7 +419,7 @@ class Tape:
         recipes = self._recipes
         if not self.persistent:
             self._consumed = True
-            self._stop()
+            end(self)
             self._records, self._tracked, self._watched, self._recipes = [], {}, set(), {}
             self._opaque = _NOTHING
         made: dict[int, Array | None] = {}

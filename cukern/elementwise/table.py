@@ -383,9 +383,9 @@ softplus = unary(
 )
 silu = unary(
     "silu",
-    "x * sigmoid(x)",
-    codes={"h": "x * __fdividef(T(1), T(1) + __expf(-x))"},
-    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + x * sigmoid(-x))),
+    "maximum(x, T(-1e30)) * sigmoid(x)",
+    codes={"h": "maximum(x, T(-1e30)) * __fdividef(T(1), T(1) + __expf(-x))"},
+    vjp=lambda g, x, r: g * (sigmoid(x) * (1 + where(isinf(x), 0, x) * sigmoid(-x))),
     oracle=lambda x: x / (1 + np.exp(-x)),
     doc="x * sigmoid(x), also known as swish.",
 )
@@ -482,7 +482,7 @@ less_equal = binary("less_equal", "x <= y", ALL, "xx->b", operator="__le__", doc
 greater = binary("greater", "x > y", ALL, "xx->b", operator="__gt__", doc="Whether x > y.")
 greater_equal = binary("greater_equal", "x >= y", ALL, "xx->b", operator="__ge__", doc="Whether x >= y.")
 isnan = unary("isnan", "false", ALL, "x->b", codes={"f": "x != x", "c": "x != x"}, doc="Whether x is NaN.")
-isinf = unary(
+isinf: Unary = unary(
     "isinf",
     "false",
     ALL,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -336,3 +337,37 @@ def test_infinity_is_multiplied_by_what_its_windows_read(
         wanted = Definition(2, padding=1, groups=channels).weights(*doubles, (3, 3))
     assert len(forms) == (module is not direct) and all(forms)
     close(found, wanted, 2)
+
+
+def test_parts_of_many_images_are_found_in_few_trials():
+    """They are the best of all numbers of parts, of which no more are tried than twice the places."""
+
+    class Image:
+        tried = 0
+
+        def __init__(self, batch):
+            self._batch = batch
+
+        @property
+        def batch(self):
+            self.tried += 1
+            return self._batch
+
+    def best(batch, groups, warps, places):
+        def time(parts):
+            planes = -(-batch // parts)
+            planes = -(-planes // warps)
+            return 2 * -(-groups * parts // places) * (planes + 1) + (parts > 1)
+
+        return min(range(1, -(-batch // warps) + 1), key=time)
+
+    for batch, groups, warps, places in (
+        (20_000, 3, 4, 12),
+        (5_000, 99, 1, 132),
+        (64, 384, 8, 1056),
+        (1, 7, 8, 12),
+    ):
+        image = Image(batch)
+        task = SimpleNamespace(image=image, groups=groups)
+        assert depthwise_plane_weights._parts(task, warps, places) == best(batch, groups, warps, places)
+        assert image.tried <= 2 * places + 1

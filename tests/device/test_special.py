@@ -176,8 +176,8 @@ def test_isclose_of_numbers(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-@pytest.mark.parametrize("function", [ck.gelu, ck.gelu_tanh])
-def test_gelu_of_infinity_is_its_limit(device: ck.Device, function: Any, dtype: str) -> None:
+@pytest.mark.parametrize("function", [ck.gelu, ck.gelu_tanh, ck.silu])
+def test_gelu_or_silu_of_infinity_is_its_limit(device: ck.Device, function: Any, dtype: str) -> None:
     x = ck.asarray(np.array([-np.inf, np.inf, np.nan])).astype(dtype)
     y, pull = ck.vjp(function, x)
     made, slope = (one.astype("float64").numpy() for one in (y, pull(ck.ones_like(y))[0]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 import weakref
@@ -401,3 +402,53 @@ def test_rules_that_return_nonsense_are_refused():
     ]:
         with pytest.raises(ck.GradientError, match=message):
             gradient(with_rule(rule), x)
+
+
+# ---- other threads
+
+
+def _in_thread(call) -> None:
+    thread = threading.Thread(target=call)
+    thread.start()
+    thread.join()
+
+
+def test_a_tape_that_another_thread_leaves_records_no_more():
+    """Whether or not other tapes are open."""
+    x = ck.asarray([1.0, 2.0])
+    stopped = ck.Tape(persistent=True)
+    stopped.__enter__()
+    stopped.watch(x)
+    _in_thread(lambda: stopped.__exit__(None, None, None))
+    with ck.Tape() as other:
+        other.watch(x)
+        y = x * x
+    assert stopped.gradient(y, x) is None
+    with stopped, stopped.stop_recording():
+        _in_thread(lambda: stopped.__exit__(None, None, None))
+    assert not tape.state.active
+
+
+def test_a_tape_of_a_thread_that_ended_is_forgotten():
+    before = set(tape.opened)
+    _in_thread(lambda: ck.Tape().__enter__())
+    gc.collect()
+    assert tape.opened == before
+
+
+def test_one_of_two_threads_enters_a_tape():
+    """The second comes while the first looks whether the tape may be used."""
+    made, entered, refused = ck.Tape(), [], []
+
+    def enter():
+        try:
+            entered.append(made.__enter__())
+        except ck.GradientError:
+            refused.append(made)
+
+    usable = made._check_usable
+    made._check_usable = lambda: (setattr(made, "_check_usable", usable), _in_thread(enter))
+    enter()
+    assert (len(entered), len(refused)) == (1, 1)
+    made.__exit__(None, None, None)
+    assert id(made) not in tape.opened

@@ -110,6 +110,19 @@ def test_gated_rows_in_8_bits(device: ck.Device, kind: str) -> None:
     np.testing.assert_allclose(*scales, rtol=1e-5)
 
 
+@pytest.mark.parametrize("function", ["silu", "gelu_tanh"])
+def test_a_gate_of_minus_infinity_is_closed(device: ck.Device, function: str) -> None:
+    gate, up = random(2, 512), random(2, 512)
+    found, want = (
+        gated_planes(
+            ck.where(ck.arange(512) % 7 == 0, low, gate).astype("float32"), up, function, KINDS["Q4_0"]
+        )
+        for low in (-np.inf, -1e4)
+    )
+    for one, other in ((found.numbers, want.numbers), (found.factors, want.factors)):
+        np.testing.assert_array_equal(ck.asarray(one).numpy(), ck.asarray(other).numpy())
+
+
 @pytest.mark.parametrize("rows", [3, 8])
 def test_numbers_of_rows(device: ck.Device, rows: int) -> None:
     check(random(rows, 320), weights("Q8_0", 5, 320), random(5))

@@ -103,7 +103,8 @@ def _parts(task: Task, warps: int, places: int) -> int:
         planes = divide_up(divide_up(task.image.batch, parts), warps)
         return 2 * divide_up(task.groups * parts, places) * (planes + 1) + (parts > 1)
 
-    return min(range(1, divide_up(task.image.batch, warps) + 1), key=time)
+    # As many parts as places fill them with less than two planes a warp too many: twice as many parts waste more.
+    return min(range(1, min(divide_up(task.image.batch, warps), 2 * places) + 1), key=time)
 
 
 def launch_of(task: Task, out: dtypes.DType, device: Device, elem: dtypes.DType, form: Form) -> Prepared:

@@ -4,6 +4,8 @@
 // Of windows that move by two pixels, taps of even numbers read other pixels than those of odd ones: each of the image's `phases`
 // is brought by a map of its own, of every second row and column.
 // image and output (images, height, width, channels or filters) by maps, of 16-bit floats; beyond the arrays are zeros.
+// Lines of a band beyond the output's last column or row are zeros, which every tap multiplies by the image's line so far on: a
+// pixel near the image's edge, of this row or the next. If that is infinite the sum is NaN, where the exact one may be infinite.
 // Launch: blocks of four warpgroups, of which three share the taps of 64 filters by 64 channels. blockIdx.x numbers these tiles,
 // blockIdx.y parts of the bands: a cluster of blocks adds up as many, and the sums of clusters lie behind one another. One thread of
 // the last warpgroup brings bands to a ring of stages, which goes round as in shifted.cu.

@@ -177,7 +177,7 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
         store = _HIDDEN_STORE if tile.by_turns else _DEFERRED_STORE if tile.deferred else _STORE
-        slabs = divide_up(task.k * task.itemsize, tile.depth)
+        slabs = max(divide_up(task.k * task.itemsize, tile.depth), tile.n // 16 if tile.deferred else 1)
         last = _LAST_STORE if tile.deferred else 0
         return tile.m * tile.n * (waves * (slabs / tile.rate + store) + last)
 

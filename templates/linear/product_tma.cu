@@ -223,8 +223,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (cluster > 1) cluster_barrier();
     << "allow_next_kernel();" if with_next >>
 
-    constexpr int slices = tile_n / 16;  // of a tile that waits to be finished
-    const int slabs = divide_up(sizes.k, depth), group = own_group();
+    // Of a tile that waits to be finished, one with each slab of the next: what slabs lie beyond the depth are zeros.
+    constexpr int slices = tile_n / 16;
+    const int slabs = maximum(divide_up(sizes.k, depth), defers ? slices : 1), group = own_group();
     if (group == 2) {
         give_registers<24>();
         Round at{0, 0};
@@ -329,7 +330,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         if constexpr (defers) {
 #pragma unroll
             for (int i = 0; i < slices; ++i) {
-                if (i < slabs) multiply(i == 0);
+                multiply(i == 0);
                 finish_slice(i);
             }
         }
@@ -348,7 +349,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             wgmma_wait<0>(sums[0]);
             arrive(&empty[before]);
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) waiting[i] = sums[0][i];
+            for (int i = 0; i < tile_n / 2; ++i) waiting[i] = in_register(sums[0][i]);
             continue;
         }
         PartOperands of_parts[ahead];  // on their way while the last slab is multiplied, and parts are made

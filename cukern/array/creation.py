@@ -474,7 +474,7 @@ def eye(
     made = bool if dtypes.info(wanted).extension else wanted
     where = _device(device)
     if where.addressable and made is wanted:
-        if type(N) is not int or M is not None or N < 0:
+        if type(N) is not int or type(k) is not int or M is not None or not -N < k < N:
             return Array._wrap(np.eye(N, M, k, wanted), where)
         data = np.zeros((N, N), wanted)
         ones = data.diagonal(k)

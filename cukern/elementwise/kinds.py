@@ -57,7 +57,8 @@ class Unary(Elementwise):
             found = self.quick.get(x._layout)
             if found is not None and found[1] is None:
                 plan = found[0]
-                made = plan.single(x)
+                make = plan.make
+                made = plan.single(x) if make is None else make(x)
                 if tape.opened and (tracking := tape.tracked((x,))) is not None:
                     _record(plan, (x,), (), (made,), tracking)
                 return made
@@ -142,13 +143,16 @@ class Binary(Elementwise):
             is_new = layout is not None and kind is not Array
             return self._apply((x, y)) if is_new else self.apply((x, y))
         plan, which = found
+        make = plan.make
         arrays: tuple[Array, ...]
         scalars: tuple[Scalar, ...]
         if which is None:
-            made, arrays, scalars = plan.pair(x, y), (x, y), ()
+            made = plan.pair(x, y) if make is None else make(x, y)
+            arrays, scalars = (x, y), ()
         elif type(which) is tuple and which == _NUMBER_LAST:
             try:
-                made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
+                made = plan.beside_number(x, y) if make is None else make(x, plan.converters[0](y))
+                arrays, scalars = (x,), (y,)
             except OverflowError:
                 return self._apply((x, y))
         else:

@@ -1,4 +1,4 @@
-"""New arrays that the host's runtime makes with the launch that fills them, in less time than Python takes."""
+"""New arrays that the host's runtime makes sooner than Python does: cleared, or with the launch that fills them."""
 
 from __future__ import annotations
 
@@ -34,24 +34,45 @@ def _places() -> tuple[int, ...] | None:
     return None
 
 
+def _form(layout: Layout) -> Form | None:
+    """How the runtime makes arrays of a layout; None on a GPU, in an order other than C's, or without known places."""
+    places = _places()
+    if places is None or layout.device.which is not None or not layout.contiguous:
+        return None
+    like: Any = object.__new__(Array)
+    like._layout, like.device, like._key, like._viewed = layout, layout.device, None, None
+    return Form(layout.shape, layout.dtype, layout.nbytes, places, like, Storage)
+
+
 def maker(launch: Prepared | None, layout: Layout) -> Maker | None:
     """A function of arrays, or their operands, and numbers that launches with a new array behind them and returns it.
 
     Returns:
-        None if the runtime cannot: on a GPU, in an order other than C's, or with values that it does not pack.
+        None if the runtime cannot make the array, or does not pack the values.
     """
-    places = _places()
-    if launch is None or places is None or not layout.on_host or not layout.contiguous:
+    form = _form(layout)
+    if launch is None or form is None:
         return None
-    like: Any = object.__new__(Array)
-    like._layout, like.device, like._key, like._viewed = layout, layout.device, None, None
 
     def again(*values: Any) -> Array:
         made = Array._made(layout)
         launch(*[one._operand if isinstance(one, Array) else one for one in values], made._operand)
         return made
 
-    form = Form(layout.shape, layout.dtype, layout.nbytes, places, like, Storage)
     backend: Any = layout.device.backend
     made: Maker | None = backend.maker(launch, form, again)
+    return made
+
+
+def cleared(layout: Layout) -> Maker:
+    """A function that makes an array of a layout with all bytes 0, on the current device."""
+    if layout.cleared is None:
+        form, backend = _form(layout), layout.device.backend
+
+        def plainly() -> Array:
+            return Array._wrap(backend.zeros(layout.shape, layout.dtype), layout.device)
+
+        host: Any = backend
+        layout.cleared = plainly if form is None else host.newer(form, True)
+    made: Maker = layout.cleared
     return made

@@ -1,6 +1,6 @@
 // Vectors of complex numbers on the host, of which expressions without Annex G's infinities are computed sooner than GCC's own
 // vectors are: each number is read once, and one instruction adds and subtracts.
-#if defined(__AVX__) && defined(__has_builtin) && !defined(CUKERN_CHECKED)
+#if defined(__AVX__) && defined(__has_builtin) && !defined(__clang__) && !defined(CUKERN_CHECKED)
 #if __has_builtin(__builtin_shufflevector)
 #define CUKERN_LANES
 namespace complex_parts {

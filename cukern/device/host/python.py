@@ -144,6 +144,16 @@ class Form(NamedTuple):
     like: object
     storage: type
 
+    def packed(self, zeroed: bool) -> tuple[bytes, bytes, object, type]:
+        """The form as the runtime reads it."""
+        wanted = _wanted(self.shape, self.dtype, self.nbytes, zeroed)
+        return wanted, struct.pack(f"={len(self.places)}q", *self.places), self.like, self.storage
+
+
+def newer(runtime: ctypes.CDLL, form: Form, zeroed: bool) -> Callable[[], Any]:
+    """A function that makes a new array object, with all bytes 0 if so wanted."""
+    return _method(runtime.cukern_new_method(), form.packed(zeroed))
+
 
 def maker(
     runtime: ctypes.CDLL, launch: Callable[..., None], form: Form, again: Callable[..., Any]
@@ -163,11 +173,7 @@ def maker(
     if type(bound) is not tuple:
         return None
     prepared, end, _ = bound
-    wanted = _wanted(form.shape, form.dtype, form.nbytes, False)
-    places = struct.pack(f"={len(form.places)}q", *form.places)
-    return _method(
-        runtime.cukern_make_method(), (prepared, end, again, wanted, places, form.like, form.storage)
-    )
+    return _method(runtime.cukern_make_method(), (prepared, end, again, *form.packed(False)))
 
 
 def reraise(runtime: ctypes.CDLL) -> None:

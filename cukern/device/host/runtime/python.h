@@ -47,8 +47,9 @@ struct Wanted {
 // A method of Python's without arguments, whose self is a Wanted as bytes: a new ndarray.
 static void* allocate(void* self, void*) {
     const Wanted* wanted = (const Wanted*)python.bytes_as_string(self);
-    if (wanted->bytes <= (long)largest_copy && !wanted->zeroed) {
+    if (wanted->bytes <= (long)largest_copy) {
         python.increase(wanted->dtype);
+        if (wanted->zeroed) return python.new_zeros((int)wanted->axes, wanted->shape, wanted->dtype, 0);
         return python.new_array(array_type, wanted->dtype, (int)wanted->axes, wanted->shape, 0, 0, 0, 0);
     }
     const size_t before = sizeof(Zoned) + front_bytes + 64;
@@ -105,6 +106,9 @@ static void* make_array(void* given, long from) {
     return made;
 }
 
+// A method of Python's without arguments, whose self is what make_array takes.
+static void* make_new(void* self, void*) { return make_array(self, 0); }
+
 // As Python declares a method.
 struct Method {
     const char* name;
@@ -113,6 +117,7 @@ struct Method {
     const char* text;
 };
 
+static const Method new_method = {"new", make_new, 0x0004, "A new array."};
 static const Method allocate_method = {"allocate", allocate, 0x0004, "A new ndarray."};
 
 static void start_python(const Python* given) {

@@ -456,7 +456,8 @@ EXPORT void cukern_set_asynchrony(int when, unsigned long long seed) {
     __atomic_store_n(&asynchrony, when, __ATOMIC_RELAXED);
 }
 
-// Methods of Python's that make arrays with red zones, and launch; see python.h and prepared.h.
+// Methods of Python's that make arrays with red zones, launch, or both; see python.h and prepared.h.
 EXPORT const Method* cukern_allocate_method() { return &allocate_method; }
 EXPORT const Method* cukern_launch_method() { return &launch_method; }
 EXPORT const Method* cukern_make_method() { return &make_method; }
+EXPORT const Method* cukern_new_method() { return &new_method; }

@@ -144,21 +144,19 @@ class Binary(Elementwise):
             return self._apply((x, y)) if is_new else self.apply((x, y))
         plan, which = found
         make = plan.make
-        arrays: tuple[Array, ...]
-        scalars: tuple[Scalar, ...]
         if which is None:
             made = plan.pair(x, y) if make is None else make(x, y)
-            arrays, scalars = (x, y), ()
-        elif type(which) is tuple and which == _NUMBER_LAST:
-            try:
-                made = plan.beside_number(x, y) if make is None else make(x, plan.converters[0](y))
-                arrays, scalars = (x,), (y,)
-            except OverflowError:
-                return self._apply((x, y))
-        else:
+            if tape.opened and (tracking := tape.tracked((x, y))) is not None:
+                _record(plan, (x, y), (), (made,), tracking)
+            return made
+        if type(which) is not tuple or which != _NUMBER_LAST:
             return self.apply((x, y))
-        if tape.opened and (tracking := tape.tracked(arrays)) is not None:
-            _record(plan, arrays, scalars, (made,), tracking)
+        try:
+            made = plan.beside_number(x, y) if make is None else make(x, plan.converters[0](y))
+        except OverflowError:
+            return self._apply((x, y))
+        if tape.opened and (tracking := tape.tracked((x,))) is not None:
+            _record(plan, (x,), (y,), (made,), tracking)
         return made
 
 

@@ -14,6 +14,7 @@ from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from .array import Array, copied, shape_of
 from .layout import fresh_layout
+from .making import cleared
 from .operators import FUNCTIONS
 
 __all__ = [
@@ -324,10 +325,13 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    layout = fresh_layout(where, wanted, shape_of(shape))
+    make = layout.cleared or cleared(layout)
     if where.which is None:
-        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
+        made: Array = make()
+        return made
     with where.activate():
-        return Array._wrap(where.backend.zeros(shape_of(shape), wanted), where)
+        return make()
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
@@ -474,7 +478,7 @@ def eye(
     made = bool if dtypes.info(wanted).extension else wanted
     where = _device(device)
     if where.addressable and made is wanted:
-        if type(N) is not int or M is not None or N < 0:
+        if type(N) is not int or type(k) is not int or M is not None or not -N < k < N:
             return Array._wrap(np.eye(N, M, k, wanted), where)
         data = np.zeros((N, N), wanted)
         ones = data.diagonal(k)

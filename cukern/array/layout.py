@@ -25,6 +25,7 @@ class Layout:
     Attributes:
         strides: bytes from one element to the next along each axis.
         allocate: allocates a new array of a dense layout: an ndarray on the host, a CuPy memory pointer on a GPU.
+        cleared: what :func:`.making.cleared` has returned.
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; always true on the
             host, where the compiler handles alignment.
         repeated: whether elements may share memory, as in a broadcast view.
@@ -33,6 +34,7 @@ class Layout:
     __slots__ = (
         "aligned",
         "allocate",
+        "cleared",
         "contiguous",
         "device",
         "dtype",
@@ -59,6 +61,7 @@ class Layout:
     on_host: bool
     repeated: bool
     allocate: Callable[[], Any]
+    cleared: Callable[[], Any] | None
 
 
 _layouts: dict[tuple[Any, ...], Layout] = {}
@@ -120,7 +123,7 @@ def layout(
         made.floating = dtype in INEXACT
         made.on_host = device.addressable
         made.repeated = overlapping(shape, strides, dtype.itemsize)
-        made.allocate = _allocator(made)
+        made.allocate, made.cleared = _allocator(made), None
         found = _layouts.setdefault(key, made)
     return found
 

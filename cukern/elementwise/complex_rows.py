@@ -10,6 +10,9 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import zeros
+from ..array.layout import Layout, fresh_layout
+from ..array.making import Maker, cleared
+from ..kernel.plan import remember
 from .function import ArrayLike, astype
 from .graph import SYMBOLS, Expr
 from .kinds import Binary, Unary, binary, unary
@@ -43,11 +46,27 @@ class Part(Unary):
 class IsComplex(Unary):
     """Whether imaginary parts are not 0; of real numbers they all are, for which memory is cleared alone."""
 
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.known: dict[Layout | None, Maker] = {}
+
+    @overload  # type: ignore[override]
+    def __call__(self, x: Expr, /, **options: Any) -> Expr: ...
+    @overload
+    def __call__(self, x: ArrayLike, /, *options: Any, **named: Any) -> Array: ...
+    def __call__(self, x: Any, /, *options: Any, **named: Any) -> Any:
+        if type(x) is Array and not options and not named and (make := self.known.get(x._layout)) is not None:
+            return make()
+        return super().__call__(x, *options, **named)
+
     def apply(self, operands: tuple[Any, ...]) -> Any:
         (x,) = operands
-        if isinstance(x, Array) and x.dtype not in dtypes.COMPLEX:
+        if not isinstance(x, Array) or x.dtype in dtypes.COMPLEX:
+            return super().apply(operands)
+        if x.device.which is not None:
             return zeros(x.shape, dtypes.bool_, x.device)
-        return super().apply(operands)
+        layout = x._planned()
+        return remember(self.known, layout, cleared(fresh_layout(x.device, dtypes.bool_, x.shape)))()
 
 
 def as_cotangent(g: Array, dtype: dtypes.DType) -> Array:

@@ -439,7 +439,7 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         except TypeError:  # what cannot be hashed names no dtype, which the lines below say
             plan = None
         if plan is not None and (copy or plan.layouts[0].dtype != x.dtype):
-            made = plan.single(x)
+            made = plan.single(x) if plan.make is None else plan.make(x)
             if tape.opened and (tracking := tape.tracked((x,))) is not None:
                 _record(plan, (x,), (), (made,), tracking)
             return made

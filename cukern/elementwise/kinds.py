@@ -57,7 +57,8 @@ class Unary(Elementwise):
             found = self.quick.get(x._layout)
             if found is not None and found[1] is None:
                 plan = found[0]
-                made = plan.single(x)
+                make = plan.make
+                made = plan.single(x) if make is None else make(x)
                 if tape.opened and (tracking := tape.tracked((x,))) is not None:
                     _record(plan, (x,), (), (made,), tracking)
                 return made
@@ -142,19 +143,20 @@ class Binary(Elementwise):
             is_new = layout is not None and kind is not Array
             return self._apply((x, y)) if is_new else self.apply((x, y))
         plan, which = found
-        arrays: tuple[Array, ...]
-        scalars: tuple[Scalar, ...]
+        make = plan.make
         if which is None:
-            made, arrays, scalars = plan.pair(x, y), (x, y), ()
-        elif type(which) is tuple and which == _NUMBER_LAST:
-            try:
-                made, arrays, scalars = plan.beside_number(x, y), (x,), (y,)
-            except OverflowError:
-                return self._apply((x, y))
-        else:
+            made = plan.pair(x, y) if make is None else make(x, y)
+            if tape.opened and (tracking := tape.tracked((x, y))) is not None:
+                _record(plan, (x, y), (), (made,), tracking)
+            return made
+        if type(which) is not tuple or which != _NUMBER_LAST:
             return self.apply((x, y))
-        if tape.opened and (tracking := tape.tracked(arrays)) is not None:
-            _record(plan, arrays, scalars, (made,), tracking)
+        try:
+            made = plan.beside_number(x, y) if make is None else make(x, plan.converters[0](y))
+        except OverflowError:
+            return self._apply((x, y))
+        if tape.opened and (tracking := tape.tracked((x,))) is not None:
+            _record(plan, (x,), (y,), (made,), tracking)
         return made
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of, memory_order
+from ..array.making import Maker, maker
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import Prepared, Style
@@ -45,9 +46,10 @@ class Plan(kernel_plan.Plan):
         backwards: by which inputs are tracked, the backward that a tape records of a call without numbers (None if
             there is no derivative), the inputs and outputs that it reads, and whether it reads all inputs and no
             output, so that a tape can compute the only output again.
+        make: a faster launch of the inputs and numbers, which makes the only output too; None if there is none.
     """
 
-    __slots__ = ("backwards", "converters", "operands", "program")
+    __slots__ = ("backwards", "converters", "make", "operands", "program")
 
     def __init__(self, program: Program, device: Device, operands: Sequence[Layout]) -> None:
         shape = broadcast_shapes(program.name, [one.shape for one in operands] or [()])
@@ -55,6 +57,7 @@ class Plan(kernel_plan.Plan):
         super().__init__(device, [fresh_layout(device, node.dtype, shape, order) for node in program.outputs])
         self.program, self.operands = program, tuple(operands)
         self.converters = tuple(map(converter, program.scalars))
+        self.make: Maker | None = None
         self.backwards: dict[
             tuple[bool, ...], tuple[tape.Operation | None, tuple[int, ...], tuple[int, ...], bool]
         ] = {}
@@ -89,18 +92,23 @@ class Plan(kernel_plan.Plan):
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars)
-        made = []  # loops, because a comprehension is a function call before Python 3.12
-        for layout in self.layouts:
-            made.append(Array._made(layout))
-        if self.launch is not None:
-            values = []
-            for one in arrays:
-                values.append(one._operand)
-            if scalars:
-                values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
-            for one in made:
-                values.append(one._operand)
-            self.launch(*values)
+        make = self.make
+        made: list[Array] = []  # loops, because a comprehension is a function call before Python 3.12
+        if make is None:
+            for layout in self.layouts:
+                made.append(Array._made(layout))
+        if self.launch is None:
+            return made
+        values = []
+        for one in arrays:
+            values.append(one._operand)
+        if scalars:
+            values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+        if make is not None:
+            return [make(*values)]
+        for one in made:
+            values.append(one._operand)
+        self.launch(*values)
         return made
 
 
@@ -162,6 +170,10 @@ def variables(
     loops = work.kernel is LINES and work.block == 1 and work.places[-1]["step"] == "unit"
     quick = loops and _is_quick(program, body)
     masks = loops and _is_masks(program, body)
+    alike = {*program.inputs, *(node.dtype for node in program.outputs)}
+    vectors = (
+        quick and len(body) == len(alike) == 1 and alike.issubset(dtypes.COMPLEX) and not program.scalars
+    )
     return {
         "name": f"{program.name}{'_sum' if totals else ''}_{dtypes.info(first).name}_{work.block}",
         "inputs": inputs,
@@ -171,6 +183,7 @@ def variables(
         "body": body,
         "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,
         "masks": masks,
+        "vectors": vectors and all(place["step"] == "unit" for place in work.places),
         **work.variables,
     }
 
@@ -281,6 +294,8 @@ def make_plan(
         axes = _axes(operands, plan.layouts, shape)
         work = _work(program, device, axes, _aligned(operands, program, out))
         plan.launch = _prepare(device, work, variables(program, work, inplace))
+        if out is None and len(plan.layouts) == 1:
+            plan.make = maker(plan.launch, plan.layouts[0])
     return plan
 
 

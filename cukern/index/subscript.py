@@ -120,8 +120,12 @@ def getitem(x: Array, key: Any, /) -> Array:
     Raises:
         IndexError: the index does not fit the shape.
     """
-    if type(key) is slice and not tape.opened and x.device.addressable and x.ndim:
-        return view(x, x._data[key])
+    kind = type(key)
+    if (kind is slice or kind is int) and not tape.opened and x.device.addressable and x.ndim > (kind is int):
+        try:
+            return view(x, x._data[key])
+        except IndexError:
+            pass  # the general path below raises the error
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable:
@@ -130,7 +134,8 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return made
         elif not tape.opened or tape.tracked((x,)) is None:
             try:
-                return view(x, x._data[parts if ... in parts else (*parts, ...)])
+                data = x._data[parts]
+                return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
             except IndexError:
                 pass  # the general path below raises the error
     elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x, key):

@@ -4,10 +4,13 @@
 // Launch: << lanes >> threads share a row; such a group owns `rows_piece` rows and `piece` columns of each. Groups of
 // columns lie along blockIdx.y, or along blockIdx.x where there is one row. No shared memory.
 // `tile`: the elements that the host makes at once by a quick expression, and again if one is NaN; 0 for none. With
-// `masks` it makes so many masks of a condition, and packs them.
+// `masks` it makes so many masks of a condition, and packs them; with `vectors` it makes vectors of complex numbers.
 <% include "prelude/math.cuh" %>
 <% if tile and masks %>
 <% include "prelude/masks.cuh" %>
+<% endif %>
+<% if tile and vectors %>
+<% include "prelude/complex_lanes.cuh" %>
 <% endif %>
 <% set operands = inputs + outputs %>
 <% set strided = outer or "any" in operands | map(attribute="step") %>
@@ -77,11 +80,26 @@
 <% endif %>
         index next = start;
         for (; next + tile <= end; next += tile) {
+<% if vectors %>
+#ifdef CUKERN_LANES
+            const bool again = complex_parts::made_with_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next], [&](int k) {
+                const index j = next + k;
+<% for x in inputs %>
+                const complex_parts::Lanes<decltype(x<< x.k >>->re)> a<< x.k >>(&x<< x.k >>[<< at(x.k, x.step) | trim >>]);
+<% endfor %>
+                return << body[-1].quick >>;
+            });
+#else
+<% endif %>
             for (int k = 0; k < tile; ++k) {
                 const index j = next + k;
 << element(quick=true) >>
             }
-            if (any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next])) {
+            const bool again = any_nan<tile>(&y0[<< "o%d + " % (inputs | length) if outer >>next]);
+<% if vectors %>
+#endif
+<% endif %>
+            if (again) {
                 for (index j = next; j < next + tile; ++j) {
 << element() >>
                 }

@@ -85,7 +85,7 @@ __device__ __forceinline__ complex<T> tanh(complex<T> z) {
     using namespace complex_parts;
     const T x = z.re, y = z.im;
     if (x != x) return {x, y == T(0) ? y : x};
-    if (infinite(x)) return {copysign(T(1), x), copysign(T(0), infinite(y) ? y : sin(y) * cos(y))};
+    if (infinite(x)) return {copysign(T(1), x), copysign(T(0), y)};  // as the Array API has it; in C99 it is sin(2 * y)'s sign
     if (!finite(y)) return {x == T(0) ? x : y - y, y - y};
     if (fabs(x) > T(sizeof(T) == 4 ? 11 : 22)) {
         const T small = exp(-fabs(x));

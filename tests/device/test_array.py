@@ -110,6 +110,8 @@ def test_creation(device):
     np.testing.assert_allclose(ck.arange(0, 1, 0.25).numpy(), [0, 0.25, 0.5, 0.75])
     np.testing.assert_allclose(ck.linspace(0, 1, 5).numpy(), np.linspace(0, 1, 5))
     np.testing.assert_array_equal(ck.eye(2, 3, k=1).numpy(), np.eye(2, 3, k=1))
+    for n, k in ((0, 2**31), (2, 2**40), (2, -(2**31)), (2, 2), (2, -1)):
+        np.testing.assert_array_equal(ck.eye(n, k=k).numpy(), np.eye(n, k=k))
     with pytest.raises(ValueError, match="shape: expected sizes of at least 0"):
         ck.zeros(-1)
     with pytest.raises(TypeError, match="shape: expected integers"):

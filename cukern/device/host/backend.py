@@ -48,7 +48,7 @@ from .elf import static_shared
 from .lines import lines_at
 from .packing import GRID, Kernel, Packing, placed_variables
 from .packing import load as _load
-from .python import LARGEST_COPY, allocation, launcher, python_api, reraise
+from .python import LARGEST_COPY, Form, allocation, launcher, maker, newer, python_api, reraise
 from .tensor_map import tensor_map
 from .texture import Object, Texels
 from .translate import source
@@ -127,6 +127,8 @@ def _runtime() -> ctypes.CDLL:
     library.cukern_probe.argtypes = (ctypes.c_ulonglong, ctypes.c_void_p)
     library.cukern_allocate_method.restype = ctypes.c_void_p
     library.cukern_launch_method.restype = ctypes.c_void_p
+    library.cukern_make_method.restype = ctypes.c_void_p
+    library.cukern_new_method.restype = ctypes.c_void_p
     library.cukern_set_asynchrony.argtypes = (ctypes.c_int, ctypes.c_ulonglong)
     limit = settings.time_limit()
     if library.cukern_start(settings.thread_count(), ctypes.byref(python_api())):
@@ -404,6 +406,14 @@ class Host:
         if nbytes <= LARGEST_COPY:
             return partial(np.empty, shape, dtype)
         return allocation(_runtime(), shape, dtype, nbytes, False)
+
+    def maker(self, launch: Prepared, form: Form, again: Callable[..., Any]) -> Callable[..., Any] | None:
+        """See :func:`.python.maker`."""
+        return maker(_runtime(), launch, form, again)
+
+    def newer(self, form: Form, zeroed: bool) -> Callable[[], Any]:
+        """See :func:`.python.newer`."""
+        return newer(_runtime(), form, zeroed)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """See :class:`..interface.Backend`: large arrays lie between red zones."""

@@ -6,7 +6,7 @@ import ctypes
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -40,6 +40,7 @@ class _Python(ctypes.Structure):
             *("new_array", "new_zeros", "set_base"),
             *("tuple_item", "as_unsigned", "as_signed", "as_double", "error", "clear_error"),
             *("save_thread", "restore_thread", "from_long", "from_bytes", "call_with", "call_vector"),
+            *("new_object", "from_unsigned"),
         )
     )
 
@@ -61,6 +62,7 @@ def python_api() -> _Python:
         *("PyTuple_GetItem", "PyLong_AsUnsignedLongLong", "PyLong_AsLongLong", "PyFloat_AsDouble"),
         *("PyErr_Occurred", "PyErr_Clear", "PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLong"),
         *("PyBytes_FromStringAndSize", "PyObject_CallFunctionObjArgs", "PyObject_Vectorcall"),
+        *("PyType_GenericAlloc", "PyLong_FromUnsignedLongLong"),
     )
 
     def found(names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
@@ -87,9 +89,13 @@ def allocation(
     runtime: ctypes.CDLL, shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool
 ) -> Callable[[], Any]:
     """A function that allocates an ndarray in C order between red zones, as fast as ``np.empty`` or ``np.zeros``."""
+    return _method(runtime.cukern_allocate_method(), _wanted(shape, dtype, nbytes, zeroed))
+
+
+def _wanted(shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool) -> bytes:
+    """The struct ``Wanted`` of python.h."""
     lasting = _dtypes.setdefault(dtype, dtype)
-    wanted = struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
-    return _method(runtime.cukern_allocate_method(), wanted)
+    return struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
 
 
 #: The formats of leading values that the runtime packs, and the most of them.
@@ -119,6 +125,55 @@ def launcher(
     letters = "".join(code[0] for code in codes).encode()
     prepared = struct.pack(f"=Qqq{_MOST_LEADING}s", handle, len(codes), len(whole), letters) + whole
     return _method(runtime.cukern_launch_method(), (prepared, end, launch))
+
+
+class Form(NamedTuple):
+    """How the runtime makes a new array object around an ndarray.
+
+    Attributes:
+        shape, dtype, nbytes: of the ndarray, in C order.
+        places: the bytes from an object's address to its parts, as in the struct ``Places`` of python.h.
+        like: an object that has the parts that the new ones share.
+        storage: the type of one of the other parts, an object without arguments.
+    """
+
+    shape: tuple[int, ...]
+    dtype: DType
+    nbytes: int
+    places: tuple[int, ...]
+    like: object
+    storage: type
+
+    def packed(self, zeroed: bool) -> tuple[bytes, bytes, object, type]:
+        """The form as the runtime reads it."""
+        wanted = _wanted(self.shape, self.dtype, self.nbytes, zeroed)
+        return wanted, struct.pack(f"={len(self.places)}q", *self.places), self.like, self.storage
+
+
+def newer(runtime: ctypes.CDLL, form: Form, zeroed: bool) -> Callable[[], Any]:
+    """A function that makes a new array object, with all bytes 0 if so wanted."""
+    return _method(runtime.cukern_new_method(), form.packed(zeroed))
+
+
+def maker(
+    runtime: ctypes.CDLL, launch: Callable[..., None], form: Form, again: Callable[..., Any]
+) -> Callable[..., Any] | None:
+    """A function of array objects and numbers that launches with a new one behind them, and returns it.
+
+    Args:
+        runtime: the runtime.
+        launch: what :func:`launcher` has returned.
+        form: the new object.
+        again: does the same in Python, for values that the runtime does not pack.
+
+    Returns:
+        None if the runtime does not pack the values of ``launch``.
+    """
+    bound = getattr(launch, "__self__", None)
+    if type(bound) is not tuple:
+        return None
+    prepared, end, _ = bound
+    return _method(runtime.cukern_make_method(), (prepared, end, again, *form.packed(False)))
 
 
 def reraise(runtime: ctypes.CDLL) -> None:

@@ -31,6 +31,8 @@ struct Python {
     void* (*from_bytes)(const void*, long);
     void* (*call_with)(void* function, ...);
     void* (*call_vector)(void* function, void* const* values, size_t count, void* names);
+    void* (*new_object)(void* type, long items);
+    void* (*from_unsigned)(unsigned long long);
 };
 
 static Python python;
@@ -45,6 +47,11 @@ struct Wanted {
 // A method of Python's without arguments, whose self is a Wanted as bytes: a new ndarray.
 static void* allocate(void* self, void*) {
     const Wanted* wanted = (const Wanted*)python.bytes_as_string(self);
+    if (wanted->bytes <= (long)largest_copy) {
+        python.increase(wanted->dtype);
+        if (wanted->zeroed) return python.new_zeros((int)wanted->axes, wanted->shape, wanted->dtype, 0);
+        return python.new_array(array_type, wanted->dtype, (int)wanted->axes, wanted->shape, 0, 0, 0, 0);
+    }
     const size_t before = sizeof(Zoned) + front_bytes + 64;
     const long total = (long)(before + back_bytes) + wanted->bytes;
     python.increase(python.uint8);
@@ -67,6 +74,41 @@ static void* allocate(void* self, void*) {
     return made;
 }
 
+// Where an Array has its parts: its ndarray, twice, the number that stands for it at a launch, its Storage, and what new ones
+// of a layout share.
+struct Places {
+    long data[2], operand, storage, shared[4];
+};
+
+static void*& part_of(void* object, long place) { return *(void**)((char*)object + place); }
+static void* type_of(const void* object) { return *(void* const*)((const char*)object + array_data_offset - sizeof(void*)); }
+
+// A new Array, as `given` tells from `from` on: a Wanted and Places, both as bytes, an Array whose shared parts it takes, and
+// the type of its Storage.
+static void* make_array(void* given, long from) {
+    const Places* places = (const Places*)python.bytes_as_string(python.tuple_item(given, from + 1));
+    void* like = python.tuple_item(given, from + 2);
+    void* data = allocate(python.tuple_item(given, from), 0);
+    void* operand = data ? python.from_unsigned((unsigned long long)data) : 0;
+    void* storage = operand ? python.new_object(python.tuple_item(given, from + 3), 0) : 0;
+    void* made = storage ? python.new_object(type_of(like), 0) : 0;
+    if (!made) {
+        void* const parts[] = {data, operand, storage};
+        for (void* part : parts)
+            if (part) python.decrease(part);
+        return 0;
+    }
+    python.increase(data);
+    part_of(made, places->data[0]) = part_of(made, places->data[1]) = data;
+    part_of(made, places->operand) = operand;
+    part_of(made, places->storage) = storage;
+    for (const long place : places->shared) python.increase(part_of(made, place) = part_of(like, place));
+    return made;
+}
+
+// A method of Python's without arguments, whose self is what make_array takes.
+static void* make_new(void* self, void*) { return make_array(self, 0); }
+
 // As Python declares a method.
 struct Method {
     const char* name;
@@ -75,6 +117,7 @@ struct Method {
     const char* text;
 };
 
+static const Method new_method = {"new", make_new, 0x0004, "A new array."};
 static const Method allocate_method = {"allocate", allocate, 0x0004, "A new ndarray."};
 
 static void start_python(const Python* given) {

@@ -192,10 +192,15 @@ static unsigned long long chunk_for(const Job* job, double block_ns) {
 
 // Runs the blocks on this thread, and calls the others as soon as there is enough to do for them.
 static void run_job(Worker* w, Job* job, Function* function) {
+    const bool alone = helpers_wanted == 0 || job->total == 1;
+    if (alone && !function->checked && function->quick_ns == 0) {  // nobody needs the time
+        job->chunk = job->total;
+        run_chunk(w, job);
+        return;
+    }
     job->start = now_ns();
     if (function->checked) begin_watch(w, job->start);
-    bool called = helpers_wanted == 0 || job->total == 1;
-    const bool alone = called;
+    bool called = alone;
     job->chunk = alone ? job->total : chunk_for(job, function->block_ns);
     if (!called && (function->block_ns == 0 || function->block_ns * (double)job->total > wake_ns)) {
         call_helpers(job, job->total / job->chunk);
@@ -451,6 +456,8 @@ EXPORT void cukern_set_asynchrony(int when, unsigned long long seed) {
     __atomic_store_n(&asynchrony, when, __ATOMIC_RELAXED);
 }
 
-// Methods of Python's that make arrays with red zones, and launch; see python.h and prepared.h.
+// Methods of Python's that make arrays with red zones, launch, or both; see python.h and prepared.h.
 EXPORT const Method* cukern_allocate_method() { return &allocate_method; }
 EXPORT const Method* cukern_launch_method() { return &launch_method; }
+EXPORT const Method* cukern_make_method() { return &make_method; }
+EXPORT const Method* cukern_new_method() { return &new_method; }

@@ -210,8 +210,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier barriers[2][stages];
-    MBarrier *const full = in_register(&barriers[0][0]), *const empty = in_register(&barriers[1][0]);
+    __shared__ MBarrier all_full[stages], all_empty[stages];
+    MBarrier *const full = in_register(&all_full[0]), *const empty = in_register(&all_empty[0]);
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
@@ -336,10 +336,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         }
         if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
         for (int i = keeps ? tile_parts : defers ? slices : 0; i < slabs; ++i) multiply(!keeps && i == 0);
-        if constexpr (by_turns) {
-            barrier_arrive(4 - group, 256);
-            at.skip(slabs);
-        }
+        if constexpr (by_turns) barrier_arrive(4 - group, 256);
         const Place place = Turn(turn).place(sizes);
         batch = place.batch, row = place.m0 + first_row, column = place.n0;
         if constexpr (defers) {
@@ -358,9 +355,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         };
 #pragma unroll
         for (int i = 0; i < ahead; ++i) load(i);
-#pragma unroll
-        for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
+        wgmma_wait<0>(sums[0]);
+        if constexpr (rows > 64) wgmma_made(sums[1]);
         arrive(&empty[before]);
+        if constexpr (by_turns) at.skip(slabs);
 <% if saves %>
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x)

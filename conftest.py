@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
+import shutil
+import tempfile
 from types import ModuleType
 
 import pytest
@@ -12,6 +15,12 @@ import pytest
 # the time of each. Workers of xdist start with these; a variable that is set stays.
 for _name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
+
+# Where Python is to write no bytecode, each of the processes that tests start would compile the package anew, which
+# takes them longer than all else: theirs goes to a folder of the run, out of the source tree.
+if os.environ.pop("PYTHONDONTWRITEBYTECODE", "") and "PYTHONPYCACHEPREFIX" not in os.environ:
+    os.environ["PYTHONPYCACHEPREFIX"] = tempfile.mkdtemp(prefix="cukern-bytecode-")
+    atexit.register(shutil.rmtree, os.environ["PYTHONPYCACHEPREFIX"], ignore_errors=True)
 
 
 def _plugins(manager: pytest.PytestPluginManager) -> set[str]:

@@ -80,10 +80,14 @@ def test_values_over_any_axes(device: ck.Device, name: str) -> None:
         assert_close(x, a.astype(np.float32))
 
 
-@pytest.mark.parametrize("dtype", ck.dtypes.ALL, ids=lambda d: ck.dtypes.info(d).name)
-def test_values_and_dtypes_in_every_dtype(device: ck.Device, dtype: Any) -> None:
+#: Dtypes whose kernels are those of another integer but for the type's name: of theirs, those of KINDS and few more.
+ALIKE = [np.dtype(name) for name in ("int8", "int16", "uint16", "int32", "uint64")]
+
+
+def check_dtype(dtype: Any, names: list[str]) -> None:
+    """Values and dtypes of the rows named, of one dtype."""
     a = np.random.default_rng(0).integers(0, 3, (3, 5)).astype(dtype)
-    for name in WITH_NUMPY:
+    for name in names:
         got = ROWS[name](ck.asarray(a), 1)
         want = numpy_of(name, a, 1)
         check(got, want)
@@ -91,6 +95,17 @@ def test_values_and_dtypes_in_every_dtype(device: ck.Device, dtype: Any) -> None
             assert got.dtype == ruled(np.asarray(getattr(np, name)(a, axis=1)).dtype, a.dtype), name
         else:
             assert got.dtype in (ck.bfloat16, ck.bool_, ck.int64), name
+
+
+@pytest.mark.parametrize("dtype", ck.dtypes.ALL, ids=lambda d: ck.dtypes.info(d).name)
+def test_values_and_dtypes_in_every_dtype(device: ck.Device, dtype: Any) -> None:
+    check_dtype(dtype, [*KINDS, "prod", "mean", "any"] if dtype in ALIKE else WITH_NUMPY)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("dtype", ALIKE, ids=str)
+def test_values_and_dtypes_of_the_other_rows(device: ck.Device, dtype: Any) -> None:
+    check_dtype(dtype, WITH_NUMPY)
 
 
 LAYOUTS: dict[str, Callable[[np.ndarray], np.ndarray]] = {

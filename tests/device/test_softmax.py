@@ -86,8 +86,25 @@ def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         yield made
 
 
-@pytest.mark.parametrize("n", [2, 4, 24, 32, 1000, 1024, 4096, 32768])
-@pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
+#: Every length in float32, and of each other dtype some: in packs or not, and of each number of threads a row.
+_USUAL = {
+    **dict.fromkeys((4, 24, 1024), ck.bfloat16),
+    **dict.fromkeys((32, 4096), ck.float16),
+    **dict.fromkeys((2, 1000, 32768), ck.float64),
+}
+_REGISTERS = [
+    pytest.param(
+        n,
+        dtype,
+        id=f"{ck.dtypes.info(dtype).name}-{n}",
+        marks=() if dtype in (ck.float32, usual) else pytest.mark.thorough,
+    )
+    for dtype in ck.dtypes.FLOATS
+    for n, usual in sorted(_USUAL.items())
+]
+
+
+@pytest.mark.parametrize("n, dtype", _REGISTERS)
 def test_rows_in_registers(rows_of_packs: list[str], n: int, dtype: Any) -> None:
     """A row a thread, part of a warp, a warp, a block; the last rows of a block left out."""
     rng = np.random.default_rng(0)

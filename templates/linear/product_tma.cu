@@ -5,13 +5,14 @@
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
 // and multiply. They keep a finished tile of 16-bit elements in registers, and store its parts while the first slabs of the next
-// are multiplied. Or they make tiles by turns, so that one stores its tile while the other multiplies.
+// are multiplied. Or they make tiles by turns, so that one stores its tile while the other multiplies. Or they keep a tile's
+// sums, and with each slab of the next tile finish a slice of 16 columns, whose arithmetic the tensor cores do not wait for.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
 // With `saves` it stores the sums too, straight from registers.
-// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup, or one; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>

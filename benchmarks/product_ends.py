@@ -120,8 +120,8 @@ def plans(
 
 def measure(ending: Ending, case: Case, bench: Benchmark) -> list[Times]:
     """Add lines to the table; the rows of `measured.py`."""
-    pairs, bias = operands(case, bench.device)
-    a, b = pairs[0]
+    arrays = operands(case, bench.device)
+    a, b, bias = arrays[0]
     wide = "float64" if case.dtype == "float64" else "float32"
     product_of = a.astype(wide) @ b.astype(wide)
     exact = ending.function(product_of, bias.astype(wide))
@@ -139,12 +139,12 @@ def measure(ending: Ending, case: Case, bench: Benchmark) -> list[Times]:
                 difference(f"{case}, {name}, product", outs[0], product_of, limit, relative=True)
             calls: list[list[Call | None]] = [
                 [
-                    partial(plan.run_all, (x, w, bias), ()),
+                    partial(plan.run_all, (x, w, c), ()),
                     partial(library, x, w),
-                    lambda x=x, w=w: ending.function(library(x, w), bias),  # type: ignore[misc]
-                    of_torch(ending, x, w, bias),
+                    lambda x=x, w=w, c=c: ending.function(library(x, w), c),  # type: ignore[misc]
+                    of_torch(ending, x, w, c),
                 ]
-                for x, w in pairs
+                for x, w, c in arrays
             ]
             sides = [[call for call in side if call is not None] or None for side in zip(*calls, strict=True)]
             times = bench.microseconds(*sides)

@@ -75,7 +75,8 @@ class Row:
             operand; None where the derivative is zero or not defined.
         complex_vjp: the derivative for complex operands if it is not ``vjp``. Whatever depends on ``g`` linearly, as
             that of a holomorphic function does, needs none: :mod:`.program` conjugates what ``vjp`` multiplies by.
-        codes: other expressions for some kinds of dtype, from ``"biufc"``, or ``"h"`` for floats of 16 bits.
+        codes: other expressions for some kinds of dtype, from ``"biufc"``, or ``"h"`` for floats of 16 bits, or for
+            one of them by its name.
         quick: by names of dtypes other expressions, which the host computes for many elements at once by vectors: with
             the same values, or NaN where ``code`` is to be asked.
         integers: the dtype in which NumPy computes integers; None for the float of its math functions.
@@ -189,7 +190,9 @@ class Row:
         """The C++ expression over named operands of ``dtype``."""
         info = dtypes.info(dtype)
         code = self.codes.get(info.kind, self.code)
-        return self._print(self.codes.get("h", code) if info.narrow else code, operands, dtype)
+        if info.narrow:
+            code = self.codes.get(info.name, self.codes.get("h", code))
+        return self._print(code, operands, dtype)
 
     def print_quick(self, operands: Sequence[str], dtype: DType) -> str:
         """The expression for many elements at once; empty if there is none."""

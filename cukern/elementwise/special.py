@@ -330,7 +330,7 @@ def _gelu_vjp(g: Any, x: Any, r: Any) -> Any:
 gelu = unary(
     "gelu",
     "T(0.5) * maximum(x, T(-1e30)) * erfc_of(x * T(-0.7071067811865476))",
-    codes={"h": "gelu_of_half(x)"},
+    codes={"float16": "gelu_of_half(x)", "bfloat16": "gelu_of_bfloat16(x)"},
     vjp=_gelu_vjp,
     oracle=lambda x: x * 0.5 * _ERFC(-_ROOT_HALF * x),
     doc="x times the standard normal distribution function of x.",

@@ -19,12 +19,13 @@ _KERNEL = Kernel("linear/product_tma.cu")
 _LINE = 128
 #: The threads of two warpgroups that multiply, and of one that brings.
 _THREADS = 384
-#: Bytes of the parts of D through which two warpgroups store, two each, and those before the stages for alignment.
+#: Bytes of the parts of D through which two warpgroups store, two each (one where a tile is deferred), and those before
+#: the stages for alignment.
 _PARTS, _ALIGNMENT = 4 * 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
-#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, and
-#: where another warpgroup multiplies meanwhile. Estimated.
-_STORE, _HIDDEN_STORE = 0.7, 0.3
+#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, where
+#: another warpgroup multiplies meanwhile, and where the same does; then also of the last tile. Estimated.
+_STORE, _HIDDEN_STORE, _DEFERRED_STORE, _LAST_STORE = 0.7, 0.3, 0.235, 1.86
 
 
 class TmaTile(NamedTuple):
@@ -39,6 +40,7 @@ class TmaTile(NamedTuple):
         depth: bytes of a slab along the depth.
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
+        deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
         parts: blocks that share the depth: one.
     """
@@ -52,6 +54,7 @@ class TmaTile(NamedTuple):
     depth: int = _LINE
     blocks: int = 1
     by_turns: bool = False
+    deferred: bool = False
     with_next: bool = False
     parts: int = 1
 
@@ -68,7 +71,8 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        return self.stages * self.depth * (self.m + self.n) + _PARTS + _ALIGNMENT
+        parts = _PARTS // 2 if self.deferred else _PARTS
+        return self.stages * self.depth * (self.m + self.n) + parts + _ALIGNMENT
 
     def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -80,6 +84,7 @@ class TmaTile(NamedTuple):
             "stages": self.stages,
             "band": self.band,
             "by_turns": self.by_turns,
+            "deferred": self.deferred,
             "with_next": self.with_next,
             "wide": True,
         }
@@ -94,7 +99,9 @@ class TmaTile(NamedTuple):
 
     def grid(self, task: Task) -> Dim3:
         """Blocks along each axis."""
-        return min(self.count(task), self.blocks // self.cluster * self.cluster), 1, 1
+        count, most = self.count(task), max(1, self.blocks // self.cluster) * self.cluster
+        fewest = divide_up(count, divide_up(count, most))  # of blocks that make as many tiles each
+        return divide_up(fewest, self.cluster) * self.cluster, 1, 1
 
     def tail(self, task: Task) -> tuple[bytes, bytes]:
         """The kernel's structs."""
@@ -110,17 +117,19 @@ class TmaTile(NamedTuple):
         """
         shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
         return (
-            self._map(task, elem, task.a, task.m, self.m),
-            self._map(task, elem, task.b, task.n, self.n // self.cluster),
+            self._map(task, elem, task.a, task.m, self.m, 1),
+            self._map(task, elem, task.b, task.n, self.n, self.cluster),
             Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True),
         )
 
-    def _map(self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int) -> Tiles:
+    def _map(
+        self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int
+    ) -> Tiles:
         lines, elements = (size, task.k) if factor.by_depth else (task.k, size)
         shape = (task.batches if factor.batch else 1, lines, elements)
         strides = tuple(task.itemsize * step or ACCESS for step in (factor.batch, factor.row))
         line = _LINE // task.itemsize
-        box = (1, tile if factor.by_depth else line, line)
+        box = (1, (tile if factor.by_depth else line) // blocks, line)
         return Tiles(0, elem, shape, strides, box, _LINE, False)
 
 
@@ -129,6 +138,9 @@ TMA_TILES = (
     TmaTile(128, 256, 4, 2.15, 16, 2),
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
+    TmaTile(
+        128, 192, 5, 2.1, 16, 2, deferred=True
+    ),  # the registers have the sums of two tiles, no larger ones
 )
 #: Of floats that are cut to tf32.
 TF32_TMA_TILES = (
@@ -164,9 +176,17 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
 
     def cost(tile: TmaTile) -> float:
         waves = divide_up(tile.count(task), limits.multiprocessors)
-        store = _HIDDEN_STORE if tile.by_turns else _STORE
-        slabs = divide_up(task.k * task.itemsize, tile.depth)
-        return waves * tile.m * tile.n * (slabs / tile.rate + store)
+        store = _HIDDEN_STORE if tile.by_turns else _DEFERRED_STORE if tile.deferred else _STORE
+        slabs = max(divide_up(task.k * task.itemsize, tile.depth), tile.n // 16 if tile.deferred else 1)
+        last = _LAST_STORE if tile.deferred else 0
+        return tile.m * tile.n * (waves * (slabs / tile.rate + store) + last)
 
-    best = min(TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES, key=cost)
+    # Sums that are saved too are stored from the registers of one tile. Without operands ptxas lets the products of a
+    # kernel whose warpgroups make tiles by turns wait for one another.
+    fits = [
+        tile
+        for tile in (TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES)
+        if not (task.saves and tile.deferred) and (task.operands or task.itemsize > 2 or not tile.by_turns)
+    ]
+    best = min(fits, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

@@ -5,13 +5,14 @@
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile. One thread of the last warpgroup brings
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
 // and multiply. They keep a finished tile of 16-bit elements in registers, and store its parts while the first slabs of the next
-// are multiplied. Or they make tiles by turns, so that one stores its tile while the other multiplies.
+// are multiplied. Or they make tiles by turns, so that one stores its tile while the other multiplies. Or they keep a tile's
+// sums, and with each slab of the next tile finish a slice of 16 columns, whose arithmetic the tensor cores do not wait for.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
 // With `saves` it stores the sums too, straight from registers.
-// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup, or one; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
@@ -19,11 +20,14 @@
 <% include "prelude/cluster_mbarrier.cuh" %>
 <% include "prelude/next_kernel.cuh" %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
-constexpr bool keeps = !by_turns && sizeof(Out) == 2;  // the registers do not suffice for more bytes
+constexpr bool defers = << deferred | lower >>;  // finishes a tile while the next is multiplied
+constexpr bool keeps = !by_turns && !defers && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * line;
-static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 64 == 0, "tiles are copied in lines of 128 bytes");
+constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
+static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
+static_assert(!defers || (rows == 64 && sizeof(Out) == 2 && !<< "true" if saves else "false" >>), "the registers do not suffice for more");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
 // Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
 struct Turn {
@@ -36,6 +40,19 @@ struct Turn {
     __device__ __forceinline__ Place place(const Sizes& sizes) const {
         const int tiles = sizes.tiles_m * sizes.tiles_n;
         return Place(sizes, number / tiles, number % tiles);
+    }
+};
+// A stage of the ring, and the parity of the phase in which it is full.
+struct Round {
+    int stage, phase;
+
+    // The one after `slabs` more.
+    __device__ __forceinline__ void skip(int slabs) {
+        phase ^= (stage + slabs) / stages % 2;
+        stage = (stage + slabs) % stages;
+    }
+    __device__ __forceinline__ void next() {
+        if (++stage == stages) stage = 0, phase ^= 1;
     }
 };
 // Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
@@ -62,6 +79,8 @@ struct PairOf<8> {
     using type = uint2;
 };
 using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
+// An element of a pair of bfloat16 by one instruction, where the half of a word is two.
+__device__ __forceinline__ float of_pair(unsigned pair, int j) { return __uint_as_float(j == 0 ? shl(pair, 16) : pair & 0xffff0000u); }
 // The operands of two neighbours: those that lie in pairs as a word of memory, which takes ptxas fewer registers than a Pack.
 struct PairOperands {
 <% for x in operands %>
@@ -79,7 +98,7 @@ struct PairOperands {
 <% endfor %>
     }
     __device__ __forceinline__ Operands at(int j) const {
-        return {<% for x in operands %><< "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
+        return {<% for x in operands %><< "of_pair(a%d, j)" % x.k if x.paired and x.type == "__nv_bfloat16" else "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
     }
 };
 // The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
@@ -105,6 +124,51 @@ struct PartOperands {
 // left in which to compute several elements at a time.
 constexpr int part_registers = 1<% for x in operands %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * groups * int(sizeof(%s) / 2)" % x.type if x.paired else " * 2 * groups" >><% endfor %>;
 constexpr int ahead = part_registers < 40 ? 2 : 1;
+// The operands of two neighbouring groups of eight columns: of the first and second row of a lane's pairs.
+struct SliceOperands {
+    PairOperands of[2][2];
+};
+constexpr int slice_registers = sizeof(SliceOperands) / 4;
+// Where the operands of a lane's elements of 64 rows of a tile are.
+struct TileOperands {
+<% for x in operands %>
+    const << x.type >>* from<< x.k >>[2];
+<% endfor %>
+    int columns;  // of D from the lane's first one on, whole groups
+
+    __device__ __forceinline__ TileOperands(
+        const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column)
+    {
+        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
+        columns = sizes.n - own_column;
+<% for x in operands %>
+#pragma unroll
+        for (int half = 0; half < 2; ++half)
+            from<< x.k >>[half] = epilogue.at<< x.k >>(batch, minimum(own_row + half * 8, sizes.m - 1), own_column);
+<% endfor %>
+    }
+    // Loads those of slice `i`; what lies beyond the last column stays as it is.
+    __device__ __forceinline__ void load(SliceOperands& to, const Epilogue& epilogue, int i) const {
+#pragma unroll
+        for (int group = 0; group < 2; ++group) {
+            const int at = 16 * i + 8 * group;
+            if (columns <= at) continue;
+<% for x in operands %>
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                PairOperands& two = to.of[half][group];
+<% if x.paired %>
+                two.a<< x.k >> = *(const decltype(two.a<< x.k >>)*)(from<< x.k >>[half] + at);
+<% else %>
+#pragma unroll
+                for (int j = 0; j < 2; ++j)
+                    two.a<< x.k >>[j] = cast< << x.compute >> >(from<< x.k >>[half][<< {"zero": "0", "unit": "at + j", "any": "(at + j) * epilogue.steps.of[%d][2]" % (x.k - 1)}[x.column] >>]);
+<% endif %>
+            }
+<% endfor %>
+        }
+    }
+};
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];
@@ -147,7 +211,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier full[stages], empty[stages];
+    __shared__ MBarrier all_full[stages], all_empty[stages];
+    MBarrier *const full = in_register(&all_full[0]), *const empty = in_register(&all_empty[0]);
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
@@ -159,26 +224,30 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (cluster > 1) cluster_barrier();
     << "allow_next_kernel();" if with_next >>
 
-    const int slabs = divide_up(sizes.k, depth), group = own_group();
+    // Of a tile that waits to be finished, one with each slab of the next: what slabs lie beyond the depth are zeros.
+    constexpr int slices = tile_n / 16;
+    const int slabs = maximum(divide_up(sizes.k, depth), defers ? slices : 1), group = own_group();
     if (group == 2) {
         give_registers<24>();
+        Round at{0, 0};
         for (int turn = 0; threadIdx.x == 256 && Turn(turn).there(sizes); ++turn) {
-            const Place at = Turn(turn).place(sizes);
-            const int own_n = cluster_rank() * part_n;  // of the tile's columns
-            for (int i = 0; i < slabs; ++i) {
-                const int number = turn * slabs + i, stage = number % stages;
-                T* const to = ring + stage * stage_size;
-                mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
-                mbarrier_arrive_expecting(&full[stage], stage_bytes);
-                bring<tile_m, a_by_depth>(to, a, sizes.batch_a ? at.batch : 0, at.m0, i * depth, &full[stage]);
-                bring<part_n, b_by_depth, cluster>(
-                    to + (tile_m + own_n) * depth, b, sizes.batch_b ? at.batch : 0, at.n0 + own_n, i * depth, &full[stage]);
+            const Place place = Turn(turn).place(sizes);
+            const int own_n = cluster_rank() * part_n, own_k = cluster_rank() * part_k;  // which columns or depths of B
+            for (int i = 0; i < slabs; ++i, at.next()) {
+                T *const left = ring + at.stage * stage_size, *const right = left + tile_m * depth;
+                const int of_a = sizes.batch_a ? place.batch : 0, of_b = sizes.batch_b ? place.batch : 0;
+                MBarrier* const barrier = &full[at.stage];
+                mbarrier_wait(&empty[at.stage], at.phase ^ 1);
+                mbarrier_arrive_expecting(barrier, stage_bytes);
+                bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier);
+                if constexpr (b_by_depth) bring<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier);
+                else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier);
             }
         }
         return;
     }
     take_registers<240>();
-    T* const parts = ring + stages * stage_size + group * 2 * part_size;
+    T* const parts = ring + stages * stage_size + group * (defers ? 1 : 2) * part_size;
     const auto arrive = [](MBarrier* barrier) {  // at the barrier of each block of the cluster
         __syncwarp();
         if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
@@ -186,14 +255,16 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     const int first_row = by_turns ? 0 : rows * group;  // in a tile
     float sums[rows / 64][tile_n / 2];
-    const auto multiply = [&](int number, bool first) {
-        const int stage = number % stages;
-        T* const slab = ring + stage * stage_size;
-        mbarrier_wait(&full[stage], number / stages % 2);
+    const auto left_at = [&](int x) { return part(SlabA{ring}, first_row + 64 * x).in_register(); };
+    const SharedMatrix lefts[2] = {left_at(0), left_at(rows / 64 - 1)}, first_right = part(SlabB{ring + tile_m * depth}, 0).in_register();
+    Round at{0, 0};
+    int before = 0;  // the stage of the slab before
+    const auto multiply = [&](bool first) {
+        mbarrier_wait(&full[at.stage], at.phase);
         wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
-            SharedMatrix left = part(SlabA{slab}, first_row + 64 * x), right = part(SlabB{slab + tile_m * depth}, 0);
+            SharedMatrix left = lefts[x].later(at.stage * stage_bytes), right = first_right.later(at.stage * stage_bytes);
 #pragma unroll
             for (int k = 0; k < depth; k += step) {
                 wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], left, right, !first || k > 0);
@@ -203,38 +274,92 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         }
         wgmma_commit();
         wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
-        if (!first) arrive(&empty[(number - 1) % stages]);
+        if (!first) arrive(&empty[before]);
+        before = at.stage;
+        at.next();
     };
-    Kept kept[rows / 64];
+    Kept kept[keeps || by_turns || !defers ? rows / 64 : 1];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
     constexpr int across = tile_n / line;
     const auto store = [&](int i) {  // part i of it
         kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
     };
     constexpr int tile_parts = rows / 64 * across;
-    if (by_turns && group == 1) barrier_arrive(3, 256);
+    float waiting[defers ? tile_n / 2 : 1] = {};
+    TileOperands found(epilogue, sizes, batch, row, column);
+    constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
+    SliceOperands operands[early + 1] = {};
+    // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.
+    const int own_line = in_register(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
+    const auto finish_slice = [&](int i) {
+        if (i + early < slices) found.load(operands[(i + early) % (early + 1)], epilogue, i + early);
+        constexpr int of_part = line / 16;
+        if (i % of_part == 0) {
+            if (threadIdx.x % 128 == 0) wait_stores_read<0>();
+            barrier_sync(1 + group, 128);  // the part may be written again
+        }
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const int half = j % 2, of = i * 2 + j / 2;
+            alignas(Pair) Out two[2];
+#pragma unroll
+            for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % (early + 1)].of[half][j / 2].at(e));
+            *(Pair*)(shared + (own_line ^ of % groups * 16) + half * 1024) = *(const Pair*)two;
+        }
+        if ((i + 1) % of_part == 0) {
+            const int x = i / of_part * line;
+            fence_to_async();
+            barrier_sync(1 + group, 128);
+            if (threadIdx.x % 128 == 0) {
+                if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, parts);
+                commit_stores();
+            }
+        }
+    };
+    if (by_turns && group == 1) {
+        barrier_arrive(3, 256);
+        at.skip(slabs);
+    }
     for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
         if constexpr (keeps) {
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) {
-                if (i < slabs) multiply(turn * slabs + i, i == 0);
+                if (i < slabs) multiply(i == 0);
                 store(i);
             }
         }
+        if constexpr (defers) {
+#pragma unroll
+            for (int i = 0; i < slices; ++i) {
+                multiply(i == 0);
+                finish_slice(i);
+            }
+        }
         if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
-        for (int i = keeps ? tile_parts : 0; i < slabs; ++i) multiply(turn * slabs + i, !keeps && i == 0);
+        for (int i = keeps ? tile_parts : defers ? slices : 0; i < slabs; ++i) multiply(!keeps && i == 0);
         if constexpr (by_turns) barrier_arrive(4 - group, 256);
-        const Place at = Turn(turn).place(sizes);
-        batch = at.batch, row = at.m0 + first_row, column = at.n0;
-        PartOperands operands[ahead];  // on their way while the last slab is multiplied, and parts are made
+        const Place place = Turn(turn).place(sizes);
+        batch = place.batch, row = place.m0 + first_row, column = place.n0;
+        if constexpr (defers) {
+            found = TileOperands(epilogue, sizes, batch, row, column);
+#pragma unroll
+            for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
+            wgmma_wait<0>(sums[0]);
+            arrive(&empty[before]);
+#pragma unroll
+            for (int i = 0; i < tile_n / 2; ++i) waiting[i] = in_register(sums[0][i]);
+            continue;
+        }
+        PartOperands of_parts[ahead];  // on their way while the last slab is multiplied, and parts are made
         const auto load = [&](int i) {
-            operands[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
+            of_parts[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
         };
 #pragma unroll
         for (int i = 0; i < ahead; ++i) load(i);
-#pragma unroll
-        for (int x = 0; x < rows / 64; ++x) wgmma_wait<0>(sums[x]);
-        arrive(&empty[(turn * slabs + slabs - 1) % stages]);
+        wgmma_wait<0>(sums[0]);
+        if constexpr (rows > 64) wgmma_made(sums[1]);
+        arrive(&empty[before]);
+        if constexpr (by_turns) at.skip(slabs);
 <% if saves %>
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x)
@@ -243,7 +368,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 <% endif %>
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) {
-            kept[i / across].finish(epilogue, operands[i % ahead], i % across * line, sums[i / across]);
+            kept[i / across].finish(epilogue, of_parts[i % ahead], i % across * line, sums[i / across]);
             if (i + ahead < tile_parts) load(i + ahead);
             if constexpr (!keeps && !by_turns) store(i);
         }
@@ -255,6 +380,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if constexpr (keeps) {
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) store(i);
+    }
+    if constexpr (defers) {
+#pragma unroll
+        for (int i = 0; i < slices; ++i) finish_slice(i);
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it

@@ -175,7 +175,7 @@ __device__ __forceinline__ T logit_of(T x) {
     return rest == T(0) ? ratio : log(ratio) + T(4) * rest * lost;
 }
 <% endif %>
-<% if "erfc_of" in code or "gelu_of_half" in code %>
+<% if "erfc_of" in code or "gelu_of_" in code %>
 <% include "prelude/erfc.cuh" %>
 <% endif %>
 <% if "special::" in code %>

@@ -27,6 +27,17 @@ __device__ __forceinline__ bool elect_lane() {
     asm volatile("{ .reg .pred elected; elect.sync _|elected, 0xffffffff; selp.u32 %0, 1, 0, elected; }" : "=r"(elected));
     return elected;
 }
+// The same value, in a register of the thread of its own: what made it is not done again where it is used.
+__device__ __forceinline__ float in_register(float value) {
+    asm volatile("" : "+f"(value));
+    return value;
+}
+template <typename T>
+__device__ __forceinline__ T in_register(T value) {
+    if constexpr (sizeof(T) == 8) asm volatile("" : "+l"(value));
+    else asm volatile("" : "+r"(value));
+    return value;
+}
 
 #else
 
@@ -121,6 +132,11 @@ inline void take_registers(CUKERN_HERE) {
 inline bool elect_lane(CUKERN_HERE) {
     cukern::together("elect_lane", cukern::nothing, nullptr, file, line);
     return cukern::thread_rank() % 32 == 13;  // not the one that is guessed
+}
+
+template <typename T>
+inline T in_register(T value) {
+    return value;
 }
 
 #endif

@@ -26,6 +26,15 @@ struct SharedMatrix {
         bits += bytes / 16;
         return *this;
     }
+    // The same matrix, in registers of the warp, whose threads agree on it: it is not made again where it is used.
+    __device__ __forceinline__ SharedMatrix in_register() const { return with_address(__shfl_sync(0xffffffffu, (unsigned)bits, 0)); }
+    // The matrix that begins so many bytes later, as by +=, in fewer instructions where `bytes` is no constant.
+    __device__ __forceinline__ SharedMatrix later(unsigned bytes) const { return with_address((unsigned)bits + bytes / 16); }
+    __device__ __forceinline__ SharedMatrix with_address(unsigned low) const {
+        SharedMatrix made = *this;
+        made.bits = bits & 0xffffffff00000000ull | low;
+        return made;
+    }
 };
 
 <% for columns in wgmma_columns | default([64, 128, 256]) %>
@@ -109,6 +118,11 @@ struct SharedMatrix {
     SharedMatrix& operator+=(int bytes) {
         first += bytes;
         return *this;
+    }
+    SharedMatrix in_register() const { return *this; }
+    SharedMatrix later(unsigned bytes) const {
+        SharedMatrix made = *this;
+        return made += int(bytes);
     }
     // Where a byte of a line is.
     template <bool BY_DEPTH>

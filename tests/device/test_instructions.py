@@ -45,7 +45,7 @@ def test_every_instruction_is_tested_and_on_the_page() -> None:
 
 def test_warps_know_the_number_of_their_warpgroup(device: ck.Device) -> None:
     text = """<% include "prelude/warp_roles.cuh" %>
-    extern "C" __global__ void << name >>(int* y) { y[threadIdx.x] = own_group(); }"""
+    extern "C" __global__ void << name >>(int* y) { y[in_register((int)threadIdx.x)] = own_group(); }"""
     y = ck.zeros(416, "int32", device)
     ck.Kernel(text, name="numbers")(y, grid=1, block=416)
     np.testing.assert_array_equal(y.numpy(), np.arange(416) // 128)

@@ -15,7 +15,7 @@ from cukern.linear.task import Factor, Task, task_of
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
-TALL, SQUARE = (TMA_TILES[i]._replace(blocks=2, cluster=1) for i in (1, 2))
+TALL, SQUARE, DEFERRED = (one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:])
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +26,14 @@ def hopper(device: ck.Device) -> None:
 
 @pytest.mark.parametrize(
     ("tile", "a_swapped", "b_swapped"),
-    [(TALL, False, False), (TALL, True, True), (SQUARE, False, True), (SQUARE, True, False)],
+    [
+        (TALL, False, False),
+        (TALL, True, True),
+        (SQUARE, False, True),
+        (SQUARE, True, False),
+        (DEFERRED, False, False),
+        (DEFERRED, True, True),
+    ],
 )
 def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: bool, b_swapped: bool) -> None:
     """No tile divides the sizes; each block makes several tiles, so that stages go round more than once."""
@@ -35,7 +42,7 @@ def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: boo
     check(a, b, random(device, "bfloat16", 392), tile)
 
 
-@pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (SQUARE, True)])
+@pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (SQUARE, True), (DEFERRED, False)])
 def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_swapped: bool) -> None:
     """The last tile of a cluster may lie beyond the product."""
     a = random(device, "bfloat16", 2 * tile.m + 8, 152)
@@ -80,19 +87,28 @@ def test_operands_in_pairs(device: ck.Device) -> None:
     for one in operands:
         check(a, b, one, TALL)
         check(a, b, one, SQUARE)
+    for one in (matrices[0], matrices[2], turned):
+        check(a, b, one, DEFERRED)
 
 
 def test_batches(device: ck.Device) -> None:
     """Matrices end within tiles; a factor may be one matrix for all."""
     a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 72)
     check(a, b, random(device, "bfloat16", 3, 136, 72), SQUARE)
+    check(a, b, random(device, "bfloat16", 3, 136, 72), DEFERRED)
     check(a[0], b, random(device, "bfloat16", 72), SQUARE)
     check(a[:, :1], b, random(device, "bfloat16", 72), SQUARE)
     # One matrix of all rows.
     check(a, random(device, "bfloat16", 24, 72), random(device, "bfloat16", 3, 1, 72), SQUARE)
 
 
-@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "square"])
+def test_a_tile_is_finished_while_the_next_is_multiplied(device: ck.Device) -> None:
+    """With more slabs than it has slices, in float16; the last slices have no slab of a next tile."""
+    a, b = random(device, "float16", 264, 904), random(device, "float16", 904, 392)
+    check(a, b, random(device, "float16", 264, 392), DEFERRED)
+
+
+@pytest.mark.parametrize("tile", [TALL, SQUARE, DEFERRED], ids=["tall", "square", "deferred"])
 def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 392, swapped=True)
@@ -102,32 +118,44 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("tile", "right", "wrong"),
     [
-        ("if (!first) arrive(&empty[(number - 1) % stages]);", "arrive(&empty[stage]);"),
-        ("wait_stores_read<1>();", "wait_stores_read<2>();"),
-        ("        fence_to_async();\n", ""),
+        (SQUARE, "if (!first) arrive(&empty[before]);", "arrive(&empty[at.stage]);"),
+        (SQUARE, "wait_stores_read<1>();", "wait_stores_read<2>();"),
+        (
+            SQUARE,
+            "        fence_to_async();\n        barrier_sync(1 + group, 128);\n        if",
+            "        barrier_sync(1 + group, 128);\n        if",
+        ),
+        (
+            DEFERRED,
+            "if (threadIdx.x % 128 == 0) wait_stores_read<0>();\n            barrier_sync",
+            "barrier_sync",
+        ),
+        (DEFERRED, "            fence_to_async();\n", ""),
     ],
     ids=[
         "a stage given back before it is multiplied",
         "a part written too early",
         "a part stored before it is seen",
+        "a deferred part written too early",
+        "a deferred part stored before it is seen",
     ],
 )
-def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, right: str, wrong: str) -> None:
+def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, right: str, wrong: str) -> None:
     """Without one of them the host shows wrong numbers, or a fault."""
     from cukern.linear import tma
     from cukern.text.render import TEMPLATES
 
     text = (TEMPLATES / "linear" / "product_tma.cu").read_text()
     assert text.count(right) == 1
-    if "&empty[stage]" in wrong:
-        text = text.replace("        arrive(&empty[(turn * slabs + slabs - 1) % stages]);\n", "")
+    if "&empty[at.stage]" in wrong:
+        text = text.replace("        arrive(&empty[before]);\n", "")
     monkeypatch.setattr(tma, "_KERNEL", ck.Kernel(text.replace(right, wrong)))
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 264)
     with asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
-        check(a, b, random(host, "bfloat16", 264), SQUARE._replace(blocks=1))
+        check(a, b, random(host, "bfloat16", 264), tile._replace(blocks=1))
 
 
 def test_a_fused_function_and_one_map_for_each_address(
@@ -171,6 +199,12 @@ def test_what_tensor_maps_take() -> None:
     assert takes(task._replace(a=Factor(0, 0, True), m=1))
     assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
     assert not takes(task._replace(b=Factor(0, 2**39, True)))
+    assert all(tile.shared <= gpu().properties.max_shared_memory_per_block for tile in TMA_TILES)
+    # Of a short depth what follows a tile counts; sums are not saved while the next tile is multiplied.
+    short = task._replace(m=16384, n=3072, k=768)
+    assert tma_tile_for(short, gpu()) == TMA_TILES[3]._replace(blocks=132)
+    assert tma_tile_for(short._replace(saves=True), gpu()) == TMA_TILES[0]._replace(blocks=132)
+    assert TMA_TILES[3]._replace(blocks=132).grid(short) == (128, 1, 1)  # 16 tiles each, as with 132
     # The smallest waste in the last wave.
     small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
     assert small is not None

@@ -206,9 +206,9 @@ def test_what_tensor_maps_take() -> None:
     assert tma_tile_for(short._replace(saves=True), gpu()) == TMA_TILES[0]._replace(blocks=132)
     assert TMA_TILES[3]._replace(blocks=132).grid(short) == (128, 1, 1)  # 16 tiles each, as with 132
     # The smallest waste in the last wave.
-    small = tma_tile_for(task._replace(m=1024, n=1024), gpu())
-    assert small is not None
-    assert (small.m, small.n) == (128, 128)
+    small = task._replace(m=1024, n=1024)
+    assert tma_tile_for(small._replace(operands=((0, 0, 1),)), gpu()) == TMA_TILES[2]._replace(blocks=132)
+    assert tma_tile_for(small, gpu()) == TMA_TILES[3]._replace(blocks=132)  # no turns without operands
 
 
 def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from .array import Array, copied, shape_of
-from .layout import fresh_layout
+from .layout import fresh_layout, known_layout
 from .making import cleared
 from .operators import FUNCTIONS
 
@@ -325,13 +325,15 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    layout = fresh_layout(where, wanted, shape_of(shape))
-    make = layout.cleared or cleared(layout)
-    if where.which is None:
-        made: Array = make()
-        return made
-    with where.activate():
-        return make()
+    sizes = shape_of(shape)
+    if where.which is not None:
+        with where.activate():
+            return Array._wrap(where.backend.zeros(sizes, wanted), where)
+    layout = known_layout(where, wanted, sizes)
+    if layout is None:
+        return Array._wrap(where.backend.zeros(sizes, wanted), where)
+    made: Array = (layout.cleared or cleared(layout))()
+    return made
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:

@@ -94,6 +94,11 @@ def fresh_layout(
     return made
 
 
+def known_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout | None:
+    """:func:`fresh_layout` in C order, if it has returned this one; nothing is kept for shapes that occur once."""
+    return _fresh.get((device, dtype, shape))
+
+
 def memory_order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """The axes as they lie in memory, the innermost last; None if elements have gaps, or share or reverse memory."""
     axes = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, -strides[axis]))

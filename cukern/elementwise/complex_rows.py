@@ -10,7 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import zeros
-from ..array.layout import Layout, fresh_layout
+from ..array.layout import Layout, known_layout
 from ..array.making import Maker, cleared
 from ..kernel.plan import remember
 from .function import ArrayLike, astype
@@ -48,25 +48,25 @@ class IsComplex(Unary):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.known: dict[Layout | None, Maker] = {}
+        self.cleared: dict[Layout | None, Maker] = {}
 
-    @overload  # type: ignore[override]
-    def __call__(self, x: Expr, /, **options: Any) -> Expr: ...
-    @overload
-    def __call__(self, x: ArrayLike, /, *options: Any, **named: Any) -> Array: ...
-    def __call__(self, x: Any, /, *options: Any, **named: Any) -> Any:
-        if type(x) is Array and not options and not named and (make := self.known.get(x._layout)) is not None:
-            return make()
-        return super().__call__(x, *options, **named)
+    def __call__(
+        self, x: Any, /, out: Any = None, where: Any = None, dtype: Any = None, casting: Any = None
+    ) -> Any:
+        if type(x) is Array and (out is where is dtype is casting is None):
+            make = self.cleared.get(x._layout)
+            if make is not None:
+                return make()
+        return super().__call__(x, out, where, dtype, casting)
 
     def apply(self, operands: tuple[Any, ...]) -> Any:
         (x,) = operands
         if not isinstance(x, Array) or x.dtype in dtypes.COMPLEX:
             return super().apply(operands)
-        if x.device.which is not None:
-            return zeros(x.shape, dtypes.bool_, x.device)
-        layout = x._planned()
-        return remember(self.known, layout, cleared(fresh_layout(x.device, dtypes.bool_, x.shape)))()
+        layout = known_layout(x.device, dtypes.bool_, x.shape)
+        if x.device.which is None and x._layout is not None and layout is not None:
+            remember(self.cleared, x._layout, cleared(layout))
+        return zeros(x.shape, dtypes.bool_, x.device)
 
 
 def as_cotangent(g: Array, dtype: dtypes.DType) -> Array:

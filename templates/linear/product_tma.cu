@@ -278,7 +278,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         before = at.stage;
         at.next();
     };
-    Kept kept[keeps || by_turns || !defers ? rows / 64 : 1];
+    Kept kept[defers ? 1 : rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
     constexpr int across = tile_n / line;
     const auto store = [&](int i) {  // part i of it
@@ -286,7 +286,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     constexpr int tile_parts = rows / 64 * across;
     float waiting[defers ? tile_n / 2 : 1] = {};
-    TileOperands found(epilogue, sizes, batch, row, column);
+    TileOperands found(epilogue, sizes, 0, 0, 0);  // nothing waits yet
     constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
     SliceOperands operands[early + 1] = {};
     // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.

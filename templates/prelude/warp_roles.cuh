@@ -27,7 +27,7 @@ __device__ __forceinline__ bool elect_lane() {
     asm volatile("{ .reg .pred elected; elect.sync _|elected, 0xffffffff; selp.u32 %0, 1, 0, elected; }" : "=r"(elected));
     return elected;
 }
-// The same value, in a register of the thread of its own: what made it is not done again where it is used.
+// A float, integer or pointer of 4 or 8 bytes, in a register of its own: the compiler does not compute it again where it is used.
 __device__ __forceinline__ float in_register(float value) {
     asm volatile("" : "+f"(value));
     return value;

@@ -54,6 +54,7 @@ EXACT: dict[str, Case] = {
         for transposed in (False, True)
     },
     "transposed matrices": test_instructions.test_transposed_matrices_are_stored_and_loaded,
+    "numbers of warpgroups": test_instructions.test_warps_know_the_number_of_their_warpgroup,
     "as_tf32": test_mma.test_rounding_to_tf32,
     "e4m3": test_mma.test_e4m3,
     "a thread's copies": lambda d: test_beside.copies(d, test_beside.COPIES),

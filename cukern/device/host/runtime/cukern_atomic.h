@@ -24,7 +24,7 @@ inline auto exchange_by(T* at, Next next) {
     }
 }
 template <class T>
-inline T exchange_bits(T* at, T value) {
+inline auto exchange_bits(T* at, T value) {
     using U = typename Bits<sizeof(T)>::type;
     U bits;
     __builtin_memcpy(&bits, &value, sizeof(T));

@@ -17,7 +17,7 @@ static inline double scalbln(double x, long n) { return __builtin_scalbln(x, n);
 namespace cukern {
 // Values are scaled by the largest first, so that squares neither overflow nor vanish.
 template <class T>
-inline T length_of(int count, const T* values) {
+inline auto length_of(int count, const T* values) {
     double largest = 0, sum = 0;
     for (int i = 0; i < count; ++i) {
         if (isinf(values[i])) return (T)__builtin_inf();
@@ -69,18 +69,18 @@ int strcmp(const char*, const char*) noexcept;
 // Of three: the larger and smaller, of sums too, and not below 0 with `_relu`; as 32 bits, and as two parts of 16.
 namespace cukern {
 template <class Part, class Function>
-inline unsigned by_part(unsigned a, unsigned b, unsigned c, Function function) {
+inline auto by_part(unsigned a, unsigned b, unsigned c, Function function) {
     unsigned result = 0;
     for (unsigned at = 0; at < 32; at += 16)
         result |= ((unsigned)function((Part)(a >> at), (Part)(b >> at), (Part)(c >> at)) & 0xffff) << at;
     return result;
 }
 template <class T>
-inline T larger(T a, T b) { return a < b ? b : a; }
+inline auto larger(T a, T b) { return a < b ? b : a; }
 template <class T>
-inline T smaller(T a, T b) { return b < a ? b : a; }
+inline auto smaller(T a, T b) { return b < a ? b : a; }
 template <class T>
-inline T sum(T a, T b) { return (T)((unsigned)a + (unsigned)b); }
+inline auto sum(T a, T b) { return (T)((unsigned)a + (unsigned)b); }
 }  // namespace cukern
 #define CUKERN_OF_THREE(name, suffix, type, expression)                                                               \
     static inline type name##suffix(type a, type b, type c) { return expression; }

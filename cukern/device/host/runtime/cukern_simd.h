@@ -3,7 +3,7 @@
 
 namespace cukern {
 template <class Part, class Function>
-inline unsigned by_part(unsigned a, unsigned b, Function function) {
+inline auto by_part(unsigned a, unsigned b, Function function) {
     unsigned result = 0;
     for (unsigned at = 0; at < 32; at += 8 * sizeof(Part)) {
         const unsigned part = (unsigned)function((int)(Part)(a >> at), (int)(Part)(b >> at));
@@ -12,7 +12,7 @@ inline unsigned by_part(unsigned a, unsigned b, Function function) {
     return result;
 }
 template <class Part, class Function>
-inline unsigned sum_of_parts(unsigned a, unsigned b, Function function) {
+inline auto sum_of_parts(unsigned a, unsigned b, Function function) {
     unsigned sum = 0;
     for (unsigned at = 0; at < 32; at += 8 * sizeof(Part)) sum += (unsigned)function((int)(Part)(a >> at), (int)(Part)(b >> at));
     return sum;

@@ -64,12 +64,15 @@ def _made(
 
 
 def of_sum(made: Program, at: int) -> Program:
-    """The program that takes the product first, as a sum that is not rounded yet."""
+    """The program that takes the product first, as a sum that is not rounded yet.
+
+    Its input has the dtype of the product, so that functions are computed as precisely as that needs.
+    """
     elem = made.inputs[at]
     others = [k for k in range(len(made.inputs)) if k != at]
     renamed = {input_node(k, made.inputs[k]): input_node(i, made.inputs[k]) for i, k in enumerate(others, 1)}
-    renamed[input_node(at, elem)] = input_node(0, acc := dtypes.info(elem).acc)
-    inputs = (acc, *(made.inputs[k] for k in others))
+    renamed[input_node(at, elem)] = input_node(0, elem)
+    inputs = (elem, *(made.inputs[k] for k in others))
     return program(made.name, substitute(made.outputs, renamed), inputs, made.scalars)
 
 

@@ -47,12 +47,13 @@ def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending |
         task: the product.
         operands: none, a bias, an array of the product's shape, or both.
     """
-    elem, acc = made.outputs[0].dtype, made.inputs[0]
+    elem = made.outputs[0].dtype
+    acc = dtypes.info(elem).acc
     last = _uncast(made.outputs[0], elem, acc)
     ends = last.row is relu
-    given = [input_node(0, acc), *(input_node(k, elem) for k in range(1, len(operands) + 1))]
+    given = [input_node(0, made.inputs[0]), *(input_node(k, elem) for k in range(1, len(operands) + 1))]
     terms = _terms(_uncast(last.args[0], elem, acc) if ends else last, len(given))
-    wide = {cast(own, acc): own for own in given[1:]}
+    wide = {cast(own, acc): own for own in given}
     if (
         len(terms) != len(given)
         or {wide.get(one, one) for one in terms} != set(given)

@@ -61,6 +61,7 @@ class Task(NamedTuple):
         saves: whether the product itself is stored too, beside what is made of it.
         rows: what each row of the result is reduced to, which is stored in its place.
         paired: which operands are contiguous along the columns, in pairs that begin at multiples of their size.
+        alone: whether the result is the rounded product, and nothing follows it.
     """
 
     batches: int
@@ -74,6 +75,7 @@ class Task(NamedTuple):
     saves: bool = False
     rows: Rows | None = None
     paired: tuple[bool, ...] = ()
+    alone: bool = False
 
     @property
     def turned(self) -> Task:

@@ -335,6 +335,7 @@ def make_plan(
     task = task_of(a, b, operands)
     if task is None:
         return None
+    task = task._replace(alone=made.outputs[0].kind == "input")
     then = kind_of(made, task)
     form = form or quickest(task, a.device, then, library.ending_of(made, task, operands))
     if isinstance(form, library.Ending):
@@ -403,6 +404,7 @@ def _by_lanes(task: Task, a: Layout) -> Form | None:
 def make_alone(a: Layout, b: Layout) -> Plan | None:
     """The launch of ``a @ b`` for arrays of these layouts; None if the library is faster, or no kernel takes them."""
     task = task_of(a, b, ())
+    task = None if task is None else task._replace(alone=True)
     if task is None or not _is_own(form := quickest(task, a.device, then="")):
         return None
     total = cast(input_node(0, dtypes.float32), a.dtype)

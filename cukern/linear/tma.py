@@ -181,12 +181,12 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
         last = _LAST_STORE if tile.deferred else 0
         return tile.m * tile.n * (waves * (slabs / tile.rate + store) + last)
 
-    # Sums that are saved too are stored from the registers of one tile. Without operands ptxas lets the products of a
-    # kernel whose warpgroups make tiles by turns wait for one another.
+    # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the products
+    # of a kernel whose warpgroups make tiles by turns wait for one another.
     fits = [
         tile
         for tile in (TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES)
-        if not (task.saves and tile.deferred) and (task.operands or task.itemsize > 2 or not tile.by_turns)
+        if not (task.saves and tile.deferred) and not (task.alone and task.itemsize == 2 and tile.by_turns)
     ]
     best = min(fits, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

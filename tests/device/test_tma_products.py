@@ -10,6 +10,8 @@ from test_few_rows import gpu
 from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
+from cukern.elementwise.graph import input_node
+from cukern.elementwise.program import program
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.task import Factor, Task, task_of
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
@@ -207,8 +209,28 @@ def test_what_tensor_maps_take() -> None:
     assert TMA_TILES[3]._replace(blocks=132).grid(short) == (128, 1, 1)  # 16 tiles each, as with 132
     # The smallest waste in the last wave.
     small = task._replace(m=1024, n=1024)
-    assert tma_tile_for(small._replace(operands=((0, 0, 1),)), gpu()) == TMA_TILES[2]._replace(blocks=132)
-    assert tma_tile_for(small, gpu()) == TMA_TILES[3]._replace(blocks=132)  # no turns without operands
+    assert tma_tile_for(small, gpu()) == TMA_TILES[2]._replace(blocks=132)
+    alone = small._replace(alone=True)  # no turns where nothing follows
+    assert tma_tile_for(alone, gpu()) == TMA_TILES[3]._replace(blocks=132)
+
+
+def test_a_function_of_the_product_alone_is_that_of_its_dtype(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As short as with a bias; and a tile may be made by turns, which the rounded product alone is not."""
+    tasks: list[Task] = []
+    monkeypatch.setattr(epilogue, "_plans", {})
+    monkeypatch.setattr(
+        tensor_cores, "quickest", lambda task, where, then="", ending=None: (tasks.append(task), SQUARE)[1]
+    )
+    x, w = random(device, "bfloat16", 40, 64), random(device, "bfloat16", 64, 72)
+    ended = ck.fuse(lambda x, w: ck.gelu(x @ w))
+    exact = ck.gelu(x.astype("float64") @ w.astype("float64")).numpy()
+    np.testing.assert_allclose(ended(x, w).numpy().astype(float), exact, rtol=2**-7, atol=2**-7)
+    assert "gelu_of_bfloat16(a0)" in ended.source(x, w)
+    made = program("same", (input_node(0, x.dtype),), (x.dtype,))
+    tensor_cores.make_plan(made, x._planned(), w._planned(), [])
+    assert [task.alone for task in tasks] == [False, True]
 
 
 def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

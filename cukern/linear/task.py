@@ -62,6 +62,8 @@ class Task(NamedTuple):
         rows: what each row of the result is reduced to, which is stored in its place.
         paired: which operands are contiguous along the columns, in pairs that begin at multiples of their size.
         alone: whether the result is the rounded product, and nothing follows it.
+        mapped: the number of the first operand, from 1 on, that is a matrix of the factors' dtype in rows that begin at
+            multiples of 16 bytes, as tensor maps describe it; 0 if there is none.
     """
 
     batches: int
@@ -76,6 +78,7 @@ class Task(NamedTuple):
     rows: Rows | None = None
     paired: tuple[bool, ...] = ()
     alone: bool = False
+    mapped: int = 0
 
     @property
     def turned(self) -> Task:
@@ -139,7 +142,21 @@ def task_of(a: Layout, b: Layout, operands: Sequence[Layout], strided: bool = Fa
         x.aligned and x.dtype.itemsize in (2, 4) and column == 1 and batch % 2 == row % 2 == 0
         for x, (batch, row, column) in zip(operands, others, strict=True)
     )
-    return Task(math.prod(axes.shape), m, n, k, first, second, others, a.dtype.itemsize, paired=paired)
+    mapped = (
+        x.dtype == a.dtype
+        and x.aligned
+        and column == 1
+        and row > 0
+        and batch >= 0
+        and not (row | batch) % chunk
+        for x, (batch, row, column) in zip(operands, others, strict=True)
+    )
+    number = next((i for i, fits in enumerate(mapped, 1) if fits), 0)
+    return Task(
+        *(math.prod(axes.shape), m, n, k, first, second, others, a.dtype.itemsize),
+        paired=paired,
+        mapped=number,
+    )
 
 
 def _factor(batch: int, along_depth: int, along_own: int, k: int, size: int, chunk: int) -> Factor | None:

@@ -181,7 +181,17 @@ class Plan(kernel_plan.Plan):
         reads: the plan, without a launch, of what follows the saved product, as a tape records that.
     """
 
-    __slots__ = ("_known", "_maps", "_multiply", "_sums", "backwards", "bound", "converters", "reads")
+    __slots__ = (
+        "_known",
+        "_mapped",
+        "_maps",
+        "_multiply",
+        "_sums",
+        "backwards",
+        "bound",
+        "converters",
+        "reads",
+    )
 
     def __init__(
         self, made: Program, task: Task, form: Own, product: Layout, result: Layout | None = None
@@ -190,6 +200,8 @@ class Plan(kernel_plan.Plan):
         self.converters = tuple(map(converter, made.scalars))
         self.reads: Any = None
         self._maps = form.maps(task, elem, out.strides[-2]) if isinstance(form, TmaTile) else ()
+        #: Of which arguments, of the arrays and the result; as many as there are maps.
+        self._mapped = (0, 1, *([1 + task.mapped] if len(self._maps) > 3 else []), -1)
         #: The maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
         self.backwards: dict[tuple[bool, ...], Any] = {}
@@ -232,9 +244,8 @@ class Plan(kernel_plan.Plan):
             for one in outs:
                 values.append(one._operand)
             if self._maps:
-                mapped = zip((0, 1, -1), self._maps, (arrays[0], arrays[1], outs[-1]), strict=True)
-                for place, tiles, one in mapped:
-                    values[place] = self._map(place, tiles, one)
+                for place, tiles in zip(self._mapped, self._maps, strict=True):
+                    values[place] = self._map(place, tiles, outs[-1] if place < 0 else arrays[place])
             if self._multiply is not None and self._sums is not None:
                 sums = Array._made(self._sums)
                 self._multiply[1](*values[:2], sums._operand)

@@ -8,7 +8,9 @@ from typing import Any, NamedTuple
 from .. import dtypes
 from ..device import Device
 from ..device.interface import Tiles
-from ..elementwise.program import Program
+from ..elementwise.graph import input_node, order, substitute
+from ..elementwise.program import Program, program
+from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..text.signature import Dim3
@@ -19,13 +21,15 @@ _KERNEL = Kernel("linear/product_tma.cu")
 _LINE = 128
 #: The threads of two warpgroups that multiply, and of one that brings.
 _THREADS = 384
-#: Bytes of the parts of D through which two warpgroups store, two each (one where a tile is deferred), and those before
-#: the stages for alignment.
-_PARTS, _ALIGNMENT = 4 * 64 * _LINE, 1024
+#: Bytes of a part of D through which a warpgroup stores (each has two of them, one where a tile is deferred, or three
+#: halves where a matrix is brought to them), and those before the stages for alignment.
+_PART, _ALIGNMENT = 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
 #: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, where
-#: another warpgroup multiplies meanwhile, and where the same does; then also of the last tile. Estimated.
-_STORE, _HIDDEN_STORE, _DEFERRED_STORE, _LAST_STORE = 0.7, 0.3, 0.235, 1.86
+#: another warpgroup multiplies meanwhile, and where the same does. Then what the last tile takes besides, of the first
+#: and of the last kind, and what a matrix takes that is not brought. Estimated.
+_STORE, _HIDDEN_STORE, _DEFERRED_STORE = 0.7, 0.3, 0.235
+_LAST_STORE, _LAST_DEFERRED_STORE, _MATRIX = 2.2, 1.86, 1.2
 
 
 class TmaTile(NamedTuple):
@@ -41,6 +45,7 @@ class TmaTile(NamedTuple):
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
         deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
+        brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
         parts: blocks that share the depth: one.
     """
@@ -55,6 +60,7 @@ class TmaTile(NamedTuple):
     blocks: int = 1
     by_turns: bool = False
     deferred: bool = False
+    brings: bool = False
     with_next: bool = False
     parts: int = 1
 
@@ -71,13 +77,16 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        parts = _PARTS // 2 if self.deferred else _PARTS
-        return self.stages * self.depth * (self.m + self.n) + parts + _ALIGNMENT
+        part = _PART * 3 // 2 if self.brings else _PART if self.deferred else 2 * _PART
+        return self.stages * self.depth * (self.m + self.n) + 2 * part + _ALIGNMENT
 
-    def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
+    def variables(self, made: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
+        made, begins = _begun(made, task) if self.deferred else (made, 0)
         return {
-            **tiled_variables(program, elem, task, self.m, self.n),
+            **tiled_variables(made, elem, task, self.m, self.n),
+            "begins": begins,
+            "brought": task.mapped if self.brings else 0,
             "block": self.threads,
             "cluster": self.cluster,
             "depth": self.depth // task.itemsize,
@@ -108,7 +117,7 @@ class TmaTile(NamedTuple):
         return tiled_structs(task, self.tiles(task))
 
     def maps(self, task: Task, elem: dtypes.DType, row: int) -> tuple[Tiles, ...]:
-        """How the kernel finds tiles of the factors and of D, without addresses.
+        """How the kernel finds tiles of the factors, of a matrix that it brings, and of D, without addresses.
 
         Args:
             task: the product.
@@ -116,10 +125,20 @@ class TmaTile(NamedTuple):
             row: bytes from a row of D to the next.
         """
         shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
+        line = _LINE // 2 if self.brings else _LINE
+        part = (1, 64, line // task.itemsize)
+        brought = []
+        if self.brings:
+            batch, step, _ = task.operands[task.mapped - 1]
+            steps = tuple(task.itemsize * one or ACCESS for one in (batch, step))
+            brought = [
+                Tiles(0, elem, (task.batches if batch else 1, task.m, task.n), steps, part, line, False)
+            ]
         return (
             self._map(task, elem, task.a, task.m, self.m, 1),
             self._map(task, elem, task.b, task.n, self.n, self.cluster),
-            Tiles(0, elem, shape, strides, (1, 64, _LINE // task.itemsize), _LINE, True),
+            *brought,
+            Tiles(0, elem, shape, strides, part, line, True),
         )
 
     def _map(
@@ -139,14 +158,36 @@ TMA_TILES = (
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
     TmaTile(
-        128, 192, 5, 2.1, 16, 2, deferred=True
+        128, 192, 5, 2.09, 16, 2, deferred=True
     ),  # the registers have the sums of two tiles, no larger ones
+    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True),
 )
 #: Of floats that are cut to tf32.
 TF32_TMA_TILES = (
     TmaTile(128, 256, 4, 2.0, 16, 2),
     TmaTile(128, 128, 6, 1.8, 16, by_turns=True),
 )
+
+
+def _begun(made: Program, task: Task) -> tuple[Program, int]:
+    """What follows the sum of the product and of a row that is added first, and the number of that; 0 if there is none.
+
+    Sums are copied when a tile is finished, and adding the row does that in as many instructions.
+    """
+    product = input_node(0, made.inputs[0])
+    users = [node for node in order(made.outputs) if product in node.args]
+    if len(users) != 1 or users[0].row is not add:
+        return made, 0
+    first, second = users[0].args
+    other = second if first is product else first
+    uses = sum(node.args.count(other) for node in order(made.outputs))
+    if other.kind != "input" or other is product or uses != 1:
+        return made, 0
+    (_, row, _), paired = task.operands[other.value - 1], task.paired[other.value - 1]
+    if row or not paired:
+        return made, 0
+    then = substitute(made.outputs, {users[0]: product})
+    return program(made.name, then, made.inputs, made.scalars), other.value
 
 
 def takes(task: Task) -> bool:
@@ -178,7 +219,10 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
         waves = divide_up(tile.count(task), limits.multiprocessors)
         store = _HIDDEN_STORE if tile.by_turns else _DEFERRED_STORE if tile.deferred else _STORE
         slabs = max(divide_up(task.k * task.itemsize, tile.depth), tile.n // 16 if tile.deferred else 1)
-        last = _LAST_STORE if tile.deferred else 0
+        last = 0.0
+        if task.itemsize == 2 and not task.saves:
+            last = 0 if tile.by_turns else _LAST_DEFERRED_STORE if tile.deferred else _LAST_STORE
+            store += _MATRIX if task.mapped and not tile.brings else 0
         return tile.m * tile.n * (waves * (slabs / tile.rate + store) + last)
 
     # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the products
@@ -186,7 +230,9 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
     fits = [
         tile
         for tile in (TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES)
-        if not (task.saves and tile.deferred) and not (task.alone and task.itemsize == 2 and tile.by_turns)
+        if not (task.saves and tile.deferred)
+        and not (tile.deferred and tile.brings != (task.mapped > 0))
+        and not (task.alone and task.itemsize == 2 and tile.by_turns)
     ]
     best = min(fits, key=cost)
     return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None

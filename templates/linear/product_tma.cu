@@ -6,25 +6,36 @@
 // slabs to a ring of stages, those of one tile after those of the other. The first two warpgroups share the rows of each tile
 // and multiply. They keep a finished tile of 16-bit elements in registers, and store its parts while the first slabs of the next
 // are multiplied. Or they make tiles by turns, so that one stores its tile while the other multiplies. Or they keep a tile's
-// sums, and with each slab of the next tile finish a slice of 16 columns, whose arithmetic the tensor cores do not wait for.
+// sums, and with each slab of the next tile finish a slice of 16 columns, whose arithmetic the tensor cores do not wait for. Then
+// a row that is added to the product first is added when the sums are copied, and a matrix of D's shape and dtype (`brought`)
+// comes by a map too, to where the parts of D that are made of it will be.
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
 // in all, so that B is read from the L2 once a cluster.
 // With `saves` it stores the sums too, straight from registers.
-// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup, or one; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup, or one, or three halves where a matrix comes to
+// them; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
 <% include "prelude/next_kernel.cuh" %>
+<% if deferred %>
+<% include "prelude/mma.cuh" %>
+<% endif %>
+<% set added = operands | selectattr("k", "equalto", begins) | list %>
+<% set operands_later = operands | rejectattr("k", "equalto", begins) | list %>
+<% set operands_loaded = operands_later | rejectattr("k", "equalto", brought) | list %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
 constexpr bool defers = << deferred | lower >>;  // finishes a tile while the next is multiplied
+constexpr int parts_each = << 3 if brought else 1 if deferred else 2 >>;  // of D in shared memory, of each warpgroup
 constexpr bool keeps = !by_turns && !defers && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
-constexpr int stage_bytes = stage_size * int(sizeof(T)), part_size = 64 * line;
+constexpr int stage_bytes = stage_size * int(sizeof(T));
+constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of D, its lines and elements
 constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(!defers || (rows == 64 && sizeof(Out) == 2 && !<< "true" if saves else "false" >>), "the registers do not suffice for more");
@@ -83,12 +94,12 @@ using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
 __device__ __forceinline__ float of_pair(unsigned pair, int j) { return __uint_as_float(j == 0 ? shl(pair, 16) : pair & 0xffff0000u); }
 // The operands of two neighbours: those that lie in pairs as a word of memory, which takes ptxas fewer registers than a Pack.
 struct PairOperands {
-<% for x in operands %>
+<% for x in operands_later %>
     << "PairOf<2 * sizeof(%s)>::type" % x.type if x.paired else x.compute >> a<< x.k >><< "" if x.paired else "[2]" >>;
 <% endfor %>
 
     __device__ __forceinline__ void load(const Epilogue& epilogue, int batch, int row, int column) {
-<% for x in operands %>
+<% for x in operands_loaded %>
 <% if x.paired %>
         a<< x.k >> = *(const decltype(a<< x.k >>)*)epilogue.at<< x.k >>(batch, row, column);
 <% else %>
@@ -98,7 +109,7 @@ struct PairOperands {
 <% endfor %>
     }
     __device__ __forceinline__ Operands at(int j) const {
-        return {<% for x in operands %><< "of_pair(a%d, j)" % x.k if x.paired and x.type == "__nv_bfloat16" else "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
+        return {<% for x in operands %><< "0" if x.k == begins else "of_pair(a%d, j)" % x.k if x.paired and x.type == "__nv_bfloat16" else "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
     }
 };
 // The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
@@ -122,16 +133,16 @@ struct PartOperands {
 };
 // What a lane holds of the operands of a part, and of how many parts it holds them: with more of them there are no registers
 // left in which to compute several elements at a time.
-constexpr int part_registers = 1<% for x in operands %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * groups * int(sizeof(%s) / 2)" % x.type if x.paired else " * 2 * groups" >><% endfor %>;
+constexpr int part_registers = 1<% for x in operands_loaded %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * groups * int(sizeof(%s) / 2)" % x.type if x.paired else " * 2 * groups" >><% endfor %>;
 constexpr int ahead = part_registers < 40 ? 2 : 1;
 // The operands of two neighbouring groups of eight columns: of the first and second row of a lane's pairs.
 struct SliceOperands {
     PairOperands of[2][2];
 };
-constexpr int slice_registers = sizeof(SliceOperands) / 4;
+constexpr int slice_registers = << "int(sizeof(SliceOperands)) / 4" if operands_loaded else 0 >>;
 // Where the operands of a lane's elements of 64 rows of a tile are.
 struct TileOperands {
-<% for x in operands %>
+<% for x in operands_loaded %>
     const << x.type >>* from<< x.k >>[2];
 <% endfor %>
     int columns;  // of D from the lane's first one on, whole groups
@@ -141,7 +152,7 @@ struct TileOperands {
     {
         const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
         columns = sizes.n - own_column;
-<% for x in operands %>
+<% for x in operands_loaded %>
 #pragma unroll
         for (int half = 0; half < 2; ++half)
             from<< x.k >>[half] = epilogue.at<< x.k >>(batch, minimum(own_row + half * 8, sizes.m - 1), own_column);
@@ -153,7 +164,7 @@ struct TileOperands {
         for (int group = 0; group < 2; ++group) {
             const int at = 16 * i + 8 * group;
             if (columns <= at) continue;
-<% for x in operands %>
+<% for x in operands_loaded %>
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 PairOperands& two = to.of[half][group];
@@ -169,6 +180,31 @@ struct TileOperands {
         }
     }
 };
+<% for x in added %>
+// Adds the row x<< x.k >>, from which on `column` is the lane's, to sums of 64 rows of a tile: it begins to be loaded before they are made.
+struct AddedRow {
+    PairOf<2 * sizeof(<< x.type >>)>::type pairs[tile_n / 8];
+
+    __device__ __forceinline__ AddedRow(const Epilogue& epilogue, const Sizes& sizes, int batch, int column) {
+        const int own = column + threadIdx.x % 4 * 2;
+        const << x.type >>* const from = epilogue.at<< x.k >>(batch, 0, own);
+        if (column + tile_n <= sizes.n) load(from);
+        else load<true>(from, sizes.n - 2 - own);
+    }
+    template <bool AT_END = false>
+    __device__ __forceinline__ void load(const << x.type >>* from, int last = 0) {
+#pragma unroll
+        for (int i = 0; i < tile_n / 8; ++i) {
+            pairs[i] = *(const PairOf<2 * sizeof(<< x.type >>)>::type*)(from + (AT_END ? minimum(8 * i, last) : 8 * i));
+            if constexpr (AT_END) asm volatile("");
+        }
+    }
+    __device__ __forceinline__ float at(int i) const {  // of the lane's i-th sum
+        const auto pair = pairs[i / 4];
+        return << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i % 2])" % x.type >>;
+    }
+};
+<% endfor %>
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];
@@ -205,19 +241,20 @@ struct Kept {
 
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
-    <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
+    <% for x in operands %><< "const __grid_constant__ TensorMap map" if x.k == brought else "const %s* x" % x.type >><< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
     << "T* saved, " if saves >>const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
+    const Epilogue epilogue{<% for x in operands %><< "nullptr" if x.k == brought else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier all_full[stages], all_empty[stages];
+    __shared__ MBarrier all_full[stages], all_empty[stages]<< ", all_brought[2 * parts_each]" if brought >>;
     MBarrier *const full = in_register(&all_full[0]), *const empty = in_register(&all_empty[0]);
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
             mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
         }
+        << "for (int i = 0; i < 2 * parts_each; ++i) mbarrier_init(&all_brought[i], 1);" if brought >>
         fence_mbarrier_init();
     }
     __syncthreads();
@@ -247,7 +284,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         return;
     }
     take_registers<240>();
-    T* const parts = ring + stages * stage_size + group * (defers ? 1 : 2) * part_size;
+    T* const parts = ring + stages * stage_size + group * parts_each * part_size;
     const auto arrive = [](MBarrier* barrier) {  // at the barrier of each block of the cluster
         __syncwarp();
         if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
@@ -258,9 +295,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const auto left_at = [&](int x) { return part(SlabA{ring}, first_row + 64 * x).in_register(); };
     const SharedMatrix lefts[2] = {left_at(0), left_at(rows / 64 - 1)}, first_right = part(SlabB{ring + tile_m * depth}, 0).in_register();
     Round at{0, 0};
-    int before = 0;  // the stage of the slab before
-    const auto multiply = [&](bool first) {
-        mbarrier_wait(&full[at.stage], at.phase);
+    int before = 0, behind = 0;  // the stage of the slab that is multiplied, and of the one before it
+    const auto await = [&] { mbarrier_wait(&full[at.stage], at.phase); };
+    const auto begin = [&](bool first) {  // what has come is multiplied from now on
         wgmma_fence();
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x) {
@@ -273,10 +310,17 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             }
         }
         wgmma_commit();
-        wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
-        if (!first) arrive(&empty[before]);
-        before = at.stage;
+        behind = before, before = at.stage;
         at.next();
+    };
+    const auto release = [&](bool first) {
+        wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
+        if (!first) arrive(&empty[behind]);
+    };
+    const auto multiply = [&](bool first) {
+        await();
+        begin(first);
+        release(first);
     };
     Kept kept[defers ? 1 : rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
@@ -285,42 +329,94 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % 2 * part_size);
     };
     constexpr int tile_parts = rows / 64 * across;
-    float waiting[defers ? tile_n / 2 : 1] = {};
+    // Where the tiles of 32 turns are: each lane knows that of one, as it takes more than a hundred instructions.
+    const auto places = [&](int turn) { return Turn(turn + threadIdx.x % 32).place(sizes); };
+    int first_known = by_turns ? group : 0;
+    Place known = places(first_known);
+    const auto found_at = [&](int turn) {
+        if (turn - first_known == 32) known = places(first_known = turn);
+        const auto given = [&](int own) { return __shfl_sync(0xffffffffu, own, turn - first_known); };
+        Place place = known;
+        place.batch = given(known.batch), place.m0 = given(known.m0) + first_row, place.n0 = given(known.n0);
+        return place;
+    };
+<% if deferred %>
+    float waiting[tile_n / 2] = {};
     TileOperands found(epilogue, sizes, 0, 0, 0);  // nothing waits yet
     constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
     SliceOperands operands[early + 1] = {};
-    // Where a lane's pairs of a part begin, in bytes: chunks change places as in a slab, and as the map says.
-    const int own_line = in_register(int((unsigned char*)parts - shared) + (threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4) * 128 + threadIdx.x % 32 / 4 * 16 + threadIdx.x % 4 * 4);
-    const auto finish_slice = [&](int i) {
+    // Where a lane's chunk of a part's first slice is, in bytes: chunks change places as in a slab, and as the map says.
+    constexpr int chunks = part_line / chunk;
+    const int own_line = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
+    const int own_chunk = in_register(
+        int((unsigned char*)parts - shared) + own_line * chunks * 16 + (own_line * chunks / 8 % chunks ^ threadIdx.x % 32 / 16) * 16);
+<% if brought %>
+    // Parts of the matrix come to where those of D will be: the first three of a tile while the tile before it is finished.
+    MBarrier* const own_brought = in_register(&all_brought[group * parts_each]);
+    Place next = known;  // where the tile is that is multiplied
+    constexpr int all_parts = tile_n / part_line;
+    static_assert(all_parts == 2 * parts_each, "the parity of a phase is known");
+    const auto bring_part = [&](int i, int of_batch, int m0, int n0) {  // after the part before was stored from there
+        if (threadIdx.x % 128) return;
+        wait_stores_read<0>();
+        MBarrier* const barrier = &own_brought[i % parts_each];
+        mbarrier_arrive_expecting(barrier, part_size * sizeof(T));
+        copy_tile(parts + i % parts_each * part_size, map<< brought >>, {steps.of[<< brought - 1 >>][0] ? of_batch : 0, m0, n0 + i * part_line}, barrier);
+    };
+#pragma unroll
+    for (int i = 0; i < parts_each; ++i) bring_part(i, 0, sizes.m, 0);  // of no tile: zeros
+<% endif %>
+    const auto finish_slice = [&](int i, bool multiplies) {
         if (i + early < slices) found.load(operands[(i + early) % (early + 1)], epilogue, i + early);
-        constexpr int of_part = line / 16;
+        constexpr int of_part = part_line / 16;
+        const int own_part = i / of_part, place_of_part = own_part % parts_each;
+<% if brought %>
+        if (i % of_part == 0) mbarrier_wait(&own_brought[place_of_part], own_part / parts_each);
+<% else %>
         if (i % of_part == 0) {
             if (threadIdx.x % 128 == 0) wait_stores_read<0>();
             barrier_sync(1 + group, 128);  // the part may be written again
         }
+<% endif %>
+        unsigned char* const own = shared + place_of_part * part_size * sizeof(T) + (own_chunk ^ i % of_part * 32);
+        SliceOperands& of_slice = operands[i % (early + 1)];
+        unsigned pairs[4];
+<% if brought %>
+        load_matrices(pairs, own);
+#pragma unroll
+        for (int j = 0; j < 4; ++j) of_slice.of[j % 2][j / 2].a<< brought >> = pairs[j];
+<% endif %>
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            const int half = j % 2, of = i * 2 + j / 2;
-            alignas(Pair) Out two[2];
+            alignas(unsigned) Out two[2];
 #pragma unroll
-            for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[of * 4 + half * 2 + e], operands[i % (early + 1)].of[half][j / 2].at(e));
-            *(Pair*)(shared + (own_line ^ of % groups * 16) + half * 1024) = *(const Pair*)two;
+            for (int e = 0; e < 2; ++e) two[e] = epilogue(waiting[8 * i + 2 * j + e], of_slice.of[j % 2][j / 2].at(e));
+            pairs[j] = *(const unsigned*)two;
         }
+        store_matrices(own, pairs);
+<% if brought %>
+        if (i % of_part == 0 && own_part > 0) {
+            const int part = own_part - 1 + parts_each;
+            if (part < all_parts) bring_part(part, batch, row, column);
+            else if (multiplies) bring_part(part - all_parts, next.batch, next.m0, next.n0);
+        }
+<% endif %>
         if ((i + 1) % of_part == 0) {
-            const int x = i / of_part * line;
+            const int x = own_part * part_line;
             fence_to_async();
             barrier_sync(1 + group, 128);
             if (threadIdx.x % 128 == 0) {
-                if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, parts);
+                if (row < sizes.m && column + x < sizes.n) store_tile(d, {batch, row, column + x}, parts + place_of_part * part_size);
                 commit_stores();
             }
         }
     };
+<% endif %>
     if (by_turns && group == 1) {
         barrier_arrive(3, 256);
         at.skip(slabs);
     }
-    for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
+    for (int turn = first_known; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
         if constexpr (keeps) {
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) {
@@ -328,28 +424,35 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
                 store(i);
             }
         }
-        if constexpr (defers) {
+<% if deferred %>
+        << "next = found_at(turn);" if brought >>
 #pragma unroll
-            for (int i = 0; i < slices; ++i) {
-                multiply(i == 0);
-                finish_slice(i);
-            }
+        for (int i = 0; i < slices; ++i) {
+            if (i == 0) await();
+            begin(i == 0);
+            release(i == 0);
+            if (i + 1 < slices) await();  // ptxas leaves the slice's arithmetic behind this, and so behind the products
+            finish_slice(i, true);
         }
+<% endif %>
         if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
         for (int i = keeps ? tile_parts : defers ? slices : 0; i < slabs; ++i) multiply(!keeps && i == 0);
         if constexpr (by_turns) barrier_arrive(4 - group, 256);
-        const Place place = Turn(turn).place(sizes);
-        batch = place.batch, row = place.m0 + first_row, column = place.n0;
-        if constexpr (defers) {
-            found = TileOperands(epilogue, sizes, batch, row, column);
+        const Place place = << "next" if brought else "found_at(turn)" >>;
+        batch = place.batch, row = place.m0, column = place.n0;
+<% if deferred %>
+        found = TileOperands(epilogue, sizes, batch, row, column);
 #pragma unroll
-            for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
-            wgmma_wait<0>(sums[0]);
-            arrive(&empty[before]);
+        for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
+        << "const AddedRow row_to_add(epilogue, sizes, batch, column);" if added >>
+        wgmma_wait<0>(sums[0]);
+        arrive(&empty[before]);
 #pragma unroll
-            for (int i = 0; i < tile_n / 2; ++i) waiting[i] = in_register(sums[0][i]);
-            continue;
-        }
+        for (int i = 0; i < tile_n / 2; ++i) waiting[i] = in_register(sums[0][i]<< " + row_to_add.at(i)" if added >>);
+<% if brought %>
+        bring_part(parts_each - 1, batch, row, column);
+<% endif %>
+<% else %>
         PartOperands of_parts[ahead];  // on their way while the last slab is multiplied, and parts are made
         const auto load = [&](int i) {
             of_parts[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
@@ -376,15 +479,16 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) store(i);
         }
+<% endif %>
     }
     if constexpr (keeps) {
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) store(i);
     }
-    if constexpr (defers) {
+<% if deferred %>
 #pragma unroll
-        for (int i = 0; i < slices; ++i) finish_slice(i);
-    }
+    for (int i = 0; i < slices; ++i) finish_slice(i, false);
+<% endif %>
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -10,14 +10,15 @@ from test_few_rows import gpu
 from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
-from cukern.elementwise.graph import input_node
+from cukern import dtypes
+from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import epilogue, measured, tensor_cores
 from cukern.linear.task import Factor, Task, task_of
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
-TALL, SQUARE, DEFERRED = (one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:])
+TALL, SQUARE, DEFERRED, BRINGS = (one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:])
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,13 @@ def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_sw
 def test_the_widest_tile(device: ck.Device) -> None:
     a, b = random(device, "float16", 130, 72), random(device, "float16", 72, 520, swapped=True)
     check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=2))
+
+
+@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "square"])
+def test_more_turns_than_a_warp_has_lanes(device: ck.Device, tile: TmaTile) -> None:
+    """Lanes know where the tiles of 32 turns are."""
+    a, b = random(device, "bfloat16", 2056, 16), random(device, "bfloat16", 16, 520)
+    check(a, b, random(device, "bfloat16", 520), tile._replace(blocks=1))
 
 
 @pytest.mark.parametrize("tile", TF32_TMA_TILES, ids=["wide", "square"])
@@ -110,19 +118,75 @@ def test_a_tile_is_finished_while_the_next_is_multiplied(device: ck.Device) -> N
     check(a, b, random(device, "float16", 264, 392), DEFERRED)
 
 
-@pytest.mark.parametrize("tile", [TALL, SQUARE, DEFERRED], ids=["tall", "square", "deferred"])
+@pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 72), ("bfloat16", 808), ("float16", 72)])
+def test_a_matrix_is_brought_to_where_results_will_be(device: ck.Device, dtype: str, k: int) -> None:
+    """Several tiles a block, with fewer slabs than slices and with more; no tile divides the sizes."""
+    a, b = random(device, dtype, 136, k), random(device, dtype, k, 376, swapped=True)
+    check(a, b, random(device, dtype, 136, 376), BRINGS._replace(blocks=1))
+    check(a, b, random(device, dtype, 136, 384)[:, 8:], BRINGS._replace(cluster=2))
+
+
+def test_matrices_of_a_batch_are_brought(device: ck.Device) -> None:
+    """One for each product, or one for all."""
+    a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 72)
+    check(a, b, random(device, "bfloat16", 3, 136, 72), BRINGS)
+    check(a, b, random(device, "bfloat16", 136, 72), BRINGS)
+
+
+def test_which_matrices_are_brought(device: ck.Device) -> None:
+    """Those of the factors' dtype that tensor maps describe: the first of them."""
+    a, b = random(device, "bfloat16", 136, 72), random(device, "bfloat16", 72, 264)
+    matrix, whole = random(device, "bfloat16", 136, 264), random(device, "bfloat16", 136, 268)
+    others = [random(device, "bfloat16", 264), random(device, "float32", 136, 264), whole[:, :264]]
+    others += [random(device, "bfloat16", 136, 264, swapped=True), random(device, "bfloat16", 136, 1)]
+    layouts = [x._planned() for x in (a, b)]
+    for operands, number in (([*others], 0), ([*others, matrix], 6), ([matrix, *others, matrix], 1)):
+        task = task_of(*layouts, [x._planned() for x in operands])
+        assert task is not None
+        assert task.mapped == number
+
+
+def test_a_row_is_added_where_sums_are_copied() -> None:
+    """If that comes first, and nothing else reads the row."""
+    host = ck.Device("host")
+    a, b, c, odd = (random(host, "bfloat16", *shape) for shape in ((136, 72), (72, 264), (264,), (528,)))
+    column = random(host, "bfloat16", 136, 1)
+    cases: list[tuple[Any, ck.Array, bool]] = [
+        (lambda y, c: ck.gelu(y + c), c, True),
+        (lambda y, c: ck.gelu(c + y) * 2, c, True),
+        (lambda y, c: ck.gelu(y + c) + c, c, False),
+        (lambda y, c: ck.gelu(y * 2 + c), c, False),
+        (lambda y, c: ck.gelu(y + c) + y, c, False),
+        (lambda y, c: y + c, column, False),
+        (lambda y, c: y + c, odd[::2], False),
+    ]
+    exact = a.numpy().astype(float) @ b.numpy().astype(float)
+    for expression, other, wanted in cases:
+        given = [Expr(input_node(k, dtypes.bfloat16)) for k in range(2)]
+        made = program("made", (expression(*given).node,), (dtypes.bfloat16,) * 2)
+        plan = tensor_cores.make_plan(made, a._planned(), b._planned(), [other._planned()], DEFERRED)
+        assert plan is not None
+        assert ("row_to_add" in plan.source) == wanted
+        value = expression(ck.asarray(exact), other.astype("float64")).numpy()
+        np.testing.assert_allclose(plan(a, b, other).numpy().astype(float), value, rtol=2**-7, atol=2**-5)
+
+
+@pytest.mark.parametrize(
+    "tile", [TALL, SQUARE, DEFERRED, BRINGS], ids=["tall", "square", "deferred", "brings"]
+)
 def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     host = ck.Device("host")
-    a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 392, swapped=True)
+    a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 376, swapped=True)
     for when, seed in (("at_once", 0), ("random", 1), ("random", 2)):
+        other = random(host, "bfloat16", *([264] if tile.brings else []), 376)
         with asynchrony(when, seed):
-            check(a, b, random(host, "bfloat16", 392), tile._replace(blocks=1))
+            check(a, b, other, tile._replace(blocks=1))
 
 
 @pytest.mark.parametrize(
     ("tile", "right", "wrong"),
     [
-        (SQUARE, "if (!first) arrive(&empty[before]);", "arrive(&empty[at.stage]);"),
+        (SQUARE, "if (!first) arrive(&empty[behind]);", "arrive(&empty[before]);"),
         (SQUARE, "wait_stores_read<1>();", "wait_stores_read<2>();"),
         (
             SQUARE,
@@ -135,6 +199,12 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
             "barrier_sync",
         ),
         (DEFERRED, "            fence_to_async();\n", ""),
+        (BRINGS, "wait_stores_read<0>();\n        MBarrier", "MBarrier"),
+        (
+            BRINGS,
+            "if (i % of_part == 0) mbarrier_wait(&own_brought[place_of_part], own_part / parts_each);",
+            "",
+        ),
     ],
     ids=[
         "a stage given back before it is multiplied",
@@ -142,6 +212,8 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
         "a part stored before it is seen",
         "a deferred part written too early",
         "a deferred part stored before it is seen",
+        "a matrix brought before the part is stored",
+        "a matrix read before it has come",
     ],
 )
 def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, right: str, wrong: str) -> None:
@@ -151,13 +223,13 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, ri
 
     text = (TEMPLATES / "linear" / "product_tma.cu").read_text()
     assert text.count(right) == 1
-    if "&empty[at.stage]" in wrong:
+    if wrong == "arrive(&empty[before]);":
         text = text.replace("        arrive(&empty[before]);\n", "")
     monkeypatch.setattr(tma, "_KERNEL", ck.Kernel(text.replace(right, wrong)))
     host = ck.Device("host")
-    a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 264)
+    a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 376)
     with asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
-        check(a, b, random(host, "bfloat16", 264), tile._replace(blocks=1))
+        check(a, b, random(host, "bfloat16", *([264] if tile.brings else []), 376), tile._replace(blocks=1))
 
 
 def test_a_fused_function_and_one_map_for_each_address(
@@ -206,6 +278,7 @@ def test_what_tensor_maps_take() -> None:
     short = task._replace(m=16384, n=3072, k=768)
     assert tma_tile_for(short, gpu()) == TMA_TILES[3]._replace(blocks=132)
     assert tma_tile_for(short._replace(saves=True), gpu()) == TMA_TILES[0]._replace(blocks=132)
+    assert tma_tile_for(short._replace(mapped=1), gpu()) == TMA_TILES[4]._replace(blocks=132)
     assert TMA_TILES[3]._replace(blocks=132).grid(short) == (128, 1, 1)  # 16 tiles each, as with 132
     # The smallest waste in the last wave.
     small = task._replace(m=1024, n=1024)

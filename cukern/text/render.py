@@ -212,6 +212,12 @@ def _words(text: str) -> set[str]:
     return set(_WORD.findall(text))
 
 
+@lru_cache(maxsize=64)
+def _placed(prelude: str) -> str:
+    """The prelude with ``#line`` directives; few differ."""
+    return place_directives(prelude.removesuffix("\n")) + "\n"
+
+
 #: The floating types of a kernel, and the dual numbers that take their place.
 _FLOATING = re.compile(r"\b(float|double|__half|__nv_bfloat16)\b")
 DUAL = "complex<double>"
@@ -243,10 +249,10 @@ def render(template: str, variables: Mapping[str, Any], duals: bool = False, pla
                 "uses_dual": duals,
                 "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
             }
-            prelude = environment().get_template(PRELUDE).render(bound)
+            prelude = _placed(environment().get_template(PRELUDE).render(bound))
     except Exception as error:
         raise _explain(error, template, variables) from None
-    text = place_directives(prelude) + body if plain else place_directives(prelude + body)
+    text = prelude + (body if plain else place_directives(body))
     return Rendered(text, template, dict(variables), plain)
 
 

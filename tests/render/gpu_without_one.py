@@ -89,16 +89,15 @@ def _optimised(text: str, arch: str) -> str:
     return nvrtc.compile(text, arch.replace("sm_", "compute_")).ptx
 
 
-def _says_something_new(unit: Unit, arch: str) -> bool:
-    """Whether this text has a word, or a line of assembly or of shared memory, that none assembled for ``arch`` had.
+def _new_words(unit: Unit, arch: str) -> set[str]:
+    """The words, and the lines of assembly or of shared memory, that no text assembled for ``arch`` had.
 
     An instruction, intrinsic, header or type that does not do there is one, and so is each template's name.
     """
-    found = re.findall(r"\basm\b.*|__shared__.*|[A-Za-z_]\w*", unit.text)
-    known = _ASSEMBLED.setdefault(arch, set())
-    new = set(found) - {unit.signature.name} - known
-    known |= new
-    return bool(new)
+    found = {*re.findall(r"[A-Za-z_]\w*", unit.text), *re.findall(r"\basm\b.*|__shared__.*", unit.text)}
+    new = found - {unit.signature.name} - _ASSEMBLED.get(arch, set())
+    _ASSEMBLED.setdefault(arch, set()).update(new)
+    return new
 
 
 class Gpu:
@@ -135,14 +134,15 @@ class Gpu:
         if self._compiles:
             overlap = driver.may_overlap(unit)
             own = "sm_90a" if is_for_90a(unit) else "sm_90"
-            new = _says_something_new(unit, own)
-            made = _optimised if self.optimises else _accepted if new else _without_machine_code
+            made = _accepted if _new_words(unit, own) else _without_machine_code
+            if self.optimises:
+                made = _optimised
             ptx = made(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
             assert not overlap or "ld.global.nc" not in ptx or "__cudart_" in ptx
             # Clusters of blocks and mbarriers came with sm_90, and no older device is given a kernel of them.
             later = "__cluster_dims__" in unit.text or "mbarrier." in unit.text
-            if own == "sm_90" and not later and _says_something_new(unit, "sm_80"):
+            if own == "sm_90" and not later and _new_words(unit, "sm_80"):
                 _accepted(unit.text, "sm_80")
         return _Function()
 

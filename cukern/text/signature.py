@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import tree_sitter
 
 from .. import dtypes
@@ -75,6 +77,13 @@ class Param:
     type_text: str
     alignment: int = 1
     cxx: str = ""
+
+    def rounded(self, value: Any) -> Any:
+        """A number rounded to the parameter's float type: infinite if it is too large. Another value as it is."""
+        if self.kind != "scalar" or self.dtype is None or self.dtype.name not in ("float16", "float32"):
+            return value
+        with np.errstate(over="ignore"):
+            return self.dtype.type(value)
 
 
 @dataclass(frozen=True)

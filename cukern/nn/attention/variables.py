@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -150,6 +151,11 @@ def _of_score(
         "finite_slope": lines.finite_slope,
         "gain": lines.unit.gain,
         "scaled": lines.unit.scaled,
+        "prescaled": kind == "forward"
+        and staged.tiled is not None
+        and lines.unit.scaled
+        and q.dtype == dtypes.bfloat16
+        and abs(math.frexp(options.scale)[0]) == 0.5,
         "limited": lines.unit.limited,
         "near": lines.unit.near if _are_small(lines.unit.near, options.scale) else 0,
     }

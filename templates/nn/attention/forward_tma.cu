@@ -304,19 +304,21 @@ struct Worker {
         const Walk& walk = work.walk;
         const Range whole = work.whole(task.group);
         int i = walk.count - 1;
-        const T* const own = rows_of(task);
+        // Made once where that keeps the descriptors of a tile of rows in registers: elsewhere it was seen to do the opposite.
+        const T* const made = rows_of(task);
+        const auto own = [&] { return prescaled ? made : rows_of(task); };
         if (mixed && walk[i] + tile_n > work.at.keys) {
             values.wait_full();
             clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk[i]);
             wait_cleared();
         }
-        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, own, walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
         for (; i > maximum(whole.first, 0); --i) {
-            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, own, walk, i - 1, sums, words, work.of);
-            else go_on<true>(task, keys, values, ahead, own, walk, i - 1, sums, words, work.of);
+            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
+            else go_on<true>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
         }
         if constexpr (bounded_left)
-            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, own, walk, i - 1, sums, words, work.of);
+            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
         rows.release();
     }
     // Multiplies the last weights of a tile of rows.

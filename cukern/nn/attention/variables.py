@@ -155,10 +155,16 @@ def _of_score(
         and staged.tiled is not None
         and lines.unit.scaled
         and q.dtype == dtypes.bfloat16
-        and abs(math.frexp(options.scale)[0]) == 0.5,
+        and _keeps_bits(options.scale),
         "limited": lines.unit.limited,
         "near": lines.unit.near if _are_small(lines.unit.near, options.scale) else 0,
     }
+
+
+def _keeps_bits(scale: float) -> bool:
+    """Whether multiplication by a scale is exact in bfloat16, for all but the smallest numbers."""
+    digits, exponent = math.frexp(scale)
+    return abs(digits) == 0.5 and -16 < exponent <= 1
 
 
 def _inputs_of_windows(staged: Staging) -> range:

@@ -313,10 +313,11 @@ def full(
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
     if where.addressable:
         made = where.backend.empty(shape_of(shape), wanted)
-        if plain and wanted.kind == "f":
-            made.fill(fill_value)
-        else:
-            np.copyto(made, fill_value, casting="unsafe")
+        with np.errstate(over="ignore"):
+            if plain and wanted.kind == "f":
+                made.fill(fill_value)
+            else:
+                np.copyto(made, fill_value, casting="unsafe")
         return Array._wrap(made, where)
     return Array._wrap(FUNCTIONS["filled"](where, shape_of(shape), fill_value, wanted), where)
 

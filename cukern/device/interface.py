@@ -112,7 +112,8 @@ class CompilerFailure(Exception):
 
 
 #: A launch on the current device, which must be the kernel's. It takes the leading arguments, integers for pointers
-#: (:meth:`Backend.operand`) and numbers for scalars; raises OverflowError for a number out of its parameter's range.
+#: (:meth:`Backend.operand`) and numbers for scalars, where one that is too large for a float is infinite; raises
+#: OverflowError for an integer out of its parameter's range.
 Prepared = Callable[..., None]
 
 

@@ -114,7 +114,7 @@ class Ufunc(Row):
         if mask.dtype != dtypes.bool_:
             raise TypeError(f"{self.name}: where: expected an array of bool, got {mask.dtype}")
         if out is None:
-            chosen: Array = FUNCTIONS["where"](mask, made, 0)
+            chosen: Array = FUNCTIONS["where"](mask, made, False)
             return chosen
         if not can_cast(made.dtype, out.dtype, casting):
             return made

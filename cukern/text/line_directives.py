@@ -53,19 +53,10 @@ def place_directives(text: str) -> str:
     name, line = text.partition(_OPEN)[2].partition(_CLOSE)[0].rpartition(":")[0], 1
     continued = False
     for raw in text.split("\n"):
-        pieces = raw.split(_OPEN)
-        clean = [pieces[0]]
-        origin = (name, line)
-        settled = bool(pieces[0].strip())
-        for piece in pieces[1:]:
-            mark, _, rest = piece.partition(_CLOSE)
-            name, _, number = mark.rpartition(":")
-            line = int(number)
-            if not settled:
-                origin = (name, line)
-                settled = bool(rest.strip())
-            clean.append(rest)
-        code = "".join(clean)
+        if _OPEN in raw:
+            code, origin, name, line = _unmarked(raw, name, line)
+        else:
+            code, origin = raw, (name, line)
         if origin != expected and not continued:
             out.append(directive(*origin))
             expected = origin
@@ -74,9 +65,32 @@ def place_directives(text: str) -> str:
         line += 1
         expected = None if expected is None or continued else (expected[0], expected[1] + 1)
         # A compiler ignores directives in a conditional group that it skips.
-        if code.lstrip().startswith(("#endif", "#else", "#elif")):
+        if "#e" in code and code.lstrip().startswith(("#endif", "#else", "#elif")):
             expected = None
     return "\n".join(out)
+
+
+def _unmarked(raw: str, name: str, line: int) -> tuple[str, tuple[str, int], str, int]:
+    """A line of rendered text without its marks, its origin, and the template and line after its last mark.
+
+    Args:
+        raw: the line, with marks.
+        name: the template in which it begins.
+        line: the line of the template in which it begins.
+    """
+    pieces = raw.split(_OPEN)
+    clean = [pieces[0]]
+    origin = (name, line)
+    settled = bool(pieces[0].strip())
+    for piece in pieces[1:]:
+        mark, _, rest = piece.partition(_CLOSE)
+        name, _, number = mark.rpartition(":")
+        line = int(number)
+        if not settled:
+            origin = (name, line)
+            settled = bool(rest.strip())
+        clean.append(rest)
+    return "".join(clean), origin, name, line
 
 
 def directive(name: str, line: int) -> str:

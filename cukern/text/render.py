@@ -207,9 +207,17 @@ def describe(variables: Mapping[str, Any]) -> str:
 _WORD = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|(\w+)""")
 
 
-def _words(text: str) -> set[str]:
-    """The identifiers and numbers of a text."""
-    return set(_WORD.findall(text))
+def _named(text: str, *words: str) -> set[str]:
+    """Those of some words that a text has outside comments and strings."""
+    if not any(word in text for word in words):
+        return set()
+    return {*words} & {*_WORD.findall(text)}
+
+
+@lru_cache(maxsize=64)
+def _placed(prelude: str) -> str:
+    """The prelude with ``#line`` directives; few differ."""
+    return place_directives(prelude.removesuffix("\n")) + "\n"
 
 
 #: The floating types of a kernel, and the dual numbers that take their place.
@@ -236,17 +244,17 @@ def render(template: str, variables: Mapping[str, Any], duals: bool = False, pla
             body = source if plain else environment().get_template(template).render(variables)
             if duals:
                 body = _FLOATING.sub(DUAL, body)
-            words = _words(body)
+            named = _named(body, *_HALF_WORDS, *_BFLOAT16_WORDS, "complex")
             bound = {
-                "uses_half": not words.isdisjoint(_HALF_WORDS),
-                "uses_complex": "complex" in words,
+                "uses_half": not named.isdisjoint(_HALF_WORDS),
+                "uses_complex": "complex" in named,
                 "uses_dual": duals,
-                "uses_bfloat16": not words.isdisjoint(_BFLOAT16_WORDS),
+                "uses_bfloat16": not named.isdisjoint(_BFLOAT16_WORDS),
             }
-            prelude = environment().get_template(PRELUDE).render(bound)
+            prelude = _placed(environment().get_template(PRELUDE).render(bound))
     except Exception as error:
         raise _explain(error, template, variables) from None
-    text = place_directives(prelude) + body if plain else place_directives(prelude + body)
+    text = prelude + (body if plain else place_directives(body))
     return Rendered(text, template, dict(variables), plain)
 
 

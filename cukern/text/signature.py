@@ -8,15 +8,16 @@ passed by value.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import tree_sitter
 
 from .. import dtypes
 from ..errors import TemplateError
-from .syntax import WORDS, syntax_tree, text_of, walk
+from .declarations import DynamicShared, declarations, declarator_name, function_name, words_of
+from .syntax import syntax_tree, text_of, walk
 
 _ALIASES = {
     "char": "signed char",
@@ -77,16 +78,12 @@ class Param:
     alignment: int = 1
     cxx: str = ""
 
-
-@dataclass(frozen=True)
-class DynamicShared:
-    """A declaration ``extern __shared__ T name[];`` and its range of bytes in the text."""
-
-    start: int
-    end: int
-    type_text: str
-    name: str
-    at_file_scope: bool
+    def rounded(self, value: Any) -> Any:
+        """A number rounded to the parameter's float type: infinite if it is too large. Another value as it is."""
+        if self.kind != "scalar" or self.dtype is None or self.dtype.name not in ("float16", "float32"):
+            return value
+        with np.errstate(over="ignore"):
+            return self.dtype.type(value)
 
 
 @dataclass(frozen=True)
@@ -131,37 +128,6 @@ class Unit:
     plain: bool = False
 
 
-#: What makes the body of a function hold declarations that are looked for, and what these begin with.
-_DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
-_DECLARATION = re.compile(rb"\b(?:extern|typedef|using|enum)\b|#\s*define\b")
-#: Nodes that hold none, of those that there are many of.
-_WITHOUT = frozenset(
-    "identifier type_identifier field_identifier primitive_type sized_type_specifier type_qualifier comment "
-    "parameter_list template_parameter_list template_argument_list template_type type_descriptor "
-    "storage_class_specifier function_declarator pointer_declarator reference_declarator array_declarator "
-    "number_literal string_literal".split()
-)
-
-
-def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    """The nodes that may declare what :func:`parse` looks for, in the text's order.
-
-    Most nodes lie in bodies of functions: those that hold no ``extern`` and no macro are passed over.
-    """
-    stack = [(root, False)]
-    while stack:
-        node, inside = stack.pop()
-        kind = node.type
-        if kind in _WITHOUT or (inside and not _DECLARATION.search(node.text or b"")):
-            continue
-        yield node
-        if kind == "compound_statement" and not inside:
-            inside = True
-            if not _DECLARES.search(node.text or b""):
-                continue
-        stack.extend((child, inside) for child in reversed(node.named_children))
-
-
 def _expanded(type_text: str, typedefs: dict[str, str]) -> list[str]:
     """The words of a type, with aliases and macros expanded."""
     words = type_text.split()
@@ -188,21 +154,6 @@ def canonical(type_text: str, typedefs: dict[str, str]) -> str:
     return text
 
 
-def _declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
-    """The declared name, and its levels of pointers: an array of arrays, or a pointer to one, is one level."""
-    levels: list[str] = []
-    while node is not None and node.type != kind:
-        if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
-            levels.append(node.type)
-        inner = node.child_by_field_name("declarator")
-        if inner is None:
-            inner = next(
-                (c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None
-            )
-        node = inner
-    return text_of(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
-
-
 def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DType | None, bool, int]:
     arguments = node.child_by_field_name("arguments")
     parts = [] if arguments is None else arguments.named_children
@@ -215,7 +166,7 @@ def _view(node: tree_sitter.Node, typedefs: dict[str, str]) -> tuple[dtypes.DTyp
 def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
     declarator = node.child_by_field_name("declarator")
     type_node = node.child_by_field_name("type")
-    name, levels = _declarator_name(declarator)
+    name, levels = declarator_name(declarator)
     qualifiers = [text_of(child) for child in node.children if child.type == "type_qualifier"]
     base = text_of(type_node)
     qualifiers += _expanded(base, typedefs)
@@ -255,19 +206,6 @@ def _has(node: tree_sitter.Node | None, *kinds: str) -> bool:
     return node is not None and any(found.type in kinds for found in walk(node))
 
 
-def _function_name(node: tree_sitter.Node) -> str:
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator")
-    return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
-
-
-@lru_cache(maxsize=8192)
-def _words(body: bytes) -> frozenset[str]:
-    """Every word of a function's body: a superset of what it calls, macros and templates included."""
-    return frozenset(WORDS.findall(body.decode())) - {""}
-
-
 def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
     seen = {start}
     queue = [start]
@@ -277,50 +215,6 @@ def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
                 seen.add(name)
                 queue.append(name)
     return frozenset(seen)
-
-
-def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
-    words = [text_of(child) for child in node.children]
-    declarator = node.child_by_field_name("declarator")
-    if "extern" not in words or "__shared__" not in words or declarator is None:
-        return None
-    name, levels = _declarator_name(declarator)
-    if levels == 0:
-        return None
-    at_file_scope = node.parent is not None and node.parent.type != "compound_statement"
-    type_text = text_of(node.child_by_field_name("type"))
-    return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
-
-
-def _defines(node: tree_sitter.Node | None) -> bool:
-    """Whether a type is a struct, union or enumeration that is defined where it is named."""
-    return (
-        node is not None and node.type.endswith("_specifier") and node.child_by_field_name("body") is not None
-    )
-
-
-#: Nodes that declare names of types and of macros.
-_NAMING = ("preproc_def", "enum_specifier", "type_definition", "alias_declaration")
-
-
-def aliases(node: tree_sitter.Node) -> dict[str, str]:
-    """The name that a typedef, an alias, an enumeration or a macro declares, and what it stands for."""
-    declared, levels = text_of(node.child_by_field_name("name")), 0
-    if node.type == "preproc_def":
-        return {declared: text_of(node.child_by_field_name("value"))}
-    if node.type == "enum_specifier":
-        base = text_of(node.child_by_field_name("base")) or "int"
-        return {declared: base} if declared and _defines(node) else {}
-    if node.type == "type_definition":
-        declared, levels = _declarator_name(node.child_by_field_name("declarator"), "type_identifier")
-        kind = node.child_by_field_name("type")
-        if not declared or _defines(kind):
-            is_enum = kind is not None and kind.type == "enum_specifier"
-            return {declared: "int"} if declared and is_enum else {}
-    elif node.type != "alias_declaration":
-        return {}
-    kept = [text_of(child) for child in node.children if child.type == "type_qualifier"]
-    return {declared: " ".join([*kept, text_of(node.child_by_field_name("type"))]) + " *" * levels}
 
 
 def parse(text: str, trusted: bool = False) -> Unit:
@@ -338,32 +232,10 @@ def parse(text: str, trusted: bool = False) -> Unit:
     ('twice', [('x', 'pointer', True), ('y', 'pointer', False), ('n', 'scalar', True)])
     """
     root = syntax_tree(text.encode())
-    kernels: list[tree_sitter.Node] = []
-    bodies: dict[str, set[str]] = {}
-    typedefs: dict[str, str] = {}
-    shared: list[DynamicShared] = []
-    for node in _declarations(root):
-        kind = node.type
-        if kind in _NAMING:
-            typedefs |= aliases(node)
-        if kind == "function_definition":
-            name, body = _function_name(node), node.child_by_field_name("body")
-            bodies.setdefault(name.split("::")[-1], set()).update(
-                _words((node if body is None else body).text or b"")
-            )
-            if any(child.type == "__global__" for child in node.children):
-                kernels.append(node)
-        elif kind in ("preproc_function_def", "preproc_def"):
-            value = node.child_by_field_name("value")
-            words = text_of(value)
-            table = {ord(c): " " for c in words if not (c.isalnum() or c == "_")}
-            bodies.setdefault(text_of(node.child_by_field_name("name")), set()).update(
-                words.translate(table).split()
-            )
-        elif kind == "declaration" and (found := _dynamic_shared(node)):
-            shared.append(found)
+    declared = declarations(root)
+    kernels, typedefs = declared.kernels, declared.typedefs
     if len(kernels) != 1:
-        names = ", ".join(_function_name(kernel) for kernel in kernels) or "none"
+        names = ", ".join(function_name(kernel) for kernel in kernels) or "none"
         raise TemplateError(
             f"expected one __global__ function in a kernel's text, found {names}{_first_problem(root)}; "
             "what must differ from case to case is written with <% if %>, not with #if"
@@ -378,17 +250,17 @@ def parse(text: str, trusted: bool = False) -> Unit:
         if node.type in ("parameter_declaration", "optional_parameter_declaration")
         and text_of(node).strip() != "void"
     )
-    name, head = _function_name(kernels[0]), text.encode()[kernels[0].start_byte : _body(kernels[0])]
+    name, head = function_name(kernels[0]), text.encode()[kernels[0].start_byte : _body(kernels[0])]
     signature = Signature(name, params, _launch_bound(kernels[0]), _cluster(name, head.decode()))
     # A text that does not parse completely may call any function that it names.
-    calls = _words(root.text or b"") if root.has_error else _reachable(signature.name, bodies)
-    return Unit(text, signature, _body(kernels[0]), calls, tuple(shared), trusted)
+    calls = words_of(root.text or b"") if root.has_error else _reachable(signature.name, declared.bodies)
+    return Unit(text, signature, _body(kernels[0]), calls, tuple(declared.shared), trusted)
 
 
 def _body(kernel: tree_sitter.Node) -> int:
     body = kernel.child_by_field_name("body")
     if body is None or not text_of(body).startswith("{"):
-        raise TemplateError(f"{_function_name(kernel)}: expected a kernel with a body in braces")
+        raise TemplateError(f"{function_name(kernel)}: expected a kernel with a body in braces")
     return body.start_byte + 1
 
 
@@ -437,7 +309,7 @@ def _check_result(kernel: tree_sitter.Node, typedefs: dict[str, str]) -> None:
     result = text_of(kernel.child_by_field_name("type"))
     if pointer or _expanded(result, typedefs) not in (["void"], ["auto"]):
         raise TemplateError(
-            f"{_function_name(kernel)}: a kernel returns void, and this one {result}{'*' * pointer}: write void, and "
+            f"{function_name(kernel)}: a kernel returns void, and this one {result}{'*' * pointer}: write void, and "
             "the result into an argument, such as int* result"
         )
 
@@ -448,7 +320,7 @@ def _check_linkage(kernel: tree_sitter.Node) -> None:
     Raises:
         TemplateError: it is a template, in a namespace without a using-declaration, or without ``extern "C"``.
     """
-    name, outer, linked = _function_name(kernel), kernel, False
+    name, outer, linked = function_name(kernel), kernel, False
     spaces: list[str] = []
     while outer.parent is not None:
         outer = outer.parent

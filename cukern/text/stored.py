@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from .. import dtypes
-from .signature import DynamicShared, Param, Signature, Unit
+from .declarations import DynamicShared
+from .signature import Param, Signature, Unit
 
 
 def stored(unit: Unit) -> dict[str, Any]:

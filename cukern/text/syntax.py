@@ -21,7 +21,34 @@ def _language() -> tree_sitter.Language:
 @lru_cache(maxsize=4)  # a compilation reads the tree of a text several times
 def syntax_tree(text: bytes) -> tree_sitter.Node:
     """The root of the syntax tree of a text, without what the grammar lacks."""
-    return tree_sitter.Parser(_language()).parse(blanked(text)).root_node
+    global _last
+    parser, source, last = tree_sitter.Parser(_language()), blanked(text), _last
+    tree = parser.parse(source) if last is None else parser.parse(source, _edited(*last, source))
+    _last = source, tree
+    return tree.root_node
+
+
+#: The last text and its tree. Most texts begin as the one before, and the parser takes over what has not changed.
+_last: tuple[bytes, tree_sitter.Tree] | None = None
+
+
+def _edited(old: bytes, tree: tree_sitter.Tree, new: bytes) -> tree_sitter.Tree:
+    """The tree of ``old``, told that all behind what it has in common with ``new`` is replaced."""
+    same, longest = 0, min(len(old), len(new))
+    while same < longest:
+        half = (same + longest + 1) // 2
+        if old[same:half] == new[same:half]:
+            same = half
+        else:
+            longest = half - 1
+    edited = tree.copy()
+    edited.edit(same, len(old), len(new), _point(new, same), _point(old, len(old)), _point(new, len(new)))
+    return edited
+
+
+def _point(text: bytes, at: int) -> tuple[int, int]:
+    """The row of a byte, and its place in the row."""
+    return text.count(b"\n", 0, at), at - 1 - text.rfind(b"\n", 0, at)
 
 
 def walk(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:

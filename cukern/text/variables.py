@@ -10,7 +10,8 @@ from functools import lru_cache
 import tree_sitter
 
 from .. import dtypes
-from .signature import aliases, canonical
+from .declarations import aliases
+from .signature import canonical
 from .syntax import syntax_tree
 
 _KINDS = {"__constant__", "__device__", "__managed__"}

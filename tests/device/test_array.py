@@ -307,6 +307,29 @@ def test_numbers_that_a_dtype_cannot_hold(device):
     assert ck.asarray(1e40).item() == float("inf")
 
 
+def test_numbers_beyond_a_float_are_infinite(device: ck.Device) -> None:
+    x = ck.asarray([1.0, -2.0], device=device)
+    ends = [np.inf, -np.inf]
+    assert (x * 1e300).tolist() == ends and (x * 10**39).tolist() == ends
+    assert ck.where(x > 0, 1e300, -1e300).tolist() == ends
+    assert ck.full(2, -1e300, device=device).tolist() == [-np.inf] * 2
+    assert (x < 1e300).tolist() == [True, True] and (x / 0 == [1e300, -1e300]).tolist() == [True, True]
+    out = ck.zeros_like(x)
+    assert ck.multiply(x, 1e300, out=out).tolist() == ends
+    x *= -1e300
+    assert x.tolist() == ends[::-1]
+    assert ck.sum(ck.ones(2, device=device), initial=1e300).item() == np.inf
+    with pytest.raises(OverflowError):
+        ck.ones(2, device=device) * 10**400
+
+
+def test_more_bytes_than_an_address_counts_are_refused(device: ck.Device) -> None:
+    for make in (ck.zeros, ck.empty, ck.ones):
+        for shape in ((2**61,), (2**63,), (2**62, 2**62)):
+            with pytest.raises(MemoryError):
+                make(shape, device=device)
+
+
 def test_protocol_arguments(device):
     x = ck.ones(2)
     with pytest.raises(ValueError, match="copy: a copy is needed"):

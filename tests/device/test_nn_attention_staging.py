@@ -19,6 +19,7 @@ from cukern.nn.attention.staging import staging
 from cukern.nn.attention.tma import TMA_TILES, TmaTile
 from cukern.nn.attention.variables import variables_of
 from cukern.testing import asynchrony
+from cukern.text.render import TEMPLATES
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +93,7 @@ def test_scales_that_are_not_positive(scale: float) -> None:
 
 @pytest.mark.parametrize("features", [64, 128])
 def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> None:
-    """Products are added to them."""
+    """Products are added to them: with 64 features to the array itself, with 128 to it over their factor."""
     arrays, exact = given("bfloat16", *[(1, 2, 264, features)] * 3)
     rng = np.random.default_rng(0)
     bias = rng.normal(size=(264, 264)) + np.where(rng.random((264, 1)) < 0.5, 1000.0, -1000.0)
@@ -100,6 +101,22 @@ def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> Non
     bias[100:180, :130] = -np.inf
     options = {"bias": ck.asarray(bias).astype("bfloat16"), "causal": True, "offset": 0}
     check(arrays, exact, options, options)
+
+
+@pytest.mark.parametrize(
+    "left_out", ["        fence_to_async();\n", "        barrier_sync(9 + task.group, 128);\n"]
+)
+def test_products_wait_for_queries_times_the_scale(monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
+    """Without the fence or the barrier the host shows wrong numbers, or a fault."""
+    text = (TEMPLATES / "nn" / "attention" / "forward_tma.cu").read_text()
+    assert text.count(left_out) == 1
+    monkeypatch.setattr(plan, "_prepared", {})
+    monkeypatch.setitem(plan._TMA, "forward", ck.Kernel(text.replace(left_out, ""), name="attention_forward"))
+    with ck.device("host"), asynchrony("late"):
+        arrays, exact = given("bfloat16", *[(1, 1, 264, 64)] * 3)
+        options = {"bias": ck.asarray(np.random.default_rng(0).normal(size=(264, 264))).astype("bfloat16")}
+        with pytest.raises((AssertionError, ck.KernelFault)):
+            check(arrays, exact, options, options)
 
 
 def test_an_array_and_a_table_beside_a_mask_with_wider_heads() -> None:
@@ -198,7 +215,7 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
     found = {}
     for features in (64, 128, 256):
         x = ck.zeros((1, 4, 256, features), "bfloat16")
-        call = Call(x, x, x, (bias,), (), (None, None), Options(0.125, program=program), None)
+        call = Call(x, x, x, (bias,), (), (None, None), Options(features**-0.5, program=program), None)
         for kind in ("forward", "backward", "backward_keys", "backward_queries"):
             tile = plan.fed(call, kind, (x, x, x))
             if tile is None:  # no one kernel makes all gradients of so many features
@@ -208,6 +225,7 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
             assert made["reads_places"] == (tile.ahead == 0)
             assert made["tiled"] == ("x5" if tile.ahead else None)
             found[features, kind] = (tile.rows, tile.ahead_stages)
+            assert made["prescaled"] == (kind == "forward" and tile.ahead > 0 and features != 128)
     assert found[64, "forward"] == (192, 2)
     assert found[64, "backward"] == (96, 2)
     assert found[128, "forward"] == (128, 1)

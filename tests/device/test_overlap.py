@@ -156,7 +156,7 @@ def test_what_the_driver_is_given(
     )
     memory, sizes = bytearray(8), (5, 6, 7, 32, 2, 1, 4096)
     pack = struct.Struct("q").pack_into
-    launch = driver.launcher(fake.cupy, 3, 77, sizes, memory, lambda x: pack(memory, 0, x), overlap)
+    launch = driver.launcher(fake.cupy, 3, 77, sizes, memory, lambda x: pack(memory, 0, x), (), overlap)
     if statuses and statuses[-1] not in (201, 3):
         with pytest.raises(Failure, match=str(statuses[-1])):
             launch(42)

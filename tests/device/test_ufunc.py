@@ -198,6 +198,8 @@ def test_arguments_of_elementwise_functions() -> None:
     out = ck.full(3, -1.0)
     assert ck.sqrt(x, out=out, where=mask) is out and out.tolist() == [1.0, -1.0, 3.0]
     assert ck.add(x, 1, where=mask).tolist() == [2.0, 0.0, 10.0]
+    finite = ck.isfinite(x, where=mask)
+    assert finite.dtype == ck.bool_ and finite.tolist() == [True, False, True]
     assert ck.add(x, x, (out,)) is out and out.tolist() == [2.0, 8.0, 18.0]
     wide = ck.zeros((2, 3))
     assert ck.negative(x, wide).tolist() == [[-1.0, -4.0, -9.0]] * 2

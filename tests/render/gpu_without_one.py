@@ -58,8 +58,8 @@ class _Function:
         return lambda *values: None
 
 
-#: Words and lines of assembly that have been compiled for sm_80 too.
-_FOR_SM_80: set[str] = set()
+#: Words, and lines of assembly and of shared memory, that have become machine code for an architecture.
+_ASSEMBLED: dict[str, set[str]] = {}
 #: The length of texts in which optimised machine code takes most of the time.
 _LONG = 40_000
 
@@ -68,6 +68,11 @@ def _accepted(text: str, arch: str) -> str:
     """The PTX of a text that compiles for ``arch`` with less optimisation, in a third to a half of the time."""
     haste = f"--Ofast-compile={'mid' if len(text) < _LONG else 'max'}"
     return nvrtc.compile(text, arch, options=[haste] if nvrtc.version() >= (12, 9) else ()).ptx
+
+
+def _without_machine_code(text: str, arch: str) -> str:
+    """The PTX of a text as :func:`_accepted` makes it, which is not assembled: in half of its time."""
+    return _accepted(text, arch.replace("sm_", "compute_"))
 
 
 def _optimised(text: str, arch: str) -> str:
@@ -82,6 +87,17 @@ def _optimised(text: str, arch: str) -> str:
         return made.ptx
     _accepted(text, arch)
     return nvrtc.compile(text, arch.replace("sm_", "compute_")).ptx
+
+
+def _new_words(unit: Unit, arch: str) -> set[str]:
+    """The words, and the lines of assembly or of shared memory, that no text assembled for ``arch`` had.
+
+    An instruction, intrinsic, header or type that does not do there is one, and so is each template's name.
+    """
+    found = {*re.findall(r"[A-Za-z_]\w*", unit.text), *re.findall(r"\basm\b.*|__shared__.*", unit.text)}
+    new = found - {unit.signature.name} - _ASSEMBLED.get(arch, set())
+    _ASSEMBLED.setdefault(arch, set()).update(new)
+    return new
 
 
 class Gpu:
@@ -118,26 +134,17 @@ class Gpu:
         if self._compiles:
             overlap = driver.may_overlap(unit)
             own = "sm_90a" if is_for_90a(unit) else "sm_90"
-            made = _optimised if self.optimises else _accepted
+            made = _accepted if _new_words(unit, own) else _without_machine_code
+            if self.optimises:
+                made = _optimised
             ptx = made(driver.waiting(unit) if overlap else unit.text, own)
             # Loads of what is said to be constant may come before the wait; CUDA's own tables are.
             assert not overlap or "ld.global.nc" not in ptx or "__cudart_" in ptx
             # Clusters of blocks and mbarriers came with sm_90, and no older device is given a kernel of them.
             later = "__cluster_dims__" in unit.text or "mbarrier." in unit.text
-            if own == "sm_90" and not later and self._says_something_new(unit):
+            if own == "sm_90" and not later and _new_words(unit, "sm_80"):
                 _accepted(unit.text, "sm_80")
         return _Function()
-
-    @staticmethod
-    def _says_something_new(unit: Unit) -> bool:
-        """Whether this text has a word, or a line of assembly, that none compiled for sm_80 had.
-
-        An instruction, intrinsic, header or type that does not do for sm_80 is one, and so is each template's name.
-        """
-        words = set(re.findall(r"\basm\b.*|[A-Za-z_]\w*", unit.text)) - {unit.signature.name}
-        new = words - _FOR_SM_80
-        _FOR_SM_80.update(new)
-        return bool(new)
 
     def upload(self, data: Any) -> Any:
         return self.xp.array(data)

@@ -20,7 +20,14 @@ extern "C" __global__ void k(const Three given, float rate, const double* number
 
 def test_structs_before_and_after_what_is_fixed(monkeypatch: pytest.MonkeyPatch) -> None:
     def launcher(
-        cupy: Any, index: int, kernel: int, sizes: Any, memory: bytearray, pack: Any, *kinds: bool
+        cupy: Any,
+        index: int,
+        kernel: int,
+        sizes: Any,
+        memory: bytearray,
+        pack: Any,
+        params: Any,
+        *kinds: bool,
     ) -> Any:
         return lambda *values: (pack(*values), bytes(memory))[1]
 

@@ -105,7 +105,15 @@ class CudaFunction:
         pack = partial(struct.Struct("=" + "".join(codes[:leading])).pack_into, memory, start)
         kernel, sizes = self._function.ptr, (*grid, *block, shared)
         return driver.launcher(
-            self._cupy, self._index, kernel, sizes, memory, pack, self._overlap, self._cooperative
+            self._cupy,
+            self._index,
+            kernel,
+            sizes,
+            memory,
+            pack,
+            self._params,
+            self._overlap,
+            self._cooperative,
         )
 
 

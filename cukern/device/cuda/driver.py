@@ -14,11 +14,11 @@ import importlib
 import re
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-from ...text.signature import Unit
+from ...text.signature import Param, Unit
 from ..interface import Prepared
 
 #: CUlaunchConfig: sizes of the grid, the block and the shared memory, the stream, the attributes and their number.
@@ -87,6 +87,7 @@ def launcher(
     sizes: tuple[int, ...],
     memory: bytearray,
     pack: Callable[..., None],
+    params: Sequence[Param],
     overlap: bool,
     cooperative: bool = False,
 ) -> Prepared:
@@ -98,6 +99,7 @@ def launcher(
         sizes: of the grid and of the block, and the bytes of dynamic shared memory.
         memory: the addresses of the parameters, then the parameters.
         pack: writes the arguments of a call into ``memory``.
+        params: the parameters of those arguments.
         overlap: whether the kernel may begin early, for which it must begin with the wait.
         cooperative: whether all blocks run at once, and may meet; not together with ``overlap``.
     """
@@ -111,7 +113,10 @@ def launcher(
 
     def launch(*values: Any) -> None:
         with lock:  # the driver copies the parameters before it returns
-            pack(*values)
+            try:
+                pack(*values)
+            except OverflowError:
+                pack(*map(Param.rounded, params, values))
             _set_stream(config, _STREAM, stream().ptr)
             status = start(*arguments)
             if status in _NO_CONTEXT:

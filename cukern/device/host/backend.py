@@ -26,7 +26,7 @@ import numpy as np
 
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
-from ...text.signature import Dim3, Unit
+from ...text.signature import Dim3, Param, Unit
 from ...text.variables import device_variables
 from .. import bundles
 from ..interface import CompilerFailure, Prepared, Properties, Style, TextureForm, Tiles
@@ -314,10 +314,14 @@ class HostFunction:
         fixed = struct.pack("=" + "".join(self._codes[leading:]), *items)
         codes = "".join(self._codes[:leading])
         pack = struct.Struct(f"={len(head)}s{codes}{len(fixed)}s").pack
-        start, handle = self._launch, self._handle
+        start, handle, params = self._launch, self._handle, self._packing.params
 
         def launch(*values: Any) -> None:
-            if status := start(handle, packed := pack(head, *values, fixed)):
+            try:
+                packed = pack(head, *values, fixed)
+            except OverflowError:
+                packed = pack(head, *map(Param.rounded, params, values), fixed)
+            if status := start(handle, packed):
                 self._end(status, packed)
 
         return launcher(_runtime(), handle, (head, self._codes[:leading], fixed), self._end, launch)

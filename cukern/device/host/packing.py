@@ -108,14 +108,6 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
     return f"{row.format}{padding}x", convert, row.itemsize
 
 
-def _infinite_beyond(param: Param, value: Any) -> Any:
-    """A number rounded to the parameter's float type: infinite if it is too large."""
-    if param.kind != "scalar" or param.dtype is None or param.dtype.name not in ("float16", "float32"):
-        return value
-    with np.errstate(over="ignore"):
-        return param.dtype.type(value)
-
-
 class Packing:
     """The form of a kernel's arguments.
 
@@ -161,5 +153,5 @@ class Packing:
         try:
             return self._pack(*grid, *block, shared, *items)
         except OverflowError:
-            items = [_infinite_beyond(param, item) for param, item in zip(self.params, items, strict=True)]
+            items = [param.rounded(item) for param, item in zip(self.params, items, strict=True)]
             return self._pack(*grid, *block, shared, *items)

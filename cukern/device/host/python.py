@@ -93,7 +93,15 @@ def allocation(
 
 
 def _wanted(shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool) -> bytes:
-    """The struct ``Wanted`` of python.h."""
+    """The struct ``Wanted`` of python.h.
+
+    Raises:
+        MemoryError: no memory has so many bytes.
+    """
+    if nbytes >= 1 << 62:
+        raise MemoryError(
+            f"Unable to allocate {nbytes} bytes for an array of shape {shape} and dtype {dtype}"
+        )
     lasting = _dtypes.setdefault(dtype, dtype)
     return struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 
 import tree_sitter
 
-from ...text.signature import DynamicShared, Unit
+from ...text.declarations import DynamicShared
+from ...text.signature import Unit
 from ...text.syntax import syntax_tree
 from ...text.variables import device_variables
 from . import texture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -150,9 +151,20 @@ def _of_score(
         "finite_slope": lines.finite_slope,
         "gain": lines.unit.gain,
         "scaled": lines.unit.scaled,
+        "prescaled": kind == "forward"
+        and staged.tiled is not None
+        and lines.unit.scaled
+        and q.dtype == dtypes.bfloat16
+        and _keeps_bits(options.scale),
         "limited": lines.unit.limited,
         "near": lines.unit.near if _are_small(lines.unit.near, options.scale) else 0,
     }
+
+
+def _keeps_bits(scale: float) -> bool:
+    """Whether multiplication by a scale is exact in bfloat16, for all but the smallest numbers."""
+    digits, exponent = math.frexp(scale)
+    return abs(digits) == 0.5 and -16 < exponent <= 1
 
 
 def _inputs_of_windows(staged: Staging) -> range:

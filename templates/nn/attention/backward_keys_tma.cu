@@ -230,7 +230,10 @@ __device__ __forceinline__ void advance(
     }
     if constexpr (begun) {
 #pragma unroll
-        for (int i = 0; i < tile_m / 2; ++i) ds[i] = of_lse[tile_m + i / 4 * 8 + i % 2];
+        for (int i = 0; i < tile_m / 2; i += 4) {
+            const Pack<float, 2> two = load_pack<2>(of_lse + tile_m + 2 * i);
+            ds[i] = ds[i + 2] = two.at[0], ds[i + 1] = ds[i + 3] = two.at[1];
+        }
         wgmma_made(ds);
     }
     if (by_turns && first) barrier_sync(turn + together.group, 256);
@@ -334,6 +337,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
         return;
     }
     take_registers<taken_registers>();
+    scores.scale = settled(scores.scale);  // made of a double once, not for each tile
     Together together{group_number, of_scores, of_sums + group_number * own_sums, << "dq" if makes_q else "nullptr" >>, 0};
     for (int n = 0; makes_q && n < 2; ++n) barrier_arrive(Together::meeting(writable, 1 - group_number, n), 256);
     if (by_turns && group_number == 1) barrier_arrive(turn, 256);

@@ -26,7 +26,7 @@ struct Cotangents {
         return attends && ((plain && !beyond) || lse != limits<float>::infinity()) ? p : 0.0f;
     }
     // What the cotangents of scores are multiplied by where they are stored.
-    __device__ __forceinline__ float factor() const { return float(sizes.scale) * (constant_slope ? slope : 1.0f); }
+    __device__ __forceinline__ float factor() const { return scores.scale * (constant_slope ? slope : 1.0f); }
     // The derivative that the factor leaves out, times a weight.
     __device__ __forceinline__ float sloped(float p, float product, const Spot& at, const Ahead& ahead) const {
         if constexpr (constant_slope) return p;

@@ -21,6 +21,8 @@ constexpr float most_growth = 8.0f;
 constexpr int held = << held >>;  // tiles of rows in shared memory: of two one is brought while the other is at work
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the others make weights
 constexpr bool added = scaled && brings_ahead;  // the score is the product and a summand that is brought ahead, to which it is added
+// Queries are multiplied by the factor, a power of two, when they have come, so that what products are added to is not divided by it.
+constexpr bool prescaled = << prescaled | lower >>;
 
 // The tiles of keys of a tile of rows, from its end: which of them all rows attend to needs no comparisons.
 struct Walk : Course<tile_n> {
@@ -267,12 +269,27 @@ struct Worker {
     unsigned words[tile_n / 16][4];  // weights
 
     __device__ __forceinline__ const T* rows_of(const Task& task) const { return rows.tile() + task.group * 64 * line; }
+    // Waits for a tile of rows, and multiplies the warpgroup's by the factor if that is asked for; once for each tile.
+    __device__ __forceinline__ void wait_rows(const Task& task) const {
+        rows.wait_full();
+        if constexpr (!prescaled) return;
+        for (int i = threadIdx.x % 128; i < 8 * head_lines; i += 128) {
+            Pack<T, 8>& pack = *(Pack<T, 8>*)(rows_of(task) + i / (8 * line) * tile_m * line + i % (8 * line) * 8);
+            float of[8];
+            unpack(pack, of);
+#pragma unroll
+            for (float& x : of) x *= float(task.sizes.scale);
+            pack = packed<T, 8>(of);
+        }
+        fence_to_async();
+        barrier_sync(9 + task.group, 128);
+    }
     // Makes the first weights of a tile of rows.
     __device__ __forceinline__ void begin(const Task& task, Work& work) {
         float s[tile_n / 2], shrink[2];
         const int last = work.walk.count - 1;
         task.prepare_tile<true>(s, work.walk, last, ahead);
-        rows.wait_full();
+        wait_rows(task);
         keys.wait_full();
         wgmma_fence();
         multiply_rows<head_width, tile_m, tile_n, added>(s, rows_of(task), keys.tile());
@@ -287,18 +304,21 @@ struct Worker {
         const Walk& walk = work.walk;
         const Range whole = work.whole(task.group);
         int i = walk.count - 1;
+        // Made once where that keeps the descriptors of a tile of rows in registers: elsewhere it was seen to do the opposite.
+        const T* const made = rows_of(task);
+        const auto own = [&] { return prescaled ? made : rows_of(task); };
         if (mixed && walk[i] + tile_n > work.at.keys) {
             values.wait_full();
             clear_rows<tile_n, value_lines>(values.tile(), work.at.keys - walk[i]);
             wait_cleared();
         }
-        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
+        for (; i > maximum(whole.end, 0); --i) go_on<true>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
         for (; i > maximum(whole.first, 0); --i) {
-            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
-            else go_on<true>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
+            if (!listed || walk.open(i - 1)) go_on<false>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
+            else go_on<true>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
         }
         if constexpr (bounded_left)
-            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, rows_of(task), walk, i - 1, sums, words, work.of);
+            for (; i > 0; --i) go_on<true>(task, keys, values, ahead, own(), walk, i - 1, sums, words, work.of);
         rows.release();
     }
     // Multiplies the last weights of a tile of rows.
@@ -314,7 +334,7 @@ struct Worker {
         float shrink[2];
         bool shrinks;
         const int last = next.walk.count - 1;
-        rows.wait_full();
+        wait_rows(task);
         if (!bounded_left && !bounded_right && (!listed || next.walk.open(last)) && next.whole(task.group).end >= next.walk.count)
             advance<false>(task, keys, values, ahead, rows_of(task), next.walk, last, sums, words, shrink, shrinks, next.of);
         else advance<true>(task, keys, values, ahead, rows_of(task), next.walk, last, sums, words, shrink, shrinks, next.of);
@@ -367,7 +387,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     }
     take_registers<taken_registers>();
     if (by_turns && group == workers - 1) barrier_arrive(1, 256);
-    const float unit = float(gain * (scaled ? sizes.scale : 1.0) * log2_e);
+    const float unit = float(gain * (scaled && !prescaled ? sizes.scale : 1.0) * log2_e);
     Turns turns(sizes, order, starts_q, starts_k, lists);
     if (turns.next()) {
         Worker worker{rows, keys, values, ahead};

@@ -160,28 +160,29 @@ __device__ __forceinline__ void bring_ahead(
 }
 // What came ahead of a tile, where a lane's first row and key of it are these.
 struct Arrived {
-    const T* tile;
+    const T *memory, *tile;
+    int begin;  // of the tile in the stages' memory
     Ahead of;
 
     __device__ __forceinline__ Arrived(const Stages& ahead, int row, int key)
-        : tile(brings_ahead ? ahead.tile() : nullptr), of{(const float*)(tile + size_tile), tile_m - 1 + row - key} {}
+        : memory(ahead.memory), tile(brings_ahead ? ahead.tile() : nullptr), begin(brings_ahead ? ahead.stage() * ahead.size : 0),
+          of{(const float*)(tile + size_tile), tile_m - 1 + row - key} {}
     // The array's elements of a lane's numbers 8 * n to 8 * n + 7 of a result: of a warp's 16 rows from the tile's `row` on, or with OF_KEYS
     // of its 16 keys from the tile's `key` on.
     template <bool OF_KEYS>
     __device__ __forceinline__ void elements(float (&to)[8], int n, int first) const {
         if constexpr (!tiled) return;
         const int lane = threadIdx.x % 32, high = lane / 16, own = first + lane % 16;
-        const T* from = tile;
-        if constexpr (OF_KEYS) from += own / line * tile_m * line + (16 * n + lane % 8 + 8 * high) * line + (own / 8 ^ lane) % 8 * 8;
-        else {
-            // The chunks of a row differ by bits of their addresses alone.
-            from += own * line + (high ^ lane % 8) * 8;
-            from = (const T*)((unsigned long long)from ^ n % 4 * 32) + n / 4 * tile_m * line;
-        }
         Pack<Tiled, 8> pack;
         unsigned(&words)[4] = (unsigned(&)[4])pack;
-        if constexpr (OF_KEYS) load_matrices_transposed(words, from);
-        else load_matrices(words, from);
+        if constexpr (OF_KEYS) {
+            const int place = own / line * tile_m * line + (16 * n + lane % 8 + 8 * high) * line + (own / 8 ^ lane) % 8 * 8;
+            load_matrices_transposed(words, tile + place);
+        } else {
+            // The chunks of a row differ by bits of their places alone, which are made in 32 bits.
+            const int place = begin + own * line + (high ^ lane % 8) * 8;
+            load_matrices(words, memory + (place ^ n % 4 * 16) + n / 4 * tile_m * line);
+        }
         unpack(pack, to);
     }
     __device__ __forceinline__ Ahead with(float element) const { return {of.windows, of.origin, element}; }

@@ -28,7 +28,7 @@ static bool pack_value(char code, void* value, unsigned char* to) {
     if (code == 'd') memcpy(to, &made, 8);
     const float narrow = (float)made;
     if (code == 'f') memcpy(to, &narrow, 4);
-    return (made != -1 || !python.error()) && (code == 'd' || made - made != 0 || narrow - narrow == 0);
+    return made != -1 || !python.error();
 }
 
 // Launches with what is packed, and leaves the rest to the second item of `self` where the status is not zero; false where

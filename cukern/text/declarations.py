@@ -1,0 +1,189 @@
+"""What a text declares at file scope, read from its syntax tree: kernels, functions, macros, types, shared memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+
+import tree_sitter
+
+from .syntax import WORDS, text_of
+
+
+@dataclass(frozen=True)
+class DynamicShared:
+    """A declaration ``extern __shared__ T name[];`` and its range of bytes in the text."""
+
+    start: int
+    end: int
+    type_text: str
+    name: str
+    at_file_scope: bool
+
+
+#: What makes the body of a function hold declarations that are looked for, and what these begin with.
+_DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
+_DECLARATION = re.compile(rb"\b(?:extern|typedef|using|enum)\b|#\s*define\b")
+#: Nodes that hold none, of those that there are many of.
+_WITHOUT = frozenset(
+    "identifier type_identifier field_identifier primitive_type sized_type_specifier type_qualifier comment "
+    "parameter_list template_parameter_list template_argument_list template_type type_descriptor "
+    "storage_class_specifier function_declarator pointer_declarator reference_declarator array_declarator "
+    "number_literal string_literal".split()
+)
+
+
+def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
+    """The nodes that may declare what :func:`parse` looks for, in the text's order.
+
+    Most nodes lie in bodies of functions: those that hold no ``extern`` and no macro are passed over.
+    """
+    stack = [(root, False)]
+    while stack:
+        node, inside = stack.pop()
+        kind = node.type
+        if kind in _WITHOUT or (inside and not _DECLARATION.search(node.text or b"")):
+            continue
+        yield node
+        if kind == "compound_statement" and not inside:
+            inside = True
+            if not _DECLARES.search(node.text or b""):
+                continue
+        stack.extend((child, inside) for child in reversed(node.named_children))
+
+
+def declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> tuple[str, int]:
+    """The declared name, and its levels of pointers: an array of arrays, or a pointer to one, is one level."""
+    levels: list[str] = []
+    while node is not None and node.type != kind:
+        if node.type in ("pointer_declarator", "array_declarator", "abstract_pointer_declarator"):
+            levels.append(node.type)
+        inner = node.child_by_field_name("declarator")
+        if inner is None:
+            inner = next(
+                (c for c in node.named_children if c.type.endswith(("declarator", "identifier"))), None
+            )
+        node = inner
+    return text_of(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
+
+
+def function_name(node: tree_sitter.Node) -> str:
+    """The name that the definition of a function declares."""
+    declarator = node.child_by_field_name("declarator")
+    while declarator is not None and declarator.type != "function_declarator":
+        declarator = declarator.child_by_field_name("declarator")
+    return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
+
+
+@lru_cache(maxsize=8192)
+def words_of(body: bytes) -> frozenset[str]:
+    """Every word of a function's body: a superset of what it calls, macros and templates included."""
+    return frozenset(WORDS.findall(body.decode())) - {""}
+
+
+def _dynamic_shared(node: tree_sitter.Node) -> DynamicShared | None:
+    words = [text_of(child) for child in node.children]
+    declarator = node.child_by_field_name("declarator")
+    if "extern" not in words or "__shared__" not in words or declarator is None:
+        return None
+    name, levels = declarator_name(declarator)
+    if levels == 0:
+        return None
+    at_file_scope = node.parent is not None and node.parent.type != "compound_statement"
+    type_text = text_of(node.child_by_field_name("type"))
+    return DynamicShared(node.start_byte, node.end_byte, type_text, name, at_file_scope)
+
+
+def _defines(node: tree_sitter.Node | None) -> bool:
+    """Whether a type is a struct, union or enumeration that is defined where it is named."""
+    return (
+        node is not None and node.type.endswith("_specifier") and node.child_by_field_name("body") is not None
+    )
+
+
+#: Nodes that declare names of types and of macros.
+_NAMING = ("preproc_def", "enum_specifier", "type_definition", "alias_declaration")
+
+
+def aliases(node: tree_sitter.Node) -> dict[str, str]:
+    """The name that a typedef, an alias, an enumeration or a macro declares, and what it stands for."""
+    declared, levels = text_of(node.child_by_field_name("name")), 0
+    if node.type == "preproc_def":
+        return {declared: text_of(node.child_by_field_name("value"))}
+    if node.type == "enum_specifier":
+        base = text_of(node.child_by_field_name("base")) or "int"
+        return {declared: base} if declared and _defines(node) else {}
+    if node.type == "type_definition":
+        declared, levels = declarator_name(node.child_by_field_name("declarator"), "type_identifier")
+        kind = node.child_by_field_name("type")
+        if not declared or _defines(kind):
+            is_enum = kind is not None and kind.type == "enum_specifier"
+            return {declared: "int"} if declared and is_enum else {}
+    elif node.type != "alias_declaration":
+        return {}
+    kept = [text_of(child) for child in node.children if child.type == "type_qualifier"]
+    return {declared: " ".join([*kept, text_of(node.child_by_field_name("type"))]) + " *" * levels}
+
+
+class Declared:
+    """What declarations declare: kernels, the words of functions and macros, names of types, and shared memory."""
+
+    def __init__(self) -> None:
+        self.kernels: list[tree_sitter.Node] = []
+        self.bodies: dict[str, set[str]] = {}
+        self.typedefs: dict[str, str] = {}
+        self.shared: list[DynamicShared] = []
+
+    def add(self, other: Declared) -> None:
+        self.kernels += other.kernels
+        self.typedefs |= other.typedefs
+        self.shared += other.shared
+        for name, words in other.bodies.items():
+            self.bodies.setdefault(name, set()).update(words)
+
+    def read(self, declaration: tree_sitter.Node) -> None:
+        """Add what a declaration at file scope declares."""
+        for node in _declarations(declaration):
+            kind = node.type
+            if kind in _NAMING:
+                self.typedefs |= aliases(node)
+            if kind == "function_definition":
+                name, body = function_name(node), node.child_by_field_name("body")
+                words = words_of((node if body is None else body).text or b"")
+                self.bodies.setdefault(name.split("::")[-1], set()).update(words)
+                if any(child.type == "__global__" for child in node.children):
+                    self.kernels.append(node)
+            elif kind in ("preproc_function_def", "preproc_def"):
+                value = text_of(node.child_by_field_name("value"))
+                name = text_of(node.child_by_field_name("name"))
+                self.bodies.setdefault(name, set()).update(re.findall(r"\w+", value))
+            elif kind == "declaration" and (found := _dynamic_shared(node)):
+                self.shared.append(found)
+
+
+#: What declarations without kernels and shared memory declare, by kind and text: most texts share most of them.
+_known: dict[tuple[str, bytes], Declared] = {}
+_MOST_KNOWN = 8192
+
+
+def declarations(root: tree_sitter.Node) -> Declared:
+    """What a text declares."""
+    everything = Declared()
+    for child in root.named_children:
+        text = child.text or b""
+        if child.type == "comment":
+            continue
+        if b"__global__" in text or b"__shared__" in text:
+            everything.read(child)
+            continue
+        known = _known.get((child.type, text))
+        if known is None:
+            if len(_known) >= _MOST_KNOWN:
+                _known.clear()
+            known = Declared()
+            known.read(child)
+            _known[child.type, text] = known
+        everything.add(known)
+    return everything

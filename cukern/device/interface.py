@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -109,6 +110,18 @@ class CompilerFailure(Exception):
     def __init__(self, log: str) -> None:
         super().__init__(log)
         self.log = log
+
+
+def refuse_beyond_addresses(shape: tuple[int, ...], dtype: DType) -> None:
+    """Check that the bytes of an array can be counted by addresses.
+
+    Raises:
+        MemoryError: no memory has so many.
+    """
+    if (nbytes := math.prod(shape) * dtype.itemsize) >= 1 << 62:
+        raise MemoryError(
+            f"Unable to allocate {nbytes} bytes for an array of shape {shape} and dtype {dtype}"
+        )
 
 
 #: A launch on the current device, which must be the kernel's. It takes the leading arguments, integers for pointers

@@ -72,7 +72,8 @@ def write(device: Device, target: Any, source: Any) -> None:
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     """A new ndarray filled with ``value``, cast as by ``numpy.full``."""
     bits, made = dtypes.info(dtype).bits, allocate(device, shape, dtype)
-    number = np.full((), value, dtype).view(bits).item()
+    with np.errstate(over="ignore"):
+        number = np.full((), value, dtype).view(bits).item()
     run_into(_fill(bits), device, (), (number,), made.view(bits))
     return made
 

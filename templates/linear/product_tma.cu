@@ -196,12 +196,12 @@ struct AddedRow {
 #pragma unroll
         for (int i = 0; i < tile_n / 8; ++i) {
             pairs[i] = *(const PairOf<2 * sizeof(<< x.type >>)>::type*)(from + (AT_END ? minimum(8 * i, last) : 8 * i));
-            if constexpr (AT_END) asm volatile("");
+            if constexpr (AT_END) asm volatile("");  // so that the loads keep to few registers
         }
     }
     __device__ __forceinline__ float at(int i) const {  // of the lane's i-th sum
         const auto pair = pairs[i / 4];
-        return << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i % 2])" % x.type >>;
+        return << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i %% 2])" % x.type >>;
     }
 };
 <% endfor %>

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ from test_few_rows import gpu
 from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
-from cukern import dtypes
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
 from cukern.linear import epilogue, measured, tensor_cores
@@ -146,11 +146,34 @@ def test_which_matrices_are_brought(device: ck.Device) -> None:
         assert task.mapped == number
 
 
-def test_a_row_is_added_where_sums_are_copied() -> None:
+def added(expression: Any, tile: TmaTile, a: ck.Array, b: ck.Array, *others: ck.Array) -> str:
+    """The source of a product in a tile, with its own dtype as that of all; the result is checked."""
+    given = [Expr(input_node(k, a.dtype)) for k in range(1 + len(others))]
+    made = program("made", (expression(*given).node,), (a.dtype,) * len(given))
+    operands = [one._planned() for one in (a, b, *others)]
+    plan = tensor_cores.make_plan(made, *operands[:2], operands[2:], tile)
+    assert plan is not None
+    exact = ck.asarray(a.numpy().astype(float) @ b.numpy().astype(float), device=a.device)
+    value = expression(exact, *(one.astype("float64") for one in others)).numpy()
+    np.testing.assert_allclose(plan(a, b, *others).numpy().astype(float), value, rtol=2**-7, atol=2**-5)
+    return str(plan.source)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_a_row_is_added_to_sums_that_wait(device: ck.Device, dtype: str) -> None:
+    """In batches of its own rows, where tiles end beyond the product, and before a matrix."""
+    a, b = random(device, dtype, 2, 264, 72), random(device, dtype, 2, 72, 392)
+    row, matrix = random(device, dtype, 2, 1, 392), random(device, dtype, 2, 264, 392)
+    two = DEFERRED._replace(cluster=2, blocks=4)
+    assert "row_to_add" in added(lambda y, c: ck.gelu(y + c), two, a, b, row)
+    with asynchrony("random", 3) if device.kind == "host" else nullcontext():
+        assert "row_to_add" in added(lambda y, c, m: ck.relu(y + c) + m, BRINGS, a, b, row, matrix)
+
+
+def test_a_row_is_added_where_sums_are_copied(device: ck.Device) -> None:
     """If that comes first, and nothing else reads the row."""
-    host = ck.Device("host")
-    a, b, c, odd = (random(host, "bfloat16", *shape) for shape in ((136, 72), (72, 264), (264,), (528,)))
-    column = random(host, "bfloat16", 136, 1)
+    a, b, c, odd = (random(device, "bfloat16", *shape) for shape in ((136, 72), (72, 264), (264,), (528,)))
+    column = random(device, "bfloat16", 136, 1)
     cases: list[tuple[Any, ck.Array, bool]] = [
         (lambda y, c: ck.gelu(y + c), c, True),
         (lambda y, c: ck.gelu(c + y) * 2, c, True),
@@ -160,15 +183,8 @@ def test_a_row_is_added_where_sums_are_copied() -> None:
         (lambda y, c: y + c, column, False),
         (lambda y, c: y + c, odd[::2], False),
     ]
-    exact = a.numpy().astype(float) @ b.numpy().astype(float)
     for expression, other, wanted in cases:
-        given = [Expr(input_node(k, dtypes.bfloat16)) for k in range(2)]
-        made = program("made", (expression(*given).node,), (dtypes.bfloat16,) * 2)
-        plan = tensor_cores.make_plan(made, a._planned(), b._planned(), [other._planned()], DEFERRED)
-        assert plan is not None
-        assert ("row_to_add" in plan.source) == wanted
-        value = expression(ck.asarray(exact), other.astype("float64")).numpy()
-        np.testing.assert_allclose(plan(a, b, other).numpy().astype(float), value, rtol=2**-7, atol=2**-5)
+        assert ("row_to_add" in added(expression, DEFERRED, a, b, other)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -298,7 +314,7 @@ def test_a_function_of_the_product_alone_is_that_of_its_dtype(
     )
     x, w = random(device, "bfloat16", 40, 64), random(device, "bfloat16", 64, 72)
     ended = ck.fuse(lambda x, w: ck.gelu(x @ w))
-    exact = ck.gelu(x.astype("float64") @ w.astype("float64")).numpy()
+    exact = ck.gelu(ck.asarray(x.numpy().astype(float) @ w.numpy().astype(float))).numpy()
     np.testing.assert_allclose(ended(x, w).numpy().astype(float), exact, rtol=2**-7, atol=2**-7)
     assert "gelu_of_bfloat16(a0)" in ended.source(x, w)
     made = program("same", (input_node(0, x.dtype),), (x.dtype,))

@@ -20,7 +20,15 @@ from ...text.signature import Dim3, Param, Unit
 from ...text.variables import device_variables
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of
-from ..interface import CompilerFailure, Prepared, Properties, Style, TextureForm, Tiles
+from ..interface import (
+    CompilerFailure,
+    Prepared,
+    Properties,
+    Style,
+    TextureForm,
+    Tiles,
+    refuse_beyond_addresses,
+)
 from ..nvrtc import PLAIN
 from . import architectures, driver, tensor_map, texture
 from .libraries import needed
@@ -300,10 +308,12 @@ class CudaBackend:
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """See :class:`..interface.Backend`."""
+        refuse_beyond_addresses(shape, dtype)
         return self.xp.empty(shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """See :class:`..interface.Backend`."""
+        refuse_beyond_addresses(shape, dtype)
         return self.xp.zeros(shape, dtype)
 
     def operand(self, data: Any) -> int:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...dtypes import DType
+from ..interface import refuse_beyond_addresses
 
 #: Written arrays of at most this many bytes are copied between red zones for the launch; see zones.h.
 LARGEST_COPY = 8192
@@ -98,10 +99,7 @@ def _wanted(shape: tuple[int, ...], dtype: DType, nbytes: int, zeroed: bool) -> 
     Raises:
         MemoryError: no memory has so many bytes.
     """
-    if nbytes >= 1 << 62:
-        raise MemoryError(
-            f"Unable to allocate {nbytes} bytes for an array of shape {shape} and dtype {dtype}"
-        )
+    refuse_beyond_addresses(shape, dtype)
     lasting = _dtypes.setdefault(dtype, dtype)
     return struct.pack(f"=Q{3 + len(shape)}q", id(lasting), nbytes, zeroed, len(shape), *shape)
 

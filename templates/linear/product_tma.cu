@@ -22,20 +22,21 @@
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
 <% include "prelude/next_kernel.cuh" %>
-<% if deferred %>
 <% include "prelude/mma.cuh" %>
-<% endif %>
 <% set added = operands | selectattr("k", "equalto", begins) | list %>
 <% set operands_later = operands | rejectattr("k", "equalto", begins) | list %>
 <% set operands_loaded = operands_later | rejectattr("k", "equalto", brought) | list %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
 constexpr bool defers = << deferred | lower >>;  // finishes a tile while the next is multiplied
-constexpr int parts_each = << 3 if brought else 1 if deferred else 2 >>;  // of D in shared memory, of each warpgroup
+constexpr bool brings = << "true" if brought else "false" >>;  // a matrix, to where parts of D will be
+constexpr int brought = << brought - 1 if brought else 0 >>;  // its place among the operands
+constexpr int parts_each = brings ? 3 : defers ? 1 : 2;  // of D in shared memory, of each warpgroup
 constexpr bool keeps = !by_turns && !defers && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
+constexpr bool lets_next = << with_next | lower >>;  // the next kernel may begin where there is no tile
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T));
-constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of D, its lines and elements
+constexpr int part_line = brings ? line / 2 : line, part_size = 64 * part_line;  // of D, its lines and elements
 constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(!defers || (rows == 64 && sizeof(Out) == 2 && !<< "true" if saves else "false" >>), "the registers do not suffice for more");
@@ -138,6 +139,14 @@ constexpr int ahead = part_registers < 40 ? 2 : 1;
 // The operands of two neighbouring groups of eight columns: of the first and second row of a lane's pairs.
 struct SliceOperands {
     PairOperands of[2][2];
+
+    // Sets the matrix that is brought, of which these are a row's elements of a group after those of the other row.
+    __device__ __forceinline__ void bring(const unsigned (&pairs)[4]) {
+<% if brought %>
+#pragma unroll
+        for (int j = 0; j < 4; ++j) of[j % 2][j / 2].a<< brought >> = pairs[j];
+<% endif %>
+    }
 };
 constexpr int slice_registers = << "int(sizeof(SliceOperands)) / 4" if operands_loaded else 0 >>;
 // Where the operands of a lane's elements of 64 rows of a tile are.
@@ -199,10 +208,15 @@ struct AddedRow {
             if constexpr (AT_END) asm volatile("");  // so that the loads keep to few registers
         }
     }
-    __device__ __forceinline__ float at(int i) const {  // of the lane's i-th sum
+    __device__ __forceinline__ float to(float sum, int i) const {  // the lane's i-th sum
         const auto pair = pairs[i / 4];
-        return << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i %% 2])" % x.type >>;
+        return sum + << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i %% 2])" % x.type >>;
     }
+};
+<% else %>
+struct AddedRow {  // no row is added first
+    __device__ __forceinline__ AddedRow(const Epilogue&, const Sizes&, int, int) {}
+    __device__ __forceinline__ float to(float sum, int) const { return sum; }
 };
 <% endfor %>
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
@@ -239,27 +253,34 @@ struct Kept {
     }
 };
 
+<% set parameters %>
+<% for x in operands %><< "const __grid_constant__ TensorMap matrix" if x.k == brought else "const %s* x%d" % (x.type, x.k) >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "T* saved, " if saves >>
+<% endset %>
+<% set arguments %>
+<% for x in operands %><< "nullptr" if x.k == brought else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>
+<% endset %>
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
-    <% for x in operands %><< "const __grid_constant__ TensorMap map" if x.k == brought else "const %s* x" % x.type >><< x.k >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
-    << "T* saved, " if saves >>const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
+    << parameters | trim >>
+    const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
 {
-    const Epilogue epilogue{<% for x in operands %><< "nullptr" if x.k == brought else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
+    const Epilogue epilogue{<< arguments | trim >> steps};
+    << "const TensorMap& matrix = d;  // there is none" if not brought >>
     extern __shared__ __align__(128) unsigned char shared[];
     T* const ring = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);
-    __shared__ MBarrier all_full[stages], all_empty[stages]<< ", all_brought[2 * parts_each]" if brought >>;
+    __shared__ MBarrier all_full[stages], all_empty[stages], all_brought[brings ? 2 * parts_each : 1];
     MBarrier *const full = in_register(&all_full[0]), *const empty = in_register(&all_empty[0]);
     if (threadIdx.x == 0) {
         for (int i = 0; i < stages; ++i) {
             mbarrier_init(&full[i], 1);
             mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
         }
-        << "for (int i = 0; i < 2 * parts_each; ++i) mbarrier_init(&all_brought[i], 1);" if brought >>
+        for (int i = 0; brings && i < 2 * parts_each; ++i) mbarrier_init(&all_brought[i], 1);
         fence_mbarrier_init();
     }
     __syncthreads();
     if (cluster > 1) cluster_barrier();
-    << "allow_next_kernel();" if with_next >>
+    if constexpr (lets_next) allow_next_kernel();
 
     // Of a tile that waits to be finished, one with each slab of the next: what slabs lie beyond the depth are zeros.
     constexpr int slices = tile_n / 16;
@@ -340,8 +361,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         place.batch = given(known.batch), place.m0 = given(known.m0) + first_row, place.n0 = given(known.n0);
         return place;
     };
-<% if deferred %>
-    float waiting[tile_n / 2] = {};
+    float waiting[defers ? tile_n / 2 : 1] = {};
     TileOperands found(epilogue, sizes, 0, 0, 0);  // nothing waits yet
     constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
     SliceOperands operands[early + 1] = {};
@@ -350,42 +370,38 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const int own_line = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
     const int own_chunk = in_register(
         int((unsigned char*)parts - shared) + own_line * chunks * 16 + (own_line * chunks / 8 % chunks ^ threadIdx.x % 32 / 16) * 16);
-<% if brought %>
     // Parts of the matrix come to where those of D will be: the first three of a tile while the tile before it is finished.
     MBarrier* const own_brought = in_register(&all_brought[group * parts_each]);
     Place next = known;  // where the tile is that is multiplied
     constexpr int all_parts = tile_n / part_line;
-    static_assert(all_parts == 2 * parts_each, "the parity of a phase is known");
+    static_assert(!brings || all_parts == 2 * parts_each, "the parity of a phase is known");
     const auto bring_part = [&](int i, int of_batch, int m0, int n0) {  // after the part before was stored from there
         if (threadIdx.x % 128) return;
         wait_stores_read<0>();
         MBarrier* const barrier = &own_brought[i % parts_each];
         mbarrier_arrive_expecting(barrier, part_size * sizeof(T));
-        copy_tile(parts + i % parts_each * part_size, map<< brought >>, {steps.of[<< brought - 1 >>][0] ? of_batch : 0, m0, n0 + i * part_line}, barrier);
+        copy_tile(parts + i % parts_each * part_size, matrix, {steps.of[brought][0] ? of_batch : 0, m0, n0 + i * part_line}, barrier);
     };
+    if constexpr (brings) {
 #pragma unroll
-    for (int i = 0; i < parts_each; ++i) bring_part(i, 0, sizes.m, 0);  // of no tile: zeros
-<% endif %>
+        for (int i = 0; i < parts_each; ++i) bring_part(i, 0, sizes.m, 0);  // of no tile: zeros
+    }
     const auto finish_slice = [&](int i, bool multiplies) {
         if (i + early < slices) found.load(operands[(i + early) % (early + 1)], epilogue, i + early);
         constexpr int of_part = part_line / 16;
         const int own_part = i / of_part, place_of_part = own_part % parts_each;
-<% if brought %>
-        if (i % of_part == 0) mbarrier_wait(&own_brought[place_of_part], own_part / parts_each);
-<% else %>
-        if (i % of_part == 0) {
+        if (brings && i % of_part == 0) mbarrier_wait(&own_brought[place_of_part], own_part / parts_each);
+        if (!brings && i % of_part == 0) {
             if (threadIdx.x % 128 == 0) wait_stores_read<0>();
             barrier_sync(1 + group, 128);  // the part may be written again
         }
-<% endif %>
         unsigned char* const own = shared + place_of_part * part_size * sizeof(T) + (own_chunk ^ i % of_part * 32);
         SliceOperands& of_slice = operands[i % (early + 1)];
         unsigned pairs[4];
-<% if brought %>
-        load_matrices(pairs, own);
-#pragma unroll
-        for (int j = 0; j < 4; ++j) of_slice.of[j % 2][j / 2].a<< brought >> = pairs[j];
-<% endif %>
+        if constexpr (brings) {
+            load_matrices(pairs, own);
+            of_slice.bring(pairs);
+        }
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             alignas(unsigned) Out two[2];
@@ -394,13 +410,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             pairs[j] = *(const unsigned*)two;
         }
         store_matrices(own, pairs);
-<% if brought %>
-        if (i % of_part == 0 && own_part > 0) {
+        if (brings && i % of_part == 0 && own_part > 0) {
             const int part = own_part - 1 + parts_each;
             if (part < all_parts) bring_part(part, batch, row, column);
             else if (multiplies) bring_part(part - all_parts, next.batch, next.m0, next.n0);
         }
-<% endif %>
         if ((i + 1) % of_part == 0) {
             const int x = own_part * part_line;
             fence_to_async();
@@ -411,7 +425,6 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             }
         }
     };
-<% endif %>
     if (by_turns && group == 1) {
         barrier_arrive(3, 256);
         at.skip(slabs);
@@ -424,35 +437,34 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
                 store(i);
             }
         }
-<% if deferred %>
-        << "next = found_at(turn);" if brought >>
+        if constexpr (brings) next = found_at(turn);
+        if constexpr (defers) {
 #pragma unroll
-        for (int i = 0; i < slices; ++i) {
-            if (i == 0) await();
-            begin(i == 0);
-            release(i == 0);
-            if (i + 1 < slices) await();  // ptxas leaves the slice's arithmetic behind this, and so behind the products
-            finish_slice(i, true);
+            for (int i = 0; i < slices; ++i) {
+                if (i == 0) await();
+                begin(i == 0);
+                release(i == 0);
+                if (i + 1 < slices) await();  // ptxas leaves the slice's arithmetic behind this, and so behind the products
+                finish_slice(i, true);
+            }
         }
-<% endif %>
         if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
         for (int i = keeps ? tile_parts : defers ? slices : 0; i < slabs; ++i) multiply(!keeps && i == 0);
         if constexpr (by_turns) barrier_arrive(4 - group, 256);
-        const Place place = << "next" if brought else "found_at(turn)" >>;
+        const Place place = brings ? next : found_at(turn);
         batch = place.batch, row = place.m0, column = place.n0;
-<% if deferred %>
-        found = TileOperands(epilogue, sizes, batch, row, column);
+        if constexpr (defers) {
+            found = TileOperands(epilogue, sizes, batch, row, column);
 #pragma unroll
-        for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
-        << "const AddedRow row_to_add(epilogue, sizes, batch, column);" if added >>
-        wgmma_wait<0>(sums[0]);
-        arrive(&empty[before]);
+            for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
+            const AddedRow row_to_add(epilogue, sizes, batch, column);
+            wgmma_wait<0>(sums[0]);
+            arrive(&empty[before]);
 #pragma unroll
-        for (int i = 0; i < tile_n / 2; ++i) waiting[i] = in_register(sums[0][i]<< " + row_to_add.at(i)" if added >>);
-<% if brought %>
-        bring_part(parts_each - 1, batch, row, column);
-<% endif %>
-<% else %>
+            for (int i = 0; i < tile_n / 2; ++i) waiting[i] = in_register(row_to_add.to(sums[0][i], i));
+            if constexpr (brings) bring_part(parts_each - 1, batch, row, column);
+            continue;
+        }
         PartOperands of_parts[ahead];  // on their way while the last slab is multiplied, and parts are made
         const auto load = [&](int i) {
             of_parts[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
@@ -479,16 +491,15 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) store(i);
         }
-<% endif %>
     }
     if constexpr (keeps) {
 #pragma unroll
         for (int i = 0; i < tile_parts; ++i) store(i);
     }
-<% if deferred %>
+    if constexpr (defers) {
 #pragma unroll
-    for (int i = 0; i < slices; ++i) finish_slice(i, false);
-<% endif %>
+        for (int i = 0; i < slices; ++i) finish_slice(i, false);
+    }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
     if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -304,6 +304,7 @@ class CudaBackend:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`..interface.Backend`."""
+        refuse_beyond_addresses(shape, dtype)
         return partial(self.xp.cuda.alloc, nbytes)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:

@@ -38,14 +38,15 @@ SMALL = {
     "11_cnn": "--steps 2 --batch 4 --channels 4",
     "10_gpt2": "--steps 10 --batch 1 --write 8 --chunks 2 --checkpoint",
 }
+#: Where the scripts find the library, and the packages that this process has.
+PATH = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
 
 
 @pytest.mark.parametrize("script", EXAMPLES, ids=lambda path: path.stem)
 def test_example(script: Path, device: ck.Device) -> None:
-    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     done = subprocess.run(
         [sys.executable, "-W", "error", str(script), *SMALL.get(script.stem, "").split()],
-        env={**os.environ, "PYTHONPATH": path, "CUKERN_DEVICE": str(device)},
+        env={**os.environ, "PYTHONPATH": PATH, "CUKERN_DEVICE": str(device)},
         capture_output=True,
         text=True,
         timeout=300,
@@ -60,7 +61,7 @@ def test_launches_of_a_gpt_are_counted(device: ck.Device) -> None:
     path = ROOT / "benchmarks" / "gpt2_launches.py"
     done = subprocess.run(
         [sys.executable, str(path), "--tiny", "--steps", "1", "--dtype", "float32"],
-        env={**os.environ, "PYTHONPATH": str(ROOT), "CUKERN_DEVICE": str(device)},
+        env={**os.environ, "PYTHONPATH": PATH, "CUKERN_DEVICE": str(device)},
         capture_output=True,
         text=True,
         timeout=300,

@@ -36,7 +36,7 @@ _WITHOUT = frozenset(
 
 
 def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
-    """The nodes that may declare what :func:`parse` looks for, in the text's order.
+    """The nodes that may declare what :class:`Declared` keeps, in the text's order.
 
     Most nodes lie in bodies of functions: those that hold no ``extern`` and no macro are passed over.
     """

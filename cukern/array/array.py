@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, SupportsIndex
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -490,31 +490,4 @@ def copied(x: Array) -> Array:
         made = Array._wrap(data, x.device)
     if tape.recording((x,)):
         tape.record("copy", (x,), (made,), lambda given, saved, needs: given)
-    return made
-
-
-def shape_of(shape: SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]) -> tuple[int, ...]:
-    """A shape as a tuple.
-
-    Raises:
-        TypeError: not integers.
-        ValueError: a negative size.
-    """
-    if type(shape) is int and shape >= 0:
-        return (shape,)
-    if type(shape) is tuple:
-        known: Any = shape
-        for n in known:  # most tuples are a shape, which a loop sees fastest
-            if type(n) is not int or n < 0:
-                break
-        else:
-            plain: tuple[int, ...] = known
-            return plain
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    try:
-        made = tuple([size.__index__() for size in sizes])
-    except AttributeError:
-        raise TypeError(f"shape: expected integers, got {shape!r}") from None
-    if made and min(made) < 0:
-        raise ValueError(f"shape: expected sizes of at least 0, got {made}")
     return made

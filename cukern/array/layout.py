@@ -1,10 +1,13 @@
-"""Layouts: the properties of an array on which a launch depends, as one object shared by equal arrays."""
+"""Layouts: the properties of an array on which a launch depends, as one object shared by equal arrays.
+
+Also shapes, as functions take them.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, SupportsIndex
 
 import numpy as np
 
@@ -14,6 +17,9 @@ from ..dtypes import INEXACT, DType
 #: The alignment in bytes that a kernel's widest loads need.
 ALIGNMENT = 16
 _CAPACITY = 65536
+
+#: What functions take as a shape.
+Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
 
 
 class Layout:
@@ -67,6 +73,33 @@ class Layout:
 _layouts: dict[tuple[Any, ...], Layout] = {}
 #: The layouts of new arrays in C order, by less than all of their properties.
 _fresh: dict[tuple[Device, DType, tuple[int, ...]] | None, Layout] = {}
+
+
+def shape_of(shape: Shape) -> tuple[int, ...]:
+    """A shape as a tuple.
+
+    Raises:
+        TypeError: not integers.
+        ValueError: a negative size.
+    """
+    if type(shape) is int and shape >= 0:
+        return (shape,)
+    if type(shape) is tuple:
+        known: Any = shape
+        for n in known:  # most tuples are a shape, which a loop sees fastest
+            if type(n) is not int or n < 0:
+                break
+        else:
+            plain: tuple[int, ...] = known
+            return plain
+    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    try:
+        made = tuple([size.__index__() for size in sizes])
+    except AttributeError:
+        raise TypeError(f"shape: expected integers, got {shape!r}") from None
+    if made and min(made) < 0:
+        raise ValueError(f"shape: expected sizes of at least 0, got {made}")
+    return made
 
 
 def layout_of(device: Device, data: Any) -> Layout:

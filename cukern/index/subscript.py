@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import Array
-from ..array.creation import asarray, holds_array
+from ..array.creation import asarray
+from ..array.host_data import holds_array
 from ..autodiff import tape, writes
 from ..elementwise import by_numpy
 from ..elementwise.function import astype

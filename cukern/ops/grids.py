@@ -9,8 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
-from ..array.array import Array, shape_of
-from ..array.creation import Shape, arange, asarray, device_of, ones
+from ..array.array import Array
+from ..array.creation import arange, asarray, device_of, ones
+from ..array.layout import Shape, shape_of
 from ..device import Device, current
 from ..elementwise.function import astype
 from ..elementwise.operands import require_array, require_arrays

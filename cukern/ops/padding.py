@@ -11,7 +11,8 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import arange, asarray, holds_array
+from ..array.creation import arange, asarray
+from ..array.host_data import holds_array
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,

@@ -12,7 +12,8 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import arange, asarray, device_of, holds_array
+from ..array.creation import arange, asarray, device_of
+from ..array.host_data import holds_array
 from ..device import Device, current
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse

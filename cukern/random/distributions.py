@@ -10,8 +10,10 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from .. import dtypes
-from ..array.array import Array, shape_of
-from ..array.creation import asarray, holds_array
+from ..array.array import Array
+from ..array.creation import asarray
+from ..array.host_data import holds_array
+from ..array.layout import shape_of
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction

@@ -11,8 +11,9 @@ from typing import Any, SupportsIndex
 import numpy as np
 
 from .. import dtypes, namespace
-from ..array.array import Array, shape_of
+from ..array.array import Array
 from ..array.creation import asarray
+from ..array.layout import shape_of
 from ..device import Device, capture_hooks, current
 from ..elementwise.operands import normalize_axis
 from ..kernel.plan import allocate

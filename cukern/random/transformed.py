@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..array.array import Array, shape_of
+from ..array.array import Array
 from ..array.creation import asarray
+from ..array.layout import shape_of
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse

@@ -9,7 +9,8 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import asarray, full, holds_array
+from ..array.creation import asarray, full
+from ..array.host_data import holds_array
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device

@@ -20,11 +20,11 @@ from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
 from ..linear.decompositions import eigvals
-from ..reduction.rows import all, any, sum
+from ..reduction.rows import all, any
 from ..shape.joins import concat, stack
-from ..shape.views import expand_dims, reshape
+from ..shape.views import reshape
 from .calculus import convolve
-from .padding import pad
+from .factors import product
 
 __all__ = [
     "poly",
@@ -441,51 +441,11 @@ def poly(seq_of_zeros: Any) -> Array:
         raise ValueError(f"poly: seq_of_zeros: expected a vector or a square matrix, got shape {x.shape}")
     x = astype(x, dtypes.result_type(x.dtype, 0.0), copy=False)
     zeros_at = eigvals(x) if square else x
-    made = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else _product(zeros_at)
+    made = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else product(zeros_at)
     if made.dtype not in dtypes.COMPLEX:
         return made
     paired = x.dtype not in dtypes.COMPLEX or bool(all(sort(zeros_at) == sort(conj(zeros_at))))
     return real(made).copy() if paired else made
-
-
-#: The most factors that are multiplied together, of which all products of two coefficients are in memory at once.
-_FACTORS = 512
-
-
-def _product(zeros_at: Array) -> Array:
-    """The coefficients of the product of x - r for each r, by pairs of factors; on the host factor by factor."""
-    made: Array | None = None
-    first, size = 0, zeros_at.size
-    if size <= _FACTORS and zeros_at.dtype not in dtypes.NARROW and by_numpy.serves(zeros_at, least=0):
-        return Array._wrap(_multiplied(zeros_at._data), zeros_at.device)
-    while first < size:
-        count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
-        some = zeros_at[first : first + count]
-        factors = stack([ones(count, some.dtype, some.device), -some], axis=-1)
-        while len(factors) > 1:
-            factors = _products(factors[0::2], factors[1::2])
-        made = factors[0] if made is None else convolve(made, factors[0])
-        first += count
-    assert made is not None
-    return made
-
-
-def _multiplied(roots: Any) -> Any:
-    """The coefficients of the product of x - r for each r of a NumPy array."""
-    made = np.zeros(roots.size + 1, roots.dtype)
-    made[0] = 1
-    with np.errstate(all="ignore"):
-        for i, root in enumerate(roots, 1):
-            made[1 : i + 1] -= root * made[:i]
-    return made
-
-
-def _products(p: Array, q: Array) -> Array:
-    """The products of polynomials, (n, k) each: rows of products of coefficients, each a place behind the one above."""
-    n, k = p.shape
-    apart = pad(expand_dims(p, 2) * expand_dims(q, 1), [(0, 0), (0, 0), (0, k)])
-    shifted = reshape(reshape(apart, (n, -1))[:, : k * (2 * k - 1)], (n, k, 2 * k - 1))
-    return sum(shifted, 1)
 
 
 @public

@@ -1,0 +1,56 @@
+"""The product of linear factors, one for each root of a polynomial."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..array import Array
+from ..array.creation import ones
+from ..elementwise import by_numpy
+from ..reduction.rows import sum
+from ..shape.joins import stack
+from ..shape.views import expand_dims, reshape
+from .calculus import convolve
+from .padding import pad
+
+#: The most factors that are multiplied together, of which all products of two coefficients are in memory at once.
+_FACTORS = 512
+
+
+def product(zeros_at: Array) -> Array:
+    """The coefficients of the product of x - r for each r, by pairs of factors; on the host factor by factor."""
+    made: Array | None = None
+    first, size = 0, zeros_at.size
+    if size <= _FACTORS and zeros_at.dtype not in dtypes.NARROW and by_numpy.serves(zeros_at, least=0):
+        return Array._wrap(_multiplied(zeros_at._data), zeros_at.device)
+    while first < size:
+        count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
+        some = zeros_at[first : first + count]
+        factors = stack([ones(count, some.dtype, some.device), -some], axis=-1)
+        while len(factors) > 1:
+            factors = _products(factors[0::2], factors[1::2])
+        made = factors[0] if made is None else convolve(made, factors[0])
+        first += count
+    assert made is not None
+    return made
+
+
+def _multiplied(roots: Any) -> Any:
+    """The coefficients of the product of x - r for each r of a NumPy array."""
+    made = np.zeros(roots.size + 1, roots.dtype)
+    made[0] = 1
+    with np.errstate(all="ignore"):
+        for i, root in enumerate(roots, 1):
+            made[1 : i + 1] -= root * made[:i]
+    return made
+
+
+def _products(p: Array, q: Array) -> Array:
+    """The products of polynomials, (n, k) each: rows of products of coefficients, each a place behind the one above."""
+    n, k = p.shape
+    apart = pad(expand_dims(p, 2) * expand_dims(q, 1), [(0, 0), (0, 0), (0, k)])
+    shifted = reshape(reshape(apart, (n, -1))[:, : k * (2 * k - 1)], (n, k, 2 * k - 1))
+    return sum(shifted, 1)

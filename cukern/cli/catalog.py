@@ -23,7 +23,8 @@ root = sys.modules["cukern"]
 _FAMILIES = {
     "shape.views": "Shapes",
     "shape.joins": "Joining and taking apart",
-    "index.assemble": "Stacking, repeating and splitting",
+    "index.splits": "Further splits",
+    "index.assemble": "Stacking and repeating",
     "ops.padding": "Padding",
     "index.take": "Indexing",
     "index.search": "Searching",

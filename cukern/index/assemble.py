@@ -1,4 +1,4 @@
-"""Functions that stack, repeat, rotate, insert and split arrays. All functions here are linear."""
+"""Functions that stack, repeat, rotate and insert arrays. All functions here are linear."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats
 from ..shape.host_joins import blocks, closed, gridded, joined_by_numpy, opened
-from ..shape.joins import concat, split
+from ..shape.joins import concat
 from ..shape.views import broadcast_arrays, broadcast_to, expand_dims, flip, moveaxis, reshape, swapaxes
 from .plain_numbers import takes_number
 from .scan import cumulative_prod, cumulative_sum
@@ -31,7 +31,6 @@ from .take import take
 
 __all__ = [
     "append",
-    "array_split",
     "atleast_1d",
     "atleast_2d",
     "atleast_3d",
@@ -39,11 +38,9 @@ __all__ = [
     "column_stack",
     "copy",
     "delete",
-    "dsplit",
     "dstack",
     "fliplr",
     "flipud",
-    "hsplit",
     "hstack",
     "insert",
     "meshgrid",
@@ -54,7 +51,6 @@ __all__ = [
     "tile",
     "trim_zeros",
     "vander",
-    "vsplit",
     "vstack",
 ]
 
@@ -231,51 +227,6 @@ def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None =
             key[place] = slice(first, used.size - int(argmax(flip(used))) if "b" in letters else None)
     part: Array = x[tuple(key)]
     return part
-
-
-@public
-def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Array]:
-    """:func:`split` into parts whose sizes may differ by one, the larger ones first.
-
-    Raises:
-        ValueError: the number of parts is less than one.
-    """
-    x = require_array(x, "array_split")
-    place = normalize_axis(axis, x.ndim, "array_split")
-    if not isinstance(indices_or_sections, (int, np.integer)):
-        return split(x, indices_or_sections, place)
-    sections = operator.index(indices_or_sections)
-    if sections < 1:
-        raise ValueError(f"array_split: expected at least one section, got {sections}")
-    each, more = divmod(x.shape[place], sections)
-    sizes = [each + (i < more) for i in range(sections)]
-    return split(x, [sum(sizes[:i]) for i in range(1, sections)], place)
-
-
-def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:
-    x = require_array(x, name)
-    if x.ndim < least:
-        raise ValueError(f"{name}: expected at least {least} axes, got shape {x.shape}")
-    return split(x, cuts, axis)
-
-
-@public
-def hsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """:func:`split` along the second axis, or along the first for a vector."""
-    x = require_array(x, "hsplit")
-    return _split_along(x, indices_or_sections, 1 if x.ndim > 1 else 0, 1, "hsplit")
-
-
-@public
-def vsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """:func:`split` along the first axis of an array with two or more."""
-    return _split_along(x, indices_or_sections, 0, 2, "vsplit")
-
-
-@public
-def dsplit(x: Array, /, indices_or_sections: int | Sequence[int]) -> list[Array]:
-    """:func:`split` along the third axis."""
-    return _split_along(x, indices_or_sections, 2, 3, "dsplit")
 
 
 @public

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -22,38 +21,13 @@ from ..optim.clip import clip_by_global_norm
 from ..optim.multi import Copies
 from ..optim.optimizer import Optimizer
 from .blocks import divide_blocks, like, require_no_steps
+from .buckets import Bucket, planned
 from .checkpoint import Piece
 from .collectives import all_reduce, broadcast, form, gathered, reduced, scattered
 from .group import Group, world
 from .sharded import Shard, named_members, whole_members
 
 __all__ = ["DataParallel"]
-
-#: Offsets in a bucket are multiples of so many elements, so that kernels may read 16 bytes at once.
-_ALIGNED = 16
-
-
-@dataclass(eq=False)
-class _Bucket:
-    """Parameters that are reduced together, one after another in flat memory.
-
-    Attributes:
-        members: the indices of the parameters, in the order in which their gradients are expected.
-        offsets: where each begins.
-        size: elements in all, with what lies between them.
-        group: the optimizer's group of them.
-    """
-
-    members: tuple[int, ...]
-    offsets: tuple[int, ...]
-    size: int
-    group: int
-
-    def gaps(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        """What lies between and behind members of these sizes."""
-        ends = (*self.offsets[1:], self.size)
-        filled = [offset + size for offset, size in zip(self.offsets, sizes, strict=True)]
-        return [(begin, end) for begin, end in zip(filled, ends, strict=True) if begin < end]
 
 
 class DataParallel:
@@ -133,9 +107,9 @@ class DataParallel:
         self._parameters = optimizer.parameters
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
-        self._buckets = self._planned(bucket_bytes)
+        self._buckets = planned(optimizer, self.group.size, bucket_bytes)
         #: The launches that gather a bucket, or take it apart.
-        self._copies: dict[tuple[_Bucket, DType], Copies] = {}
+        self._copies: dict[tuple[Bucket, DType], Copies] = {}
         self._agree()
         self._versions: list[int] = []
         self._shards: list[Parameter] = []
@@ -159,33 +133,6 @@ class DataParallel:
             for i, one in shards
         }
 
-    def _planned(self, most: int) -> list[_Bucket]:
-        """The buckets, of the last parameters first, whose gradients are finished first."""
-        group_of = {i: number for number, one in enumerate(self._given.groups) for i in one.members}
-        open_: dict[Any, list[int]] = {}
-        made: list[_Bucket] = []
-        for i in reversed(range(len(self._parameters))):
-            one = self._parameters[i]
-            if isinstance(one, Shard) or (isinstance(one, Parameter) and not one.trainable) or not one.size:
-                continue
-            kind = (group_of[i], one.dtype, one.device)
-            if one.nbytes >= most and kind in open_:  # a bucket of its own, which need not be gathered
-                made.append(self._bucket(open_.pop(kind), group_of[i]))
-            members = open_.setdefault(kind, [])
-            members.append(i)
-            if sum(self._parameters[j].nbytes for j in members) >= most:
-                made.append(self._bucket(open_.pop(kind), group_of[i]))
-        made += [self._bucket(members, kind[0]) for kind, members in open_.items()]
-        return made
-
-    def _bucket(self, members: list[int], group: int) -> _Bucket:
-        offsets, end = [], 0
-        for i in members:
-            offsets.append(end)
-            end += -(-self._parameters[i].size // _ALIGNED) * _ALIGNED
-        whole = _ALIGNED * self.group.size
-        return _Bucket(tuple(members), tuple(offsets), -(-end // whole) * whole, group)
-
     def _meet(self, optimizer: Optimizer) -> None:
         """Check that all ranks have the same parameters."""
         text = "; ".join(
@@ -202,7 +149,7 @@ class DataParallel:
             first = broadcast(self._packed(bucket, self._parameters), 0, self.group)
             self._unpack(bucket, first)
 
-    def _packed(self, bucket: _Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
+    def _packed(self, bucket: Bucket, arrays: Sequence[Array | None], dtype: Any = None) -> Array:
         """The arrays of a bucket's members in flat memory; zeros for None and between them."""
         like = self._parameters[bucket.members[0]]
         wanted = like.dtype if dtype is None else dtype
@@ -219,7 +166,7 @@ class DataParallel:
         self._copy(bucket, given, self._cut(bucket, flat))
         return flat
 
-    def _copy(self, bucket: _Bucket, given: Sequence[Array], made: Sequence[Array]) -> None:
+    def _copy(self, bucket: Bucket, given: Sequence[Array], made: Sequence[Array]) -> None:
         """Copy the members' values between them and the bucket."""
         key = bucket, given[0].dtype
         if key not in self._copies:
@@ -227,7 +174,7 @@ class DataParallel:
             self._copies[key] = Copies(given[0].device, given[0].dtype, sizes)
         self._copies[key](given, made)
 
-    def _cut(self, bucket: _Bucket, flat: Array) -> list[Array]:
+    def _cut(self, bucket: Bucket, flat: Array) -> list[Array]:
         """The members' parts of flat memory, as views in their shapes."""
         made = []
         for i, offset in zip(bucket.members, bucket.offsets, strict=True):
@@ -235,7 +182,7 @@ class DataParallel:
             made.append(flat[offset : offset + one.size].reshape(one.shape))
         return made
 
-    def _unpack(self, bucket: _Bucket, flat: Array) -> None:
+    def _unpack(self, bucket: Bucket, flat: Array) -> None:
         members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
             values = self._cut(bucket, flat)
@@ -279,7 +226,7 @@ class DataParallel:
         with stop_recording():
             return self._averaged(found, [finish() for finish in begun])
 
-    def _begin(self, bucket: _Bucket, found: Sequence[Array | None]) -> Callable[[], Array]:
+    def _begin(self, bucket: Bucket, found: Sequence[Array | None]) -> Callable[[], Array]:
         with stop_recording():
             flat = self._packed(bucket, found, self._sums)
             fresh = len(bucket.members) > 1  # else it may be a gradient's memory
@@ -377,7 +324,7 @@ class DataParallel:
                 part[...] = self._own(bucket, self._packed(bucket, self._parameters))
         self._versions = self._written()
 
-    def _own(self, bucket: _Bucket, flat: Array) -> Array:
+    def _own(self, bucket: Bucket, flat: Array) -> Array:
         share = bucket.size // self.group.size
         return flat[self.group.rank * share : (self.group.rank + 1) * share]
 
@@ -431,7 +378,7 @@ class DataParallel:
         return state
 
     def _add_pieces(
-        self, state: dict[str, Array | Piece], bucket: _Bucket, slots: Mapping[str, Array]
+        self, state: dict[str, Array | Piece], bucket: Bucket, slots: Mapping[str, Array]
     ) -> None:
         for i, piece in self._pieces(bucket):
             for slot, value in slots.items():
@@ -442,7 +389,7 @@ class DataParallel:
                     one = Piece(value[begin:end], self._parameters[i].shape, start)
                     state[f"{self._given.names[i]}.{slot}"] = one
 
-    def _pieces(self, bucket: _Bucket) -> list[tuple[int, tuple[int, int, int] | None]]:
+    def _pieces(self, bucket: Bucket) -> list[tuple[int, tuple[int, int, int] | None]]:
         """For each member: where its elements begin and end in this rank's part, and which of its elements is first."""
         share = bucket.size // self.group.size
         low = self.group.rank * share
@@ -476,7 +423,7 @@ class DataParallel:
                     own[f"{label}.{slot}"] = state[key]
         self.optimizer.load_state_dict(own)
 
-    def _part_of(self, bucket: _Bucket, label: str, state: Mapping[str, Any]) -> dict[str, Any]:
+    def _part_of(self, bucket: Bucket, label: str, state: Mapping[str, Any]) -> dict[str, Any]:
         """This rank's part of a bucket's state, from whole arrays."""
         names = self._given.names
         made: dict[str, Any] = {}

@@ -59,6 +59,7 @@ CHECKS = {
     "nn/channel_norm": ["nn_normalization"],
     "nn/attention": ["nn_attention_kernels", "nn_attention_tma", "nn_cache"],
     "nn/convolution": ["nn_convolution", "nn_fold"],
+    "nn/convolution/shifted": ["nn_convolution_maps"],
     "nn/cross_entropy": ["nn_cross_entropy"],
     "nn/dropout": ["nn_dropout"],
     "nn/layer_norm": ["nn_layer_norm", "nn_rms_norm"],

@@ -14,18 +14,7 @@ from nn_support import close, epsilon, random
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import (
-    direct,
-    exact,
-    geometry,
-    halves,
-    plan,
-    shifted,
-    shifted_weights,
-    tensor,
-    tiles,
-    winograd,
-)
+from cukern.nn.convolution import direct, exact, geometry, halves, plan, tensor, tiles, winograd
 from cukern.testing import gradcheck
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -115,99 +104,6 @@ def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number
     few = ALIGNED if number == QUICK[1] or device.kind == "cuda" else ALIGNED[:1]
     for i, (x, w, options) in enumerate(few):
         check(x, w, "bfloat16", last=i % 2 == 0, **options)
-
-
-#: Images whose bands end within them and are odd in number, channels beyond a stage, and windows that reach far.
-SHIFTED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ((3, 16, 5, 14), (72, 16, 3, 3), {"padding": 1}),
-    ((1, 72, 9, 30), (24, 72, 2, 3), {"padding": (0, 2), "dilation": (2, 1)}),
-    ((2, 72, 8, 9), (24, 72, 3, 2), {"padding": 1, "stride": 2}),
-]
-
-
-@pytest.mark.parametrize(
-    ("number", "halves"),
-    [
-        (0, 1),
-        (2, 1),
-        *(pytest.param(*one, marks=pytest.mark.thorough) for one in ((0, 2), (1, 1), (1, 2), (2, 2))),
-    ],
-)
-def test_images_that_are_brought_once(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, halves: int
-) -> None:
-    """By the kernels that shift images."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("the instructions of sm_90a")
-    used = []
-
-    def form_for(task: Any, elem: Any, of: Any, strides: Any) -> Any:
-        used.append(shifted._form(task, elem, strides, 227 * 1024, 3))
-        return used[-1]
-
-    forms = shifted._forms
-    monkeypatch.setattr(
-        shifted, "_forms", lambda *given: [one for one in forms(*given) if one.halves == halves][-1:]
-    )
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
-
-    def form_of_weights(task: Any, elem: Any, of: Any) -> Any:
-        used.append(shifted_weights.form_of(task, elem, 227 * 1024))
-        return used[-1]
-
-    monkeypatch.setattr(shifted, "CHANNELS", 8)
-    monkeypatch.setattr(shifted_weights, "CHANNELS", 8)
-    monkeypatch.setattr(shifted, "form_for", form_for)
-    monkeypatch.setattr(shifted_weights, "form_for", form_of_weights)
-    parts_of = shifted_weights.parts_of
-    monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: parts_of(task, form, 12))
-    x, w, options = SHIFTED[number]
-    check(x, w, "bfloat16", last=True, **options)
-    strided = options.get("stride", 1) > 1  # its forward pass has no such form
-    assert len(used) > 2 and all(used[strided:]) and (used[0] is None) == strided
-
-
-@pytest.mark.parametrize("cluster", [2, pytest.param(4, marks=pytest.mark.thorough)])
-def test_blocks_of_a_cluster_add_up(device: ck.Device, monkeypatch: pytest.MonkeyPatch, cluster: int) -> None:
-    """Sums of four parts of the pixels, of which clusters leave two or one."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("the instructions of sm_90a")
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: True)
-    monkeypatch.setattr(shifted_weights, "CHANNELS", 8)
-    monkeypatch.setattr(shifted_weights, "_CLUSTERS", (cluster,))
-    monkeypatch.setattr(
-        shifted_weights, "form_for", lambda task, elem, _: shifted_weights.form_of(task, elem, 227 * 1024)
-    )
-    monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: 4)
-    dy, x = (innermost(random(i, (4, n, 5, 6), "bfloat16")) for i, n in enumerate((72, 24)))
-    found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
-    a, b = (one.numpy().astype(np.float64) for one in (dy, x))
-    close(found, Definition(2, padding=1).weights(a, b, (3, 3)), 2)
-
-
-def test_an_empty_batch_has_no_bands(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda *_: True)
-    monkeypatch.setattr(tensor, "tile_for", lambda *_: tensor.TILES[-1])
-    monkeypatch.setattr(
-        shifted_weights, "form_for", lambda task, elem, _: shifted_weights.form_of(task, elem, 227 * 1024)
-    )
-    dy, x = (innermost(ck.zeros((0, 64, 5, 6), "bfloat16")) for _ in range(2))
-    found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
-    assert found.shape == (64, 64, 3, 3) and not found.numpy().any()
-
-
-def test_images_that_share_memory_are_not_brought_once() -> None:
-    """Maps have no strides of 0."""
-    image = geometry.Place(2, 64, (1, 5, 5), (1600, 1, 0, 320, 64))
-    axes = geometry.forward_axes(geometry.Windows((1, 1), (1, 1), (1, 1)), (1, 3, 3), (1, 5, 5))
-    task = geometry.Task(image, image, (576, 1, 0, 192, 64), 64, 64, 1, axes, False, 0)
-    repeated = task._replace(image=image._replace(steps=(0, *image.steps[1:])))
-    assert shifted.fits(task, ck.bfloat16) and not shifted.fits(repeated, ck.bfloat16)
-    assert shifted._form(task, ck.bfloat16, task.weights, 227 * 1024, 132)
-    assert not shifted._form(task, ck.bfloat16, (0, *task.weights[1:]), 227 * 1024, 132)
 
 
 def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
@@ -112,13 +111,13 @@ class CompilerFailure(Exception):
         self.log = log
 
 
-def refuse_beyond_addresses(shape: tuple[int, ...], dtype: DType) -> None:
+def refuse_beyond_addresses(nbytes: int, shape: tuple[int, ...], dtype: DType) -> None:
     """Check that the bytes of an array can be counted by addresses.
 
     Raises:
         MemoryError: no memory has so many.
     """
-    if (nbytes := math.prod(shape) * dtype.itemsize) >= 1 << 62:
+    if nbytes >= 1 << 62:
         raise MemoryError(
             f"Unable to allocate {nbytes} bytes for an array of shape {shape} and dtype {dtype}"
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -304,17 +305,17 @@ class CudaBackend:
 
     def allocator(self, shape: tuple[int, ...], dtype: DType, nbytes: int) -> Callable[[], Any]:
         """See :class:`..interface.Backend`."""
-        refuse_beyond_addresses(shape, dtype)
+        refuse_beyond_addresses(nbytes, shape, dtype)
         return partial(self.xp.cuda.alloc, nbytes)
 
     def empty(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """See :class:`..interface.Backend`."""
-        refuse_beyond_addresses(shape, dtype)
+        refuse_beyond_addresses(math.prod(shape) * dtype.itemsize, shape, dtype)
         return self.xp.empty(shape, dtype)
 
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """See :class:`..interface.Backend`."""
-        refuse_beyond_addresses(shape, dtype)
+        refuse_beyond_addresses(math.prod(shape) * dtype.itemsize, shape, dtype)
         return self.xp.zeros(shape, dtype)
 
     def operand(self, data: Any) -> int:

@@ -23,7 +23,6 @@ root = sys.modules["cukern"]
 _FAMILIES = {
     "shape.views": "Shapes",
     "shape.joins": "Joining and taking apart",
-    "index.splits": "Further splits",
     "index.assemble": "Stacking and repeating",
     "ops.padding": "Padding",
     "index.take": "Indexing",

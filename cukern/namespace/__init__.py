@@ -25,7 +25,6 @@ from ..index.segments import *  # noqa: F403
 from ..index.select import *  # noqa: F403
 from ..index.sets import *  # noqa: F403
 from ..index.sort import *  # noqa: F403
-from ..index.splits import *  # noqa: F403
 from ..index.subscript import *  # noqa: F403
 from ..index.take import *  # noqa: F403
 from ..index.take import check_indices as check_indices

@@ -110,13 +110,14 @@ class Launch:
             self._serve()
 
     def _first_failure(self) -> int | None:
-        for rank, one in enumerate(self._ranks):
-            status = one.poll()
-            if status:
-                name = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-                print(f"[launch] rank {rank} ended {name}", file=sys.stderr, flush=True)
-                return 128 - status if status < 0 else status
-        return None
+        """The status of a rank that failed, first of those that were killed: others fail when one is gone."""
+        ended = [(status, rank) for rank, one in enumerate(self._ranks) if (status := one.poll())]
+        if not ended:
+            return None
+        status, rank = min(ended, key=lambda one: one[0] > 0)
+        name = f"by {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
+        print(f"[launch] rank {rank} ended {name}", file=sys.stderr, flush=True)
+        return 128 - status if status < 0 else status
 
     def _serve(self) -> None:
         for key, _ in self._selector.select(_LOOK_SECONDS):

@@ -8,10 +8,7 @@ from typing import Any
 
 from ..nn.parameter import Parameter
 from ..optim.optimizer import Optimizer
-from .sharded import Shard
-
-#: Offsets in a bucket are multiples of so many elements, so that kernels may read 16 bytes at once.
-_ALIGNED = 16
+from .sharded import ALIGNED, Shard
 
 
 @dataclass(eq=False)
@@ -76,6 +73,6 @@ def _bucket(members: Sequence[int], sizes: Sequence[int], group: int, ranks: int
     offsets, end = [], 0
     for size in sizes:
         offsets.append(end)
-        end += -(-size // _ALIGNED) * _ALIGNED
-    whole = _ALIGNED * ranks
+        end += -(-size // ALIGNED) * ALIGNED
+    whole = ALIGNED * ranks
     return Bucket(tuple(members), tuple(offsets), -(-end // whole) * whole, group)

@@ -22,7 +22,7 @@ from .group import Group, world
 __all__ = ["Shard", "ShardedModule", "load_model_state", "model_state", "shard_module"]
 
 #: Parameters begin at multiples of so many elements, so that kernels may read 16 bytes at once.
-_ALIGNED = 16
+ALIGNED = 16
 
 
 class Member(NamedTuple):
@@ -130,9 +130,9 @@ class ShardedModule(Module):
         members, total = [], 0
         for name, one in named:
             members.append(Member(name, one.shape, total))
-            parts += [one.reshape(-1), zeros(-one.size % _ALIGNED, dtype=one.dtype, device=one.device)]
+            parts += [one.reshape(-1), zeros(-one.size % ALIGNED, dtype=one.dtype, device=one.device)]
             total += one.size + parts[-1].size
-        whole = -(-total // (_ALIGNED * group.size)) * _ALIGNED * group.size
+        whole = -(-total // (ALIGNED * group.size)) * ALIGNED * group.size
         with stop_recording():
             parts.append(zeros(whole - total, dtype=first.dtype, device=first.device))
             flat = broadcast(ops.concat(parts), 0, group)

@@ -38,6 +38,7 @@ class Tiles(NamedTuple):
         box: the shape of a tile.
         swizzle: bytes of the pattern in which chunks change places, or 0.
         writes: whether kernels may store tiles.
+        fetched: bytes that the L2 asks memory for where it lacks a line of a tile: 128 or 256.
     """
 
     address: int
@@ -47,6 +48,7 @@ class Tiles(NamedTuple):
     box: tuple[int, ...]
     swizzle: int
     writes: bool
+    fetched: int = 256
 
 
 class TextureForm(NamedTuple):

@@ -21,15 +21,21 @@ _KERNEL = Kernel("linear/product_tma.cu")
 _LINE = 128
 #: The threads of two warpgroups that multiply, and of one that brings.
 _THREADS = 384
-#: Bytes of a part of D through which a warpgroup stores (each has two of them, one where a tile is deferred, or three
-#: halves where a matrix is brought to them), and those before the stages for alignment.
+#: Bytes of a part of D through which a warpgroup stores (each has two of them, one where a tile is deferred, or a half
+#: for each 64 columns where a matrix is brought to them), and those before the stages for alignment.
 _PART, _ALIGNMENT = 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
+#: Bytes that the L2 fetches where it lacks a line of a slab: the next one is part of the slab after it.
+_FETCHED = 128
+#: Groups of multiprocessors (GPCs) of a GPU, and how many tiles one makes at a time, at least.
+_GROUPS, _IN_GROUP = 8, 16
 #: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, where
 #: another warpgroup multiplies meanwhile, and where the same does. Then what the last tile takes besides, of the first
 #: and of the last kind, and what a matrix takes that is not brought. Estimated.
 _STORE, _HIDDEN_STORE, _DEFERRED_STORE = 0.7, 0.3, 0.235
 _LAST_STORE, _LAST_DEFERRED_STORE, _MATRIX = 2.2, 1.86, 1.2
+#: What is left of the rate of blocks without clusters in a batch, whose products share no factors. Estimated.
+_BATCHED = 0.85
 
 
 class TmaTile(NamedTuple):
@@ -47,6 +53,8 @@ class TmaTile(NamedTuple):
         deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
         brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
+        apart: clusters between those whose tiles follow one another: the GPU's groups of multiprocessors, so that one
+            group makes them, or 1.
         parts: blocks that share the depth: one.
     """
 
@@ -62,6 +70,7 @@ class TmaTile(NamedTuple):
     deferred: bool = False
     brings: bool = False
     with_next: bool = False
+    apart: int = 1
     parts: int = 1
 
     @property
@@ -77,7 +86,7 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        part = _PART * 3 // 2 if self.brings else _PART if self.deferred else 2 * _PART
+        part = self.n // 64 * _PART // 2 if self.brings else _PART if self.deferred else 2 * _PART
         return self.stages * self.depth * (self.m + self.n) + 2 * part + _ALIGNMENT
 
     def variables(self, made: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
@@ -88,6 +97,7 @@ class TmaTile(NamedTuple):
             "begins": begins,
             "brought": task.mapped if self.brings else 0,
             "block": self.threads,
+            "apart": self.apart,
             "cluster": self.cluster,
             "depth": self.depth // task.itemsize,
             "stages": self.stages,
@@ -132,7 +142,10 @@ class TmaTile(NamedTuple):
             batch, step, _ = task.operands[task.mapped - 1]
             steps = tuple(task.itemsize * one or ACCESS for one in (batch, step))
             brought = [
-                Tiles(0, elem, (task.batches if batch else 1, task.m, task.n), steps, part, line, False)
+                Tiles(
+                    *(0, elem, (task.batches if batch else 1, task.m, task.n), steps, part, line, False),
+                    fetched=_FETCHED,
+                )
             ]
         return (
             self._map(task, elem, task.a, task.m, self.m, 1),
@@ -149,7 +162,7 @@ class TmaTile(NamedTuple):
         strides = tuple(task.itemsize * step or ACCESS for step in (factor.batch, factor.row))
         line = _LINE // task.itemsize
         box = (1, (tile if factor.by_depth else line) // blocks, line)
-        return Tiles(0, elem, shape, strides, box, _LINE, False)
+        return Tiles(0, elem, shape, strides, box, _LINE, False, _FETCHED)
 
 
 #: Large tiles read each factor from the L2 less often, small ones waste less of the last wave.
@@ -161,6 +174,8 @@ TMA_TILES = (
         128, 192, 5, 2.09, 16, 2, deferred=True
     ),  # the registers have the sums of two tiles, no larger ones
     TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True),
+    TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True),
+    TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True, brings=True),
 )
 #: Of floats that are cut to tf32.
 TF32_TMA_TILES = (
@@ -219,11 +234,12 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
         waves = divide_up(tile.count(task), limits.multiprocessors)
         store = _HIDDEN_STORE if tile.by_turns else _DEFERRED_STORE if tile.deferred else _STORE
         slabs = max(divide_up(task.k * task.itemsize, tile.depth), tile.n // 16 if tile.deferred else 1)
+        rate = tile.rate * (_BATCHED if task.batches > 1 and tile.cluster == 1 else 1)
         last = 0.0
         if task.itemsize == 2 and not task.saves:
             last = 0 if tile.by_turns else _LAST_DEFERRED_STORE if tile.deferred else _LAST_STORE
             store += _MATRIX if task.mapped and not tile.brings else 0
-        return tile.m * tile.n * (waves * (slabs / tile.rate + store) + last)
+        return tile.m * tile.n * (waves * (slabs / rate + store) + last)
 
     # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the products
     # of a kernel whose warpgroups make tiles by turns wait for one another.
@@ -235,4 +251,7 @@ def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
         and not (task.alone and task.itemsize == 2 and tile.by_turns)
     ]
     best = min(fits, key=cost)
-    return best._replace(blocks=limits.multiprocessors) if best.count(task) <= LARGEST_INDEX else None
+    if best.count(task) > LARGEST_INDEX:
+        return None
+    groups = task.batches > 1 and best.count(task) <= _IN_GROUP * task.batches  # each makes whole products
+    return best._replace(blocks=limits.multiprocessors, apart=_GROUPS if groups else 1)

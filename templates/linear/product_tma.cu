@@ -12,10 +12,12 @@
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
-// in all, so that B is read from the L2 once a cluster.
+// in all, so that B is read from the L2 once a cluster. Clusters whose tiles follow one another are `apart` from each other. The
+// hardware gives clusters to its groups of multiprocessors (GPCs) in turn: with as many groups as `apart`, those that share
+// factors are in one group, whose requests for the same line at the same time are one to the L2.
 // With `saves` it stores the sums too, straight from registers.
-// Shared, dynamic: the stages, then two parts of 64 lines of D for each warpgroup, or one, or three halves where a matrix comes to
-// them; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then for each warpgroup two parts of 64 lines of D, or one, or, where a matrix comes to them, half a
+// part for each 64 columns; 1024 bytes before for alignment.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
@@ -23,17 +25,15 @@
 <% include "prelude/cluster_mbarrier.cuh" %>
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/mma.cuh" %>
-<% set added = operands | selectattr("k", "equalto", begins) | list %>
-<% set operands_later = operands | rejectattr("k", "equalto", begins) | list %>
-<% set operands_loaded = operands_later | rejectattr("k", "equalto", brought) | list %>
 constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
 constexpr bool defers = << deferred | lower >>;  // finishes a tile while the next is multiplied
 constexpr bool brings = << "true" if brought else "false" >>;  // a matrix, to where parts of D will be
 constexpr int brought = << brought - 1 if brought else 0 >>;  // its place among the operands
-constexpr int parts_each = brings ? 3 : defers ? 1 : 2;  // of D in shared memory, of each warpgroup
+constexpr int parts_each = brings ? tile_n / 64 : defers ? 1 : 2;  // of D in shared memory, of each warpgroup
 constexpr bool keeps = !by_turns && !defers && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr bool lets_next = << with_next | lower >>;  // the next kernel may begin where there is no tile
+constexpr int apart = << apart >>;  // clusters whose tiles follow one another
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T));
 constexpr int part_line = brings ? line / 2 : line, part_size = 64 * part_line;  // of D, its lines and elements
@@ -41,11 +41,15 @@ constexpr int part_k = depth / cluster;  // where B's lines are contiguous along
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(!defers || (rows == 64 && sizeof(Out) == 2 && !<< "true" if saves else "false" >>), "the registers do not suffice for more");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
-// Tile `turn` of this block is its tile number blockIdx.x + turn * gridDim.x of the product.
+// Tile `turn` of this block: in each turn the blocks make gridDim.x tiles that follow one another.
 struct Turn {
     int number;
 
-    __device__ __forceinline__ explicit Turn(int turn) : number(blockIdx.x + turn * gridDim.x) {}
+    __device__ __forceinline__ explicit Turn(int turn) {
+        const int clusters = gridDim.x / cluster, own = blockIdx.x / cluster, first = own % apart;  // of those that are `apart`
+        const int before = first * (clusters / apart) + minimum(first, clusters % apart);  // how many begin at others
+        number = turn * gridDim.x + (before + own / apart) * cluster + blockIdx.x % cluster;
+    }
     __device__ __forceinline__ bool there(const Sizes& sizes) const {
         return number < sizes.batches * sizes.tiles_m * sizes.tiles_n;
     }
@@ -81,144 +85,7 @@ __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, 
         for (int x = 0; x < SIZE; x += line) copy(slab + x * depth, {batch, from, first + x});
     }
 }
-constexpr int groups = line / 8;  // of eight columns of a part
-template <int BYTES>
-struct PairOf {
-    using type = unsigned;
-};
-template <>
-struct PairOf<8> {
-    using type = uint2;
-};
-using Pair = PairOf<2 * sizeof(Out)>::type;  // two neighbours
-// An element of a pair of bfloat16 by one instruction, where the half of a word is two.
-__device__ __forceinline__ float of_pair(unsigned pair, int j) { return __uint_as_float(j == 0 ? shl(pair, 16) : pair & 0xffff0000u); }
-// The operands of two neighbours: those that lie in pairs as a word of memory, which takes ptxas fewer registers than a Pack.
-struct PairOperands {
-<% for x in operands_later %>
-    << "PairOf<2 * sizeof(%s)>::type" % x.type if x.paired else x.compute >> a<< x.k >><< "" if x.paired else "[2]" >>;
-<% endfor %>
-
-    __device__ __forceinline__ void load(const Epilogue& epilogue, int batch, int row, int column) {
-<% for x in operands_loaded %>
-<% if x.paired %>
-        a<< x.k >> = *(const decltype(a<< x.k >>)*)epilogue.at<< x.k >>(batch, row, column);
-<% else %>
-#pragma unroll
-        for (int j = 0; j < 2; ++j) a<< x.k >>[j] = cast< << x.compute >> >(*epilogue.at<< x.k >>(batch, row, column + j));
-<% endif %>
-<% endfor %>
-    }
-    __device__ __forceinline__ Operands at(int j) const {
-        return {<% for x in operands %><< "0" if x.k == begins else "of_pair(a%d, j)" % x.k if x.paired and x.type == "__nv_bfloat16" else "cast<%s>(((const %s*)&a%d)[j])" % (x.compute, x.type, x.k) if x.paired else "a%d[j]" % x.k >>, <% endfor %>};
-    }
-};
-// The operands of a lane's elements of 64 rows of a part: for the first and second row of each pair, and each eight columns.
-struct PartOperands {
-    PairOperands of[2][groups];
-
-    // Those beyond the last row or column are others'; rows of D have whole pairs.
-    __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column) {
-        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
-        if (row + 64 <= sizes.m && column + line <= sizes.n) load_within(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
-        else load_within<true>(epilogue, batch, own_row, own_column, sizes.m, sizes.n);
-    }
-    template <bool AT_END = false>
-    __device__ __forceinline__ void load_within(const Epilogue& epilogue, int batch, int row, int column, int m, int n) {
-#pragma unroll
-        for (int i = 0; i < 2 * groups; ++i) {
-            const int half = i / groups, group = i % groups, r = row + half * 8, c = column + group * 8;
-            of[half][group].load(epilogue, batch, AT_END ? minimum(r, m - 1) : r, AT_END ? minimum(c, n - 2) : c);
-        }
-    }
-};
-// What a lane holds of the operands of a part, and of how many parts it holds them: with more of them there are no registers
-// left in which to compute several elements at a time.
-constexpr int part_registers = 1<% for x in operands_loaded %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * groups * int(sizeof(%s) / 2)" % x.type if x.paired else " * 2 * groups" >><% endfor %>;
-constexpr int ahead = part_registers < 40 ? 2 : 1;
-// The operands of two neighbouring groups of eight columns: of the first and second row of a lane's pairs.
-struct SliceOperands {
-    PairOperands of[2][2];
-
-    // Sets the matrix that is brought, of which these are a row's elements of a group after those of the other row.
-    __device__ __forceinline__ void bring(const unsigned (&pairs)[4]) {
-<% if brought %>
-#pragma unroll
-        for (int j = 0; j < 4; ++j) of[j % 2][j / 2].a<< brought >> = pairs[j];
-<% endif %>
-    }
-};
-constexpr int slice_registers = << "int(sizeof(SliceOperands)) / 4" if operands_loaded else 0 >>;
-// Where the operands of a lane's elements of 64 rows of a tile are.
-struct TileOperands {
-<% for x in operands_loaded %>
-    const << x.type >>* from<< x.k >>[2];
-<% endfor %>
-    int columns;  // of D from the lane's first one on, whole groups
-
-    __device__ __forceinline__ TileOperands(
-        const Epilogue& epilogue, const Sizes& sizes, int batch, int row, int column)
-    {
-        const int own_row = row + threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4, own_column = column + threadIdx.x % 4 * 2;
-        columns = sizes.n - own_column;
-<% for x in operands_loaded %>
-#pragma unroll
-        for (int half = 0; half < 2; ++half)
-            from<< x.k >>[half] = epilogue.at<< x.k >>(batch, minimum(own_row + half * 8, sizes.m - 1), own_column);
-<% endfor %>
-    }
-    // Loads those of slice `i`; what lies beyond the last column stays as it is.
-    __device__ __forceinline__ void load(SliceOperands& to, const Epilogue& epilogue, int i) const {
-#pragma unroll
-        for (int group = 0; group < 2; ++group) {
-            const int at = 16 * i + 8 * group;
-            if (columns <= at) continue;
-<% for x in operands_loaded %>
-#pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                PairOperands& two = to.of[half][group];
-<% if x.paired %>
-                two.a<< x.k >> = *(const decltype(two.a<< x.k >>)*)(from<< x.k >>[half] + at);
-<% else %>
-#pragma unroll
-                for (int j = 0; j < 2; ++j)
-                    two.a<< x.k >>[j] = cast< << x.compute >> >(from<< x.k >>[half][<< {"zero": "0", "unit": "at + j", "any": "(at + j) * epilogue.steps.of[%d][2]" % (x.k - 1)}[x.column] >>]);
-<% endif %>
-            }
-<% endfor %>
-        }
-    }
-};
-<% for x in added %>
-// Adds the row x<< x.k >>, from which on `column` is the lane's, to sums of 64 rows of a tile: it begins to be loaded before they are made.
-struct AddedRow {
-    PairOf<2 * sizeof(<< x.type >>)>::type pairs[tile_n / 8];
-
-    __device__ __forceinline__ AddedRow(const Epilogue& epilogue, const Sizes& sizes, int batch, int column) {
-        const int own = column + threadIdx.x % 4 * 2;
-        const << x.type >>* const from = epilogue.at<< x.k >>(batch, 0, own);
-        if (column + tile_n <= sizes.n) load(from);
-        else load<true>(from, sizes.n - 2 - own);
-    }
-    template <bool AT_END = false>
-    __device__ __forceinline__ void load(const << x.type >>* from, int last = 0) {
-#pragma unroll
-        for (int i = 0; i < tile_n / 8; ++i) {
-            pairs[i] = *(const PairOf<2 * sizeof(<< x.type >>)>::type*)(from + (AT_END ? minimum(8 * i, last) : 8 * i));
-            if constexpr (AT_END) asm volatile("");  // so that the loads keep to few registers
-        }
-    }
-    __device__ __forceinline__ float to(float sum, int i) const {  // the lane's i-th sum
-        const auto pair = pairs[i / 4];
-        return sum + << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i %% 2])" % x.type >>;
-    }
-};
-<% else %>
-struct AddedRow {  // no row is added first
-    __device__ __forceinline__ AddedRow(const Epilogue&, const Sizes&, int, int) {}
-    __device__ __forceinline__ float to(float sum, int) const { return sum; }
-};
-<% endfor %>
+<% include "linear/lane_operands.cuh" %>
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];

@@ -18,7 +18,9 @@ from cukern.linear.task import Factor, Task, task_of
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
 from cukern.testing import asynchrony
 
-TALL, SQUARE, DEFERRED, BRINGS = (one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:])
+TALL, SQUARE, DEFERRED, BRINGS, SMALL, SMALL_BRINGS = (
+    one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:]
+)
 
 
 @pytest.fixture(autouse=True)
@@ -118,12 +120,28 @@ def test_a_tile_is_finished_while_the_next_is_multiplied(device: ck.Device) -> N
     check(a, b, random(device, "float16", 264, 392), DEFERRED)
 
 
+@pytest.mark.parametrize("tile", [TALL, DEFERRED, SMALL_BRINGS], ids=["tall", "deferred", "small"])
+def test_what_waits_is_finished_throughout_the_next_tile(device: ck.Device, tile: TmaTile) -> None:
+    """With more than two slabs for each piece of what waits, and some over."""
+    a, b = random(device, "bfloat16", 136, 1672), random(device, "bfloat16", 1672, 264, swapped=True)
+    check(a, b, random(device, "bfloat16", *([136] if tile.brings else []), 264), tile._replace(blocks=1))
+
+
 @pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 72), ("bfloat16", 808), ("float16", 72)])
 def test_a_matrix_is_brought_to_where_results_will_be(device: ck.Device, dtype: str, k: int) -> None:
     """Several tiles a block, with fewer slabs than slices and with more; no tile divides the sizes."""
     a, b = random(device, dtype, 136, k), random(device, dtype, k, 376, swapped=True)
     check(a, b, random(device, dtype, 136, 376), BRINGS._replace(blocks=1))
     check(a, b, random(device, dtype, 136, 384)[:, 8:], BRINGS._replace(cluster=2))
+
+
+@pytest.mark.parametrize("blocks", [2, 6, 14])
+def test_clusters_that_follow_one_another_are_apart(device: ck.Device, blocks: int) -> None:
+    """Every tile of a batch is made once, also where the groups have unequally many clusters, or one has none."""
+    a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 264)
+    matrix = random(device, "bfloat16", 3, 136, 264)
+    check(a, b, matrix[:, 0:1], SMALL._replace(blocks=blocks, cluster=2, apart=2))
+    check(a, b, matrix, SMALL_BRINGS._replace(blocks=blocks, cluster=2, apart=4))
 
 
 def test_matrices_of_a_batch_are_brought(device: ck.Device) -> None:
@@ -188,7 +206,9 @@ def test_a_row_is_added_where_sums_are_copied(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize(
-    "tile", [TALL, SQUARE, DEFERRED, BRINGS], ids=["tall", "square", "deferred", "brings"]
+    "tile",
+    [TALL, SQUARE, DEFERRED, BRINGS, SMALL_BRINGS],
+    ids=["tall", "square", "deferred", "brings", "small"],
 )
 def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
     host = ck.Device("host")
@@ -300,7 +320,14 @@ def test_what_tensor_maps_take() -> None:
     small = task._replace(m=1024, n=1024)
     assert tma_tile_for(small, gpu()) == TMA_TILES[2]._replace(blocks=132)
     alone = small._replace(alone=True)  # no turns where nothing follows
-    assert tma_tile_for(alone, gpu()) == TMA_TILES[3]._replace(blocks=132)
+    assert tma_tile_for(alone, gpu()) == TMA_TILES[5]._replace(blocks=132)
+    # Products of a batch, which share nothing; small ones are made by one group of multiprocessors each.
+    one = Factor(2**20, 1024, True)
+    batch = Task(8, 1024, 1024, 1024, one, one, ())
+    assert tma_tile_for(batch, gpu()) == TMA_TILES[5]._replace(blocks=132)
+    assert tma_tile_for(batch._replace(mapped=1), gpu()) == TMA_TILES[6]._replace(blocks=132)
+    many = batch._replace(batches=32, m=512, n=512, k=512)
+    assert tma_tile_for(many, gpu()) == TMA_TILES[5]._replace(blocks=132, apart=8)
 
 
 def test_a_function_of_the_product_alone_is_that_of_its_dtype(

@@ -334,10 +334,11 @@ def launch_product(dtype: Any) -> None:
                             tape.watch(d)
                             ended(left, d, bias, 0.5)
         added = ck.fuse(lambda a, b, bias, other: ck.gelu(a @ b + bias) + other)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(epilogue, "_plans", {})
-            patch.setattr(tensor_cores, "quickest", lambda *given: TMA_TILES[4]._replace(blocks=2))
-            added(c, d, bias, ck.zeros((304, 264), dtype))
+        for tile in (TMA_TILES[4], TMA_TILES[6]):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(epilogue, "_plans", {})
+                patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile._replace(blocks=2))
+                added(c, d, bias, ck.zeros((304, 264), dtype))
     launch_rows_of_products(dtype)
     if dtype != ck.float64:
         with pytest.MonkeyPatch.context() as patch:

@@ -18,8 +18,10 @@ _TYPES = {
 }
 #: CUtensorMapSwizzle, by bytes.
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
-#: CUtensorMapInterleave, CUtensorMapL2promotion and CUtensorMapFloatOOBfill.
-_NO_INTERLEAVE, _PROMOTION_TO_256_BYTES, _ZEROS = 0, 3, 0
+#: CUtensorMapL2promotion, by bytes.
+_PROMOTIONS = {128: 2, 256: 3}
+#: CUtensorMapInterleave and CUtensorMapFloatOOBfill.
+_NO_INTERLEAVE, _ZEROS = 0, 0
 
 
 def tensor_map(tiles: Tiles) -> bytes:
@@ -47,7 +49,7 @@ def tensor_map(tiles: Tiles) -> bytes:
         words(*[1] * axes),
         _NO_INTERLEAVE,
         _SWIZZLES[tiles.swizzle],
-        _PROMOTION_TO_256_BYTES,
+        _PROMOTIONS[tiles.fetched],
         _ZEROS,
     )
     if status:

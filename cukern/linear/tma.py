@@ -27,7 +27,7 @@ _PART, _ALIGNMENT = 64 * _LINE, 1024
 _LONGEST_STRIDE = 2**40
 #: Bytes that the L2 fetches where it lacks a line of a slab: the next one is part of the slab after it.
 _FETCHED = 128
-#: Groups of multiprocessors (GPCs) of a GPU, and how many tiles one makes at a time, at least.
+#: Groups of multiprocessors (GPCs) of a GPU, and about how many multiprocessors one has.
 _GROUPS, _IN_GROUP = 8, 16
 #: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, where
 #: another warpgroup multiplies meanwhile, and where the same does. Then what the last tile takes besides, of the first

@@ -120,13 +120,6 @@ def test_a_tile_is_finished_while_the_next_is_multiplied(device: ck.Device) -> N
     check(a, b, random(device, "float16", 264, 392), DEFERRED)
 
 
-@pytest.mark.parametrize("tile", [TALL, DEFERRED, SMALL_BRINGS], ids=["tall", "deferred", "small"])
-def test_what_waits_is_finished_throughout_the_next_tile(device: ck.Device, tile: TmaTile) -> None:
-    """With more than two slabs for each piece of what waits, and some over."""
-    a, b = random(device, "bfloat16", 136, 1672), random(device, "bfloat16", 1672, 264, swapped=True)
-    check(a, b, random(device, "bfloat16", *([136] if tile.brings else []), 264), tile._replace(blocks=1))
-
-
 @pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 72), ("bfloat16", 808), ("float16", 72)])
 def test_a_matrix_is_brought_to_where_results_will_be(device: ck.Device, dtype: str, k: int) -> None:
     """Several tiles a block, with fewer slabs than slices and with more; no tile divides the sizes."""

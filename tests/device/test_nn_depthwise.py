@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from convolution_support import Definition, innermost
+from convolution_support import Definition, check, innermost
 from nn_support import close, random
-from test_nn_convolution import check
 
 import cukern as ck
 from cukern.nn.convolution import (

@@ -38,7 +38,7 @@ class Tiles(NamedTuple):
         box: the shape of a tile.
         swizzle: bytes of the pattern in which chunks change places, or 0.
         writes: whether kernels may store tiles.
-        fetched: bytes that the L2 asks memory for where it lacks a line of a tile: 128 or 256.
+        fetched: bytes that the L2 reads from memory where it lacks a line of a tile (L2 promotion): 128 or 256.
     """
 
     address: int

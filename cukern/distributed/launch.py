@@ -110,7 +110,7 @@ class Launch:
             self._serve()
 
     def _first_failure(self) -> int | None:
-        """The status of a rank that failed, first of those that were killed: others fail when one is gone."""
+        """Say which rank failed and return its status; of several one that was killed, as others fail without it."""
         ended = [(status, rank) for rank, one in enumerate(self._ranks) if (status := one.poll())]
         if not ended:
             return None

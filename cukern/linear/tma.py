@@ -53,8 +53,8 @@ class TmaTile(NamedTuple):
         deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
         brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
-        apart: clusters between those whose tiles follow one another: the GPU's groups of multiprocessors, so that one
-            group makes them, or 1.
+        apart: from a cluster to that which makes the tiles after its own: the number of the GPU's groups of
+            multiprocessors, so that both are in one group, or 1.
         parts: blocks that share the depth: one.
     """
 

@@ -12,9 +12,9 @@
 // A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
 // Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
-// in all, so that B is read from the L2 once a cluster. Clusters whose tiles follow one another are `apart` from each other. The
-// hardware gives clusters to its groups of multiprocessors (GPCs) in turn: with as many groups as `apart`, those that share
-// factors are in one group, whose requests for the same line at the same time are one to the L2.
+// in all, so that B is read from the L2 once a cluster. The hardware gives clusters to its groups of multiprocessors (GPCs) in
+// turn: if `apart` is the number of groups, every `apart`-th cluster is in the same one. These make tiles that follow one another,
+// which share factors, and what several multiprocessors of a group read at a time is one request to the L2.
 // With `saves` it stores the sums too, straight from registers.
 // Shared, dynamic: the stages, then for each warpgroup two parts of 64 lines of D, or one, or, where a matrix comes to them, half a
 // part for each 64 columns; 1024 bytes before for alignment.
@@ -33,7 +33,7 @@ constexpr int parts_each = brings ? tile_n / 64 : defers ? 1 : 2;  // of D in sh
 constexpr bool keeps = !by_turns && !defers && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr bool lets_next = << with_next | lower >>;  // the next kernel may begin where there is no tile
-constexpr int apart = << apart >>;  // clusters whose tiles follow one another
+constexpr int apart = << apart >>;  // from a cluster to that which makes the tiles after its own
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
 constexpr int stage_bytes = stage_size * int(sizeof(T));
 constexpr int part_line = brings ? line / 2 : line, part_size = 64 * part_line;  // of D, its lines and elements
@@ -46,8 +46,8 @@ struct Turn {
     int number;
 
     __device__ __forceinline__ explicit Turn(int turn) {
-        const int clusters = gridDim.x / cluster, own = blockIdx.x / cluster, first = own % apart;  // of those that are `apart`
-        const int before = first * (clusters / apart) + minimum(first, clusters % apart);  // how many begin at others
+        const int clusters = gridDim.x / cluster, own = blockIdx.x / cluster, group = own % apart;
+        const int before = group * (clusters / apart) + minimum(group, clusters % apart);  // clusters of the groups before
         number = turn * gridDim.x + (before + own / apart) * cluster + blockIdx.x % cluster;
     }
     __device__ __forceinline__ bool there(const Sizes& sizes) const {

@@ -16,14 +16,13 @@ from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..text.signature import Dim3
 from .task import Factor, Task, tiled_structs, tiled_variables
 
-_KERNEL = Kernel("linear/product_tma.cu")
+_KERNEL, _DEFERRED = Kernel("linear/product_tma.cu"), Kernel("linear/product_tma_deferred.cu")
 #: Bytes of a line, and those to which strides are aligned.
 _LINE = 128
 #: The threads of two warpgroups that multiply, and of one that brings.
 _THREADS = 384
-#: Bytes of a part of D through which a warpgroup stores (each has two of them, one where a tile is deferred, or a half
-#: for each 64 columns where a matrix is brought to them), and those before the stages for alignment.
-_PART, _ALIGNMENT = 64 * _LINE, 1024
+#: Rows of a part of D, through which a warpgroup stores, and the bytes before the stages for alignment.
+_PART_ROWS, _ALIGNMENT = 64, 1024
 _LONGEST_STRIDE = 2**40
 #: Bytes that the L2 fetches where it lacks a line of a slab: the next one is part of the slab after it.
 _FETCHED = 128
@@ -51,7 +50,9 @@ class TmaTile(NamedTuple):
         blocks: at most, which take tiles by turns.
         by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
         deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
-        brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be.
+        brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be, which
+            are of half lines then.
+        places: for parts of D in shared memory, of each warpgroup.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
         apart: from a cluster to that which makes the tiles after its own: the number of the GPU's groups of
             multiprocessors, so that both are in one group, or 1.
@@ -69,6 +70,7 @@ class TmaTile(NamedTuple):
     by_turns: bool = False
     deferred: bool = False
     brings: bool = False
+    places: int = 2
     with_next: bool = False
     apart: int = 1
     parts: int = 1
@@ -76,7 +78,7 @@ class TmaTile(NamedTuple):
     @property
     def kernel(self) -> Kernel:
         """The kernel."""
-        return _KERNEL
+        return _DEFERRED if self.deferred else _KERNEL
 
     @property
     def threads(self) -> int:
@@ -86,8 +88,13 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        part = self.n // 64 * _PART // 2 if self.brings else _PART if self.deferred else 2 * _PART
-        return self.stages * self.depth * (self.m + self.n) + 2 * part + _ALIGNMENT
+        parts, row = self.places * _PART_ROWS * self.part_line, 4 * self.n if self.deferred else 0
+        return self.stages * self.depth * (self.m + self.n) + 2 * (parts + row) + _ALIGNMENT
+
+    @property
+    def part_line(self) -> int:
+        """Bytes of a line of a part of D."""
+        return _LINE // 2 if self.brings else _LINE
 
     def variables(self, made: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
         """The template variables."""
@@ -103,7 +110,7 @@ class TmaTile(NamedTuple):
             "stages": self.stages,
             "band": self.band,
             "by_turns": self.by_turns,
-            "deferred": self.deferred,
+            "places": self.places,
             "with_next": self.with_next,
             "wide": True,
         }
@@ -135,8 +142,8 @@ class TmaTile(NamedTuple):
             row: bytes from a row of D to the next.
         """
         shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
-        line = _LINE // 2 if self.brings else _LINE
-        part = (1, 64, line // task.itemsize)
+        line = self.part_line
+        part = (1, _PART_ROWS, line // task.itemsize)
         brought = []
         if self.brings:
             batch, step, _ = task.operands[task.mapped - 1]
@@ -170,10 +177,9 @@ TMA_TILES = (
     TmaTile(128, 256, 4, 2.15, 16, 2),
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
-    TmaTile(
-        128, 192, 5, 2.09, 16, 2, deferred=True
-    ),  # the registers have the sums of two tiles, no larger ones
-    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True),
+    # The registers have the sums of two tiles, no larger ones.
+    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, places=1),
+    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True, places=3),
     TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True),
     TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True, brings=True),
 )

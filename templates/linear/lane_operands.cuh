@@ -112,32 +112,25 @@ struct TileOperands {
     }
 };
 <% for x in added %>
-// Adds the row x<< x.k >>, from which on `column` is the lane's, to sums of 64 rows of a tile: it begins to be loaded before they are made.
+// Two elements of the row x<< x.k >>, which is added to the product first, of a tile whose columns begin at `column`: each thread of
+// a warpgroup has those of others, so far as there are columns.
 struct AddedRow {
-    PairOf<2 * sizeof(<< x.type >>)>::type pairs[tile_n / 8];
+    PairOf<2 * sizeof(<< x.type >>)>::type pair;
 
-    __device__ __forceinline__ AddedRow(const Epilogue& epilogue, const Sizes& sizes, int batch, int column) {
-        const int own = column + threadIdx.x % 4 * 2;
-        const << x.type >>* const from = epilogue.at<< x.k >>(batch, 0, own);
-        if (column + tile_n <= sizes.n) load(from);
-        else load<true>(from, sizes.n - 2 - own);
+    __device__ __forceinline__ void load(const Epilogue& epilogue, const Sizes& sizes, int batch, int column) {
+        const int own = threadIdx.x % 128 * 2;
+        if (own < tile_n && column + own < sizes.n) pair = *(const decltype(pair)*)epilogue.at<< x.k >>(batch, 0, column + own);
     }
-    template <bool AT_END = false>
-    __device__ __forceinline__ void load(const << x.type >>* from, int last = 0) {
-#pragma unroll
-        for (int i = 0; i < tile_n / 8; ++i) {
-            pairs[i] = *(const PairOf<2 * sizeof(<< x.type >>)>::type*)(from + (AT_END ? minimum(8 * i, last) : 8 * i));
-            if constexpr (AT_END) asm volatile("");  // so that the loads keep to few registers
-        }
-    }
-    __device__ __forceinline__ float to(float sum, int i) const {  // the lane's i-th sum
-        const auto pair = pairs[i / 4];
-        return sum + << "of_pair(pair, i % 2)" if x.type == "__nv_bfloat16" else "cast<float>(((const %s*)&pair)[i %% 2])" % x.type >>;
+    __device__ __forceinline__ void store(float* to) const {
+        const << x.type >>* const two = (const << x.type >>*)&pair;
+        if (threadIdx.x % 128 * 2 < tile_n) *(float2*)(to + threadIdx.x % 128 * 2) = {cast<float>(two[0]), cast<float>(two[1])};
     }
 };
+constexpr bool begins = true;
 <% else %>
 struct AddedRow {  // no row is added first
-    __device__ __forceinline__ AddedRow(const Epilogue&, const Sizes&, int, int) {}
-    __device__ __forceinline__ float to(float sum, int) const { return sum; }
+    __device__ __forceinline__ void load(const Epilogue&, const Sizes&, int, int) {}
+    __device__ __forceinline__ void store(float*) const {}
 };
+constexpr bool begins = false;
 <% endfor %>

@@ -269,6 +269,23 @@ def test_captured_steps_and_threads(device: ck.Device) -> None:
     assert different == []
 
 
+def test_the_first_call_of_a_thread(device: ck.Device) -> None:
+    """Nothing else has made the device the thread's own: memory for the result is there already."""
+    on_a_gpu(device)
+    a, b = random(device, "bfloat16", 64, 128), random(device, "bfloat16", 128, 64)
+    row = random(device, "bfloat16", 64)
+    plan = planned(a, b)
+    wanted = plan(a, b, row).numpy().tobytes()
+    freed = [plan(a, b, row) for _ in range(4)]
+    device.synchronize()
+    del freed
+    made: list[ck.Array] = []
+    thread = threading.Thread(target=lambda: made.append(plan(a, b, row)))
+    thread.start()
+    thread.join()
+    assert [one.numpy().tobytes() for one in made] == [wanted]
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_products_at_any_address(device: ck.Device, dtype: str) -> None:
     """Arrays of one layout, of which some begin at multiples of 16 bytes, and some do not."""

@@ -60,7 +60,7 @@ def test_the_widest_tile(device: ck.Device) -> None:
     check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=2))
 
 
-@pytest.mark.parametrize("tile", [TALL, SQUARE], ids=["tall", "square"])
+@pytest.mark.parametrize("tile", [TALL, SQUARE, DEFERRED], ids=["tall", "square", "deferred"])
 def test_more_turns_than_a_warp_has_lanes(device: ck.Device, tile: TmaTile) -> None:
     """Lanes know where the tiles of 32 turns are."""
     a, b = random(device, "bfloat16", 2056, 16), random(device, "bfloat16", 16, 520)
@@ -137,6 +137,17 @@ def test_clusters_that_follow_one_another_are_apart(device: ck.Device, blocks: i
     check(a, b, matrix, SMALL_BRINGS._replace(blocks=blocks, cluster=2, apart=4))
 
 
+@pytest.mark.parametrize(
+    "tile", [DEFERRED, BRINGS, SMALL, SMALL_BRINGS], ids=["192", "brings", "128", "small"]
+)
+def test_the_last_tile_of_a_block(device: ck.Device, tile: TmaTile) -> None:
+    """The first, one whose sums are where the first tile's were, or one whose sums are in the other registers."""
+    a, b = random(device, "bfloat16", 136, 88), random(device, "bfloat16", 88, 392)
+    matrix = random(device, "bfloat16", 136, 392)
+    for rows, blocks in ((136, 8), (136, 3), (120, 1)):
+        check(a[:rows], b, matrix[:rows] if tile.brings else matrix[0], tile._replace(blocks=blocks))
+
+
 def test_matrices_of_a_batch_are_brought(device: ck.Device) -> None:
     """One for each product, or one for all."""
     a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 72)
@@ -171,7 +182,7 @@ def added(expression: Any, tile: TmaTile, a: ck.Array, b: ck.Array, *others: ck.
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
-def test_a_row_is_added_to_sums_that_wait(device: ck.Device, dtype: str) -> None:
+def test_a_row_is_added_to_the_sums_of_the_next_tile(device: ck.Device, dtype: str) -> None:
     """In batches of its own rows, where tiles end beyond the product, and before a matrix."""
     a, b = random(device, dtype, 2, 264, 72), random(device, dtype, 2, 72, 392)
     row, matrix = random(device, dtype, 2, 1, 392), random(device, dtype, 2, 264, 392)
@@ -181,8 +192,8 @@ def test_a_row_is_added_to_sums_that_wait(device: ck.Device, dtype: str) -> None
         assert "no row is added" not in added(lambda y, c, m: ck.relu(y + c) + m, BRINGS, a, b, row, matrix)
 
 
-def test_a_row_is_added_where_sums_are_copied(device: ck.Device) -> None:
-    """If that comes first, and nothing else reads the row."""
+def test_sums_begin_with_a_row(device: ck.Device) -> None:
+    """If that is added first, and nothing else reads the row."""
     a, b, c, odd = (random(device, "bfloat16", *shape) for shape in ((136, 72), (72, 264), (264,), (528,)))
     column = random(device, "bfloat16", 136, 1)
     cases: list[tuple[Any, ck.Array, bool]] = [
@@ -215,24 +226,26 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
 @pytest.mark.parametrize(
     ("tile", "right", "wrong"),
     [
-        (SQUARE, "if (!first) arrive(&empty[behind]);", "arrive(&empty[before]);"),
+        (SQUARE, "if (!first) free(behind);", "free(before);"),
         (SQUARE, "wait_stores_read<1>();", "wait_stores_read<2>();"),
         (
             SQUARE,
             "        fence_to_async();\n        barrier_sync(1 + group, 128);\n        if",
             "        barrier_sync(1 + group, 128);\n        if",
         ),
-        (
-            DEFERRED,
-            "if (threadIdx.x % 128 == 0) wait_stores_read<0>();\n            barrier_sync",
-            "barrier_sync",
-        ),
+        (DEFERRED, "else if (threadIdx.x % 128 == 0) wait_stores_read<places - 1>();", ""),
         (DEFERRED, "            fence_to_async();\n", ""),
-        (BRINGS, "wait_stores_read<0>();\n        MBarrier", "MBarrier"),
+        (BRINGS, "        wait_stores_read<0>();\n        mbarrier", "        mbarrier"),
         (
             BRINGS,
-            "if (brings && i % of_part == 0) mbarrier_wait(&own_brought[place_of_part], own_part / parts_each);",
+            "if (brings) mbarrier_wait(&own_brought[own_part % places], own_part / places);\n            else ",
             "",
+        ),
+        (BRINGS, "mbarrier_wait(&own_brought[x], 0);", ";"),
+        (
+            BRINGS,
+            "place(sizes);\n            mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);",
+            "place(sizes);",
         ),
     ],
     ids=[
@@ -243,6 +256,8 @@ def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
         "a deferred part stored before it is seen",
         "a matrix brought before the part is stored",
         "a matrix read before it has come",
+        "that of the last tile",
+        "what of it comes to a stage that is still multiplied",
     ],
 )
 def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, right: str, wrong: str) -> None:
@@ -250,11 +265,14 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, ri
     from cukern.linear import tma
     from cukern.text.render import TEMPLATES
 
-    text = (TEMPLATES / "linear" / "product_tma.cu").read_text()
+    shared = (TEMPLATES / "linear" / "product_tma.cuh").read_text()
+    text = (TEMPLATES / tile.kernel.template).read_text()
+    text = text.replace('<% include "linear/product_tma.cuh" %>', shared)
     assert text.count(right) == 1
-    if wrong == "arrive(&empty[before]);":
-        text = text.replace("        arrive(&empty[before]);\n", "")
-    monkeypatch.setattr(tma, "_KERNEL", ck.Kernel(text.replace(right, wrong)))
+    if wrong == "free(before);":
+        text = text.replace("        slab.free(slab.before);\n", "")
+    planted = ck.Kernel(text.replace(right, wrong))
+    monkeypatch.setattr(tma, "_DEFERRED" if tile.deferred else "_KERNEL", planted)
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 376)
     with asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):

@@ -45,6 +45,16 @@ ALIGNMENT = 16
 _int, _size, _pointer = ctypes.c_int32, ctypes.c_uint64, ctypes.c_void_p
 
 
+class _Thread(threading.local):
+    """A thread's devices that have been made current there: the library does not do that, and fails without."""
+
+    def __init__(self) -> None:
+        self.devices: set[int] = set()
+
+
+_thread = _Thread()
+
+
 class _Found(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t."""
 
@@ -144,6 +154,9 @@ def prepare(
     multiply, current = library.cublasLtMatmul, cupy.cuda.get_current_stream
 
     def call(at: int, of: int, *then: int) -> None:
+        if index not in _thread.devices:
+            cupy.cuda.Device(index).use()
+            _thread.devices.add(index)
         to, stream, memory = then[-1], current().ptr, 0
         if size:
             memory = workspace(cupy, capture_hooks.recorder(), index, stream).ptr

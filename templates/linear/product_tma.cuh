@@ -1,0 +1,170 @@
+// What the kernels of D = epilogue(A @ B) share that the hardware's copies feed: blocks of three warpgroups, of which each makes
+// every gridDim.x-th tile. One thread of the last warpgroup brings slabs to a ring of stages, those of one tile after those of the
+// other; the first two warpgroups multiply.
+// A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
+// when all warps have multiplied it.
+// Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
+// in all, so that B is read from the L2 once a cluster. The hardware gives clusters to its groups of multiprocessors (GPCs) in
+// turn: if `apart` is the number of groups, every `apart`-th cluster is in the same one. These make tiles that follow one another,
+// which share factors, and what several multiprocessors of a group read at a time is one request to the L2.
+<% include "linear/product.cuh" %>
+<% include "linear/warpgroup.cuh" %>
+<% include "prelude/tensor_map.cuh" %>
+<% include "prelude/warp_roles.cuh" %>
+<% include "prelude/cluster_mbarrier.cuh" %>
+<% include "prelude/next_kernel.cuh" %>
+<% include "prelude/mma.cuh" %>
+constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
+constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
+constexpr bool lets_next = << with_next | lower >>;  // the next kernel may begin where there is no tile
+constexpr int apart = << apart >>;  // from a cluster to that which makes the tiles after its own
+constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
+constexpr int stage_bytes = stage_size * int(sizeof(T));
+constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
+constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of a part of D, its lines and elements
+constexpr int places = << places >>;  // for parts, of each warpgroup
+static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
+static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
+// Tile `turn` of this block: in each turn the blocks make gridDim.x tiles that follow one another.
+struct Turn {
+    int number;
+
+    __device__ __forceinline__ explicit Turn(int turn) {
+        const int clusters = gridDim.x / cluster, own = blockIdx.x / cluster, group = own % apart;
+        const int before = group * (clusters / apart) + minimum(group, clusters % apart);  // clusters of the groups before
+        number = turn * gridDim.x + (before + own / apart) * cluster + blockIdx.x % cluster;
+    }
+    __device__ __forceinline__ bool there(const Sizes& sizes) const {
+        return number < sizes.batches * sizes.tiles_m * sizes.tiles_n;
+    }
+    __device__ __forceinline__ Place place(const Sizes& sizes) const {
+        const int tiles = sizes.tiles_m * sizes.tiles_n;
+        return Place(sizes, number / tiles, number % tiles);
+    }
+};
+// A stage of the ring, and the parity of the phase in which it is full.
+struct Round {
+    int stage, phase;
+
+    // The one after `slabs` more.
+    __device__ __forceinline__ void skip(int slabs) {
+        phase ^= (stage + slabs) / stages % 2;
+        stage = (stage + slabs) % stages;
+    }
+    __device__ __forceinline__ void next() {
+        if (++stage == stages) stage = 0, phase ^= 1;
+    }
+};
+// Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
+template <int SIZE, bool BY_DEPTH, int BLOCKS = 1>
+__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full) {
+    const auto copy = [&](T* to, const int(&at)[3]) {
+        if constexpr (BLOCKS == 1) copy_tile(to, map, at, full);
+        else copy_tile_multicast(to, map, at, full, shl(1u, BLOCKS) - 1);
+    };
+    if constexpr (BY_DEPTH) {
+        copy(slab, {batch, first, from});
+    } else {
+#pragma unroll
+        for (int x = 0; x < SIZE; x += line) copy(slab + x * depth, {batch, from, first + x});
+    }
+}
+// What threads share: the stages, which begin at a multiple of 1024 bytes, and their barriers.
+struct Ring {
+    T* first;
+    MBarrier *full, *empty;
+
+    __device__ __forceinline__ T* at(int stage) const { return first + stage * stage_size; }
+    // Readies the barriers, by one thread.
+    __device__ __forceinline__ void open() const {
+        for (int i = 0; i < stages; ++i) {
+            mbarrier_init(&full[i], 1);
+            mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
+        }
+    }
+};
+// Brings all slabs of the block's tiles, by one thread. Returns the stage after them.
+__device__ __forceinline__ Round feed(const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs) {
+    Round at{0, 0};
+    for (int turn = 0; Turn(turn).there(sizes); ++turn) {
+        const Place place = Turn(turn).place(sizes);
+        const int own_n = cluster_rank() * part_n, own_k = cluster_rank() * part_k;  // which columns or depths of B
+        for (int i = 0; i < slabs; ++i, at.next()) {
+            T *const left = ring.at(at.stage), *const right = left + tile_m * depth;
+            const int of_a = sizes.batch_a ? place.batch : 0, of_b = sizes.batch_b ? place.batch : 0;
+            MBarrier* const barrier = &ring.full[at.stage];
+            mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
+            mbarrier_arrive_expecting(barrier, stage_bytes);
+            bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier);
+            if constexpr (b_by_depth) bring<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier);
+            else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier);
+        }
+    }
+    return at;
+}
+// What a warpgroup does with the slabs, from its row of a tile on.
+using Sums = float[rows / 64][tile_n / 2];
+struct Multiplication {
+    Ring ring;
+    SharedMatrix lefts[2], right;  // the operands in the first stage
+    Round at{0, 0};  // the next slab
+    int before = 0, behind = 0;  // the stage of the slab that is multiplied, and of the one before it
+
+    __device__ __forceinline__ static SharedMatrix left_at(const Ring& ring, int row) { return part(SlabA{ring.first}, row).in_register(); }
+    __device__ __forceinline__ Multiplication(const Ring& ring, int first_row)
+        : ring(ring), lefts{left_at(ring, first_row), left_at(ring, first_row + rows - 64)},
+          right(part(SlabB{ring.first + tile_m * depth}, 0).in_register()) {}
+    __device__ __forceinline__ void await() const { mbarrier_wait(&ring.full[at.stage], at.phase); }
+    // The slab that has come is multiplied from now on: added to the sums, or to zeros.
+    __device__ __forceinline__ void begin(Sums& sums, bool zeros) {
+        wgmma_fence();
+#pragma unroll
+        for (int x = 0; x < rows / 64; ++x) {
+            SharedMatrix own = lefts[x].later(at.stage * stage_bytes), other = right.later(at.stage * stage_bytes);
+#pragma unroll
+            for (int k = 0; k < depth; k += step) {
+                wgmma<T, tile_n, a_by_depth, b_by_depth>(sums[x], own, other, !zeros || k > 0);
+                own += step_a;
+                other += step_b;
+            }
+        }
+        wgmma_commit();
+        behind = before, before = at.stage;
+        at.next();
+    }
+    // Gives back the slab before the one that was begun, if there is one, when it has been multiplied.
+    __device__ __forceinline__ void release(Sums& sums, bool first) const {
+        wgmma_wait<1>(sums[0]);
+        if (!first) free(behind);
+    }
+    __device__ __forceinline__ void multiply(Sums& sums, bool zeros, bool first) {
+        await();
+        begin(sums, zeros);
+        release(sums, first);
+    }
+    // Arrives at the stage's barrier in each block of the cluster.
+    __device__ __forceinline__ void free(int stage) const {
+        MBarrier* const barrier = &ring.empty[stage];
+        __syncwarp();
+        if (cluster == 1 && threadIdx.x % 32 == 0) mbarrier_arrive(barrier);
+        if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
+    }
+};
+// Where the tiles of 32 turns are: each lane knows that of one, as it takes more than a hundred instructions.
+struct Places {
+    const Sizes& sizes;
+    int first;
+    Place known;
+
+    __device__ __forceinline__ Places(const Sizes& sizes, int first) : sizes(sizes), first(first), known(own(first)) {}
+    __device__ __forceinline__ Place own(int from) const { return Turn(from + threadIdx.x % 32).place(sizes); }
+    // That of a turn, after those that were asked for before, `rows` below.
+    __device__ __forceinline__ Place at(int turn, int rows) {
+        if (turn - first == 32) known = own(first = turn);
+        const auto given = [&](int own) { return __shfl_sync(0xffffffffu, own, turn - first); };
+        Place place = known;
+        place.batch = given(known.batch), place.m0 = given(known.m0) + rows, place.n0 = given(known.n0);
+        return place;
+    }
+};
+<% include "linear/lane_operands.cuh" %>

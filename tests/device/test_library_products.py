@@ -274,6 +274,7 @@ def test_the_first_call_of_a_thread(device: ck.Device) -> None:
     on_a_gpu(device)
     a, b = random(device, "bfloat16", 64, 128), random(device, "bfloat16", 128, 64)
     row = random(device, "bfloat16", 64)
+    row._planned()
     plan = planned(a, b)
     wanted = plan(a, b, row).numpy().tobytes()
     freed = [plan(a, b, row) for _ in range(4)]

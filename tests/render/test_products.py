@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import threading
 import types
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -229,9 +230,11 @@ def test_a_fused_product_follows_the_precision_of_its_call(
 
 
 class _CublasLt:
-    """cuBLASLt of matrices in the host's memory: descriptions are dicts, a product is NumPy's."""
+    """cuBLASLt of matrices in the host's memory: descriptions are dicts, a product is NumPy's. It fails in threads
+    that have not made a device their current one, as the library does."""
 
     def __init__(self) -> None:
+        self.used: set[threading.Thread] = set()
         self.made: dict[int, dict[Any, Any]] = {}
         self.live: set[int] = set()
 
@@ -273,6 +276,8 @@ class _CublasLt:
     def cublasLtMatmul(self, handle: Any, product: Any, *given: Any) -> int:
         _, a, of_a, b, of_b, beta, c, of_c, d, of_d, _, memory, size, stream = given
         assert (of_c, memory, size, stream) == (of_d, 1234, 64, 7)
+        if threading.current_thread() not in self.used:
+            return 13
         form = self.made[product.value]
         left, right, made = (self._matrices(at, of.value) for at, of in ((a, of_a), (b, of_b), (d, of_d)))
         value = (left.mT if form[3] else left) @ (right.mT if form[4] else right)
@@ -290,6 +295,9 @@ class _CublasLt:
 @pytest.fixture
 def lt(monkeypatch: pytest.MonkeyPatch) -> _CublasLt:
     made = _CublasLt()
+    device = types.SimpleNamespace(use=lambda: made.used.add(threading.current_thread()))
+    monkeypatch.setattr(_CUPY.cuda, "Device", lambda index: device, raising=False)
+    monkeypatch.setattr(cublas_lt, "_thread", cublas_lt._Thread())
     monkeypatch.setattr(cublas_lt, "_library", lambda cupy: made)
     monkeypatch.setattr(cublas_lt, "_handle", lambda cupy, index: None)
     monkeypatch.setattr(cublas_lt, "workspace", lambda *given: types.SimpleNamespace(ptr=1234))
@@ -341,6 +349,19 @@ def test_what_cublas_lt_is_told(
     assert lt.preferences[1] == 0  # so small a product needs no workspace
     del call
     assert lt.live == set()
+
+
+def test_the_first_call_of_a_thread_makes_the_device_its_own(lt: _CublasLt) -> None:
+    x, outs = np.eye(4, dtype=np.float32), [np.zeros((4, 4), np.float32) for _ in range(3)]
+    call = cublas_lt.prepare(_CUPY, x, x, outs[0], 1, (0, 0, 0))
+    assert call is not None
+    call(*(one.ctypes.data for one in (x, x, outs[0])))
+    for out in outs[1:]:
+        thread = threading.Thread(target=call, args=[one.ctypes.data for one in (x, x, out)])
+        thread.start()
+        thread.join()
+    assert all((out == x).all() for out in outs)
+    assert len(lt.used) == 3
 
 
 def test_cublas_lt_is_left_out_where_it_is_missing_or_has_no_algorithm(

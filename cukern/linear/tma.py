@@ -193,7 +193,7 @@ TF32_TMA_TILES = (
 def _begun(made: Program, task: Task) -> tuple[Program, int]:
     """What follows the sum of the product and of a row that is added first, and the number of that; 0 if there is none.
 
-    Sums are copied when a tile is finished, and adding the row does that in as many instructions.
+    Sums of deferred tiles begin with the row, so that nothing adds it.
     """
     product = input_node(0, made.inputs[0])
     users = [node for node in order(made.outputs) if product in node.args]

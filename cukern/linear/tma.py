@@ -52,7 +52,7 @@ class TmaTile(NamedTuple):
         deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
         brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be, which
             are of half lines then.
-        places: for parts of D in shared memory, of each warpgroup.
+        slots: for parts of D in shared memory, of each warpgroup: they divide the parts of a tile.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
         apart: from a cluster to that which makes the tiles after its own: the number of the GPU's groups of
             multiprocessors, so that both are in one group, or 1.
@@ -70,7 +70,7 @@ class TmaTile(NamedTuple):
     by_turns: bool = False
     deferred: bool = False
     brings: bool = False
-    places: int = 2
+    slots: int = 2
     with_next: bool = False
     apart: int = 1
     parts: int = 1
@@ -88,7 +88,7 @@ class TmaTile(NamedTuple):
     @property
     def shared(self) -> int:
         """Bytes of shared memory of a block."""
-        parts, row = self.places * _PART_ROWS * self.part_line, 4 * self.n if self.deferred else 0
+        parts, row = self.slots * _PART_ROWS * self.part_line, 4 * self.n if self.deferred else 0
         return self.stages * self.depth * (self.m + self.n) + 2 * (parts + row) + _ALIGNMENT
 
     @property
@@ -110,7 +110,7 @@ class TmaTile(NamedTuple):
             "stages": self.stages,
             "band": self.band,
             "by_turns": self.by_turns,
-            "places": self.places,
+            "slots": self.slots,
             "with_next": self.with_next,
             "wide": True,
         }
@@ -177,9 +177,9 @@ TMA_TILES = (
     TmaTile(128, 256, 4, 2.15, 16, 2),
     TmaTile(256, 128, 4, 2.1, 8, 2),
     TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
-    # The registers have the sums of two tiles, no larger ones.
-    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, places=1),
-    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True, places=3),
+    # Deferred tiles: the registers hold the sums of two, so they are no larger.
+    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, slots=1),
+    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True, slots=3),
     TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True),
     TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True, brings=True),
 )

@@ -112,8 +112,8 @@ struct TileOperands {
     }
 };
 <% for x in added %>
-// Two elements of the row x<< x.k >>, which is added to the product first, of a tile whose columns begin at `column`: each thread of
-// a warpgroup has those of others, so far as there are columns.
+// Two elements of the row x<< x.k >>, which is added to the product first, of a tile whose columns begin at `column`: thread i of a
+// warpgroup has columns 2 i and 2 i + 1, if the tile and D have them; the sums of others are not stored.
 struct AddedRow {
     PairOf<2 * sizeof(<< x.type >>)>::type pair;
 

@@ -6,10 +6,11 @@
 // registers, and store its parts while the first slabs of the next are multiplied. Or they make tiles by turns, so that one stores
 // its tile while the other multiplies.
 // With `saves` it stores the sums too, straight from registers.
-// Shared, dynamic: the stages, then for each warpgroup two parts of 64 lines of D; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then for each warpgroup slots for parts of 64 lines of D; 1024 bytes before for alignment.
 <% include "linear/product_tma.cuh" %>
 constexpr bool keeps = !by_turns && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int across = tile_n / line, tile_parts = rows / 64 * across;  // parts side by side, and all of a warpgroup
+static_assert(tile_parts % slots == 0, "a part has the same slot in each tile, as the wait for stores assumes");
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];
@@ -28,7 +29,7 @@ struct Kept {
     // Stores the part from column `x` on through shared memory, by all threads of the warpgroup.
     __device__ __forceinline__ void store(const TensorMap& d, const Sizes& sizes, int group, int batch, int row, int column, int x, T* to) const {
         const int warp = threadIdx.x % 128 / 32, g = threadIdx.x % 32 / 4, q = threadIdx.x % 4;
-        if (threadIdx.x % 128 == 0) wait_stores_read<1>();
+        if (threadIdx.x % 128 == 0) wait_stores_read<slots - 1>();
         barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
         for (int i = 0; i < 2 * groups; ++i) {  // chunks change places as in a slab, and as the map says
@@ -58,46 +59,40 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const Epilogue epilogue{<< arguments | trim >> steps};
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[stages], empty[stages];
-    const Ring ring{(T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024), in_register(&full[0]), in_register(&empty[0])};
-    if (threadIdx.x == 0) {
-        ring.open();
-        fence_mbarrier_init();
-    }
-    __syncthreads();
-    if (cluster > 1) cluster_barrier();
-    if constexpr (lets_next) allow_next_kernel();
-
+    const Ring ring(shared, full, empty);
+    ring.open();
     const int slabs = maximum(divide_up(sizes.k, depth), 1), group = own_group();
     if (group == 2) {
         give_registers<24>();
-        if (threadIdx.x == 256) feed(ring, a, b, sizes, slabs);
+        Round at{0, 0};
+        if (threadIdx.x == 256) feed(ring, a, b, sizes, slabs, at);
         return;
     }
     take_registers<240>();
-    T* const parts = ring.at(stages) + group * places * part_size;
+    T* const parts = ring.at(stages) + group * slots * part_size;
     const int first_row = by_turns ? 0 : rows * group;  // in a tile
     Sums sums;
-    Multiplication slab(ring, first_row);
+    Multiplication product(ring, first_row);
     Kept kept[rows / 64];
     int batch = 0, row = sizes.m, column = 0;  // of what is kept; there is nothing at first
     const auto store = [&](int i) {  // part i of it
-        kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % places * part_size);
+        kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % slots * part_size);
     };
-    Places tiles(sizes, by_turns ? group : 0);
+    TilePlaces tiles(sizes, by_turns ? group : 0);
     if (by_turns && group == 1) {
         barrier_arrive(3, 256);
-        slab.at.skip(slabs);
+        product.at.skip(slabs);
     }
     for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
         if constexpr (keeps) {
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) {
-                if (i < slabs) slab.multiply(sums, i == 0, i == 0);
+                if (i < slabs) product.multiply(sums, i == 0, i == 0);
                 store(i);
             }
         }
         if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
-        for (int i = keeps ? tile_parts : 0; i < slabs; ++i) slab.multiply(sums, !keeps && i == 0, !keeps && i == 0);
+        for (int i = keeps ? tile_parts : 0; i < slabs; ++i) product.multiply(sums, !keeps && i == 0, !keeps && i == 0);
         if constexpr (by_turns) barrier_arrive(4 - group, 256);
         const Place place = tiles.at(turn, first_row);
         batch = place.batch, row = place.m0, column = place.n0;
@@ -109,8 +104,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int i = 0; i < ahead; ++i) load(i);
         wgmma_wait<0>(sums[0]);
         if constexpr (rows > 64) wgmma_made(sums[1]);
-        slab.free(slab.before);
-        if constexpr (by_turns) slab.at.skip(slabs);
+        product.free(product.current);
+        if constexpr (by_turns) product.at.skip(slabs);
 <% if saves %>
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x)

@@ -22,7 +22,7 @@ constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of 
 constexpr int stage_bytes = stage_size * int(sizeof(T));
 constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
 constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of a part of D, its lines and elements
-constexpr int places = << places >>;  // for parts, of each warpgroup
+constexpr int slots = << slots >>;  // for parts in shared memory, of each warpgroup
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
 // Tile `turn` of this block: in each turn the blocks make gridDim.x tiles that follow one another.
@@ -74,19 +74,28 @@ struct Ring {
     T* first;
     MBarrier *full, *empty;
 
+    __device__ __forceinline__ Ring(unsigned char* shared, MBarrier* full, MBarrier* empty)
+        : first((T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024)), full(in_register(full)), empty(in_register(empty)) {}
     __device__ __forceinline__ T* at(int stage) const { return first + stage * stage_size; }
-    // Readies the barriers, by one thread.
-    __device__ __forceinline__ void open() const {
-        for (int i = 0; i < stages; ++i) {
-            mbarrier_init(&full[i], 1);
-            mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
+    // Initializes these barriers, and `count` others at which one thread arrives; all threads of the cluster meet then.
+    __device__ __forceinline__ void open(MBarrier* others = nullptr, int count = 0) const {
+        if (threadIdx.x == 0) {
+            for (int i = 0; i < stages; ++i) {
+                mbarrier_init(&full[i], 1);
+                mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
+            }
+            for (int i = 0; i < count; ++i) mbarrier_init(&others[i], 1);
+            fence_mbarrier_init();
         }
+        __syncthreads();
+        if (cluster > 1) cluster_barrier();
+        if constexpr (lets_next) allow_next_kernel();
     }
 };
-// Brings all slabs of the block's tiles, by one thread. Returns the stage after them.
-__device__ __forceinline__ Round feed(const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs) {
-    Round at{0, 0};
-    for (int turn = 0; Turn(turn).there(sizes); ++turn) {
+// Brings all slabs of the block's tiles to `at` and the stages after it, by one thread. Returns the number of tiles.
+__device__ __forceinline__ int feed(const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs, Round& at) {
+    int turn = 0;
+    for (; Turn(turn).there(sizes); ++turn) {
         const Place place = Turn(turn).place(sizes);
         const int own_n = cluster_rank() * part_n, own_k = cluster_rank() * part_k;  // which columns or depths of B
         for (int i = 0; i < slabs; ++i, at.next()) {
@@ -100,7 +109,7 @@ __device__ __forceinline__ Round feed(const Ring& ring, const TensorMap& a, cons
             else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier);
         }
     }
-    return at;
+    return turn;
 }
 // What a warpgroup does with the slabs, from its row of a tile on.
 using Sums = float[rows / 64][tile_n / 2];
@@ -108,7 +117,7 @@ struct Multiplication {
     Ring ring;
     SharedMatrix lefts[2], right;  // the operands in the first stage
     Round at{0, 0};  // the next slab
-    int before = 0, behind = 0;  // the stage of the slab that is multiplied, and of the one before it
+    int current = 0, previous = 0;  // the stage of the slab that is multiplied, and of the one before it
 
     __device__ __forceinline__ static SharedMatrix left_at(const Ring& ring, int row) { return part(SlabA{ring.first}, row).in_register(); }
     __device__ __forceinline__ Multiplication(const Ring& ring, int first_row)
@@ -129,13 +138,13 @@ struct Multiplication {
             }
         }
         wgmma_commit();
-        behind = before, before = at.stage;
+        previous = current, current = at.stage;
         at.next();
     }
     // Gives back the slab before the one that was begun, if there is one, when it has been multiplied.
     __device__ __forceinline__ void release(Sums& sums, bool first) const {
         wgmma_wait<1>(sums[0]);
-        if (!first) free(behind);
+        if (!first) free(previous);
     }
     __device__ __forceinline__ void multiply(Sums& sums, bool zeros, bool first) {
         await();
@@ -151,14 +160,14 @@ struct Multiplication {
     }
 };
 // Where the tiles of 32 turns are: each lane knows that of one, as it takes more than a hundred instructions.
-struct Places {
+struct TilePlaces {
     const Sizes& sizes;
     int first;
     Place known;
 
-    __device__ __forceinline__ Places(const Sizes& sizes, int first) : sizes(sizes), first(first), known(own(first)) {}
+    __device__ __forceinline__ TilePlaces(const Sizes& sizes, int first) : sizes(sizes), first(first), known(own(first)) {}
     __device__ __forceinline__ Place own(int from) const { return Turn(from + threadIdx.x % 32).place(sizes); }
-    // That of a turn, after those that were asked for before, `rows` below.
+    // The place of a turn's tile, moved down by `rows`. Turns are asked for in order, and none of them is left out.
     __device__ __forceinline__ Place at(int turn, int rows) {
         if (turn - first == 32) known = own(first = turn);
         const auto given = [&](int own) { return __shfl_sync(0xffffffffu, own, turn - first); };

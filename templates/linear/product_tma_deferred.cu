@@ -1,19 +1,24 @@
-// D = epilogue(A @ B) on the tensor cores of sm_90a, as linear/product_tma.cu, of 16-bit floats, with the sums of two tiles in registers:
-// one tile is finished while the next is multiplied. With each slab of that, a slice of 16 columns is finished, whose arithmetic the
-// tensor cores do not wait for. The sums of the slice then begin with the row that is added first to the product of the tile after.
+// D = epilogue(A @ B) as linear/product_tma.cu, for 16-bit floats, but a tile is finished while the next one is multiplied. The registers
+// hold the sums of two tiles, which take turns. While a slab of tile t + 1 is multiplied, 16 columns (a slice) of tile t are finished:
+// the epilogue runs beside the tensor cores. The registers of the slice are then set to what tile t + 2 begins with: the row that
+// is added to the product first, if there is one.
 // A matrix of D's shape and dtype (`brought`) comes by a map too, to where the parts of D will be that are made of it.
+// A block's last tile is finished while nothing is multiplied. Its parts that have no slot lie in a stage of the ring, which is free
+// then, so that none of them waits for a store.
 // Launch: blocks of three warpgroups. The first two share the rows of each tile.
-// Of a block's last tile, which nothing hides, the parts that have no place lie in a stage, which is free then: they wait for no store.
-// Shared, dynamic: the stages, then for each warpgroup places for parts of 64 lines of D, or of half lines if a matrix comes to them, and a
-// row of a tile in float; 1024 bytes before for alignment.
+// Shared, dynamic: the stages, then slots of each warpgroup for parts of 64 lines of D, or of half lines if a matrix comes to them, then a
+// row of a tile in float for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/product_tma.cuh" %>
 constexpr bool brings = << "true" if brought else "false" >>;  // a matrix, to where parts of D will be
 constexpr int brought = << brought - 1 if brought else 0 >>;  // its place among the operands
 constexpr int slices = tile_n / 16, of_part = part_line / 16;  // of a tile, and of a part
 constexpr int all_parts = tile_n / part_line;
-constexpr int spare_parts = all_parts - places + brings;  // of the last tile, which lie in a stage
-static_assert(!by_turns && rows == 64 && sizeof(Out) == 2, "the registers do not suffice for more");
-static_assert(!brings || all_parts == 2 * places, "the parity of a phase is known");
+// Parts of the last tile that lie in a stage. With a matrix the last slot stays empty: its part would be asked for after the last slab.
+constexpr int spare_parts = all_parts - slots + brings;
+static_assert(!by_turns && !<< "true" if saves else "false" >>, "a warpgroup finishes a tile while it multiplies the next, and saves no sums");
+static_assert(rows == 64 && sizeof(Out) == 2, "the registers do not suffice for more");
+static_assert(all_parts % slots == 0, "a part has the same slot in each tile, as the wait for stores assumes");
+static_assert(!brings || all_parts == 2 * slots, "the parity of a phase is known");
 static_assert(2 * spare_parts * part_size <= stage_size, "they lie in one stage");
 constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
 
@@ -31,16 +36,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const Epilogue epilogue{<< arguments | trim >> steps};
     << "const TensorMap& matrix = d;  // there is none" if not brought >>
     extern __shared__ __align__(128) unsigned char shared[];
-    __shared__ MBarrier full[stages], empty[stages], all_brought[brings ? 2 * places : 1];
-    const Ring ring{(T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024), in_register(&full[0]), in_register(&empty[0])};
-    if (threadIdx.x == 0) {
-        ring.open();
-        for (int i = 0; brings && i < 2 * places; ++i) mbarrier_init(&all_brought[i], 1);
-        fence_mbarrier_init();
-    }
-    __syncthreads();
-    if (cluster > 1) cluster_barrier();
-    if constexpr (lets_next) allow_next_kernel();
+    __shared__ MBarrier full[stages], empty[stages], all_brought[brings ? 2 * slots : 1];
+    const Ring ring(shared, full, empty);
+    ring.open(all_brought, brings ? 2 * slots : 0);
 
     // With each of the first slabs of a tile a slice of the one before is finished: what slabs lie beyond the depth are zeros.
     const int slabs = maximum(divide_up(sizes.k, depth), slices), group = own_group();
@@ -50,11 +48,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     if (group == 2) {
         give_registers<24>();
         if (threadIdx.x != 256) return;
-        const Round at = feed(ring, a, b, sizes, slabs);
+        Round at{0, 0};
+        const int tiles = feed(ring, a, b, sizes, slabs, at);
         if constexpr (brings) {
-            int last = 0;
-            while (Turn(last + 1).there(sizes)) ++last;
-            Place place = Turn(last).place(sizes);
+            Place place = Turn(tiles - 1).place(sizes);
             mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
             mbarrier_arrive_expecting(&ring.full[at.stage], 2 * spare_parts * part_size * sizeof(T));
             for (int x = 0; x < 2; ++x, place.m0 += rows)
@@ -64,21 +61,21 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         return;
     }
     take_registers<240>();
-    T* const parts = ring.at(stages) + group * places * part_size;
+    T* const parts = ring.at(stages) + group * slots * part_size;
     Sums sums, others;
-    Multiplication slab(ring, rows * group);
-    Places tiles(sizes, 0);
-    // The tile that is finished, the one that is multiplied, and the one after that; a block has one at least.
+    Multiplication product(ring, rows * group);
+    TilePlaces tiles(sizes, 0);
+    // The tile that is finished, the one that is multiplied, and the one after that; every block has at least one.
     Place done = tiles.at(0, rows * group), now = done, next = done;
     bool followed = Turn(1).there(sizes);  // whether there is a tile after the one that is multiplied
 
-    // The row with which the sums of the next tile begin, in float: each thread of the warpgroup puts two of it there.
-    float* const first_sums = (float*)(ring.at(stages) + 2 * places * part_size) + group * tile_n;
+    // The row with which the sums of the next tile begin, in float, written by the first tile_n / 2 threads of the warpgroup.
+    float* const first_sums = (float*)(ring.at(stages) + 2 * slots * part_size) + group * tile_n;
     AddedRow row;
     const auto begin_slice = [&](Sums& of, int i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-            // Volatile, so that each row's sums are loaded, and not moved from those of the other.
+            // Rows g and g + 8 begin with the same numbers. Volatile, so that both are loaded; else ptxas moves one's to the other.
             const unsigned long long two = *(const volatile unsigned long long*)(first_sums + 16 * i + j / 2 * 8 + threadIdx.x % 4 * 2);
             of[0][8 * i + 2 * j] = __uint_as_float((unsigned)two), of[0][8 * i + 2 * j + 1] = __uint_as_float((unsigned)(two >> 32));
         }
@@ -86,18 +83,18 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 
     // Parts of the matrix come to where those of D will be, when what was there has been stored: the first ones of a tile while the
     // tile before it is finished.
-    MBarrier* const own_brought = in_register(&all_brought[group * places]);
+    MBarrier* const own_brought = in_register(&all_brought[group * slots]);
     const auto bring_next = [&](const Place& place, int i) {
         if (threadIdx.x % 128) return;
         wait_stores_read<0>();
-        mbarrier_arrive_expecting(&own_brought[i % places], part_size * sizeof(T));
-        bring_part(parts + i % places * part_size, &own_brought[i % places], place, i);
+        mbarrier_arrive_expecting(&own_brought[i % slots], part_size * sizeof(T));
+        bring_part(parts + i % slots * part_size, &own_brought[i % slots], place, i);
     };
 
     TileOperands found(epilogue, sizes, 0, 0, 0);
     SliceOperands operands[early + 1] = {};
     unsigned words[brings ? slices : 1][4];  // of the matrix
-    // Where a lane's chunk of a part's first slice is, in bytes: chunks change places as in a slab, and as the map says.
+    // Where a lane's chunk of a part's first slice is, in bytes: chunks change slots as in a slab, and as the map says.
     constexpr int chunks = part_line / chunk;
     const int own_line = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
     const int own_chunk = in_register(
@@ -108,23 +105,23 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         const bool begins_part = i % of_part == 0;
         const auto part_at = [&](int x) {
             const int spare = x - (all_parts - spare_parts);
-            if (last && spare >= 0) return ring.at(slab.at.stage) + (group * spare_parts + spare) * part_size;
-            return parts + x % places * part_size;
+            if (last && spare >= 0) return ring.at(product.at.stage) + (group * spare_parts + spare) * part_size;
+            return parts + x % slots * part_size;
         };
-        const auto chunk_at = [&](int i) {
-            return shared + (part_at(i / of_part) - parts) * int(sizeof(T)) + (own_chunk ^ i % of_part * 32);
+        const auto chunk_at = [&](int slice) {
+            return shared + (part_at(slice / of_part) - parts) * int(sizeof(T)) + (own_chunk ^ slice % of_part * 32);
         };
         if (begins && !last && i == 0) row.store(first_sums);
         if (brings && last) {
 #pragma unroll
             for (int x = 0; i == 0 && x < all_parts - spare_parts; ++x) mbarrier_wait(&own_brought[x], 0);
-            if (i == 0) mbarrier_wait(&ring.full[slab.at.stage], slab.at.phase);
-        } else if (last && own_part >= places) {
-            if (i == places * of_part) mbarrier_wait(&ring.empty[slab.at.stage], slab.at.phase ^ 1);
+            if (i == 0) mbarrier_wait(&ring.full[product.at.stage], product.at.phase);
+        } else if (last && own_part >= slots) {
+            if (i == slots * of_part) mbarrier_wait(&ring.empty[product.at.stage], product.at.phase ^ 1);
         } else if (begins_part) {
-            if (brings) mbarrier_wait(&own_brought[own_part % places], own_part / places);
-            else if (threadIdx.x % 128 == 0) wait_stores_read<places - 1>();
-            if (!brings || i == 0) barrier_sync(1 + group, 128);  // the part may be written again, and the row be read
+            if (brings) mbarrier_wait(&own_brought[own_part % slots], own_part / slots);
+            else if (threadIdx.x % 128 == 0) wait_stores_read<slots - 1>();
+            if (!brings || (begins && i == 0)) barrier_sync(1 + group, 128);  // the part may be written again, and the row be read
         }
         SliceOperands& of_slice = operands[i % (early + 1)];
         if constexpr (brings) {
@@ -143,11 +140,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         }
         store_matrices(chunk_at(i), pairs);
         if (brings && !last && begins_part && own_part > 0) {
-            const int part = own_part - 1 + places;
+            const int part = own_part - 1 + slots;
             if (part < all_parts) bring_next(done, part);
             else bring_next(now, part - all_parts);
         }
-        // After the part is stored, as fences wait for loads; but before others may write the next row.
+        // The last slice's loads are before the barrier, after which other warps may write the next row.
         if (begins && !last && i == slices - 1) begin_slice(of, i);
         const int stored = last ? 4 : of_part;  // slices at a time
         if ((i + 1) % stored == 0) {
@@ -161,7 +158,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
                 commit_stores();
             }
         }
-        if (begins && !last && i < slices - 1) begin_slice(of, i);
+        if (begins && !last && i < slices - 1) begin_slice(of, i);  // after the fence, which would wait for the loads
     };
 
     // Ends the tile of a turn, which is finished from now on.
@@ -170,24 +167,24 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         found = TileOperands(epilogue, sizes, done.batch, done.m0, done.n0);
 #pragma unroll
         for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
-        if (brings && followed) bring_next(done, places - 1);
+        if (brings && followed) bring_next(done, slots - 1);
         now = next;
         if (Turn(turn + 2).there(sizes)) next = tiles.at(turn + 2, rows * group);
         row.load(epilogue, sizes, next.batch, next.n0);
         wgmma_wait<0>(made[0]);
     };
     // Makes the tile of a turn, while the one before it is finished.
-    const auto make_tile = [&](Sums& of, Sums& before, int turn) {
+    const auto make_tile = [&](Sums& of, Sums& finished, int turn) {
         followed = Turn(turn + 1).there(sizes);
 #pragma unroll
         for (int i = 0; i < slices; ++i) {
-            if (i == 0) slab.await();
-            slab.begin(of, !begins && i == 0);
-            slab.release(of, false);
-            if (i + 1 < slices) slab.await();  // ptxas leaves the slice's arithmetic behind this, and so behind the products
-            finish_slice(before, i, false);
+            if (i == 0) product.await();
+            product.begin(of, !begins && i == 0);
+            product.release(of, false);
+            if (i + 1 < slices) product.await();  // ptxas leaves the slice's arithmetic behind this, and so behind the products
+            finish_slice(finished, i, false);
         }
-        for (int i = slices; i < slabs; ++i) slab.multiply(of, false, false);
+        for (int i = slices; i < slabs; ++i) product.multiply(of, false, false);
         end_tile(of, turn);
     };
     const auto finish_last = [&](Sums& of) {
@@ -211,9 +208,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         begin_tile(sums, first_row);
         begin_tile(others, row);
     }
-    slab.multiply(sums, !begins, true);
-    for (int i = 0; brings && i < places - 1; ++i) bring_next(now, i);
-    for (int i = 1; i < slabs; ++i) slab.multiply(sums, false, false);
+    product.multiply(sums, !begins, true);
+    for (int i = 0; brings && i < slots - 1; ++i) bring_next(now, i);
+    for (int i = 1; i < slabs; ++i) product.multiply(sums, false, false);
     end_tile(sums, 0);
     for (int turn = 1;; turn += 2) {
         if (!Turn(turn).there(sizes)) {

@@ -46,7 +46,8 @@ _int, _size, _pointer = ctypes.c_int32, ctypes.c_uint64, ctypes.c_void_p
 
 
 class _Thread(threading.local):
-    """A thread's devices that have been made current there: the library does not do that, and fails without."""
+    """The devices that a thread has made current here. In a thread that has not called CUDA yet `getDevice` says 0, but
+    there is no context, without which the library fails."""
 
     def __init__(self) -> None:
         self.devices: set[int] = set()

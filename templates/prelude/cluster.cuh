@@ -23,7 +23,9 @@ __device__ __forceinline__ unsigned cluster_size() {
 // then it sees what they did before they came.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
-// Both; all threads of a warp together.
+// Comes without showing what it did before, which costs much less.
+__device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+// cluster_arrive and cluster_wait; all threads of a warp together.
 __device__ __forceinline__ void cluster_barrier() {
     asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
 }
@@ -55,10 +57,11 @@ __device__ __forceinline__ T of_block_number(const T* own, unsigned number) {
 
 inline unsigned cluster_rank() { return cukern::runtime->cluster_rank(); }
 inline unsigned cluster_size() { return cukern::runtime->cluster_size(); }
-inline void cluster_arrive(CUKERN_HERE) { cukern::runtime->cluster_arrive(file, line); }
+inline void cluster_arrive(CUKERN_HERE) { cukern::runtime->cluster_arrive(true, file, line); }
+inline void cluster_arrive_relaxed(CUKERN_HERE) { cukern::runtime->cluster_arrive(false, file, line); }
 inline void cluster_wait(CUKERN_HERE) { cukern::runtime->cluster_wait(file, line); }
 inline void cluster_barrier(CUKERN_HERE) {
-    cukern::runtime->cluster_arrive(file, line);
+    cukern::runtime->cluster_arrive(true, file, line);
     cukern::runtime->cluster_wait(file, line);
 }
 template <typename T>

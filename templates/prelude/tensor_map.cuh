@@ -14,64 +14,94 @@ struct alignas(64) TensorMap {
 
 #ifdef __CUDACC__
 
-// `instruction` with the coordinates, innermost first, as operands from %3 on.
-#define CUKERN_BY_RANK(instruction)                                                                              \
+// The map is fetched before the first copy by it, which then need not wait for that.
+__device__ __forceinline__ void prefetch_map(const TensorMap& map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
+// When the L2 gives up the lines that a copy reads: after others, or when it would by itself.
+struct CachePolicy {
+    unsigned long long word;
+};
+__device__ __forceinline__ CachePolicy evict_last() {
+    CachePolicy made;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(made.word));
+    return made;
+}
+__device__ __forceinline__ CachePolicy evict_normal() {
+    CachePolicy made;
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(made.word));
+    return made;
+}
+
+// `instruction` with the coordinates, innermost first, as operands from %4 on.
+#define CUKERN_BY_RANK(instruction, ...)                                                                         \
     static_assert(RANK >= 1 && RANK <= 5, "a tile has 1 to 5 axes");                                             \
-    if constexpr (RANK == 1) instruction("1d", "%3", "r"(at[0]));                                                \
-    else if constexpr (RANK == 2) instruction("2d", "%3, %4", "r"(at[1]), "r"(at[0]));                           \
-    else if constexpr (RANK == 3) instruction("3d", "%3, %4, %5", "r"(at[2]), "r"(at[1]), "r"(at[0]));           \
+    if constexpr (RANK == 1) instruction("1d", "%4", __VA_ARGS__, "r"(at[0]));                                   \
+    else if constexpr (RANK == 2) instruction("2d", "%4, %5", __VA_ARGS__, "r"(at[1]), "r"(at[0]));              \
+    else if constexpr (RANK == 3)                                                                                \
+        instruction("3d", "%4, %5, %6", __VA_ARGS__, "r"(at[2]), "r"(at[1]), "r"(at[0]));                        \
     else if constexpr (RANK == 4)                                                                                \
-        instruction("4d", "%3, %4, %5, %6", "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]));                     \
-    else instruction("5d", "%3, %4, %5, %6, %7", "r"(at[4]), "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]))
+        instruction("4d", "%4, %5, %6, %7", __VA_ARGS__, "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]));        \
+    else                                                                                                         \
+        instruction("5d", "%4, %5, %6, %7, %8", __VA_ARGS__, "r"(at[4]), "r"(at[3]), "r"(at[2]), "r"(at[1]), "r"(at[0]))
 
 // To shared memory; what is out of the array's bounds is zeros. The barrier's phase that waits for it has to expect the bytes
 // of the whole tile, those out of bounds included.
-template <int RANK>
-__device__ __forceinline__ void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier) {
-#define CUKERN_COPY_TILE(rank, coordinates, ...)                                                                 \
-    asm volatile("cp.async.bulk.tensor." rank ".shared::cluster.global.tile.mbarrier::complete_tx::bytes "       \
-                 "[%0], [%1, {" coordinates "}], [%2];"                                                          \
+#define CUKERN_COPY_TILE(rank, coordinates, hint, policy, ...)                                                   \
+    asm volatile("cp.async.bulk.tensor." rank ".shared::cluster.global.tile.mbarrier::complete_tx::bytes" hint   \
+                 " [%0], [%1, {" coordinates "}], [%2]" policy                                                   \
                  ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(&map),                                       \
                  "r"((unsigned)__cvta_generic_to_shared(barrier)), __VA_ARGS__ : "memory")
-    CUKERN_BY_RANK(CUKERN_COPY_TILE);
-#undef CUKERN_COPY_TILE
+template <int RANK>
+__device__ __forceinline__ void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier) {
+    CUKERN_BY_RANK(CUKERN_COPY_TILE, "", "; // %3", "n"(0));
 }
+template <int RANK>
+__device__ __forceinline__ void copy_tile(
+    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CachePolicy policy) {
+    CUKERN_BY_RANK(CUKERN_COPY_TILE, ".L2::cache_hint", ", %3;", "l"(policy.word));
+}
+#undef CUKERN_COPY_TILE
 // The same to each of the blocks of the cluster whose bit in `blocks` is set, bit r for rank r: to the same place of its
 // shared memory as `to` is in one's own, with the bytes counted by its barrier at the place of `barrier`.
-template <int RANK>
-__device__ __forceinline__ void copy_tile_multicast(
-    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks) {
-    const unsigned long long barrier_and_blocks =
-        (unsigned)__cvta_generic_to_shared(barrier) | shl((unsigned long long)blocks, 32);
-#define CUKERN_COPY_TILE(rank, coordinates, ...)                                                                 \
+#define CUKERN_COPY_TILE(rank, coordinates, hint, policy, ...)                                                   \
     asm volatile("{ .reg .b32 barrier, high; .reg .b16 blocks, none; mov.b64 {barrier, high}, %2; "              \
                  "mov.b32 {blocks, none}, high; "                                                                \
                  "cp.async.bulk.tensor." rank ".shared::cluster.global.tile.mbarrier::complete_tx::bytes"        \
-                 ".multicast::cluster [%0], [%1, {" coordinates "}], [barrier], blocks; }"                       \
-                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(&map), "l"(barrier_and_blocks), __VA_ARGS__  \
-                 : "memory")
-    CUKERN_BY_RANK(CUKERN_COPY_TILE);
-#undef CUKERN_COPY_TILE
+                 ".multicast::cluster" hint " [%0], [%1, {" coordinates "}], [barrier], blocks" policy           \
+                 ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(&map),                                       \
+                 "l"((unsigned)__cvta_generic_to_shared(barrier) | shl((unsigned long long)blocks, 32)),         \
+                 __VA_ARGS__ : "memory")
+template <int RANK>
+__device__ __forceinline__ void copy_tile_multicast(
+    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks) {
+    CUKERN_BY_RANK(CUKERN_COPY_TILE, "", "; } // %3", "n"(0));
 }
+template <int RANK>
+__device__ __forceinline__ void copy_tile_multicast(
+    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks, CachePolicy policy) {
+    CUKERN_BY_RANK(CUKERN_COPY_TILE, ".L2::cache_hint", ", %3; }", "l"(policy.word));
+}
+#undef CUKERN_COPY_TILE
 // From shared memory, but for what is out of bounds; the thread then ends a group and waits for it, as after store_bulk.
+#define CUKERN_STORE_TILE(rank, coordinates, ...)                                                                \
+    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.tile.bulk_group [%0, {" coordinates "}], [%1]; // %2 %3" \
+                 ::"l"(&map), "r"((unsigned)__cvta_generic_to_shared(from)), "n"(0), __VA_ARGS__ : "memory")
 template <int RANK>
 __device__ __forceinline__ void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from) {
-#define CUKERN_STORE_TILE(rank, coordinates, ...)                                                                \
-    asm volatile("cp.async.bulk.tensor." rank ".global.shared::cta.tile.bulk_group [%0, {" coordinates "}], [%1]; // %2" \
-                 ::"l"(&map), "r"((unsigned)__cvta_generic_to_shared(from)), "n"(RANK), __VA_ARGS__ : "memory")
-    CUKERN_BY_RANK(CUKERN_STORE_TILE);
-#undef CUKERN_STORE_TILE
+    CUKERN_BY_RANK(CUKERN_STORE_TILE, "n"(0));
 }
+#undef CUKERN_STORE_TILE
 // The same, added to what is there, each element by itself. T, the array's type: float, int, unsigned, unsigned long long.
-template <typename T, int RANK>
-__device__ __forceinline__ void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from) {
 #define CUKERN_ADD_TILE(rank, coordinates, ...)                                                                  \
     asm volatile("cp.reduce.async.bulk.tensor." rank ".global.shared::cta.add.tile.bulk_group "                  \
-                 "[%0, {" coordinates "}], [%1]; // %2"                                                          \
-                 ::"l"(&map), "r"((unsigned)__cvta_generic_to_shared(from)), "n"(RANK), __VA_ARGS__ : "memory")
-    CUKERN_BY_RANK(CUKERN_ADD_TILE);
-#undef CUKERN_ADD_TILE
+                 "[%0, {" coordinates "}], [%1]; // %2 %3"                                                       \
+                 ::"l"(&map), "r"((unsigned)__cvta_generic_to_shared(from)), "n"(0), __VA_ARGS__ : "memory")
+template <typename T, int RANK>
+__device__ __forceinline__ void add_tile(const TensorMap& map, const int (&at)[RANK], const T* from) {
+    CUKERN_BY_RANK(CUKERN_ADD_TILE, "n"(0));
 }
+#undef CUKERN_ADD_TILE
 #undef CUKERN_BY_RANK
 
 #else
@@ -191,6 +221,12 @@ inline void send_tile(const TensorMap& map, const int (&at)[RANK], const void* f
 }
 }  // namespace cukern
 
+struct CachePolicy {};
+inline CachePolicy evict_last() { return {}; }
+inline CachePolicy evict_normal() { return {}; }
+inline void prefetch_map(const TensorMap& map, CUKERN_HERE) {
+    if (map.words[0] != cukern::tensor_map_mark) cukern::fault("the map was not made by cukern.TensorMap", file, line);
+}
 template <int RANK>
 __forceinline__ inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CUKERN_HERE) {
     cukern::require_own(barrier, file, line);
@@ -207,6 +243,15 @@ inline void copy_tile_multicast(
         cukern::send_copy("copy_tile_multicast", to, in_block(to, rank), map, at, counts, file, line);
         cukern::show_order(counts);  // to those who wait until it has come
     }
+}
+template <int RANK>
+inline void copy_tile(void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, CachePolicy, CUKERN_HERE) {
+    copy_tile(to, map, at, barrier, file, line);
+}
+template <int RANK>
+inline void copy_tile_multicast(
+    void* to, const TensorMap& map, const int (&at)[RANK], MBarrier* barrier, unsigned blocks, CachePolicy, CUKERN_HERE) {
+    copy_tile_multicast(to, map, at, barrier, blocks, file, line);
 }
 template <int RANK>
 inline void store_tile(const TensorMap& map, const int (&at)[RANK], const void* from, CUKERN_HERE) {

@@ -46,6 +46,16 @@ PAIRS = [
         "with no barrier in between",
     ),
     Pair(
+        "an arrival that shows nothing",
+        """own[i] = x[rank * n + i];
+        ⟦cluster_arrive();|||cluster_arrive_relaxed();⟧
+        cluster_wait();
+        y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
+        cluster_barrier();""",
+        "race",
+        " of shared own, which has 160 bytes",
+    ),
+    Pair(
         "no first barrier",
         """⟦cluster_barrier();|||⟧
         map_shared_rank(own, 1 - rank)[i] = x[rank * n + i];

@@ -99,6 +99,34 @@ def test_stages_of_another_block_are_freed(device: ck.Device) -> None:
     multicast(device, text)
 
 
+def test_tiles_are_brought_with_a_cache_policy(device: ck.Device) -> None:
+    """Which lines the L2 keeps longer changes no result, nor does a map that is fetched before."""
+    if device.properties.max_blocks_per_cluster < 2:
+        pytest.skip("needs a GPU of compute capability 9.0")
+    begins = "prefetch_map(x);\n    cluster_arrive_relaxed();\n    cluster_wait();"
+    policy = ", i % 2 ? evict_normal() : evict_last())"
+    for_both = [
+        ("    cluster_barrier();\n    if", f"    {begins}\n    if"),
+        ("&full[i % 2], 3)", f"&full[i % 2], 3{policy}"),
+    ]
+    each_alone = [
+        for_both[0],
+        (
+            "copy_tile_multicast(stages[i % 2][8 * rank]",
+            "for (int r = 0; r < 2; ++r) copy_tile(stages[i % 2][8 * r]",
+        ),
+        ("{16 * i + 8 * rank, 0}, &full[i % 2], 3)", f"{{16 * i + 8 * r, 0}}, &full[i % 2]{policy}"),
+        ("int r = 0; r < 2; ++r) mbarrier", "int r = rank; r <= rank; ++r) mbarrier"),
+        ("&empty[s], 64", "&empty[s], 32"),
+    ]
+    for steps in (for_both, each_alone):
+        text = MULTICAST
+        for right, other in steps:
+            assert text.count(right) == 1
+            text = text.replace(right, other)
+        multicast(device, text)
+
+
 def test_sums_of_an_earlier_group_are_read_while_another_is_made(device: ck.Device) -> None:
     needs_wgmma(device)
     call = "wgmma< << type >>, 64, true, << by_depth >> >(sums, of_a, of_b, k > 0);"

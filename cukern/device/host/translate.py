@@ -28,6 +28,7 @@ _COLLECTIVES = frozenset(
         "wgmma_commit",
         "wgmma_wait",
         "cluster_arrive",
+        "cluster_arrive_relaxed",
         "cluster_wait",
     ]
     + [f"__syncthreads_{vote}" for vote in ("count", "and", "or")]

@@ -7,7 +7,7 @@ static inline unsigned choose_lane(unsigned lanes) { return (unsigned)__builtin_
 static inline void on_switch(unsigned) {}
 static inline void on_warp_sync(unsigned, unsigned) {}
 static inline void on_barrier(unsigned) {}
-static inline void on_cluster_arrive(unsigned) {}
+static inline void on_cluster_arrive(unsigned, bool) {}
 static inline void on_cluster_wait(unsigned) {}
 static inline void on_thread_end(unsigned) {}
 static inline void on_block_end(unsigned) {}

@@ -50,11 +50,13 @@ static void on_barrier(unsigned rank) {
     tick();
 }
 
-static void on_cluster_arrive(unsigned phase) {
+static void on_cluster_arrive(unsigned phase, bool shows) {
+    Cluster& c = s.cluster;
     if (learnt_phases[phase & 3] != phase) drop(learnt_by_phase[phase & 3]), learnt_phases[phase & 3] = phase;
-    add(learnt_by_phase[phase & 3], learnt_by[s.me]);
-    s.cluster.came[s.me] = phase;
-    s.cluster.came_at[s.me][phase & 3] = s.cluster.last_came[phase & 3] = s.now;
+    if (shows) add(learnt_by_phase[phase & 3], learnt_by[s.me]);
+    c.came_at[s.me][phase & 3] = shows ? s.now : c.came[s.me] ? c.came_at[s.me][c.came[s.me] & 3] : s.block_start;
+    c.came[s.me] = phase;
+    c.last_came[phase & 3] = s.now;
     tick();
 }
 static void on_cluster_wait(unsigned phase) {

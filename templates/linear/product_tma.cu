@@ -60,14 +60,21 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[stages], empty[stages];
     const Ring ring(shared, full, empty);
+    if (threadIdx.x == 256) prefetch_map(a), prefetch_map(b), prefetch_map(d);
     ring.open();
     const int slabs = maximum(divide_up(sizes.k, depth), 1), group = own_group();
     if (group == 2) {
         give_registers<24>();
+        const Place first = Turn(0).place_now(sizes);
+        ring.await_open();
         Round at{0, 0};
-        if (threadIdx.x == 256) feed(ring, a, b, sizes, slabs, at);
+        if (threadIdx.x == 256) {
+            feed(ring, a, b, sizes, slabs, at, first);
+            ring.await_empty(at, stages);
+        }
         return;
     }
+    ring.await_open();
     take_registers<240>();
     T* const parts = ring.at(stages) + group * slots * part_size;
     const int first_row = by_turns ? 0 : rows * group;  // in a tile
@@ -128,5 +135,4 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int i = 0; i < tile_parts; ++i) store(i);
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
-    if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

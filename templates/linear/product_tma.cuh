@@ -22,6 +22,7 @@ constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of 
 constexpr int stage_bytes = stage_size * int(sizeof(T));
 constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
 constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of a part of D, its lines and elements
+constexpr int kept_bytes = 8 * 1024 * 1024;  // of B, at most, in the L2
 constexpr int slots = << slots >>;  // for parts in shared memory, of each warpgroup
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
@@ -41,6 +42,12 @@ struct Turn {
         const int tiles = sizes.tiles_m * sizes.tiles_n;
         return Place(sizes, number / tiles, number % tiles);
     }
+    // The same, computed where this is called, and not where it is used first.
+    __device__ __forceinline__ Place place_now(const Sizes& sizes) const {
+        Place found = place(sizes);
+        found.batch = in_register(found.batch), found.m0 = in_register(found.m0), found.n0 = in_register(found.n0);
+        return found;
+    }
 };
 // A stage of the ring, and the parity of the phase in which it is full.
 struct Round {
@@ -56,11 +63,12 @@ struct Round {
     }
 };
 // Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
+// The policy is that of what several blocks share.
 template <int SIZE, bool BY_DEPTH, int BLOCKS = 1>
-__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full) {
+__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full, CachePolicy policy) {
     const auto copy = [&](T* to, const int(&at)[3]) {
         if constexpr (BLOCKS == 1) copy_tile(to, map, at, full);
-        else copy_tile_multicast(to, map, at, full, shl(1u, BLOCKS) - 1);
+        else copy_tile_multicast(to, map, at, full, shl(1u, BLOCKS) - 1, policy);
     };
     if constexpr (BY_DEPTH) {
         copy(slab, {batch, first, from});
@@ -77,7 +85,7 @@ struct Ring {
     __device__ __forceinline__ Ring(unsigned char* shared, MBarrier* full, MBarrier* empty)
         : first((T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024)), full(in_register(full)), empty(in_register(empty)) {}
     __device__ __forceinline__ T* at(int stage) const { return first + stage * stage_size; }
-    // Initializes these barriers, and `count` others at which one thread arrives; all threads of the cluster meet then.
+    // Initializes these barriers, and `count` others at which one thread arrives. All threads meet by `await_open` before they use them.
     __device__ __forceinline__ void open(MBarrier* others = nullptr, int count = 0) const {
         if (threadIdx.x == 0) {
             for (int i = 0; i < stages; ++i) {
@@ -87,16 +95,29 @@ struct Ring {
             for (int i = 0; i < count; ++i) mbarrier_init(&others[i], 1);
             fence_mbarrier_init();
         }
-        __syncthreads();
-        if (cluster > 1) cluster_barrier();
+        if (cluster > 1) cluster_arrive_relaxed();  // the fence has shown the barriers
+        else __syncthreads();
+    }
+    __device__ __forceinline__ void await_open() const {
+        if (cluster > 1) cluster_wait();
         if constexpr (lets_next) allow_next_kernel();
     }
+    // Waits until `count` stages from `at` on are empty, before the block ends: other blocks of the cluster arrive there.
+    __device__ __forceinline__ void await_empty(Round at, int count) const {
+        for (int i = 0; cluster > 1 && i < count; ++i, at.next()) mbarrier_wait(&empty[at.stage], at.phase ^ 1);
+    }
 };
-// Brings all slabs of the block's tiles to `at` and the stages after it, by one thread. Returns the number of tiles.
-__device__ __forceinline__ int feed(const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs, Round& at) {
+// Brings all slabs of the block's tiles to `at` and the stages after it, by one thread; the first one has its place. Returns the
+// number of tiles.
+// A matrix B that is small against the L2 stays there while the kernel reads it, which it does for every row of tiles; what the
+// last tiles read is as other lines again.
+__device__ __forceinline__ int feed(
+    const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs, Round& at, Place place) {
+    const long long size = (sizes.batch_b ? sizes.batches : 1ll) * sizes.k * sizes.n * sizeof(T);
     int turn = 0;
-    for (; Turn(turn).there(sizes); ++turn) {
-        const Place place = Turn(turn).place(sizes);
+    for (bool there = Turn(0).there(sizes); there;) {
+        there = Turn(++turn).there(sizes);
+        const CachePolicy policy = there && size <= kept_bytes ? evict_last() : evict_normal();
         const int own_n = cluster_rank() * part_n, own_k = cluster_rank() * part_k;  // which columns or depths of B
         for (int i = 0; i < slabs; ++i, at.next()) {
             T *const left = ring.at(at.stage), *const right = left + tile_m * depth;
@@ -104,10 +125,11 @@ __device__ __forceinline__ int feed(const Ring& ring, const TensorMap& a, const 
             MBarrier* const barrier = &ring.full[at.stage];
             mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
             mbarrier_arrive_expecting(barrier, stage_bytes);
-            bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier);
-            if constexpr (b_by_depth) bring<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier);
-            else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier);
+            bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier, policy);
+            if constexpr (b_by_depth) bring<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier, policy);
+            else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier, policy);
         }
+        place = Turn(turn).place(sizes);
     }
     return turn;
 }

@@ -38,6 +38,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[stages], empty[stages], all_brought[brings ? 2 * slots : 1];
     const Ring ring(shared, full, empty);
+    if (threadIdx.x == 256) {
+        prefetch_map(a), prefetch_map(b), prefetch_map(d);
+        if (brings) prefetch_map(matrix);
+    }
     ring.open(all_brought, brings ? 2 * slots : 0);
 
     // With each of the first slabs of a tile a slice of the one before is finished: what slabs lie beyond the depth are zeros.
@@ -47,9 +51,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     };
     if (group == 2) {
         give_registers<24>();
+        const Place first = Turn(0).place_now(sizes);
+        ring.await_open();
         if (threadIdx.x != 256) return;
         Round at{0, 0};
-        const int tiles = feed(ring, a, b, sizes, slabs, at);
+        const int tiles = feed(ring, a, b, sizes, slabs, at, first);
         if constexpr (brings) {
             Place place = Turn(tiles - 1).place(sizes);
             mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
@@ -57,9 +63,12 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             for (int x = 0; x < 2; ++x, place.m0 += rows)
                 for (int i = 0; i < spare_parts; ++i)
                     bring_part(ring.at(at.stage) + (x * spare_parts + i) * part_size, &ring.full[at.stage], place, all_parts - spare_parts + i);
+            at.next();
         }
+        ring.await_empty(at, stages - brings);
         return;
     }
+    ring.await_open();
     take_registers<240>();
     T* const parts = ring.at(stages) + group * slots * part_size;
     Sums sums, others;
@@ -83,7 +92,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
 
     // Parts of the matrix come to where those of D will be, when what was there has been stored: the first ones of a tile while the
     // tile before it is finished.
-    MBarrier* const own_brought = in_register(&all_brought[group * slots]);
+    MBarrier* const own_brought = in_register(all_brought + (brings ? group * slots : 0));
     const auto bring_next = [&](const Place& place, int i) {
         if (threadIdx.x % 128) return;
         wait_stores_read<0>();
@@ -188,6 +197,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         end_tile(of, turn);
     };
     const auto finish_last = [&](Sums& of) {
+        product.free(product.current);
 #pragma unroll
         for (int i = 0; i < slices; ++i) finish_slice(of, i, true);
     };
@@ -225,5 +235,4 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         make_tile(sums, others, turn + 1);
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
-    if (cluster > 1) cluster_barrier();  // others may still bring to this block, or arrive at it
 }

@@ -296,14 +296,26 @@ PLANTED = {
 }
 
 
+def plant(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, right: str, wrong: str) -> None:
+    """Put a mistake into the kernel of a tile."""
+    from cukern.linear import tma
+    from cukern.text.render import TEMPLATES
+
+    shared = (TEMPLATES / "linear" / "product_tma.cuh").read_text()
+    text = (TEMPLATES / tile.kernel.template).read_text()
+    text = text.replace('<% include "linear/product_tma.cuh" %>', shared)
+    assert text.count(right) == 1
+    if wrong == "free(current);":
+        text = text.replace("        product.free(product.current);\n", "")
+    name = "_DEFERRED" if tile.deferred else "_KERNEL"
+    monkeypatch.setattr(tma, name, ck.Kernel(text.replace(right, wrong)))
+
+
 @pytest.mark.parametrize("planted", PLANTED.values(), ids=PLANTED)
 def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted) -> None:
     """Without one of them the host shows wrong numbers, or a fault. Three that a GPU needs it does not surely show: the
     last tile's for a stage, with a matrix and without, and the second barrier for the first tile's row.
     """
-    from cukern.linear import tma
-    from cukern.text.render import TEMPLATES
-
     tile, right, wrong, when = planted
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 472), random(host, "bfloat16", 472, 376)
@@ -317,15 +329,25 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
                 check(a, b, row, tile._replace(blocks=1))
 
     run()
-    shared = (TEMPLATES / "linear" / "product_tma.cuh").read_text()
-    text = (TEMPLATES / tile.kernel.template).read_text()
-    text = text.replace('<% include "linear/product_tma.cuh" %>', shared)
-    assert text.count(right) == 1
-    if wrong == "free(current);":
-        text = text.replace("        product.free(product.current);\n", "")
-    name = "_DEFERRED" if tile.deferred else "_KERNEL"
-    monkeypatch.setattr(tma, name, ck.Kernel(text.replace(right, wrong)))
+    plant(monkeypatch, tile, right, wrong)
     with pytest.raises((AssertionError, ck.KernelFault)):
+        run()
+
+
+@pytest.mark.parametrize("tile", [TALL, SMALL], ids=["tall", "deferred"])
+def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: TmaTile) -> None:
+    """Blocks of a cluster arrive at each other's barriers, up to the last slab."""
+    host = ck.Device("host")
+    a, b = random(host, "bfloat16", 136, 24), random(host, "bfloat16", 24, 264)
+
+    def run() -> None:
+        with ck.testing.checked():
+            check(a, b, random(host, "bfloat16", 136, 264), tile._replace(blocks=2, cluster=2))
+
+    run()
+    waits = "ring.await_empty(at, stages" + (" - brings);" if tile.deferred else ");")
+    plant(monkeypatch, tile, waits, "")
+    with pytest.raises(ck.KernelFault, match="that block of the cluster has ended"):
         run()
 
 

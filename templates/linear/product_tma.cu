@@ -60,7 +60,8 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[stages], empty[stages];
     const Ring ring(shared, full, empty);
-    if (threadIdx.x == 256) prefetch_map(a), prefetch_map(b), prefetch_map(d);
+    // Not where warpgroups work by turns: ptxas then puts the instructions of their epilogue in another order, which was slower.
+    if (!by_turns && threadIdx.x == 256) prefetch_map(a), prefetch_map(b), prefetch_map(d);
     ring.open();
     const int slabs = maximum(divide_up(sizes.k, depth), 1), group = own_group();
     if (group == 2) {

@@ -22,7 +22,7 @@ constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of 
 constexpr int stage_bytes = stage_size * int(sizeof(T));
 constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
 constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of a part of D, its lines and elements
-constexpr int kept_bytes = 8 * 1024 * 1024;  // of B, at most, in the L2
+constexpr int kept_bytes = 8 * 1024 * 1024;  // of B, at most, a sixth of the L2 of an H100
 constexpr int slots = << slots >>;  // for parts in shared memory, of each warpgroup
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
@@ -42,7 +42,7 @@ struct Turn {
         const int tiles = sizes.tiles_m * sizes.tiles_n;
         return Place(sizes, number / tiles, number % tiles);
     }
-    // The same, computed where this is called, and not where it is used first.
+    // The same, computed where this is called: the compiler does not put it off until it is used.
     __device__ __forceinline__ Place place_now(const Sizes& sizes) const {
         Place found = place(sizes);
         found.batch = in_register(found.batch), found.m0 = in_register(found.m0), found.n0 = in_register(found.n0);
@@ -63,9 +63,9 @@ struct Round {
     }
 };
 // Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
-// The policy is that of what several blocks share.
+// The policy is for copies to several blocks.
 template <int SIZE, bool BY_DEPTH, int BLOCKS = 1>
-__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full, CachePolicy policy) {
+__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full, CachePolicy policy = evict_normal()) {
     const auto copy = [&](T* to, const int(&at)[3]) {
         if constexpr (BLOCKS == 1) copy_tile(to, map, at, full);
         else copy_tile_multicast(to, map, at, full, shl(1u, BLOCKS) - 1, policy);
@@ -102,22 +102,22 @@ struct Ring {
         if (cluster > 1) cluster_wait();
         if constexpr (lets_next) allow_next_kernel();
     }
-    // Waits until `count` stages from `at` on are empty, before the block ends: other blocks of the cluster arrive there.
+    // Before the block ends: waits until `count` stages from `at` on are empty, where other blocks of the cluster arrive.
     __device__ __forceinline__ void await_empty(Round at, int count) const {
         for (int i = 0; cluster > 1 && i < count; ++i, at.next()) mbarrier_wait(&empty[at.stage], at.phase ^ 1);
     }
 };
 // Brings all slabs of the block's tiles to `at` and the stages after it, by one thread; the first one has its place. Returns the
 // number of tiles.
-// A matrix B that is small against the L2 stays there while the kernel reads it, which it does for every row of tiles; what the
-// last tiles read is as other lines again.
+// Each band of rows of tiles reads all of B. If B is small, its lines that blocks bring for each other stay in the L2 from band to
+// band; those that the last band reads are as others again.
 __device__ __forceinline__ int feed(
     const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs, Round& at, Place place) {
     const long long size = (sizes.batch_b ? sizes.batches : 1ll) * sizes.k * sizes.n * sizeof(T);
+    const int last_band = (sizes.tiles_m - 1) / band * band * tile_m;  // its first row
     int turn = 0;
-    for (bool there = Turn(0).there(sizes); there;) {
-        there = Turn(++turn).there(sizes);
-        const CachePolicy policy = there && size <= kept_bytes ? evict_last() : evict_normal();
+    while (Turn(turn).there(sizes)) {
+        const CachePolicy policy = size <= kept_bytes && place.m0 < last_band ? evict_last() : evict_normal();
         const int own_n = cluster_rank() * part_n, own_k = cluster_rank() * part_k;  // which columns or depths of B
         for (int i = 0; i < slabs; ++i, at.next()) {
             T *const left = ring.at(at.stage), *const right = left + tile_m * depth;
@@ -125,11 +125,11 @@ __device__ __forceinline__ int feed(
             MBarrier* const barrier = &ring.full[at.stage];
             mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
             mbarrier_arrive_expecting(barrier, stage_bytes);
-            bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier, policy);
+            bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier);
             if constexpr (b_by_depth) bring<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier, policy);
             else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier, policy);
         }
-        place = Turn(turn).place(sizes);
+        place = Turn(++turn).place(sizes);
     }
     return turn;
 }

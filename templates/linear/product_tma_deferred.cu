@@ -65,7 +65,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
                     bring_part(ring.at(at.stage) + (x * spare_parts + i) * part_size, &ring.full[at.stage], place, all_parts - spare_parts + i);
             at.next();
         }
-        ring.await_empty(at, stages - brings);
+        ring.await_empty(at, brings ? stages - 1 : stages);  // the matrix's stage was empty
         return;
     }
     ring.await_open();
@@ -197,7 +197,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         end_tile(of, turn);
     };
     const auto finish_last = [&](Sums& of) {
-        product.free(product.current);
+        product.free(product.current);  // as the last slab too is waited for
 #pragma unroll
         for (int i = 0; i < slices; ++i) finish_slice(of, i, true);
     };

@@ -48,9 +48,36 @@ PAIRS = [
     Pair(
         "an arrival that shows nothing",
         """own[i] = x[rank * n + i];
-        ⟦cluster_arrive();|||cluster_arrive_relaxed();⟧
+        ⟦__threadfence();|||⟧
+        cluster_arrive_relaxed();
         cluster_wait();
         y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
+        cluster_barrier();""",
+        "race",
+        " of shared own, which has 160 bytes",
+    ),
+    Pair(
+        "a write after the last arrival that shows it",
+        """own[i] = x[rank * n + i];
+        cluster_barrier();
+        ⟦|||own[i] = 2 * x[rank * n + i];⟧
+        cluster_arrive_relaxed();
+        cluster_wait();
+        y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
+        cluster_barrier();""",
+        "race",
+        " of shared own, which has 160 bytes",
+    ),
+    Pair(
+        "an arrival that shows nothing, and an mbarrier of the block after it",
+        """if (i == 0) mbarrier_init(&here, 1);
+        fence_mbarrier_init();
+        own[i] = x[rank * n + i];
+        ⟦cluster_arrive();|||cluster_arrive_relaxed();⟧
+        cluster_wait();
+        if (i == 0) mbarrier_arrive(&here);
+        mbarrier_wait(&here, 0);
+        if (i != 0) y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
         cluster_barrier();""",
         "race",
         " of shared own, which has 160 bytes",

@@ -334,19 +334,19 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
         run()
 
 
-@pytest.mark.parametrize("tile", [TALL, SMALL], ids=["tall", "deferred"])
+@pytest.mark.parametrize("tile", [TALL, SMALL_BRINGS], ids=["tall", "brings"])
 def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: TmaTile) -> None:
     """Blocks of a cluster arrive at each other's barriers, up to the last slab."""
     host = ck.Device("host")
-    a, b = random(host, "bfloat16", 136, 24), random(host, "bfloat16", 24, 264)
+    a, b = random(host, "bfloat16", 136, 344), random(host, "bfloat16", 344, 136)
 
     def run() -> None:
         with ck.testing.checked():
-            check(a, b, random(host, "bfloat16", 136, 264), tile._replace(blocks=2, cluster=2))
+            check(a, b, random(host, "bfloat16", 136, 136), tile._replace(blocks=2, cluster=2))
 
     run()
-    waits = "ring.await_empty(at, stages" + (" - brings);" if tile.deferred else ");")
-    plant(monkeypatch, tile, waits, "")
+    count = "brings ? stages - 1 : stages" if tile.deferred else "stages"
+    plant(monkeypatch, tile, f"ring.await_empty(at, {count});", f"ring.await_empty(at, ({count}) - 1);")
     with pytest.raises(ck.KernelFault, match="that block of the cluster has ended"):
         run()
 

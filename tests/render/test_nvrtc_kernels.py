@@ -30,6 +30,28 @@ def test_asynchronous_kernels_compile(gpu: Gpu, text: str) -> None:
     ck.Kernel(text, name="asynchronous", uses_half=True, **more).bind(ck.zeros(1).device, block=128)
 
 
+def test_copies_of_tiles_of_every_rank_compile(gpu: Gpu) -> None:
+    text = """<% include "prelude/tensor_map.cuh" %>
+    template <int RANK>
+    __device__ void copies(char* to, const TensorMap& map, MBarrier* here) {
+        const int at[RANK] = {};
+        copy_tile(to, map, at, here);
+        copy_tile(to, map, at, here, evict_last());
+        copy_tile_multicast(to, map, at, here, 3);
+        copy_tile_multicast(to, map, at, here, 3, evict_normal());
+        store_tile(map, at, to);
+        add_tile(map, at, (const int*)to);
+    }
+    extern "C" __global__ void << name >>(const __grid_constant__ TensorMap map) {
+        __shared__ __align__(128) char to[1024];
+        __shared__ MBarrier here;
+        prefetch_map(map);
+        copies<1>(to, map, &here), copies<2>(to, map, &here), copies<3>(to, map, &here);
+        copies<4>(to, map, &here), copies<5>(to, map, &here);
+    }"""
+    ck.Kernel(text, name="copies_of_tiles").bind(ck.zeros(1).device, block=32)
+
+
 @pytest.mark.parametrize("ctype", ["__half", "__nv_bfloat16", "float", "E4M3"])
 @pytest.mark.parametrize("in_registers", [False, True])
 def test_products_of_every_type_compile(gpu: Gpu, ctype: str, in_registers: bool) -> None:

@@ -50,13 +50,25 @@ static void on_barrier(unsigned rank) {
     tick();
 }
 
+// A relaxed arrival shows what the thread's last fence or its last other arrival has shown.
 static void on_cluster_arrive(unsigned phase, bool shows) {
     Cluster& c = s.cluster;
-    if (learnt_phases[phase & 3] != phase) drop(learnt_by_phase[phase & 3]), learnt_phases[phase & 3] = phase;
-    if (shows) add(learnt_by_phase[phase & 3], learnt_by[s.me]);
-    c.came_at[s.me][phase & 3] = shows ? s.now : c.came[s.me] ? c.came_at[s.me][c.came[s.me] & 3] : s.block_start;
+    const unsigned slot = phase & 3, fenced = s.fence_time[s.me], last = c.came[s.me];
+    unsigned shown = last ? c.came_at[s.me][last & 3] : s.block_start;
+    if (learnt_phases[slot] != phase) {
+        drop(learnt_by_phase[slot]);
+        learnt_phases[slot] = phase;
+        c.last_came[slot] = c.last_came[(phase - 1) & 3];
+    }
+    if (shows) {
+        add(learnt_by_phase[slot], learnt_by[s.me]);
+        shown = c.last_came[slot] = s.now;
+    } else if (fenced > shown) {
+        add(learnt_by_phase[slot], learnt_at_fence[0][s.me]);
+        shown = fenced;
+    }
+    c.came_at[s.me][slot] = shown;
     c.came[s.me] = phase;
-    c.last_came[phase & 3] = s.now;
     tick();
 }
 static void on_cluster_wait(unsigned phase) {

@@ -175,7 +175,7 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     int window, float scale, float cap, float eps)
 {
     Memory& memory = memory_of_block();
-    cluster_arrive_relaxed();
+    cluster_arrive_relaxed();  // nothing has been written
     allow_next_kernel();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
     const long long cluster = blockIdx.x / parts, matrix = cluster / shares, batch = matrix / key_heads;

@@ -135,7 +135,7 @@ struct Factors {
     __device__ __forceinline__ void expect() const {
 <% if cluster > 1 %>
         if (threadIdx.x == 0) expect_x();
-        cluster_arrive_relaxed();  // the fence has shown the barriers
+        cluster_arrive_relaxed();  // the fence has released the barriers
         cluster_wait();
 <% endif %>
     }

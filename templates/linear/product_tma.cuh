@@ -63,7 +63,7 @@ struct Round {
     }
 };
 // Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
-// The policy is for copies to several blocks.
+// The policy is for copies to several blocks; those to one have none.
 template <int SIZE, bool BY_DEPTH, int BLOCKS = 1>
 __device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full, CachePolicy policy = evict_normal()) {
     const auto copy = [&](T* to, const int(&at)[3]) {
@@ -95,7 +95,7 @@ struct Ring {
             for (int i = 0; i < count; ++i) mbarrier_init(&others[i], 1);
             fence_mbarrier_init();
         }
-        if (cluster > 1) cluster_arrive_relaxed();  // the fence has shown the barriers
+        if (cluster > 1) cluster_arrive_relaxed();  // the fence has released the barriers
         else __syncthreads();
     }
     __device__ __forceinline__ void await_open() const {

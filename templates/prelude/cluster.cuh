@@ -1,8 +1,8 @@
 // Clusters: blocks that run at the same time, wait for each other, and read and write each other's shared memory (sm_90 and
 // up). A kernel has them by __cluster_dims__(x, y, z) after __global__, at most 8 blocks; the grid is made of whole clusters.
 // Before a block's memory is touched its block must have begun, and it may not end until then: a barrier of the cluster comes
-// first and last, or a block waits at the end for all that others do to its memory. An address in another block's memory is for the block that has made it, by map_shared_rank. A kernel without
-// __cluster_dims__ has clusters of one block.
+// first and last, or a block waits at the end for all that others do to its memory. An address in another block's memory is for
+// the block that has made it, by map_shared_rank. A kernel without __cluster_dims__ has clusters of one block.
 // Source: PTX ISA, barrier.cluster, mapa, st.async.
 #ifndef CUKERN_CLUSTER
 #define CUKERN_CLUSTER
@@ -23,8 +23,8 @@ __device__ __forceinline__ unsigned cluster_size() {
 // then it sees what they did before they came.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
-// Comes without showing what it did before, which costs much less: what it wrote may not be seen yet by those who have waited, and
-// what it read may not have been read.
+// Arrives relaxed, not as a release, which costs much less: those who have waited may not see yet what it wrote before, and may
+// change what it reads.
 __device__ __forceinline__ void cluster_arrive_relaxed() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
 // cluster_arrive and cluster_wait; all threads of a warp together.
 __device__ __forceinline__ void cluster_barrier() {

@@ -14,11 +14,11 @@ struct alignas(64) TensorMap {
 
 #ifdef __CUDACC__
 
-// The map is fetched before the first copy by it, which then need not wait for that.
+// Fetches the map, so that the first copy by it need not wait for that.
 __device__ __forceinline__ void prefetch_map(const TensorMap& map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
 }
-// When the L2 gives up the lines that a copy reads: after others, or when it would by itself.
+// The eviction priority in the L2 of the lines that a copy reads: after others (`evict_last`), or as without a policy.
 struct CachePolicy {
     unsigned long long word;
 };
@@ -33,7 +33,8 @@ __device__ __forceinline__ CachePolicy evict_normal() {
     return made;
 }
 
-// `instruction` with the coordinates, innermost first, as operands from %4 on.
+// `instruction` with what follows it as operand %3, a copy's policy or a number that is not used, and the coordinates, innermost
+// first, from %4 on.
 #define CUKERN_BY_RANK(instruction, ...)                                                                         \
     static_assert(RANK >= 1 && RANK <= 5, "a tile has 1 to 5 axes");                                             \
     if constexpr (RANK == 1) instruction("1d", "%4", __VA_ARGS__, "r"(at[0]));                                   \

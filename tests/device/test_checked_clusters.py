@@ -22,6 +22,12 @@ class Pair(NamedTuple):
     message: str
 
 
+#: After a relaxed arrival, which releases nothing, each block reads what the other one has written.
+_READ_THERE = """
+        cluster_arrive_relaxed();
+        cluster_wait();
+        y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
+        cluster_barrier();"""
 PAIRS = [
     Pair(
         "a barrier of the block alone",
@@ -46,30 +52,19 @@ PAIRS = [
         "with no barrier in between",
     ),
     Pair(
-        "an arrival that shows nothing",
-        """own[i] = x[rank * n + i];
-        ⟦__threadfence();|||⟧
-        cluster_arrive_relaxed();
-        cluster_wait();
-        y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
-        cluster_barrier();""",
+        "a relaxed arrival",
+        "own[i] = x[rank * n + i]; ⟦__threadfence();|||⟧" + _READ_THERE,
         "race",
         " of shared own, which has 160 bytes",
     ),
     Pair(
-        "a write after the last arrival that shows it",
-        """own[i] = x[rank * n + i];
-        cluster_barrier();
-        ⟦|||own[i] = 2 * x[rank * n + i];⟧
-        cluster_arrive_relaxed();
-        cluster_wait();
-        y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
-        cluster_barrier();""",
+        "a write after the last release",
+        "own[i] = x[rank * n + i]; cluster_barrier(); ⟦|||own[i] = 2 * x[rank * n + i];⟧" + _READ_THERE,
         "race",
         " of shared own, which has 160 bytes",
     ),
     Pair(
-        "an arrival that shows nothing, and an mbarrier of the block after it",
+        "a relaxed arrival, and an mbarrier of the block after it",
         """if (i == 0) mbarrier_init(&here, 1);
         fence_mbarrier_init();
         own[i] = x[rank * n + i];

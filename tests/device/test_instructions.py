@@ -100,7 +100,7 @@ def test_stages_of_another_block_are_freed(device: ck.Device) -> None:
 
 
 def test_tiles_are_brought_with_a_cache_policy(device: ck.Device) -> None:
-    """Which lines the L2 keeps longer changes no result, nor does a map that is fetched before."""
+    """Which lines the L2 keeps longer changes no result, nor does a map that is prefetched."""
     if device.properties.max_blocks_per_cluster < 2:
         pytest.skip("needs a GPU of compute capability 9.0")
     begins = "prefetch_map(x);\n    cluster_arrive_relaxed();\n    cluster_wait();"
@@ -125,6 +125,16 @@ def test_tiles_are_brought_with_a_cache_policy(device: ck.Device) -> None:
             assert text.count(right) == 1
             text = text.replace(right, other)
         multicast(device, text)
+
+
+@pytest.mark.parametrize("use", ["prefetch_map(none)", "copy_tile(to, none, {0}, &here)"])
+def test_a_map_that_python_has_not_made(use: str) -> None:
+    body = f"""__shared__ __align__(128) char to[128];
+    __shared__ MBarrier here;
+    TensorMap none = {{}};
+    if (threadIdx.x == 0) mbarrier_init(&here, 1), {use};"""
+    with ck.device("host"), pytest.raises(ck.KernelFault, match="not made by cukern.TensorMap"):
+        kernel("tensor_map", "float* y", body)(ck.zeros(1), grid=1, block=32)
 
 
 def test_sums_of_an_earlier_group_are_read_while_another_is_made(device: ck.Device) -> None:

@@ -113,13 +113,13 @@ static void* map_to_itself(const void* own, unsigned rank, const char* file, int
     __builtin_unreachable();
 }
 
-static void cluster_arrive(bool shows, const char* file, int line) {
+static void cluster_arrive(bool releases, const char* file, int line) {
     Worker* w = worker;
     w->beside = true;
     unsigned& came = w->cluster_came[w->current];
     if (came) fail_here(w, "a thread arrives twice at its cluster's barrier: cluster_wait comes between", file, line);
     came = w->cluster_phase + 1;
-    on_cluster_arrive(came, shows);
+    on_cluster_arrive(came, releases);
     ++w->cluster_arrived;
     next_cluster_phase(w);
 }

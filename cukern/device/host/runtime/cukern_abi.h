@@ -120,9 +120,8 @@ struct Runtime {
     // The running thread's block within its cluster.
     unsigned (*cluster_rank)();
     unsigned (*cluster_size)();
-    // The running thread comes to its cluster's barrier, and shows what it did before or does not; and goes on when all of the
-    // cluster have come.
-    void (*cluster_arrive)(bool shows, const char* file, int line);
+    // The running thread comes to its cluster's barrier, as a release or relaxed; and goes on when all of the cluster have come.
+    void (*cluster_arrive)(bool releases, const char* file, int line);
     void (*cluster_wait)(const char* file, int line);
     // The address in the block of that rank of what is at an address in the shared memory of the running thread's.
     void* (*map_shared)(const void* own, unsigned rank, const char* file, int line);

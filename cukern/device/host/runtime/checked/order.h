@@ -50,24 +50,24 @@ static void on_barrier(unsigned rank) {
     tick();
 }
 
-// A relaxed arrival shows what the thread's last fence or its last other arrival has shown.
-static void on_cluster_arrive(unsigned phase, bool shows) {
+// A relaxed arrival lets others see what the thread did before its last fence, or its last arrival that was a release.
+static void on_cluster_arrive(unsigned phase, bool releases) {
     Cluster& c = s.cluster;
     const unsigned slot = phase & 3, fenced = s.fence_time[s.me], last = c.came[s.me];
-    unsigned shown = last ? c.came_at[s.me][last & 3] : s.block_start;
+    unsigned released = last ? c.came_at[s.me][last & 3] : s.block_start;
     if (learnt_phases[slot] != phase) {
         drop(learnt_by_phase[slot]);
         learnt_phases[slot] = phase;
         c.last_came[slot] = c.last_came[(phase - 1) & 3];
     }
-    if (shows) {
+    if (releases) {
         add(learnt_by_phase[slot], learnt_by[s.me]);
-        shown = c.last_came[slot] = s.now;
-    } else if (fenced > shown) {
+        released = c.last_came[slot] = s.now;
+    } else if (fenced > released) {
         add(learnt_by_phase[slot], learnt_at_fence[0][s.me]);
-        shown = fenced;
+        released = fenced;
     }
-    c.came_at[s.me][slot] = shown;
+    c.came_at[s.me][slot] = released;
     c.came[s.me] = phase;
     tick();
 }

@@ -129,17 +129,17 @@ struct Suspect {
     Report report;
 };
 
-// What a barrier of the cluster orders: a thread that has waited for a phase comes after what each thread showed when it came to
-// that: all that it did before, unless it came relaxed. A thread may have come to one phase more than all have waited for, so a
+// What a barrier of the cluster orders: a thread that has waited for a phase comes after what each thread did before it came to
+// that, or if it came relaxed, before its last release. A thread may have come to one phase more than all have waited for, so a
 // ring of four is enough.
 struct Cluster {
     Dim grid, shape;                 // of the launch, and of a cluster, in blocks
     unsigned blocks, block_threads;  // of a cluster, and the threads of a block's warps
     unsigned came[max_places];       // each thread's last phase, from 1 on
-    unsigned came_at[max_places][4];  // until when it showed what it did
+    unsigned came_at[max_places][4];  // the time of its last release
     unsigned waited[max_places];
     bool ended[max_places];
-    unsigned last_came[4];            // when the last thread came that was not relaxed
+    unsigned last_came[4];            // when the last thread came, but for relaxed ones
     unsigned barrier_time[max_cluster];  // of each block's own barriers
     unsigned block_waited[max_cluster];  // what its threads had waited for then
     u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block

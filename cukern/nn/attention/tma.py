@@ -138,8 +138,6 @@ def tma_tile_for(head: Head, device: Device, kind: str, queries: int, bounded: b
         return None
     if kind == "forward" and queries <= _SHORT and max(head) <= _NARROW:
         tile = SHORT_TILES[bounded]
-    if kind == "backward" and not bounded:
-        tile = tile._replace(by_turns=False)
     if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)

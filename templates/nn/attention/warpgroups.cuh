@@ -29,29 +29,36 @@ struct Turns {
     const Order& order;
     const int *starts_q, *starts_k;  // of sequences, or how many keys each batch has
     const int* lists;  // of tiles, see mask_tiles.cu
-    int turn, first, number;  // the first head of the section, and the number of the tile in it
+    // Counted on from turn to turn: a division takes long, and the compiler does not see that its threads agree.
+    int section, own, block;  // of the heads, the block's turn in it, and the block's number there
 
     __device__ __forceinline__ Turns(
         const Sizes& sizes, const Order& order, const int* starts_q, const int* starts_k, const int* lists)
-        : sizes(sizes), order(order), starts_q(starts_q), starts_k(starts_k), lists(lists), turn(-1) {}
-    __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first); }
-    __device__ __forceinline__ bool next() {
+        : sizes(sizes), order(order), starts_q(starts_q), starts_k(starts_k), lists(lists), section(0), own(-1), block(blockIdx.x) {}
+    __device__ __forceinline__ int first() const { return section * order.section; }  // head of the section
+    __device__ __forceinline__ int width() const { return minimum(order.section, order.heads - first()); }
+    // Of the tile in the section.
+    __device__ __forceinline__ int number() const {
         const int blocks = gridDim.x;
+        return own * blocks + ((own + section) % 2 ? blocks - 1 - block : block);
+    }
+    __device__ __forceinline__ bool next() {
         do {
-            const int section = ++turn / order.turns, own = turn % order.turns;
-            const int at = int((blockIdx.x + (unsigned long long)section * (blocks - order.rotation)) % blocks);
-            first = section * order.section;
-            number = own * blocks + ((own + section) % 2 ? blocks - 1 - at : at);
-            if (first >= order.heads) return false;
-        } while (number >= width() * sizes.tiles);
+            if (++own == order.turns) {
+                own = 0, ++section;
+                block -= order.rotation;
+                if (block < 0) block += gridDim.x;
+            }
+            if (first() >= order.heads) return false;
+        } while (number() >= width() * sizes.tiles);
         return true;
     }
     // Of the first head among every so many.
     template <int HEADS, bool OF_KEYS>
     __device__ __forceinline__ Place place() const {
-        const int head = first + number % width(), heads = sizes.heads / HEADS;
+        const int head = first() + number() % width(), heads = sizes.heads / HEADS;
         Place at(sizes, starts_k, head / heads, head % heads * HEADS);
-        at.tile = number / width();
+        at.tile = number() / width();
         if constexpr (sequenced) at.find(sizes, starts_q, starts_k, OF_KEYS);
         return at;
     }

@@ -57,6 +57,21 @@ PAIRS = [
         "race",
         " of shared own, which has 160 bytes",
     ),
+    *(
+        Pair(
+            f"a release by one thread alone of its {group}",
+            f"""own[i] = x[rank * n + i];
+            ⟦{meet}();|||⟧
+            if ({one}) cluster_arrive();
+            else cluster_arrive_relaxed();
+            cluster_wait();
+            y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
+            cluster_barrier();""",
+            "race",
+            " of shared own, which has 160 bytes",
+        )
+        for group, meet, one in (("block", "__syncthreads", "i == n - 1"), ("warp", "__syncwarp", "i % 32 == 0"))
+    ),
     Pair(
         "a write after the last release",
         "own[i] = x[rank * n + i]; cluster_barrier(); ⟦|||own[i] = 2 * x[rank * n + i];⟧" + _READ_THERE,

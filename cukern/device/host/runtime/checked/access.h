@@ -11,10 +11,13 @@ static unsigned has_waited(unsigned thread) {
     return own > of_block ? own : of_block;
 }
 
-// Whether a thread had done something when it came to a phase of the cluster's barrier, or ended without coming.
+// Whether what a thread had done is shown by a phase of the cluster's barrier, or it ended without coming.
 static bool came_after(unsigned thread, unsigned time, unsigned phase) {
     if (!phase) return false;
-    return s.cluster.came[thread] < phase ? s.cluster.ended[thread] : time <= s.cluster.came_at[thread][phase & 3];
+    const Cluster& c = s.cluster;
+    if (c.came[thread] < phase) return c.ended[thread];
+    const unsigned slot = phase & 3;
+    return time <= c.came_at[thread][slot] || time <= c.block_shown[slot][rank_of(thread)] || time <= c.warp_shown[slot][thread / 32];
 }
 
 static bool covers(const Release& release, unsigned thread, unsigned time) {

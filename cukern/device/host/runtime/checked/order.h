@@ -50,6 +50,10 @@ static void on_barrier(unsigned rank) {
     tick();
 }
 
+// What threads have met at is shown by a release that came after it.
+static void raise(unsigned& shown, unsigned met, unsigned released) {
+    if (met <= released && met > shown) shown = met;
+}
 // A relaxed arrival lets others see what the thread did before its last fence, or its last arrival that was a release.
 static void on_cluster_arrive(unsigned phase, bool releases) {
     Cluster& c = s.cluster;
@@ -58,7 +62,10 @@ static void on_cluster_arrive(unsigned phase, bool releases) {
     if (learnt_phases[slot] != phase) {
         drop(learnt_by_phase[slot]);
         learnt_phases[slot] = phase;
-        c.last_came[slot] = c.last_came[(phase - 1) & 3];
+        const unsigned before = (phase - 1) & 3;
+        c.last_came[slot] = c.last_came[before];
+        memcpy(c.block_shown[slot], c.block_shown[before], sizeof c.block_shown[slot]);
+        memcpy(c.warp_shown[slot], c.warp_shown[before], sizeof c.warp_shown[slot]);
     }
     if (releases) {
         add(learnt_by_phase[slot], learnt_by[s.me]);
@@ -67,6 +74,8 @@ static void on_cluster_arrive(unsigned phase, bool releases) {
         add(learnt_by_phase[slot], learnt_at_fence[0][s.me]);
         released = fenced;
     }
+    raise(c.block_shown[slot][s.rank], c.barrier_time[s.rank], released);
+    raise(c.warp_shown[slot][s.me / 32], s.warp_time[s.me / 32], released);
     c.came_at[s.me][slot] = released;
     c.came[s.me] = phase;
     tick();

@@ -140,6 +140,8 @@ struct Cluster {
     unsigned waited[max_places];
     bool ended[max_places];
     unsigned last_came[4];            // when the last thread came, but for relaxed ones
+    // Until when a release of one thread shows what all of its block or warp did, as they had met before it.
+    unsigned block_shown[4][max_cluster], warp_shown[4][max_places / 32];
     unsigned barrier_time[max_cluster];  // of each block's own barriers
     unsigned block_waited[max_cluster];  // what its threads had waited for then
     u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block

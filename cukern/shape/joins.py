@@ -263,7 +263,7 @@ def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int
         raise ValueError(f"array_split: expected at least one section, got {sections}")
     each, more = divmod(x.shape[place], sections)
     sizes = [each + (i < more) for i in range(sections)]
-    return split(x, [sum(sizes[:i]) for i in range(1, sections)], place)
+    return split(x, list(accumulate(sizes))[:-1], place)
 
 
 def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:

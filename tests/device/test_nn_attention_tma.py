@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from test_nn_attention_kernels import attended, given
 
 import cukern as ck
 from cukern import nn
+from cukern.kernel.sizes import divide_up
 from cukern.nn.attention import plan
 from cukern.nn.attention.call import Call, Options
 from cukern.nn.attention.geometry import Head, MmaTile
@@ -248,6 +250,21 @@ def test_the_work_of_the_busiest_block() -> None:
                 tile = own * blocks + (blocks - 1 - at if (own + number) % 2 else at)
                 load[block] += work[tile // width] if tile < width * work.size else 0
         assert longest(heads, section, rotation, work, blocks) == load.max()
+
+
+def test_sections_of_heads_that_blocks_begin_with_other_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Five heads in sections of two, by three blocks, each of which begins a section with another tile than the last."""
+
+    def order(head: Head, heads: int, sharing: int, length: int, work: np.ndarray, blocks: int) -> bytes:
+        return struct.pack("4i", heads, 2, divide_up(2 * work.size, blocks), 1)
+
+    chosen: Any = plan.tma_tile_for
+    monkeypatch.setattr(plan, "tma_tile_for", lambda *own: chosen(*own)._replace(blocks=3))
+    monkeypatch.setattr(plan, "order", order)
+    monkeypatch.setattr(plan, "_prepared", {})
+    shapes = ((1, 5, 300, 64),) * 3
+    check("bfloat16", shapes, np.tri(300, dtype=bool), causal=True)
+    check_gradients("bfloat16", shapes, causal=True)
 
 
 def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:

@@ -70,7 +70,10 @@ PAIRS = [
             "race",
             " of shared own, which has 160 bytes",
         )
-        for group, meet, one in (("block", "__syncthreads", "i == n - 1"), ("warp", "__syncwarp", "i % 32 == 0"))
+        for group, meet, one in (
+            ("block", "__syncthreads", "i == n - 1"),
+            ("warp", "__syncwarp", "i % 32 == 0"),
+        )
     ),
     Pair(
         "a write after the last release",

@@ -253,7 +253,7 @@ def test_the_work_of_the_busiest_block() -> None:
 
 
 def test_sections_of_heads_that_blocks_begin_with_other_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five heads in sections of two, by three blocks, each of which begins a section with another tile than the last."""
+    """Five heads in sections of two, by three blocks that begin each section with another tile."""
 
     def order(head: Head, heads: int, sharing: int, length: int, work: np.ndarray, blocks: int) -> bytes:
         return struct.pack("4i", heads, 2, divide_up(2 * work.size, blocks), 1)

@@ -28,6 +28,7 @@ _READ_THERE = """
         cluster_wait();
         y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
         cluster_barrier();"""
+_RACY = "own[i] = x[rank * n + i];" + _READ_THERE
 PAIRS = [
     Pair(
         "a barrier of the block alone",
@@ -59,11 +60,10 @@ PAIRS = [
     ),
     *(
         Pair(
-            f"a release by one thread alone of its {group}",
+            f"{what} by one thread alone of its {group}",
             f"""own[i] = x[rank * n + i];
             ⟦{meet}();|||⟧
-            if ({one}) cluster_arrive();
-            else cluster_arrive_relaxed();
+            {release}
             cluster_wait();
             y[rank * n + i] = map_shared_rank(own, 1 - rank)[n - 1 - i];
             cluster_barrier();""",
@@ -73,6 +73,10 @@ PAIRS = [
         for group, meet, one in (
             ("block", "__syncthreads", "i == n - 1"),
             ("warp", "__syncwarp", "i % 32 == 0"),
+        )
+        for what, release in (
+            ("an arrival", f"if ({one}) cluster_arrive(); else cluster_arrive_relaxed();"),
+            ("a fence", f"if ({one}) __threadfence(); {meet}(); cluster_arrive_relaxed();"),
         )
     ),
     Pair(
@@ -201,3 +205,22 @@ def test_a_mistake_between_blocks_is_named(pair: Pair) -> None:
 def test_the_right_kernel_beside_it_passes(pair: Pair) -> None:
     with ck.device("host"):
         assert reports(pair, False) == []
+
+
+def test_an_earlier_launchs_releases_are_forgotten_with_its_times() -> None:
+    """The checker's times begin again after a quarter of 2**28, when phases have the numbers of an earlier launch's."""
+    spend = ck.Kernel(
+        'extern "C" __global__ void << name >>(int n) { for (int i = 0; i < n; ++i) __threadfence(); }',
+        name="fences",
+        block=1,
+    )
+    late = (
+        "own[i] = x[rank * n + i];" + "__syncthreads(); cluster_barrier();" * 5 + "y[rank * n + i] = own[i];"
+    )
+    with ck.device("host"):
+        with checked():
+            spend(2**25, grid=1)
+        assert reports(Pair("", late, "", ""), False) == []
+        with checked():
+            spend(2**26, grid=1)
+        assert [one.kind for one in reports(Pair("", _RACY, "", ""), False)] == ["race"]

@@ -29,7 +29,7 @@ struct Turns {
     const Order& order;
     const int *starts_q, *starts_k;  // of sequences, or how many keys each batch has
     const int* lists;  // of tiles, see mask_tiles.cu
-    // Counted on from turn to turn: a division takes long, and the compiler does not see that its threads agree.
+    // Counted on from turn to turn: divisions take long, and the compiler would not know that all threads agree on what they make.
     int section, own, block;  // of the heads, the block's turn in it, and the block's number there
 
     __device__ __forceinline__ Turns(

@@ -17,7 +17,7 @@ static bool came_after(unsigned thread, unsigned time, unsigned phase) {
     const Cluster& c = s.cluster;
     if (c.came[thread] < phase) return c.ended[thread];
     const unsigned slot = phase & 3;
-    return time <= c.came_at[thread][slot] || time <= c.block_shown[slot][rank_of(thread)] || time <= c.warp_shown[slot][thread / 32];
+    return time <= c.came_at[thread][slot] || time <= c.block_released[slot][rank_of(thread)] || time <= c.warp_released[slot][thread / 32];
 }
 
 static bool covers(const Release& release, unsigned thread, unsigned time) {

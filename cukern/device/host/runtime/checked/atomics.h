@@ -40,6 +40,7 @@ static void let_spin(uintptr_t at, uintptr_t pc) {
 static void fence(bool of_block) {
     if (!s.on) return;
     (of_block ? s.block_fence_time : s.fence_time)[s.me] = s.now;
+    if (!of_block) s.cluster.block_met[s.me] = s.cluster.barrier_time[s.rank], s.cluster.warp_met[s.me] = s.warp_time[s.me / 32];
     replace(learnt_at_fence[of_block][s.me], use(learnt_by[s.me]));
     tick();
 }

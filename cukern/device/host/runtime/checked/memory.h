@@ -341,7 +341,13 @@ static void forget_times() {
     memset(s.warp_time, 0, sizeof s.warp_time);
     memset(s.fence_time, 0, sizeof s.fence_time);
     memset(s.block_fence_time, 0, sizeof s.block_fence_time);
-    memset(s.cluster.visits, 0, sizeof s.cluster.visits);
+    Cluster& c = s.cluster;
+    memset(c.visits, 0, sizeof c.visits);
+    memset(c.last_came, 0, sizeof c.last_came);
+    memset(c.block_released, 0, sizeof c.block_released);
+    memset(c.warp_released, 0, sizeof c.warp_released);
+    memset(c.block_met, 0, sizeof c.block_met);
+    memset(c.warp_met, 0, sizeof c.warp_met);
     s.now = 1;
 }
 

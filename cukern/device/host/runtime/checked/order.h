@@ -50,9 +50,11 @@ static void on_barrier(unsigned rank) {
     tick();
 }
 
-// What threads have met at is shown by a release that came after it.
-static void raise(unsigned& shown, unsigned met, unsigned released) {
-    if (met <= released && met > shown) shown = met;
+// A thread's release comes after the last meetings of its block and of its warp at these times.
+static void release_meetings(unsigned slot, unsigned of_block, unsigned of_warp) {
+    unsigned &block = s.cluster.block_released[slot][s.rank], &warp = s.cluster.warp_released[slot][s.me / 32];
+    if (of_block > block) block = of_block;
+    if (of_warp > warp) warp = of_warp;
 }
 // A relaxed arrival lets others see what the thread did before its last fence, or its last arrival that was a release.
 static void on_cluster_arrive(unsigned phase, bool releases) {
@@ -64,18 +66,18 @@ static void on_cluster_arrive(unsigned phase, bool releases) {
         learnt_phases[slot] = phase;
         const unsigned before = (phase - 1) & 3;
         c.last_came[slot] = c.last_came[before];
-        memcpy(c.block_shown[slot], c.block_shown[before], sizeof c.block_shown[slot]);
-        memcpy(c.warp_shown[slot], c.warp_shown[before], sizeof c.warp_shown[slot]);
+        memcpy(c.block_released[slot], c.block_released[before], sizeof c.block_released[slot]);
+        memcpy(c.warp_released[slot], c.warp_released[before], sizeof c.warp_released[slot]);
     }
     if (releases) {
         add(learnt_by_phase[slot], learnt_by[s.me]);
+        release_meetings(slot, c.barrier_time[s.rank], s.warp_time[s.me / 32]);
         released = c.last_came[slot] = s.now;
     } else if (fenced > released) {
         add(learnt_by_phase[slot], learnt_at_fence[0][s.me]);
+        release_meetings(slot, c.block_met[s.me], c.warp_met[s.me]);
         released = fenced;
     }
-    raise(c.block_shown[slot][s.rank], c.barrier_time[s.rank], released);
-    raise(c.warp_shown[slot][s.me / 32], s.warp_time[s.me / 32], released);
     c.came_at[s.me][slot] = released;
     c.came[s.me] = phase;
     tick();

@@ -130,8 +130,9 @@ struct Suspect {
 };
 
 // What a barrier of the cluster orders: a thread that has waited for a phase comes after what each thread did before it came to
-// that, or if it came relaxed, before its last release. A thread may have come to one phase more than all have waited for, so a
-// ring of four is enough.
+// that, or if it came relaxed, before its last release. Releases are cumulative: one thread's also covers what all threads of its
+// block or warp did before they last met ahead of it. A thread may have come to one phase more than all have waited for, so a ring
+// of four is enough.
 struct Cluster {
     Dim grid, shape;                 // of the launch, and of a cluster, in blocks
     unsigned blocks, block_threads;  // of a cluster, and the threads of a block's warps
@@ -140,8 +141,8 @@ struct Cluster {
     unsigned waited[max_places];
     bool ended[max_places];
     unsigned last_came[4];            // when the last thread came, but for relaxed ones
-    // Until when a release of one thread shows what all of its block or warp did, as they had met before it.
-    unsigned block_shown[4][max_cluster], warp_shown[4][max_places / 32];
+    unsigned block_released[4][max_cluster], warp_released[4][max_places / 32];  // a meeting that some thread's release came after
+    unsigned block_met[max_places], warp_met[max_places];  // the last meetings before a thread's last fence
     unsigned barrier_time[max_cluster];  // of each block's own barriers
     unsigned block_waited[max_cluster];  // what its threads had waited for then
     u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block

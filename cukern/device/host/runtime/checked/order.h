@@ -50,7 +50,7 @@ static void on_barrier(unsigned rank) {
     tick();
 }
 
-// A thread's release comes after the last meetings of its block and of its warp at these times.
+// By a thread's release what its block and its warp did before they met at these times is released too.
 static void release_meetings(unsigned slot, unsigned of_block, unsigned of_warp) {
     unsigned &block = s.cluster.block_released[slot][s.rank], &warp = s.cluster.warp_released[slot][s.me / 32];
     if (of_block > block) block = of_block;

@@ -141,8 +141,9 @@ struct Cluster {
     unsigned waited[max_places];
     bool ended[max_places];
     unsigned last_came[4];            // when the last thread came, but for relaxed ones
-    unsigned block_released[4][max_cluster], warp_released[4][max_places / 32];  // a meeting that some thread's release came after
-    unsigned block_met[max_places], warp_met[max_places];  // the last meetings before a thread's last fence
+    // When a block's and a warp's threads had last met before a release of one of them, by phases.
+    unsigned block_released[4][max_cluster], warp_released[4][max_places / 32];
+    unsigned block_met[max_places], warp_met[max_places];  // when they had last met before a thread's last fence
     unsigned barrier_time[max_cluster];  // of each block's own barriers
     unsigned block_waited[max_cluster];  // what its threads had waited for then
     u64 visits[max_cluster][max_places];  // stamps of each thread's last access to each other block

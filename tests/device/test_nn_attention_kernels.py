@@ -13,15 +13,14 @@ from nn_support import close
 
 import cukern as ck
 from cukern import nn
-from cukern.device.interface import Properties
-from cukern.nn.attention import combine, plan
-from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile, combining, parts_for
+from cukern.nn.attention import plan
+from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile
 from cukern.testing import gradcheck
 
 #: Small ones, of which small arrays take several.
 TENSOR_CORES = {
     "forward": MmaTile(32, 32, fixed=True),
-    "few": MmaTile(16, 16, fixed=True),
+    "few": MmaTile(16, 32, fixed=True, key_warps=2),
     "backward_keys": MmaTile(32, 32),
     "backward_queries": MmaTile(32, 16),
 }
@@ -294,57 +293,6 @@ def test_windows_and_places_beyond_all_keys(device: ck.Device) -> None:
         assert one.tolist() == other.tolist()
     for offset in (-(10**9), 10**9):
         assert not any(one.numpy().any() for one in gradients(100, offset))
-
-
-@pytest.mark.usefixtures("on_tensor_cores")
-@pytest.mark.parametrize(("dtype", "ulps"), [("float32", 16), ("bfloat16", 4)])
-def test_few_queries_split_the_keys(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, ulps: float
-) -> None:
-    """Batches whose keys leave parts empty, or are none; a window that begins within a part; more queries than few."""
-    asked: list[int] = []
-    monkeypatch.setattr(plan, "parts_for", lambda device, blocks, tiles, shared: asked.append(tiles) or 5)
-    monkeypatch.setattr(combine, "combining", lambda value, device: (4, 2))
-    (q, k, v), exact = given(dtype, (3, 4, 2, 8), (3, 2, 200, 8), (3, 2, 200, 16))
-    counts = np.array([200, 0, 37])
-    i, j = np.arange(2)[:, None], np.arange(200)
-    at = i + counts[:, None, None, None] - 2
-    allowed = (j <= at) & (j >= at - 150)
-
-    def call(*own: ck.Array) -> ck.Array:
-        return nn.attention(
-            *own, causal=True, window=150, offset="end", key_lengths=ck.asarray(counts, device=q.device)
-        )
-
-    made, pull = ck.vjp(call, q, k, v)
-    assert len(asked) == 1
-    assert asked[0] > 1
-    close(made, attended(*exact, 8**-0.5, allowed), ulps)
-    assert made.tolist() == call(q, k, v).tolist()
-    assert np.isnan(call(q, k, v + np.nan).numpy()[0].astype(float)).all()
-    if dtype == "float32":  # the backward kernels read the combined statistics
-        monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
-        monkeypatch.setattr(plan, "_chosen", {})
-        _, pull_whole = ck.vjp(call, q, k, v)
-        for one, other in zip(pull(made), pull_whole(made), strict=True):
-            close(one, other.numpy(), ulps)
-
-
-def test_parts_of_keys_share_a_gpu_evenly() -> None:
-    class Gpu:
-        style = "simt"
-        properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 232448, 32, 132, 8, (9, 0))
-
-    for size, tile in MMA_TILES["few"].items():
-        shared = tile.shared(Head(size, size), "few")
-        for blocks in (8, 12, 32, 256):
-            tiles = 16384 // tile.keys
-            parts = parts_for(Gpu(), blocks, tiles, shared)  # type: ignore[arg-type]
-            an_sm = -(-blocks * parts // 132) * -(-tiles // parts)
-            assert blocks * tiles / 132 / an_sm > 0.9
-            assert min(blocks * parts // 132 + 1, 8) * shared / 2 > 32 * 1024
-        assert parts_for(Gpu(), 10**5, 1, shared) == 1  # type: ignore[arg-type]
-    assert combining(100, Gpu()) == (128, 4)  # type: ignore[arg-type]
 
 
 def test_dropout_drops_as_that_of_the_weights(device: ck.Device) -> None:

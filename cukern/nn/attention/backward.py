@@ -19,7 +19,7 @@ from ...kernel.plan import new, on, zeroed
 from ...kernel.sizes import divide_up
 from ...shape.known_views import items
 from .call import Call
-from .geometry import Tile, tile_for
+from .geometry import MmaTile, tile_for
 from .plan import choose, dense, fed, launch, like
 from .scores import curved
 from .tma import TmaTile, whole_lines
@@ -61,7 +61,7 @@ def launch_backward(
         tile = choose(call, "backward_keys", rows)
         dk = like(k, call.head.size, blank) if wanted[1] else None
         dv = like(v, call.head.value, blank) if wanted[2] else None
-        if dk is not None and dv is not None and not isinstance(tile, Tile) and tile.apart:
+        if dk is not None and dv is not None and isinstance(tile, MmaTile | TmaTile) and tile.apart:
             launch(call, "backward_keys", given, (dk, None), tile)
             launch(call, "backward_keys", given, (None, dv), tile)
         else:

@@ -80,19 +80,22 @@ class MmaTile(NamedTuple):
         rows, keys: its sizes; a warp has 16 of the rows, or of the keys for their gradients.
         fixed: whether a warp keeps its fragments of the queries in registers.
         apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
+        key_warps: of the forward kernel, the warps that share the keys of 16 rows.
     """
 
     rows: int
     keys: int
     fixed: bool = False
     apart: bool = False
+    key_warps: int = 1
 
     def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block, for 16-bit elements."""
         size, value = (divide_up(n, 16) * 16 + 8 for n in head)
         both = 2 * (size + value)
         if kind in ("forward", "few"):
-            return 2 * self.rows * size + self.keys * both
+            sums = (self.key_warps - 1) * self.rows // 16 * 32 * (divide_up(head.value, 16) * 8 + 4) * 4
+            return max(2 * self.rows * size + self.keys * both, sums)
         return (self.rows + self.keys) * both + 8 * self.rows
 
 
@@ -105,8 +108,8 @@ MMA_TILES: dict[str, dict[int, MmaTile]] = {
         256: MmaTile(64, 32),
     },
     "few": {
-        64: MmaTile(16, 64, fixed=True),
-        128: MmaTile(16, 64, fixed=True),
+        64: MmaTile(16, 64, fixed=True, key_warps=2),
+        128: MmaTile(16, 64, fixed=True, key_warps=2),
         256: MmaTile(16, 32),
     },
     "backward_keys": {
@@ -131,8 +134,47 @@ def mma_tile_for(head: Head, device: Device, kind: str) -> MmaTile | None:
     return tile if tile.shared(head, kind) <= limits.max_shared_memory_per_block else None
 
 
-#: Blocks that an SM holds at the most, as their registers allow.
-_RESIDENT = 8
+#: Threads of a block that has few rows.
+FEW_THREADS = 256
+
+
+class FewTile(NamedTuple):
+    """A block's tile of the scores of few rows, whose keys and values go from memory to registers.
+
+    Attributes:
+        rows, keys: its sizes.
+        lanes: threads that share a key.
+        threads: those of a block.
+    """
+
+    rows: int
+    keys: int
+    lanes: int
+    threads: int = FEW_THREADS
+
+    def shared(self, head: Head, dtype: dtypes.DType) -> int:
+        """Bytes of shared memory of a block."""
+        sums = self.threads // 32 * (head.value + 2) * dtypes.info(dtype).acc.itemsize
+        return self.rows * max(head.size * dtype.itemsize, sums)
+
+
+#: Bytes of a pack; packs of a row, and keys, that a thread has; bytes of its sums.
+_PACK, _PACKS, _KEYS, _SUMS = 16, 2, 2, 256
+
+
+def few_tile_for(head: Head, rows: int, dtype: dtypes.DType, device: Device) -> FewTile | None:
+    """The tile of a launch of at most so many rows; None on the host, each of whose threads is a block of its own."""
+    if device.style == "serial":
+        return None
+    packs = divide_up(max(head) * dtype.itemsize, _PACK)
+    lanes = min(32, power_of_two(divide_up(packs, _PACKS)))
+    sums = divide_up(packs, lanes) * _PACK // dtype.itemsize * dtypes.info(dtype).acc.itemsize
+    tile = FewTile(min(power_of_two(rows), _SUMS // sums), FEW_THREADS // lanes * _KEYS, lanes)
+    while tile.shared(head, dtype) > device.properties.max_shared_memory_per_block:
+        tile = tile._replace(rows=tile.rows // 2)
+    return tile
+
+
 #: Bytes that an SM must have asked for to be given memory's full rate.
 _IN_FLIGHT = 48 * 1024
 #: What a wave of blocks, each part, and another launch take, in the time in which an SM reads a tile.
@@ -140,23 +182,23 @@ _WAVE, _PART, _LAUNCH = 1.0, 0.05, 2.0
 
 
 @lru_cache(maxsize=1024)
-def parts_for(device: Device, blocks: int, tiles: int, shared: int) -> int:
+def parts_for(device: Device, blocks: int, tiles: int, in_flight: int, resident: int) -> int:
     """Into how many parts to split the keys of each block, so that together they read at memory's full rate.
 
     Args:
         device: of the launch.
         blocks: those of the launch if keys are not split.
         tiles: those of a block's keys.
-        shared: bytes of shared memory of a block.
+        in_flight: bytes of keys and values that a block has asked for.
+        resident: blocks that an SM holds.
     """
     if device.style == "serial":
         return 1
     limits = device.properties
-    resident = max(1, min(_RESIDENT, limits.max_shared_memory_per_block // (shared + 1024)))
 
     def time(parts: int) -> float:
         busy = divide_up(blocks * parts, limits.multiprocessors)
-        rate = min(1.0, min(busy, resident) * shared / 2 / _IN_FLIGHT)
+        rate = min(1.0, min(busy, resident) * in_flight / _IN_FLIGHT)
         waves = divide_up(busy, resident)
         read = busy * divide_up(tiles, parts) / rate + waves * _WAVE
         return read + (parts * _PART + _LAUNCH if parts > 1 else 0)

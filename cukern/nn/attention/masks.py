@@ -18,7 +18,7 @@ from ...kernel import Kernel
 from ...kernel.plan import on
 from ...kernel.sizes import divide_up
 from .call import Call
-from .geometry import MmaTile, Tile
+from .geometry import FewTile, MmaTile, Tile
 from .tma import OF_KEYS, TmaTile
 
 BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
@@ -145,7 +145,7 @@ def _lists_of(device: Device, shape: tuple[int, ...], walk: Walk) -> tuple[tuple
     return (batches, heads, tiles, along + 1), launch
 
 
-def lists_for(call: Call, kind: str, tile: Tile | MmaTile | TmaTile) -> tuple[Array, ...]:
+def lists_for(call: Call, kind: str, tile: Tile | FewTile | MmaTile | TmaTile) -> tuple[Array, ...]:
     """The tiles that the call's mask leaves to each block of a launch, and the mask's bits if tensor maps feed it."""
     assert call.blocks is not None
     kinds, bits = call.blocks

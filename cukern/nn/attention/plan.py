@@ -18,7 +18,7 @@ from ...kernel.sizes import LARGEST_INDEX, divide_up
 from ...kernel.strides import broadcast_steps
 from .call import Call
 from .combine import combine, steps_of
-from .geometry import FEW, Head, MmaTile, mma_tile_for, parts_for, tile_for
+from .geometry import FEW, FewTile, Head, MmaTile, few_tile_for, mma_tile_for, parts_for, tile_for
 from .masks import lists_for
 from .staging import staging, unstaged
 from .tma import (
@@ -40,6 +40,7 @@ _KINDS = ("forward", "backward_keys", "backward_queries")
 _KERNELS = {
     kind: Kernel(f"nn/attention/{kind}.cu", name=f"attention_{kind}") for kind in (*_KINDS, "backward_arrays")
 }
+_FEW_ROWS = {"forward": Kernel("nn/attention/forward_few.cu", name="attention_forward")}
 _MMA = {kind: Kernel(f"nn/attention/{kind}_mma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA = {kind: Kernel(f"nn/attention/{kind}_tma.cu", name=f"attention_{kind}") for kind in _KINDS}
 _TMA["backward"] = Kernel("nn/attention/backward_keys_tma.cu", name="attention_backward")
@@ -56,6 +57,8 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
+#: Blocks that an SM holds at the most, as their registers allow; and of few rows without tensor cores.
+_RESIDENT, _FEW_RESIDENT = 8, 2
 
 
 def like(x: Array, features: int, blank: bool) -> Array:
@@ -78,10 +81,10 @@ def dense(x: Array) -> Array:
 
 
 def _vectors(arrays: Sequence[Array]) -> bool:
-    """Whether every row of 16-bit elements consists of aligned packs of 16 bytes."""
+    """Whether every row consists of aligned packs of 16 bytes."""
     return all(
         one._planned().aligned
-        and one.shape[-1] % 8 == 0
+        and one.shape[-1] * one.dtype.itemsize % 16 == 0
         and all(step % 16 == 0 for step in one._planned().strides[:-1])
         for one in arrays
     )
@@ -158,7 +161,8 @@ def choose(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
 def _choice(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
     q = call.q
     few = kind == "forward" and call.rows <= FEW
-    if dtypes.info(q.dtype).narrow and _vectors(rows):
+    packs = _vectors(rows)
+    if dtypes.info(q.dtype).narrow and packs:
         made = mma_tile_for(call.head, q.device, "few" if few else kind)
         best = fed(call, kind, rows)
         # Where few blocks have all queries, more of them share the keys: those that tensor maps feed do not.
@@ -166,6 +170,9 @@ def _choice(call: Call, kind: str, rows: Sequence[Array]) -> AnyTile:
             return best
         if made is not None:
             return made
+    direct = few_tile_for(call.head, call.rows, q.dtype, q.device) if few and packs else None
+    if direct is not None:
+        return direct
     tile = tile_for(call.head, q.dtype, q.device, kind != "forward", few)
     if tile is None:
         raise ValueError(
@@ -211,6 +218,8 @@ def _shared(call: Call, tile: AnyTile, kind: str) -> int:
         return tile.shared(call.head, kind)
     if isinstance(tile, MmaTile):
         return tile.shared(call.head, kind)
+    if isinstance(tile, FewTile):
+        return tile.shared(call.head, call.q.dtype)
     return tile.shared(call.head, call.q.dtype, kind != "forward")
 
 
@@ -315,7 +324,8 @@ def _prepare(
             maps = {i: tiles_of(one, sizes[i]) for i, one in enumerate(layouts) if one and i in sizes}
             shared, structs = _shared(call, tile, kind), [MAP_BYTES] * len(maps)
             return Mapped(function.prepare(grid, (threads, 1, 1), shared, tail, structs), device, maps)
-        function = (_MMA if isinstance(tile, MmaTile) else _KERNELS)[kind].bind(device, **variables).function
+        kernels = _MMA if isinstance(tile, MmaTile) else _FEW_ROWS if isinstance(tile, FewTile) else _KERNELS
+        function = kernels[kind].bind(device, **variables).function
         return function.prepare((blocks, parts, 1), (threads, 1, 1), _shared(call, tile, kind), tail)
 
 
@@ -378,7 +388,13 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
 
 def _parts(call: Call, tile: AnyTile) -> int:
     """How many blocks share the keys of a head, of which a tile has all queries; one if tensor maps feed it."""
-    if isinstance(tile, TmaTile) or call.options.packed or call.rows > tile.rows:
+    direct = isinstance(tile, FewTile)
+    if isinstance(tile, TmaTile) or call.options.packed or (call.rows > tile.rows and not direct):
         return 1
-    blocks, tiles = call.q.shape[0] * call.k.shape[1], divide_up(call.k.shape[2], tile.keys)
-    return parts_for(call.q.device, blocks, tiles, _shared(call, tile, "forward"))
+    device, blocks = call.q.device, call.q.shape[0] * call.k.shape[1] * divide_up(call.rows, tile.rows)
+    tiles = divide_up(call.k.shape[2], tile.keys)
+    if direct:
+        return parts_for(device, blocks, tiles, tile.keys * sum(call.head) * call.q.itemsize, _FEW_RESIDENT)
+    shared = _shared(call, tile, "forward")
+    resident = max(1, min(_RESIDENT, device.properties.max_shared_memory_per_block // (shared + 1024)))
+    return parts_for(device, blocks, tiles, shared // 2, resident)

@@ -11,12 +11,12 @@ from ...elementwise.print_cxx import compute_type
 from .call import Call
 from .cheaper import Given, Unit
 from .conditions import axes_of_blocks
-from .geometry import MmaTile, Tile
+from .geometry import FewTile, MmaTile, Tile
 from .scores import PLACES, Lookup, Printed, by_place, looked_up, printed, reached
 from .staging import Staging, staging, unstaged
 from .tma import OF_KEYS, TmaTile
 
-AnyTile = Tile | MmaTile | TmaTile
+AnyTile = Tile | FewTile | MmaTile | TmaTile
 #: The largest factor of a score in a tanh whose arguments are expected to be small, and the scales of such scores.
 _NEAR, _SCALES = 1 / 8, (2**-12, 16)
 
@@ -94,7 +94,9 @@ def _of_tile(kind: str, tile: AnyTile) -> dict[str, Any]:
         }
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows
-        return {"block": along // 16 * 32, "fixed": tile.fixed}
+        return {"block": along // 16 * 32 * tile.key_warps, "fixed": tile.fixed}
+    if isinstance(tile, FewTile):
+        return {"block": tile.threads, "lanes": tile.lanes}
     return {"block": tile.threads, "lanes_x": tile.lanes_x, "lanes_y": tile.lanes_y}
 
 

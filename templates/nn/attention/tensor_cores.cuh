@@ -11,6 +11,17 @@ constexpr int head_step = head_width + 8, value_step = value_width + 8;
 template <int COUNT, int SIZE, typename R>
 __device__ __forceinline__ void load(T* to, const R& rows, int first) {
     constexpr int width = (SIZE + 15) / 16 * 16, chunks = width / 8;
+    constexpr int apart = threads / chunks;  // rows that threads bring together
+    if constexpr (R::contiguous && SIZE == width && threads % chunks == 0 && COUNT % apart == 0) {
+        if (first + COUNT <= rows.end) {
+            const int r = threadIdx.x / chunks, e = threadIdx.x % chunks * 8;
+            const T* from = rows(first + r) + e;
+#pragma unroll
+            for (int i = 0; i < COUNT; i += apart, from += apart * rows.step)
+                copy_async((uint4*)(to + (r + i) * (width + 8) + e), (const uint4*)from);
+            return;
+        }
+    }
 #pragma unroll
     for (int x = threadIdx.x; x < COUNT * chunks; x += threads) {
         const int r = x / chunks, e = x % chunks * 8;

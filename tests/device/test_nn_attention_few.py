@@ -1,0 +1,136 @@
+"""Attention of few queries, whose keys blocks share, against NumPy in float64 and by other kernels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from nn_support import close
+from test_nn_attention_kernels import attended, given, new_choices, on_tensor_cores
+
+import cukern as ck
+from cukern import nn
+from cukern.device.interface import Properties
+from cukern.nn.attention import combine, masks, plan
+from cukern.nn.attention.geometry import MMA_TILES, FewTile, Head, combining, few_tile_for, parts_for
+
+__all__ = ["new_choices", "on_tensor_cores"]
+
+#: One that has fewer rows than the launches have, for heads of a number of packs that lanes do not divide.
+DIRECT = FewTile(2, 32, 4, threads=64)
+
+
+def directly(monkeypatch: pytest.MonkeyPatch, tile: FewTile | None) -> None:
+    """Few rows by this tile, whose keys go from memory to registers, or by none such."""
+    monkeypatch.setattr(plan, "few_tile_for", lambda *given: tile)
+    if tile is not None:
+        monkeypatch.setattr(plan, "mma_tile_for", lambda *given: None)
+
+
+@pytest.mark.usefixtures("on_tensor_cores")
+@pytest.mark.parametrize(
+    ("dtype", "ulps", "tile"),
+    [("float32", 16, None), ("bfloat16", 4, None), ("float32", 16, DIRECT), ("bfloat16", 4, DIRECT)],
+)
+def test_few_queries_split_the_keys(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, ulps: float, tile: FewTile | None
+) -> None:
+    """Batches whose keys leave parts empty, or are none; a window that begins within a part; more queries than few."""
+    asked: list[int] = []
+    monkeypatch.setattr(plan, "parts_for", lambda device, blocks, tiles, *of_block: asked.append(tiles) or 5)
+    directly(monkeypatch, tile)
+    monkeypatch.setattr(combine, "combining", lambda value, device: (4, 2))
+    (q, k, v), exact = given(dtype, (3, 4, 2, 8), (3, 2, 200, 8), (3, 2, 200, 16))
+    counts = np.array([200, 0, 37])
+    i, j = np.arange(2)[:, None], np.arange(200)
+    at = i + counts[:, None, None, None] - 2
+    allowed = (j <= at) & (j >= at - 150)
+
+    def call(*own: ck.Array) -> ck.Array:
+        return nn.attention(
+            *own, causal=True, window=150, offset="end", key_lengths=ck.asarray(counts, device=q.device)
+        )
+
+    made, pull = ck.vjp(call, q, k, v)
+    assert len(asked) == 1
+    assert asked[0] > 1
+    close(made, attended(*exact, 8**-0.5, allowed), ulps)
+    assert made.tolist() == call(q, k, v).tolist()
+    assert np.isnan(call(q, k, v + np.nan).numpy()[0].astype(float)).all()
+    if dtype == "float32":  # the backward kernels read the combined statistics
+        monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
+        monkeypatch.setattr(plan, "_chosen", {})
+        directly(monkeypatch, None)
+        _, pull_whole = ck.vjp(call, q, k, v)
+        for one, other in zip(pull(made), pull_whole(made), strict=True):
+            close(one, other.numpy(), ulps)
+
+
+def test_few_queries_read_keys_to_registers(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same as by tiles of keys in shared memory: every option, of packs that lanes do not divide."""
+    monkeypatch.setattr(masks, "FEWEST", 0)
+    (q, k, v, table), _ = given("float32", (2, 6, 1, 24), (2, 2, 150, 24), (2, 2, 150, 12), (200,))
+    mask = ck.arange(150) % 100 < 30
+
+    def score(s: Any, batch: Any, head: Any, i: Any, j: Any, table: Any) -> Any:
+        return ck.tanh(s) * (head + 1) + table[j + batch]
+
+    cases: list[dict[str, Any]] = [
+        {"mask": mask},
+        {"dropout": 0.5},
+        {"score": score, "tables": [table], "offset": "end", "causal": True, "window": 70},
+    ]
+    for options in cases:
+        made = []
+        for tile in (None, DIRECT):
+            directly(monkeypatch, tile)
+            monkeypatch.setattr(plan, "_chosen", {})
+            drawn = {"rng": ck.random.default_rng(3)} if "dropout" in options else {}
+            made.append(nn.attention(q, k, v, **options, **drawn))
+            assert (DIRECT in plan._chosen.values()) == (tile == DIRECT)
+        close(made[1], made[0].numpy().astype(np.float64), 8)
+    # Sequences behind one another, of which one has no keys.
+    starts = ck.asarray([0, 1, 3, 3]), ck.asarray([0, 90, 90, 150])
+    packed = q[0, :, 0][:, None] * ck.asarray([[1.0], [2.0], [3.0]], "float32"), k[0], v[0]
+    found = nn.attention(*packed, starts=starts)
+    assert DIRECT in plan._chosen.values()
+    directly(monkeypatch, None)
+    monkeypatch.setattr(plan, "_chosen", {})
+    close(found, nn.attention(*packed, starts=starts).numpy().astype(np.float64), 8)
+
+
+def test_tiles_of_few_rows_by_dtype_and_head() -> None:
+    class Gpu:
+        style = "simt"
+        properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 65536, 32, 40, 8, (7, 5))
+
+    for name in ("float16", "bfloat16", "float32", "float64"):
+        dtype = ck.empty(0, name).dtype
+        for size in (8, 24, 64, 128, 256):
+            for rows in (1, 3, 16):
+                tile = few_tile_for(Head(8, size), rows, dtype, Gpu())  # type: ignore[arg-type]
+                assert tile is not None
+                assert 1 <= tile.rows < 2 * rows
+                assert tile.keys % 16 == tile.threads % tile.lanes == 0
+                assert tile.shared(Head(8, size), dtype) <= 65536
+    wide = few_tile_for(Head(128, 128), 16, ck.empty(0, "float32").dtype, Gpu())  # type: ignore[arg-type]
+    assert wide == FewTile(8, 32, 16)
+
+
+def test_parts_of_keys_share_a_gpu_evenly() -> None:
+    class Gpu:
+        style = "simt"
+        properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 232448, 32, 132, 8, (9, 0))
+
+    for size, tile in MMA_TILES["few"].items():
+        shared = tile.shared(Head(size, size), "few")
+        resident = min(8, 232448 // (shared + 1024))
+        for blocks in (8, 12, 32, 256):
+            tiles = 16384 // tile.keys
+            parts = parts_for(Gpu(), blocks, tiles, shared // 2, resident)  # type: ignore[arg-type]
+            an_sm = -(-blocks * parts // 132) * -(-tiles // parts)
+            assert blocks * tiles / 132 / an_sm > 0.9
+            assert min(blocks * parts // 132 + 1, 8) * shared / 2 > 32 * 1024
+        assert parts_for(Gpu(), 10**5, 1, shared // 2, resident) == 1  # type: ignore[arg-type]
+    assert combining(100, Gpu()) == (128, 4)  # type: ignore[arg-type]

@@ -22,6 +22,7 @@ from .call import Call
 from .geometry import MmaTile, tile_for
 from .plan import choose, dense, fed, launch, like
 from .scores import curved
+from .staging import staging
 from .tma import TmaTile, whole_lines
 from .variables import Sum
 
@@ -50,7 +51,7 @@ def launch_backward(
     dq = dk = dv = None
     whole = fed(call, "backward", rows) if all(wanted[:3]) and not call.options.deterministic else None
     if whole is not None:
-        if call.options.program is not None and curved(call.options.program):
+        if _takes_turns(call):
             whole = whole._replace(by_turns=True)
         dq, dk, dv = _together(call, given, whole)
         wanted = (False, False, False, *wanted[3:])
@@ -68,6 +69,12 @@ def launch_backward(
             launch(call, "backward_keys", given, (dk, dv), tile)
     others = [_summed(call, i, given) if want else None for i, want in enumerate(wanted[3:])]
     return [dq, dk, dv, *others]
+
+
+def _takes_turns(call: Call) -> bool:
+    """Whether scores take so many instructions that warpgroups which multiply by turns were measured to be faster."""
+    of = call.options.program
+    return of is not None and (curved(of) or staging(call).tiled is not None)
 
 
 def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array, Array, Array]:

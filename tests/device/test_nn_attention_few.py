@@ -13,7 +13,15 @@ import cukern as ck
 from cukern import nn
 from cukern.device.interface import Properties
 from cukern.nn.attention import combine, masks, plan
-from cukern.nn.attention.geometry import MMA_TILES, FewTile, Head, combining, few_tile_for, parts_for
+from cukern.nn.attention.geometry import (
+    MMA_TILES,
+    FewTile,
+    Head,
+    combining,
+    few_tile_for,
+    parts_for,
+    residents,
+)
 
 __all__ = ["new_choices", "on_tensor_cores"]
 
@@ -112,10 +120,11 @@ def test_tiles_of_few_rows_by_dtype_and_head() -> None:
                 tile = few_tile_for(Head(8, size), rows, dtype, Gpu())  # type: ignore[arg-type]
                 assert tile is not None
                 assert 1 <= tile.rows < 2 * rows
-                assert tile.keys % 16 == tile.threads % tile.lanes == 0
+                assert tile.keys % 16 == tile.threads % max(32, tile.lanes) == 0
+                assert tile.keys <= 64
                 assert tile.shared(Head(8, size), dtype) <= 65536
     wide = few_tile_for(Head(128, 128), 16, ck.empty(0, "float32").dtype, Gpu())  # type: ignore[arg-type]
-    assert wide == FewTile(8, 32, 16)
+    assert wide == FewTile(8, 32, 16, 256)
 
 
 def test_parts_of_keys_share_a_gpu_evenly() -> None:
@@ -125,7 +134,7 @@ def test_parts_of_keys_share_a_gpu_evenly() -> None:
 
     for size, tile in MMA_TILES["few"].items():
         shared = tile.shared(Head(size, size), "few")
-        resident = min(8, 232448 // (shared + 1024))
+        resident = residents(Gpu(), shared)  # type: ignore[arg-type]
         for blocks in (8, 12, 32, 256):
             tiles = 16384 // tile.keys
             parts = parts_for(Gpu(), blocks, tiles, shared // 2, resident)  # type: ignore[arg-type]

@@ -20,7 +20,7 @@ from cukern.testing import gradcheck
 #: Small ones, of which small arrays take several.
 TENSOR_CORES = {
     "forward": MmaTile(32, 32, fixed=True),
-    "few": MmaTile(16, 32, fixed=True, key_warps=2),
+    "few": MmaTile(16, 16, fixed=True),
     "backward_keys": MmaTile(32, 32),
     "backward_queries": MmaTile(32, 16),
 }

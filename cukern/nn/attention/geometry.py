@@ -80,22 +80,19 @@ class MmaTile(NamedTuple):
         rows, keys: its sizes; a warp has 16 of the rows, or of the keys for their gradients.
         fixed: whether a warp keeps its fragments of the queries in registers.
         apart: whether the gradients of keys and of values are made by a launch each, as registers hold the sums of one.
-        key_warps: of the forward kernel, the warps that share the keys of 16 rows.
     """
 
     rows: int
     keys: int
     fixed: bool = False
     apart: bool = False
-    key_warps: int = 1
 
     def shared(self, head: Head, kind: str) -> int:
         """Bytes of shared memory of a block, for 16-bit elements."""
         size, value = (divide_up(n, 16) * 16 + 8 for n in head)
         both = 2 * (size + value)
         if kind in ("forward", "few"):
-            sums = (self.key_warps - 1) * self.rows // 16 * 32 * (divide_up(head.value, 16) * 8 + 4) * 4
-            return max(2 * self.rows * size + self.keys * both, sums)
+            return 2 * self.rows * size + self.keys * both
         return (self.rows + self.keys) * both + 8 * self.rows
 
 
@@ -108,8 +105,8 @@ MMA_TILES: dict[str, dict[int, MmaTile]] = {
         256: MmaTile(64, 32),
     },
     "few": {
-        64: MmaTile(16, 64, fixed=True, key_warps=2),
-        128: MmaTile(16, 64, fixed=True, key_warps=2),
+        64: MmaTile(16, 64, fixed=True),
+        128: MmaTile(16, 64, fixed=True),
         256: MmaTile(16, 32),
     },
     "backward_keys": {
@@ -134,10 +131,6 @@ def mma_tile_for(head: Head, device: Device, kind: str) -> MmaTile | None:
     return tile if tile.shared(head, kind) <= limits.max_shared_memory_per_block else None
 
 
-#: Threads of a block that has few rows.
-FEW_THREADS = 256
-
-
 class FewTile(NamedTuple):
     """A block's tile of the scores of few rows, whose keys and values go from memory to registers.
 
@@ -150,16 +143,23 @@ class FewTile(NamedTuple):
     rows: int
     keys: int
     lanes: int
-    threads: int = FEW_THREADS
+    threads: int
 
     def shared(self, head: Head, dtype: dtypes.DType) -> int:
         """Bytes of shared memory of a block."""
         sums = self.threads // 32 * (head.value + 2) * dtypes.info(dtype).acc.itemsize
         return self.rows * max(head.size * dtype.itemsize, sums)
 
+    @property
+    def resident(self) -> int:
+        """Blocks that an SM holds, as their registers allow."""
+        return 512 // self.threads
 
-#: Bytes of a pack; packs of a row, and keys, that a thread has; bytes of its sums.
-_PACK, _PACKS, _KEYS, _SUMS = 16, 2, 2, 256
+
+#: Bytes of a pack; packs of a row, and keys, that a thread has; bytes of its sums; threads of a block, at most.
+_PACK, _PACKS, _KEYS, _SUMS, _THREADS = 16, 2, 2, 256, 256
+#: Keys of a tile at most, all of which are read where a mask leaves one.
+_TILE_KEYS = 64
 
 
 def few_tile_for(head: Head, rows: int, dtype: dtypes.DType, device: Device) -> FewTile | None:
@@ -169,16 +169,24 @@ def few_tile_for(head: Head, rows: int, dtype: dtypes.DType, device: Device) -> 
     packs = divide_up(max(head) * dtype.itemsize, _PACK)
     lanes = min(32, power_of_two(divide_up(packs, _PACKS)))
     sums = divide_up(packs, lanes) * _PACK // dtype.itemsize * dtypes.info(dtype).acc.itemsize
-    tile = FewTile(min(power_of_two(rows), _SUMS // sums), FEW_THREADS // lanes * _KEYS, lanes)
+    threads = min(_THREADS, _TILE_KEYS // _KEYS * lanes)
+    tile = FewTile(min(power_of_two(rows), _SUMS // sums), threads // lanes * _KEYS, lanes, threads)
     while tile.shared(head, dtype) > device.properties.max_shared_memory_per_block:
         tile = tile._replace(rows=tile.rows // 2)
     return tile
 
 
+#: Blocks of others that an SM holds at the most, as their registers allow.
+_RESIDENT = 8
 #: Bytes that an SM must have asked for to be given memory's full rate.
 _IN_FLIGHT = 48 * 1024
 #: What a wave of blocks, each part, and another launch take, in the time in which an SM reads a tile.
 _WAVE, _PART, _LAUNCH = 1.0, 0.05, 2.0
+
+
+def residents(device: Device, shared: int) -> int:
+    """Blocks of so many bytes of shared memory that an SM holds."""
+    return max(1, min(_RESIDENT, device.properties.max_shared_memory_per_block // (shared + 1024)))
 
 
 @lru_cache(maxsize=1024)

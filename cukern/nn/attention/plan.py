@@ -18,7 +18,7 @@ from ...kernel.sizes import LARGEST_INDEX, divide_up
 from ...kernel.strides import broadcast_steps
 from .call import Call
 from .combine import combine, steps_of
-from .geometry import FEW, FewTile, Head, MmaTile, few_tile_for, mma_tile_for, parts_for, tile_for
+from .geometry import FEW, FewTile, Head, MmaTile, few_tile_for, mma_tile_for, parts_for, residents, tile_for
 from .masks import lists_for
 from .staging import staging, unstaged
 from .tma import (
@@ -57,8 +57,6 @@ _MADE = {
     "backward_arrays": (),
 }
 _WORDS = 2**32
-#: Blocks that an SM holds at the most, as their registers allow; and of few rows without tensor cores.
-_RESIDENT, _FEW_RESIDENT = 8, 2
 
 
 def like(x: Array, features: int, blank: bool) -> Array:
@@ -388,13 +386,13 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
 
 def _parts(call: Call, tile: AnyTile) -> int:
     """How many blocks share the keys of a head, of which a tile has all queries; one if tensor maps feed it."""
-    direct = isinstance(tile, FewTile)
-    if isinstance(tile, TmaTile) or call.options.packed or (call.rows > tile.rows and not direct):
+    if isinstance(tile, TmaTile) or call.options.packed:
+        return 1
+    if call.rows > tile.rows and not isinstance(tile, FewTile):
         return 1
     device, blocks = call.q.device, call.q.shape[0] * call.k.shape[1] * divide_up(call.rows, tile.rows)
     tiles = divide_up(call.k.shape[2], tile.keys)
-    if direct:
-        return parts_for(device, blocks, tiles, tile.keys * sum(call.head) * call.q.itemsize, _FEW_RESIDENT)
+    if isinstance(tile, FewTile):
+        return parts_for(device, blocks, tiles, tile.keys * sum(call.head) * call.q.itemsize, tile.resident)
     shared = _shared(call, tile, "forward")
-    resident = max(1, min(_RESIDENT, device.properties.max_shared_memory_per_block // (shared + 1024)))
-    return parts_for(device, blocks, tiles, shared // 2, resident)
+    return parts_for(device, blocks, tiles, shared // 2, residents(device, shared))

@@ -94,7 +94,7 @@ def _of_tile(kind: str, tile: AnyTile) -> dict[str, Any]:
         }
     if isinstance(tile, MmaTile):
         along = tile.keys if kind == "backward_keys" else tile.rows
-        return {"block": along // 16 * 32 * tile.key_warps, "fixed": tile.fixed}
+        return {"block": along // 16 * 32, "fixed": tile.fixed}
     if isinstance(tile, FewTile):
         return {"block": tile.threads, "lanes": tile.lanes}
     return {"block": tile.threads, "lanes_x": tile.lanes_x, "lanes_y": tile.lanes_y}

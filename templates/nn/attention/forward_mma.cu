@@ -1,49 +1,9 @@
 // forward.cu on tensor cores. While the scores of a tile of keys are made its values are on their way, and while those are
 // multiplied the next keys are.
-// Launch: a block for each tile of rows, head of keys and batch, in x; for each 16 rows as many warps as share the keys of a tile.
-// Shared, dynamic: tiles of q, k and v; after the last one what the warps have summed that share keys.
+// Launch: a block for each tile of rows, head of keys and batch, in x; a warp for 16 rows. Shared, dynamic: tiles of q, k and v.
 <% include "nn/attention/tensor_cores.cuh" %>
 <% include "prelude/next_kernel.cuh" %>
 constexpr bool fixed = << fixed | lower >>;  // the fragments of q stay in registers
-constexpr int row_warps = tile_m / 16, key_warps = threads / 32 / row_warps;  // key_warps warps share the keys of a tile
-constexpr int own_n = tile_n / key_warps;
-
-// Joins what the warps of the same rows have summed, each of its keys, in shared memory; the first of them, which is told true, has
-// it all then.
-template <int COLUMNS>
-__device__ __forceinline__ bool join_keys(
-    float* memory, float (&sums)[COLUMNS][4], float (&largest)[2], float (&total)[2], float unit)
-{
-    constexpr int words = 4 * COLUMNS + 4;  // of a lane
-    const int warp = threadIdx.x / 32;
-    float* const own = memory + (warp - row_warps) * words * 32 + threadIdx.x % 32;
-    __syncthreads();
-    if (warp >= row_warps) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) own[half * 32] = largest[half], own[(2 + half) * 32] = total[half];
-#pragma unroll
-        for (int i = 0; i < 4 * COLUMNS; ++i) own[(4 + i) * 32] = sums[i / 4][i % 4];
-    }
-    __syncthreads();
-    if (warp >= row_warps) return false;
-#pragma unroll
-    for (int w = 1; w < key_warps; ++w) {
-        const float* const other = own + w * row_warps * words * 32;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float most = maximum(largest[half], other[half * 32]);
-            const float from = most == -limits<float>::infinity() ? 0.0f : most * unit;
-            const float shrink = power_of_two(largest[half] * unit - from), factor = power_of_two(other[half * 32] * unit - from);
-            largest[half] = most;
-            total[half] = total[half] * shrink + other[(2 + half) * 32] * factor;
-#pragma unroll
-            for (int y = 0; y < COLUMNS; ++y)
-#pragma unroll
-                for (int i = 2 * half; i < 2 * half + 2; ++i) sums[y][i] = sums[y][i] * shrink + other[(4 + 4 * y + i) * 32] * factor;
-        }
-    }
-    return true;
-}
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
@@ -54,8 +14,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     T *const of_q = (T*)shared, *const of_k = of_q + tile_m * head_step, *const of_v = of_k + tile_n * head_step;
     const Place at(sizes, starts_q, starts_k, false);
     float* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
-    const int row = at.first_row(sizes), lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 % row_warps * 16;
-    const int warp_key = (int)threadIdx.x / 32 / row_warps * own_n;
+    const int row = at.first_row(sizes), lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     const auto keys = at.of_keys(k, sizes.k, at.keys);
     const auto values = at.of_keys(v, sizes.v, at.keys);
     const Course<tile_n> course = keys_for(at, sizes, lists, row);
@@ -75,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         __syncthreads();
         load<tile_n, value_size>(of_v, values, key);
         commit_copies();
-        float score[own_n / 8][4] = {};
+        float score[tile_n / 8][4] = {};
         if constexpr (fixed) {
             if (!loaded) {
                 loaded = true;
@@ -85,13 +44,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 #pragma unroll
             for (int e = 0; e < head_width; e += 16)
 #pragma unroll
-                for (int y = 0; y < own_n; y += 16) {
+                for (int y = 0; y < tile_n; y += 16) {
                     unsigned right[4];
-                    fragments<false, true>(right, of_k, head_step, warp_key + y, e);
+                    fragments<false, true>(right, of_k, head_step, y, e);
                     add_products(score[y / 8], score[y / 8 + 1], left[e / 16], right);
                 }
         } else {
-            multiply_rows<head_width, own_n>(score, of_q, warp_row, of_k + warp_key * head_step);
+            multiply_rows<head_width, tile_n>(score, of_q, warp_row, of_k);
         }
         wait_copies<0>();
         __syncthreads();
@@ -104,17 +63,17 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             float most = largest[half];
             if (!plain || !whole) {
 #pragma unroll
-                for (int i = 0; i < own_n / 4; ++i) {
-                    const int own_key = key + warp_key + i / 2 * 8 + lane % 4 * 2 + i % 2;
+                for (int i = 0; i < tile_n / 4; ++i) {
+                    const int own_key = key + i / 2 * 8 + lane % 4 * 2 + i % 2;
                     float& s = score[i / 2][2 * half + i % 2];
                     if (!whole && !at.attends(own_row, own_key)) s = -limits<float>::infinity();
                     else if constexpr (!plain)
-                        s = scores(s, Spot{at.batch, at.head * group + own_row % group, own_row / group, key + warp_key + lane % 4 * 2,
+                        s = scores(s, Spot{at.batch, at.head * group + own_row % group, own_row / group, key + lane % 4 * 2,
                                            0, i / 2 * 8 + i % 2}).value;
                 }
             }
 #pragma unroll
-            for (int i = 0; i < own_n / 4; ++i) most = maximum(most, score[i / 2][2 * half + i % 2]);
+            for (int i = 0; i < tile_n / 4; ++i) most = maximum(most, score[i / 2][2 * half + i % 2]);
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
             const float from = most == -limits<float>::infinity() ? 0.0f : most * unit;
@@ -124,15 +83,15 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 #pragma unroll
             for (int y = 0; y < value_width / 8; ++y) sums[y][2 * half] *= shrink, sums[y][2 * half + 1] *= shrink;
 #pragma unroll
-            for (int i = 0; i < own_n / 4; ++i) {
+            for (int i = 0; i < tile_n / 4; ++i) {
                 float& s = score[i / 2][2 * half + i % 2];
                 s = power_of_two(s * unit - from);
                 total[half] += s;
                 if constexpr (dropping)
-                    s *= draw.factor(sizes, at.element(sizes, own_row, key + warp_key + i / 2 * 8 + lane % 4 * 2 + i % 2));
+                    s *= draw.factor(sizes, at.element(sizes, own_row, key + i / 2 * 8 + lane % 4 * 2 + i % 2));
             }
         }
-        multiply_weights<own_n, value_width>(sums, score, of_v + warp_key * value_step);
+        multiply_weights<tile_n, value_width>(sums, score, of_v);
     }
     wait_copies<0>();
 #pragma unroll
@@ -140,12 +99,6 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         float& whole = total[half];
         whole += __shfl_xor_sync(0xffffffffu, whole, 1);
         whole += __shfl_xor_sync(0xffffffffu, whole, 2);
-    }
-    if constexpr (key_warps > 1)
-        if (!join_keys((float*)shared, sums, largest, total, unit)) return;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        float& whole = total[half];
         const int own_row = row + warp_row + lane / 4 + 8 * half;
         if (lane % 4 == 0 && own_row < at.rows)
             of_lse[at.statistic(sizes, own_row)] =

@@ -25,7 +25,7 @@ from cukern.nn.attention.geometry import (
 
 __all__ = ["new_choices", "on_tensor_cores"]
 
-#: One that has fewer rows than the launches have, for heads of a number of packs that lanes do not divide.
+#: Of fewer rows than the launches have; its lanes do not divide the packs of 24 and of 12 features.
 DIRECT = FewTile(2, 32, 4, threads=64)
 
 
@@ -78,11 +78,11 @@ def test_few_queries_split_the_keys(
 def test_few_queries_read_keys_to_registers(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """The same as by tiles of keys in shared memory: every option, of packs that lanes do not divide."""
     monkeypatch.setattr(masks, "FEWEST", 0)
-    (q, k, v, table), _ = given("float32", (2, 6, 1, 24), (2, 2, 150, 24), (2, 2, 150, 12), (200,))
+    (q, k, v, table), _ = given("float32", (2, 6, 2, 24), (2, 2, 150, 24), (2, 2, 150, 12), (200,))
     mask = ck.arange(150) % 100 < 30
 
     def score(s: Any, batch: Any, head: Any, i: Any, j: Any, table: Any) -> Any:
-        return ck.tanh(s) * (head + 1) + table[j + batch]
+        return ck.tanh(s) * (head + 1) + table[j + batch] * (i + 1)
 
     cases: list[dict[str, Any]] = [
         {"mask": mask},
@@ -108,38 +108,63 @@ def test_few_queries_read_keys_to_registers(device: ck.Device, monkeypatch: pyte
     close(found, nn.attention(*packed, starts=starts).numpy().astype(np.float64), 8)
 
 
-def test_tiles_of_few_rows_by_dtype_and_head() -> None:
-    class Gpu:
-        style = "simt"
-        properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 65536, 32, 40, 8, (7, 5))
+class Gpu:
+    """What of a GPU its tiles depend on."""
 
+    style = "simt"
+
+    def __init__(self, shared: int = 232448) -> None:
+        self.properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, shared, 32, 132, 8, (9, 0))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "features", "ulps"), [("float32", 8, 16), ("float64", 136, 16), ("float16", 72, 4)]
+)
+def test_tiles_of_a_gpu(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, features: int, ulps: float
+) -> None:
+    """By one lane, by all of a warp, and of half types, checked; the last tile of keys is not full."""
+    (q, k, v), exact = given(dtype, (1, 3, 1, features), (1, 1, 81, features), (1, 1, 81, 16))
+    tile = few_tile_for(Head(features, 16), 3, q.dtype, Gpu())  # type: ignore[arg-type]
+    directly(monkeypatch, tile)
+    with ck.testing.checked():
+        made = nn.attention(q, k, v)
+    assert tile in plan._chosen.values()
+    close(made, attended(*exact, features**-0.5), ulps)
+
+
+def test_tiles_of_few_rows_by_dtype_and_head() -> None:
+    gpu: Any = Gpu(shared=65536)
     for name in ("float16", "bfloat16", "float32", "float64"):
         dtype = ck.empty(0, name).dtype
         for size in (8, 24, 64, 128, 256):
             for rows in (1, 3, 16):
-                tile = few_tile_for(Head(8, size), rows, dtype, Gpu())  # type: ignore[arg-type]
+                tile = few_tile_for(Head(8, size), rows, dtype, gpu)
                 assert tile is not None
                 assert 1 <= tile.rows < 2 * rows
                 assert tile.keys % 16 == tile.threads % max(32, tile.lanes) == 0
                 assert tile.keys <= 64
                 assert tile.shared(Head(8, size), dtype) <= 65536
-    wide = few_tile_for(Head(128, 128), 16, ck.empty(0, "float32").dtype, Gpu())  # type: ignore[arg-type]
-    assert wide == FewTile(8, 32, 16, 256)
+    single = ck.empty(0, "float32").dtype
+    resident = []
+    for rows in (1, 4, 16):
+        tile = few_tile_for(Head(128, 128), rows, single, gpu)
+        assert tile == FewTile(min(rows, 8), 32, 16, 256)
+        resident.append(tile.residents(Head(128, 128), single, Gpu()))  # type: ignore[arg-type]
+    assert resident == [2, 2, 1]
+    assert FewTile(4, 32, 16, 256).residents(Head(128, 128), single, Gpu(shared=20_000)) == 1  # type: ignore[arg-type]
 
 
 def test_parts_of_keys_share_a_gpu_evenly() -> None:
-    class Gpu:
-        style = "simt"
-        properties = Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 232448, 32, 132, 8, (9, 0))
-
+    gpu: Any = Gpu()
     for size, tile in MMA_TILES["few"].items():
         shared = tile.shared(Head(size, size), "few")
-        resident = residents(Gpu(), shared)  # type: ignore[arg-type]
+        resident = residents(gpu, shared)
         for blocks in (8, 12, 32, 256):
             tiles = 16384 // tile.keys
-            parts = parts_for(Gpu(), blocks, tiles, shared // 2, resident)  # type: ignore[arg-type]
+            parts = parts_for(gpu, blocks, tiles, shared // 2, resident)
             an_sm = -(-blocks * parts // 132) * -(-tiles // parts)
             assert blocks * tiles / 132 / an_sm > 0.9
             assert min(blocks * parts // 132 + 1, 8) * shared / 2 > 32 * 1024
-        assert parts_for(Gpu(), 10**5, 1, shared // 2, resident) == 1  # type: ignore[arg-type]
-    assert combining(100, Gpu()) == (128, 4)  # type: ignore[arg-type]
+        assert parts_for(gpu, 10**5, 1, shared // 2, resident) == 1
+    assert combining(100, gpu) == (128, 4)

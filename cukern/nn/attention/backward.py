@@ -51,8 +51,7 @@ def launch_backward(
     dq = dk = dv = None
     whole = fed(call, "backward", rows) if all(wanted[:3]) and not call.options.deterministic else None
     if whole is not None:
-        if _takes_turns(call):
-            whole = whole._replace(by_turns=True)
+        whole = whole._replace(by_turns=_takes_turns(call, whole))
         dq, dk, dv = _together(call, given, whole)
         wanted = (False, False, False, *wanted[3:])
     if wanted[0]:
@@ -71,10 +70,12 @@ def launch_backward(
     return [dq, dk, dv, *others]
 
 
-def _takes_turns(call: Call) -> bool:
-    """Whether scores take so many instructions that warpgroups which multiply by turns were measured to be faster."""
+def _takes_turns(call: Call, tile: TmaTile) -> bool:
+    """Whether warpgroups that multiply by turns were measured to be faster."""
     of = call.options.program
-    return of is not None and (curved(of) or staging(call).tiled is not None)
+    if tile.by_turns or of is None:
+        return tile.by_turns
+    return curved(of) or (tile.ahead > 0 and staging(call).tiled is not None)
 
 
 def _together(call: Call, given: Sequence[Array], tile: TmaTile) -> tuple[Array, Array, Array]:

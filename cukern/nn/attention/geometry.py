@@ -131,6 +131,15 @@ def mma_tile_for(head: Head, device: Device, kind: str) -> MmaTile | None:
     return tile if tile.shared(head, kind) <= limits.max_shared_memory_per_block else None
 
 
+#: Blocks that an SM holds at the most, as their registers allow; and an SM's registers.
+_RESIDENT, _REGISTERS = 8, 2**16
+
+
+def residents(device: Device, shared: int) -> int:
+    """Blocks of so many bytes of shared memory that an SM holds."""
+    return max(1, min(_RESIDENT, device.properties.max_shared_memory_per_block // (shared + 1024)))
+
+
 class FewTile(NamedTuple):
     """A block's tile of the scores of few rows, whose keys and values go from memory to registers.
 
@@ -150,43 +159,45 @@ class FewTile(NamedTuple):
         sums = self.threads // 32 * (head.value + 2) * dtypes.info(dtype).acc.itemsize
         return self.rows * max(head.size * dtype.itemsize, sums)
 
-    @property
-    def resident(self) -> int:
-        """Blocks that an SM holds, as their registers allow."""
-        return 512 // self.threads
+    def residents(self, head: Head, dtype: dtypes.DType, device: Device) -> int:
+        """Blocks that an SM holds."""
+        registers = 56 + 2 * self.rows * _sum_bytes(head, dtype, self.lanes) // 4  # as many as compilers take
+        by_registers = min(512 // self.threads, _REGISTERS // (registers * self.threads))
+        return max(1, min(by_registers, residents(device, self.shared(head, dtype))))
 
 
-#: Bytes of a pack; packs of a row, and keys, that a thread has; bytes of its sums; threads of a block, at most.
-_PACK, _PACKS, _KEYS, _SUMS, _THREADS = 16, 2, 2, 256, 256
-#: Keys of a tile at most, all of which are read where a mask leaves one.
-_TILE_KEYS = 64
+#: Bytes of a pack; what a thread has: packs of a row, keys, and at most so many bytes of sums.
+_PACK = 16
+_OWN_PACKS = 2
+_OWN_KEYS = 2
+_OWN_SUMS = 256
+#: Threads of a block at most, and keys of a tile, all of which are read where a mask leaves one.
+_THREADS, _TILE_KEYS = 256, 64
+
+
+def _sum_bytes(head: Head, dtype: dtypes.DType, lanes: int) -> int:
+    """Bytes of the sums of a row in each of its lanes."""
+    packs = divide_up(divide_up(max(head) * dtype.itemsize, _PACK), lanes)
+    return packs * _PACK // dtype.itemsize * dtypes.info(dtype).acc.itemsize
 
 
 def few_tile_for(head: Head, rows: int, dtype: dtypes.DType, device: Device) -> FewTile | None:
     """The tile of a launch of at most so many rows; None on the host, each of whose threads is a block of its own."""
     if device.style == "serial":
         return None
-    packs = divide_up(max(head) * dtype.itemsize, _PACK)
-    lanes = min(32, power_of_two(divide_up(packs, _PACKS)))
-    sums = divide_up(packs, lanes) * _PACK // dtype.itemsize * dtypes.info(dtype).acc.itemsize
-    threads = min(_THREADS, _TILE_KEYS // _KEYS * lanes)
-    tile = FewTile(min(power_of_two(rows), _SUMS // sums), threads // lanes * _KEYS, lanes, threads)
+    lanes = min(32, power_of_two(divide_up(max(head) * dtype.itemsize, _PACK * _OWN_PACKS)))
+    threads = min(_THREADS, _TILE_KEYS // _OWN_KEYS * lanes)
+    most = _OWN_SUMS // _sum_bytes(head, dtype, lanes)
+    tile = FewTile(min(power_of_two(rows), most), threads // lanes * _OWN_KEYS, lanes, threads)
     while tile.shared(head, dtype) > device.properties.max_shared_memory_per_block:
         tile = tile._replace(rows=tile.rows // 2)
     return tile
 
 
-#: Blocks of others that an SM holds at the most, as their registers allow.
-_RESIDENT = 8
 #: Bytes that an SM must have asked for to be given memory's full rate.
 _IN_FLIGHT = 48 * 1024
 #: What a wave of blocks, each part, and another launch take, in the time in which an SM reads a tile.
 _WAVE, _PART, _LAUNCH = 1.0, 0.05, 2.0
-
-
-def residents(device: Device, shared: int) -> int:
-    """Blocks of so many bytes of shared memory that an SM holds."""
-    return max(1, min(_RESIDENT, device.properties.max_shared_memory_per_block // (shared + 1024)))
 
 
 @lru_cache(maxsize=1024)

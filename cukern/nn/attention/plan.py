@@ -385,7 +385,7 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
 
 
 def _parts(call: Call, tile: AnyTile) -> int:
-    """How many blocks share the keys of a head, of which a tile has all queries; one if tensor maps feed it."""
+    """How many blocks share the keys of a head; one if tensor maps feed them, or if rows are more than few."""
     if isinstance(tile, TmaTile) or call.options.packed:
         return 1
     if call.rows > tile.rows and not isinstance(tile, FewTile):
@@ -393,6 +393,7 @@ def _parts(call: Call, tile: AnyTile) -> int:
     device, blocks = call.q.device, call.q.shape[0] * call.k.shape[1] * divide_up(call.rows, tile.rows)
     tiles = divide_up(call.k.shape[2], tile.keys)
     if isinstance(tile, FewTile):
-        return parts_for(device, blocks, tiles, tile.keys * sum(call.head) * call.q.itemsize, tile.resident)
+        resident = tile.residents(call.head, call.q.dtype, device)
+        return parts_for(device, blocks, tiles, tile.keys * sum(call.head) * call.q.itemsize, resident)
     shared = _shared(call, tile, "forward")
     return parts_for(device, blocks, tiles, shared // 2, residents(device, shared))

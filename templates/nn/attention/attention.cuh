@@ -165,7 +165,7 @@ struct Scores {
 // The rows of a matrix of an operand; null beyond its end.
 template <int GROUP, typename P>
 struct Rows {
-    static constexpr bool contiguous = GROUP == 1;  // one step apart
+    static constexpr bool evenly_spaced = GROUP == 1;
     P* base;
     index head, step;
     int end;

@@ -1,6 +1,6 @@
-// forward.cu for few rows: keys and values go from memory to registers, as each is needed once. << lanes >> lanes of a warp share a
-// key, each with some packs of 16 bytes of its features; the threads of a block have the keys of a tile side by side. While the
-// scores of a tile are made its values are on their way, and while those are summed the next keys are.
+// forward.cu for few rows: keys and values go from memory to registers, as a block needs each of them once. << lanes >> lanes of a
+// warp share a key, each with some packs of 16 bytes of its features; the threads of a block have the keys of a tile side by side.
+// While the scores of a tile are made its values are on their way, and while those are summed the next keys are.
 // Launch: a block for each tile of rows, head of keys and batch, in x. Rows of q, k and v begin at multiples of 16 bytes.
 // Shared, dynamic: the rows of q; after the last tile the sums of each warp in their place.
 <% include "nn/attention/attention.cuh" %>
@@ -17,7 +17,7 @@ __device__ __forceinline__ int lane() { return threadIdx.x % lanes; }
 
 // What a thread has of a tile of keys or of values, PACKS of a row in all; zeros beyond the last key.
 template <int PACKS>
-struct Own {
+struct OwnPacks {
     static constexpr int count = (PACKS + lanes - 1) / lanes;
     Pack<T, width> at[own_n][count];
 
@@ -38,7 +38,7 @@ struct Own {
 struct Mean {
     A largest, total, sums[own_value][width];
 
-    // Makes room for weights up to exp(most): what has been summed shrinks. Returns what exponents are taken from.
+    // Takes exponents from `most` on, or from 0 if that is -inf, and rescales what has been summed; returns where they begin.
     __device__ __forceinline__ A raise(A most) {
         const A from = most == -limits<A>::infinity() ? A(0) : most, shrink = exp_of(largest - from);
         largest = most;
@@ -49,7 +49,7 @@ struct Mean {
             for (int e = 0; e < width; ++e) sums[p][e] *= shrink;
         return from;
     }
-    // Adds that of the lane so many apart, which has other keys.
+    // Adds the sum of the lane so many apart, which has other keys.
     __device__ __forceinline__ void add_lane(int apart) {
         raise(maximum(largest, __shfl_xor_sync(0xffffffffu, largest, apart)));
         total += __shfl_xor_sync(0xffffffffu, total, apart);
@@ -60,15 +60,15 @@ struct Mean {
     }
 };
 // score += the products of rows of q with a thread's keys, as far as its packs go; then those of all lanes.
-__device__ __forceinline__ void multiply(A (&score)[tile_m][own_n], const T* of_q, const Own<head_packs>& keys) {
+__device__ __forceinline__ void multiply(A (&score)[tile_m][own_n], const T* of_q, const OwnPacks<head_packs>& keys) {
 #pragma unroll
     for (int p = 0; p < keys.count; ++p) {
         const int i = lane() + p * lanes;
-        A own[own_n][width];
+        A key[own_n][width];
 #pragma unroll
         for (int j = 0; j < own_n; ++j)
 #pragma unroll
-            for (int e = 0; e < width; ++e) own[j][e] = cast<A>(keys.at[j][p].at[e]);
+            for (int e = 0; e < width; ++e) key[j][e] = cast<A>(keys.at[j][p].at[e]);
 #pragma unroll
         for (int r = 0; r < tile_m; ++r) {
             if (head_packs % lanes && i >= head_packs) continue;
@@ -76,7 +76,7 @@ __device__ __forceinline__ void multiply(A (&score)[tile_m][own_n], const T* of_
 #pragma unroll
             for (int e = 0; e < width; ++e)
 #pragma unroll
-                for (int j = 0; j < own_n; ++j) score[r][j] += cast<A>(q.at[e]) * own[j][e];
+                for (int j = 0; j < own_n; ++j) score[r][j] += cast<A>(q.at[e]) * key[j][e];
         }
     }
 #pragma unroll
@@ -87,7 +87,7 @@ __device__ __forceinline__ void multiply(A (&score)[tile_m][own_n], const T* of_
             for (int j = 0; j < own_n; ++j) score[r][j] += __shfl_xor_sync(0xffffffffu, score[r][j], apart);
 }
 // Adds the values of a thread's keys, times their weights.
-__device__ __forceinline__ void add_values(Mean (&means)[tile_m], const A (&weights)[tile_m][own_n], const Own<value_packs>& values) {
+__device__ __forceinline__ void add_values(Mean (&means)[tile_m], const A (&weights)[tile_m][own_n], const OwnPacks<value_packs>& values) {
 #pragma unroll
     for (int j = 0; j < own_n; ++j)
 #pragma unroll
@@ -101,7 +101,7 @@ __device__ __forceinline__ void add_values(Mean (&means)[tile_m], const A (&weig
 }
 // Leaves the means of all warps in shared memory: of each row the sums, then the largest score and the total.
 __device__ __forceinline__ void leave(A* of_warps, Mean (&means)[tile_m]) {
-    A* const own = of_warps + threadIdx.x / 32 * tile_m * result_step;
+    A* const of_warp = of_warps + threadIdx.x / 32 * tile_m * result_step;
     __syncthreads();
 #pragma unroll
     for (int r = 0; r < tile_m; ++r) {
@@ -109,7 +109,7 @@ __device__ __forceinline__ void leave(A* of_warps, Mean (&means)[tile_m]) {
 #pragma unroll
         for (int apart = lanes; apart < 32; apart *= 2) mean.add_lane(apart);
         if (threadIdx.x % 32 >= lanes) continue;
-        A* const to = own + r * result_step;
+        A* const to = of_warp + r * result_step;
 #pragma unroll
         for (int p = 0; p < own_value; ++p)
 #pragma unroll
@@ -133,8 +133,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const auto keys = at.of_keys(k, sizes.k, at.keys);
     const auto values = at.of_keys(v, sizes.v, at.keys);
     const Course<tile_n> course = keys_for(at, sizes, lists, row);
-    Own<head_packs> own_keys;
-    Own<value_packs> own_values;
+    OwnPacks<head_packs> own_keys;
+    OwnPacks<value_packs> own_values;
     if (course.count) own_keys.load(keys, course[0]), own_values.load(values, course[0]);
     const auto queries = at.of_rows(q, sizes.q);
     for (int x = threadIdx.x; x < tile_m * head_packs; x += threads) {

@@ -12,7 +12,7 @@ template <int COUNT, int SIZE, typename R>
 __device__ __forceinline__ void load(T* to, const R& rows, int first) {
     constexpr int width = (SIZE + 15) / 16 * 16, chunks = width / 8;
     constexpr int apart = threads / chunks;  // rows that threads bring together
-    if constexpr (R::contiguous && SIZE == width && threads % chunks == 0 && COUNT % apart == 0) {
+    if constexpr (R::evenly_spaced && SIZE == width && threads % chunks == 0 && COUNT % apart == 0) {
         if (first + COUNT <= rows.end) {
             const int r = threadIdx.x / chunks, e = threadIdx.x % chunks * 8;
             const T* from = rows(first + r) + e;

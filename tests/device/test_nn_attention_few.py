@@ -21,6 +21,7 @@ from cukern.nn.attention.geometry import (
     few_tile_for,
     parts_for,
     residents,
+    residents_of_few,
 )
 
 __all__ = ["new_choices", "on_tensor_cores"]
@@ -135,6 +136,7 @@ def test_tiles_of_a_gpu(
 
 def test_tiles_of_few_rows_by_dtype_and_head() -> None:
     gpu: Any = Gpu(shared=65536)
+    large: Any = Gpu()
     for name in ("float16", "bfloat16", "float32", "float64"):
         dtype = ck.empty(0, name).dtype
         for size in (8, 24, 64, 128, 256):
@@ -150,9 +152,13 @@ def test_tiles_of_few_rows_by_dtype_and_head() -> None:
     for rows in (1, 4, 16):
         tile = few_tile_for(Head(128, 128), rows, single, gpu)
         assert tile == FewTile(min(rows, 8), 32, 16, 256)
-        resident.append(tile.residents(Head(128, 128), single, Gpu()))  # type: ignore[arg-type]
+        assert tile is not None
+        resident.append(residents_of_few(tile, Head(128, 128), single, large))
+        # One wave of blocks, which leaves no SM without work.
+        parts = parts_for(large, 32, 16384 // tile.keys, tile.keys * 256 * 4, resident[-1])
+        assert 132 * resident[-1] >= 32 * parts > 96 * resident[-1]
     assert resident == [2, 2, 1]
-    assert FewTile(4, 32, 16, 256).residents(Head(128, 128), single, Gpu(shared=20_000)) == 1  # type: ignore[arg-type]
+    assert residents_of_few(FewTile(4, 32, 16, 256), Head(128, 128), single, Gpu(shared=20_000)) == 1  # type: ignore[arg-type]
 
 
 def test_parts_of_keys_share_a_gpu_evenly() -> None:

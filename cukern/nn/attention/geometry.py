@@ -159,12 +159,6 @@ class FewTile(NamedTuple):
         sums = self.threads // 32 * (head.value + 2) * dtypes.info(dtype).acc.itemsize
         return self.rows * max(head.size * dtype.itemsize, sums)
 
-    def residents(self, head: Head, dtype: dtypes.DType, device: Device) -> int:
-        """Blocks that an SM holds."""
-        registers = 56 + 2 * self.rows * _sum_bytes(head, dtype, self.lanes) // 4  # as many as compilers take
-        by_registers = min(512 // self.threads, _REGISTERS // (registers * self.threads))
-        return max(1, min(by_registers, residents(device, self.shared(head, dtype))))
-
 
 #: Bytes of a pack; what a thread has: packs of a row, keys, and at most so many bytes of sums.
 _PACK = 16
@@ -179,6 +173,15 @@ def _sum_bytes(head: Head, dtype: dtypes.DType, lanes: int) -> int:
     """Bytes of the sums of a row in each of its lanes."""
     packs = divide_up(divide_up(max(head) * dtype.itemsize, _PACK), lanes)
     return packs * _PACK // dtype.itemsize * dtypes.info(dtype).acc.itemsize
+
+
+@lru_cache(maxsize=1024)  # each launch asks
+def residents_of_few(tile: FewTile, head: Head, dtype: dtypes.DType, device: Device) -> int:
+    """Blocks of a tile of few rows that an SM holds."""
+    # Registers of a thread, as compilers were seen to give: for its sums, and as many again for what it multiplies.
+    registers = 56 + 2 * tile.rows * _sum_bytes(head, dtype, tile.lanes) // 4
+    by_registers = min(512 // tile.threads, _REGISTERS // (registers * tile.threads))
+    return max(1, min(by_registers, residents(device, tile.shared(head, dtype))))
 
 
 def few_tile_for(head: Head, rows: int, dtype: dtypes.DType, device: Device) -> FewTile | None:

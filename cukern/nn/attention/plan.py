@@ -18,7 +18,18 @@ from ...kernel.sizes import LARGEST_INDEX, divide_up
 from ...kernel.strides import broadcast_steps
 from .call import Call
 from .combine import combine, steps_of
-from .geometry import FEW, FewTile, Head, MmaTile, few_tile_for, mma_tile_for, parts_for, residents, tile_for
+from .geometry import (
+    FEW,
+    FewTile,
+    Head,
+    MmaTile,
+    few_tile_for,
+    mma_tile_for,
+    parts_for,
+    residents,
+    residents_of_few,
+    tile_for,
+)
 from .masks import lists_for
 from .staging import staging, unstaged
 from .tma import (
@@ -385,7 +396,7 @@ def launch_forward(call: Call) -> tuple[Array, Array]:
 
 
 def _parts(call: Call, tile: AnyTile) -> int:
-    """How many blocks share the keys of a head; one if tensor maps feed them, or if rows are more than few."""
+    """How many blocks share the keys of a head: one if tensor maps feed it, of packed sequences, and of many rows."""
     if isinstance(tile, TmaTile) or call.options.packed:
         return 1
     if call.rows > tile.rows and not isinstance(tile, FewTile):
@@ -393,7 +404,7 @@ def _parts(call: Call, tile: AnyTile) -> int:
     device, blocks = call.q.device, call.q.shape[0] * call.k.shape[1] * divide_up(call.rows, tile.rows)
     tiles = divide_up(call.k.shape[2], tile.keys)
     if isinstance(tile, FewTile):
-        resident = tile.residents(call.head, call.q.dtype, device)
+        resident = residents_of_few(tile, call.head, call.q.dtype, device)
         return parts_for(device, blocks, tiles, tile.keys * sum(call.head) * call.q.itemsize, resident)
     shared = _shared(call, tile, "forward")
     return parts_for(device, blocks, tiles, shared // 2, residents(device, shared))

@@ -90,6 +90,19 @@ def killed_in_a_captured_step() -> None:
         step(ck.ones(3)).tolist()
 
 
+def leaves(rank: str, how: str) -> None:
+    """A rank ends by itself; the other learns of it in a collective."""
+    world = cd.init(timeout=30)
+    cd.all_reduce(ck.zeros(3)).tolist()
+    if world.rank == int(rank):
+        if how == "exit":
+            sys.exit(3)
+        elif how == "raise":
+            raise KeyError("lost")
+        os._exit(4)
+    cd.all_reduce(ck.zeros((2, 2))).tolist()
+
+
 def late(seconds: str) -> None:
     world = cd.init(timeout=float(seconds))
     for number in range(3):

@@ -228,8 +228,9 @@ class Launch:
     def _close(self) -> None:
         self._end_all()
         for key in self._selector.get_map().values():
-            if not isinstance(key.fileobj, int):
-                key.fileobj.close()
+            opened: Any = key.fileobj
+            if opened != self._events:
+                opened.close()
         self._selector.close()
         for end in (self._events, self._told):
             os.close(end)

@@ -14,6 +14,7 @@ import hashlib
 import io
 import os
 import secrets
+import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -147,22 +148,35 @@ class _Partial:
 
     def publish(self, old: os.stat_result | None, mode: int) -> None:
         """Give the file the target's name when it is on the disk."""
-        self.file.flush()
-        handle = self.file.fileno()
-        if old:
-            _take_rights(handle, self._target, old, mode)
-        os.fsync(handle)
-        if not self._name and not old:
-            with suppress(FileExistsError):  # made since the block began
-                _link(handle, self._target)
-                return
+        self._finish(old, mode)
         if not self._name:
-            self._remove_left()
-            name = self._free_name()
-            _link(handle, name)
-            self._name = name
+            try:
+                if not old:
+                    with suppress(FileExistsError):  # made since the block began
+                        _link(self.file.fileno(), self._target)
+                        return
+                self._remove_left()
+                name = self._free_name()
+                _link(self.file.fileno(), name)
+                self._name = name
+            except OSError:  # as without /proc
+                self._copy(mode)
+                self._finish(old, mode)
         os.replace(self._name, self._target)
         self._name = ""
+
+    def _finish(self, old: os.stat_result | None, mode: int) -> None:
+        self.file.flush()
+        if old:
+            _take_rights(self.file.fileno(), self._target, old, mode)
+        os.fsync(self.file.fileno())
+
+    def _copy(self, mode: int) -> None:
+        """Put a file with a name in place of the one without."""
+        with self.file as unnamed:
+            self.file = os.fdopen(self._new(mode), "w+b")
+            unnamed.seek(0)
+            shutil.copyfileobj(unnamed, self.file)
 
     def close(self) -> None:
         """Close the file, and remove it unless it was published."""

@@ -98,7 +98,6 @@ def test_core_dependencies_are_those_that_cukern_imports() -> None:
         "numpy",
         "opt_einsum",
         "platformdirs",
-        "safetensors",
         "threadpoolctl",
         "tree_sitter",
         "tree_sitter_cuda",

@@ -6,6 +6,7 @@ import mmap
 import os
 import random
 import struct
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -250,6 +251,7 @@ def mutations(data: bytes, count: int) -> Any:
 def test_mutated_files_are_read_within_bounds_or_refused(path: Path, tmp_path: Path) -> None:
     refused, named, header = 0, 0, path.read_bytes()
     target = tmp_path / "mutated.gguf"
+    tracemalloc.start()
     for content in mutations(header, 800):
         target.write_bytes(content)
         try:
@@ -261,6 +263,8 @@ def test_mutated_files_are_read_within_bounds_or_refused(path: Path, tmp_path: P
         for one in read.tensors.values():
             one.numpy().tobytes()  # a read outside the mapping would end the process
             assert one.nbytes <= len(content)
+    assert tracemalloc.get_traced_memory()[1] < 2**23
+    tracemalloc.stop()
     assert refused == named
     assert 300 < refused < 800, "mutations should reach both ends"
 

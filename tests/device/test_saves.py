@@ -25,12 +25,18 @@ from cukern import files
 SAVERS = saving.savers()
 
 
-@pytest.fixture(params=["unnamed", "named"])
+@pytest.fixture(params=["unnamed", "named", "not linked"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Whether the file system has files without names."""
-    if request.param == "named":
+    """Whether the file system has files without names, and whether they can be given one."""
+    if request.param == "not linked":
+        monkeypatch.setattr(files, "_link", fail)
+    elif request.param == "named":
         monkeypatch.setattr(os, "O_TMPFILE", os.O_DIRECTORY)
     return str(request.param)
+
+
+def fail(*_: object) -> None:
+    raise PermissionError(errno.EPERM, "refused")
 
 
 @pytest.fixture(autouse=True)
@@ -145,10 +151,7 @@ def test_a_group_that_cannot_be_kept_gives_nobody_else_its_rights(
     found = os.stat(path)
     other = os.stat_result((*found[:5], found.st_gid + 1, *found[6:]))
 
-    def refuse(*_: object) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr(os, "fchown", refuse)
+    monkeypatch.setattr(os, "fchown", fail)
     monkeypatch.setattr(files, "_status", lambda target: other)
     with files.replacing(path):
         pass

@@ -29,8 +29,8 @@ _ACCESS_LIST = "system.posix_acl_access"
 def replacing(path: str | os.PathLike[str], mode: int = 0o666) -> Iterator[Any]:
     """A binary file to write, which replaces that at ``path`` when the block ends without an error.
 
-    A file that is replaced hands on its owner, group and permissions; links to it are followed. Pipes and devices, such
-    as ``/dev/stdout``, are written to as they are.
+    A file that is replaced hands on its owner, group and permissions; symbolic links to it are followed, other
+    names that it has keep its old content. Pipes and devices, such as ``/dev/stdout``, are written to as they are.
 
     Args:
         path: the file.

@@ -144,6 +144,22 @@ def test_only_devices_know_their_kinds() -> None:
     assert not found
 
 
+def test_files_are_written_whole_or_not_at_all() -> None:
+    """By `cukern/files.py` alone; what compilers make has its own way into the cache."""
+    test = re.compile(
+        r"""\.write_(bytes|text)\(|(?<!archive\.)\bopen\(.*["'][wax]b?\+?["']|savefig\((?!file)|mkstemp\("""
+    )
+    own = ("files.py", "device/disk_cache.py", "device/bundle_file.py", "device/host/compiler.py")
+    found = [
+        f"{path.relative_to(PACKAGE)}: {line.strip()}"
+        for path in MODULES.values()
+        if str(path.relative_to(PACKAGE)) not in own
+        for line in path.read_text().splitlines()
+        if test.search(line) and ">>>" not in line
+    ]
+    assert not found
+
+
 def test_templates_branch_on_devices_in_the_prelude_alone() -> None:
     found = [
         str(path.relative_to(render.TEMPLATES))

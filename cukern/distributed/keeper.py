@@ -60,8 +60,11 @@ def keep(alive: int, events: int, rank: int, command: list[str]) -> int:
             break
     if status is not None:
         os.write(events, b"ended %d\n" % rank)
+        _end_all()
+        return status
+    os.kill(child, signal.SIGKILL)
     left = _end_all()
-    return left.get(child, -1) if status is None else status
+    return left[child] if child in left else os.waitpid(child, 0)[1]
 
 
 def _nothing(number: int, frame: object) -> None:
@@ -122,8 +125,12 @@ def _end_all() -> dict[int, int]:
 
 def _children() -> list[int]:
     """The processes whose parent this one is, ended ones too."""
-    found = []
-    for name in os.listdir("/proc"):
+    found: list[int] = []
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return found
+    for name in names:
         if name.isdigit():
             try:
                 with open(f"/proc/{name}/stat", "rb") as file:

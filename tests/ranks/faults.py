@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import sys
 import time
@@ -101,6 +102,18 @@ def leaves(rank: str, how: str) -> None:
             raise KeyError("lost")
         os._exit(4)
     cd.all_reduce(ck.zeros((2, 2))).tolist()
+
+
+def full_for_one(folder: str) -> None:
+    """A checkpoint of which rank 1 cannot write its part."""
+    world = cd.init(timeout=30)
+    x = ck.ones(1 << 15)
+    if world.rank == 1:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
+    try:
+        cd.save_checkpoint(folder, 1, {"x": x})
+    except OSError as error:
+        print("told:", error)
 
 
 def late(seconds: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -194,6 +195,19 @@ def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path, device: str) -> N
     resumed = faults.trained(tmp_path / "two", faults.STEPS)
     whole = faults.trained(tmp_path / "one", faults.STEPS)
     np.testing.assert_allclose(resumed, whole[2:], rtol=1e-6)
+
+
+def test_a_checkpoint_that_one_rank_cannot_write(tmp_path: Path, device: str) -> None:
+    """All ranks learn of it, and nothing is left."""
+    run = launched(2, str(HERE / "faults.py"), "full_for_one", str(tmp_path), device=device)
+    assert run.returncode == 0, run.stderr
+    file = tmp_path / ".step-000000001.partial" / "rank-00001-of-00002.safetensors"
+    told = f"[Errno {errno.EFBIG}] {os.strerror(errno.EFBIG)}: {str(file)!r}"
+    assert sorted(run.stdout.splitlines()) == [
+        f"[0] told: save_checkpoint: rank 1: {told}",
+        f"[1] told: {told}",
+    ]
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.thorough

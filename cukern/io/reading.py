@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 import struct
@@ -70,6 +71,8 @@ def load(
         return _load(file, str(getattr(file, "name", "a file")), device, False, allow_pickle)
     name = os.fspath(file)
     with open(file, "rb") as opened:
+        if not opened.seekable():
+            raise OSError(errno.ESPIPE, "a pipe cannot be read twice; read it into a file", name)
         head = opened.read(9)
         if head[:6] != _NPY and head[8:] == b"{":
             return read_safetensors(name, device)

@@ -281,8 +281,11 @@ class Optimizer:
         Raises:
             ValueError: a name is missing or unknown, a shape is not that of its parameter, or a count
                 is not a number of steps.
+            TypeError: a value is no real array, or ``state`` has no names.
         """
         owner = f"state of {type(self).__name__}"
+        if not isinstance(state, Mapping):
+            raise TypeError(f"{owner}: expected values by name, got {type(state).__name__}")
         if "steps" not in state:
             raise ValueError(f"{owner}: missing 'steps'")
         steps = _number_of_steps(owner, "steps", state["steps"])
@@ -305,7 +308,10 @@ class Optimizer:
                 updates[i] = _number_of_steps(owner, key, value)
                 continue
             like = self.parameters[i]
-            found = asarray(value, dtype=dtypes.info(like.dtype).acc, device=like.device, copy=True)
+            try:
+                found = asarray(value, dtype=dtypes.info(like.dtype).acc, device=like.device, copy=True)
+            except (TypeError, ValueError) as error:
+                raise type(error)(f"{owner}: {key!r}: {error}") from None
             if found.shape != like.shape:
                 raise ValueError(f"{owner}: {key!r} has shape {found.shape}, expected {like.shape}")
             loaded[i][slot] = found

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, SupportsIndex
 
@@ -71,8 +71,9 @@ class Generator(Transformed):
 
     @state.setter
     def state(self, state: dict[str, Any]) -> None:
-        if state.get("bit_generator") != "Philox4x32-10":
-            raise ValueError(f"state: expected the state of a Philox4x32-10 generator, got {state!r}")
+        whole = isinstance(state, Mapping) and {"key", "counter", "children"} <= state.keys()
+        if not whole or state.get("bit_generator") != "Philox4x32-10":
+            raise ValueError(f"state: expected the state of a Philox4x32-10 generator, got {state!r:.200}")
         first, second = map(operator.index, state["key"])
         if not (0 <= first <= WORD and 0 <= second <= WORD):
             raise ValueError(f"state: key: expected two words of 32 bits, got {state['key']!r}")

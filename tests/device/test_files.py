@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import struct
 import tracemalloc
@@ -363,3 +364,12 @@ def test_changed_files_are_read_as_they_are_or_refused(tmp_path: Path, name: str
     finally:
         tracemalloc.stop()
     assert refused > 50 and read > 3
+
+
+def test_a_pipe_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "x.npy"
+    os.mkfifo(path)
+    both = os.open(path, os.O_RDWR)
+    with pytest.raises(OSError, match=r"a pipe cannot be read twice.*x\.npy"):
+        ck.load(path)
+    os.close(both)

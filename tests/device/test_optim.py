@@ -169,6 +169,10 @@ def test_bad_state_is_refused_and_changes_nothing(device: ck.Device) -> None:
         optimizer.load_state_dict({"steps": 3, "0.mean": np.zeros(2), "0.square": np.zeros(2)})
     with pytest.raises(ValueError, match=r"'steps': expected a number of steps, got -1"):
         optimizer.load_state_dict({"steps": -1})
+    with pytest.raises(TypeError, match="state of Adam: '0.mean': "):
+        optimizer.load_state_dict({"steps": 3, "0.mean": object()})
+    with pytest.raises(TypeError, match="state of Adam: expected values by name, got list"):
+        optimizer.load_state_dict([1])  # type: ignore[arg-type]
     assert optimizer.state_dict() == {"steps": 0}
 
 

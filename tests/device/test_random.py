@@ -324,3 +324,11 @@ def test_states_out_of_range_change_nothing(device: ck.Device, bad: dict[str, in
     with pytest.raises(ValueError, match="counter, children"):
         rng.state = state | {"key": [1, 2]} | bad
     assert rng.state == state
+
+
+@pytest.mark.parametrize(
+    "bad", [None, [1], {}, {"bit_generator": "Philox4x32-10"}, {"bit_generator": "PCG64"}]
+)
+def test_what_is_no_state_is_named(bad: Any) -> None:
+    with pytest.raises(ValueError, match="state: expected the state of a Philox4x32-10 generator, got"):
+        ck.random.default_rng(0).state = bad

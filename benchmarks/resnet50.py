@@ -215,7 +215,7 @@ def main() -> None:
             "PyTorch, compiled": lambda: peer(torch.compile),
             "PyTorch, eager, as a CUDA graph": lambda: graphed(peer()),
             "PyTorch, compiled, as a CUDA graph": lambda: graphed(peer(torch.compile)),
-            "PyTorch, compiled with max-autotune, as a CUDA graph": lambda: graphed(peer(searched)),
+            "PyTorch, compiled with max-autotune, as a graph": lambda: graphed(peer(searched)),
         }
     sides = {"cukern, captured": own_step(ResNet(channels), images, labels)}
     sides |= {name: peers[name]() for name in bench.chosen(list(peers))}

@@ -54,6 +54,7 @@ class Case:
         torch, numpy: the expression for PyTorch, and for NumPy and CuPy, if it differs; ``None`` if they have
             none.
         compiled: the expression that PyTorch compiles, if it does; empty for that of ``torch``.
+        autotuned: whether the compiler tries several kernels, which takes it half a minute for a large product.
         graphed: whether PyTorch's call is measured as a CUDA graph too.
         grad: names of the inputs whose gradient is timed instead of the value.
         goal: the lowest acceptable share of the large copy's bandwidth, or of the speed of ``bare``.
@@ -73,6 +74,7 @@ class Case:
     torch: str | None = ""
     numpy: str | None = ""
     compiled: str | None = None
+    autotuned: bool = False
     graphed: bool = False
     grad: str = ""
     goal: float | None = None

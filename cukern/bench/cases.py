@@ -175,7 +175,7 @@ CELLS = [
 PRODUCTS = [
     *(
         case
-        for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0, compiled=""))
+        for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0, compiled="", autotuned=True))
         for case in (
             of("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
                sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
@@ -188,6 +188,7 @@ PRODUCTS = [
              flops="2 * n**3", torch="torch.relu(tf32_product(x, y) + b)", bare="tf32_product(x, y)", dtypes="tf32",
              goal=0.91),
     _linear("gelu(x @ w.T + b)", run="ck.nn.linear(x, w, b, activation=ck.gelu)", torch="F.gelu(F.linear(x, w, b))",
+            autotuned=True,
             sizes="n=16384 k=768 m=3072 | n=256 k=96 m=384"),
     _linear("x @ w.T + b + r", inputs="x:n,k w:m,k b:m r:n,m", run="residual(x, w, b, r)",
             torch="F.linear(x, w, b) + r", sizes="n=16384 k=3072 m=768 | n=256 k=384 m=96"),

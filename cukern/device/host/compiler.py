@@ -51,6 +51,7 @@ _RUNTIME_FLAGS = ["-O1", "-foptimize-sibling-calls", "-pthread", f"-I{RUNTIME}"]
 # 65,530 mappings (vm.max_map_count): a kernel's library needs two of them this way, and five by the linker's defaults.
 _GCC_KERNEL = [
     *shlex.split("-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs"),
+    "-fno-isolate-erroneous-paths-dereference",  # a division by what is always zero keeps its line
     *shlex.split("-Wl,-z,noseparate-code,-z,norelro -lm -lc -lgcc"),
 ]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.
@@ -185,7 +186,9 @@ lifeline=/proc/self/fd/$1; ulimit -t $2; ulimit -d $3; shift 3
 kill -9 $guard; exit $status
 """
 #: What compilers say that were refused memory.
-_NO_MEMORY = re.compile(r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I)
+_NO_MEMORY = re.compile(
+    r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I
+)
 _NO_TIME = re.compile(r"CPU time limit exceeded|Killed signal")
 
 
@@ -254,7 +257,9 @@ def _try_compiler(command: Sequence[str]) -> Compiler | None:
     if not command or shutil.which(command[0]) is None:
         return None
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
     except OSError as error:
         if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
             raise DeviceError(f"{command[0]} could not be started: {error.strerror}") from error

@@ -16,7 +16,10 @@
 #define __align__(n) __attribute__((aligned(n)))  // may stand after other specifiers, as in CUDA
 
 #ifndef __clang__
-#define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
+namespace cukern {
+[[noreturn]] static inline void assumed_away() { __builtin_unreachable(); }
+}
+#define __builtin_assume(condition) ((condition) ? (void)0 : cukern::assumed_away())
 #endif
 
 #include "cukern_types.h"

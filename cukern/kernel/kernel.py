@@ -96,6 +96,8 @@ class Kernel:
         plain: bool = False,
         **variables: Any,
     ) -> None:
+        if name is not None and not (isinstance(name, str) and name.isprintable()):
+            raise ValueError(f"name: expected the name of a kernel, on one line, got {name!r}")
         self.plain = bool(plain)
         self.entry: str | None = None
         if self.plain:

@@ -179,6 +179,13 @@ def refused(message, call, error=ck.LaunchError):
         call()
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "a\0", 3])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_name_is_on_one_line(name, plain):
+    with pytest.raises(ValueError, match="name: expected the name of a kernel, on one line, got"):
+        ck.Kernel('extern "C" __global__ void k(float* y) {}', name=name, plain=plain)
+
+
 def test_refused_arguments(device, scale):
     x, y = ck.ones(8), ck.zeros(8)
     bound = {"elem": ck.float32}

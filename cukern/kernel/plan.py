@@ -71,6 +71,14 @@ def raw(data: Any) -> Any:
     return data.view(row.bits) if row.extension else data
 
 
+def apart(device: Device, data: Any, written: Any) -> Any:
+    """An ndarray that is read; a copy if it may share memory with ``written``, an ndarray that is written meanwhile."""
+    if not device.xp.may_share_memory(data, written):
+        return data
+    with on(device):
+        return data.copy()
+
+
 _prepared: dict[Any, Prepared] = {}
 
 

@@ -82,6 +82,18 @@ def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = 
     return [require_array(x, name, argument, first) for x, argument in zip(made, names, strict=True)]
 
 
+def require_each(values: Iterable[Any], name: str) -> list[Array]:
+    """Arrays as Arrays on one device, as by :func:`require_arrays`, but each with a dtype of its own."""
+    given = list(values)
+    first = first_array(given)
+    made = [require_array(x, name, f"arrays[{i}]") for i, x in enumerate(given)]
+    if first is None:
+        return made
+    return [
+        x if isinstance(one, Array) else x.to_device(first.device) for one, x in zip(given, made, strict=True)
+    ]
+
+
 def first_array(values: Iterable[Any]) -> Array | None:
     """The first Array among ``values``, or None."""
     return next((value for value in values if isinstance(value, Array)), None)

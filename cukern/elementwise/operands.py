@@ -118,8 +118,10 @@ def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
     device = None if beside is None else beside.device
     dtype = dtypes.result_type(beside.dtype, x) if beside is not None and is_scalar(x) else None
     if is_scalar(x) or listed or is_foreign(x):
+        # A backward may read it, and a tape would not notice what its owner writes to it until then.
+        copy = True if tape.active() and is_foreign(x) else None
         try:
-            return asarray(x, dtype, device) if beside is None or not listed else joined(x, beside)
+            return asarray(x, dtype, device, copy) if beside is None or not listed else joined(x, beside)
         except (TypeError, ValueError) as error:
             reason = str(error).removeprefix("obj: ")
             kind = TypeError if isinstance(error, TypeError) else ValueError

@@ -30,6 +30,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
+from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .places import gathered, picked_along
@@ -69,6 +70,15 @@ def wraps(x: Array) -> bool:
 
 def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Non-negative, checked or clipped indices, as an int64 ndarray on the device of ``x``."""
+    return _kept(_places_in(places, size, x, name), places, x)
+
+
+def _kept(data: Any, given: Any, x: Array) -> Any:
+    """Indices that a backward may read, which trusts them: not in memory that the caller may write until then."""
+    return apart(x.device, data, given) if tape.active() else data
+
+
+def _places_in(places: Any, size: int, x: Array, name: str) -> Any:
     xp = x.device.xp
     data = places.astype(np.int64, copy=False)
     if wraps(x):
@@ -102,12 +112,12 @@ def brought_in(places: Any, size: int, x: Array, mode: str) -> Any:
 def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Indices for the kernels of :mod:`.places`; on a GPU the kernels themselves wrap and clip them."""
     if not wraps(x):
-        return x.device.xp.asarray(places_in(places, size, x, name), order="C")
+        return _kept(x.device.xp.asarray(_places_in(places, size, x, name), order="C"), places, x)
     if places.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
     kept, narrow = places.dtype in (dtypes.int32, dtypes.int64), places.dtype.itemsize < 4
     data = places if kept else places.astype(dtypes.int32 if narrow else dtypes.int64)
-    return x.device.xp.asarray(data, order="C")
+    return _kept(x.device.xp.asarray(data, order="C"), places, x)
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:

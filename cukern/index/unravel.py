@@ -13,6 +13,7 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import on_device, public
 from ..elementwise.table import clip, floor_divide, where
+from ..kernel.plan import apart
 from .take import brought_in, expect_mode, integers, places_in, wraps
 
 __all__ = ["ravel_multi_index", "unravel_index"]
@@ -48,9 +49,9 @@ def unraveled(places: Array, shape: tuple[int, ...], clipped: bool = False) -> l
 
 @on_device
 def _in_range(x: Array, size: int, name: str) -> Array:
-    """Indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
+    """New indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
     data = places_in(integers(x, x, name), size, x, name)
-    return Array._wrap(data, x.device)
+    return Array._wrap(apart(x.device, data, x._data), x.device)
 
 
 def _turned(sizes: Any, order: str, name: str) -> Any:

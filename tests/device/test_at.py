@@ -195,6 +195,9 @@ def test_places_of_numbers_have_no_axis(device: ck.Device, mode: Any) -> None:
     assert i.shape == j.shape == x[i, j].shape == ()
     assert float(x[i, j]) == 5
     assert ck.ravel_multi_index((1, 1), (2, 2)).shape == ()
+    flat = ck.arange(3)
+    ck.unravel_index(flat, (5,))[0][...] = 4
+    assert flat.tolist() == [0, 1, 2]
     assert ck.ravel_multi_index(((), ()), (0, 3), mode="clip").shape == (0,)
     with pytest.raises(
         ValueError, match="ravel_multi_index: mode: expected 'raise', 'wrap' or 'clip', got 'up'"

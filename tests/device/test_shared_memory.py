@@ -209,6 +209,38 @@ def out_of_joins(xp: ModuleType, x: Any, part: Parts) -> None:
     xp.stack([part.read(x, (4,)), part.read(x, (4,))], out=part(x, (2, 4)))
 
 
+#: Functions of 24 floats and of the places [0, 1, 1, 3], whose derivatives go to these places.
+INDEXED: dict[str, Callable[[Any, Any], Any]] = {
+    "index": lambda x, i: x[i],
+    "index of columns": lambda x, i: x.reshape(4, 6)[1:, i],
+    "index of both": lambda x, i: x.reshape(4, 6)[i, i],
+    "index of a mask": lambda x, i: x[:4][i > 0],
+    "take": lambda x, i: ck.take(x, i),
+    "take and clip": lambda x, i: ck.take(x, i, mode="clip"),
+    "take along": lambda x, i: ck.take_along_axis(x.reshape(2, 12), i[None], 1),
+    "embedding": lambda x, i: ck.nn.embedding(i, x.reshape(8, 3)),
+    "segment_prod": lambda x, i: ck.segment_prod(x[:4], i, 5),
+    "segment_max": lambda x, i: ck.segment_max(x[:4], i, 5, indices_are_sorted=True),
+    "offsets": lambda x, i: ck.segment_sum(x[:3], offsets=i),
+    "scatter": lambda x, i: ck.scatter(x.reshape(6, 4), i[None], 1, 5),
+    "index_add": lambda x, i: ck.index_add(x, i, x[:4]),
+    "at.set": lambda x, i: x.at[i].set(x[:4]),
+    "at.add": lambda x, i: x.at[i].add(x[:4]),
+    "at.multiply": lambda x, i: x.at[i].multiply(x[:4]),
+    "at.max": lambda x, i: x.reshape(4, 6).at[:, i].max(x[:16].reshape(4, 4)),
+    "reduceat": lambda x, i: ck.multiply.reduceat(x, i),
+    "repeat": lambda x, i: ck.repeat(x[:4], i),
+    "bincount": lambda x, i: ck.bincount(i, weights=x[:4]),
+    "choose": lambda x, i: ck.choose(i, [x[:4], x[4:8], x[8:12], x[12:16]]),
+    "delete": lambda x, i: ck.delete(x, i),
+    "power": lambda x, i: ck.power(x[:4], i),
+    "cross_entropy": lambda x, i: ck.nn.cross_entropy(x[:16].reshape(4, 4), i),
+}
+
+#: Those that save the array of the places itself.
+SAVED = ("power", "cross_entropy")
+
+
 def outcome(xp: ModuleType, name: str, seed: int, dtype: Any) -> Any:
     values = np.arange(int(np.prod(SIDES))).reshape(SIDES).astype(dtype)
     x = values if xp is np else ck.asarray(values)
@@ -270,3 +302,25 @@ def test_a_checked_launch_of_the_library_that_does_is_reported(order: list[int])
         # Parts that lie side by side share nothing.
         launches.put_rows(x[:3].reshape(1, 3, 1), np.array([2, 0, 1]), x[3:]._data, 1, 3, 1)
         assert x.tolist() == [0, 1, 2, 1, 2, 0] and len(reports) == 1
+
+
+@pytest.mark.parametrize("dtype", ["int32", "int64"])
+@pytest.mark.parametrize("name", INDEXED)
+def test_a_backward_goes_to_the_places_of_its_forward(device: ck.Device, name: str, dtype: str) -> None:
+    """Places are looked at once: what is written to them until the backward would lead it out of its memory."""
+    x, given = ck.asarray(np.linspace(1, 2, 24)), np.array([0, 1, 1, 3], dtype)
+
+    def loss(x: ck.Array, i: Any) -> ck.Array:
+        return (INDEXED[name](x, i) ** 2).sum()
+
+    want = ck.grad(lambda x: loss(x, ck.asarray(given)))(x).numpy()
+    for i in (ck.asarray(given.copy()), given.copy()):
+        with ck.Tape() as tape:
+            tape.watch(x)
+            y = loss(x, i)
+        i[...] = 10**6
+        if isinstance(i, ck.Array) and name in SAVED:
+            with pytest.raises(ck.GradientError, match="was written since"):
+                tape.gradient(y, x)
+        else:
+            np.testing.assert_array_equal(tape.gradient(y, x).numpy(), want)

@@ -209,6 +209,9 @@ class Operators:
     def __rmatmul__(self, other: Any) -> Self:
         return self._apply("matmul", other, self)
 
+    def __imatmul__(self, other: Any) -> Self:
+        return self._call("inplace_matmul", other)
+
     def __getitem__(self, key: Any) -> Self:
         made: Self = FUNCTIONS["getitem"](self, key)
         return made

@@ -14,7 +14,14 @@ from ..array import Array
 from ..array.creation import arange, asarray, beside, zeros
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
-from ..elementwise.operands import normalize_axes, normalize_axis, public, require_array, require_arrays
+from ..elementwise.operands import (
+    normalize_axes,
+    normalize_axis,
+    public,
+    require_array,
+    require_arrays,
+    require_each,
+)
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
@@ -70,7 +77,7 @@ _copied = copy
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
     """The arrays with axes added as in NumPy: the third as the last axis, the others in front."""
     made = []
-    for x in require_arrays(xs, name):
+    for x in require_each(xs, name):
         while x.ndim < ndim:
             x = expand_dims(x, -1 if ndim == 3 and x.ndim == 2 else 0)
         made.append(x)
@@ -464,8 +471,7 @@ def meshgrid(
     if copy and not sparse and (served := gridded(arrays, indexing)) is not None:
         return served
     made: list[Array] = []
-    for i, x in enumerate(arrays):
-        x = require_array(x, "meshgrid", f"arrays[{i}]")
+    for i, x in enumerate(require_each(arrays, "meshgrid")):
         if x.ndim > 1:
             raise ValueError(f"meshgrid: arrays[{i}]: expected one axis, got shape {x.shape}")
         place = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i

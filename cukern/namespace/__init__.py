@@ -64,7 +64,16 @@ from ..shape.views import *  # noqa: F403
 #: Functions that are not public under their name: those of operators and methods, and rows used only in derivatives.
 INTERNAL = frozenset(
     {
-        *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
+        *(
+            "at",
+            "compare",
+            "getitem",
+            "setitem",
+            "inplace",
+            "inplace_matmul",
+            "direction",
+            "logistic_density",
+        ),
         *("cast_to", "flat", "viewed"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),

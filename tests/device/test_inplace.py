@@ -58,6 +58,46 @@ def test_in_place_with_overlapping_memory(device: ck.Device) -> None:
     assert_close(x, a + a[::-1])
 
 
+def test_in_place_matrix_products(device: ck.Device) -> None:
+    a, b = np.arange(8.0, dtype="float32").reshape(2, 2, 2), np.array([[0.0, 2.0], [1.0, 3.0]])
+    x = whole = ck.asarray(a.copy())
+    part, version = x[1], x._storage.version
+    x @= ck.asarray(b)  # float64 goes to float32, as in NumPy
+    assert x is whole and x.dtype == ck.float32 and x._storage.version == version + 1
+    assert_close(x, a @ b.astype("float32"))
+    assert_close(part, (a @ b.astype("float32"))[1])
+    turned, rows = x[0].T, x[0].numpy()
+    turned @= turned
+    assert_close(x[0], (rows.T @ rows.T).T)
+    v = ck.asarray([1.0, 2.0])
+    v @= b.astype("float32")
+    assert_close(v, [2.0, 8.0])
+    n = ck.asarray([[1, 2], [3, 4]])
+    n @= [[0, 1], [1, 0]]
+    assert n.dtype == ck.int64 and n.tolist() == [[2, 1], [4, 3]]
+
+
+SHAPES = [((2, 3), (3, 2)), ((2, 2), (2, 1)), ((2,), (2,)), ((2, 2), (3, 2, 2)), ((2, 2), (3, 3))]
+
+
+@pytest.mark.parametrize(("left", "right"), SHAPES)
+def test_in_place_matrix_products_that_numpy_refuses(
+    device: ck.Device, left: tuple[int, ...], right: tuple[int, ...]
+) -> None:
+    a, b = np.ones(left, "float32"), np.ones(right, "float32")
+    with pytest.raises(ValueError, match="matmul|matrix multiplication|output operand"):
+        a @= b
+    x = ck.asarray(a)
+    with pytest.raises(ValueError, match=r"matmul: .*shape"):
+        x @= ck.asarray(b)
+    whole = ck.ones((2, 2), dtype="int64")
+    with pytest.raises(TypeError, match="a result of float32 cannot be written to an array of int64"):
+        whole @= ck.ones((2, 2))
+    repeated = ck.broadcast_to(ck.ones(2), (2, 2))
+    with pytest.raises(ValueError, match="repeated view"):
+        repeated @= ck.ones((2, 2))
+
+
 def test_in_place_refusals(device: ck.Device) -> None:
     x = ck.asarray([1, 2, 3])
     with pytest.raises(TypeError, match="a result of float32 cannot be written to an array of int64"):

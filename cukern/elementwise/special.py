@@ -27,6 +27,8 @@ from .table import (
     floor_divide,
     isnan,
     log,
+    log1p,
+    maximum,
     remainder,
     sigmoid,
     sign,
@@ -199,8 +201,8 @@ cbrt = unary(
 )
 logaddexp2 = binary(
     "logaddexp2",
-    f"log_add_exp(x * T({_LN2!r}), y * T({_LN2!r})) * T({1 / _LN2!r})",
-    vjp=lambda g, x, y, r: _log_add_exp_vjp(g, _LN2 * x, _LN2 * y, r),
+    f"x == y ? x + T(1) : maximum(x, y) + log1p(exp2(-fabs(x - y))) * T({1 / _LN2!r})",
+    vjp=lambda g, x, y, r: _log_add_exp_vjp(g, x, y, r, _LN2),
     doc="log2(2**x + 2**y), without overflow.",
 )
 xlogy = binary(
@@ -210,6 +212,30 @@ xlogy = binary(
     vjp=lambda g, x, y, r: (g * log(where(equal(x, 0) & (y <= 0), 1, y)), where(equal(x, 0), 0, g * x / y)),
     oracle=lambda x, y: x * np.log(y),
     doc="x * log(y), and 0 where x is 0.",
+)
+
+_weighted: Any = binary(
+    "weighted",
+    "x == T(0) && y == y ? T(0) : x * y",
+    vjp=lambda g, x, y, r: (g * y, g * x),
+    oracle=lambda x, y: x * y,
+    doc="x * y, and 0 where x is 0, also of an infinite y.",
+)
+
+
+def _binary_entropy_vjp(g: Any, p: Any, t: Any, r: Any) -> Any:
+    hit, miss = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
+    return g * (p - t) / maximum(p * (1 - p), 1e-12), g * (miss - hit)
+
+
+#: Logarithms are at least -100 and the divisor of the derivative at least 1e-12, as in PyTorch: none is infinite.
+_binary_entropy: Any = binary(
+    "binary_entropy",
+    "-(y * maximum(log(x), T(-100)) + (T(1) - y) * maximum(log1p(-x), T(-100)))",
+    domain=(0.1, 0.9),
+    vjp=_binary_entropy_vjp,
+    oracle=lambda x, y: -(y * np.log(x) + (1 - y) * np.log1p(-x)),
+    doc="The cross-entropy of a bit that is 1 with probability x, by what it is with probability y.",
 )
 
 

@@ -230,8 +230,8 @@ log10 = unary(
 )
 
 
-def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
-    distance = where((x == y) & isinf(x), 0, x - y)
+def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any, unit: float = 1.0) -> Any:
+    distance = where((x == y) & isinf(x), 0, unit * (x - y))
     return g * sigmoid(distance), g * sigmoid(-distance)
 
 

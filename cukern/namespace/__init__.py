@@ -61,7 +61,7 @@ from ..shape import nested as _nested  # noqa: F401 - registers arrays of nested
 from ..shape.joins import *  # noqa: F403
 from ..shape.views import *  # noqa: F403
 
-#: Functions that are not public under their name: those of operators and methods, and rows used only in derivatives.
+#: Functions that are not public under their name: those of operators and methods, and rows used only by others.
 INTERNAL = frozenset(
     {
         *(
@@ -78,7 +78,7 @@ INTERNAL = frozenset(
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),
-        *("product_then", "product_source", "times_i", "conj_times", "phase"),
+        *("product_then", "product_source", "times_i", "conj_times", "phase", "binary_entropy", "weighted"),
     }
 )
 

@@ -11,15 +11,17 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import ones_like
+from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated, imag, real
+from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
-from ..elementwise.table import equal, exp, hypot, isfinite, where
+from ..elementwise.table import equal, exp, hypot, where
 from ..elementwise.ufunc import one_out, written
 from ..kernel.strides import broadcast_axes
 from ..shape.joins import concat, stack
 from ..shape.views import moveaxis, reshape
-from .function import Reduce, Rule, Span
+from .function import Reduce, Rule, Span, exponential_below, load
 from .masked import masked_mean, masked_spread, one_correction
 from .plan import Reduction
 
@@ -293,7 +295,10 @@ _VARIANCE = Rule(lambda g, x, y, e, s: (x - e) * (2 * g / s), number=_freedom, o
 _DEVIATION = Rule(
     lambda g, x, y, e, s: (x - e) * where(y > 0, g / s / where(y > 0, y, 1), 0), number=_freedom, other="mean"
 )
-_LOG_SUM = Rule(lambda g, x, y, e, s: g * exp(x - where(isfinite(y), y, 0)))
+#: By the sum of exponentials, as their logarithm is rounded to the digits of large values.
+_LOG_SUM = Rule(
+    lambda g, x, y, e, s: exponential_below(x, y) * (g / where(equal(e, 0), 1, e)), other="exponentials"
+)
 
 
 sum = Accumulation(
@@ -481,6 +486,45 @@ logsumexp = Statistic(
     real=True,
     doc="log(sum(exp(x))) over axes, without overflow; -inf if there are no values or all are -inf.",
 )
+_PEAK_AND_REST = Reduce(
+    replace(logsumexp.row, name="peak_and_log_sum", finish="complex<A>(a.peak, log(a.sum))"),
+    "float",
+    doc="The two terms of logsumexp, which their sum would round, as a complex number.",
+    public=False,
+)
+
+
+def normalizers(x: Array, axis: int) -> tuple[Array, Array]:
+    """The two terms of :func:`logsumexp` along an axis, in the accumulator's dtype, the axis with size 1.
+
+    The largest value, a constant to tapes, and the logarithm of the sum of exponentials below it, which carries the
+    derivative. Their sum is rounded to the digits of the largest value: subtract one after the other.
+    """
+    with tape.stop_recording():
+        pairs = _PEAK_AND_REST.evaluate(
+            load(x.dtype, x.dtype),
+            (x,),
+            (),
+            (axis % x.ndim,),
+            True,
+            dtypes.complex_of(dtypes.info(x.dtype).acc),
+        )
+        peak, rest = real(pairs), imag(pairs)
+    if tape.recording((x,)):
+        tape.record(
+            "normalizers",
+            (x,),
+            (rest,),
+            lambda given, saved, needs: (_share(given[0], *saved),),
+            (x, peak, rest),
+        )
+    return peak, rest
+
+
+@fuse
+def _share(g: Any, x: Any, peak: Any, rest: Any) -> Any:
+    """The cotangent of ``x`` from that of ``rest``."""
+    return (g * exp(x.astype(peak.dtype) - peak - rest)).astype(x.dtype)
 
 
 def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:

@@ -19,6 +19,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .array.creation import asarray, empty, zeros
+from .array.layout import address
 from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
@@ -124,7 +125,12 @@ def _by_cufft(
     norm: str,
     **options: Any,
 ) -> Array:
-    """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it."""
+    """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it.
+
+    cuFFT reads real numbers, too, as pairs: the address of the first has to be a multiple of a complex number's size.
+    """
+    if address(x._data) % dtypes.complex_of(x.dtype).itemsize:
+        x = Array._wrap(x._data.copy(), x.device)
     xp, sizes = x.device.xp, shape if name == "irfftn" else x.shape
     n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)

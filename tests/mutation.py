@@ -79,7 +79,7 @@ CHECKS = {
     "prelude/": ["beside", "clusters", "proxy", "instructions", "overlap", "tensor_map"],
     "prelude/alike": ["sort"],
     "prelude/base": ["elementwise", "reduce", "random", "optim"],
-    "prelude/bessel": ["special_functions"],
+    "prelude/bessel": ["special_functions", "smooth_at_zero"],
     "prelude/complex": ["complex"],
     "prelude/copy_async": ["proxy", "scan", "tensor_cores"],
     "prelude/digamma": ["special_functions"],

@@ -176,6 +176,7 @@ class Memory(Operators):
 
         Raises:
             GradientError: a tape tracks the array and the dtype is another.
-            ValueError: the last axis cannot be divided so, or the array is 0-d and the sizes of the dtypes differ.
+            ValueError: the last axis cannot be divided so, or the array is 0-d and the sizes of the dtypes differ; on a
+                GPU, the array does not begin at a multiple of the dtype's size.
         """
         return self._call("viewed", dtype)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +20,6 @@ from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,
     abs,
-    cos,
     equal,
     erfc,
     exp,
@@ -239,13 +239,21 @@ _binary_entropy: Any = binary(
 )
 
 
-def _sinc_vjp(g: Any, x: Any, r: Any) -> Any:
-    s = x * x
-    near = x * (-(_PI**2) / 3 + s * (_PI**4 / 30 - s * (_PI**6 / 840 - s * (_PI**8 / 45360))))
-    small = abs(x) < 0.05
-    # Where pi * x would overflow, the slope is between -2 / x and 2 / x.
-    turned = cos(_PI * where(abs(x) < 1e37, x, 0))
-    return g * where(small, near, (turned - r) / where(small, 1, x))
+@cache
+def _spherical(n: int) -> Any:
+    """The spherical Bessel function of order ``n`` of at least 1 of ``pi * x``; sinc is that of order 0."""
+    return unary(
+        f"spherical_j{n}",
+        f"T(bessel::spherical({n}, double(x)))",
+        INEXACT,
+        codes={"c": f"T(bessel::spherical({n}, complex<double>(x)))"},
+        vjp=lambda g, x, r: (
+            g
+            * (_PI / (2 * n + 1))
+            * (n * (_spherical(n - 1) if n > 1 else sinc)(x) - (n + 1) * _spherical(n + 1)(x))
+        ),
+        public=False,
+    )
 
 
 sinc = unary(
@@ -254,7 +262,7 @@ sinc = unary(
     integers=dtypes.float64,
     code=f"x == T(0) ? T(1) : sin(T({_PI!r}) * x) / (T({_PI!r}) * x)",
     codes={"f": "sinc_of(x)"},
-    vjp=_sinc_vjp,
+    vjp=lambda g, x, r: -_PI * g * _spherical(1)(x),
     doc="sin(pi * x) / (pi * x), and 1 at 0.",
 )
 lgamma = unary(

@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.layout import address
 from ..autodiff import tape
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
@@ -289,6 +290,12 @@ def viewed(x: Array, /, dtype: Any = None) -> Array:
     require_constant("view", x=x)
     with x.device.activate():
         try:
-            return view(x, x._data.view(wanted))
+            data = x._data.view(wanted)
         except (ValueError, TypeError) as error:
             raise ValueError(f"view: {x.dtype} of shape {x.shape} as {wanted}: {error}") from error
+        if not x.device.addressable and address(data) % wanted.itemsize:
+            raise ValueError(
+                f"view: {x.dtype} of shape {x.shape} as {wanted}: a GPU reads these at multiples of {wanted.itemsize} "
+                "bytes, and the array begins elsewhere; view a copy"
+            )
+        return view(x, data)

@@ -94,7 +94,7 @@ def _line(part: Any, device: Device | None) -> Array:
     if not isinstance(part, slice):
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
-    if isinstance(part.step, complex):
+    if isinstance(part.step, (complex, np.complexfloating)):
         made: Array = linspace(start, part.stop, int(abs(part.step)), device=device)
         return made
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)

@@ -15,6 +15,7 @@ from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import carried
 from ..errors import DeviceError
+from .implicit import converted
 from .layout import Layout, layout_of
 from .memory import Memory
 from .operators import FUNCTIONS
@@ -261,7 +262,9 @@ class Array(Memory):
         """A copy of the elements as a NumPy array on the host.
 
         To a tape the copy is a constant: no gradient flows through it. The same holds for :meth:`item`, :meth:`tolist`,
-        ``float(x)``, ``numpy.asarray(x)``, DLPack and pickle. In :func:`cukern.testing.strict_tape` these are errors.
+        ``float(x)`` and pickle; in :func:`cukern.testing.strict_tape` these are errors. Conversions that another
+        library asks for, by ``__array__``, DLPack or CUDA's array interface, are a :class:`GradientError` while a tape
+        tracks the array.
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
@@ -278,8 +281,7 @@ class Array(Memory):
             not self.device.addressable or (dtype is not None and np.dtype(dtype) != self.dtype)
         ):
             raise ValueError(f"copy: a copy is needed to make a NumPy array of this array on {self.device}")
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, "__array__, which NumPy's functions take it by,")
+        converted(self, "__array__, which NumPy's functions take it by,")
         if self.device.addressable and not copy:
             # Read-only: a write through NumPy would not be counted, so a tape could miss it.
             data: npt.NDArray[Any] = self._data.view()
@@ -322,8 +324,7 @@ class Array(Memory):
         Raises:
             BufferError: the memory cannot be shared this way.
         """
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, "DLPack")
+        converted(self, "DLPack")
         self._storage.empty = None
         data = self._data
         if not self.device.addressable:
@@ -349,8 +350,7 @@ class Array(Memory):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device.addressable:
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, "__cuda_array_interface__")
+        converted(self, "__cuda_array_interface__")
         with self.device.activate():  # the interface contains the current stream
             interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface
@@ -383,8 +383,7 @@ class Array(Memory):
     def _scalar(self, wanted: str) -> Any:
         if self.ndim and self.size != 1:
             raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, wanted)
+        converted(self, wanted, number=True)
         return self._number()
 
     def _real(self, wanted: str) -> Any:

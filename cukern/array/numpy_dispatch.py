@@ -35,7 +35,7 @@ def _namespace(module: str) -> Any:
 
 
 def _refuse(name: str, reason: str) -> TypeError:
-    return TypeError(f"numpy.{name} on a cukern array: {reason}; numpy.asarray(x) is a NumPy array of it")
+    return TypeError(f"numpy.{name} on a cukern array: {reason}; x.numpy() is a NumPy array of it")
 
 
 def _is_idle(name: str, option: str, value: Any) -> bool:
@@ -65,7 +65,7 @@ def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
         raise TypeError(f"numpy.{name}: out: a result of {made.dtype} cannot be written to {out.dtype}")
     if out.shape != made.shape:
         raise ValueError(f"numpy.{name}: out: expected shape {made.shape}, got {out.shape}")
-    out[...] = made if isinstance(out, Array) else made.numpy()
+    out[...] = made if isinstance(out, Array) else np.asarray(made)
     return out
 
 

@@ -1,13 +1,21 @@
-"""How many small mistakes in the library's own kernels do its tests notice, on the host?
+"""How many small mistakes in the library's kernels and in its Python do its tests notice, on the host?
 
-    python tests/mutation.py --sample 2 --out mutants.jsonl [--only 'index/*']    # run
-    python tests/mutation.py --table mutants.jsonl                              # the score and all survivors
+    python tests/mutation.py --sample 2 --out mutants.jsonl [--only 'index/*']    # of templates
+    python tests/mutation.py --python --sample 2 --out mutants.jsonl              # of cukern/
+    python tests/mutation.py --python --again mutants.jsonl --out mutants.jsonl   # its survivors once more
+    python tests/mutation.py --table mutants.jsonl                                # the score and all survivors
 
-Each mutant is one change of one template (``cukern.testing.mutations``). A forked process runs the tests of that
-template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches,
-and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value nothing uses. A mutant
-that no test renders, or that the preprocessor leaves out on the host, is not counted, and neither is one that makes no
-difference: those that were read are in ``EQUIVALENT``, with the reason.
+Each mutant is one change of one template (``cukern.testing.mutations``) or of one function (``python_mutations.py``).
+
+A template's tests run in a forked process, up to the first failure. Mutants that lack a statement or an atomic run in
+checked launches, and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value
+nothing uses. A mutant that no test renders, or that the preprocessor leaves out on the host, is not counted.
+
+A module's mutants are written into a copy of the source tree (``python_mutants.py``). Its room's tests run there once
+without any, which tells which of them run the changed lines; of each mutant these alone run, the quickest first. A line
+that none of them runs counts as unnoticed. What only a GPU runs is left out.
+
+Mutants that make no difference are not counted: those that were read are in ``EQUIVALENT``, with the reason.
 """
 
 from __future__ import annotations
@@ -258,12 +266,17 @@ def attempts(
                 yield try_mutant(template, one, source)
 
 
-def why_equivalent(one: dict[str, Any]) -> str:
-    """Why a mutant makes no difference; empty if that has not been found."""
+def as_read(one: dict[str, Any]) -> tuple[str, str]:
+    """What a survivor is found to be by reading, and why; a survivor, if there is no more to say."""
     change = one["diff"].split("\n")[1]
-    rows = (*EQUIVALENT, *python_mutants.EQUIVALENT)
-    fits = (row for row in rows if (row[0], row[2]) == (one["file"], one["what"]))
-    return next((why for _, text, _, why in fits if text in change), "")
+    for word, rows in (
+        ("equivalent", (*EQUIVALENT, *python_mutants.EQUIVALENT)),
+        ("not reached", python_mutants.ON_GPUS),
+    ):
+        for file, text, what, why in rows:
+            if (file, what) == (one["file"], one["what"]) and text in change:
+                return word, why
+    return "survived", ""
 
 
 def main() -> None:
@@ -284,12 +297,13 @@ def main() -> None:
     parser.add_argument("--table", type=Path, nargs="+", help="files of results to show as a table")
     options = parser.parse_args()
     if options.table:
-        print(runner.table(options.table, why_equivalent))
+        print(runner.table(options.table, as_read))
         return
     file = sys.stdout if options.out is None else options.out.open("a")
     of_part = python_mutants.attempts if options.python else attempts
     again = None if options.again is None else runner.survivors(options.again)
-    for one in of_part(options.only, options.sample, options.seed, options.control, again):
+    more = (options.seconds,) if options.python else ()
+    for one in of_part(options.only, options.sample, options.seed, options.control, again, *more):
         print(json.dumps(one), file=file, flush=True)
 
 

@@ -88,12 +88,15 @@ def survivors(paths: Sequence[Path]) -> set[tuple[str, str]]:
     return {(one["file"], one["diff"]) for one in results(paths) if one["outcome"] in ("survived", "timeout")}
 
 
-def table(paths: Sequence[Path], why_equivalent: Callable[[dict[str, Any]], str]) -> str:
-    """The score of each room, the survivors and the equivalents."""
-    found = results(paths)
+def table(paths: Sequence[Path], as_read: Callable[[dict[str, Any]], tuple[str, str]]) -> str:
+    """The score of each room, the survivors, and those that were read and do not count, with the reasons."""
+    found, reasons = results(paths), []
     for one in found:
-        if one["outcome"] == "survived" and why_equivalent(one):
-            one["outcome"] = "equivalent"
+        if one["outcome"] == "survived":
+            one["outcome"], why = as_read(one)
+            if why:
+                head = one["diff"].partition("\n")[0]
+                reasons.append(f"- {one['outcome']}: `{one['file']}`, {head}: {why}")
     rooms: dict[str, list[str]] = {}
     for one in found:
         rooms.setdefault(one["file"].rpartition("/")[0], []).append(one["outcome"])
@@ -105,12 +108,6 @@ def table(paths: Sequence[Path], why_equivalent: Callable[[dict[str, Any]], str]
         lines.append(f"| {room} | {len(outcomes)} | " + " | ".join(map(str, counts)) + f" | {score} |")
     for one in found:
         if one["outcome"] == "survived":
-            lines += ["", f"`{one['file']}`, {one['diff'].partition(chr(10))[0]}", "", "```diff"]
-            lines += [*one["diff"].split("\n")[1:], "```"]
-    lines += ["", "Equivalent:", ""]
-    lines += [
-        f"- `{one['file']}`, {one['diff'].partition(chr(10))[0]}: {why_equivalent(one)}"
-        for one in found
-        if one["outcome"] == "equivalent"
-    ]
-    return "\n".join(lines)
+            head, *change = one["diff"].split("\n")
+            lines += ["", f"`{one['file']}`, {head}", "", "```diff", *change, "```"]
+    return "\n".join([*lines, "", *sorted(reasons)])

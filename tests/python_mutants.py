@@ -11,12 +11,10 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import mutation_runner as runner
 from python_mutations import PythonMutation, python_mutations
 
 HERE = Path(__file__).parent
@@ -34,29 +32,32 @@ CHECKS = {
     "pytree": "tree module function_containers transforms",
     "transforms": "transforms recompute",
     "tree": "tree",
-    "array/": "array protocols interop numbers creation",
+    "array/": "array protocols interop",
     "array/creation": "creation default_dtype",
     "array/making": "made_arrays",
     "array/numpy_dispatch": "protocols ufunc",
     "array/operators": "array inplace elementwise",
-    "autodiff/": "tape tape_recording tape_abstract strict_tape inplace_recorded transforms",
+    "autodiff/": "tape tape_recording inplace_recorded",
     "autodiff/recompute": "recompute",
     "bench/": "bench",
     "cli/": "cli build_for_gpus",
-    "demo/": "runs readme",
+    "demo/": "cli",
     "device/": "bundle_file bundles trust",
     "device/capture": "capture",
     "device/disk_cache": "diskcache",
     "device/dlpack": "interop",
     "device/nvrtc": "nvrtc libraries",
     "device/precision": "matmul_precision",
-    "device/host/": "host_runtime host_faults host_guards kernel",
+    "device/host/": "host_runtime kernel",
     "device/host/ahead": "ahead",
     "device/host/compiler": "host_runtime host_processes quick_builds",
+    "device/host/lines": "host_guards",
+    "device/host/processors": "bundles",
     "device/host/ptx": "inline_ptx ptx",
+    "device/host/settings": "host_guards quick_builds",
     "device/host/texture": "textures",
     "device/host/tensor_map": "tensor_map",
-    "device/host/checked/": "checked checked_memory checked_clusters beside",
+    "device/host/checked/": "checked checked_memory",
     "device/recording/": "build_for_gpus",
     "distributed/": "ranks",
     "distributed/dask": "dask",
@@ -93,12 +94,13 @@ CHECKS = {
     "index/select": "select sort",
     "index/sets": "sets",
     "index/sort": "sort select",
-    "kernel/": "kernel kernel_templates plain_kernels prepare",
+    "kernel/": "kernel plain_kernels",
+    "kernel/sizes": "scan reduce",
     "kernel/structs": "structs",
     "kernel/tensor_map": "tensor_map",
     "kernel/texture": "textures",
     "kernel/variables": "programs kernel",
-    "linear/": "linalg products library_products matmul_precision",
+    "linear/": "linalg products",
     "linear/batched": "batched_equations decompositions",
     "linear/decompositions": "decompositions decomposition_gradients",
     "linear/einsum": "einsum",
@@ -131,7 +133,7 @@ CHECKS = {
     "nn/regression": "nn_losses",
     "nn/rotary": "nn_rotary",
     "nn/sampling": "nn_sampling",
-    "nn/attention/": "nn_attention nn_attention_masks nn_attention_scores",
+    "nn/attention/": "nn_attention nn_attention_scores",
     "nn/attention/cache": "nn_cache",
     "nn/attention/combine": "nn_attention_few",
     "nn/attention/conditions": "nn_attention_conditions",
@@ -171,7 +173,7 @@ CHECKS = {
     "ops/windows": "slices creation",
     "optim/": "optim optim_many",
     "polynomial/": "polynomial_module",
-    "quant/": "quantised_blocks quantised_products quantised_warpgroups",
+    "quant/": "quantised_blocks quantised_products",
     "random/": "random distributions",
     "reduction/": "reduce reduce_work",
     "reduction/custom": "custom",
@@ -196,11 +198,31 @@ CHECKS = {
 #: Modules that only a GPU runs.
 ELSEWHERE = ("device/cuda/",)
 #: Mutants that make no difference: the module, the text that is changed, what the change is, and why.
-EQUIVALENT: tuple[tuple[str, str, str, str], ...] = ()
-#: Of all tests that run a line, the quickest are tried, for so many seconds of CPU time in all.
-SECONDS = 90
-#: Of each file, as many tests are tried as begin within so many seconds of CPU time.
-SECONDS_OF_FILE = 8
+EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
+    ("polynomial/polynomial.py", "result_type(dtype, 0.0)", "`0.0` is `1.0`", "only its type counts"),
+    ("polynomial/polyutils.py", "for c in made), 0.0)", "`0.0` is `1.0`", "only its type counts"),
+    ("random/philox.py", "min(_PIECE", "`min` is `max`", "another cut of the same words, for speed"),
+    ("nn/lltm/function.py", "if state else 0.0", "`0.0` is `1.0`", "the bound of no numbers"),
+    (
+        "bench/run.py",
+        "range(2 if case.kind",
+        "the choices are swapped",
+        "calls before those that are measured",
+    ),
+)
+#: Mutants that a GPU alone could run, or a library on one.
+ON_GPUS: tuple[tuple[str, str, str, str], ...] = (
+    ("gguf/file.py", "len(kinds) > 1", "`>` is `>=`", "one copy of a whole file to a GPU"),
+    ("bench/libraries.py", 'if case.kind == "call"', "the check is dropped", "PyTorch on a GPU"),
+    (
+        "shape/joins.py",
+        "found.shape[place] * step",
+        "`*` is `+`",
+        "an array of a GPU whose parts lie side by side",
+    ),
+)
+#: Seconds of CPU time for the tests of a mutant: those that run its line first, the quickest first.
+SECONDS = 60
 OPTIONS = (
     "-q",
     "-o",
@@ -215,22 +237,12 @@ OPTIONS = (
 )
 
 
-class Test(NamedTuple):
-    """A test as it ran without a mutant: its seconds of CPU time, and the lines of functions of interest."""
-
-    name: str
-    seconds: float
-    lines: frozenset[tuple[str, int]]
-
-
 class Copy:
     """A copy of the source tree and of the cache of compiled kernels, which mutants may spoil."""
 
     def __init__(self, folder: Path) -> None:
-        self.root, self._cache, self._changes = folder / "tree", folder / "cache", 0
-        self.log = folder / "log"
-        if "CUKERN_CACHE_DIR" in os.environ:
-            shutil.copytree(os.environ["CUKERN_CACHE_DIR"], self._cache, copy_function=_link)
+        self.root, self._cache = folder / "tree", folder / "cache"
+        self._job, self._tried = folder / "mutants.json", 0
         listed = subprocess.run(
             ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
             cwd=ROOT,
@@ -242,44 +254,56 @@ class Copy:
                 (self.root / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(ROOT / name, self.root / name)
 
-    def run(
-        self, arguments: Sequence[str], limit: runner.Limit, apart: bool = False, **more: str
-    ) -> runner.Ended:
-        """Run pytest in the copy. What is compiled is kept for later runs, unless it may be wrong."""
-        cache = self._cache
-        if apart:
-            cache = self._cache.with_name("cache-of-one")
-            shutil.rmtree(cache, ignore_errors=True)
-            shutil.copytree(self._cache, cache, copy_function=_link)
+    def path(self, module: str) -> Path:
+        """The file of a module."""
+        return self.root / "cukern" / module
+
+    def run(self, mutants: Sequence[tuple[str, PythonMutation]], seconds: float) -> Iterator[dict[str, Any]]:
+        """Run the tests of some mutants, of each file as many as begin within so many seconds of CPU time."""
+        files = list(dict.fromkeys(file for module, _ in mutants for file in tests(module)))
+        given = []
+        for module, one in mutants:
+            self._tried += 1
+            path = self.path(module)
+            text, now = one.apply(path.read_text()), 10**9 + self._tried
+            place = {"line": one.line, "function": one.function, "body": one.body}
+            given.append({"path": str(path), "text": text, "time": now, **place})
+        job = {
+            "mutants": given,
+            "seconds": SECONDS,
+            "seconds_of_file": seconds,
+            "options": len(OPTIONS),
+        }
+        self._job.write_text(json.dumps(job))
         environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(self.root), str(self.root / "tests")]),
-            "CUKERN_CACHE_DIR": str(cache),
+            "CUKERN_CACHE_DIR": str(self._cache),
             "CUKERN_TEST_DEVICES": "host",
-            **more,
+            "MUTANTS": str(self._job),
         }
-        command = [sys.executable, "-m", "pytest", *OPTIONS, *arguments]
-        return runner.run(command, self.root, environment, limit, self.log)
-
-    def read(self, module: str) -> str:
-        """The text of a module."""
-        return (self.root / "cukern" / module).read_text()
-
-    def write(self, module: str, text: str) -> None:
-        """Write a module, with a time of its own, by which Python knows that its bytecode is another."""
-        path = self.root / "cukern" / module
-        path.write_text(text)
-        self._changes += 1
-        now = 10**9 + self._changes
-        os.utime(path, (now, now))
+        if "CUKERN_CACHE_DIR" in os.environ:
+            shutil.copytree(
+                os.environ["CUKERN_CACHE_DIR"], self._cache, copy_function=_link, dirs_exist_ok=True
+            )
+        command = [sys.executable, "-m", "pytest", *OPTIONS, "-p", "mutant_tests", *files]
+        with self._job.with_name("log").open("w") as log:
+            subprocess.run(command, cwd=self.root, env=environment, stdout=log, stderr=log, check=True)
+        found = Path(f"{self._job}.out").read_text().splitlines()
+        for (module, one), line in zip(mutants, found, strict=True):
+            diff = one.diff(self.path(module).read_text())
+            yield {"file": module, "line": one.line, "what": one.what, "diff": diff, **json.loads(line)}
+        # What is compiled is kept for the next room, unless it may be wrong.
+        if any(module.startswith("device/") for module, _ in mutants):
+            shutil.rmtree(self._cache)
 
 
 def _link(source: str, target: str) -> None:
     """Another name of a file, or a copy where the folders are on different file systems."""
     try:
         os.link(source, target)
-    except FileNotFoundError:
-        pass  # replaced meanwhile
+    except (FileNotFoundError, FileExistsError):
+        pass  # replaced meanwhile, or linked before
     except OSError:
         shutil.copy2(source, target)
 
@@ -327,76 +351,13 @@ def _kind(what: str) -> str:
     return words[-1] if words[-1] in (" is off by one", " is left out") else what
 
 
-def usual(copy: Copy, files: Sequence[str], mutants: Sequence[tuple[str, PythonMutation]]) -> list[Test]:
-    """Run the tests of some files without a mutant; those that pass, with what they run of the mutants' functions."""
-    wanted: dict[str, list[int]] = {}
-    for module, one in mutants:
-        wanted.setdefault(f"cukern/{module}", []).append(one.function)
-    noted = copy.root / "lines.json"
-    noted.write_text(json.dumps(wanted))
-    copy.run(
-        [*files, "-p", "lines_run"],
-        runner.Limit(3600, 3600),
-        LINES_RUN=str(noted),
-        LINES_SECONDS=str(SECONDS_OF_FILE),
-    )
-    found = json.loads(Path(f"{noted}.out").read_text())
-    always = {tuple(place) for place in found.get("", {}).get("lines", ())}
-    return [
-        Test(name, one["seconds"], frozenset(always | {tuple(place) for place in one["lines"]}))
-        for name, one in found.items()
-        if name and one["outcome"] == "passed" and "lines" in one
-    ]
-
-
-def those_of(module: str, one: PythonMutation, known: Sequence[Test]) -> list[Test]:
-    """The tests that run a mutant's line, the quickest first, as many as there is time for."""
-    path = f"cukern/{module}"
-    # A default of a parameter does not run with the function.
-    place = (path, one.line if one.line >= one.body else one.function)
-    run = [test for test in known if place in test.lines]
-    taken, seconds = [], 0.0
-    for test in sorted(run, key=lambda test: test.seconds):
-        seconds += test.seconds
-        if taken and seconds > SECONDS:
-            break
-        taken.append(test)
-    return taken
-
-
-def attempt(copy: Copy, module: str, one: PythonMutation, known: Sequence[Test]) -> dict[str, Any]:
-    """What became of a mutant."""
-    source = copy.read(module)
-    made = {"file": module, "line": one.line, "what": one.what, "diff": one.diff(source)}
-    mine = those_of(module, one, known)
-    if not mine:
-        return {**made, "outcome": "survived", "tests": 0}
-    began, usually = time.monotonic(), sum(test.seconds for test in mine)
-    names = copy.root / "names.txt"
-    names.write_text("".join(f"{test.name}\n" for test in mine))
-    copy.write(module, one.apply(source))
-    try:
-        limit = runner.Limit(int(5 * usually) + 60, int(20 * usually) + 240)
-        found = copy.run(["-x", f"@{names}"], limit, apart=module.startswith("device/"))
-    finally:
-        copy.write(module, source)
-    lines = [
-        line
-        for line in copy.log.read_text(errors="replace").splitlines()
-        if line.startswith(("FAILED", "ERROR"))
-    ]
-    return {
-        **made,
-        "outcome": runner.outcome(found),
-        "status": found.status,
-        "tests": len(mine),
-        "by": lines[0][:200] if lines else "",
-        "seconds": round(time.monotonic() - began, 1),
-    }
-
-
 def attempts(
-    pattern: str, sample: int, seed: int, control: bool, again: Collection[tuple[str, str]] | None
+    pattern: str,
+    sample: int,
+    seed: int,
+    control: bool,
+    again: Collection[tuple[str, str]] | None,
+    seconds: float,
 ) -> Iterator[dict[str, Any]]:
     """Try mutants of the rooms whose names match, or some of them once more.
 
@@ -408,12 +369,10 @@ def attempts(
             mutants = [
                 (module, one)
                 for module, one in drawn
-                if again is None or (module, one.diff(copy.read(module))) in again
+                if again is None or (module, one.diff(copy.path(module).read_text())) in again
             ]
             if not mutants or not fnmatch.fnmatch(name, pattern):
                 continue
-            files = list(dict.fromkeys(file for module, _ in mutants for file in tests(module)))
-            known = usual(copy, files, mutants)
-            for module, one in mutants:
-                same = one._replace(what="nothing", end=one.start, new="") if control else one
-                yield attempt(copy, module, same, known)
+            if control:
+                mutants = [(module, one._replace(end=one.start, new="")) for module, one in mutants]
+            yield from copy.run(mutants, seconds)

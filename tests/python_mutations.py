@@ -124,6 +124,8 @@ def _places(node: ast.AST, function: tuple[int, int]) -> Iterator[tuple[ast.AST,
     """The nodes within functions that say what is done, each with its function: no messages, types or docstrings."""
     if isinstance(node, (ast.Raise, ast.JoinedStr, ast.Assert)):
         return
+    if isinstance(node, ast.keyword) and node.arg == "strict":
+        return
     if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test):
         return
     if function[0]:

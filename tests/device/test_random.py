@@ -322,11 +322,11 @@ def test_keys_of_children(device: ck.Device) -> None:
         ({"children": -1}, "expected 0 to"),
     ],
 )
-def test_states_out_of_bounds_are_refused(change: dict[str, Any], message: str) -> None:
+def test_states_out_of_range_change_nothing(change: dict[str, Any], message: str) -> None:
     rng = ck.random.default_rng(0)
     before = rng.state
     with pytest.raises(ValueError, match=message):
-        rng.state = {**before, **change}
+        rng.state = {**before, "key": [1, 2], **change}
     assert rng.state == before
     ends = {**before, "key": [2**32 - 1] * 2, "counter": 2**63 - 1, "children": 2**63 - 1}
     rng.state = ends
@@ -383,12 +383,3 @@ def test_parameters_must_broadcast_to_the_size(device: ck.Device, kind: str) -> 
         getattr(rng, kind)(ck.zeros((2, 3)), 1.0, size=3)
     with pytest.raises(ValueError, match="do not broadcast to size"):
         rng.bernoulli(ck.zeros(3), size=(3, 1))
-
-
-@pytest.mark.parametrize("bad", [{"counter": -1}, {"counter": 2**63}, {"children": -1}])
-def test_states_out_of_range_change_nothing(device: ck.Device, bad: dict[str, int]) -> None:
-    rng = ck.random.default_rng(0)
-    state = rng.state
-    with pytest.raises(ValueError, match="counter, children"):
-        rng.state = state | {"key": [1, 2]} | bad
-    assert rng.state == state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import pickle
 import struct
 import tracemalloc
@@ -204,6 +205,36 @@ def test_arrays_one_after_another_in_an_open_file() -> None:
 class Evil:
     def __reduce__(self) -> Any:
         return (pytest.fail, ("unpickled",))
+
+
+class Named:
+    """A pickle that names a function or a class, and calls it without arguments."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+
+    def __reduce__(self) -> Any:
+        return self.of, ()
+
+
+@pytest.mark.parametrize(
+    "of", [np.get_include, np.matrix, np.random.default_rng, np.dtypes.Float32DType, dict, os.getcwd], ids=str
+)
+def test_pickles_may_name_the_makers_of_arrays_alone(tmp_path: Path, of: Any) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(pickle.dumps(Named(of)))
+    with pytest.raises(ValueError, match=f"expected a pickle of an array: it names .*{of.__name__}"):
+        ck.load(path, allow_pickle=True)
+
+
+@pytest.mark.parametrize("protocol", range(2, pickle.HIGHEST_PROTOCOL + 1))
+def test_pickles_of_arrays_are_read(tmp_path: Path, protocol: int) -> None:
+    path = tmp_path / "x"
+    for array in (A, A.T, np.arange(3).astype(">i4"), np.array(2.5, np.float32)):
+        path.write_bytes(pickle.dumps(array, protocol))
+        made = ck.load(path, device="host", allow_pickle=True)
+        np.testing.assert_array_equal(np.asarray(made), array)
+        assert made.dtype == array.dtype.newbyteorder("=")
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:

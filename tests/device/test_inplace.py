@@ -109,3 +109,54 @@ def test_in_place_refusals(device: ck.Device) -> None:
         recorder.watch(y)
         with pytest.raises(ck.GradientError, match=r"x = cukern.add\(x, y\)"):
             y += 1.0
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_in_place_of_complex_numbers(device: ck.Device, dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = ((rng.normal(size=(3, 4)) + 1j * rng.normal(size=(3, 4))).astype(dtype) for _ in range(2))
+    for other in (b, b.real, 2 - 3j, 1.5, 2):
+        given = ck.asarray(other) if isinstance(other, np.ndarray) else other
+        for part in (np.s_[:], np.s_[:, ::2], np.s_[::-1]):
+            want, x = a.copy(), ck.asarray(a.copy())
+            beside = other[part] if isinstance(other, np.ndarray) else other
+            view, wanted = x[part], want[part]
+            beside_x = given[part] if isinstance(given, ck.Array) else given
+            view += beside_x
+            wanted += beside
+            view *= beside_x
+            wanted *= beside
+            view -= beside_x
+            wanted -= beside
+            view /= beside_x
+            wanted /= beside
+            assert view.dtype == dtype
+            assert_close(x, want)
+    real = ck.asarray(a.real.copy())
+    for refused in (1j, ck.asarray(a)):
+        with pytest.raises(
+            TypeError, match=f"a result of {dtype} cannot be written to an array of {real.dtype}"
+        ):
+            real += refused
+
+
+def test_in_place_gradients_of_complex_numbers(device: ck.Device) -> None:
+    """Those of the same operations that are not in place."""
+    rng = np.random.default_rng(0)
+    a, b = (ck.asarray(rng.normal(size=3) + 1j * rng.normal(size=3)) for _ in range(2))
+    made = []
+    for in_place in (True, False):
+        with ck.Tape() as active:
+            active.watch(a, b)
+            x = a + 0j
+            if in_place:
+                x *= b
+                x += b
+                x /= b * b
+                x -= 2j
+            else:
+                x = (x * b + b) / (b * b) - 2j
+            total = ck.real(x * ck.conj(x)).sum()
+        made.append(active.gradient(total, [a, b]))
+    for one, other in zip(*made, strict=True):
+        assert_close(one, other.numpy())

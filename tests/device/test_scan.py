@@ -82,6 +82,27 @@ def test_packs_of_dtypes(device: ck.Device, name: str, source: str, value: str) 
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize(
+    "name", ["part of a warp", "warp steps", "block", "chain", "column chain", "columns"]
+)
+def test_lengths_about_a_tile(device: ck.Device, name: str, reverse: bool) -> None:
+    """One element less and more than whole tiles, and starts within a pack, up to where they add a tile."""
+    shape = SHAPES[name]
+    each = 4 * shape.packs if isinstance(shape, (Rows, Tiles)) else shape.items
+    lanes = shape.lanes if isinstance(shape, Rows) else shape.block
+    step = each * (shape.block // shape.lanes if isinstance(shape, Columns) else lanes)
+    values = np.random.default_rng(0).integers(0, 9, 2 * (3 * step + 2) + 3).astype(np.int32)
+    for n in (step - 1, step, step + 1, 2 * step, 3 * step + 2):
+        for first in (0, 1, 3):
+            a = values[first : first + 2 * n]
+            sizes = (1, n, 2) if isinstance(shape, Columns) else (2, 1, n)
+            x = ck.asarray(values)[first : first + 2 * n].reshape(sizes)
+            axis = axes_of(name)[-1]
+            made = scanned(scan._SUM, (x,), axis, ck.int32, reverse, shape=shape)
+            np.testing.assert_array_equal(made.numpy(), directed(np.cumsum, a.reshape(sizes), axis, reverse))
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_many_tiles(device: ck.Device, reverse: bool) -> None:
     """Tiles, sets of 32, sets of these; of two rows at the same time."""
     a = np.random.default_rng(0).standard_normal((2, 80_001))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import pickle
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Any, Self
 
 from .. import dtypes
+from ..files import replacing
 from .operators import FUNCTIONS, Operators
 
 #: NumPy's.
@@ -159,10 +159,11 @@ class Memory(Operators):
         return pickle.dumps(x.numpy(), protocol=_PROTOCOL)
 
     def dump(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
-        """Write :meth:`dumps` to a path or a binary file."""
+        """Write :meth:`dumps` to a path, whose file is replaced as by :func:`cukern.save`, or to a binary file."""
         data = self.dumps()
         if isinstance(file, (str, os.PathLike)):
-            Path(file).write_bytes(data)
+            with replacing(file) as made:
+                made.write(data)
         else:
             file.write(data)
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import cukern as ck
 
+from ..files import replacing, write_text
 from .run import Bench, Result
 
 _HEAD = ("family", "case", "dtype", "time", "rate", "of a copy", "goal", "others", "error")
@@ -138,9 +139,9 @@ def save(folder: Path, bench: Bench, results: Sequence[Result]) -> list[Path]:
     """Write ``bench.md``, ``bench.json`` and, with matplotlib, ``bench.png``; return the paths."""
     folder.mkdir(parents=True, exist_ok=True)
     table, numbers, picture = (folder / f"bench.{kind}" for kind in ("md", "json", "png"))
-    table.write_text(markdown(bench, results))
+    write_text(table, markdown(bench, results))
     found = {"machine": machine(bench), "results": [result.as_dict() for result in results]}
-    numbers.write_text(json.dumps(found, indent=1) + "\n")
+    write_text(numbers, json.dumps(found, indent=1) + "\n")
     return [table, numbers, *([picture] if _draw(picture, bench, results) else [])]
 
 
@@ -181,7 +182,8 @@ def _draw(path: Path, bench: Bench, results: Sequence[Result]) -> bool:
     figure.suptitle(
         f"cukern (dark) and {', '.join(other_names)} (light) on {bench.device.properties.name}", fontsize=10
     )
-    figure.savefig(path)
+    with replacing(path) as file:
+        figure.savefig(file, format="png")
     return True
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from ..files import replacing
+
 _INK, _MUTED, _TRAINING, _VALIDATION = "#1f2933", "#77828f", "#8fb0d9", "#1f5fa8"
 
 
@@ -53,5 +55,6 @@ def save_loss(
     axes.tick_params(colors=_INK, length=3)
     axes.grid(axis="y", color="#e6e9ed", linewidth=0.8)
     axes.set_axisbelow(True)
-    figure.savefig(path)
+    with replacing(path) as file:
+        figure.savefig(file, format="png")
     return True

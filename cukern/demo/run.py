@@ -11,6 +11,7 @@ import numpy as np
 from threadpoolctl import threadpool_limits
 
 from ..device import Device, device
+from ..files import write_text
 from . import checks, plot, text
 from .model import CharacterModel, sample
 from .progress import Progress
@@ -111,7 +112,7 @@ def _report(out: Path, where: Device, history: History, entropy: float, seconds:
         "chars_per_s": round(history.chars_per_s),
         "seconds": round(seconds, 1),
     }
-    (out / "metrics.json").write_text(json.dumps(metrics, indent=2) + "\n")
+    write_text(out / "metrics.json", json.dumps(metrics, indent=2) + "\n")
     written = ["model.safetensors", "metrics.json"]
     if plot.save_loss(out / "loss.png", history.losses, history.validation, entropy):
         written.append("loss.png")

@@ -28,6 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import DeviceError
+from ..files import replacing
 from . import trust
 
 #: Changes with the file's layout and with what the index means.
@@ -40,6 +41,8 @@ _HASH_BYTES = hashlib.sha256().digest_size
 _HASH = re.compile(r"[0-9a-f]{64}")
 #: More than the index of any program, and too little to exhaust memory.
 _LARGEST_INDEX = 1 << 30
+#: What others can write is not loaded.
+_MODE = 0o644
 
 
 @dataclass(frozen=True)
@@ -131,17 +134,8 @@ def write(path: Path, version: str, parts: Sequence[tuple[Target, Sequence[Code]
     index = {"format": FORMAT, "cukern": version, "targets": targets, "kernels": kernels}
     text = json.dumps(index, indent=1, sort_keys=True).encode()
     head = _HEAD.pack(_MAGIC, len(text)) + text
-    handle, name = tempfile.mkstemp(".tmp", f"{path.name}.", path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(head + hashlib.sha256(head).digest() + b"".join(blobs))
-            file.flush()
-            os.fsync(file.fileno())
-            os.fchmod(file.fileno(), 0o644)
-        os.replace(name, path)
-    finally:
-        with suppress(FileNotFoundError):
-            os.unlink(name)
+    with replacing(path, _MODE) as file:
+        file.write(head + hashlib.sha256(head).digest() + b"".join(blobs))
 
 
 class BundleFile:

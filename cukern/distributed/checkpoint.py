@@ -6,12 +6,15 @@ where. It is written under another name and renamed when everything is on the di
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import math
+import operator
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +25,8 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
 from ..device import Device
+from ..errors import DistributedError
+from ..files import write_text
 from ..io import read_safetensors, save_safetensors
 from .group import Group, world
 
@@ -31,6 +36,8 @@ _INDEX = "index.json"
 _FOLDER = re.compile(r"step-(\d+)")
 #: Arrays of fewer bytes are written by one rank.
 _UNDIVIDED = 1 << 16
+#: NumPy's limit.
+_MOST_AXES = 64
 
 
 @dataclass(frozen=True)
@@ -78,8 +85,10 @@ def save_checkpoint(
         The checkpoint's folder.
 
     Raises:
+        TypeError: ``step`` or ``keep`` is no integer, a value is no array, or JSON has not what ``texts`` holds.
         ValueError: ``step`` or ``keep`` is out of range, or pieces do not make a whole array.
         FileExistsError: there is a checkpoint of this step.
+        OSError: a rank cannot write its file, as on a full disk; the error names it. All ranks raise it.
         DistributedError: a rank is gone, or does not come in time; no checkpoint was made.
 
     >>> import tempfile, cukern as ck
@@ -89,25 +98,117 @@ def save_checkpoint(
     'step-000000100'
     """
     group = world() if group is None else group
-    if step < 0 or (keep is not None and keep < 1):
-        raise ValueError(f"save_checkpoint: expected step >= 0 and keep >= 1, got {step!r} and {keep!r}")
+    step = _number("step", step, 0)
+    keep = None if keep is None else _number("keep", keep, 1)
+    _require_state(state)
+    text = _as_json(texts)
     root = Path(folder)
     final = root / f"step-{step:09d}"
     partial = root / f".{final.name}.partial"
-    trouble = ""
-    if group.rank == 0:
-        if final.exists():
-            trouble = f"{final} is there already"
-        else:
-            shutil.rmtree(partial, ignore_errors=True)
-            partial.mkdir(parents=True)
-    _, told = group.meet("save_checkpoint", f"step {step}", payload=trouble)
-    if any(told):
-        raise FileExistsError(f"save_checkpoint: {told[0]}")
+
+    def together(part: str, work: Callable[[], None], own: bool = True) -> None:
+        """Do this rank's part of the work, and raise on all ranks what goes wrong on one."""
+        error: Exception | None = None
+        try:
+            if own:
+                work()
+        except Exception as one:
+            error = one
+        _agree(group, f"save_checkpoint{part}", f"step {step}", error)
+
+    first = group.rank == 0
+    with contextlib.ExitStack() as ended:
+        together("", lambda: _begin(final, partial, ended), first)
+        together(": files", lambda: _write_part(partial, state, group))
+        together(": index", lambda: _complete(partial, final, step, text, keep), first)
+    return final
+
+
+def _number(argument: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"save_checkpoint: {argument}: expected an integer, got {type(value).__name__} {value!r:.60}"
+        ) from None
+    if number < least:
+        raise ValueError(f"save_checkpoint: {argument}: expected at least {least}, got {number}")
+    return number
+
+
+def _require_state(state: Any) -> None:
+    if not isinstance(state, Mapping):
+        raise TypeError(f"save_checkpoint: state: expected arrays by name, got {type(state).__name__}")
+    for name, value in state.items():
+        if not isinstance(name, str):
+            raise TypeError(f"save_checkpoint: state: expected names that are strings, got {name!r:.60}")
+        if not isinstance(value, Array | Piece):
+            raise TypeError(
+                f"save_checkpoint: state: {name!r:.80}: expected an Array or a Piece, got {type(value).__name__}"
+            )
+
+
+def _as_json(texts: Any) -> str:
+    if texts is not None and not isinstance(texts, Mapping):
+        raise TypeError(f"save_checkpoint: texts: expected values by name, got {type(texts).__name__}")
+    try:
+        return json.dumps(dict(texts or {}))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise TypeError(f"save_checkpoint: texts: expected values that JSON has: {error}") from None
+
+
+#: Errors of one rank that all ranks raise; others become the last.
+_ERRORS = (FileExistsError, ValueError, TypeError, OSError)
+
+
+def _agree(group: Group, call: str, form: str, error: Exception | None) -> None:
+    """Wait until all ranks are here, and raise on all of them what went wrong on one."""
+    kind = next((i for i, one in enumerate(_ERRORS) if isinstance(error, one)), len(_ERRORS) - 1)
+    told = "" if error is None else f"{kind} {error}"
+    try:
+        _, all_told = group.meet(call, form, payload=told)
+    except DistributedError:
+        if error is not None:
+            raise error from None
+        raise
+    if error is not None:
+        raise error
+    for rank, one in zip(group.ranks, all_told, strict=False):
+        if one:
+            number, _, why = one.partition(" ")
+            raise _ERRORS[int(number)](f"save_checkpoint: rank {rank}: {why}")
+
+
+def _begin(final: Path, partial: Path, ended: contextlib.ExitStack) -> None:
+    """Make the folder of what is not complete, which is removed when saving ends before it is."""
+    if final.exists():
+        raise FileExistsError(f"save_checkpoint: {final} is there already")
+    final.parent.mkdir(parents=True, exist_ok=True)
+    for left in final.parent.glob(".step-*.partial"):
+        _remove_left(left)
+    partial.mkdir()
+    ended.callback(shutil.rmtree, partial, ignore_errors=True)
+    lock = os.open(partial, os.O_RDONLY)
+    ended.callback(os.close, lock)
+    with contextlib.suppress(OSError):  # not every file system has locks; nobody gets one there
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _remove_left(partial: Path) -> None:
+    """Remove what a killed process left: its lock is free."""
+    with contextlib.suppress(OSError):
+        lock = os.open(partial, os.O_RDONLY)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(partial)
+        finally:
+            os.close(lock)
+
+
+def _write_part(partial: Path, state: Mapping[str, Array | Piece], group: Group) -> None:
     pieces = _own_part(state, group)
     file = f"rank-{group.rank:05d}-of-{group.size:05d}.safetensors"
     save_safetensors(partial / file, {name: piece.values for name, piece in pieces.items()})
-    _on_disk(partial / file)
     entries = {
         name: {
             "dtype": str(piece.values.dtype),
@@ -117,16 +218,7 @@ def save_checkpoint(
         }
         for name, piece in pieces.items()
     }
-    (partial / f"{file}.json").write_text(json.dumps({"names": list(state), "pieces": entries}))
-    group.meet("save_checkpoint: files", f"step {step}")
-    if group.rank == 0:
-        trouble = _completed(partial, final, step, dict(texts or {}))
-        if not trouble and keep is not None:
-            _prune(root, keep, final)
-    _, told = group.meet("save_checkpoint: index", f"step {step}", payload=trouble)
-    if any(told):
-        raise ValueError(f"save_checkpoint: {told[0]}")
-    return final
+    write_text(partial / f"{file}.json", json.dumps({"names": list(state), "pieces": entries}))
 
 
 def _own_part(state: Mapping[str, Array | Piece], group: Group) -> dict[str, Piece]:
@@ -148,8 +240,8 @@ def _own_part(state: Mapping[str, Array | Piece], group: Group) -> dict[str, Pie
     return made
 
 
-def _completed(partial: Path, final: Path, step: int, texts: dict[str, Any]) -> str:
-    """Write the index of all ranks' files, and give the folder its final name; what is wrong, if anything is."""
+def _complete(partial: Path, final: Path, step: int, texts: str, keep: int | None) -> None:
+    """Write the index of all ranks' files, and give the folder its final name."""
     arrays: dict[str, Any] = {}
     names: dict[str, None] = {}
     for listed in sorted(partial.glob("*.safetensors.json")):
@@ -158,31 +250,42 @@ def _completed(partial: Path, final: Path, step: int, texts: dict[str, Any]) -> 
         for name, entry in part["pieces"].items():
             one = arrays.setdefault(name, {"dtype": entry["dtype"], "shape": entry["shape"], "pieces": []})
             if (one["dtype"], one["shape"]) != (entry["dtype"], entry["shape"]):
-                return f"{name!r}: ranks have it as {one['dtype']} {one['shape']} and {entry['dtype']} {entry['shape']}"
+                raise ValueError(
+                    f"save_checkpoint: {name!r}: ranks have it as {one['dtype']} {one['shape']} and {entry['dtype']} "
+                    f"{entry['shape']}"
+                )
             one["pieces"].append([listed.name.removesuffix(".json"), entry["start"], entry["size"]])
         listed.unlink()
     for name in names:
         if name not in arrays:
-            return f"{name!r}: no rank has written it; the names of arrays must be the same, in one order, on all ranks"
+            raise ValueError(
+                f"save_checkpoint: {name!r}: no rank has written it; the names of arrays must be the same, in one "
+                "order, on all ranks"
+            )
     for name, one in arrays.items():
         one["pieces"].sort(key=lambda piece: (piece[1], piece[2]))
         end = 0
         for _, start, size in one["pieces"]:
             if start != end:
-                return f"{name!r}: elements from {min(start, end)} on are missing or come twice"
+                raise ValueError(
+                    f"save_checkpoint: {name!r}: elements from {min(start, end)} on are missing or come twice"
+                )
             end += size
         if end != math.prod(one["shape"]):
-            return f"{name!r}: the ranks have {end} of {math.prod(one['shape'])} elements"
-    (partial / _INDEX).write_text(json.dumps({"step": step, "arrays": arrays, "texts": texts}))
-    _on_disk(partial / _INDEX)
+            raise ValueError(
+                f"save_checkpoint: {name!r}: the ranks have {end} of {math.prod(one['shape'])} elements"
+            )
+    index = {"step": step, "arrays": arrays, "texts": json.loads(texts)}
+    write_text(partial / _INDEX, json.dumps(index))
     _on_disk(partial)
     os.rename(partial, final)
     _on_disk(final.parent)
-    return ""
+    if keep is not None:
+        _prune(final.parent, keep, final)
 
 
 def _on_disk(path: Path) -> None:
-    """Wait until a file, or a folder's list of files, is on the disk."""
+    """Wait until a folder's list of files is on the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -240,8 +343,8 @@ class Checkpoint(Mapping[str, Array]):
             self.step = int(index["step"])
             self.texts: dict[str, Any] = dict(index["texts"])
             self._arrays = {name: _Entry.of(entry) for name, entry in index["arrays"].items()}
-        except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-            raise ValueError(f"{path / _INDEX}: damaged: {error!r}") from None
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError) as error:
+            raise ValueError(f"{path / _INDEX}: damaged: {error!r:.500}") from None
         self._files: dict[str, dict[str, Array]] = {}
 
     def __len__(self) -> int:
@@ -281,8 +384,12 @@ class _Entry:
     def of(entry: Mapping[str, Any]) -> _Entry:
         pieces = tuple((str(file), int(start), int(size)) for file, start, size in entry["pieces"])
         shape = tuple(map(int, entry["shape"]))
+        if len(shape) > _MOST_AXES:
+            raise ValueError(f"a shape has {len(shape)} axes")
         if any(Path(file).name != file for file, _, _ in pieces) or not pieces:
             raise ValueError("a piece lies in no file of the folder")
+        if len({file for file, _, _ in pieces}) != len(pieces):
+            raise ValueError("two pieces lie in one file")
         end = 0
         for _, start, size in pieces:
             if start != end or size < 0:

@@ -17,6 +17,8 @@ _LAUNCHERS = {
 }
 #: The variable in which the launcher hands rank 0 a socket that already listens.
 LISTENING = "CUKERN_LISTENING"
+#: The variable of the pipe through which the launcher hears which rank ends first.
+EVENTS = "CUKERN_EVENTS"
 #: The variable of the word by which the ranks of a job know each other.
 TOKEN = "CUKERN_JOB_TOKEN"
 #: Whether torchrun itself listens at MASTER_PORT.
@@ -70,6 +72,20 @@ def place(variables: Mapping[str, str] = os.environ) -> Place:
 def is_loopback(address: str) -> bool:
     """Whether an address is one by which a machine reaches itself alone; an empty one stands for it."""
     return address in ("", "127.0.0.1", "localhost", "::1")
+
+
+def described_pipe(end: int) -> str:
+    """A descriptor of a pipe as text, with what tells the pipe from another file that has its number later."""
+    return f"{end}:{os.fstat(end).st_ino}"
+
+
+def events(variables: Mapping[str, str] = os.environ) -> int | None:
+    """The descriptor through which the launcher hears which rank ends first; None where there is none."""
+    end, _, pipe = variables.get(EVENTS, "").partition(":")
+    try:
+        return int(end) if pipe and os.fstat(int(end)).st_ino == int(pipe) else None
+    except (ValueError, OSError):
+        return None
 
 
 def _number(variables: Mapping[str, str], name: str, low: int, high: int, beside: str) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import operator
 import os
@@ -18,7 +19,7 @@ from ..device import Device, current, devices, set_default
 from ..errors import DistributedError
 from . import mpi, nccl
 from .engine import Engine
-from .environment import LISTENING, Place, place
+from .environment import LISTENING, Place, events, place
 from .member import Member
 from .rendezvous import Rendezvous
 
@@ -137,6 +138,13 @@ class _Job:
         self.groups = [self.world]
         self.made: dict[tuple[int, ...], int] = {}
         self.mpi: Any = None
+        self._events = events()
+
+    def tell(self, what: str) -> None:
+        """Let the launcher hear that this rank begins to end, before other ranks can."""
+        if self._events is not None:
+            with contextlib.suppress(OSError):  # the launcher is gone
+                os.write(self._events, f"{what} {self.place.rank}\n".encode())
 
 
 _job: _Job | None = None
@@ -345,7 +353,10 @@ def shutdown() -> None:
     atexit.unregister(_leave)
     error = getattr(sys, "last_value", None)
     why = "" if error is None else f"ended with {type(error).__name__}: {str(error)[:500]}"
+    job.tell("follows" if job.member.failure else "ends")
     well = job.member.end(why, job.timeout)
+    if well:
+        job.tell("stays")  # the program may go on
     failed: DistributedError | None = None
     for group in reversed(job.groups):
         try:

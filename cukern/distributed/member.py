@@ -11,7 +11,7 @@ from typing import Any
 
 from ..errors import DistributedError
 from .environment import Place
-from .messages import Inbox, packed, received
+from .messages import LONGEST_ANSWER, Inbox, packed, receive
 
 #: How long the rendezvous may take to answer a question of its own.
 _ANSWER_SECONDS = 5.0
@@ -67,16 +67,18 @@ class Member:
             DistributedError: a rank is about to do something else, is gone, or does not come in time.
         """
         self.check(about)
-        self._send(
-            {
-                "kind": "meet",
-                "key": key,
-                "ranks": list(ranks),
-                "signature": signature,
-                "about": about,
-                "payload": payload,
-            }
-        )
+        message = {
+            "kind": "meet",
+            "key": key,
+            "ranks": list(ranks),
+            "signature": signature,
+            "about": about,
+            "payload": payload,
+        }
+        try:
+            self._send(message)
+        except ValueError as error:
+            raise self.error(about, f"the text for the other ranks is too long: {error}") from None
         answer = self._awaited(key, timeout)
         if answer is None and not self.failure:
             self._send({"kind": "late", "key": key, "seconds": timeout})
@@ -144,15 +146,13 @@ class Member:
             self.fail(f"rank 0, where the ranks meet, is gone ({error})")
 
     def _read(self) -> None:
-        inbox = Inbox()
-        while True:
-            messages = received(self._connection, inbox)
-            if messages is None:
-                if self._ended is None:
-                    self.fail("rank 0, where the ranks meet, is gone")
-                return
-            for message in messages:
-                self._take(message)
+        inbox = Inbox(LONGEST_ANSWER)
+        with contextlib.suppress(ValueError, RecursionError):  # what comes are no messages
+            while receive(self._connection, inbox):
+                for message in inbox.messages():
+                    self._take(message)
+        if self._ended is None:
+            self.fail("rank 0, where the ranks meet, is gone")
 
     def _take(self, message: dict[str, Any]) -> None:
         kind = message.get("kind")

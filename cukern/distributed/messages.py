@@ -5,43 +5,54 @@ from __future__ import annotations
 import json
 import socket
 import struct
+from collections.abc import Iterator
 from typing import Any
 
-#: The most bytes of a message; what claims to be longer is no message of a rank.
+#: The most bytes of a message by which a rank joins, of one of a rank, and of an answer, which may hold the texts of
+#: all ranks: what claims to be longer is none.
+LONGEST_JOIN = 1 << 12
 LONGEST = 1 << 20
+LONGEST_ANSWER = (1 << 32) - 1
 _LENGTH = struct.Struct("!I")
 
 
-def packed(message: dict[str, Any]) -> bytes:
+def packed(message: dict[str, Any], longest: int = LONGEST) -> bytes:
     """The bytes of a message.
 
     Raises:
-        ValueError: it is longer than :data:`LONGEST`.
+        ValueError: it is longer than ``longest`` bytes.
     """
     text = json.dumps(message, separators=(",", ":")).encode()
-    if len(text) > LONGEST:
-        raise ValueError(f"a message of {len(text)} bytes is longer than {LONGEST}")
+    if len(text) > longest:
+        raise ValueError(f"a message of {len(text)} bytes is longer than {longest}")
     return _LENGTH.pack(len(text)) + text
 
 
 class Inbox:
-    """Bytes that arrive, cut into messages."""
+    """Bytes that arrive, cut into messages.
 
-    def __init__(self) -> None:
+    Attributes:
+        longest: the most bytes of a message.
+    """
+
+    def __init__(self, longest: int) -> None:
         self._bytes = bytearray()
+        self.longest = longest
 
-    def add(self, data: bytes) -> list[dict[str, Any]]:
-        """The messages that are whole after ``data``.
+    def add(self, data: bytes) -> None:
+        """Append what has come."""
+        self._bytes += data
+
+    def messages(self) -> Iterator[dict[str, Any]]:
+        """Take out the messages that are whole, one by one: :attr:`longest` may change between them.
 
         Raises:
             ValueError: the bytes are no messages.
         """
-        self._bytes += data
-        made = []
         while len(self._bytes) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._bytes)
-            if length > LONGEST:
-                raise ValueError(f"a message of {length} bytes is longer than {LONGEST}")
+            if length > self.longest:
+                raise ValueError(f"a message of {length} bytes is longer than {self.longest}")
             end = _LENGTH.size + length
             if len(self._bytes) < end:
                 break
@@ -49,14 +60,14 @@ class Inbox:
             if not isinstance(message, dict):
                 raise ValueError("a message is not a JSON object")
             del self._bytes[:end]
-            made.append(message)
-        return made
+            yield message
 
 
-def received(connection: socket.socket, inbox: Inbox) -> list[dict[str, Any]] | None:
-    """The messages that have come; None where the connection is closed or what comes are no messages."""
+def receive(connection: socket.socket, inbox: Inbox) -> bool:
+    """Wait for bytes and put them into the inbox; False where the connection is closed."""
     try:
         data = connection.recv(65536)
-        return inbox.add(data) if data else None
-    except (OSError, ValueError, RecursionError):
-        return None
+    except OSError:
+        return False
+    inbox.add(data)
+    return bool(data)

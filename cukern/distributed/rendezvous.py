@@ -7,18 +7,28 @@ ranks of the group have sent the same. Only texts of a few hundred bytes pass he
 from __future__ import annotations
 
 import contextlib
+import errno
 import hmac
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from .messages import Inbox, packed, received
+from .messages import LONGEST, LONGEST_ANSWER, LONGEST_JOIN, Inbox, packed, receive
 
-#: A rank whose connection takes no bytes for so long is stopped or gone.
+#: A rank whose connection takes no bytes for so long is stopped or gone; what has not joined for so long is no rank.
 _SECONDS_TO_SEND = 5.0
+_SECONDS_TO_JOIN = 10.0
+#: Connections beside those of ranks that have yet to join. When more come, the oldest of all that have not joined is
+#: closed: ranks say who they are at once.
+_MOST_STRANGERS = 64
+#: Errors of a process or a system without free descriptors or memory, and how soon to try again.
+_EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_SECONDS_TO_RETRY = 0.01
+_PIECE = 1 << 16
 
 
 @dataclass
@@ -36,12 +46,12 @@ class _Meeting:
     failed: str = ""
 
 
-@dataclass
+@dataclass(eq=False)
 class _Peer:
     """A connection, with its rank once it is known."""
 
     connection: socket.socket
-    inbox: Inbox = field(default_factory=Inbox)
+    inbox: Inbox
     rank: int = -1
 
 
@@ -58,6 +68,8 @@ class Rendezvous(threading.Thread):
         super().__init__(name="cukern rendezvous", daemon=True)
         self._listening, self._size, self._token = listening, size, token
         self._peers: dict[int, _Peer] = {}
+        #: Connections of which it is not known who they are, with the time until which they may say so.
+        self._strangers: dict[_Peer, float] = {}
         self._meetings: dict[str, _Meeting] = {}
         #: Why ranks can take part no more, and what each did last.
         self._gone: dict[int, str] = {}
@@ -66,33 +78,72 @@ class Rendezvous(threading.Thread):
 
     def run(self) -> None:
         """Serve until every rank has joined and gone."""
+        self._listening.setblocking(False)
         self._selector.register(self._listening, selectors.EVENT_READ, None)
         while len(self._gone) < self._size or self._peers:
-            for key, _ in self._selector.select():
-                if key.data is None:
-                    self._accept()
-                else:
-                    self._read(key.data)
+            found = [key.data for key, _ in self._selector.select(self._patience())]
+            for peer in found:  # before another connection is taken: what has come may be a rank's
+                if peer is not None:
+                    self._read(peer)
+            self._close_late()
+            if None in found:
+                self._accept()
         self._selector.close()
         self._listening.close()
 
+    def _patience(self) -> float | None:
+        """Seconds until the next connection has had its time."""
+        times = self._strangers.values()
+        return max(0.0, min(times) - time.monotonic()) if times else None
+
+    def _close_late(self) -> None:
+        now = time.monotonic()
+        for peer in [peer for peer, end in self._strangers.items() if end <= now]:
+            self._close(peer)
+
     def _accept(self) -> None:
-        connection, _ = self._listening.accept()
+        """Take one connection, in place of the oldest of those that have not joined if there are too many."""
+        if self._listening.fileno() < 0:
+            return  # the last rank has joined meanwhile
+        if len(self._strangers) >= self._size - len(self._peers) + _MOST_STRANGERS:
+            self._close(next(iter(self._strangers)))
+        try:
+            connection, _ = self._listening.accept()
+        except OSError as error:
+            if error.errno in _EXHAUSTED:
+                self._make_room()
+            return  # otherwise it was closed again
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(_SECONDS_TO_SEND)
-        self._selector.register(connection, selectors.EVENT_READ, _Peer(connection))
+        peer = _Peer(connection, Inbox(LONGEST_JOIN))
+        self._strangers[peer] = time.monotonic() + _SECONDS_TO_JOIN
+        self._selector.register(connection, selectors.EVENT_READ, peer)
+
+    def _make_room(self) -> None:
+        """Close the oldest connection that has not joined, or wait for the process to close some file."""
+        if self._strangers:
+            self._close(next(iter(self._strangers)))
+        else:
+            time.sleep(_SECONDS_TO_RETRY)
 
     def _read(self, peer: _Peer) -> None:
-        messages = received(peer.connection, peer.inbox)
-        if messages is None:
+        if peer.connection.fileno() < 0:
+            return  # it was closed meanwhile
+        if not receive(peer.connection, peer.inbox):
             self._close(peer)
             return
         try:
-            for message in messages:
+            for message in peer.inbox.messages():
                 if not self._answer(peer, message):
                     self._close(peer)
                     return
-        except (KeyError, TypeError, ValueError, OverflowError):  # not a message that a rank sends
+        except (
+            KeyError,
+            TypeError,
+            ValueError,
+            OverflowError,
+            RecursionError,
+        ):  # not a message that a rank sends
             self._close(peer)
 
     def _answer(self, peer: _Peer, message: dict[str, Any]) -> bool:
@@ -120,11 +171,14 @@ class Rendezvous(threading.Thread):
             return False
         if rank in self._peers or rank in self._gone:
             return False
-        peer.rank = rank
+        peer.rank, peer.inbox.longest = rank, LONGEST
         self._peers[rank] = peer
+        del self._strangers[peer]
         if len(self._peers) == self._size:
             self._selector.unregister(self._listening)
             self._listening.close()
+            for stranger in list(self._strangers):
+                self._close(stranger)
         for lost, why in self._gone.items():
             if why:
                 self._send(rank, {"kind": "lost", "rank": lost, "why": why})
@@ -158,7 +212,11 @@ class Rendezvous(threading.Thread):
         payloads = [meeting.come[one][2] for one in meeting.ranks]
         del self._meetings[key]
         answer = {"kind": "met", "key": key, "payloads": payloads if any(payloads) else []}
-        self._tell_each(meeting.ranks, answer)
+        try:
+            self._tell_each(meeting.ranks, answer)
+        except ValueError as error:
+            self._meetings[key] = meeting
+            self._refuse(key, meeting, f"the texts of all ranks are too long: {error}")
 
     def _late(self, key: str, seconds: float) -> None:
         meeting = self._meetings.get(key)
@@ -193,9 +251,12 @@ class Rendezvous(threading.Thread):
                 self._refuse(key, meeting, self._why_gone(rank))
 
     def _close(self, peer: _Peer) -> None:
+        if peer.connection.fileno() < 0:
+            return  # it is closed already
         self._selector.unregister(peer.connection)
         peer.connection.close()
         if peer.rank < 0:
+            self._strangers.pop(peer, None)
             return
         self._peers.pop(peer.rank, None)
         if peer.rank not in self._gone:
@@ -215,6 +276,12 @@ class Rendezvous(threading.Thread):
 
     def _send(self, rank: int, message: dict[str, Any]) -> None:
         peer = self._peers.get(rank)
-        if peer is not None:
+        if peer is None:
+            return
+        data = memoryview(packed(message, LONGEST_ANSWER))
+        try:
+            for at in range(0, len(data), _PIECE):
+                peer.connection.sendall(data[at : at + _PIECE])
+        except OSError:
             with contextlib.suppress(OSError):  # its connection is read as closed next
-                peer.connection.sendall(packed(message))
+                peer.connection.shutdown(socket.SHUT_RDWR)

@@ -16,7 +16,7 @@ from .. import dtypes
 from ..array import Array
 from ..device import Device, current
 from ..device.transfer import unstaged
-from ..io import replacing
+from ..files import replacing
 from ..quant import QuantArray, from_blocks
 from ..quant.kinds import KINDS
 from .header import ALIGNMENT, AXES, SCALARS, Place, read_header, require_alignment
@@ -35,6 +35,8 @@ DENSE: dict[str, dtypes.DType] = {
 _KINDS = {dtype: kind for kind, dtype in DENSE.items()}
 #: As Linux has it, which Python's module names from 3.13 on.
 _MAP_NORESERVE = 0x4000
+#: Bytes: a huge page, beyond which no alignment has a use.
+_LARGEST_ALIGNMENT = 1 << 21
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def save_gguf(
         tensors: arrays by name, with at most four axes: floating ones, signed integers or quantised arrays.
         metadata: values by name. NumPy's scalars and arrays keep their types. Python's ints become uint32, or int32,
             uint64 or int64 if they need it, and floats float32. Lists have strings or numbers of one type.
-            ``general.alignment`` is the alignment of the tensors, 32 by default.
+            ``general.alignment`` is the alignment of the tensors in bytes, 32 by default, at most 2**21.
 
     Raises:
         TypeError: an array's dtype or a value's type is not one of the format's, or an argument is none of these.
@@ -199,6 +201,7 @@ def save_gguf(
     """
     _require_package("save_gguf")
     from gguf import GGMLQuantizationType, GGUFValueType, GGUFWriter
+    from gguf.gguf_writer import WriterState
 
     require_path("save_gguf", path)
     for argument, given in (("tensors", tensors), ("metadata", metadata or {})):
@@ -210,20 +213,31 @@ def save_gguf(
         code, item, plain = _typed(key, value)
         sub_type = None if item is None else GGUFValueType(item)
         writer.add_key_value(key, plain, GGUFValueType(code), sub_type)
-    writer.data_alignment = require_alignment((metadata or {}).get("general.alignment", ALIGNMENT))
+    alignment = writer.data_alignment = _written_alignment(metadata or {})
     for name, x in tensors.items():
         place = _form(name, x)
         size = np.dtype(np.uint16)  # any but uint8, by which the writer means blocks
         writer.add_tensor_info(name, place.shape, size, place.nbytes, GGMLQuantizationType[place.kind])
-    with replacing(path) as partial:
-        try:
-            writer.write_header_to_file(partial)
-            writer.write_kv_data_to_file()
-            writer.write_ti_data_to_file()
-            for x in tensors.values():
-                writer.write_tensor_data(_bytes(x))
-        finally:
-            writer.close()
+    with replacing(path) as file:
+        writer.fout, writer.state = [file], WriterState.EMPTY
+        writer.write_header_to_file()
+        writer.write_kv_data_to_file()
+        writer.write_ti_data_to_file()
+        file.write(bytes(-file.tell() % alignment))
+        for x in tensors.values():
+            data = _bytes(x)
+            file.write(data)
+            file.write(bytes(-data.nbytes % alignment))
+
+
+def _written_alignment(metadata: Mapping[str, Any]) -> int:
+    alignment = require_alignment(metadata.get("general.alignment", ALIGNMENT))
+    if alignment > _LARGEST_ALIGNMENT:
+        raise ValueError(
+            f"save_gguf: metadata: 'general.alignment': expected at most {_LARGEST_ALIGNMENT}, as zeros fill "
+            f"the file up to it after each tensor, got {alignment}"
+        )
+    return alignment
 
 
 def _form(name: str, x: Any) -> Place:

@@ -18,7 +18,7 @@ from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
-from ..elementwise.table import clip, equal, exp, isfinite, isinf, isnan, minimum, where
+from ..elementwise.table import clip, equal, exp, isfinite, isnan, minimum, where
 from ..elementwise.ufunc import one_out, written
 from ..shape.joins import concat
 from ..shape.views import reshape

@@ -12,7 +12,7 @@ from ..array.creation import array, asarray
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..elementwise.operands import on_device
-from ..io import read_safetensors, replacing, save_safetensors
+from ..io import read_safetensors, save_safetensors
 from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter
 
@@ -186,15 +186,26 @@ class Module:
 
         Raises:
             ValueError: names or shapes do not match; the message lists all mismatches.
-            TypeError: a value is of another kind of dtype, such as integers for a floating parameter.
+            TypeError: a value is of another kind of dtype, such as integers for a floating parameter, or no array;
+                or ``state`` has no names.
         """
+        if not isinstance(state, Mapping):
+            raise TypeError(
+                f"state of {type(self).__name__}: expected arrays by name, got {type(state).__name__}"
+            )
         own = self.state_dict()
         problems = []
         if strict:
             problems += [f"missing {name!r}" for name in own if name not in state]
             problems += [f"unexpected {name!r}" for name in state if name not in own]
         # Copies, because a value may be one of this module's own arrays under another name.
-        found = {name: array(state[name], device="host") for name in own if name in state}
+        found = {}
+        for name in own:
+            if name in state:
+                try:
+                    found[name] = array(state[name], device="host")
+                except (TypeError, ValueError) as error:
+                    raise type(error)(f"state of {type(self).__name__}: {name!r}: {error}") from None
         for name, value in found.items():
             if value.shape != own[name].shape:
                 problems.append(f"{name!r} has shape {value.shape}, expected {own[name].shape}")
@@ -202,18 +213,29 @@ class Module:
             raise ValueError(f"state of {type(self).__name__}: " + "; ".join(problems))
         for name, value in found.items():
             if dtypes.info(value.dtype).kind != dtypes.info(own[name].dtype).kind:
-                raise TypeError(f"{name!r} has dtype {value.dtype}, expected {own[name].dtype}")
+                raise TypeError(
+                    f"state of {type(self).__name__}: {name!r} has dtype {value.dtype}, expected {own[name].dtype}"
+                )
         for name, value in found.items():
             _write(own[name], value)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state as a safetensors file; an existing file is replaced atomically."""
-        with replacing(path) as partial:
-            save_safetensors(partial, self.state_dict())
+        save_safetensors(path, self.state_dict())
 
     def load(self, path: str | os.PathLike[str], strict: bool = True) -> Self:
-        """Read a safetensors file into the parameters and buffers, as :meth:`load_state_dict` does."""
-        self.load_state_dict(read_safetensors(path), strict)
+        """Read a safetensors file into the parameters and buffers, as :meth:`load_state_dict` does.
+
+        Raises:
+            ValueError: the file is damaged, or its names or shapes are not the module's; the message names the file.
+            TypeError: an array is of another kind of dtype than the module's, or of one that cukern lacks.
+            OSError: the file cannot be read.
+        """
+        state = read_safetensors(path)
+        try:
+            self.load_state_dict(state, strict)
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{os.fspath(path)}: {error}") from None
         return self
 
     def extra_repr(self) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..device.host.checked import mode
 from ..device.host.checked.tracing import ATOMIC, BESIDE, SHARED, Launch, Tracer
+from ..files import write_text
 from ..text import render
 from ..text.signature import Dim3
 from .pictures import png
@@ -159,7 +160,7 @@ class Trace:
             raise ValueError(
                 f"{path}: save writes a page of HTML; picture(access) makes the PNG of one access"
             )
-        Path(path).write_text(page(self), encoding="utf-8")
+        write_text(path, page(self))
 
     def _access(self, events: np.ndarray[Any, Any], threads: int) -> Access:
         first = events[0]

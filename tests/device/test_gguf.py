@@ -149,7 +149,7 @@ def test_a_file_is_replaced_by_its_own_tensors(tmp_path: Path, monkeypatch: pyte
         ck.save_gguf(path, {"x": read.tensors["x"], "y": ck.ones(3)})
         assert (read.tensors["x"] == ck.arange(100000)).all()
         assert (ck.load_gguf(path).tensors["x"] == ck.arange(100000)).all()
-    monkeypatch.setattr(gguf.GGUFWriter, "write_tensor_data", fail)
+    monkeypatch.setattr(gguf.GGUFWriter, "write_ti_data_to_file", fail)
     with pytest.raises(RuntimeError):  # a writer that fails leaves the file as it was
         ck.save_gguf(path, read.tensors)
     assert list(ck.load_gguf(path).tensors) == ["x", "y"]
@@ -331,6 +331,12 @@ def test_mutated_files_are_read_within_bounds_or_refused(path: Path, tmp_path: P
         ({"\ud800": (2,)}, {}, ValueError, "save_gguf: tensors: .* no valid Unicode"),
         ({}, {"k": None}, TypeError, "save_gguf: metadata: 'k': expected numbers, bools, strings"),
         ({}, {"general.alignment": 5}, ValueError, "'general.alignment': expected a power of two"),
+        (
+            {},
+            {"general.alignment": 2**31},
+            ValueError,
+            "save_gguf: .*'general.alignment': expected at most 2097152",
+        ),
     ],
 )
 def test_what_cannot_be_written_is_named(

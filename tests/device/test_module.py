@@ -149,6 +149,24 @@ def test_load_state_dict_names_every_problem_and_changes_nothing(device: ck.Devi
     state["blocks.0.weight"] = np.zeros((3, 3), np.int64)
     with pytest.raises(TypeError, match=r"'blocks.0.weight' has dtype int64, expected float32"):
         model.load_state_dict(state, strict=False)
+    with pytest.raises(TypeError, match="state of Model: expected arrays by name, got list"):
+        model.load_state_dict([1])  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="state of Model: 'blocks.0.weight': "):
+        model.load_state_dict({"blocks.0.weight": object()}, strict=False)
+
+
+def test_a_file_that_does_not_fit_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.safetensors"
+    layer = Layer(2)
+    for state, error, message in (
+        ({"weight": ck.ones((2, 3))}, ValueError, r"'weight' has shape \(2, 3\), expected \(2, 2\)"),
+        ({}, ValueError, "missing 'weight'"),
+        ({"weight": ck.ones((2, 2), dtype="int64")}, TypeError, "'weight' has dtype int64, expected float32"),
+    ):
+        rest = {name: value for name, value in layer.state_dict().items() if name != "weight"}
+        ck.save_safetensors(path, rest | state)
+        with pytest.raises(error, match=rf"other\.safetensors: state of Layer: {message}"):
+            layer.load(path)
 
 
 def test_loading_counts_as_a_write(device: ck.Device) -> None:

@@ -111,6 +111,23 @@ def test_a_rank_that_is_killed(fault: str, form: str, device: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("rank", "how", "status"),
+    [
+        ("1", "exit", 3),
+        pytest.param("0", "exit", 3, marks=pytest.mark.thorough),
+        pytest.param("1", "raise", 1, marks=pytest.mark.thorough),
+        pytest.param("1", "at once", 4, marks=pytest.mark.thorough),
+    ],
+)
+def test_the_rank_that_ended_first_gives_the_status(rank: str, how: str, status: int, device: str) -> None:
+    """It waits for the others at its end, which have failed by then."""
+    run = launched(2, str(HERE / "faults.py"), "leaves", rank, how, device=device)
+    assert run.returncode == status, run.stderr
+    assert f"[launch] rank {rank} ended with status {status}\n" in run.stderr
+    assert "[launch]" not in run.stderr.replace(f"[launch] rank {rank} ended", "")
+
+
+@pytest.mark.parametrize(
     "fault", ["late", pytest.param("late_for_a_captured_step", marks=pytest.mark.thorough)]
 )
 def test_a_rank_that_does_not_come(fault: str, device: str) -> None:
@@ -173,7 +190,7 @@ def test_a_rank_that_is_killed_in_a_checkpoint(tmp_path: Path, device: str) -> N
     assert run.returncode == 128 + signal.SIGKILL
     assert "save_checkpoint" in run.stderr and "rank 1 died" in run.stderr
     names = sorted(path.name for path in (tmp_path / "two").iterdir())
-    assert names == [".step-000000003.partial", "step-000000001", "step-000000002"]
+    assert names == ["step-000000001", "step-000000002"]
     resumed = faults.trained(tmp_path / "two", faults.STEPS)
     whole = faults.trained(tmp_path / "one", faults.STEPS)
     np.testing.assert_allclose(resumed, whole[2:], rtol=1e-6)

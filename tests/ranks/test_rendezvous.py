@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import pickle
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -12,7 +16,7 @@ from typing import Any
 import pytest
 
 import cukern as ck
-from cukern.distributed import environment, messages
+from cukern.distributed import environment, messages, rendezvous
 from cukern.distributed.environment import Place
 from cukern.distributed.member import Member
 from cukern.distributed.rendezvous import Rendezvous
@@ -77,6 +81,7 @@ def test_what_is_not_of_the_job_is_turned_away(address: tuple[str, int]) -> None
         messages.packed({"kind": "join", "rank": float("inf"), "size": SIZE, "token": "wrong"}),
         messages.packed({"kind": "meet", "key": "world:1"}),
         b"\0\0\0\x02[]",
+        (messages.LONGEST_JOIN + 1).to_bytes(4, "big"),
         b"GET / HTTP/1.1\r\n\r\n",
     ):
         with socket.create_connection(address, 5) as stranger:
@@ -88,6 +93,96 @@ def test_what_is_not_of_the_job_is_turned_away(address: tuple[str, int]) -> None
         *(lambda one=one: one.meet("k", [0, 1, 2], "s", "call", 5, f"of {one.rank}") for one in members)
     )
     assert found == [["of 0", "of 1", "of 2"]] * SIZE
+
+
+def is_closed(connection: socket.socket) -> bool:
+    """Whether the other side closes a connection within seconds."""
+    connection.settimeout(5)
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def opened() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+def test_who_does_not_join_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither one that says nothing, nor one that says its name byte by byte."""
+    monkeypatch.setattr(rendezvous, "_SECONDS_TO_JOIN", 0.3)
+    listening = socket.create_server(("127.0.0.1", 0))
+    where = listening.getsockname()
+    Rendezvous(listening, SIZE, "word").start()
+    with socket.create_connection(where, 5) as silent, socket.create_connection(where, 5) as slow:
+        for byte in messages.packed({"kind": "join"})[:8]:
+            with contextlib.suppress(OSError):  # closed
+                slow.send(bytes([byte]))
+            time.sleep(0.1)
+        assert is_closed(silent) and is_closed(slow)
+    members = [member(where, rank) for rank in range(SIZE)]
+    assert together(*(lambda one=one: one.end("", 5) for one in members)) == [True] * SIZE
+
+
+def test_a_flood_of_connections_takes_few_descriptors(address: tuple[str, int]) -> None:
+    most, before = rendezvous._MOST_STRANGERS + SIZE, opened()
+    flood = [socket.create_connection(address, 5) for _ in range(3 * most)]
+    assert all(map(is_closed, flood[: 2 * most - 1]))
+    assert opened() - before <= len(flood) + most
+    members = [member(address, rank) for rank in range(SIZE)]
+    assert all(map(is_closed, flood))  # all ranks are there
+    assert together(*(lambda one=one: one.end("", 5) for one in members)) == [True] * SIZE
+    for one in flood:
+        one.close()
+
+
+SCARCE = """
+import resource, socket, sys
+from cukern.distributed.rendezvous import Rendezvous
+listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+print(listening.getsockname()[1], flush=True)
+free = socket.socket().fileno()
+resource.setrlimit(resource.RLIMIT_NOFILE, (free + 20, free + 20))
+serving = Rendezvous(listening, 3, "word")
+serving.start()
+serving.join()
+"""
+
+
+def test_ranks_join_where_descriptors_are_scarce() -> None:
+    with subprocess.Popen([sys.executable, "-c", SCARCE], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        where = ("127.0.0.1", int(process.stdout.readline()))
+        flood = [socket.create_connection(where, 5) for _ in range(100)]
+        members = [member(where, rank) for rank in range(SIZE)]
+        assert together(*(lambda one=one: one.end("", 10) for one in members)) == [True] * SIZE
+        for one in (*members, *flood):
+            one.close()
+        assert process.wait(20) == 0
+
+
+def test_texts_of_all_ranks_may_be_long_together(
+    address: tuple[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    members = [member(address, rank) for rank in range(SIZE)]
+    texts = [str(rank) * 600_000 for rank in range(SIZE)]
+
+    def meet(key: str) -> list[Any]:
+        return together(
+            *(lambda one=one: one.meet(key, [0, 1, 2], "s", "call", 20, texts[one.rank]) for one in members)
+        )
+
+    assert meet("k") == [texts] * SIZE
+    monkeypatch.setattr(rendezvous, "LONGEST_ANSWER", 1 << 20)
+    for rank, told in enumerate(meet("l")):
+        assert told.startswith(f"rank {rank}: call: the texts of all ranks are too long: a message of 18000")
+    with pytest.raises(
+        ck.DistributedError, match="rank 0: call: the text for the other ranks is too long: a message of"
+    ):
+        members[0].meet("m", [0, 1, 2], "s", "call", 20, "x" * (messages.LONGEST + 1))
+    assert together(*(lambda one=one: one.end("", 5) for one in members)) == [True] * SIZE
 
 
 def test_a_rank_that_dies_ends_what_waits(address: tuple[str, int]) -> None:

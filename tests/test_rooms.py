@@ -31,7 +31,7 @@ ORDER = """
     ops
     function transforms
     namespace tree
-    linalg fft io capture random sparse polynomial
+    linalg fft io lib capture random sparse polynomial
     nn
     quant
     gguf generate

@@ -15,6 +15,7 @@ from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import carried
 from ..errors import DeviceError
+from . import printing
 from .implicit import converted
 from .layout import Layout, layout_of
 from .memory import Memory
@@ -355,15 +356,20 @@ class Array(Memory):
             interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface
 
-    def item(self) -> Any:
-        """The only element as a Python number, a constant to tapes: see :meth:`numpy`.
+    def item(self, *index: Any) -> Any:
+        """An element as a Python number, a constant to tapes: see :meth:`numpy`.
+
+        Args:
+            index: none for the only element; an integer counts elements in C order; several, or a tuple, count
+                along the axes.
 
         Raises:
-            ValueError: there is not exactly one element.
+            IndexError: the index is out of range.
+            ValueError: there is not exactly one element and no index, or an index of other than one integer an axis.
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "item()")
-        return self._number()
+        return self._chosen(*index)._number() if index else self._number()
 
     def _number(self) -> Any:
         """:meth:`item` for uses that lose no gradient, allowed in ``strict_tape``."""
@@ -432,12 +438,13 @@ class Array(Memory):
         return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, value)))
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        body = np.array2string(self._fetched(), separator=", ", prefix=f"{name}(", threshold=1000)
-        return f"{name}({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
+        return printing.described(self)
+
+    def __str__(self) -> str:
+        return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self._number(), spec) if spec and self.size == 1 else format(str(self), spec)
+        return printing.formatted(self, spec)
 
     def __dir__(self) -> list[str]:
         # Without names of other libraries, which only raise a hint.

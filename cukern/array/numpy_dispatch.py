@@ -23,6 +23,8 @@ _IDLE: dict[str, tuple[str, ...]] = {
     "kind": (),
     "like": (),
     "overwrite_input": (),
+    "allow_pickle": (),
+    "fix_imports": (),
 }
 
 
@@ -31,7 +33,10 @@ def _namespace(module: str) -> Any:
     root = sys.modules["cukern"]
     if module == "numpy":
         return root
-    return getattr(root, module.removeprefix("numpy."), None) if module.startswith("numpy.") else None
+    found = root if module.startswith("numpy.") else None
+    for name in module.split(".")[1:]:
+        found = getattr(found, name, None)
+    return found
 
 
 def _refuse(name: str, reason: str) -> TypeError:
@@ -112,7 +117,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 #: NumPy's names of arguments that have another name in cukern.
-_RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max"}
+_RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max", "arr": "x"}
 
 
 def _is_default(value: object, default: object) -> bool:

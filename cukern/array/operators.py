@@ -437,9 +437,12 @@ class Operators:
         *,
         correction: float = 0.0,
         where: Any = None,
+        mean: Any = None,
     ) -> Self:
         """The variance over axes."""
-        return self._call("var", axis, dtype, out, ddof, keepdims, correction=correction, where=where)
+        return self._call(
+            "var", axis, dtype, out, ddof, keepdims, correction=correction, where=where, mean=mean
+        )
 
     def std(
         self,
@@ -451,9 +454,12 @@ class Operators:
         *,
         correction: float = 0.0,
         where: Any = None,
+        mean: Any = None,
     ) -> Self:
         """The standard deviation over axes."""
-        return self._call("std", axis, dtype, out, ddof, keepdims, correction=correction, where=where)
+        return self._call(
+            "std", axis, dtype, out, ddof, keepdims, correction=correction, where=where, mean=mean
+        )
 
 
 def is_foreign(value: object) -> bool:

@@ -365,6 +365,16 @@ def _key(obj: Any) -> Any:
     return obj.numpy() if isinstance(obj, Array) else obj
 
 
+def _inserted(key: Any, size: int) -> Any:
+    """The index of :func:`insert`; a slice, and a mask, as the indices that they stand for."""
+    if isinstance(key, slice):
+        return np.arange(*key.indices(size))
+    places = np.asarray(key)
+    if places.dtype == bool:
+        return np.flatnonzero(places)
+    return int(places) if not places.ndim and places.dtype.kind in "iu" else key
+
+
 @public
 def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     """Remove the slices at indices ``obj`` along an axis; if ``axis`` is None, flatten ``x``.
@@ -410,18 +420,19 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
         ValueError: the shapes do not fit.
     """
     x, place = _flattened(x, axis, "insert")
-    size, key = x.shape[place], _key(obj)
+    size = x.shape[place]
+    key = _inserted(_key(obj), size)
     if type(key) is int and -size <= key <= size and takes_number(x, values) and by_numpy.serves(x):
         return opened(x, place, key + size if key < 0 else key, values)
     own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
     added = asarray(values, own, x.device).astype(x.dtype)
-    if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
+    if added.ndim > x.ndim and added.shape[: added.ndim - x.ndim] == (1,) * (added.ndim - x.ndim):
+        added = reshape(added, added.shape[added.ndim - x.ndim :])
+    count = np.size(key)
+    if count == 1 and added.ndim <= x.ndim:  # one index takes as many slices as there are
+        added = reshape(added, (1,) * (x.ndim - added.ndim) + added.shape)
+        added = added if np.ndim(key) else moveaxis(added, 0, place)
         count = added.shape[place]
-    else:
-        count = len(range(*key.indices(size))) if isinstance(key, slice) else np.asarray(key).size
-        if not np.ndim(key) and not isinstance(key, slice) and added.ndim:
-            added = moveaxis(added, 0, place) if added.ndim == x.ndim else expand_dims(added, place)
-            count = added.shape[place]
     rows = broadcast_to(added, (*x.shape[:place], count, *x.shape[place + 1 :]))
     if isinstance(key, (int, np.integer)) and -size <= key <= size:
         at = int(key) + (size if key < 0 else 0)

@@ -461,14 +461,14 @@ def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
 
 
 @public
-def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> None:
+def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = -1) -> None:
     """Write ``values`` to indices along an axis, in place; if an index is repeated, the last value wins.
 
     Args:
         x: any array that no tape tracks; ``x.at`` returns a new array instead.
         indices: integers, as in :func:`take_along_axis`.
-        values: are broadcast to ``indices``.
-        axis: the axis.
+        values: broadcast with ``indices``.
+        axis: the axis; None writes to the flattened array.
 
     Raises:
         GradientError: a tape tracks ``x``.
@@ -487,9 +487,21 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> 
 
 
 @on_device
-def _put_along(x: Array, indices: Any, values: Any, axis: int) -> None:
+def _put_along(x: Array, indices: Any, values: Any, axis: int | None) -> None:
+    if axis is None:
+        put(
+            x,
+            settled_in(integers(indices, x, "put_along_axis"), x.size, x, "put_along_axis"),
+            values,
+            "put_along_axis",
+        )
+        return
     place = normalize_axis(axis, x.ndim, "put_along_axis")
-    data = along_axis(x, indices, place, "put_along_axis")
+    wide, data = along_axis(x, indices, place, "put_along_axis")
+    if wide is not x:  # several indices write to one element
+        key = [np.arange(n).reshape(-1, *(1,) * (x.ndim - i - 1)) for i, n in enumerate(x.shape)]
+        setitem(x, (*key[:place], Array._wrap(data, x.device), *key[place + 1 :]), values)
+        return
     before, after = x.shape[:place], x.shape[place + 1 :]
     flat = picked_along(None, data, x.device, math.prod(before), x.shape[place], math.prod(after))
     put(x, flat, values, "put_along_axis")

@@ -220,8 +220,8 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
 
     Args:
         x: any array.
-        indices: integers, with the shape of ``x`` except along ``axis``, where any size is allowed; axes
-            of size 1 are broadcast.
+        indices: integers, with as many axes as ``x``; along ``axis`` any size is allowed, along the others the
+            two broadcast.
         axis: the axis; None takes from the flattened array.
 
     Raises:
@@ -231,26 +231,33 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take_along_axis")
-    places = along_axis(x, indices, place, "take_along_axis")
+    x, places = along_axis(x, indices, place, "take_along_axis")
     return _along(x, places, place, x.shape[place], "gather")
 
 
-def along_axis(x: Array, indices: Any, axis: int, name: str) -> Any:
-    """The places of the index argument of :func:`take_along_axis` and similar functions.
+def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any]:
+    """``x`` and the places of the index argument of :func:`take_along_axis`, broadcast along the other axes.
 
     Raises:
         IndexError: an index is out of range.
         ValueError: the shapes do not fit.
     """
     data = integers(indices, x, name)
-    wanted = (*x.shape[:axis], data.shape[axis] if data.ndim == x.ndim else -1, *x.shape[axis + 1 :])
+    if data.ndim != x.ndim:
+        raise ValueError(
+            f"{name}: indices: expected {x.ndim} axes, as of shape {x.shape}, got shape {data.shape}"
+        )
+    others = x.shape[:axis] + x.shape[axis + 1 :]
     try:
-        data = x.device.xp.broadcast_to(data, wanted)
+        shape = np.broadcast_shapes(others, data.shape[:axis] + data.shape[axis + 1 :])
     except ValueError:
         raise ValueError(
             f"{name}: indices of shape {data.shape} do not fit shape {x.shape} along axis {axis}"
         ) from None
-    return settled_in(data, x.shape[axis], x, name)
+    data = x.device.xp.broadcast_to(data, (*shape[:axis], data.shape[axis], *shape[axis:]))
+    if shape != others:
+        x = broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))
+    return x, settled_in(data, x.shape[axis], x, name)
 
 
 def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:

@@ -94,5 +94,6 @@ tape.register_algebra(
 )
 
 __all__ = sorted(
-    set(FUNCTIONS) - INTERNAL | {"check_indices", "elementwise", "fuse", "poly1d", "reduction", "vectorize"}
+    set(FUNCTIONS) - INTERNAL
+    | {"check_indices", "elementwise", "frompyfunc", "fuse", "poly1d", "reduction", "vectorize"}
 )

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import ones_like
+from ..array.creation import asarray, ones_like
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated, imag, real
 from ..elementwise.fuse import fuse
@@ -229,6 +229,7 @@ class Spread(Reduce):
         dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_OUT}
         correction: is subtracted from the number of values in the divisor.{_KEEP}
         ddof: another name of ``correction``.{_WHERE}
+        mean: the mean, if it is known, as with ``keepdims=True``; it is not computed then.
 {_RAISES}, ``where`` does not broadcast, or both ``correction`` and ``ddof`` are given.
     """
 
@@ -244,19 +245,22 @@ class Spread(Reduce):
         *,
         correction: float = 0.0,
         where: Any = None,
+        mean: Any = None,
     ) -> Array:
         if out is not None:
-            made = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where)
+            made = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where, mean=mean)
             return written(self.name, made, one_out(self.name, out))
         where = None if where is True else where
         taken = one_correction(self.name, correction, ddof)
+        if mean is not None and where is None:
+            where = asarray(True, device=x.device if isinstance(x, Array) else None)
         if isinstance(x, Array) and x.dtype in dtypes.COMPLEX and where is None:
             wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real
             parts = [self._apply(part, axis, keepdims, wanted, taken) for part in (real(x), imag(x))]
             return hypot(*parts) if self.name == "std" else parts[0] + parts[1]
         if where is not None:
             root = self.name == "std"
-            return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root)
+            return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root, mean=mean)
         return self._apply(x, axis, keepdims, dtype, taken)
 
 

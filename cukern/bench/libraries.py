@@ -224,7 +224,8 @@ class CompiledPyTorch(PyTorch):
     def __init__(self) -> None:
         super().__init__()
         # The backward of one forward runs many times.
-        importlib.import_module("torch._functorch.config").donated_buffer = False
+        config: Any = importlib.import_module("torch._functorch.config")
+        config.donated_buffer = False
 
     def value(self, text: str, case: Case, arrays: Arrays) -> Call:
         """See :class:`PyTorch`: arrays are arguments, so that one compilation serves all that are alike."""

@@ -3,8 +3,9 @@
 Usage: python benchmarks/resnet50.py [--scale N] [--out FILE]
 
 The models begin with the same weights and see the same images; their first losses are compared, later ones shown. This
-library's step is captured. The time is the host's between two points at which the device has nothing to do, divided by
-the steps between them. `--scale` divides batch, image and channels, for a try without a GPU.
+library's step is captured; PyTorch's runs eagerly, compiled, and both as a CUDA graph too. The time is the host's
+between two points at which the device has nothing to do, divided by the steps between them: the median of rounds in
+which the sides take turns. `--scale` divides batch, image and channels, for a try without a GPU.
 
 Source of the model: He and others, "Deep residual learning for image recognition", 2015, with the stride of a block in
 its convolution of 3 by 3.
@@ -12,8 +13,10 @@ its convolution of 3 by 3.
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,8 +29,10 @@ from cukern import nn
 STAGES, BATCH, SIZE, CHANNELS, CLASSES = (3, 4, 6, 3), 64, 224, 64, 1000
 #: By how much of it the first loss may differ: rounding grows from layer to layer.
 LIMIT = 0.05
-#: Steps before the time is taken, of which the losses are shown, and while it is.
-FIRST, TIMED = 5, 20
+#: Steps before the time is taken, of which the losses are shown.
+FIRST = 5
+#: Steps of a round, and rounds.
+TIMED, ROUNDS = 10, 5
 OPTIONS = {"lr": 0.01, "momentum": 0.9}
 
 
@@ -152,15 +157,40 @@ def torch_step(model: Any, images: ck.Array, labels: ck.Array) -> Callable[[], A
     return step
 
 
-def measured(step: Callable[[], Any], synchronize: Callable[[], None]) -> tuple[list[float], float]:
-    """The losses of the first steps, and the milliseconds of a step after them."""
-    losses = [float(step()) for _ in range(FIRST)]
-    synchronize()
-    start = time.perf_counter()
-    for _ in range(TIMED):
-        step()
-    synchronize()
-    return losses, 1e3 * (time.perf_counter() - start) / TIMED
+def graphed(step: Callable[[], Any]) -> Callable[[], Any]:
+    """A step of PyTorch as a CUDA graph, recorded in its call number `FIRST`."""
+    cuda, graph = torch.cuda, torch.cuda.CUDAGraph()
+    side = cuda.Stream()
+    losses: list[Any] = []
+
+    def replay() -> Any:
+        if len(losses) < FIRST - 1:
+            side.wait_stream(cuda.current_stream())
+            with cuda.stream(side):  # its first calls allocate what must not be recorded
+                losses.append(step())
+            cuda.current_stream().wait_stream(side)
+            return losses[-1]
+        if len(losses) == FIRST - 1:
+            with cuda.graph(graph):
+                losses.append(step())
+        graph.replay()
+        return losses[-1]
+
+    return replay
+
+
+def milliseconds(steps: Sequence[Callable[[], Any]], synchronize: Callable[[], None]) -> list[float]:
+    """The milliseconds of a call of each step, measured by turns."""
+    taken: list[list[float]] = [[] for _ in steps]
+    for _ in range(ROUNDS):
+        for times, step in zip(taken, steps, strict=True):
+            synchronize()
+            start = time.perf_counter()
+            for _ in range(TIMED):
+                step()
+            synchronize()
+            times.append(1e3 * (time.perf_counter() - start) / TIMED)
+    return [statistics.median(times) for times in taken]
 
 
 def main() -> None:
@@ -169,31 +199,34 @@ def main() -> None:
     batch, size, channels = (n // bench.scale for n in (BATCH, SIZE, CHANNELS))
     rng = np.random.default_rng(1)
     ck.set_default_dtype(ck.bfloat16)
-    model = ResNet(channels)
     pixels = ck.asarray(rng.standard_normal((batch, size, size, 3), np.float32)).astype(ck.bfloat16)
     images, labels = ck.permute_dims(pixels, (0, 3, 1, 2)), ck.asarray(rng.integers(0, CLASSES, batch))
-    peer = None if torch is None else torch_model(model)
-    wanted: list[float] = []
 
-    def row(name: str, step: Callable[[], Any], synchronize: Callable[[], None]) -> None:
-        losses, taken = measured(step, synchronize)
-        bench.row(name, taken, 1e3 * batch / taken, " ".join(f"{one:.3f}" for one in losses))
-        expected = wanted or losses
-        wanted[:] = expected
-        apart = abs(losses[0] - expected[0]) / expected[0]
-        assert apart < LIMIT, f"{name}: the first loss is {losses[0]}, expected {expected[0]}"
+    def peer(change: Callable[[Any], Any] = lambda model: model) -> Callable[[], Any]:
+        return torch_step(change(torch_model(ResNet(channels))), images, labels)
 
-    row("cukern, captured", own_step(model, images, labels), bench.device.synchronize)
+    peers: dict[str, Callable[[], Callable[[], Any]]] = {}
     if torch is not None:
         torch.backends.cudnn.benchmark = True
-        row(
-            "PyTorch, eager",
-            torch_step(peer, images, labels),
-            torch.cuda.synchronize if torch.cuda.is_available() else bench.device.synchronize,
-        )
+        peers["PyTorch, eager"] = peer
     if torch is not None and torch.cuda.is_available():
-        again = torch_model(ResNet(channels))
-        row("PyTorch, compiled", torch_step(torch.compile(again), images, labels), torch.cuda.synchronize)
+        searched = partial(torch.compile, mode="max-autotune-no-cudagraphs")
+        peers |= {
+            "PyTorch, compiled": lambda: peer(torch.compile),
+            "PyTorch, eager, as a CUDA graph": lambda: graphed(peer()),
+            "PyTorch, compiled, as a CUDA graph": lambda: graphed(peer(torch.compile)),
+            "PyTorch, compiled with max-autotune, as a graph": lambda: graphed(peer(searched)),
+        }
+    sides = {"cukern, captured": own_step(ResNet(channels), images, labels)}
+    sides |= {name: peers[name]() for name in bench.chosen(list(peers))}
+
+    losses = {name: [float(step()) for _ in range(FIRST)] for name, step in sides.items()}
+    times = milliseconds(list(sides.values()), bench.device.synchronize)
+    wanted = losses["cukern, captured"][0]
+    for (name, found), taken in zip(losses.items(), times, strict=True):
+        bench.row(name, taken, 1e3 * batch / taken, " ".join(f"{one:.3f}" for one in found))
+        apart = abs(found[0] - wanted) / wanted
+        assert apart < LIMIT, f"{name}: the first loss is {found[0]}, expected {wanted}"
     bench.end()
 
 

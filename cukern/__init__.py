@@ -12,6 +12,7 @@ from . import (
     generate,
     gguf,
     io,
+    lib,
     linalg,
     namespace,
     nn,
@@ -42,12 +43,14 @@ from .namespace import *  # noqa: F403
 from .namespace import aliases
 from .namespace import hints as _names
 from .namespace.aliases import *  # noqa: F403
-from .ops import grids, info, sources
+from .ops import grids, info, numpys, sources, texts
 from .ops.grids import *  # noqa: F403
 from .ops.info import *  # noqa: F403
 from .ops.info import __array_api_version__ as __array_api_version__
 from .ops.info import __array_namespace_info__ as __array_namespace_info__
+from .ops.numpys import *  # noqa: F403
 from .ops.sources import *  # noqa: F403
+from .ops.texts import *  # noqa: F403
 from .text.render import add_templates
 from .transforms import *  # noqa: F403
 
@@ -101,6 +104,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "lib",
     "linalg",
     "load_bundle",
     "matmul_precision",
@@ -131,7 +135,9 @@ __all__ += grids.__all__
 __all__ += info.__all__
 __all__ += io.__all__
 __all__ += namespace.__all__
+__all__ += numpys.__all__
 __all__ += sources.__all__
+__all__ += texts.__all__
 __all__ += transforms.__all__
 
 with contextlib.suppress(ImportError):

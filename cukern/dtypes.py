@@ -7,7 +7,7 @@ bfloat16 is the dtype that the ml_dtypes package adds to NumPy.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property, reduce
@@ -176,11 +176,11 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
         # A public dtype holds NumPy's, which is looked up faster.
         row = _BY_DTYPE.get(getattr(given, "dtype", given))
         if row is not None:
-            return row.dtype
+            return _standing.get(row.dtype, row.dtype) if _standing else row.dtype
     if obj is None or isinstance(obj, np.ndarray):
         raise TypeError(f"{argument}: expected a dtype, got {type(obj).__name__}")
     if isinstance(obj, str) and obj == "bfloat16":
-        return bfloat16
+        return _standing.get(bfloat16, bfloat16)
     if obj is float or (isinstance(obj, str) and obj == "float"):
         return get_default_dtype()
     if obj is complex or (isinstance(obj, str) and obj == "complex"):
@@ -194,7 +194,22 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     if dtype not in _BY_DTYPE:
         have = ", ".join(row.name for row in TABLE)
         raise TypeError(f"{argument}: cukern has no dtype {dtype}; it has {have}")
-    return _BY_DTYPE[dtype].dtype
+    return _standing.get(dtype, _BY_DTYPE[dtype].dtype)
+
+
+#: The dtypes that stand for those which callers name, while a check computes in wider ones.
+_standing: dict[DType, DType] = {}
+
+
+@contextmanager
+def standing(wider: Mapping[DType, DType]) -> Iterator[None]:
+    """Let dtypes stand for others wherever these are named, in all threads, while the with-block runs."""
+    global _standing
+    before, _standing = _standing, {**_standing, **wider}
+    try:
+        yield
+    finally:
+        _standing = before
 
 
 class _Local(threading.local):

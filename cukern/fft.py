@@ -19,6 +19,7 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .array.creation import asarray, empty, zeros
+from .array.layout import address
 from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
@@ -26,6 +27,7 @@ from .elementwise.by_numpy import quiet
 from .elementwise.complex_rows import _conj_times
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
+from .elementwise.ufunc import one_out, written
 from .kernel.plan import allocate
 from .namespace.hints import missing
 
@@ -124,7 +126,12 @@ def _by_cufft(
     norm: str,
     **options: Any,
 ) -> Array:
-    """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it."""
+    """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it.
+
+    cuFFT reads real numbers, too, as pairs: the address of the first has to be a multiple of a complex number's size.
+    """
+    if address(x._data) % dtypes.complex_of(x.dtype).itemsize:
+        x = Array._wrap(x._data.copy(), x.device)
     xp, sizes = x.device.xp, shape if name == "irfftn" else x.shape
     n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
@@ -240,7 +247,8 @@ def _sizes(x: Array, s: Any, axes: Any, name: str, half: bool = False) -> tuple[
     given = None if s is None else [-1 if n is None else operator.index(n) for n in s]
     if axes is None and given is not None:
         axes = tuple(range(-len(given), 0))
-    places = normalize_axes(None if axes is None else tuple(axes), x.ndim, name)
+    given_axes = range(x.ndim) if axes is None else axes
+    places = tuple(normalize_axis(operator.index(axis), x.ndim, name) for axis in given_axes)
     if given is not None and len(given) != len(places):
         raise ValueError(f"{name}: s: expected a number for each of {len(places)} axes, got {len(given)}")
     have = [x.shape[place] for place in places]
@@ -254,12 +262,29 @@ def _several(x: Any, s: Any, axes: Any, norm: str | None, name: str, back: bool)
     made = _complex(x, name)
     places, sizes = _sizes(made, s, axes, name)
     kind = _norm(norm, name)
-    for place, n in zip(places, sizes, strict=True):
-        made = _sized(made, n, place)
-    return _whole(made, places, kind, back)
+    return _along_all(made, places, sizes, kind, back)
 
 
-def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def _along_all(
+    x: Array, places: Sequence[int], sizes: Sequence[int], norm: str, back: bool, first: int = 0
+) -> Array:
+    """The transform of complex numbers along axes, of each with its number of samples; an axis may come twice.
+
+    Axes that come twice are transformed one by one, the last first, or from the ``first`` on if that is 1.
+    """
+    if len(set(places)) == len(places):
+        for place, n in zip(places, sizes, strict=True):
+            x = _sized(x, n, place)
+        return _whole(x, tuple(places), norm, back)
+    pairs = list(zip(places, sizes, strict=True))
+    for place, n in pairs if first else reversed(pairs):
+        x = _whole(_sized(x, n, place), (place,), norm, back)
+    return x
+
+
+def fft(
+    x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The Fourier transform along an axis: ``y[k] = sum over j of x[j] * exp(-2j * pi * j * k / n)``.
 
     Args:
@@ -267,6 +292,7 @@ def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "b
         n: the number of samples, to which the axis is cut or filled up with zeros; its size by default.
         axis: the axis.
         norm: ``"backward"`` divides the inverse by ``n``, ``"forward"`` the transform, ``"ortho"`` both by its root.
+        out: the array to write the result to.
 
     Returns:
         complex64, or complex128 for float64 and complex128.
@@ -279,7 +305,7 @@ def fft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "b
     >>> ck.fft.fft(ck.asarray([1.0, 0.0, -1.0, 0.0])).tolist()
     [0j, (2+0j), 0j, (2+0j)]
     """
-    return _single(x, n, axis, norm, "fft", False)
+    return written("fft", _single(x, n, axis, norm, "fft", False), one_out("fft", out))
 
 
 def _single(x: Any, n: int | None, axis: int, norm: str | None, name: str, back: bool) -> Array:
@@ -289,43 +315,67 @@ def _single(x: Any, n: int | None, axis: int, norm: str | None, name: str, back:
     return _whole(_sized(made, _count(n, made.shape[place], name), place), (place,), kind, back)
 
 
-def ifft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def ifft(
+    x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The inverse of :func:`fft`; arguments as there."""
-    return _single(x, n, axis, norm, "ifft", True)
+    return written("ifft", _single(x, n, axis, norm, "ifft", True), one_out("ifft", out))
 
 
-def fftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+def fftn(
+    x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The Fourier transform along several axes.
 
     Args:
         x: any array.
         s: the number of samples along each axis, -1 or None for its size.
-        axes: the axes; by default all, or the last ones where ``s`` is given.
+        axes: the axes; by default all, or the last ones where ``s`` is given. One that is named twice is
+            transformed twice.
         norm: as in :func:`fft`.
+        out: the array to write the result to.
 
     Raises:
         AxisError: there is no such axis.
-        ValueError: ``s`` and ``axes`` differ in length, a number of samples is less than 1, or an axis is named twice.
+        ValueError: ``s`` and ``axes`` differ in length, or a number of samples is less than 1.
     """
-    return _several(x, s, axes, norm, "fftn", False)
+    return written("fftn", _several(x, s, axes, norm, "fftn", False), one_out("fftn", out))
 
 
-def ifftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+def ifftn(
+    x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The inverse of :func:`fftn`; arguments as there."""
-    return _several(x, s, axes, norm, "ifftn", True)
+    return written("ifftn", _several(x, s, axes, norm, "ifftn", True), one_out("ifftn", out))
 
 
-def fft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+def fft2(
+    x: Array,
+    /,
+    s: Axes = None,
+    axes: Axes = (-2, -1),
+    norm: str | None = "backward",
+    out: Array | None = None,
+) -> Array:
     """:func:`fftn` along two axes, by default the last."""
-    return _several(x, s, axes, norm, "fft2", False)
+    return written("fft2", _several(x, s, axes, norm, "fft2", False), one_out("fft2", out))
 
 
-def ifft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+def ifft2(
+    x: Array,
+    /,
+    s: Axes = None,
+    axes: Axes = (-2, -1),
+    norm: str | None = "backward",
+    out: Array | None = None,
+) -> Array:
     """The inverse of :func:`fft2`."""
-    return _several(x, s, axes, norm, "ifft2", True)
+    return written("ifft2", _several(x, s, axes, norm, "ifft2", True), one_out("ifft2", out))
 
 
-def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def rfft(
+    x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The ``n // 2 + 1`` non-negative frequencies of :func:`fft` of real numbers; the others are their conjugates.
 
     Raises:
@@ -333,15 +383,25 @@ def rfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "
     """
     made = _real(x, "rfft")
     place = normalize_axis(axis, made.ndim, "rfft")
-    return _half(_sized(made, _count(n, made.shape[place], "rfft"), place), (place,), _norm(norm, "rfft"))
+    return written(
+        "rfft",
+        _half(_sized(made, _count(n, made.shape[place], "rfft"), place), (place,), _norm(norm, "rfft")),
+        one_out("rfft", out),
+    )
 
 
-def irfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def irfft(
+    x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The inverse of :func:`rfft`: ``n`` real numbers, by default ``2 * (size - 1)``.
 
     The imaginary part of frequency 0, and of the last one where ``n`` is even, is not read.
     """
-    return _real_inverse(_complex(x, "irfft"), n, axis, _norm(norm, "irfft"), "irfft")
+    return written(
+        "irfft",
+        _real_inverse(_complex(x, "irfft"), n, axis, _norm(norm, "irfft"), "irfft"),
+        one_out("irfft", out),
+    )
 
 
 def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str, turned: bool = False) -> Array:
@@ -350,9 +410,11 @@ def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str, turn
     return _from_half(_sized(x, count // 2 + 1, place), count, (place,), norm, turned)
 
 
-def rfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+def rfftn(
+    x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """:func:`rfft` along the last of several axes, then :func:`fftn` along the others; arguments as there."""
-    return _half_several(x, s, axes, norm, "rfftn")
+    return written("rfftn", _half_several(x, s, axes, norm, "rfftn"), one_out("rfftn", out))
 
 
 def _half_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
@@ -361,14 +423,19 @@ def _half_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Arr
     kind = _norm(norm, name)
     if not places:
         raise ValueError(f"{name}: axes: expected at least one")
+    if len(set(places)) < len(places):
+        half = _half(_sized(made, sizes[-1], places[-1]), places[-1:], kind)
+        return _along_all(half, places[:-1], sizes[:-1], kind, False)
     for place, n in zip(places, sizes, strict=True):
         made = _sized(made, n, place)
     return _half(made, places, kind)
 
 
-def irfftn(x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward") -> Array:
+def irfftn(
+    x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The inverse of :func:`rfftn`; ``s`` is the shape of the result along the axes."""
-    return _real_several(x, s, axes, norm, "irfftn")
+    return written("irfftn", _real_several(x, s, axes, norm, "irfftn"), one_out("irfftn", out))
 
 
 def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
@@ -377,28 +444,53 @@ def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Arr
     kind = _norm(norm, name)
     if not places:
         raise ValueError(f"{name}: axes: expected at least one")
+    if len(set(places)) < len(places):
+        whole = _along_all(made, places[:-1], sizes[:-1], kind, True, first=1)
+        return _from_half(_sized(whole, sizes[-1] // 2 + 1, places[-1]), sizes[-1], places[-1:], kind)
     for place, n in zip(places[:-1], sizes[:-1], strict=True):
         made = _sized(made, n, place)
     made = _sized(made, sizes[-1] // 2 + 1, places[-1])
     return _from_half(made, sizes[-1], places, kind)
 
 
-def rfft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+def rfft2(
+    x: Array,
+    /,
+    s: Axes = None,
+    axes: Axes = (-2, -1),
+    norm: str | None = "backward",
+    out: Array | None = None,
+) -> Array:
     """:func:`rfftn` along two axes, by default the last."""
-    return _half_several(x, s, axes, norm, "rfft2")
+    return written("rfft2", _half_several(x, s, axes, norm, "rfft2"), one_out("rfft2", out))
 
 
-def irfft2(x: Array, /, s: Axes = None, axes: Axes = (-2, -1), norm: str | None = "backward") -> Array:
+def irfft2(
+    x: Array,
+    /,
+    s: Axes = None,
+    axes: Axes = (-2, -1),
+    norm: str | None = "backward",
+    out: Array | None = None,
+) -> Array:
     """The inverse of :func:`rfft2`."""
-    return _real_several(x, s, axes, norm, "irfft2")
+    return written("irfft2", _real_several(x, s, axes, norm, "irfft2"), one_out("irfft2", out))
 
 
-def hfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def hfft(
+    x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """:func:`fft` of samples of which ``x`` has the first half and the others are the conjugates: real numbers."""
-    return _real_inverse(_complex(x, "hfft"), n, axis, _ADJOINT[_norm(norm, "hfft")], "hfft", turned=True)
+    return written(
+        "hfft",
+        _real_inverse(_complex(x, "hfft"), n, axis, _ADJOINT[_norm(norm, "hfft")], "hfft", turned=True),
+        one_out("hfft", out),
+    )
 
 
-def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward") -> Array:
+def ihfft(
+    x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
+) -> Array:
     """The inverse of :func:`hfft`: the first ``n // 2 + 1`` samples.
 
     Raises:
@@ -407,7 +499,11 @@ def ihfft(x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = 
     made = _real(x, "ihfft")
     place = normalize_axis(axis, made.ndim, "ihfft")
     kind = _ADJOINT[_norm(norm, "ihfft")]
-    return _half(_sized(made, _count(n, made.shape[place], "ihfft"), place), (place,), kind, turned=True)
+    return written(
+        "ihfft",
+        _half(_sized(made, _count(n, made.shape[place], "ihfft"), place), (place,), kind, turned=True),
+        one_out("ihfft", out),
+    )
 
 
 def _frequencies(

@@ -295,13 +295,19 @@ class _Backward:
                 for cotangent, one in zip(given, self.outputs, strict=True)
             ]
         if not self.cls._only_reads:
-            given = [None if cotangent is None else registered().own(cotangent, ()) for cotangent in given]
+            given = [None if cotangent is None else registered().own(cotangent, None) for cotangent in given]
         wanted = iter(needs)
         ctx.needs_input_grad = tuple(
             [any(list(itertools.islice(wanted, count))) for count, _, _ in self.places]
         )
         ctx._saved = saved
-        return self._checked(self.cls.backward(ctx, *given))
+        kept = [one for one in saved if one is not None]
+        return [
+            one
+            if one is None or all(one._storage is not other._storage for other in kept)
+            else one.astype(one.dtype)
+            for one in self._checked(self.cls.backward(ctx, *given))
+        ]
 
     def _checked(self, returned: Any) -> list[Array | None]:
         """The gradients of the arguments that are arrays, checked."""

@@ -22,6 +22,7 @@ from . import namespace as ops
 from .array import Array
 from .autodiff import tape
 from .elementwise import by_numpy
+from .elementwise.exponents import _exponent, _scaled
 from .elementwise.fuse import fuse
 from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
 from .linear.cross import cross
@@ -128,10 +129,11 @@ def outer(x1: Array, x2: Array, /) -> Array:
 
 
 @fuse
-def _root(total: Array) -> Array:
-    """The square root, with derivative 0 at 0."""
+def _root(total: Array, unit: Array | None) -> Array:
+    """The square root times ``unit``, with derivative 0 at 0."""
     zero = ops.equal(total, 0)
-    return ops.where(zero, 0, ops.sqrt(ops.where(zero, 1, total)))
+    root = ops.where(zero, 0, ops.sqrt(ops.where(zero, 1, total)))
+    return root if unit is None else root * unit
 
 
 @fuse(static=["p"])
@@ -141,14 +143,38 @@ def _power(x: Array, p: float) -> Array:
     return ops.where(zero, 0.0 if p > 0 else math.inf, ops.abs(ops.where(zero, 1, x)) ** p)
 
 
+@fuse(static=["p"])
+def _power_of(total: Array, unit: Array, p: float) -> Array:
+    return _power(total, p) * unit
+
+
+@fuse
+def _power_of_two(x: Array) -> Array:
+    """The largest power of two that is no larger than ``x``; 1 for 0, infinity and NaN."""
+    finite = ops.isfinite(x) & ops.not_equal(x, 0)
+    return ops.where(finite, _scaled(1.0, _exponent(ops.where(finite, x, 1)) - 1), 1)
+
+
 @fuse(static=["p", "axes", "dtype", "keepdims"])
-def _measure(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType, keepdims: bool = True) -> Array:
-    """The reduction from which the norm of order ``p`` is computed, in one kernel."""
+def _measure(
+    x: Array,
+    p: float,
+    axes: tuple[int, ...],
+    dtype: dtypes.DType,
+    keepdims: bool = True,
+    unit: Array | None = None,
+) -> Array:
+    """The reduction from which the norm of order ``p`` of ``x / unit`` is computed, in one kernel."""
     wide = x.astype(dtype)
     if dtype in dtypes.COMPLEX:
         if p == 2:
-            return ops.sum(ops.square(ops.real(wide)) + ops.square(ops.imag(wide)), axes, keepdims=keepdims)
+            parts = [
+                ops.square(part if unit is None else part / unit) for part in (ops.real(wide), ops.imag(wide))
+            ]
+            return ops.sum(parts[0] + parts[1], axes, keepdims=keepdims)
         wide, dtype = ops.abs(wide), dtypes.info(dtype).real
+    if unit is not None:
+        wide = wide / unit
     if p == 2:
         return ops.sum(ops.square(wide), axes, keepdims=keepdims)
     if p == 0:
@@ -164,6 +190,16 @@ def _working(x: Array) -> dtypes.DType:
     """The dtype in which norms are computed: float32 for half types, whose squares would overflow."""
     info = dtypes.info(x.dtype)
     return info.acc if info.kind in "fc" else dtypes.float64
+
+
+#: The dtypes of twice as many digits and powers, in which no square overflows or vanishes.
+_TWICE = {dtypes.float32: dtypes.float64, dtypes.complex64: dtypes.complex128}
+
+
+def _unit(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> Array:
+    """A power of two near the element that decides a norm, in which neither powers nor their sum overflow or vanish."""
+    with tape.stop_recording():
+        return _power_of_two(_measure(x, math.copysign(math.inf, p), axes, dtype))
 
 
 def _narrowed(made: Array, x: Array) -> Array:
@@ -199,11 +235,13 @@ _LEAST = {kind: float(np.finfo(kind).tiny / np.finfo(kind).eps) for kind in ("f"
 def vector_norm(
     x: Array, /, *, axis: int | tuple[int, ...] | None = None, keepdims: bool = False, ord: float = 2
 ) -> Array:
-    """``sum(|x|**ord) ** (1 / ord)`` over axes; the derivative is 0 at elements of 0 and where the norm is 0.
+    """``sum(|x|**ord) ** (1 / ord)`` over axes, where the powers overflow or vanish too.
+
+    The derivative is 0 at elements of 0, and where the norm is 0, as in PyTorch; there it is all that derivatives of
+    higher order know, so that those of ``vector_norm(x) ** 2`` are 0: of ``sum(square(x))`` they are right.
 
     Args:
-        x: any array. Norms of integers are computed in float64 and returned in the default floating dtype; half types
-            are computed in float32.
+        x: any array. Norms of integers are computed in float64 and returned in the default floating dtype.
         axis: the axis or axes; all by default.
         keepdims: whether the axes stay, with size 1.
         ord: any number; ``inf`` and ``-inf`` for the largest and the smallest absolute value, whose derivative equal
@@ -220,13 +258,22 @@ def vector_norm(
     if p == 2 and len(axes) == x.ndim and (length := _length(x)) is not None:
         whole = np.asarray(length, x.dtype)
         return Array._wrap(whole.reshape((1,) * x.ndim) if keepdims else whole, x.device)
-    if p == math.inf and not math.prod(x.shape[i] for i in axes):
+    empty = not math.prod(x.shape[i] for i in axes)
+    if p == math.inf and empty:
         p = 1.0  # of no element, 0
-    made = _measure(x, p, axes, _working(x), keepdims)
+    dtype, unit = _working(x), None
+    powers = p not in (0, 1, math.inf, -math.inf)
+    if p == 2 and dtype in _TWICE:
+        dtype = _TWICE[dtype]
+    elif powers and not empty and x.dtype in dtypes.INEXACT:
+        unit = _unit(x, p, axes, dtype)
+    made = _measure(x, p, axes, dtype, keepdims, unit)
+    if unit is not None and not keepdims:
+        unit = ops.squeeze(unit, axes)
     if p == 2:
-        made = _root(made) if tape.recording((made,)) else ops.sqrt(made)
-    elif p not in (0, 1, math.inf, -math.inf):
-        made = _power(made, 1 / p)
+        made = _root(made, unit) if unit is not None or tape.recording((made,)) else ops.sqrt(made)
+    elif powers:
+        made = _power(made, 1 / p) if unit is None else _power_of(made, unit, 1 / p)
     return _narrowed(made, x)
 
 

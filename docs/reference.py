@@ -46,6 +46,9 @@ _MODULES = (
     "polynomial",
     "polynomial.polynomial",
     "polynomial.polyutils",
+    "lib",
+    "lib.stride_tricks",
+    "lib.array_utils",
     "testing",
     "tree",
 )

@@ -1,13 +1,21 @@
-"""How many small mistakes in the library's own kernels do its tests notice, on the host?
+"""How many small mistakes in the library's kernels and in its Python do its tests notice, on the host?
 
-    python tests/mutation.py --sample 2 --out mutants.jsonl [--only 'index/*']    # run
-    python tests/mutation.py --table mutants.jsonl                              # the score and all survivors
+    python tests/mutation.py --sample 2 --out mutants.jsonl [--only 'index/*']    # of templates
+    python tests/mutation.py --python --sample 2 --out mutants.jsonl              # of cukern/
+    python tests/mutation.py --python --again mutants.jsonl --out mutants.jsonl   # its survivors once more
+    python tests/mutation.py --table mutants.jsonl                                # the score and all survivors
 
-Each mutant is one change of one template (``cukern.testing.mutations``). A forked process runs the tests of that
-template's room with it, up to the first failure. Mutants that lack a statement or an atomic run in checked launches,
-and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value nothing uses. A mutant
-that no test renders, or that the preprocessor leaves out on the host, is not counted, and neither is one that makes no
-difference: those that were read are in ``EQUIVALENT``, with the reason.
+Each mutant is one change of one template (``cukern.testing.mutations``) or of one function (``python_mutations.py``).
+
+A template's tests run in a forked process, up to the first failure. Mutants that lack a statement or an atomic run in
+checked launches, and so does, once more, what goes unnoticed otherwise, such as a read beyond an end whose value
+nothing uses. A mutant that no test renders, or that the preprocessor leaves out on the host, is not counted.
+
+A module's mutants are written into a copy of the source tree (``python_mutants.py``). Its room's tests run there once
+without any, which tells which of them run the changed lines; of each mutant these alone run, the quickest first. A line
+that none of them runs counts as unnoticed. What only a GPU runs is left out.
+
+Mutants that make no difference are not counted: those that were read are in ``EQUIVALENT``, with the reason.
 """
 
 from __future__ import annotations
@@ -18,14 +26,16 @@ import io
 import json
 import os
 import random
-import signal
 import sys
 import time
+from collections.abc import Collection, Iterator
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
+import mutation_runner as runner
 import pytest
+import python_mutants
 
 import cukern as ck
 from cukern.testing.mutations import Mutation, mutations
@@ -79,7 +89,7 @@ CHECKS = {
     "prelude/": ["beside", "clusters", "proxy", "instructions", "overlap", "tensor_map"],
     "prelude/alike": ["sort"],
     "prelude/base": ["elementwise", "reduce", "random", "optim"],
-    "prelude/bessel": ["special_functions"],
+    "prelude/bessel": ["special_functions", "smooth_at_zero"],
     "prelude/complex": ["complex"],
     "prelude/copy_async": ["proxy", "scan", "tensor_cores"],
     "prelude/digamma": ["special_functions"],
@@ -138,7 +148,7 @@ EQUIVALENT = (
     ("prelude/digamma.cuh", "x < (single ? 6.0 : 10.0)", "`<` is `<=`", "one more step of the recurrence"),
 )
 MARK = "/*mutant*/"
-SECONDS = 600
+LIMIT = runner.Limit(cpu=600, wall=1800)
 
 
 def tests(template: str) -> list[str]:
@@ -190,7 +200,7 @@ def is_for_gpus(source: str, line: int) -> bool:
 def try_mutant(template: str, one: Mutation, source: str) -> dict[str, Any]:
     """What became of a mutant: noticed, survived, not reached, or timeout."""
     if is_for_gpus(source, one.line):
-        found = {"template": template, "line": one.line, "what": one.what, "outcome": "not reached"}
+        found = {"file": template, "line": one.line, "what": one.what, "outcome": "not reached"}
         return {**found, "diff": one.diff(source)}
     ordered = "left out" in one.what or "plain" in one.what
     found = try_once(template, one, source, checked=ordered)
@@ -206,29 +216,23 @@ def try_once(template: str, one: Mutation, source: str, checked: bool) -> dict[s
     child = os.fork()
     if not child:
         os.close(read)
-        os.setpgid(0, 0)
+        runner.limited(LIMIT)
         try:
             status, reached = run_tests(template, one, source, checked)
             os.write(write, json.dumps([status, reached]).encode())
         finally:
             os._exit(0)
     os.close(write)
-    signal.signal(signal.SIGALRM, lambda *_: os.killpg(child, signal.SIGKILL))
-    signal.alarm(SECONDS)
+    ended = runner.ended(child, LIMIT)
     with os.fdopen(read) as pipe:
         said = pipe.read()
-    signal.alarm(0)
-    os.waitpid(child, 0)
-    status, reached = json.loads(said) if said else (-1, True)
-    outcome = "not reached" if not reached else "noticed" if status != 0 else "survived"
-    late = (
-        not said and time.monotonic() - began >= SECONDS - 1
-    )  # an endless loop, or a slow machine: not counted
+    status, reached = json.loads(said) if said else (ended.status, True)
+    found = runner.outcome(runner.Ended(status if said else -1, ended.late))
     return {
-        "template": template,
+        "file": template,
         "line": one.line,
         "what": one.what,
-        "outcome": outcome if said else "timeout" if late else "noticed",
+        "outcome": found if reached else "not reached",
         "checked": checked,
         "how": "failed" if status == 1 else "passed" if status == 0 else "crashed",
         "seconds": round(time.monotonic() - began, 1),
@@ -236,9 +240,14 @@ def try_once(template: str, one: Mutation, source: str, checked: bool) -> dict[s
     }
 
 
-def run(pattern: str, sample: int, seed: int, out: Path | None, control: bool) -> None:
-    """Try mutants of all templates whose name matches; as a control, a change that makes no difference."""
-    file = sys.stdout if out is None else out.open("a")
+def attempts(
+    pattern: str, sample: int, seed: int, control: bool, again: Collection[tuple[str, str]] | None
+) -> Iterator[dict[str, Any]]:
+    """Try mutants of all templates whose name matches, or some of them once more.
+
+    As a control, try a change that makes no difference.
+    """
+    os.environ["CUKERN_TEST_DEVICES"] = "host"
     paths = sorted(render.TEMPLATES.rglob("*.cu*"))
     random.Random(seed).shuffle(paths)  # so that a part of a run tells about all rooms
     for path in paths:
@@ -251,48 +260,23 @@ def run(pattern: str, sample: int, seed: int, out: Path | None, control: bool) -
         if control:
             chosen = [Mutation(1, "nothing", 0, 0, "")]
         for one in sorted(chosen, key=lambda mutation: mutation.start):
-            print(json.dumps(try_mutant(template, one, source)), file=file, flush=True)
+            if again is not None and (template, one.diff(source)) not in again:
+                continue
+            with ck.device("host"):
+                yield try_mutant(template, one, source)
 
 
-def why_equivalent(one: dict[str, Any]) -> str:
-    """Why a mutant makes no difference; empty if that has not been found."""
+def as_read(one: dict[str, Any]) -> tuple[str, str]:
+    """What a survivor is found to be by reading, and why; a survivor, if there is no more to say."""
     change = one["diff"].split("\n")[1]
-    fits = (row for row in EQUIVALENT if (row[0], row[2]) == (one["template"], one["what"]))
-    return next((why for _, text, _, why in fits if text in change), "")
-
-
-def table(paths: list[Path]) -> str:
-    """The score of each room, the survivors and the equivalents; of two outcomes of one mutant the later."""
-    lines_of = (json.loads(line) for path in paths for line in path.read_text().splitlines())
-    found = list({(one["template"], one["diff"]): one for one in lines_of}.values())
-    for one in found:
-        if one["outcome"] == "survived" and why_equivalent(one):
-            one["outcome"] = "equivalent"
-    rooms: dict[str, list[str]] = {}
-    for one in found:
-        rooms.setdefault(one["template"].rpartition("/")[0], []).append(one["outcome"])
-    lines = [
-        "| templates | mutants | noticed | survived | equivalent | not reached | timeout | score |",
-        "| --- " * 8 + "|",
-    ]
-    for room, outcomes in [*sorted(rooms.items()), ("all", [one["outcome"] for one in found])]:
-        counts = [
-            outcomes.count(word) for word in ("noticed", "survived", "equivalent", "not reached", "timeout")
-        ]
-        tried = counts[0] + counts[1]
-        score = f"{counts[0] / tried:.0%}" if tried else ""
-        lines.append(f"| {room} | {len(outcomes)} | " + " | ".join(map(str, counts)) + f" | {score} |")
-    for one in found:
-        if one["outcome"] == "survived":
-            lines += ["", f"`{one['template']}`, {one['diff'].partition(chr(10))[0]}", "", "```diff"]
-            lines += [*one["diff"].split("\n")[1:], "```"]
-    lines += ["", "Equivalent:", ""]
-    lines += [
-        f"- `{one['template']}`, {one['diff'].partition(chr(10))[0]}: {why_equivalent(one)}"
-        for one in found
-        if one["outcome"] == "equivalent"
-    ]
-    return "\n".join(lines)
+    for word, rows in (
+        ("equivalent", (*EQUIVALENT, *python_mutants.EQUIVALENT)),
+        ("not reached", python_mutants.ON_GPUS),
+    ):
+        for file, text, what, why in rows:
+            if (file, what) == (one["file"], one["what"]) and text in change:
+                return word, why
+    return "survived", ""
 
 
 def main() -> None:
@@ -300,19 +284,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", default="*", help="a pattern of template names")
-    parser.add_argument("--sample", type=int, default=2, help="mutants a template, chosen at random")
+    parser.add_argument("--python", action="store_true", help="mutants of cukern/ instead of templates/")
+    parser.add_argument("--only", default="*", help="a pattern of names of templates, or of rooms")
+    sample = "mutants a template, or for each thousand places of a room, chosen at random"
+    parser.add_argument("--sample", type=int, default=2, help=sample)
     parser.add_argument("--control", action="store_true", help="change nothing, which no test may notice")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, help="a file for the results, one JSON object a line")
+    parser.add_argument(
+        "--again", type=Path, nargs="+", help="files of results whose survivors are tried once more"
+    )
     parser.add_argument("--table", type=Path, nargs="+", help="files of results to show as a table")
     options = parser.parse_args()
     if options.table:
-        print(table(options.table))
+        print(runner.table(options.table, as_read))
         return
-    os.environ["CUKERN_TEST_DEVICES"] = "host"
-    with ck.device("host"):
-        run(options.only, options.sample, options.seed, options.out, options.control)
+    file = sys.stdout if options.out is None else options.out.open("a")
+    of_part = python_mutants.attempts if options.python else attempts
+    again = None if options.again is None else runner.survivors(options.again)
+    more = (options.seconds,) if options.python else ()
+    for one in of_part(options.only, options.sample, options.seed, options.control, again, *more):
+        print(json.dumps(one), file=file, flush=True)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ MODULES = [
         for name in (
             *("fft", "linalg", "nn", "nn.functional", "optim", "polynomial", "polynomial.polynomial"),
             *("polynomial.polyutils", "quant", "random", "sparse", "testing"),
+            *("lib", "lib.array_utils", "lib.stride_tricks"),
         )
     ),
 ]

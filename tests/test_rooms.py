@@ -31,7 +31,7 @@ ORDER = """
     ops
     function transforms
     namespace tree
-    linalg fft io capture random sparse polynomial
+    linalg fft io lib capture random sparse polynomial
     nn
     quant
     gguf generate
@@ -147,7 +147,7 @@ def test_only_devices_know_their_kinds() -> None:
 def test_files_are_written_whole_or_not_at_all() -> None:
     """By `cukern/files.py` alone; what compilers make has its own way into the cache."""
     test = re.compile(
-        r"""\.write_(bytes|text)\(|(?<!archive\.)\bopen\(.*["'][wax]b?\+?["']|savefig\((?!file)|mkstemp\("""
+        r"""\.write_(bytes|text)\(|(?<!archive\.)\bopen\(.*, ["'][wax]b?\+?["']|savefig\((?!file)|mkstemp\("""
     )
     own = ("files.py", "device/disk_cache.py", "device/bundle_file.py", "device/host/compiler.py")
     found = [

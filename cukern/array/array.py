@@ -15,6 +15,8 @@ from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import carried
 from ..errors import DeviceError
+from . import printing
+from .implicit import converted
 from .layout import Layout, layout_of
 from .memory import Memory
 from .operators import FUNCTIONS
@@ -261,7 +263,9 @@ class Array(Memory):
         """A copy of the elements as a NumPy array on the host.
 
         To a tape the copy is a constant: no gradient flows through it. The same holds for :meth:`item`, :meth:`tolist`,
-        ``float(x)``, ``numpy.asarray(x)``, DLPack and pickle. In :func:`cukern.testing.strict_tape` these are errors.
+        ``float(x)`` and pickle; in :func:`cukern.testing.strict_tape` these are errors. Conversions that another
+        library asks for, by ``__array__``, DLPack or CUDA's array interface, are a :class:`GradientError` while a tape
+        tracks the array.
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
@@ -278,8 +282,7 @@ class Array(Memory):
             not self.device.addressable or (dtype is not None and np.dtype(dtype) != self.dtype)
         ):
             raise ValueError(f"copy: a copy is needed to make a NumPy array of this array on {self.device}")
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, "__array__, which NumPy's functions take it by,")
+        converted(self, "__array__, which NumPy's functions take it by,")
         if self.device.addressable and not copy:
             # Read-only: a write through NumPy would not be counted, so a tape could miss it.
             data: npt.NDArray[Any] = self._data.view()
@@ -322,8 +325,7 @@ class Array(Memory):
         Raises:
             BufferError: the memory cannot be shared this way.
         """
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, "DLPack")
+        converted(self, "DLPack")
         self._storage.empty = None
         data = self._data
         if not self.device.addressable:
@@ -349,21 +351,25 @@ class Array(Memory):
     def __cuda_array_interface__(self) -> dict[str, Any]:
         if self.device.addressable:
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, "__cuda_array_interface__")
+        converted(self, "__cuda_array_interface__")
         with self.device.activate():  # the interface contains the current stream
             interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface
 
-    def item(self) -> Any:
-        """The only element as a Python number, a constant to tapes: see :meth:`numpy`.
+    def item(self, *index: Any) -> Any:
+        """An element as a Python number, a constant to tapes: see :meth:`numpy`.
+
+        Args:
+            index: none for the only element; an integer counts elements in C order; several, or a tuple, count
+                along the axes.
 
         Raises:
-            ValueError: there is not exactly one element.
+            IndexError: the index is out of range.
+            ValueError: there is not exactly one element and no index, or an index of other than one integer an axis.
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "item()")
-        return self._number()
+        return self._chosen(*index)._number() if index else self._number()
 
     def _number(self) -> Any:
         """:meth:`item` for uses that lose no gradient, allowed in ``strict_tape``."""
@@ -383,8 +389,7 @@ class Array(Memory):
     def _scalar(self, wanted: str) -> Any:
         if self.ndim and self.size != 1:
             raise TypeError(f"only an array of one element becomes {wanted}; this one has shape {self.shape}")
-        if capture_hooks.refuse is not None:
-            capture_hooks.refuse(self, wanted)
+        converted(self, wanted, number=True)
         return self._number()
 
     def _real(self, wanted: str) -> Any:
@@ -433,12 +438,13 @@ class Array(Memory):
         return bool(FUNCTIONS["any"](FUNCTIONS["equal"](self, value)))
 
     def __repr__(self) -> str:
-        name = type(self).__name__
-        body = np.array2string(self._fetched(), separator=", ", prefix=f"{name}(", threshold=1000)
-        return f"{name}({body}, dtype={dtypes.info(self.dtype).name}, device={str(self.device)!r})"
+        return printing.described(self)
+
+    def __str__(self) -> str:
+        return printing.text(self)
 
     def __format__(self, spec: str) -> str:
-        return format(self._number(), spec) if spec and self.size == 1 else format(str(self), spec)
+        return printing.formatted(self, spec)
 
     def __dir__(self) -> list[str]:
         # Without names of other libraries, which only raise a hint.

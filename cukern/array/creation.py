@@ -362,6 +362,9 @@ def arange(
 ) -> Array:
     """Evenly spaced numbers from ``start`` up to but not including ``stop``; a single argument is ``stop``.
 
+    Of complex arguments, as in NumPy, there are as many as of the real or of the imaginary parts, whichever are fewer:
+    none where a part of ``step`` is 0 or does not lead to ``stop``. See :func:`linspace` for complex numbers.
+
     Raises:
         TypeError: bools are asked for, and the result would have more than two.
         ValueError: ``step`` is 0.
@@ -393,13 +396,14 @@ def _counted_from(
 ) -> Array:
     """:func:`arange` with arrays as arguments; reads their values, which determine the size."""
     numbers = [n._number() if isinstance(n, Array) else n for n in (low, high, step)]
-    wanted = dtypes.result_type(low, high, step) if dtype is None else dtype
+    wanted = dtypes.result_type(low, high, step) if dtype is None else dtypes.as_dtype(dtype)
     where = Device(device) if device is not None else device_of((low, high, step))
     arrays = [n for n in (low, step) if isinstance(n, Array)]
     if not tape.recording(arrays):
         return arange(*numbers, dtype=wanted, device=where)
     places = arange(len(np.arange(*numbers)), dtype=dtypes.float64, device=where)
-    start, each = (n.astype(dtypes.float64) if isinstance(n, Array) else n for n in (low, step))
+    wide = dtypes.result_type(dtypes.float64, wanted)
+    start, each = (n.astype(wide) if isinstance(n, Array) else n for n in (low, step))
     made: Array = places * each + start
     return made.astype(wanted)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import pickle
 from dataclasses import dataclass
 from typing import IO, Any, Self
+
+import numpy as np
 
 from .. import dtypes
 from ..files import replacing
@@ -160,12 +163,19 @@ class Memory(Operators):
 
     def dump(self, file: str | os.PathLike[str] | IO[bytes]) -> None:
         """Write :meth:`dumps` to a path, whose file is replaced as by :func:`cukern.save`, or to a binary file."""
-        data = self.dumps()
-        if isinstance(file, (str, os.PathLike)):
-            with replacing(file) as made:
-                made.write(data)
-        else:
-            file.write(data)
+        _write(file, self.dumps())
+
+    def tofile(self, file: str | os.PathLike[str] | IO[bytes], sep: str = "", format: str = "%s") -> None:
+        """Write the elements in C order as bytes, or as text divided by ``sep``, each by ``format``.
+
+        Args:
+            file: a path, whose file is replaced as by :func:`cukern.save`, or a binary file.
+            sep: what stands between elements; for bytes when empty.
+            format: of an element as text, as of the operator ``%``.
+        """
+        x: Any = self
+        text = sep.join(format % value for value in x.numpy().reshape(-1).tolist()) if sep else ""
+        _write(file, text.encode() if sep else self.tobytes())
 
     def view(self, dtype: Any = None) -> Any:
         """A view of the same memory, whose bytes are read as ``dtype``.
@@ -177,6 +187,48 @@ class Memory(Operators):
 
         Raises:
             GradientError: a tape tracks the array and the dtype is another.
-            ValueError: the last axis cannot be divided so, or the array is 0-d and the sizes of the dtypes differ.
+            ValueError: the last axis cannot be divided so, or the array is 0-d and the sizes of the dtypes differ; on a
+                GPU, the array does not begin at a multiple of the dtype's size.
         """
         return self._call("viewed", dtype)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        x: Any = self
+        if not x.device.addressable or dtypes.info(x.dtype).extension:
+            raise AttributeError(f"__array_interface__: the array is {x.dtype} on {x.device}")
+        interface: dict[str, Any] = x.__array__().__array_interface__
+        return interface
+
+    def __buffer__(self, flags: int) -> memoryview:
+        """The memory for ``memoryview(x)``, read-only; Python asks for it from 3.12 on."""
+        x: Any = self
+        if not x.device.addressable or dtypes.info(x.dtype).extension:
+            raise BufferError(f"memoryview: the array is {x.dtype} on {x.device}: take x.numpy()")
+        return memoryview(x.__array__())
+
+    def __round__(self, ndigits: int | None = None) -> Any:
+        """``round(x)``: the nearest int of one element, half to even; with digits, an array: :func:`cukern.round`."""
+        x: Any = self
+        return round(x._real("an int")) if ndigits is None else self._call("round", ndigits)
+
+    def _chosen(self, *index: Any) -> Any:
+        """The 0-d array at the index of :meth:`~cukern.Array.item`."""
+        x: Any = self
+        places = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
+        if len(places) == 1 and x.ndim != 1:
+            place = operator.index(places[0])
+            if not -x.size <= place < x.size:
+                raise IndexError(f"item: index {place} is out of bounds for an array of {x.size} elements")
+            places = tuple(int(i) for i in np.unravel_index(place % x.size, x.shape))
+        if len(places) != x.ndim:
+            raise ValueError(f"item: expected an integer, or one for each of {x.ndim} axes, got {places}")
+        return self[tuple(operator.index(i) for i in places)]
+
+
+def _write(file: str | os.PathLike[str] | IO[bytes], data: bytes) -> None:
+    if isinstance(file, (str, os.PathLike)):
+        with replacing(file) as made:
+            made.write(data)
+    else:
+        file.write(data)

@@ -23,6 +23,8 @@ _IDLE: dict[str, tuple[str, ...]] = {
     "kind": (),
     "like": (),
     "overwrite_input": (),
+    "allow_pickle": (),
+    "fix_imports": (),
 }
 
 
@@ -31,11 +33,14 @@ def _namespace(module: str) -> Any:
     root = sys.modules["cukern"]
     if module == "numpy":
         return root
-    return getattr(root, module.removeprefix("numpy."), None) if module.startswith("numpy.") else None
+    found = root if module.startswith("numpy.") else None
+    for name in module.split(".")[1:]:
+        found = getattr(found, name, None)
+    return found
 
 
 def _refuse(name: str, reason: str) -> TypeError:
-    return TypeError(f"numpy.{name} on a cukern array: {reason}; numpy.asarray(x) is a NumPy array of it")
+    return TypeError(f"numpy.{name} on a cukern array: {reason}; x.numpy() is a NumPy array of it")
 
 
 def _is_idle(name: str, option: str, value: Any) -> bool:
@@ -65,7 +70,7 @@ def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
         raise TypeError(f"numpy.{name}: out: a result of {made.dtype} cannot be written to {out.dtype}")
     if out.shape != made.shape:
         raise ValueError(f"numpy.{name}: out: expected shape {made.shape}, got {out.shape}")
-    out[...] = made if isinstance(out, Array) else made.numpy()
+    out[...] = made if isinstance(out, Array) else np.asarray(made)
     return out
 
 
@@ -112,7 +117,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
 
 
 #: NumPy's names of arguments that have another name in cukern.
-_RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max"}
+_RENAMED = {"ddof": "correction", "newshape": "shape", "a_min": "min", "a_max": "max", "arr": "x"}
 
 
 def _is_default(value: object, default: object) -> bool:

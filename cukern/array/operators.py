@@ -209,6 +209,9 @@ class Operators:
     def __rmatmul__(self, other: Any) -> Self:
         return self._apply("matmul", other, self)
 
+    def __imatmul__(self, other: Any) -> Self:
+        return self._call("inplace_matmul", other)
+
     def __getitem__(self, key: Any) -> Self:
         made: Self = FUNCTIONS["getitem"](self, key)
         return made
@@ -434,9 +437,12 @@ class Operators:
         *,
         correction: float = 0.0,
         where: Any = None,
+        mean: Any = None,
     ) -> Self:
         """The variance over axes."""
-        return self._call("var", axis, dtype, out, ddof, keepdims, correction=correction, where=where)
+        return self._call(
+            "var", axis, dtype, out, ddof, keepdims, correction=correction, where=where, mean=mean
+        )
 
     def std(
         self,
@@ -448,9 +454,12 @@ class Operators:
         *,
         correction: float = 0.0,
         where: Any = None,
+        mean: Any = None,
     ) -> Self:
         """The standard deviation over axes."""
-        return self._call("std", axis, dtype, out, ddof, keepdims, correction=correction, where=where)
+        return self._call(
+            "std", axis, dtype, out, ddof, keepdims, correction=correction, where=where, mean=mean
+        )
 
 
 def is_foreign(value: object) -> bool:

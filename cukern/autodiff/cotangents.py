@@ -34,7 +34,7 @@ class Algebra(NamedTuple):
     ones: ArrayFunction
     cast: ArrayFunction
     reshape: ArrayFunction
-    own: Callable[[Array, Sequence[Array]], Array]
+    own: Callable[[Array, Sequence[Array] | None], Array]
 
 
 class Form(NamedTuple):
@@ -81,7 +81,7 @@ def register_algebra(
     ones: ArrayFunction,
     cast: ArrayFunction,
     reshape: ArrayFunction,
-    own: Callable[[Array, Sequence[Array]], Array] = lambda array, beside: array,
+    own: Callable[[Array, Sequence[Array] | None], Array] = lambda array, beside: array,
 ) -> None:
     """Give the tape its operations on arrays; ``add``, ``sum_to_shape`` and ``cast`` are differentiable.
 
@@ -92,8 +92,9 @@ def register_algebra(
         ones: likewise.
         cast: takes an array and a dtype.
         reshape: takes an array in C order and a shape; the result shares its memory.
-        own: takes an array that is handed to the user, and others of its memory. Returns it, or a copy if ``zeros``
-            or ``ones`` share its memory among calls, or one of the others may overlap it.
+        own: takes an array that is handed to the user. Returns it, or a copy if ``zeros`` or ``ones`` share its memory
+            among calls. Given also others of its memory, it returns an array to which the user may write: a copy if one
+            of them may overlap it, or if its own elements share memory.
     """
     global _registered
     _registered = Algebra(add, sum_to_shape, zeros, ones, cast, reshape, own)
@@ -107,7 +108,7 @@ def registered() -> Algebra:
 
 
 class Handed:
-    """The gradients that a user gets, no two of which share memory: a write to one changes no other.
+    """The gradients that a user gets, each with memory of its own: a write to one changes nothing else.
 
     Args:
         given: the user's own cotangents, whose memory is theirs alone.

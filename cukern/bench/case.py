@@ -53,6 +53,9 @@ class Case:
         sizes: the sizes on a GPU and on the host, such as ``"n=2**28 | n=2**22"``.
         torch, numpy: the expression for PyTorch, and for NumPy and CuPy, if it differs; ``None`` if they have
             none.
+        compiled: the expression that PyTorch compiles, if it does; empty for that of ``torch``.
+        autotuned: whether the compiler tries several kernels, which takes it half a minute for a large product.
+        graphed: whether PyTorch's call is measured as a CUDA graph too.
         grad: names of the inputs whose gradient is timed instead of the value.
         goal: the lowest acceptable share of the large copy's bandwidth, or of the speed of ``bare``.
         flops: operations of a product, or of attention, from the sizes.
@@ -70,6 +73,9 @@ class Case:
     sizes: str
     torch: str | None = ""
     numpy: str | None = ""
+    compiled: str | None = None
+    autotuned: bool = False
+    graphed: bool = False
     grad: str = ""
     goal: float | None = None
     flops: str = ""
@@ -109,7 +115,16 @@ class Case:
 
     def expression(self, library: str) -> str | None:
         """The expression for a library; None if it has none."""
-        own = self.torch if library == "torch" else self.numpy if library in ("numpy", "cupy") else ""
+        own: str | None = ""
+        match library:
+            case "torch":
+                own = self.torch
+            case "torch compiled":
+                own = self.compiled if self.compiled != "" else self.torch
+            case "torch graphed":
+                own = self.torch if self.graphed else None
+            case "numpy" | "cupy":
+                own = self.numpy
         return self.run if own == "" else own
 
 

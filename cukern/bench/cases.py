@@ -22,10 +22,12 @@ _pooling = partial(Case, "pooling", sizes=_POOL, inputs="x:n,c,h,w", numpy=None)
 _product = partial(Case, "product", traffic="", numpy=None, dtypes="float32", goal=0.9)
 _linear = partial(
     _product, inputs="x:n,k w:m,k b:m", dtypes="bfloat16", flops="2 * n * m * k", bare="F.linear(x, w)", goal=1.0,
+    compiled="",
 )  # fmt: skip
 _few_rows = partial(
     _product, inputs="x:r,n y:n,n b:n", run="ck.nn.matmul_add_relu(x, y, b)", dtypes="bfloat16",
     torch="torch.relu(x @ y + b)", traffic="x + y + b + r * n * element", bare="y[: n // 2].clone()", goal=0.85,
+    compiled="",
 )  # fmt: skip
 _call = partial(Case, "call", traffic="", sizes="n=64", dtypes="float32", kind="call")
 
@@ -41,26 +43,34 @@ ELEMENTWISE = [
                  dtypes="float32"),
     _elementwise("cast to single", "x:n", "x.astype(np.float32)", "3 * x", torch="x.float()", numpy=None,
                  dtypes="bfloat16"),
-    _elementwise("affine, fused", "x:n", "affine(x)", "2 * x", torch="x * 2.5 + 1.25", numpy="x * 2.5 + 1.25"),
+    _elementwise("affine, fused", "x:n", "affine(x)", "2 * x", torch="x * 2.5 + 1.25", numpy="x * 2.5 + 1.25",
+                 compiled=""),
     _elementwise("where", "c:n? x:n y:n", "np.where(c, x, y)", "c + 3 * x"),
     _elementwise("fill", "x:n", "ck.full(x.shape, 2.5, dtype=x.dtype)", "x", torch="torch.full_like(x, 2.5)",
                  numpy="np.full_like(x, 2.5)"),
     _elementwise("gelu chain, fused", "m:n,m r:m", "chain(m, r)", "2 * m + r", sizes=_SQUARE,
-                 torch="F.gelu(m * r + r) * 0.5", numpy=None),
+                 torch="F.gelu(m * r + r) * 0.5", numpy=None, compiled=""),
     _elementwise("gelu chain, backward", "m:n,m r:m", "chain(m, r)", "3 * m + r", sizes=_SQUARE,
-                 torch="F.gelu(m * r + r) * 0.5", numpy=None, grad="m", goal=0.9),
+                 torch="F.gelu(m * r + r) * 0.5", numpy=None, compiled="", grad="m", goal=0.9),
 ]  # fmt: skip
 
 LAYOUT = [
     _broadcast("add a row", "m:n,m r:m", "np.add(m, r)", "2 * m + r"),
     _broadcast("add a column", "m:n,m c:n,1", "np.add(m, c)", "2 * m + c"),
-    _layout("copy of a transpose", "m:n,m", "m.T.contiguous()", "2 * m", numpy="np.ascontiguousarray(m.T)"),
+    _layout(
+        "copy of a transpose",
+        "m:n,m",
+        "m.T.contiguous()",
+        "2 * m",
+        numpy="np.ascontiguousarray(m.T)",
+        compiled="",
+    ),
     _layout("m + m.T", "m:n,m", "np.add(m, m.T)", "2 * m"),
 ]
 
 REDUCTIONS = [
     _reduction("sum", "x:n", "np.sum(x)", sizes=_LONG),
-    _reduction("sum, axis 0", "x:n,m", "np.sum(x, axis=0)", sizes=_SQUARE),
+    _reduction("sum, axis 0", "x:n,m", "np.sum(x, axis=0)", sizes=_SQUARE, compiled=""),
     _reduction("sum, axis 1", "x:n,m", "np.sum(x, axis=1)", sizes=_SQUARE),
     _reduction("max", "x:n", "np.max(x)", sizes=_LONG),
     _reduction("max, axis 0", "x:n,m", "np.max(x, axis=0)", torch="torch.amax(x, 0)", sizes=_SQUARE),
@@ -73,7 +83,7 @@ REDUCTIONS = [
 ]  # fmt: skip
 
 SCANS = [
-    Case("scan", "cumsum", "x:n", "np.cumsum(x, axis=0)", "2 * x", _LONG, goal=0.75),
+    Case("scan", "cumsum", "x:n", "np.cumsum(x, axis=0)", "2 * x", _LONG, goal=0.75, compiled=""),
     Case("scan", "cumsum, axis 1", "x:n,m", "np.cumsum(x, axis=1)", "2 * x", _SQUARE, goal=0.85),
     Case("scan", "cumsum, axis 0", "x:n,m", "np.cumsum(x, axis=0)", "2 * x", _SQUARE),
     Case("scan", "cumsum of 1e6", "x:n", "np.cumsum(x, axis=0)", "2 * x", "n=1000000"),
@@ -84,6 +94,7 @@ def _softmax(columns: int) -> list[Case]:
     """The cases of softmax and related functions for one length of rows."""
     of = partial(Case, "softmax", sizes=f"n=8192 m={columns} | n=512 m={columns}")
     forward = 0.9 if columns >= 4096 else 0.75
+    compiled = "" if columns == 4096 else None
     numpy = "np.exp(x - np.max(x, axis=1, keepdims=True))"
     losses: dict[str, Any] = {
         "run": "ck.nn.cross_entropy(x, t)",
@@ -92,7 +103,8 @@ def _softmax(columns: int) -> list[Case]:
     }
     return [
         of(f"softmax {columns}", "x:n,m", "np.softmax(x, axis=1)", "2 * x", torch="torch.softmax(x, 1)",
-           numpy=f"(lambda e: e / np.sum(e, axis=1, keepdims=True))({numpy})", goal=forward),
+           numpy=f"(lambda e: e / np.sum(e, axis=1, keepdims=True))({numpy})", goal=forward,
+           compiled=compiled),
         of(f"softmax {columns}, backward", "x:n,m", "np.softmax(x, axis=1)", "3 * x", grad="x",
            torch="torch.softmax(x, 1)", numpy=None, goal=0.85),
         of(f"log_softmax {columns}", "x:n,m", "np.log_softmax(x, axis=1)", "2 * x",
@@ -112,11 +124,13 @@ def _layer_norm(rows: int, columns: int) -> list[Case]:
         "torch": "F.layer_norm(x, (m,), w, b)",
     }
     size = f"{rows}x{columns}"
+    compiled = "" if rows == 65536 else None
     return [
         of(f"{size} plain", "x:n,m", traffic="2 * x", goal=0.9, **plain),
         of(f"{size} affine", "x:n,m w:m b:m", traffic="2 * x + w + b", goal=0.9, **affine),
         of(f"{size} plain, backward", "x:n,m", traffic="3 * x", grad="x", goal=0.85, **plain),
-        of(f"{size} affine, backward", "x:n,m w:m b:m", traffic="3 * x + w + b", grad="x w b", goal=0.75, **affine),
+        of(f"{size} affine, backward", "x:n,m w:m b:m", traffic="3 * x + w + b", grad="x w b", goal=0.75,
+           compiled=compiled, **affine),
     ]  # fmt: skip
 
 
@@ -144,7 +158,7 @@ INDEXING = [
     _indexing("take rows", "x:v,m i:n<v", "np.take(x, i, axis=0)", "2 * x * n / v + i",
               torch="x[i]", goal=0.88),
     _indexing("index add", "x:v,m i:n<v u:n,m", "x.at[i].add(u)", "2 * x + u + i",
-              torch="torch.index_add(x, 0, i, u)", numpy=None),
+              torch="torch.index_add(x, 0, i, u)", numpy=None, compiled=""),
     _indexing("take rows, backward", "x:v,m i:n<v", "np.take(x, i, axis=0)", "x + x * n / v + i",
               torch="F.embedding(i, x)", numpy=None, grad="x"),
 ]  # fmt: skip
@@ -152,16 +166,16 @@ INDEXING = [
 _GATES = "a:b,3*s! h:b,3*s! bias:3*s c:b,s"
 CELLS = [
     Case("lltm", "pointwise", _GATES, "pointwise(a, h, bias, c)", "a + h + bias + 6 * c", _CELL, goal=0.9,
-         torch="eager_pointwise(a, h, bias, c)", numpy=None),
+         numpy=None, compiled=""),
     Case("lltm", "pointwise, backward", "g:b,3*s c:b,s d:b,s p:b,s! e:b,s",
          "pointwise_backward(g, c, d, p, e)", "2 * g + p + 4 * c", _CELL, goal=0.9,
-         torch="eager_pointwise_backward(g, c, d, p, e)", numpy=None),
+         numpy=None, compiled=""),
 ]  # fmt: skip
 
 PRODUCTS = [
     *(
         case
-        for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0))
+        for of in (_product, partial(_product, dtypes="bfloat16", goal=1.0, compiled="", autotuned=True))
         for case in (
             of("matmul_add_relu 4096", "x:n,n y:n,n b:n", "ck.nn.matmul_add_relu(x, y, b)",
                sizes="n=4096 | n=512", flops="2 * n**3", torch="torch.relu(x @ y + b)", bare="np.matmul(x, y)"),
@@ -174,6 +188,7 @@ PRODUCTS = [
              flops="2 * n**3", torch="torch.relu(tf32_product(x, y) + b)", bare="tf32_product(x, y)", dtypes="tf32",
              goal=0.91),
     _linear("gelu(x @ w.T + b)", run="ck.nn.linear(x, w, b, activation=ck.gelu)", torch="F.gelu(F.linear(x, w, b))",
+            autotuned=True,
             sizes="n=16384 k=768 m=3072 | n=256 k=96 m=384"),
     _linear("x @ w.T + b + r", inputs="x:n,k w:m,k b:m r:n,m", run="residual(x, w, b, r)",
             torch="F.linear(x, w, b) + r", sizes="n=16384 k=3072 m=768 | n=256 k=384 m=96"),
@@ -200,7 +215,7 @@ _causal = partial(
 )  # fmt: skip
 _backward = partial(_causal, flops="5 * b * h * n * n * d", grad="q k v", goal=0.9)
 _capped = partial(_causal, run="ck.nn.attention(q, k, v, causal=True, score=capped)",
-                  torch="capped_attention(q, k, v)", goal=0.85)  # fmt: skip
+                  torch="capped_attention(q, k, v)", compiled="flex_capped_attention(q, k, v)", goal=0.85)  # fmt: skip
 _HEADS = {128: "b=4 h=16 n=4096 d=128 | b=1 h=1 n=64 d=128", 64: "b=8 h=12 n=1024 d=64 | b=1 h=1 n=64 d=64"}
 ATTENTION = [
     *(
@@ -219,8 +234,9 @@ ATTENTION = [
 
 _LLTM = "x:b,f weights:3*s,s+f bias:3*s h:b,s c:b,s"
 _step = partial(
-    _call, inputs=_LLTM, sizes="b=16 f=32 s=128", torch="lltm_gradients(x, weights, bias, h, c)", numpy=None
-)
+    _call, inputs=_LLTM, sizes="b=16 f=32 s=128", torch="lltm_gradients(x, weights, bias, h, c)", numpy=None,
+    graphed=True,
+)  # fmt: skip
 
 CALLS = [
     _call("add", "x:n y:n", "np.add(x, y)"),
@@ -229,7 +245,7 @@ CALLS = [
     _call("sum", "x:n", "np.sum(x)"),
     _call("product", "x:8,8 y:8,8", "np.matmul(x, y)"),
     _call("slice", "x:n", "x[3:40]"),
-    _call("(x * x).sum(), its gradient", "x:n", "grad_of_squares(x)", torch="grad_of_squares(x)", numpy=None),
+    _call("(x * x).sum(), its gradient", "x:n", "grad_of_squares(x)", numpy=None, graphed=True),
     _step("LLTM forward and backward", run="lltm_gradients(x, weights, bias, h, c)"),
     _step("LLTM, captured", run="lltm_captured(x, weights, bias, h, c)"),
 ]

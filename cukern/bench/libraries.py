@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any, Protocol
 
 import cukern as ck
@@ -60,10 +60,10 @@ def _compared(case: Case, arrays: Arrays, out: Any, arange: Call) -> Any:
 
 
 def libraries(device: ck.Device) -> list[Library]:
-    """cukern, followed by the libraries to compare: PyTorch and CuPy on a GPU, NumPy on the host."""
+    """cukern, followed by the libraries to compare: PyTorch in its modes and CuPy on a GPU, NumPy on the host."""
     found: list[Library] = [Cukern(device)]
     if not device.addressable and importlib.util.find_spec("torch"):
-        found.append(PyTorch())
+        found += [PyTorch(), CompiledPyTorch(), GraphedPyTorch()]
     return [*found, NumPyLike(device)]
 
 
@@ -155,6 +155,7 @@ class PyTorch:
 
     def __init__(self) -> None:
         self.torch = importlib.import_module("torch")
+        self.work = importlib.import_module(".torch_work", __package__)
         self.version = str(self.torch.__version__)
         self.torch.backends.cuda.matmul.allow_tf32 = False
 
@@ -166,8 +167,7 @@ class PyTorch:
         """See :class:`Library`."""
         torch = self.torch
         sources = [arrays[name].requires_grad_() for name in case.grad.split()]
-        names = {"np": torch, "torch": torch, "F": torch.nn.functional, **work.PYTORCHS}
-        value = evaluated(text, _scope(case, "cuda", arrays, **names))
+        value = self.value(text, case, arrays)
         if not sources:
             return value
         if case.kind == "call":
@@ -175,6 +175,19 @@ class PyTorch:
         result = value()
         cotangent = self.take(seed(tuple(result.shape)), "float32").to(result.dtype)
         return lambda: torch.autograd.grad(result, sources, cotangent, retain_graph=True)
+
+    def value(self, text: str, case: Case, arrays: Arrays) -> Call:
+        """A function that evaluates the expression on the arrays."""
+        return evaluated(text, {**self._names(case), **arrays})
+
+    def _names(self, case: Case) -> dict[str, Any]:
+        torch = self.torch
+        return {
+            **vars(self.work),
+            "np": torch,
+            "F": torch.nn.functional,
+            **case.sizes_on("cuda"),
+        }
 
     def peak(self, call: Call) -> int:
         """See :class:`Library`."""
@@ -198,6 +211,57 @@ class PyTorch:
             return float("nan")
         mine, right = (_compared(case, arrays, out, arange).double() for out in (mine, exact))
         return float(((mine - right).norm() / right.norm().clamp_min(1e-300)).detach())
+
+
+class CompiledPyTorch(PyTorch):
+    """PyTorch compiled by ``torch.compile``.
+
+    Its modes with CUDA graphs make no difference here: the clock leaves out what the host takes.
+    """
+
+    name = "torch compiled"
+
+    def __init__(self) -> None:
+        super().__init__()
+        # The backward of one forward runs many times.
+        config: Any = importlib.import_module("torch._functorch.config")
+        config.donated_buffer = False
+
+    def value(self, text: str, case: Case, arrays: Arrays) -> Call:
+        """See :class:`PyTorch`: arrays are arguments, so that one compilation serves all that are alike."""
+        return partial(self._compiled(text, tuple(arrays), case), *arrays.values())
+
+    @cache  # noqa: B019 (there is one for each process)
+    def _compiled(self, text: str, arguments: tuple[str, ...], case: Case) -> Call:
+        made = eval(f"lambda {', '.join(arguments)}: {text}", self._names(case))
+        mode = "max-autotune-no-cudagraphs" if case.autotuned else None
+        compiled: Call = self.torch.compile(made, mode=mode, dynamic=False)
+        return compiled
+
+
+class GraphedPyTorch(PyTorch):
+    """PyTorch's calls recorded as a CUDA graph, which a measured call replays."""
+
+    name = "torch graphed"
+
+    def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """See :class:`Library`."""
+        cuda, call = self.torch.cuda, super().prepare(text, case, arrays, seed)
+        side = cuda.Stream()
+        side.wait_stream(cuda.current_stream())
+        with cuda.stream(side):  # what runs once at first must not be recorded
+            for _ in range(3):
+                call()
+        cuda.current_stream().wait_stream(side)
+        graph = cuda.CUDAGraph()
+        with cuda.graph(graph):
+            result = call()
+
+        def replay() -> Any:
+            graph.replay()
+            return result
+
+        return replay
 
 
 class NumPyLike:

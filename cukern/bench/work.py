@@ -1,8 +1,7 @@
-"""Computations that need more than an expression: fused functions, and their equivalents in PyTorch."""
+"""Computations that need more than an expression; `torch_work` has their equivalents in PyTorch."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
 from typing import Any
 
@@ -114,76 +113,4 @@ OURS = {
     "residual": residual,
     "tf32_add_relu": tf32_add_relu,
     "capped": capped,
-}
-
-
-def _torch_tf32_product(x: Any, y: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-    allowed = torch.backends.cuda.matmul
-    before, allowed.allow_tf32 = allowed.allow_tf32, True
-    try:
-        return x @ y
-    finally:
-        allowed.allow_tf32 = before
-
-
-def _torch_capped_attention(q: Any, k: Any, v: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-    scores = 30 * torch.tanh(q @ k.mT / (30 * q.shape[-1] ** 0.5))
-    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
-    return torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1) @ v
-
-
-def _torch_grad_of_squares(x: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-
-    x = x.detach().requires_grad_()
-    (gradient,) = torch.autograd.grad((x * x).sum(), x)
-    return gradient
-
-
-def _torch_pointwise(from_input: Any, from_state: Any, bias: Any, old_cell: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-
-    z_input, z_output, z_candidate = (from_input + from_state + bias).chunk(3, dim=1)
-    new_cell = old_cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
-    return torch.tanh(new_cell) * torch.sigmoid(z_output)
-
-
-def _torch_pointwise_backward(gates: Any, new_cell: Any, dh: Any, state_dh: Any, dcell: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-
-    i, o, c = gates.chunk(3, dim=1)
-    t, dh = torch.tanh(new_cell), dh + state_dh
-    dc = dcell + dh * o * (1 - t * t)
-    slope = torch.where(c > 0, 1.0, 1 + c)
-    return torch.cat((dc * c * i * (1 - i), dh * t * o * (1 - o), dc * i * slope), dim=1)
-
-
-def _torch_lltm_gradients(x: Any, weights: Any, bias: Any, h: Any, cell: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-    weights, bias = weights.detach().requires_grad_(), bias.detach().requires_grad_()
-    gates = torch.nn.functional.linear(torch.cat([h, x], dim=1), weights, bias)
-    z_input, z_output, z_candidate = gates.chunk(3, dim=1)
-    new_cell = cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
-    new_h = torch.tanh(new_cell) * torch.sigmoid(z_output)
-    return torch.autograd.grad(new_h.sum() + new_cell.sum(), [weights, bias])
-
-
-def _torch_mlp_gradients(x: Any, first: Any, scale: Any, shift: Any, second: Any) -> Any:
-    torch: Any = importlib.import_module("torch")
-    f, weights = torch.nn.functional, [one.detach().requires_grad_() for one in (first, scale, shift, second)]
-    hidden = f.gelu(f.layer_norm(x @ weights[0], first.shape[1:], weights[1], weights[2]))
-    return torch.autograd.grad(((hidden @ weights[3]) ** 2).mean(), weights)
-
-
-#: Names that PyTorch's expressions may use besides its namespace.
-PYTORCHS = {
-    "grad_of_squares": _torch_grad_of_squares,
-    "tf32_product": _torch_tf32_product,
-    "capped_attention": _torch_capped_attention,
-    "lltm_gradients": _torch_lltm_gradients,
-    "mlp_gradients": _torch_mlp_gradients,
-    "eager_pointwise": _torch_pointwise,
-    "eager_pointwise_backward": _torch_pointwise_backward,
 }

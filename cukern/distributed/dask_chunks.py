@@ -62,7 +62,7 @@ def _percentile(x: Array, q: Any, method: str = "linear") -> tuple[Any, int]:
 
 def _host_bytes(x: Array) -> Any:
     """The elements in C order, as bytes that Python can read; without a copy if they are on the host."""
-    data = np.asarray(x)
+    data = x._data if x.device.addressable else x._fetched()
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8).data
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..array import Array, Storage
+from ..array.creation import full
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..dtypes import DType
@@ -43,7 +44,7 @@ def constant(value: float) -> Make:
             if (
                 capture_hooks.recorder() is not None
             ):  # while a graph is recorded, the element would be set only when it runs
-                return _fresh(value, shape, dtype, device)
+                return _fresh(shape, value, dtype, device)
             element = _elements.setdefault((value, dtype, device), _element(value, dtype, device))
         return element if shape == () else repeated(element, shape)
 
@@ -64,7 +65,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
 
 
 def _element(value: float, dtype: DType, device: Device) -> Array:
-    made = _fresh(value, (), dtype, device)
+    made = _fresh((), value, dtype, device)
     made._storage = Shared(value, made._data)
     made._planned()
     if not device.addressable:  # other streams read the element too
@@ -73,7 +74,7 @@ def _element(value: float, dtype: DType, device: Device) -> Array:
     return made
 
 
-def _fresh(value: float, shape: tuple[int, ...], dtype: DType, device: Device) -> Array:
+def _fresh(shape: tuple[int, ...], value: float, dtype: DType, device: Device) -> Array:
     xp: Any = device.xp
     with device.activate():
         return Array._wrap(xp.broadcast_to(xp.asarray(value, dtype), shape), device)
@@ -86,11 +87,19 @@ def _overlaps(x: Array, y: Array) -> bool:
     return x is y or bool(x.device.xp.may_share_memory(x._data, y._data))
 
 
-def owned(x: Array, beside: Sequence[Array] = ()) -> Array:
-    """``x``, or a copy with memory of its own if it is a shared constant or may overlap an array of ``beside``."""
+def owned(x: Array, beside: Sequence[Array] | None = None) -> Array:
+    """``x``, or a copy with memory of its own if it is a shared constant.
+
+    Args:
+        x: a cotangent or a gradient.
+        beside: arrays of the memory of ``x`` for a gradient to which its user may write: it is copied also if it may
+            overlap one of them, or has elements that share memory, as a broadcast view has.
+    """
     storage = x._storage
-    if type(storage) is not Shared:
-        return x.astype(x.dtype) if beside and any(_overlaps(x, one) for one in beside) else x
-    if tape.recording((x,)):
-        return x.astype(x.dtype)
-    return _fresh(storage.value, x.shape, x.dtype, x.device)
+    shared = type(storage) is Shared
+    spread = beside is not None and (x._layout or x._planned()).repeated
+    if shared and not tape.recording((x,)):
+        make = full if spread else _fresh
+        return make(x.shape, storage.value, x.dtype, x.device)
+    copies = shared or spread or (beside and any(_overlaps(x, one) for one in beside))
+    return x.astype(x.dtype) if copies else x

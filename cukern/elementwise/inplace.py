@@ -14,6 +14,7 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..errors import DeviceError, GradientError
+from ..kernel.plan import apart
 from ..kernel.strides import repeated
 from .function import Elementwise, as_operands, pulled
 from .graph import Expr, cast
@@ -42,10 +43,7 @@ def inplace(x: Array, name: str, other: Any, /) -> Array:
     row, (x_, *rest) = row._simplified(as_operands(name, (x, other)))
     arrays = [x, *(o for o in rest if isinstance(o, Array))]
     recording = tape.recording(arrays)
-    if recording:
-        _check_recordable(x, name)
-    if repeated(x._data) or x._storage.constant:
-        raise ValueError(f"in-place {name} on a repeated view, such as broadcast_to's: write to a copy")
+    check_writable(x, name, recording)
     made = _program(row, x, (x_, *rest))
     for array in arrays[1:]:
         if array.device is not x.device:
@@ -79,12 +77,7 @@ def _write(made: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> No
 
 def _apart(array: Array, written: Array) -> Any:
     """The ndarray of ``array``, copied if it may overlap ``written`` with a different layout."""
-    if array is written:
-        return array._data
-    if not array.device.xp.may_share_memory(array._data, written._data):
-        return array._data
-    with array.device.activate():
-        return array._data.copy()
+    return array._data if array is written else apart(array.device, array._data, written._data)
 
 
 def _holders(x: Array) -> int:
@@ -95,12 +88,22 @@ def _holders(x: Array) -> int:
 _ALONE = _holders(Array._wrap(np.empty(0), None))  # type: ignore[arg-type]
 
 
-def _check_recordable(x: Array, name: str) -> None:
-    """Refuse a write that a record cannot represent: to a gradient's source, or to memory that other arrays share.
+def check_writable(x: Array, name: str, recording: bool) -> None:
+    """Refuse a write that would be lost, or if it is recorded, to a gradient's source or to memory that others share.
 
     Raises:
-        GradientError: ``x`` is watched or a parameter, or shares its memory.
+        GradientError: it is recorded, and ``x`` is watched or a parameter, or shares its memory.
+        ValueError: ``x`` is a repeated view.
     """
+    if recording:
+        _check_recordable(x, name)
+    if repeated(x._data) or x._storage.constant:
+        raise ValueError(
+            f"in-place {name} on a repeated view, such as broadcast_to's, or a constant: write to a copy"
+        )
+
+
+def _check_recordable(x: Array, name: str) -> None:
     message = f"in-place {name} on an array that a tape tracks: write x = cukern.{name}(x, y)"
     if type(x) is not Array or writes.is_leaf(x):
         raise GradientError(message)
@@ -116,19 +119,19 @@ def _recorded(
     x = arrays[0]
     backward = made.backward(needs, tuple([array.shape != x.shape for array in arrays]))
     # The backward reads copies of x, which may be overwritten again.
-    before = [_kept(one) if one is x else one for one in (arrays[k] for k in backward.saved("input"))]
+    before = [kept(one) if one is x else one for one in (arrays[k] for k in backward.saved("input"))]
     _write(made, arrays, scalars)
     differentiable = any(backward.results)
     writes.overwritten(x, tapes, differentiable)
     if differentiable:
-        after = [_kept(x) for _ in backward.saved("output")]
+        after = [kept(x) for _ in backward.saved("output")]
         forms = [form_of(array) for array in arrays]
         rule = partial(pulled, backward, scalars)
         operation = tape.Operation(f"in-place {made.name}", forms, forms[:1], rule)
         tape.append(operation, keys, (x._key,), [*before, *after], tapes)
 
 
-def _kept(x: Array) -> Array:
+def kept(x: Array) -> Array:
     """A copy of ``x`` that tapes treat as the current ``x``."""
     with x.device.activate():
         made = Array._wrap(x._data.copy(), x.device)

@@ -223,6 +223,9 @@ class Bounded(Elementwise):
         *,
         a_min: ArrayLike | None = None,
         a_max: ArrayLike | None = None,
+        where: Any = None,
+        dtype: npt.DTypeLike | None = None,
+        casting: Casting | None = None,
     ) -> Array: ...
     def __call__(
         self,
@@ -234,6 +237,9 @@ class Bounded(Elementwise):
         *,
         a_min: Any = None,
         a_max: Any = None,
+        where: Any = None,
+        dtype: Any = None,
+        casting: Any = None,
     ) -> Any:
         if a_min is not None or a_max is not None:
             if min is not None or max is not None:
@@ -241,6 +247,9 @@ class Bounded(Elementwise):
                     f"{self.name}: min and a_min, max and a_max are names of one argument: give one"
                 )
             min, max = a_min, a_max
+        if where is not None or dtype is not None or casting is not None:
+            row, operands = self._simplified((x, min, max))
+            return row.apply_with(operands, out, where, dtype, casting)
         if out is not None:
             target: Any = one_out(self.name, out)
             return self.apply_to((x, min, max), target)

@@ -82,6 +82,18 @@ def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = 
     return [require_array(x, name, argument, first) for x, argument in zip(made, names, strict=True)]
 
 
+def require_each(values: Iterable[Any], name: str) -> list[Array]:
+    """Arrays as Arrays on one device, as by :func:`require_arrays`, but each with a dtype of its own."""
+    given = list(values)
+    first = first_array(given)
+    made = [require_array(x, name, f"arrays[{i}]") for i, x in enumerate(given)]
+    if first is None:
+        return made
+    return [
+        x if isinstance(one, Array) else x.to_device(first.device) for one, x in zip(given, made, strict=True)
+    ]
+
+
 def first_array(values: Iterable[Any]) -> Array | None:
     """The first Array among ``values``, or None."""
     return next((value for value in values if isinstance(value, Array)), None)
@@ -106,8 +118,10 @@ def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
     device = None if beside is None else beside.device
     dtype = dtypes.result_type(beside.dtype, x) if beside is not None and is_scalar(x) else None
     if is_scalar(x) or listed or is_foreign(x):
+        # A backward may read it, and a tape would not notice what its owner writes to it until then.
+        copy = True if tape.active() and is_foreign(x) else None
         try:
-            return asarray(x, dtype, device) if beside is None or not listed else joined(x, beside)
+            return asarray(x, dtype, device, copy) if beside is None or not listed else joined(x, beside)
         except (TypeError, ValueError) as error:
             reason = str(error).removeprefix("obj: ")
             kind = TypeError if isinstance(error, TypeError) else ValueError

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -19,7 +20,6 @@ from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,
     abs,
-    cos,
     equal,
     erfc,
     exp,
@@ -27,6 +27,8 @@ from .table import (
     floor_divide,
     isnan,
     log,
+    log1p,
+    maximum,
     remainder,
     sigmoid,
     sign,
@@ -77,6 +79,13 @@ nextafter = binary(
     vjp=lambda g, x, y, r: (g, None),
     halves=False,
     doc="The next number after x towards y; float32 and float64 only.",
+)
+spacing = unary(
+    "spacing",
+    "nextafter(x, copysign(T(1) / T(0), x)) - x",
+    vjp=lambda g, x, r: 0 * g,
+    halves=False,
+    doc="The distance from x to the next number away from 0, negative for negative x; NaN for infinite x.",
 )
 fmod = binary(
     "fmod",
@@ -199,8 +208,8 @@ cbrt = unary(
 )
 logaddexp2 = binary(
     "logaddexp2",
-    f"log_add_exp(x * T({_LN2!r}), y * T({_LN2!r})) * T({1 / _LN2!r})",
-    vjp=lambda g, x, y, r: _log_add_exp_vjp(g, _LN2 * x, _LN2 * y, r),
+    f"x == y ? x + T(1) : maximum(x, y) + log1p(exp2(-fabs(x - y))) * T({1 / _LN2!r})",
+    vjp=lambda g, x, y, r: _log_add_exp_vjp(g, x, y, r, _LN2),
     doc="log2(2**x + 2**y), without overflow.",
 )
 xlogy = binary(
@@ -212,14 +221,46 @@ xlogy = binary(
     doc="x * log(y), and 0 where x is 0.",
 )
 
+_weighted: Any = binary(
+    "weighted",
+    "x == T(0) && y == y ? T(0) : x * y",
+    vjp=lambda g, x, y, r: (g * y, g * x),
+    oracle=lambda x, y: x * y,
+    doc="x * y, and 0 where x is 0, also of an infinite y.",
+)
 
-def _sinc_vjp(g: Any, x: Any, r: Any) -> Any:
-    s = x * x
-    near = x * (-(_PI**2) / 3 + s * (_PI**4 / 30 - s * (_PI**6 / 840 - s * (_PI**8 / 45360))))
-    small = abs(x) < 0.05
-    # Where pi * x would overflow, the slope is between -2 / x and 2 / x.
-    turned = cos(_PI * where(abs(x) < 1e37, x, 0))
-    return g * where(small, near, (turned - r) / where(small, 1, x))
+
+def _binary_entropy_vjp(g: Any, p: Any, t: Any, r: Any) -> Any:
+    hit, miss = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
+    return g * (p - t) / maximum(p * (1 - p), 1e-12), g * (miss - hit)
+
+
+#: Logarithms are at least -100 and the divisor of the derivative at least 1e-12, as in PyTorch: none is infinite.
+_binary_entropy: Any = binary(
+    "binary_entropy",
+    "-(y * maximum(log(x), T(-100)) + (T(1) - y) * maximum(log1p(-x), T(-100)))",
+    domain=(0.1, 0.9),
+    vjp=_binary_entropy_vjp,
+    oracle=lambda x, y: -(y * np.log(x) + (1 - y) * np.log1p(-x)),
+    doc="The cross-entropy of a bit that is 1 with probability x, by what it is with probability y.",
+)
+
+
+@cache
+def _spherical(n: int) -> Any:
+    """The spherical Bessel function of order ``n`` of at least 1 of ``pi * x``; sinc is that of order 0."""
+    return unary(
+        f"spherical_j{n}",
+        f"T(bessel::spherical({n}, double(x)))",
+        INEXACT,
+        codes={"c": f"T(bessel::spherical({n}, complex<double>(x)))"},
+        vjp=lambda g, x, r: (
+            g
+            * (_PI / (2 * n + 1))
+            * (n * (_spherical(n - 1) if n > 1 else sinc)(x) - (n + 1) * _spherical(n + 1)(x))
+        ),
+        public=False,
+    )
 
 
 sinc = unary(
@@ -228,7 +269,7 @@ sinc = unary(
     integers=dtypes.float64,
     code=f"x == T(0) ? T(1) : sin(T({_PI!r}) * x) / (T({_PI!r}) * x)",
     codes={"f": "sinc_of(x)"},
-    vjp=_sinc_vjp,
+    vjp=lambda g, x, r: -_PI * g * _spherical(1)(x),
     doc="sin(pi * x) / (pi * x), and 1 at 0.",
 )
 lgamma = unary(

@@ -230,8 +230,8 @@ log10 = unary(
 )
 
 
-def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
-    distance = where((x == y) & isinf(x), 0, x - y)
+def _log_add_exp_vjp(g: Any, x: Any, y: Any, r: Any, unit: float = 1.0) -> Any:
+    distance = where((x == y) & isinf(x), 0, unit * (x - y))
     return g * sigmoid(distance), g * sigmoid(-distance)
 
 
@@ -247,11 +247,26 @@ logaddexp = binary(
 sin = unary("sin", "sin(x)", INEXACT, vjp=lambda g, x, r: g * cos(x), doc="The sine.")
 cos: Unary = unary("cos", "cos(x)", INEXACT, vjp=lambda g, x, r: -g * sin(x), doc="The cosine.")
 tan = unary("tan", "tan(x)", INEXACT, vjp=lambda g, x, r: g * (r * r + 1), domain=(-1.2, 1.2), doc="The tangent.")
+# The derivatives of asin and atanh; their own keep the digits of a small x, which that of (1 - x) * (1 + x) loses.
+_asin_slope: Any = unary(
+    "asin_slope",
+    "T(1) / sqrt((T(1) - x) * (T(1) + x))",
+    INEXACT,
+    vjp=lambda g, x, r: g * x * (r * r * r),
+    public=False,
+)
+_atanh_slope: Any = unary(
+    "atanh_slope",
+    "T(1) / ((T(1) - x) * (T(1) + x))",
+    INEXACT,
+    vjp=lambda g, x, r: g * x * (2 * r * r),
+    public=False,
+)
 asin = unary(
     "asin",
     "asin(x)",
     INEXACT,
-    vjp=lambda g, x, r: g * rsqrt((1 - x) * (1 + x)),
+    vjp=lambda g, x, r: g * _asin_slope(x),
     domain=(-0.9, 0.9),
     oracle="arcsin",
     doc="The angle in [-pi/2, pi/2] whose sine is x.",
@@ -260,7 +275,7 @@ acos = unary(
     "acos",
     "acos(x)",
     INEXACT,
-    vjp=lambda g, x, r: -g * rsqrt((1 - x) * (1 + x)),
+    vjp=lambda g, x, r: -g * _asin_slope(x),
     domain=(-0.9, 0.9),
     oracle="arccos",
     doc="The angle in [0, pi] whose cosine is x.",
@@ -349,7 +364,7 @@ atanh = unary(
     "atanh",
     "atanh(x)",
     INEXACT,
-    vjp=lambda g, x, r: g / ((1 - x) * (1 + x)),
+    vjp=lambda g, x, r: g * _atanh_slope(x),
     domain=(-0.9, 0.9),
     oracle="arctanh",
     doc="The inverse hyperbolic tangent.",

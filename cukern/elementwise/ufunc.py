@@ -16,7 +16,7 @@ from .operands import first_array, require_written
 from .row import Row, is_scalar
 
 Casting = Literal["no", "equiv", "safe", "same_kind", "unsafe"]
-_CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
+CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def one_out(name: str, out: Any) -> Array | None:
@@ -90,8 +90,8 @@ class Ufunc(Row):
             ValueError: the result does not have the shape of ``out``.
         """
         casting = "same_kind" if casting is None else casting
-        if casting not in _CASTINGS:
-            raise ValueError(f"{self.name}: casting: expected one of {', '.join(_CASTINGS)}, got {casting!r}")
+        if casting not in CASTINGS:
+            raise ValueError(f"{self.name}: casting: expected one of {', '.join(CASTINGS)}, got {casting!r}")
         masked = where is not None and where is not True
         if any(isinstance(operand, SYMBOLS) for operand in operands):
             if out is not None or masked:

@@ -296,11 +296,7 @@ def _typed_scalar(value: Any) -> tuple[int, Any]:
     if isinstance(value, bool):
         return _BOOL, value
     if isinstance(value, int):
-        fitting = (np.uint32, np.int32, np.uint64, np.int64)
-        for scalar in fitting:
-            if np.iinfo(scalar).min <= value <= np.iinfo(scalar).max:
-                return _CODES[scalar], value
-        raise ValueError(f"expected an integer of at most 64 bits, got {value}")
+        return _integer_code(value, value), value
     if isinstance(value, np.generic) and type(value) in _CODES:
         return _CODES[type(value)], value.item()
     if isinstance(value, float):
@@ -312,6 +308,15 @@ def _typed_scalar(value: Any) -> tuple[int, Any]:
     raise TypeError(f"expected numbers, bools, strings or lists of them, got {type(value).__name__}")
 
 
+def _integer_code(least: int, largest: int) -> int:
+    """The first type that holds both."""
+    for scalar in (np.uint32, np.int32, np.uint64, np.int64):
+        if np.iinfo(scalar).min <= least and largest <= np.iinfo(scalar).max:
+            return _CODES[scalar]
+    found = f"{largest}" if least == largest else f"{least} beside {largest}"
+    raise ValueError(f"expected integers that one type of at most 64 bits holds, got {found}")
+
+
 def _typed_array(value: Any) -> tuple[int, int, list[Any]]:
     if (isinstance(value, np.ndarray) and value.ndim != 1) or not len(value):
         raise ValueError(f"expected one axis and at least one item, got {value!r:.60}")
@@ -321,13 +326,8 @@ def _typed_array(value: Any) -> tuple[int, int, list[Any]]:
         return _ARRAY, _CODES[value.dtype.type], value.tolist()
     items = [_typed_scalar(one) for one in value]
     kinds = {code for code, _ in items}
-    if kinds <= {_CODES[np.uint32], _CODES[np.int32], _CODES[np.uint64], _CODES[np.int64]}:
-        # Integers of one list take the type that holds them all.
-        kinds = {_typed_scalar(extreme)[0] for extreme in (min(value), max(value))}
-        if len(kinds) > 1:
-            if max(value) >= 2**63:
-                raise ValueError(f"expected integers of one type, got {min(value)} beside {max(value)}")
-            kinds = {_CODES[np.int32 if max(value) < 2**31 and min(value) >= -(2**31) else np.int64]}
+    if len(kinds) > 1 and kinds <= {_CODES[np.uint32], _CODES[np.int32], _CODES[np.uint64], _CODES[np.int64]}:
+        kinds = {_integer_code(min(value), max(value))}
     if len(kinds) > 1:
         raise TypeError("expected a list of items of one type")
     return _ARRAY, kinds.pop(), [plain for _, plain in items]

@@ -14,7 +14,14 @@ from ..array import Array
 from ..array.creation import arange, asarray, beside, zeros
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
-from ..elementwise.operands import normalize_axes, normalize_axis, public, require_array, require_arrays
+from ..elementwise.operands import (
+    normalize_axes,
+    normalize_axis,
+    public,
+    require_array,
+    require_arrays,
+    require_each,
+)
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
@@ -70,7 +77,7 @@ _copied = copy
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
     """The arrays with axes added as in NumPy: the third as the last axis, the others in front."""
     made = []
-    for x in require_arrays(xs, name):
+    for x in require_each(xs, name):
         while x.ndim < ndim:
             x = expand_dims(x, -1 if ndim == 3 and x.ndim == 2 else 0)
         made.append(x)
@@ -358,6 +365,16 @@ def _key(obj: Any) -> Any:
     return obj.numpy() if isinstance(obj, Array) else obj
 
 
+def _inserted(key: Any, size: int) -> Any:
+    """The index of :func:`insert`; a slice, and a mask, as the indices that they stand for."""
+    if isinstance(key, slice):
+        return np.arange(*key.indices(size))
+    places = np.asarray(key)
+    if places.dtype == bool:
+        return np.flatnonzero(places)
+    return int(places) if not places.ndim and places.dtype.kind in "iu" else key
+
+
 @public
 def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
     """Remove the slices at indices ``obj`` along an axis; if ``axis`` is None, flatten ``x``.
@@ -403,18 +420,19 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
         ValueError: the shapes do not fit.
     """
     x, place = _flattened(x, axis, "insert")
-    size, key = x.shape[place], _key(obj)
+    size = x.shape[place]
+    key = _inserted(_key(obj), size)
     if type(key) is int and -size <= key <= size and takes_number(x, values) and by_numpy.serves(x):
         return opened(x, place, key + size if key < 0 else key, values)
     own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
     added = asarray(values, own, x.device).astype(x.dtype)
-    if added.ndim == x.ndim and np.ndim(key) and not isinstance(key, slice):
+    if added.ndim > x.ndim and added.shape[: added.ndim - x.ndim] == (1,) * (added.ndim - x.ndim):
+        added = reshape(added, added.shape[added.ndim - x.ndim :])
+    count = np.size(key)
+    if count == 1 and added.ndim <= x.ndim:  # one index takes as many slices as there are
+        added = reshape(added, (1,) * (x.ndim - added.ndim) + added.shape)
+        added = added if np.ndim(key) else moveaxis(added, 0, place)
         count = added.shape[place]
-    else:
-        count = len(range(*key.indices(size))) if isinstance(key, slice) else np.asarray(key).size
-        if not np.ndim(key) and not isinstance(key, slice) and added.ndim:
-            added = moveaxis(added, 0, place) if added.ndim == x.ndim else expand_dims(added, place)
-            count = added.shape[place]
     rows = broadcast_to(added, (*x.shape[:place], count, *x.shape[place + 1 :]))
     if isinstance(key, (int, np.integer)) and -size <= key <= size:
         at = int(key) + (size if key < 0 else 0)
@@ -464,8 +482,7 @@ def meshgrid(
     if copy and not sparse and (served := gridded(arrays, indexing)) is not None:
         return served
     made: list[Array] = []
-    for i, x in enumerate(arrays):
-        x = require_array(x, "meshgrid", f"arrays[{i}]")
+    for i, x in enumerate(require_each(arrays, "meshgrid")):
         if x.ndim > 1:
             raise ValueError(f"meshgrid: arrays[{i}]: expected one axis, got shape {x.shape}")
         place = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i

@@ -10,6 +10,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.layout import address
 from ..autodiff import tape
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
@@ -26,12 +27,13 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
 from ..elementwise.ufunc import Casting, can_cast
+from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .plain_numbers import takes_number
 from .search import flatnonzero
 from .subscript import getitem, setitem
 from .subscript import put as put_flat
-from .take import integers, settled_in, take
+from .take import brought_in, expect_mode, integers, settled_in, take
 
 __all__ = ["copyto", "place", "put", "putmask"]
 
@@ -76,7 +78,7 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     """
     dst = require_written(dst, "copyto", "dst")
     if where is True and type(src) is Array and _is_copied(dst, src):
-        dst._data[...] = src._data
+        dst._data[...] = apart(dst.device, src._data, dst._data)
         dst._bump("copyto")
         return
     value = _castable("copyto", src, dst, casting)
@@ -136,8 +138,7 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     [10, 1, 2, 20]
     """
     x = require_written(x, "put")
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"put: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
+    expect_mode(mode, "put")
     if mode == "raise" and by_numpy.serves(x) and takes_number(x, v) and x.is_contiguous:
         data = integers(ind, x, "put").reshape(-1)
         if data.size < _FEW:  # more are checked first, in vectors
@@ -157,9 +158,7 @@ def _put(x: Array, ind: Any, values: Any, mode: str) -> None:
     number = is_scalar(values)
     if data.size and not (number or values.size):
         return
-    if mode != "raise" and x.size:
-        data = data % x.size if mode == "wrap" else data.clip(0, x.size - 1)
-    places = settled_in(data, x.size, x, "put")
+    places = settled_in(brought_in(data, x.size, x, mode), x.size, x, "put")
     put_flat(x, places, values if number else _cycled(values, places.size), "put")
 
 
@@ -291,6 +290,12 @@ def viewed(x: Array, /, dtype: Any = None) -> Array:
     require_constant("view", x=x)
     with x.device.activate():
         try:
-            return view(x, x._data.view(wanted))
+            data = x._data.view(wanted)
         except (ValueError, TypeError) as error:
             raise ValueError(f"view: {x.dtype} of shape {x.shape} as {wanted}: {error}") from error
+        if not x.device.addressable and address(data) % wanted.itemsize:
+            raise ValueError(
+                f"view: {x.dtype} of shape {x.shape} as {wanted}: a GPU reads these at multiples of {wanted.itemsize} "
+                "bytes, and the array begins elsewhere; view a copy"
+            )
+        return view(x, data)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
@@ -16,7 +18,7 @@ from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
-from ..elementwise.table import equal, exp, isfinite, isinf, isnan, minimum, where
+from ..elementwise.table import clip, equal, exp, isfinite, isnan, minimum, where
 from ..elementwise.ufunc import one_out, written
 from ..shape.joins import concat
 from ..shape.views import reshape
@@ -107,8 +109,8 @@ def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
 
 @fuse
 def _before_after(before: Any, after: Any) -> Any:
-    # An overflowed product before must not give NaN where the factor after it is 0.
-    return where(isinf(before) & (after == 0), 0, before) * after
+    # What is infinite or NaN before must not give NaN where the factor after it is 0.
+    return where(isfinite(before) | (after != 0), before, 0) * after
 
 
 def _part(x: Array, axis: int, part: slice) -> Array:
@@ -123,19 +125,37 @@ def shifted(x: Array, axis: int, back: bool) -> Array:
     return concat([rest, end] if back else [end, rest], axis=axis)
 
 
-def recurrence(a: Array, b: Array, axis: int, reverse: bool) -> Array:
+@fuse
+def _marked(a: Any, begins: Any) -> Any:
+    """Factors of which -0 marks where a recurrence begins anew, which the kernels select."""
+    kept = where(a == 0, 0, a)
+    return kept if begins is None else where(begins, -0.0, kept)
+
+
+def recurrence(a: Array, b: Array, axis: int, reverse: bool, begins: Array | None = None) -> Array:
     """``y[j] = a[j] * y[j - 1] + b[j]`` along an axis; with ``reverse``, from ``y[j + 1]``.
 
     0 times an infinity is 0. The derivative is the recurrence in the other direction.
+
+    Args:
+        a: the factors, of a floating dtype.
+        b: what is added.
+        axis: the axis.
+        reverse: whether it goes from the end backwards.
+        begins: where it begins anew, ``y[j] = b[j]`` whatever came before; bool, with the axes of ``b``, to which it
+            broadcasts.
     """
     with tape.stop_recording():
-        y = scanned(_RECURRENCE, (a, b), axis, b.dtype, reverse)
+        y = scanned(_RECURRENCE, (_marked(a, begins), b), axis, b.dtype, reverse)
     if tape.recording((a, b)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
             a, y = map(conjugated, saved)
-            h = recurrence(shifted(a, axis, not reverse), given[0], axis, not reverse)
-            return [h * shifted(y, axis, reverse) if needs[0] else None, h]
+            back = not reverse
+            after = None if begins is None else shifted(begins, axis, back)
+            h = recurrence(shifted(a, axis, back), given[0], axis, back, after)
+            of_a = h * shifted(y, axis, reverse) if needs[0] else None
+            return [of_a if of_a is None or begins is None else where(begins, 0, of_a), h]
 
         tape.record("recurrence", (a, b), (y,), vjp, (a, y))
     return y
@@ -275,12 +295,42 @@ def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
     if tape.recording((x,)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
-            (g,), (x, y) = given, saved
-            finite = where(isfinite(y), y, 0)
-            # y never decreases, so no factor exceeds 1 in t[i] = g[i] + exp(y[i] - y[i + 1]) * t[i + 1].
-            rise = y - shifted(finite, place, True)
-            factors = exp(minimum(rise, 0))
-            return (exp(x - finite) * recurrence(factors, g, place, True),)
+            (g,), (x,) = given, saved
+            acc = dtypes.info(x.dtype).acc
+            most = float(np.finfo(acc).max)
+            with tape.stop_recording():
+                peak = clip(scanned(_MAX, (x,), place, acc), -most, most)
+                shrunk = _shrunk(shifted(peak, place, False), peak)
+                grown = _shrunk(peak, shifted(peak, place, True))
+            terms = _exp_below(x.astype(acc), peak)
+            sums = recurrence(shrunk, terms, place, False)
+            kept = grown * _share(sums, shifted(sums, place, True))
+            return (_cotangent(x, terms, sums, recurrence(kept, astype(g, acc), place, True)),)
 
-        tape.record("logcumsumexp", (x,), (made,), vjp, (x, made))
+        tape.record("logcumsumexp", (x,), (made,), vjp, (x,))
     return made
+
+
+# The cotangent of an element is its share of each later sum of exponentials, added up by t[i] = g[i] + (the share of
+# sum i in sum i + 1) * t[i + 1]. The sums are those below the largest value so far, not logarithms, which are rounded.
+
+
+@fuse
+def _exp_below(x: Any, peak: Any) -> Any:
+    return exp(minimum(x, float(np.finfo(peak.dtype).max)) - peak)
+
+
+@fuse
+def _shrunk(before: Any, peak: Any) -> Any:
+    return exp(minimum(before - peak, 0))  # of the number beyond an end 1, which multiplies a 0
+
+
+@fuse
+def _share(part: Any, whole: Any) -> Any:
+    return part / where(equal(whole, 0), 1, whole)
+
+
+@fuse
+def _cotangent(x: Any, terms: Any, sums: Any, total: Any) -> Any:
+    share = terms / where(equal(sums, 0), 1, sums)
+    return where(equal(x, math.inf), math.nan, share * total).astype(x.dtype)

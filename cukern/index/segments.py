@@ -120,6 +120,11 @@ def _divided(x: Array, count: Array) -> Array:
     return astype(astype(x, wide) / astype(maximum(count, 1), wide), x.dtype)
 
 
+def product(x: Array, segments: Segments) -> Array:
+    """The products of the segments of ``x`` (outer, count, inner), 1 of no row: (outer, number, inner)."""
+    return _recorded("prod", x, segments, _product_vjp)
+
+
 def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
     others: Array = conjugated(_product_of_others(x, segments))
     return spread(g, segments) * others
@@ -137,9 +142,7 @@ def _product_of_others(x: Array, segments: Segments) -> Array:
     # p[j] = rows[j - 1] * p[j - 1], and 1 where a segment begins, is the product of what comes before; of what comes
     # after, the same from the end.
     parts = [
-        recurrence(
-            where(edge, 0, shifted(rows, 1, back)), broadcast_to(astype(edge, x.dtype), x.shape), 1, back
-        )
+        recurrence(shifted(rows, 1, back), broadcast_to(astype(edge, x.dtype), x.shape), 1, back, edge)
         for edge, back in ((first, False), (last, True))
     ]
     made = parts[0] * parts[1]
@@ -232,8 +235,10 @@ def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
         made = total(rows, segments)
     elif how == "mean":
         made = _mean(rows, segments)
+    elif how == "prod":
+        made = product(rows, segments)
     else:
-        made = _recorded(how, rows, segments, _product_vjp if how == "prod" else _extreme_vjp)
+        made = _recorded(how, rows, segments, _extreme_vjp)
     if integer and how == "mean":
         made = astype(made, dtypes.get_default_dtype())
     elif dtype == dtypes.bool_ and how in ("max", "min"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
@@ -295,8 +296,9 @@ def _no_fields(order: object, name: str) -> None:
         raise ValueError(f"{name}: order: expected None, for an array without fields, got {order!r}")
 
 
-def _check_kth(kth: Any, size: int, name: str) -> None:
-    """Refuse indices out of the range of an axis of ``size``."""
+def _check_kth(kth: Any, x: Array, axis: int, name: str) -> None:
+    """Refuse indices out of the range of an axis; of no elements, all are in range, as in NumPy."""
+    size = x.shape[axis] if x.size else sys.maxsize
     for one in kth if isinstance(kth, (tuple, list, np.ndarray)) else (kth,):
         if not -size <= operator.index(one) < size:
             raise ValueError(f"{name}: kth: {one} is out of bounds for an axis of size {size}")
@@ -325,7 +327,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
         ValueError: ``kth`` is out of bounds.
     """
     x, place = along(x, axis, "partition")
-    _check_kth(kth, x.shape[place], "partition")
+    _check_kth(kth, x, place, "partition")
     if _partitioned_by_numpy(x):
         return Array._wrap(np.partition(x._data, kth, place), x.device)
     return sort(x, place)
@@ -335,7 +337,7 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
 def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
     x, place = along(x, axis, "argpartition")
-    _check_kth(kth, x.shape[place], "argpartition")
+    _check_kth(kth, x, place, "argpartition")
     if _partitioned_by_numpy(x):
         return Array._wrap(np.argpartition(x._data, kth, place), x.device)
     return argsort(x, place)

@@ -27,7 +27,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
-from ..kernel.plan import on, raw, zeros
+from ..kernel.plan import apart, on, raw, zeros
 from ..kernel.strides import repeated
 from ..shape.copy import LARGE, write
 from ..shape.known_views import known, viewed
@@ -323,7 +323,7 @@ def _writable(x: Array, value: Any, name: str) -> None:
             f"{name} {what} that a tape tracks: use x.at[key].set(value), which is a new array"
         )
     if repeated(x._data) or x._storage.constant:
-        raise ValueError(f"{name} on a repeated view, such as broadcast_to's: write to a copy")
+        raise ValueError(f"{name} on a repeated view, such as broadcast_to's, or a constant: write to a copy")
 
 
 def _stacked(x: Array, value: Any) -> Any:
@@ -382,8 +382,8 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
         _put(x, part.places, part.sizes, part.shape, value, "x[key] = value")
     elif part is not None:
         source = _source(x, value)
-        target, data = x._data[(*part, ...)], source._data
-        data = data.copy() if source._storage is x._storage else data
+        target = x._data[(*part, ...)]
+        data = apart(x.device, source._data, target)
         if data.shape == target.shape:
             write(x.device, target, data)
         else:
@@ -415,6 +415,7 @@ def _put(
     """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
     if is_scalar(value) and x.is_contiguous and (x.itemsize <= 8 if not serial(x.device) else _few(shape)):
         number = convert_scalar(value, x.dtype)
+        places = apart(x.device, places, x._data)
         if serial(x.device):
             raw(x._data).reshape(sizes)[:, places] = raw(np.array(number, x.dtype))
         else:
@@ -436,10 +437,8 @@ def _put(
         return None
     # Kernels write rows of contiguous memory: a strided view is written through a copy.
     target = x._data if x.is_contiguous else x.device.xp.ascontiguousarray(raw(x._data)).view(x.dtype)
-    values = x.device.xp.ascontiguousarray(data).view(x.dtype)
-    if source._storage is x._storage and values is source._data:
-        values = values.copy()
-    put_rows(Array._wrap(values, x.device), places, target, *sizes)
+    values = apart(x.device, x.device.xp.ascontiguousarray(data).view(x.dtype), target)
+    put_rows(Array._wrap(values, x.device), apart(x.device, places, target), target, *sizes)
     if target is not x._data:
         raw(x._data)[...] = raw(target)
     x._bump(name)
@@ -462,14 +461,14 @@ def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
 
 
 @public
-def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> None:
+def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = -1) -> None:
     """Write ``values`` to indices along an axis, in place; if an index is repeated, the last value wins.
 
     Args:
         x: any array that no tape tracks; ``x.at`` returns a new array instead.
         indices: integers, as in :func:`take_along_axis`.
-        values: are broadcast to ``indices``.
-        axis: the axis.
+        values: broadcast with ``indices``.
+        axis: the axis; None writes to the flattened array.
 
     Raises:
         GradientError: a tape tracks ``x``.
@@ -488,9 +487,21 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int = -1) -> 
 
 
 @on_device
-def _put_along(x: Array, indices: Any, values: Any, axis: int) -> None:
+def _put_along(x: Array, indices: Any, values: Any, axis: int | None) -> None:
+    if axis is None:
+        put(
+            x,
+            settled_in(integers(indices, x, "put_along_axis"), x.size, x, "put_along_axis"),
+            values,
+            "put_along_axis",
+        )
+        return
     place = normalize_axis(axis, x.ndim, "put_along_axis")
-    data = along_axis(x, indices, place, "put_along_axis")
+    wide, data = along_axis(x, indices, place, "put_along_axis")
+    if wide is not x:  # several indices write to one element
+        key = [np.arange(n).reshape(-1, *(1,) * (x.ndim - i - 1)) for i, n in enumerate(x.shape)]
+        setitem(x, (*key[:place], Array._wrap(data, x.device), *key[place + 1 :]), values)
+        return
     before, after = x.shape[:place], x.shape[place + 1 :]
     flat = picked_along(None, data, x.device, math.prod(before), x.shape[place], math.prod(after))
     put(x, flat, values, "put_along_axis")

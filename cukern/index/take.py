@@ -30,6 +30,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
+from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .places import gathered, picked_along
@@ -69,6 +70,15 @@ def wraps(x: Array) -> bool:
 
 def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Non-negative, checked or clipped indices, as an int64 ndarray on the device of ``x``."""
+    return _kept(_places_in(places, size, x, name), places, x)
+
+
+def _kept(data: Any, given: Any, x: Array) -> Any:
+    """Indices that a backward may read, which trusts them: not in memory that the caller may write until then."""
+    return apart(x.device, data, given) if tape.active() else data
+
+
+def _places_in(places: Any, size: int, x: Array, name: str) -> Any:
     xp = x.device.xp
     data = places.astype(np.int64, copy=False)
     if wraps(x):
@@ -77,19 +87,37 @@ def places_in(places: Any, size: int, x: Array, name: str) -> Any:
     if low < -size or high >= size:
         bad = low if low < -size else high
         raise IndexError(f"{name}: index {bad} is out of bounds for an axis of size {size}")
-    return xp.where(data < 0, data + size, data) if low < 0 else xp.ascontiguousarray(data)
+    return xp.where(data < 0, data + size, data) if low < 0 else xp.asarray(data, order="C")
+
+
+def expect_mode(mode: str, name: str) -> None:
+    """Refuse what is no mode for indices out of range.
+
+    Raises:
+        ValueError: ``mode`` is none.
+    """
+    if mode not in ("raise", "wrap", "clip"):
+        raise ValueError(f"{name}: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
+
+
+def brought_in(places: Any, size: int, x: Array, mode: str) -> Any:
+    """Indices of an axis of ``size`` as they are, or brought into its range: wrapped around, or clipped."""
+    if mode == "raise" or not size:
+        return places
+    wide = places.astype(np.int64, copy=False)
+    # NumPy makes a scalar of what it computes of an array without axes.
+    return x.device.xp.asarray(wide % size if mode == "wrap" else wide.clip(0, size - 1))
 
 
 def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
     """Indices for the kernels of :mod:`.places`; on a GPU the kernels themselves wrap and clip them."""
     if not wraps(x):
-        return x.device.xp.ascontiguousarray(places_in(places, size, x, name))
+        return _kept(x.device.xp.asarray(_places_in(places, size, x, name), order="C"), places, x)
     if places.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
     kept, narrow = places.dtype in (dtypes.int32, dtypes.int64), places.dtype.itemsize < 4
-    return x.device.xp.ascontiguousarray(
-        places if kept else places.astype(dtypes.int32 if narrow else dtypes.int64)
-    )
+    data = places if kept else places.astype(dtypes.int32 if narrow else dtypes.int64)
+    return _kept(x.device.xp.asarray(data, order="C"), places, x)
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:
@@ -166,10 +194,8 @@ def take(
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take")
-    if mode not in ("raise", "wrap", "clip"):
-        raise ValueError(f"take: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
-    if mode != "raise" and x.shape[place]:
-        data = data % x.shape[place] if mode == "wrap" else data.clip(0, x.shape[place] - 1)
+    expect_mode(mode, "take")
+    data = brought_in(data, x.shape[place], x, mode)
     return written("take", _take(x, data, place), one_out("take", out))
 
 
@@ -194,8 +220,8 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
 
     Args:
         x: any array.
-        indices: integers, with the shape of ``x`` except along ``axis``, where any size is allowed; axes
-            of size 1 are broadcast.
+        indices: integers, with as many axes as ``x``; along ``axis`` any size is allowed, along the others the
+            two broadcast.
         axis: the axis; None takes from the flattened array.
 
     Raises:
@@ -205,26 +231,33 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
     place = normalize_axis(axis, x.ndim, "take_along_axis")
-    places = along_axis(x, indices, place, "take_along_axis")
+    x, places = along_axis(x, indices, place, "take_along_axis")
     return _along(x, places, place, x.shape[place], "gather")
 
 
-def along_axis(x: Array, indices: Any, axis: int, name: str) -> Any:
-    """The places of the index argument of :func:`take_along_axis` and similar functions.
+def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any]:
+    """``x`` and the places of the index argument of :func:`take_along_axis`, broadcast along the other axes.
 
     Raises:
         IndexError: an index is out of range.
         ValueError: the shapes do not fit.
     """
     data = integers(indices, x, name)
-    wanted = (*x.shape[:axis], data.shape[axis] if data.ndim == x.ndim else -1, *x.shape[axis + 1 :])
+    if data.ndim != x.ndim:
+        raise ValueError(
+            f"{name}: indices: expected {x.ndim} axes, as of shape {x.shape}, got shape {data.shape}"
+        )
+    others = x.shape[:axis] + x.shape[axis + 1 :]
     try:
-        data = x.device.xp.broadcast_to(data, wanted)
+        shape = np.broadcast_shapes(others, data.shape[:axis] + data.shape[axis + 1 :])
     except ValueError:
         raise ValueError(
             f"{name}: indices of shape {data.shape} do not fit shape {x.shape} along axis {axis}"
         ) from None
-    return settled_in(data, x.shape[axis], x, name)
+    data = x.device.xp.broadcast_to(data, (*shape[:axis], data.shape[axis], *shape[axis:]))
+    if shape != others:
+        x = broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))
+    return x, settled_in(data, x.shape[axis], x, name)
 
 
 def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:

@@ -6,8 +6,6 @@ import math
 import operator
 from typing import Any, Literal
 
-import numpy as np
-
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
@@ -15,7 +13,8 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import on_device, public
 from ..elementwise.table import clip, floor_divide, where
-from .take import integers, places_in, wraps
+from ..kernel.plan import apart
+from .take import brought_in, expect_mode, integers, places_in, wraps
 
 __all__ = ["ravel_multi_index", "unravel_index"]
 
@@ -50,9 +49,9 @@ def unraveled(places: Array, shape: tuple[int, ...], clipped: bool = False) -> l
 
 @on_device
 def _in_range(x: Array, size: int, name: str) -> Array:
-    """Indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
+    """New indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
     data = places_in(integers(x, x, name), size, x, name)
-    return Array._wrap(data, x.device)
+    return Array._wrap(apart(x.device, data, x._data), x.device)
 
 
 def _turned(sizes: Any, order: str, name: str) -> Any:
@@ -121,7 +120,10 @@ def ravel_multi_index(
     if math.prod(sizes) >= 2**63:
         raise ValueError(f"{name}: dims: an array of shape {dims} has too many elements")
     modes = (mode,) * len(sizes) if isinstance(mode, str) else mode
-    given = [asarray(places) for places in multi_index]
+    # Without a number in it, a list does not say of which dtype it is.
+    given = [
+        asarray(x, dtypes.int64 if isinstance(x, (list, tuple)) and not x else None) for x in multi_index
+    ]
     if not given:
         return asarray(0)
     clipped = all(mode == "raise" for mode in modes) and all(x.size and wraps(x) for x in given)
@@ -145,9 +147,8 @@ def _raveled(places: list[Any], sizes: list[int], clipped: bool) -> Any:
 def _in_mode(x: Array, size: int, mode: str, name: str) -> Array:
     """Indices of an axis of ``size``; those out of range as ``mode`` says."""
     x = astype(x, dtypes.int64) if x.dtype == dtypes.bool_ else x
-    if mode == "raise":
+    expect_mode(mode, name)
+    if mode == "raise" or not size:
         return _in_range(x, size, name)
-    if mode not in ("wrap", "clip"):
-        raise ValueError(f"{name}: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
-    data = integers(x, x, name).astype(np.int64)
-    return Array._wrap(data % size if mode == "wrap" else data.clip(0, size - 1), x.device)
+    with x.device.activate():
+        return Array._wrap(brought_in(integers(x, x, name), size, x, mode), x.device)

@@ -21,24 +21,20 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import (
     add,
     divide,
-    equal,
     less,
     maximum,
     minimum,
     multiply,
     negative,
-    not_equal,
     where,
 )
 from ..errors import DeviceError
 from ..kernel.plan import on
-from ..shape.joins import concat
 from ..shape.views import broadcast_to, reshape
-from .places import best_of_each, last_of_each, ordered
-from .scan import recurrence, shifted
-from .sort import permuted
+from .places import best_of_each, last_of_each
+from .segments import Segments, product
 from .subscript import Rows, getitem, named, replaced
-from .take import scatter, scatter_into, take
+from .take import scatter_into, take
 
 __all__: list[str] = []
 
@@ -66,21 +62,8 @@ class _Places:
 
     def products(self, values: Array) -> Array:
         """For each element the product of its values, 1 if there is none; differentiable to any order."""
-        placed = ordered(self._device, self.flat, self.size)
-        (keys, order), starts = placed, placed.starts(self.size)
-        assert order is not None
-        in_order = take(values, order)
-        with tape.stop_recording():
-            apart = not_equal(keys[1:], keys[:-1])
-            end = asarray([True], device=values.device)
-            fresh, final = concat([end, apart]), concat([apart, end])
-        # p[j] = in_order[j - 1] * p[j - 1], and 1 where a place begins, is the product of what comes before.
-        before = recurrence(
-            where(fresh, 0, shifted(in_order, 0, False)), astype(fresh, values.dtype), 0, False
-        )
-        last = permuted(where(final, before * in_order, 0), order, "scatter")
-        found = scatter(reshape(last, (1, -1, 1)), self.flat, 1, self.size, 1)
-        return where(equal(starts[1:], starts[:-1]), 1, reshape(found, (-1,)))
+        rows = reshape(values, (1, -1, 1))
+        return reshape(product(rows, Segments(self.flat, self.size)), (-1,))
 
 
 class At:

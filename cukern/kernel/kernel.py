@@ -21,6 +21,7 @@ from ..text import render
 from ..text.assemble import assembled
 from ..text.entry import isolated
 from ..text.signature import Dim3
+from ..text.stand_ins import StandIn
 from ..text.variables import device_variables
 from .arguments import arrays_in
 from .bound import BoundKernel, as_dim3, compile_error
@@ -96,6 +97,8 @@ class Kernel:
         plain: bool = False,
         **variables: Any,
     ) -> None:
+        if name is not None and not (isinstance(name, str) and name.isprintable()):
+            raise ValueError(f"name: expected the name of a kernel, on one line, got {name!r}")
         self.plain = bool(plain)
         self.entry: str | None = None
         if self.plain:
@@ -156,10 +159,11 @@ class Kernel:
         whole = render.source_of(self.template) if self.plain else self._rendered(self._resolve({})[0]).text
         return Globals(self._state, device_variables(whole), self.bind)
 
-    def _rendered(self, variables: dict[str, Any], duals: bool = False) -> render.Rendered:
-        rendered = render.render(self.template, variables, duals, self.plain)
+    def _rendered(self, variables: dict[str, Any], stand_in: StandIn | None = None) -> render.Rendered:
+        rendered = render.render(self.template, variables, stand_in, self.plain)
         if self.plain or self.entry is not None:
-            rendered = replace(rendered, text=isolated(rendered.text, self.entry))
+            entry = self.entry if self.entry is None or stand_in is None else stand_in.text(self.entry)
+            rendered = replace(rendered, text=isolated(rendered.text, entry))
         return rendered
 
     def _resolve(self, overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Dim3]:

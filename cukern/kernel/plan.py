@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, TypeVar
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
@@ -71,6 +73,14 @@ def raw(data: Any) -> Any:
     return data.view(row.bits) if row.extension else data
 
 
+def apart(device: Device, data: Any, written: Any) -> Any:
+    """An ndarray that is read; a copy if it may share memory with ``written``, an ndarray that is written meanwhile."""
+    if not device.xp.may_share_memory(data, written):
+        return data
+    with on(device):
+        return data.copy()
+
+
 _prepared: dict[Any, Prepared] = {}
 
 
@@ -104,8 +114,12 @@ def launch(
             if one._layout is None:
                 one._planned()
             operands.append(one._operand)
+        elif one is None or isinstance(one, ndarray):
+            operands.append(operand(one))
+        elif isinstance(one, np.generic):  # taken for the address of an array, it would lead anywhere
+            raise TypeError(f"a launch takes arrays and Python's numbers, got {type(one).__name__} {one!r}")
         else:
-            operands.append(operand(one) if one is None or isinstance(one, ndarray) else one)
+            operands.append(one)
     with on(device):
         run(*operands)
 

@@ -16,8 +16,8 @@ from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_and, logical_or
 from ..elementwise.table import abs, divide, equal, maximum, sqrt, where
 from ..errors import GradientError
-from ..index.sort import argsort
-from ..index.take import take
+from ..index.sort import argsort, sort
+from ..index.take import take, take_along_axis
 from ..reduction.rows import all
 from ..shape.joins import concat
 from ..shape.views import expand_dims, flip, tril
@@ -211,10 +211,16 @@ def eigvalsh(x: Array, /, UPLO: str = "L") -> Array:
 
 
 @overload
-def svd(x: Array, /, full_matrices: bool = True, compute_uv: Literal[True] = True) -> SVDResult: ...
+def svd(
+    x: Array, /, full_matrices: bool = True, compute_uv: Literal[True] = True, hermitian: bool = False
+) -> SVDResult: ...
 @overload
-def svd(x: Array, /, *, full_matrices: bool = True, compute_uv: Literal[False]) -> Array: ...
-def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVDResult | Array:
+def svd(
+    x: Array, /, *, full_matrices: bool = True, compute_uv: Literal[False], hermitian: bool = False
+) -> Array: ...
+def svd(
+    x: Array, /, full_matrices: bool = True, compute_uv: bool = True, hermitian: bool = False
+) -> SVDResult | Array:
     """The singular value decomposition, ``x = U * S @ Vh``.
 
     Args:
@@ -223,6 +229,7 @@ def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVD
             is square; it is infinite or NaN if a singular value is repeated. That of complex vectors is right for
             functions whose value does not depend on the phase that a left and a right vector share.
         compute_uv: False returns only the singular values, as :func:`svdvals`.
+        hermitian: whether ``x`` is taken to be symmetric, or Hermitian: found from its lower triangle by :func:`eigh`.
 
     Raises:
         GradientError: in the derivative of the vectors of full matrices.
@@ -230,6 +237,8 @@ def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVD
 
     Source of the derivative: Townsend, "Differentiating the singular value decomposition", 2016.
     """
+    if hermitian:
+        return _hermitian_svd(x, compute_uv)
     if not compute_uv:
         return svdvals(x)
     a = matrices(x, "svd")
@@ -240,6 +249,18 @@ def svd(x: Array, /, full_matrices: bool = True, compute_uv: bool = True) -> SVD
         u, s, vh = library(a, "svd", full_matrices=bool(full_matrices))
     differentiable("svd", a, (u, s, vh), (u, s, vh), _svd_cotangent)
     return SVDResult(u, s, vh)
+
+
+def _hermitian_svd(x: Array, compute_uv: bool) -> SVDResult | Array:
+    """:func:`svd` of Hermitian matrices: the eigenvalues' magnitudes, and their signs in the right vectors."""
+    if not compute_uv:
+        return flip(sort(abs(eigvalsh(x))), axis=-1)
+    values, vectors = eigh(x)
+    order = argsort(abs(values), axis=-1, descending=True)
+    values = take_along_axis(values, order, axis=-1)
+    vectors = take_along_axis(vectors, expand_dims(order, -2), axis=-1)
+    signs = where(values < 0, -1, 1)
+    return SVDResult(vectors, abs(values), adjoint(vectors * expand_dims(signs, -2)))
 
 
 def _narrow(a: Array) -> bool:

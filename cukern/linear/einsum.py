@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
@@ -20,7 +22,7 @@ from ..shape.views import permute_dims, reshape, squeeze
 from .diagonals import diagonal
 from .products import matmul
 
-__all__ = ["einsum"]
+__all__ = ["einsum", "einsum_path"]
 
 
 @lru_cache(maxsize=4096)
@@ -152,8 +154,15 @@ def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]
     arrays = require_arrays(given, "einsum", [f"operands[{i}]" for i in places])
     for i, x in zip(places, arrays, strict=True):
         key[i] = x.shape
-    key = [one.replace(" ", "") if isinstance(one, str) else tuple(one) for one in key]
+    key = [one.replace(" ", "") if isinstance(one, str) else _labels(one) for one in key]
     return tuple(key), arrays
+
+
+def _labels(given: Any) -> tuple[Any, ...]:
+    """A shape, or a list of labels, which may be or contain arrays."""
+    if isinstance(given, (Array, np.ndarray)):
+        given = given.tolist()
+    return tuple(one if one is Ellipsis else operator.index(one) for one in given)
 
 
 def _cast(arrays: list[Array], dtype: npt.DTypeLike | None, casting: Casting) -> list[Array]:
@@ -223,3 +232,34 @@ def einsum(
     ((x, term),) = parts
     made = _ordered(x, term, output)
     return made[...] if any(made is given for given in operands) else made
+
+
+@public
+def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
+    """The order of contractions that NumPy finds, for ``optimize`` of :func:`einsum`, and a text about it.
+
+    Args:
+        operands: as of :func:`einsum`; of the arrays only the shapes matter.
+        optimize: as of ``numpy.einsum_path``.
+
+    Raises:
+        TypeError: an operand is not an array.
+        ValueError: the subscripts do not fit the operands.
+
+    >>> import cukern as ck
+    >>> ck.einsum_path("ij,jk,kl->il", ck.ones((2, 9)), ck.ones((9, 9)), ck.ones((9, 3)))[0]
+    ['einsum_path', (0, 1), (0, 1)]
+    """
+    key, arrays = _arguments(operands)
+    shapes = iter(arrays)
+    places = range(1, len(key)) if isinstance(key[0], str) else range(0, len(key) - len(key) % 2, 2)
+    stand_ins = [
+        np.broadcast_to(np.zeros((), np.float64), next(shapes).shape)
+        if i in places
+        else one
+        if isinstance(one, str)
+        else list(one)
+        for i, one in enumerate(key)
+    ]
+    path, report = np.einsum_path(*stand_ins, optimize=optimize)
+    return path, report

@@ -1,5 +1,8 @@
 """Times of products: whether a kernel of the library's own beats the device's library, alone or with a kernel after it.
 
+The nearest entry decides, at any distance and on every GPU. Judged on its own entries, one of which is left out at a
+time, one in six or seven is then given a form that is not the best: between the entries the table is a guess.
+
 To take in other measurements, edit :data:`TIMES`; `benchmarks/product.py` and `benchmarks/product_ends.py` print them.
 """
 

@@ -12,23 +12,27 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
-from ..autodiff import tape
+from ..autodiff import tape, writes
+from ..autodiff.cotangents import form_of
 from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import SYMBOLS, product
+from ..elementwise.inplace import check_writable, kept
 from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
     public,
+    require_array,
     require_arrays,
     require_written,
 )
-from ..elementwise.ufunc import one_out, written
+from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError
 from ..kernel.plan import Plan, on, remember
 from ..reduction.rows import sum
+from ..shape.copy import write
 from ..shape.views import (
     expand_dims,
     matrix_transpose,
@@ -126,6 +130,47 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
     return recorded_product(a, b, made)
+
+
+@public
+def inplace_matmul(x: Array, other: Any, /) -> Array:
+    """Overwrite ``x`` with its product with ``other``, and return ``x``: ``x @= other``.
+
+    If a tape tracks one of them, it records the product, and ``x`` is the result from then on.
+
+    Raises:
+        GradientError: a tape tracks one of them, and ``x`` is watched, a parameter, or shares its memory with another
+            array.
+        TypeError: the product's dtype cannot be cast to that of ``x``.
+        ValueError: the product does not have the shape of ``x``, or ``x`` is a repeated view.
+    """
+    if isinstance(x, SYMBOLS):
+        return matmul(x, other)
+    other = require_array(other, "matmul", "x2", x)
+    if not x.ndim or other.ndim < 2:
+        raise ValueError(
+            f"in-place matmul: expected at least one axis and two, got shapes {x.shape} and {other.shape}"
+        )
+    recording = tape.recording((x, other))
+    check_writable(x, "matmul", recording)
+    # A backward reads a copy of x, which may be overwritten again.
+    before = kept(x) if recording else x
+    made = matmul(before, before if other is x else other)
+    if not can_cast(made.dtype, x.dtype, "same_kind"):
+        raise TypeError(f"matmul: a result of {made.dtype} cannot be written to an array of {x.dtype}")
+    if made.shape != x.shape:
+        raise ValueError(f"matmul: a result of shape {made.shape} does not fit an array of shape {x.shape}")
+    made = astype(made, x.dtype, copy=False)
+    tracking = tape.tracked((made,))
+    write(x.device, x._data, made._data)
+    x._bump("matmul")
+    if tracking is not None:
+        _, keys, tapes = tracking
+        writes.overwritten(x, tapes, True)
+        forms = [form_of(x)]
+        operation = tape.Operation("in-place matmul", forms, forms, lambda given, saved, needs: given)
+        tape.append(operation, keys, (x._key,), (), tapes)
+    return x
 
 
 def _by_vector(x1: Any, x2: Any) -> Array | None:

@@ -61,15 +61,24 @@ from ..shape import nested as _nested  # noqa: F401 - registers arrays of nested
 from ..shape.joins import *  # noqa: F403
 from ..shape.views import *  # noqa: F403
 
-#: Functions that are not public under their name: those of operators and methods, and rows used only in derivatives.
+#: Functions that are not public under their name: those of operators and methods, and rows used only by others.
 INTERNAL = frozenset(
     {
-        *("at", "compare", "getitem", "setitem", "inplace", "direction", "logistic_density"),
+        *(
+            "at",
+            "compare",
+            "getitem",
+            "setitem",
+            "inplace",
+            "inplace_matmul",
+            "direction",
+            "logistic_density",
+        ),
         *("cast_to", "flat", "viewed"),
         *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),
-        *("product_then", "product_source", "times_i", "conj_times", "phase"),
+        *("product_then", "product_source", "times_i", "conj_times", "phase", "binary_entropy", "weighted"),
     }
 )
 
@@ -85,5 +94,6 @@ tape.register_algebra(
 )
 
 __all__ = sorted(
-    set(FUNCTIONS) - INTERNAL | {"check_indices", "elementwise", "fuse", "poly1d", "reduction", "vectorize"}
+    set(FUNCTIONS) - INTERNAL
+    | {"check_indices", "elementwise", "frompyfunc", "fuse", "poly1d", "reduction", "vectorize"}
 )

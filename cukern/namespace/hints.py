@@ -64,7 +64,7 @@ NAMESPACE: Mapping[str, str] = {
     "no_grad": "write with cukern.stop_recording(): ...; outside of a tape nothing is recorded",
     "numpy": "the functions are in cukern itself",
     "permute": "write cukern.permute_dims",
-    "pmap": "functions run on one device, that of their arrays",
+    "pmap": "run one process for each GPU: cukern.distributed has collectives, DataParallel and Mesh",
     "rand": "write cukern.random.random(size)",
     "randint": "write cukern.random.integers(low, high, size)",
     "randn": "write cukern.random.normal(size=size)",

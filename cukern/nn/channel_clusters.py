@@ -255,9 +255,9 @@ def _variables(form: Form, places: Places, index: str, device: Device) -> dict[s
     return {**own, **form.share._asdict()}
 
 
-def _partials(form: Form, units: int, like: Array) -> tuple[Array, ...]:
-    """Where the blocks of a wide form leave two numbers of each channel of each unit."""
-    return (empty((units, form.cluster, form.here(), 2), like.dtype, like.device),) if form.wide else ()
+def _partials(form: Form, units: int, like: Array, numbers: int) -> tuple[Array, ...]:
+    """Where the blocks of a wide form leave some numbers of each channel of each unit."""
+    return (empty((units, form.cluster, form.here(), numbers), like.dtype, like.device),) if form.wide else ()
 
 
 def normalized(
@@ -279,7 +279,7 @@ def normalized(
     Args:
         running: the running mean and variance, and momentum, or None each.
     """
-    y, found = empty(x.shape, result, x.device), empty((places.groups, 2), acc, x.device)
+    y, found = empty(x.shape, result, x.device), empty((places.groups, 3), acc, x.device)
     grid, sizes, index = _grid(form, places)
     types = {
         "elem": x.dtype,
@@ -298,7 +298,7 @@ def normalized(
     )
     if form.wide and not x.device.backend.grids_meet:
         return None
-    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], found), eps, momentum)
+    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], found, 3), eps, momentum)
     kernel(given, grid, form.memory(x.itemsize))
     return y, found
 
@@ -337,6 +337,6 @@ def differentiated(
     )
     if form.wide and not x.device.backend.grids_meet:
         return False
-    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], statistics), scale)
+    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], statistics, 2), scale)
     kernel(given, grid, form.memory(x.itemsize + dy.itemsize))
     return True

@@ -224,16 +224,16 @@ def _summed(
     if dx is not None:
         given["param"] = acc if weight is None else weight.dtype
     bound = bound_kernel(_sums, x.device, "channel_sums", image=dx is not None, **given, **shared)
-    parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 3), acc, x.device)
+    parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 4), acc, x.device)
     more = (dy, statistics, *([] if dx is None else [weight, dx])) if derivative else ()
     bound((x, *more, parts, cut.sizes), (cut.blocks, cut.parts))
     return parts, cut.parts
 
 
 def _found(x: Array, places: Places, options: Options, acc: dtypes.DType) -> Array:
-    """Mean and 1 / sqrt(variance + eps) of each group, of ``x`` as it lies in memory."""
+    """Statistics of each group, of ``x`` as it lies in memory: two terms of the mean, 1 / sqrt(variance + eps)."""
     parts, count = _summed(x, None, None, places, acc)
-    made = empty((places.groups, 2), acc, x.device)
+    made = empty((places.groups, 3), acc, x.device)
     *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
     bound = bound_kernel(
         _statistics,
@@ -400,14 +400,8 @@ def reference(x: Array, weight: Array | None, bias: Array | None, options: Optio
 
 @fuse
 def _of_constants(mean: Any, variance: Any, which: Any, eps: float) -> Any:
-    """Statistics of channels, shape (channels, 2), from arrays of shape (channels, 1) and the array (1, 0)."""
-    return ops.where(which > 0, mean, 1 / ops.sqrt(variance + eps))
-
-
-@fuse
-def _of_rows(first: Any, kept: Any, one_and_zero: Any) -> Any:
-    """Statistics of groups from those that the kernel of rows leaves: the mean less the first element, and rstd."""
-    return kept + first.astype(kept.dtype) * one_and_zero
+    """Statistics of channels, shape (channels, 3), from arrays of shape (channels, 1) and the array (0, 1, 2)."""
+    return ops.where(which < 1, mean, ops.where(which < 2, 0, 1 / ops.sqrt(variance + eps)))
 
 
 class Normalized(Function):
@@ -464,7 +458,7 @@ def _forward(
         mean, variance = ((one if alike else ops.astype(one, acc)).contiguous() for one in options.constants)
         options = options._replace(constants=(mean, variance))
         if tracked:
-            which = asarray([1, 0], dtype=acc, device=x.device)
+            which = asarray([0, 1, 2], dtype=acc, device=x.device)
             mean, variance = (ops.astype(one[:, None], acc, copy=False) for one in (mean, variance))
             found = _of_constants(mean, variance, which, options.eps)
         y = _normalized(dense, weight, bias, None, places, options, acc)
@@ -496,4 +490,5 @@ def _by_rows(
         return found and (found[0], None)
     y, kept = found
     first = ops.reshape(x, (-1, columns))[:, :1]
-    return y, _of_rows(first, kept, asarray([1, 0], dtype=kept.dtype, device=x.device))
+    # The kernel of rows leaves the mean less the first element.
+    return y, ops.concat([ops.astype(first, kept.dtype, copy=False), kept], axis=1)

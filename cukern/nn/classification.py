@@ -12,9 +12,10 @@ from ..array import Array
 from ..array.creation import ones
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_arrays
-from ..reduction.rows import logsumexp
+from ..elementwise.special import _binary_entropy, _weighted
+from ..reduction.rows import normalizers
 from .fused import common_dtype, is_int, require_ids
-from .losses import mean_loss, picked, totals_and_chosen
+from .losses import RowTerms, mean_loss, picked, row_terms
 from .regression import by_reduction, reduced, require_reduction, require_same_shape
 
 
@@ -67,7 +68,7 @@ def _share(targets: Any, weights: Any, ignore_index: int | None) -> Any:
 
 
 @fuse
-def _weighted(share: Any, loss: Any) -> Any:
+def _of_share(share: Any, loss: Any) -> Any:
     # A row with weight 0 may have any loss, such as infinity.
     return ops.where(ops.equal(share, 0), 0, share * loss)
 
@@ -205,7 +206,7 @@ def nll_loss(
     places, share = _rows_and_share(log_probabilities, targets, weight, ignore_index)
     rows = ops.negative(ops.astype(picked(log_probabilities, places), acc, copy=False))
     if share is not None:
-        rows = _weighted(share, rows)
+        rows = _of_share(share, rows)
     return _of_rows(rows, share, reduction, log_probabilities.dtype)
 
 
@@ -229,73 +230,71 @@ def class_losses(
     if not logits.size:
         return _of_nothing(logits, targets, reduction)
     places, share = _rows_and_share(logits, targets, weight, ignore_index)
-    total, chosen = totals_and_chosen(logits, places)
-    rows = ops.subtract(total, chosen)
+    terms = row_terms(logits, places)
+    rows = ops.subtract(terms.rest, terms.chosen)
     if label_smoothing:
-        every = _every_class(logits, total, weight)
+        every = _every_class(logits, terms, weight)
         one = ones((), acc, logits.device)
         kept = one if ignore_index is None else _share(targets, one, ignore_index)
         rows = _smoothed(one if share is None else share, rows, kept, every, label_smoothing)
     elif share is not None:
-        rows = _weighted(share, rows)
+        rows = _of_share(share, rows)
     return _of_rows(rows, share, reduction, logits.dtype)
 
 
-def _every_class(logits: Array, total: Array, weight: Array | None) -> Array:
+def _every_class(logits: Array, terms: RowTerms, weight: Array | None) -> Array:
     """The mean over the classes of their weighted losses."""
-    made: Array = _mean_gap(logits, ops.expand_dims(total, axis=-1), weight, total.dtype)
+    peak, rest = (ops.expand_dims(one, axis=-1) for one in (terms.peak, terms.rest))
+    made: Array = _mean_gap(logits, peak, rest, weight)
     return made
 
 
-@fuse(static=("dtype",))
-def _mean_gap(logits: Any, total: Any, weight: Any, dtype: dtypes.DType) -> Any:
-    gap = total - logits.astype(dtype)
-    return ops.mean(gap if weight is None else gap * weight.astype(dtype), axis=-1)
+@fuse
+def _mean_gap(logits: Any, peak: Any, rest: Any, weight: Any) -> Any:
+    gap = peak - logits.astype(peak.dtype) + rest
+    return ops.mean(gap if weight is None else gap * weight.astype(peak.dtype), axis=-1)
 
 
 def probability_losses(
     logits: Array, targets: Array, weight: Array | None, label_smoothing: float, reduction: str
 ) -> Array:
     """:func:`cross_entropy` of a distribution over the classes for each row."""
-    acc = dtypes.info(logits.dtype).acc
     if not logits.size:
         return _of_nothing(
             ops.add(logits, targets), targets[..., 0] if logits.shape[-1] else targets, reduction
         )
-    total = logsumexp._apply(logits, -1, True, acc)
-    rows = _crossed(logits, total, targets, weight, label_smoothing, logits.shape[-1], acc)
+    rows = _crossed(
+        logits, *normalizers(logits, -1), targets, weight, smoothing=label_smoothing, classes=logits.shape[-1]
+    )
     made: Array = reduced(rows, reduction)
     return ops.astype(made, logits.dtype, copy=False)
 
 
-@fuse(static=("smoothing", "classes", "dtype"))
+@fuse(static=("smoothing", "classes"))
 def _crossed(
-    logits: Any, total: Any, shares: Any, weight: Any, smoothing: float, classes: int, dtype: dtypes.DType
+    logits: Any, peak: Any, rest: Any, shares: Any, weight: Any, smoothing: float, classes: int
 ) -> Any:
+    dtype = peak.dtype
     logits, shares = logits.astype(dtype), shares.astype(dtype)
     if smoothing:
         shares = shares * (1 - smoothing) + smoothing / classes
-    # A class with probability 0 and logit -inf has loss 0.
-    gap = ops.where(ops.logical_and(ops.equal(shares, 0), ops.equal(logits, -math.inf)), 0, total - logits)
-    return ops.sum(shares * gap if weight is None else shares * gap * weight.astype(dtype), axis=-1)
+    losses = _weighted(shares, peak - logits + rest)
+    return ops.sum(losses if weight is None else losses * weight.astype(dtype), axis=-1)
 
 
 @by_reduction
 def _binary(probabilities: Any, targets: Any, weight: Any) -> Any:
-    # As in PyTorch, logarithms are at least -100, so that no loss is infinite.
-    hit = ops.maximum(ops.log(probabilities), -100.0)
-    miss = ops.maximum(ops.log1p(-probabilities), -100.0)
-    values = -(targets * hit + (1 - targets) * miss)
+    values = _binary_entropy(probabilities, targets)
     return values if weight is None else values * weight
 
 
 @by_reduction
 def _binary_with_logits(logits: Any, targets: Any, weight: Any, pos_weight: Any) -> Any:
     # Two terms of the same sign, without cancellation.
-    positive = targets * ops.softplus(-logits)
+    positive = _weighted(targets, ops.softplus(-logits))
     if pos_weight is not None:
         positive = positive * pos_weight
-    values = positive + (1 - targets) * ops.softplus(logits)
+    values = positive + _weighted(1 - targets, ops.softplus(logits))
     return values if weight is None else values * weight
 
 
@@ -381,12 +380,15 @@ def _require_broadcast(name: str, x: Array, **weights: Array | None) -> None:
 
 @by_reduction
 def _divergence(log_probabilities: Any, targets: Any) -> Any:
-    return ops.xlogy(targets, targets) - targets * log_probabilities
+    return ops.xlogy(targets, targets) - _weighted(targets, log_probabilities)
 
 
 @by_reduction
 def _divergence_of_logs(log_probabilities: Any, targets: Any) -> Any:
-    return ops.exp(targets) * (targets - log_probabilities)
+    # Of a target of 0 all is 0, and no infinity is in what is not taken.
+    nothing = ops.equal(targets, -math.inf)
+    given, model = (ops.where(nothing, 0, one) for one in (targets, log_probabilities))
+    return ops.where(nothing, 0, ops.exp(given) * (given - model))
 
 
 def kl_div(

@@ -127,8 +127,8 @@ def _checked(
 
 def _composed(x: Array, weight: Array, bias: Array | None, targets: Array, mean: bool) -> Array:
     """The loss as a composition, which has derivatives of any order."""
-    total, chosen = losses.composed_rows(linear(x, weight, bias), targets)
-    return (ops.mean if mean else ops.sum)(ops.subtract(total, chosen))
+    terms = losses.composed_terms(linear(x, weight, bias), targets)
+    return (ops.mean if mean else ops.sum)(ops.subtract(terms.rest, terms.chosen))
 
 
 def _loss(given: Sequence[Array | None], targets: Array, share: float, step: int) -> Array:
@@ -187,8 +187,8 @@ class _Sums:
         x, targets = self._x[start:end], targets[start:end]
         logits = linear(x, self._weight, self._bias)
         if not any(self._wanted):
-            total, chosen = losses.composed_rows(logits, targets)
-            made: Array = ops.subtract(total, chosen)
+            terms = losses.composed_terms(logits, targets)
+            made: Array = ops.subtract(terms.rest, terms.chosen)
             return made
         rows, gaps = _losses_and_gaps(logits, targets.contiguous())
         with on(x.device):
@@ -208,9 +208,9 @@ class _Sums:
 def _losses_and_gaps(logits: Array, targets: Array) -> tuple[Array, Array]:
     """The loss of each row, and its derivative by the logits, which they become on a GPU."""
     if losses.is_cut(logits._layout or logits._planned()):
-        total, chosen = losses.composed_rows(logits, targets)
-        one = ones(total.shape, total.dtype, total.device)
-        return ops.subtract(total, chosen), losses.logits_d(logits, total, targets, one, -one)
+        peak, rest, chosen = (one.contiguous() for one in losses.composed_terms(logits, targets))
+        one = ones(rest.shape, rest.dtype, rest.device)
+        return ops.subtract(rest, chosen), losses.logits_d(logits, peak, rest, targets, one, -one)
     key = (logits._planned(), targets._planned())
     plan = _plans.get(key) or remember(_plans, key, _make_plan(*key))
     assert plan.launch is not None

@@ -20,7 +20,7 @@ from ..elementwise.fuse import fuse
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on, remember
 from ..kernel.sizes import divide_up, index_type, power_of_two
-from ..reduction.rows import logsumexp
+from ..reduction.rows import normalizers
 from .fused import fused_vjp
 
 _forward = Kernel("nn/cross_entropy/forward.cu", name="cross_entropy")
@@ -71,25 +71,39 @@ def mean_loss(logits: Array, targets: Array) -> Array:
     if recording:
         _expect_backward(logits, targets, False)
     with tape.stop_recording():
-        total, loss = _loss(logits.contiguous(), targets.contiguous())
+        peak, rest, loss = _loss(logits.contiguous(), targets.contiguous())
     if recording:
-        tape.record("cross_entropy", (logits,), (loss,), _pull, (logits, targets, total))
+        tape.record("cross_entropy", (logits,), (loss,), _pull, (logits, targets, peak, rest))
     return loss
 
 
-def totals_and_chosen(logits: Array, targets: Array) -> tuple[Array, Array]:
-    """For each row, the logarithm of the sum of exponentials, and the element at the row's target.
+class RowTerms(NamedTuple):
+    """The terms of each row's loss, ``rest - chosen``, in the accumulator's dtype.
 
-    Both are in the accumulator's dtype. One kernel computes their derivative. The arrays are checked and not empty.
+    They are apart as the logarithm of all exponentials, ``peak + rest``, is rounded to the digits of large logits.
+
+    Attributes:
+        peak: the largest logit, a constant to tapes.
+        rest: the logarithm of the sum of exponentials of all logits less ``peak``.
+        chosen: the logit at the row's target, less ``peak``.
     """
+
+    peak: Array
+    rest: Array
+    chosen: Array
+
+
+def row_terms(logits: Array, targets: Array) -> RowTerms:
+    """The terms of each row's loss. One kernel computes their derivative. The arrays are checked and not empty."""
     recording = tape.recording((logits,))
     if recording:
         _expect_backward(logits, targets, True)
     with tape.stop_recording():
-        total, chosen = composed_rows(logits, targets)
+        made = composed_terms(logits, targets)
     if recording:
-        tape.record("cross_entropy", (logits,), (total, chosen), _pull_rows, (logits, targets, total))
-    return total, chosen
+        saved = (logits, targets, made.peak, made.rest)
+        tape.record("cross_entropy", (logits,), (made.rest, made.chosen), _pull_rows, saved)
+    return made
 
 
 def picked(table: Array, targets: Array) -> Array:
@@ -98,8 +112,8 @@ def picked(table: Array, targets: Array) -> Array:
     return ops.squeeze(ops.take_along_axis(table, places, axis=-1), -1)
 
 
-def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
-    """The logarithm of the sum of each row's exponentials, and the loss; the arrays are contiguous."""
+def _loss(logits: Array, targets: Array) -> tuple[Array, Array, Array]:
+    """``peak`` and ``rest`` of :class:`RowTerms`, and the loss; the arrays are contiguous."""
     key = (logits._layout or logits._planned(), targets._layout or targets._planned())
     with on(logits.device):
         plan = _forwards.get(key)
@@ -108,9 +122,9 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array]:
         if plan is not None:
             return plan.run(logits, targets)
     _expect_rest(logits.device, logits.dtype, targets.dtype, min(power_of_two(targets.size), _REHEARSED))
-    total = logsumexp._apply(logits, -1, True, dtypes.info(logits.dtype).acc)
+    peak, rest = normalizers(logits, -1)
     chosen = ops.take_along_axis(logits, ops.expand_dims(targets, axis=-1), axis=-1)
-    return total, ops.astype(_mean_of_differences(total, chosen), logits.dtype, copy=False)
+    return peak, rest, ops.astype(_mean_of_differences(peak, rest, chosen), logits.dtype, copy=False)
 
 
 @cache
@@ -120,14 +134,15 @@ def _expect_rest(device: Device, elem: dtypes.DType, target: dtypes.DType, rows:
     def rehearse() -> None:
         logits, targets = zeros((rows, 1), elem, device), zeros((rows, 1), target, device)
         chosen = ops.take_along_axis(logits, targets, axis=-1)
-        _mean_of_differences(zeros((rows, 1), dtypes.info(elem).acc, device), chosen)
+        numbers = zeros((rows, 1), dtypes.info(elem).acc, device)
+        _mean_of_differences(numbers, numbers, chosen)
 
     device.backend.ahead(rehearse)
 
 
 @fuse
-def _mean_of_differences(total: Array, chosen: Array) -> Array:
-    return ops.mean(ops.subtract(total, chosen))
+def _mean_of_differences(peak: Array, rest: Array, chosen: Array) -> Array:
+    return ops.mean(peak - chosen + rest)
 
 
 def _composed(logits: Array, targets: Array) -> Array:
@@ -135,17 +150,17 @@ def _composed(logits: Array, targets: Array) -> Array:
     return ops.negative(ops.mean(picked(ops.log_softmax(logits, axis=-1), targets)))
 
 
-def composed_rows(logits: Array, targets: Array) -> tuple[Array, Array]:
-    """:func:`totals_and_chosen`, with derivatives of any order."""
-    acc = dtypes.info(logits.dtype).acc
-    total = logsumexp._apply(logits, -1, False, acc)
-    return total, ops.astype(picked(logits, targets), acc, copy=False)
+def composed_terms(logits: Array, targets: Array) -> RowTerms:
+    """:func:`row_terms`, with derivatives of any order."""
+    peak, rest = (ops.squeeze(one, -1) for one in normalizers(logits, -1))
+    return RowTerms(peak, rest, ops.subtract(picked(logits, targets), peak))
 
 
 def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array | None, ...]:
-    logits, targets, total = saved
+    logits, targets = saved[:2]
+    peak, rest = (one.contiguous() for one in saved[2:])
     return fused_vjp(
-        lambda: [logits_d(logits.contiguous(), total, targets.contiguous(), cotangents[0])],
+        lambda: [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), cotangents[0])],
         lambda logits: _composed(logits, targets),
         (logits,),
         cotangents,
@@ -156,28 +171,28 @@ def _pull(cotangents: Sequence[Array], saved: Sequence[Array], needs: object) ->
 def _pull_rows(
     cotangents: Sequence[Array], saved: Sequence[Array], needs: object
 ) -> tuple[Array | None, ...]:
-    logits, targets, total = saved
-    given = [one.contiguous() for one in cotangents]
+    logits, targets = saved[:2]
+    peak, rest, *given = (one.contiguous() for one in (*saved[2:], *cotangents))
     return fused_vjp(
-        lambda: [logits_d(logits.contiguous(), total.contiguous(), targets.contiguous(), *given)],
-        lambda logits: composed_rows(logits, targets),
+        lambda: [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), *given)],
+        lambda logits: composed_terms(logits, targets)[1:],
         (logits,),
         cotangents,
         (True,),
     )
 
 
-def logits_d(logits: Array, total: Array, targets: Array, *given: Array) -> Array:
+def logits_d(logits: Array, peak: Array, rest: Array, targets: Array, *given: Array) -> Array:
     """The cotangent of the logits, computed in one pass over them.
 
     Args:
-        given: the cotangent of the mean; or those of each row's logarithm and of its target's element.
+        given: the cotangent of the mean; or those of each row's ``rest`` and ``chosen``.
     """
     by_rows = len(given) == 2
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
-    for one in given:
+    for one in (peak, rest, *given):
         one._planned()
-    return (_backwards.get(key) or _backward_for(*key))(logits, total, targets, *given)
+    return (_backwards.get(key) or _backward_for(*key))(logits, peak, rest, targets, *given)
 
 
 def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
@@ -190,7 +205,7 @@ def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:
 class _Forward(Plan):
     """The launches of a loss: of the rows, and of their mean.
 
-    Its layouts are those of the logarithms, of the parts of the loss, and of the loss.
+    Its layouts are those of the rows' ``peak`` and ``rest``, of the parts of the loss, and of the loss.
     """
 
     __slots__ = ("mean",)
@@ -199,13 +214,13 @@ class _Forward(Plan):
         super().__init__(device, layouts, rows)
         self.mean = mean
 
-    def run(self, logits: Array, targets: Array) -> tuple[Array, Array]:
-        """The logarithm of the sum of each row's exponentials, and the loss, on the current device."""
+    def run(self, logits: Array, targets: Array) -> tuple[Array, Array, Array]:
+        """``peak`` and ``rest`` of each row, and the loss, on the current device."""
         assert self.launch is not None
-        total, parts, loss = (Array._made(layout) for layout in self.layouts)
-        self.launch(logits._operand, targets._operand, total._operand, parts._operand)
+        peak, rest, parts, loss = (Array._made(layout) for layout in self.layouts)
+        self.launch(logits._operand, targets._operand, peak._operand, rest._operand, parts._operand)
         self.mean(parts._operand, loss._operand)
-        return total, loss
+        return peak, rest, loss
 
 
 _forwards: dict[tuple[Layout, Layout], _Forward] = {}
@@ -258,6 +273,7 @@ def _make_forward(logits: Layout, targets: Layout) -> _Forward:
     return _Forward(
         device,
         (
+            fresh_layout(device, acc, logits.shape[:-1]),
             fresh_layout(device, acc, logits.shape[:-1]),
             fresh_layout(device, acc, (slots,)),
             fresh_layout(device, dtype, ()),

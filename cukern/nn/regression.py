@@ -78,8 +78,10 @@ def _absolute(prediction: Any, target: Any) -> Any:
 
 @by_reduction
 def _huber(prediction: Any, target: Any, delta: float, scale: float) -> Any:
+    # Not a choice of two formulas: the square of the one that is not taken overflows, and its derivative is NaN.
     error = abs(prediction - target)
-    return ops.where(error < delta, 0.5 * error * error * scale, delta * scale * (error - 0.5 * delta))
+    within = ops.minimum(error, delta)
+    return within * scale * (error - 0.5 * within)
 
 
 def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array:

@@ -421,19 +421,29 @@ def interp(
     Args:
         x: any shape.
         xp: shape (n,), increasing, unless there is a ``period``.
-        fp: shape (n,).
+        fp: shape (n,), real or complex.
         left: the value below ``xp[0]``; ``fp[0]`` when None.
         right: the value above ``xp[-1]``; ``fp[-1]`` when None.
         period: the period of ``xp``, which may then be in any order.
 
     Returns:
-        An array of the shape of ``x``, in the floating dtype of the arguments, the default one for integers.
+        An array of the shape of ``x``, in the floating dtype of the arguments, the default one for integers; complex
+        if ``fp`` is.
 
     Raises:
         DeviceError: ``xp`` and ``fp`` are on different devices.
+        TypeError: ``x`` or ``xp`` is complex, or ``left`` or ``right`` is and ``fp`` is real.
         ValueError: ``xp`` and ``fp`` are not vectors, are empty or differ in shape; or ``period`` is 0.
     """
     x, xp, fp = require_arrays((x, xp, fp), "interp", ("x", "xp", "fp"))
+    if fp.dtype in dtypes.COMPLEX:
+        ends = [[None if one is None else part(one) for one in (left, right)] for part in (real, imag)]
+        return from_parts(
+            *(
+                interp(x, xp, part(fp), *two, period=period)
+                for part, two in zip((real, imag), ends, strict=True)
+            )
+        )
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(
             f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"

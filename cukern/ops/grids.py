@@ -14,7 +14,7 @@ from ..array.creation import arange, asarray, device_of, ones
 from ..array.layout import Shape, shape_of
 from ..device import Device, current
 from ..elementwise.function import astype
-from ..elementwise.operands import require_array, require_arrays
+from ..elementwise.operands import require_array, require_each
 from ..elementwise.row import is_scalar
 from ..index.places import ranges
 from ..index.search import flatnonzero, nonzero
@@ -94,7 +94,7 @@ def _line(part: Any, device: Device | None) -> Array:
     if not isinstance(part, slice):
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
-    if isinstance(part.step, complex):
+    if isinstance(part.step, (complex, np.complexfloating)):
         made: Array = linspace(start, part.stop, int(abs(part.step)), device=device)
         return made
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
@@ -157,7 +157,7 @@ class broadcast:
         Raises:
             ValueError: the shapes do not broadcast.
         """
-        self.values: tuple[Array, ...] = broadcast_arrays(*require_arrays(arrays, "broadcast"))
+        self.values: tuple[Array, ...] = broadcast_arrays(*require_each(arrays, "broadcast"))
         self.shape = self.values[0].shape if arrays else ()
         self.ndim = self.nd = len(self.shape)
         self.size = math.prod(self.shape)

@@ -6,12 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, zeros
 from ..autodiff import tape
 from ..elementwise.function import astype
-from ..elementwise.operands import first_array, public, require_array, require_arrays
+from ..elementwise.operands import public, require_array, require_arrays
 from ..elementwise.table import equal, where
 from ..reduction.rows import sum
 from ..shape.joins import concat, unstack
@@ -23,8 +25,8 @@ __all__ = ["histogram2d", "histogramdd"]
 
 
 def _coordinates(sample: Any) -> list[Array]:
-    """The coordinates of points (n, d), or of a sequence of d vectors."""
-    if isinstance(sample, (list, tuple)) and first_array(sample) is not None:
+    """The coordinates of points, an array (n, d), or of a sequence of d vectors or lists."""
+    if isinstance(sample, (list, tuple)) and sample and not np.isscalar(sample[0]):
         columns = require_arrays(sample, "histogramdd")
         if {one.shape for one in columns} != {(columns[0].size,)}:
             raise ValueError(

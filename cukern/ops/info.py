@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +16,8 @@ from ..array.creation import asarray, device_of
 from ..array.operators import is_foreign
 from ..device import Device, current, devices
 from ..dtypes import DType
+from ..elementwise.ufunc import CASTINGS, Casting
+from ..elementwise.ufunc import can_cast as castable
 from ..kernel.strides import broadcast_shapes as _broadcast_shapes
 
 __all__ = [
@@ -70,6 +72,17 @@ class FloatInfo:
         min: the smallest number, ``-max``.
         smallest_normal: the smallest positive number with full precision.
         dtype: the dtype.
+        smallest_subnormal: the smallest positive number.
+        epsneg: the distance from 1 to the number before it.
+        resolution: ``10**-precision``.
+        precision: the number of decimal digits that are kept.
+        nmant: the bits of the mantissa.
+        iexp: the bits of the exponent.
+        nexp: the same with that of the sign.
+        machep: the exponent of ``eps``.
+        negep: the exponent of ``epsneg``.
+        minexp: the exponent of ``smallest_normal``.
+        maxexp: the smallest power of 2 that overflows.
     """
 
     bits: int
@@ -78,6 +91,25 @@ class FloatInfo:
     min: float
     smallest_normal: float
     dtype: DType
+    smallest_subnormal: float
+    epsneg: float
+    resolution: float
+    precision: int
+    nmant: int
+    iexp: int
+    nexp: int
+    machep: int
+    negep: int
+    minexp: int
+    maxexp: int
+
+    @property
+    def tiny(self) -> float:
+        """Another name of ``smallest_normal``."""
+        return self.smallest_normal
+
+
+_FLOAT_FIELDS = [one.name for one in fields(FloatInfo) if one.name not in ("bits", "dtype")]
 
 
 @dataclass(frozen=True)
@@ -108,8 +140,9 @@ def finfo(type: Any, /) -> FloatInfo:
     if dtypes.info(dtype).kind != "f":
         raise ValueError(f"finfo: type: expected a floating or complex dtype, got {dtype}")
     found: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
-    limits = (float(found.eps), float(found.max), float(found.min), float(found.smallest_normal))
-    return FloatInfo(8 * dtype.itemsize, *limits, dtype)
+    kinds = {one.name: float if one.type == "float" else int for one in fields(FloatInfo)}
+    limits = {name: kinds[name](getattr(found, name)) for name in _FLOAT_FIELDS}
+    return FloatInfo(bits=8 * dtype.itemsize, dtype=dtype, **limits)
 
 
 def iinfo(type: Any, /) -> IntegerInfo:
@@ -157,14 +190,29 @@ def promote_types(type1: Any, type2: Any, /) -> DType:
     return dtypes.promote(dtypes.as_dtype(type1, "type1"), dtypes.as_dtype(type2, "type2"))
 
 
-def can_cast(from_: Any, to: Any) -> bool:
-    """Whether promotion turns a dtype, or that of an array, into another, such as int64 into float32.
+def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
+    """Whether a dtype, or that of an array, can be cast to another.
 
-    >>> can_cast("int8", "int16"), can_cast("float64", "float32")
-    (True, False)
+    Args:
+        from_: a dtype or an array.
+        to: a dtype.
+        casting: ``"safe"``: promotion turns the one into the other, such as int64 into float32; or another of NumPy's
+            names: ``"no"``, ``"equiv"``, ``"same_kind"``, ``"unsafe"``.
+
+    Raises:
+        TypeError: ``from_`` is a Python number, which has no dtype.
+        ValueError: there is no such ``casting``.
+
+    >>> can_cast("int8", "int16"), can_cast("float64", "float32"), can_cast("float64", "float32", "same_kind")
+    (True, False, True)
     """
-    target = dtypes.as_dtype(to, "to")
-    return dtypes.promote(_dtype_of(from_, "from_"), target) == target
+    if isinstance(from_, (bool, int, float, complex)):
+        raise TypeError(f"can_cast: from_: expected a dtype or an array, got {from_!r}")
+    if casting not in CASTINGS:
+        raise ValueError(f"can_cast: casting: expected one of {', '.join(CASTINGS)}, got {casting!r}")
+    source, target = _dtype_of(from_, "from_"), dtypes.as_dtype(to, "to")
+    safe = dtypes.promote(source, target) == target
+    return safe if casting == "safe" else castable(source, target, casting)
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:

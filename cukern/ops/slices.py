@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,13 +24,21 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
+from ..errors import GradientError
 from ..index.plain_numbers import takes_number
-from ..index.take import scatter
+from ..index.take import scatter, take
 from ..linear.diagonals import diagonal
 from ..shape.joins import stack, unstack
 from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape
 
-__all__ = ["apply_along_axis", "apply_over_axes", "fill_diagonal", "select", "sliding_window_view"]
+__all__ = [
+    "apply_along_axis",
+    "apply_over_axes",
+    "as_strided",
+    "fill_diagonal",
+    "select",
+    "sliding_window_view",
+]
 
 
 @public
@@ -59,7 +68,7 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: 
         raise ValueError(f"apply_along_axis: x: there is no vector along axis {axis} of shape {x.shape}")
     made = [
         asarray(func1d(row, *args, **options), device=x.device)
-        for row in unstack(reshape(rows, (-1, rows.shape[-1])))
+        for row in unstack(reshape(rows, (math.prod(rows.shape[:-1]), rows.shape[-1])))
     ]
     results = stack(made)
     shape = results.shape[1:]
@@ -236,3 +245,96 @@ def _unslid(g: Array, shape: tuple[int, ...], axes: Sequence[int], sizes: tuple[
         numbers = reshape(arange(count, dtype=dtypes.int64, device=g.device), shape)
         places = reshape(sliding_window_view(numbers, sizes, axes), (-1,))
     return reshape(scatter(reshape(g, (1, -1, 1)), places._data, 1, count, 1), shape)
+
+
+def address(x: Array) -> int:
+    """The address of the first element."""
+    return int(x._data.ctypes.data if x.device.addressable else x._data.data.ptr)
+
+
+def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
+    """The bytes from the first element to the lowest one, and to the end of the highest one."""
+    if not math.prod(shape):
+        return 0, 0
+    steps = [(n - 1) * stride for n, stride in zip(shape, strides, strict=True)]
+    return sum(step for step in steps if step < 0), sum(step for step in steps if step > 0) + itemsize
+
+
+def _memory(x: Array) -> tuple[int, int]:
+    """The addresses of the first byte of the memory that ``x`` lies in, and of the first one after it."""
+    data = x._data
+    if not x.device.addressable:
+        return int(data.data.mem.ptr), int(data.data.mem.ptr + data.data.mem.size)
+    while isinstance(data.base, np.ndarray):
+        data = data.base
+    low, high = reach(data.shape, data.strides, data.itemsize)
+    return int(data.ctypes.data) + low, int(data.ctypes.data) + high
+
+
+@public
+def as_strided(
+    x: Array, /, shape: Sequence[int] | None = None, strides: Sequence[int] | None = None
+) -> Array:
+    """A view of the memory of ``x`` by any shape and strides, from its first element on; differentiable.
+
+    Args:
+        x: any array.
+        shape: the shape of the view; that of ``x`` when None.
+        strides: the bytes from one element to the next along each axis; those of ``x`` when None.
+
+    Raises:
+        GradientError: a tape tracks ``x``, and the view has elements of its memory that are not elements of ``x``.
+        ValueError: the view would leave the memory that ``x`` lies in, or a stride is no multiple of its itemsize.
+
+    >>> import cukern as ck
+    >>> x = ck.arange(4, dtype="float32")
+    >>> as_strided(x, (3, 2), (4, 4)).tolist()
+    [[0.0, 1.0], [1.0, 2.0], [2.0, 3.0]]
+    """
+    x = require_array(x, "as_strided")
+    sizes = (
+        x.shape if shape is None else tuple(operator.index(n) for n in np.atleast_1d(np.asarray(shape, int)))
+    )
+    steps = x.strides if strides is None else tuple(operator.index(n) for n in strides)
+    if len(sizes) != len(steps) or any(n < 0 for n in sizes):
+        raise ValueError(f"as_strided: expected a size and a stride for each axis, got {sizes} and {steps}")
+    if any(step % x.itemsize for step in steps):
+        raise ValueError(f"as_strided: strides: expected multiples of {x.itemsize} bytes, got {steps}")
+    start, (first, end) = address(x), _memory(x)
+    low, high = reach(sizes, steps, x.itemsize)
+    if start + low < first or start + high > end:
+        raise ValueError(
+            f"as_strided: shape {sizes} with strides {steps} reads bytes {start + low - first} to "
+            f"{start + high - first} of a memory of {end - first} bytes"
+        )
+    with x.device.activate():
+        made = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, sizes, steps))
+    if not tape.recording((x,)):
+        return made
+    places = [_offsets(*one) // x.itemsize for one in ((x.shape, x.strides), (sizes, steps))]
+    if not np.isin(places[1], places[0]).all():
+        raise GradientError(
+            "as_strided: x: a tape tracks it, and the view has elements of the memory that are not elements of x: "
+            "take the view of the array that x is a part of"
+        )
+    return recorded("as_strided", x, made, lambda g: _unstrided(g, x.shape, places))
+
+
+def _unstrided(g: Array, shape: tuple[int, ...], places: Sequence[Any]) -> Array:
+    """For each element of an array, the sum of its cotangents in a view; ``places``: of both in the memory, counted."""
+    low = min((int(one.min()) for one in places if one.size), default=0)
+    count = max((int(one.max()) for one in places if one.size), default=-1) + 1 - low
+    mine, theirs = (asarray(one - low, device=g.device)._data for one in places)
+    total = scatter(reshape(g, (1, -1, 1)), theirs, 1, count, 1)
+    made = reshape(take(reshape(total, (-1,)), Array._wrap(mine, g.device)), shape)
+    # Elements of a broadcast array that are one element of memory share its cotangent.
+    shared = np.bincount(places[0] - low)[places[0] - low]
+    return made if (shared == 1).all() else made / asarray(shared.reshape(shape), made.dtype, g.device)
+
+
+def _offsets(shape: Sequence[int], strides: Sequence[int]) -> Any:
+    """The bytes from the first element to each, in C order: int64."""
+    made = np.zeros(shape, np.int64)
+    for axis, (n, stride) in enumerate(zip(shape, strides, strict=True)):
+        made += (np.arange(n) * stride).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return made.reshape(-1)

@@ -36,20 +36,29 @@ def _count(num: Any) -> int:
     return count
 
 
+def _is_complex(end: Any) -> bool:
+    return getattr(end, "dtype", None) in dtypes.COMPLEX or np.iscomplexobj(end)
+
+
 def _target(
-    ends: Sequence[Any], dtype: npt.DTypeLike | None, device: Device | str | None
+    name: str, ends: Sequence[Any], dtype: npt.DTypeLike | None, device: Device | str | None
 ) -> tuple[dtypes.DType, Device]:
     """The dtype and device of the result: by default those of the arrays among the ends."""
     beside = device_of(ends)
     where = Device(device) if device is not None else beside or current()
+    is_complex = any(map(_is_complex, ends))
     if dtype is not None:
-        return dtypes.as_dtype(dtype), where
+        asked = dtypes.as_dtype(dtype)
+        if is_complex and asked not in dtypes.COMPLEX:
+            raise TypeError(f"{name}: dtype: expected a complex one for complex ends, got {asked}")
+        return asked, where
     # NumPy's own numbers are as Python's.
     arrays = [
         end.dtype for end in ends if isinstance(end, Array) or (isinstance(end, np.ndarray) and end.ndim)
     ]
     common = dtypes.result_type(*arrays) if arrays else dtypes.get_default_dtype()
-    return common if common in dtypes.FLOATS else dtypes.get_default_dtype(), where
+    common = common if common in dtypes.INEXACT else dtypes.get_default_dtype()
+    return dtypes.complex_of(common) if is_complex else common, where
 
 
 def _listed(end: Any) -> Any:
@@ -58,7 +67,7 @@ def _listed(end: Any) -> Any:
 
 
 def _is_number(end: Any) -> bool:
-    return isinstance(end, (bool, int, float, np.generic))
+    return isinstance(end, (bool, int, float, complex, np.generic))
 
 
 def _spaced(
@@ -70,8 +79,12 @@ def _spaced(
     axis: int,
     between: Callable[..., Array],
 ) -> Array:
-    """The result of ``between`` for ends in float64, the numbers 0, 1, ... along an axis, and the last number."""
-    wide = [float(end) if _is_number(end) else asarray(end, dtypes.float64, where) for end in ends]
+    """The result of ``between`` for ends in float64, the numbers 0, 1, ... along an axis, and the last number.
+
+    Where the result is complex, so are the ends: in complex128.
+    """
+    number, dtype = (complex, dtypes.complex128) if wanted in dtypes.COMPLEX else (float, dtypes.float64)
+    wide = [number(end) if _is_number(end) else asarray(end, dtype, where) for end in ends]
     last = float(max(num - endpoint, 1))
     ndim = max((end.ndim for end in wide if isinstance(end, Array)), default=0)
     counted = reshape(arange(num, dtype=dtypes.float64, device=where), (num,) + (1,) * ndim)
@@ -165,13 +178,14 @@ def linspace(
         stop: a number or an array, which broadcasts with ``start``.
         num: the number of numbers.
         dtype: that of the result; by default the floating dtype of arrays among the ends, else the default one.
-            Integers are rounded down.
+            Integers are rounded down. Of complex ends it is complex: that of the precision, by default.
         device: that of the result; by default that of arrays among the ends, else the current one.
         endpoint: whether ``stop`` is the last number.
         retstep: whether to return the spacing as well: a float, or an array if an end is one.
         axis: the position of the numbers' axis in the result; the other axes are those of the ends.
 
     Raises:
+        TypeError: an end is complex and ``dtype`` is not.
         ValueError: ``num`` is negative, or the ends do not broadcast.
 
     >>> import cukern as ck
@@ -179,7 +193,7 @@ def linspace(
     [[0.0, 1.0], [1.0, 1.5], [2.0, 2.0]]
     """
     ends, count = (_listed(start), _listed(stop)), _count(num)
-    wanted, there = _target(ends, dtype, device)
+    wanted, there = _target("linspace", ends, dtype, device)
     if device_of(ends) is None and not _made_there(ends, count, wanted, there):
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
         of_numbers: Any = np.linspace  # its overloads lack these arguments
@@ -221,7 +235,7 @@ def logspace(
     [1.0, 10.0, 100.0]
     """
     given, count = [_listed(one) for one in (start, stop, base)], _count(num)
-    wanted, there = _target(given, dtype, device)
+    wanted, there = _target("logspace", given, dtype, device)
     if device_of(given) is None and not _made_there(given, count, wanted, there):
         made = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
         return asarray(made.astype(wanted), device=there)
@@ -247,8 +261,8 @@ def geomspace(
 ) -> Array:
     """``num`` numbers from ``start`` to ``stop`` with a constant ratio.
 
-    The arguments and errors are those of :func:`linspace`. The ends must have the same sign; arrays on a GPU are not
-    checked, and give NaN otherwise.
+    The arguments and errors are those of :func:`linspace`. Real ends must have the same sign, and give NaN otherwise;
+    complex numbers lie on a logarithmic spiral around 0. Whether arrays on a GPU are 0 is not checked.
 
     Raises:
         ValueError: an end is 0.
@@ -258,10 +272,12 @@ def geomspace(
     [1.0, 10.0, 100.0, 1000.0]
     """
     ends, count = (_listed(start), _listed(stop)), _count(num)
-    wanted, there = _target(ends, dtype, device)
+    wanted, there = _target("geomspace", ends, dtype, device)
     alike = _made_there(ends, count, wanted, there) and ends[0] * ends[1] > 0
     if device_of(ends) is None and not alike:
-        made = np.geomspace(*ends, count, endpoint, axis=axis)
+        # Between numbers of opposite signs there are complex ones alone.
+        kind = np.complex128 if wanted in dtypes.COMPLEX else None
+        made = np.geomspace(*ends, count, endpoint, kind, axis)
         return asarray(made.astype(wanted), device=there)
     if alike and wanted != dtypes.float64 and 0 < float(ends[1]) / float(ends[0]) < math.inf:
         low, high = map(float, ends)

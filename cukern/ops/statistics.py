@@ -198,13 +198,21 @@ def _around_middle(counts: Any) -> Any:
 
 
 @public
-def median(x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, keepdims: bool = False) -> Array:
+def median(
+    x: Array,
+    /,
+    axis: Axis = None,
+    out: Array | None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
+) -> Array:
     """The median over axes: the middle of the sorted elements, or the mean of the two middle ones; differentiable.
 
     Args:
         x: any array; for integers the result has the default floating dtype. Complex numbers are in the order of
             :func:`sort`.
         axis: the axis or axes; all by default.
+        out: the array to write the result to.
         overwrite_input: has no effect: ``x`` is never written.
         keepdims: whether the axes stay, with size 1.
 
@@ -219,15 +227,22 @@ def median(x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, kee
     >>> ck.median(ck.asarray([3, 1, 2, 10])).item()
     2.5
     """
-    return _median("median", x, axis, bool(keepdims), False)
+    return written("median", _median("median", x, axis, bool(keepdims), False), one_out("median", out))
 
 
 @public
 def nanmedian(
-    x: Array, /, axis: Axis = None, *, overwrite_input: bool = False, keepdims: bool = False
+    x: Array,
+    /,
+    axis: Axis = None,
+    out: Array | None = None,
+    overwrite_input: bool = False,
+    keepdims: bool = False,
 ) -> Array:
     """The :func:`median` of the elements that are not NaN; NaN if there are none."""
-    return _median("nanmedian", x, axis, bool(keepdims), True)
+    return written(
+        "nanmedian", _median("nanmedian", x, axis, bool(keepdims), True), one_out("nanmedian", out)
+    )
 
 
 def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
@@ -279,7 +294,7 @@ def _quantile(
     skip = skip and x.dtype in dtypes.FLOATS
     flat = reshape(shares, (1,) * len(sample.sizes) + (-1,))
     if weights is not None:
-        made = sample.pick(_weighted_places(name, sample, x, weights, flat, method))
+        made = sample.pick(_weighted_places(name, sample, x, weights, flat, method, skip))
         return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
     n: Any = astype(sample.counts(), dtypes.float64) if skip else float(sample.n)
     low, high, t = _places(flat, n, n - 1, method)
@@ -289,7 +304,9 @@ def _quantile(
     return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
 
 
-def _weighted_places(name: str, sample: _Sample, x: Array, weights: Array, q: Array, method: str) -> Array:
+def _weighted_places(
+    name: str, sample: _Sample, x: Array, weights: Array, q: Array, method: str, skip: bool
+) -> Array:
     """The first sorted positions at which the cumulative weights reach the fraction ``q`` of the total."""
     if method != "inverted_cdf":
         raise ValueError(f"{name}: method: expected 'inverted_cdf' with weights, got {method!r}")
@@ -305,6 +322,8 @@ def _weighted_places(name: str, sample: _Sample, x: Array, weights: Array, q: Ar
         whole = broadcast_to(astype(weights, dtypes.float64), x.shape)
         kept = [i for i in range(x.ndim) if i not in axes]
         rows = reshape(permute_dims(whole, (*kept, *axes)), sample.rows.shape)
+        if skip:
+            rows = where(isnan(sample.rows), 0.0, rows)
         order = argsort(sample.rows)
         total = cumulative_sum(take_along_axis(rows, order, axis=-1), axis=-1)
         below = total / total[..., -1:]
@@ -389,9 +408,10 @@ def nanquantile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    weights: Array | None = None,
 ) -> Array:
     """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
-    made = _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True)
+    made = _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True, weights)
     return written("nanquantile", made, one_out("nanquantile", out))
 
 
@@ -406,7 +426,8 @@ def nanpercentile(
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    weights: Array | None = None,
 ) -> Array:
     """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""
-    made = _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True)
+    made = _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True, weights)
     return written("nanpercentile", made, one_out("nanpercentile", out))

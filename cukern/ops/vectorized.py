@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import operator
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr, order
 from ..elementwise.operands import first_array, require_constant
 
-__all__ = ["vectorize"]
+__all__ = ["frompyfunc", "vectorize"]
 
 
 class vectorize:
@@ -93,6 +94,41 @@ class vectorize:
                 astype(one, dtype, copy=False) for one, dtype in zip(results, self.otypes, strict=True)
             ]
         return tuple(results) if several else results[0]
+
+
+def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int) -> Callable[..., Any]:
+    """A function of ``nin`` numbers, with ``nout`` results, as a function of arrays: :class:`vectorize`.
+
+    NumPy's gives arrays of objects; these are of the dtypes of the results.
+
+    Args:
+        func: takes numbers, and returns one or a tuple of them.
+        nin: the number of arguments.
+        nout: the number of results.
+
+    Raises:
+        TypeError: when called: with another number of arguments.
+        ValueError: when called: the function has another number of results; or a number is below 1.
+
+    >>> import cukern as ck
+    >>> ck.frompyfunc(lambda x, y: x * y + 1, 2, 1)(ck.asarray([1, 2]), 3).tolist()
+    [4, 7]
+    """
+    if min(operator.index(nin), operator.index(nout)) < 1:
+        raise ValueError(f"frompyfunc: nin, nout: expected at least 1, got {nin} and {nout}")
+    inner = vectorize(func)
+
+    @functools.wraps(func)
+    def called(*args: Any) -> Any:
+        if len(args) != nin:
+            raise TypeError(f"{getattr(func, '__name__', 'func')}: expected {nin} arguments, got {len(args)}")
+        made = inner(*args)
+        count = len(made) if isinstance(made, tuple) else 1
+        if count != nout:
+            raise ValueError(f"frompyfunc: func: expected {nout} results, got {count}")
+        return made
+
+    return called
 
 
 def _numbers_alone(pyfunc: Callable[..., Any]) -> Callable[..., Any]:

@@ -6,9 +6,12 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy.typing as npt
+
+from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, empty, ones
-from ..dtypes import get_default_dtype
+from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
 from ..elementwise.table import abs, cos, maximum, sqrt
@@ -22,8 +25,10 @@ _PI = 3.141592653589793
 _ROW = 4096
 
 
-def _window(name: str, m: int, shape: Callable[..., Any], *parameters: Any) -> Array:
-    """``shape`` of ``m`` positions from -1 to 1, in the default floating dtype.
+def _window(
+    name: str, m: int, dtype: npt.DTypeLike | None, shape: Callable[..., Any], *parameters: Any
+) -> Array:
+    """``shape`` of ``m`` positions from -1 to 1, in a floating dtype, computed in float32 or float64.
 
     A position is the sum of that of its row and that of its column, so that no array of all is read.
     """
@@ -31,13 +36,26 @@ def _window(name: str, m: int, shape: Callable[..., Any], *parameters: Any) -> A
         count = operator.index(int(m)) if m == int(m) else operator.index(m)
     except TypeError:
         raise TypeError(f"{name}: M: expected an integer, got {m!r}") from None
+    wanted = _floating(name, dtype)
     if count < 2:
-        return empty(0) if count < 1 else ones(1)
-    width = min(count, _ROW)
-    rows = arange(1 - count, count, 2 * width, dtype=get_default_dtype())
-    columns = arange(0, 2 * width, 2, dtype=get_default_dtype())
+        return empty(0, wanted) if count < 1 else ones(1, wanted)
+    width, acc = min(count, _ROW), dtypes.info(wanted).acc
+    rows = arange(1 - count, count, 2 * width, dtype=acc)
+    columns = arange(0, 2 * width, 2, dtype=acc)
     made: Array = shape(reshape(rows, (-1, 1)), columns, float(count - 1), *parameters)
-    return reshape(made, (-1,))[:count]
+    return astype(reshape(made, (-1,))[:count], wanted, copy=False)
+
+
+def _floating(name: str, dtype: npt.DTypeLike | None) -> dtypes.DType:
+    """The dtype of a window.
+
+    Raises:
+        TypeError: it is not floating.
+    """
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    if wanted not in dtypes.FLOATS:
+        raise TypeError(f"{name}: dtype: expected a floating dtype, got {wanted}")
+    return wanted
 
 
 @fuse
@@ -64,63 +82,68 @@ def _kaiser(row: Any, column: Any, last: Any, beta: Any, largest: Any) -> Any:
 
 
 @public
-def bartlett(M: int) -> Array:
+def bartlett(M: int, *, dtype: npt.DTypeLike | None = None) -> Array:
     """Bartlett's window, a triangle that is 0 at both ends.
 
     Args:
         M: the number of points; none below 1.
+        dtype: a floating dtype; the default one when None.
 
     Returns:
-        Shape (M,), symmetric, with a largest value of 1, in the default floating dtype.
+        Shape (M,), symmetric, with a largest value of 1.
+
+    Raises:
+        TypeError: ``dtype`` is not floating, or ``M`` is no integer.
 
     >>> bartlett(3).tolist()
     [0.0, 1.0, 0.0]
     """
-    return _window("bartlett", M, _bartlett)
+    return _window("bartlett", M, dtype, _bartlett)
 
 
 @public
-def blackman(M: int) -> Array:
+def blackman(M: int, *, dtype: npt.DTypeLike | None = None) -> Array:
     """Blackman's window: ``0.42 + 0.5 * cos(t) + 0.08 * cos(2 * t)``, t from -pi to pi; see :func:`bartlett`.
 
     >>> import cukern as ck
     >>> ck.round(blackman(3), 3).tolist()[1]
     1.0
     """
-    return _window("blackman", M, _blackman)
+    return _window("blackman", M, dtype, _blackman)
 
 
 @public
-def hamming(M: int) -> Array:
+def hamming(M: int, *, dtype: npt.DTypeLike | None = None) -> Array:
     """Hamming's window: ``0.54 + 0.46 * cos(t)``, t from -pi to pi; see :func:`bartlett`.
 
     >>> hamming(1).tolist()
     [1.0]
     """
-    return _window("hamming", M, _cosine, 0.54)
+    return _window("hamming", M, dtype, _cosine, 0.54)
 
 
 @public
-def hanning(M: int) -> Array:
+def hanning(M: int, *, dtype: npt.DTypeLike | None = None) -> Array:
     """Hann's window: ``0.5 + 0.5 * cos(t)``, t from -pi to pi; see :func:`bartlett`.
 
     >>> hanning(3).tolist()
     [0.0, 1.0, 0.0]
     """
-    return _window("hanning", M, _cosine, 0.5)
+    return _window("hanning", M, dtype, _cosine, 0.5)
 
 
 @public
-def kaiser(M: int, beta: Any) -> Array:
+def kaiser(M: int, beta: Any, *, dtype: npt.DTypeLike | None = None) -> Array:
     """Kaiser's window: ``i0(beta * sqrt(1 - t**2)) / i0(beta)``, t from -1 to 1; see :func:`bartlett`.
 
     Args:
         M: the number of points.
         beta: the shape, a number or an array of one; 0 gives ones, 14 nearly 0 at the ends. Differentiable.
+        dtype: a floating dtype; the default one when None.
 
     >>> kaiser(4, 0).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
     if not isinstance(beta, Array):
-        beta = asarray(float(beta), get_default_dtype())
-    return _window("kaiser", M, _kaiser, beta, i0(beta))
+        beta = asarray(float(beta), dtypes.info(_floating("kaiser", dtype)).acc)
+    return _window("kaiser", M, dtype, _kaiser, beta, i0(beta))

@@ -14,10 +14,11 @@ from ..autodiff import tape
 from ..dtypes import DType, promote
 from ..kernel import Kernel
 from ..kernel.plan import on, remember
+from ..linalg import vector_norm
 from .groups import is_floating
 from .multi import Batch, batches
 
-_SQUARES = Kernel("optim/squares.cu", block=256, name="squares")
+_NORMS = Kernel("optim/norms.cu", block=256, name="norms")
 _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
 #: Parallel partial sums on the host, as many as a vector has numbers.
@@ -70,10 +71,10 @@ def _kind(value: Any) -> str:
 
 def _recorded(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
     """:func:`clip_by_global_norm` by operations that a tape can differentiate."""
-    total = ops.sum(ops.square(_wide(arrays[0])))
-    for array in arrays[1:]:
-        total = ops.add(total, ops.sum(ops.square(_wide(array))))
-    norm = ops.sqrt(total)
+    norms = [vector_norm(_wide(array)) for array in arrays]
+    norm = vector_norm(
+        ops.stack([ops.astype(one, reduce(promote, [n.dtype for n in norms])) for one in norms])
+    )
     # This order avoids NaN for a norm of 0 and for an infinite max_norm.
     scale = ops.divide(1.0, ops.maximum(ops.divide(norm, max_norm), 1.0))
     return [ops.astype(ops.multiply(_wide(array), scale), array.dtype, copy=False) for array in arrays], norm
@@ -91,7 +92,7 @@ def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Arr
 
 
 class _Clipping:
-    """The launches for gradients of known layouts: the sums of squares, the norm, and the products with the scale."""
+    """The launches for gradients of known layouts: the norms of pieces, that of all, the products with the scale."""
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         device = layouts[0].device
@@ -100,7 +101,7 @@ class _Clipping:
             if layout.size:
                 by_dtype.setdefault(layout.dtype, []).append(i)
         self._made = [fresh_layout(device, layout.dtype, layout.shape) for layout in layouts]
-        self._squares: list[tuple[Batch, tuple[int, ...], Any]] = []
+        self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
         root: dict[str, Any] = {"elem": wide, "block": 1 if device.style == "serial" else 1024}
@@ -116,7 +117,7 @@ class _Clipping:
         for dtype, places in by_dtype.items():
             for batch in cut[dtype][0]:
                 own = tuple(places[k] for k in batch.members)
-                self._squares.append((batch, own, batch.prepare(_SQUARES, device, [parts], 1, **sums)))
+                self._norms.append((batch, own, batch.prepare(_NORMS, device, [parts], 1, **sums)))
                 parts += batch.blocks
         for dtype, places in by_dtype.items():
             for batch in cut[dtype][1]:
@@ -129,7 +130,7 @@ class _Clipping:
     def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
         sums, norm = Array._made(self._sums), Array._made(self._norm)
         made = [Array._made(layout) for layout in self._made]
-        for batch, own, launch in self._squares:
+        for batch, own, launch in self._norms:
             launch(batch.addresses([given[i] for i in own]), sums._operand)
         self._root(sums._operand, norm._operand, self._parts, float(max_norm))
         for batch, own, launch in self._scales:

@@ -50,13 +50,14 @@ class Rule:
         cotangent: returns the cotangent of a value from symbols: the cotangent ``g`` of the result, the value ``x``,
             the result ``y``, another reduction ``e`` of the values, and a number ``s``.
         number: computes ``s``.
-        other: the reduction ``e``: the ``"mean"`` of the values, or the ``"count"`` of values equal to ``y``.
+        other: the reduction ``e``: the ``"mean"`` of the values, the ``"count"`` of values equal to ``y``, or the
+            sum of ``"exponentials"`` of the values below ``y``, which is then a constant near the largest value.
         operands: whether ``x`` and the cotangents are tuples, of the operands of the row that computes the values.
     """
 
     cotangent: Callable[[Any, Any, Any, Any, Any], Any]
     number: Callable[[Span], float] = _count
-    other: Literal["", "mean", "count"] = ""
+    other: Literal["", "mean", "count", "exponentials"] = ""
     operands: bool = False
 
 
@@ -131,9 +132,9 @@ def _derive(
 ) -> Pulled:
     k, value = len(forward.inputs), forward.outputs[0]
     acc = dtypes.info(value.dtype).acc
-    given = input_node(k, result)
+    given, below = input_node(k, result), acc if rule.other == "exponentials" else result
     # A half type would round the number of values or overflow.
-    g, y = (cast(node, acc) for node in (given, input_node(k + 1, result)))
+    g, y = (cast(node, acc) for node in (given, input_node(k + 1, below)))
     number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
     values = value.args if rule.operands else (value,)
     x = tuple(Expr(cast(node, acc)) for node in values)
@@ -390,6 +391,12 @@ class Reduce:
         tape.record_tracked(call.operation, keys, (y,), saved, tapes)
 
 
+def exponential_below(x: Any, peak: Any) -> Any:
+    """``exp(x - peak)``, where an infinite peak counts as the largest finite number."""
+    most = float(np.finfo(peak.dtype).max)
+    return FUNCTIONS["exp"](x - FUNCTIONS["clip"](peak, -most, most))
+
+
 class _Call:
     """A reduction's derivative, for the inputs that are tracked.
 
@@ -432,6 +439,8 @@ class _Call:
         read[k] = self._kept(g)
         if self.keeps_y:
             read[k + 1] = self._kept(saved[-1])
+        if rule.other == "exponentials":
+            read[k + 1] = self._peak([read[i] for i in range(k)], read[k + 1])
         if rule.other:
             read[k + 2] = self._other(rule.other, [read[i] for i in range(k)], read.get(k + 1))
         inputs = [read[i] for i in pulled.inputs]
@@ -455,6 +464,18 @@ class _Call:
             return repeated(g, self.shape)
         return repeated(reshape(g, self.kept), self.shape)
 
+    def _peak(self, arrays: Sequence[Array], y: Array) -> Array:
+        """A constant that no value exceeds by much: ``y``, or the largest value if ``y`` was rounded to a half type."""
+        acc = dtypes.info(self.program.outputs[0].dtype).acc
+        if y.dtype == acc and not tape.recording((y,)):
+            return y
+        with tape.stop_recording():
+            if y.dtype == acc:
+                copied: Array = FUNCTIONS["positive"](y)
+                return copied
+            largest: Reduce = FUNCTIONS["max"]
+            return largest.evaluate(self.program, arrays, self.scalars, self.span.axes, True, acc)
+
     def _other(self, which: str, arrays: Sequence[Array], y: Array | None) -> Array:
         """The reduction ``rule.other`` of the values, in the accumulator's dtype."""
         value = self.program.outputs[0]
@@ -464,14 +485,20 @@ class _Call:
             reduce: Reduce = FUNCTIONS["mean"]
             return reduce.evaluate(self.program, arrays, self.scalars, axes, True, acc)
         assert y is not None
-        chosen = call(FUNCTIONS["equal"], (value, input_node(len(arrays), y.dtype)))
+        operand = input_node(len(arrays), y.dtype)
+        if which == "count":
+            term = call(FUNCTIONS["equal"], (value, operand))
+        else:
+            term = exponential_below(Expr(cast(value, acc)), Expr(operand)).node
         made = program(
-            f"{self.program.name}_equal",
-            (cast(chosen, acc),),
+            f"{self.program.name}_{which}",
+            (cast(term, acc),),
             (*self.program.inputs, y.dtype),
             self.program.scalars,
         )
         reduce = FUNCTIONS["sum"]
+        if which != "count":
+            return reduce.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
         with tape.stop_recording():
             return reduce.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
 

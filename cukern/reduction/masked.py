@@ -54,11 +54,28 @@ def _prepared(
     return astype(x, value, copy=False), chosen, axes, result
 
 
-def _mean(x: Array, mask: Array | None, axes: tuple[int, ...]) -> tuple[Array, Array]:
-    """The mean and the number of the elements, in the accumulator's dtype; keeps the axes."""
+def _mean(
+    x: Array, mask: Array | None, axes: tuple[int, ...], given: Array | None = None
+) -> tuple[Array, Array]:
+    """The mean, or what is ``given`` for it, and the number of elements, in the accumulator's dtype; keeps the axes."""
     acc = dtypes.info(x.dtype).acc
     count = astype(_count(x, mask, axes, dtypes.int64), acc)
-    return _total(x, mask, axes, acc) / count, count
+    return _total(x, mask, axes, acc) / count if given is None else astype(given, acc, copy=False), count
+
+
+def _given_mean(name: str, mean: Any, x: Array, axes: tuple[int, ...]) -> Array | None:
+    """The argument ``mean`` as an array.
+
+    Raises:
+        ValueError: its shape is not that of a mean that keeps its axes.
+    """
+    if mean is None:
+        return None
+    made = require_array(mean, name, "mean", x)
+    wanted = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
+    if made.shape != wanted:
+        raise ValueError(f"{name}: mean: expected shape {wanted}, as with keepdims=True, got {made.shape}")
+    return made
 
 
 def _finished(y: Array, dtype: DType, axes: tuple[int, ...], keepdims: bool) -> Array:
@@ -84,19 +101,28 @@ def masked_spread(
     correction: float,
     root: bool,
     none: float = 0.0,
+    mean: Any = None,
 ) -> Array:
-    """The variance of such elements, or its square root; ``none`` is the divisor without degrees of freedom."""
+    """The variance of such elements, or its square root; ``none`` is the divisor without degrees of freedom.
+
+    ``mean``, if it is given, is taken for the mean of the elements; it broadcasts with ``x``.
+    """
     x = require_array(x, name)
     if x.dtype in dtypes.COMPLEX:
         taken = logical_not(isnan(x)) if mask is None else mask
         wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real
+        means = (
+            (None, None)
+            if mean is None
+            else [part(require_array(mean, name, "mean", x)) for part in (real, imag)]
+        )
         found = [
-            masked_spread(name, part, axis, keepdims, wanted, taken, correction, root, none)
-            for part in (real(x), imag(x))
+            masked_spread(name, part, axis, keepdims, wanted, taken, correction, root, none, middle)
+            for part, middle in zip((real(x), imag(x)), means, strict=True)
         ]
         return hypot(*found) if root else found[0] + found[1]
     values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
-    middle, count = _mean(values, chosen, axes)
+    middle, count = _mean(values, chosen, axes, _given_mean(name, mean, values, axes))
     total = _squares(values, chosen, middle, axes, middle.dtype)
     return _finished(_spread(total, count, correction, none, root), result, axes, keepdims)
 

@@ -165,12 +165,13 @@ def nanvar(
     keepdims: bool = False,
     ddof: float | None = None,
     where: Any = None,
+    mean: Any = None,
 ) -> Array:
     """:func:`var` of the elements that are not NaN; NaN if there are at most ``correction`` of them."""
     taken = one_correction("nanvar", correction, ddof)
     x = _taken(x, "nanvar")
     mask = _numbers(x, where, "nanvar")
-    made = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"))
+    made = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"), mean=mean)
     return written("nanvar", made, one_out("nanvar", out))
 
 
@@ -186,12 +187,13 @@ def nanstd(
     keepdims: bool = False,
     ddof: float | None = None,
     where: Any = None,
+    mean: Any = None,
 ) -> Array:
     """:func:`std` of the elements that are not NaN, the square root of :func:`nanvar`."""
     taken = one_correction("nanstd", correction, ddof)
     x = _taken(x, "nanstd")
     mask = _numbers(x, where, "nanstd")
-    made = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"))
+    made = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"), mean=mean)
     return written("nanstd", made, one_out("nanstd", out))
 
 

@@ -10,16 +10,18 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import ones_like
+from ..array.creation import asarray, ones_like
+from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated, imag, real
+from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
-from ..elementwise.table import equal, exp, hypot, isfinite, where
+from ..elementwise.table import equal, exp, hypot, where
 from ..elementwise.ufunc import one_out, written
 from ..kernel.strides import broadcast_axes
 from ..shape.joins import concat, stack
 from ..shape.views import moveaxis, reshape
-from .function import Reduce, Rule, Span
+from .function import Reduce, Rule, Span, exponential_below, load
 from .masked import masked_mean, masked_spread, one_correction
 from .plan import Reduction
 
@@ -227,6 +229,7 @@ class Spread(Reduce):
         dtype: what the values are cast to first, if that is a float, and the dtype of the result.{_OUT}
         correction: is subtracted from the number of values in the divisor.{_KEEP}
         ddof: another name of ``correction``.{_WHERE}
+        mean: the mean, if it is known, as with ``keepdims=True``; it is not computed then.
 {_RAISES}, ``where`` does not broadcast, or both ``correction`` and ``ddof`` are given.
     """
 
@@ -242,19 +245,22 @@ class Spread(Reduce):
         *,
         correction: float = 0.0,
         where: Any = None,
+        mean: Any = None,
     ) -> Array:
         if out is not None:
-            made = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where)
+            made = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where, mean=mean)
             return written(self.name, made, one_out(self.name, out))
         where = None if where is True else where
         taken = one_correction(self.name, correction, ddof)
+        if mean is not None and where is None:
+            where = asarray(True, device=x.device if isinstance(x, Array) else None)
         if isinstance(x, Array) and x.dtype in dtypes.COMPLEX and where is None:
             wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real
             parts = [self._apply(part, axis, keepdims, wanted, taken) for part in (real(x), imag(x))]
             return hypot(*parts) if self.name == "std" else parts[0] + parts[1]
         if where is not None:
             root = self.name == "std"
-            return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root)
+            return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root, mean=mean)
         return self._apply(x, axis, keepdims, dtype, taken)
 
 
@@ -293,7 +299,10 @@ _VARIANCE = Rule(lambda g, x, y, e, s: (x - e) * (2 * g / s), number=_freedom, o
 _DEVIATION = Rule(
     lambda g, x, y, e, s: (x - e) * where(y > 0, g / s / where(y > 0, y, 1), 0), number=_freedom, other="mean"
 )
-_LOG_SUM = Rule(lambda g, x, y, e, s: g * exp(x - where(isfinite(y), y, 0)))
+#: By the sum of exponentials, as their logarithm is rounded to the digits of large values.
+_LOG_SUM = Rule(
+    lambda g, x, y, e, s: exponential_below(x, y) * (g / where(equal(e, 0), 1, e)), other="exponentials"
+)
 
 
 sum = Accumulation(
@@ -481,6 +490,45 @@ logsumexp = Statistic(
     real=True,
     doc="log(sum(exp(x))) over axes, without overflow; -inf if there are no values or all are -inf.",
 )
+_PEAK_AND_REST = Reduce(
+    replace(logsumexp.row, name="peak_and_log_sum", finish="complex<A>(a.peak, log(a.sum))"),
+    "float",
+    doc="The two terms of logsumexp, which their sum would round, as a complex number.",
+    public=False,
+)
+
+
+def normalizers(x: Array, axis: int) -> tuple[Array, Array]:
+    """The two terms of :func:`logsumexp` along an axis, in the accumulator's dtype, the axis with size 1.
+
+    The largest value, a constant to tapes, and the logarithm of the sum of exponentials below it, which carries the
+    derivative. Their sum is rounded to the digits of the largest value: subtract one after the other.
+    """
+    with tape.stop_recording():
+        pairs = _PEAK_AND_REST.evaluate(
+            load(x.dtype, x.dtype),
+            (x,),
+            (),
+            (axis % x.ndim,),
+            True,
+            dtypes.complex_of(dtypes.info(x.dtype).acc),
+        )
+        peak, rest = real(pairs), imag(pairs)
+    if tape.recording((x,)):
+        tape.record(
+            "normalizers",
+            (x,),
+            (rest,),
+            lambda given, saved, needs: (_share(given[0], *saved),),
+            (x, peak, rest),
+        )
+    return peak, rest
+
+
+@fuse
+def _share(g: Any, x: Any, peak: Any, rest: Any) -> Any:
+    """The cotangent of ``x`` from that of ``rest``."""
+    return (g * exp(x.astype(peak.dtype) - peak - rest)).astype(x.dtype)
 
 
 def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:

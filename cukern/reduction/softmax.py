@@ -22,7 +22,7 @@ from ..kernel import Kernel
 from ..kernel.plan import Plan, on, remember
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, power_of_two
 from ..kernel.strides import Axes, broadcast_steps, collapse, contiguous_steps, needs_64_bits, step_kind
-from .rows import logsumexp, sum
+from .rows import normalizers, sum
 
 __all__ = ["log_softmax", "softmax"]
 
@@ -295,8 +295,13 @@ def _below(x: Array, total: Array) -> Array:
 
 
 @fuse
-def _exp_below(x: Array, total: Array) -> Array:
-    return exp(subtract(x, total)).astype(x.dtype)
+def _log_share(x: Array, peak: Array, rest: Array) -> Array:
+    return subtract(subtract(x, peak), rest).astype(x.dtype)
+
+
+@fuse
+def _share(x: Array, peak: Array, rest: Array) -> Array:
+    return exp(subtract(subtract(x, peak), rest)).astype(x.dtype)
 
 
 @fuse
@@ -353,13 +358,13 @@ def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
     return made
 
 
-def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array], Array]) -> Array:
+def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array, Array], Array]) -> Array:
     x = require_array(x, kind)
     axis = normalize_axis(axis, x.ndim, kind)
     if dtypes.info(x.dtype).kind != "f":
         x = astype(x, dtypes.get_default_dtype())
     if x.size and _is_long(x, axis):
-        return end(x, logsumexp._apply(x, axis, True, dtypes.info(x.dtype).acc))
+        return end(x, *normalizers(x, axis))
     y = _run(kind, axis, x)
     if tape.recording((x,)):
         tape.record(
@@ -385,10 +390,10 @@ def softmax(x: Array, /, axis: int = -1) -> Array:
     >>> ck.softmax(ck.asarray([0.0, 0.0])).tolist()
     [0.5, 0.5]
     """
-    return _normalized("softmax", x, axis, _exp_below)
+    return _normalized("softmax", x, axis, _share)
 
 
 @public
 def log_softmax(x: Array, /, axis: int = -1) -> Array:
     """The logarithm of :func:`softmax`, accurate where that is small; arguments and errors as there."""
-    return _normalized("log_softmax", x, axis, _below)
+    return _normalized("log_softmax", x, axis, _log_share)

@@ -21,7 +21,7 @@ from ..elementwise.operands import (
     public,
     recorded,
     require_array,
-    require_arrays,
+    require_each,
     view,
 )
 from ..elementwise.table import where
@@ -293,7 +293,7 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     """
     if not arrays:
         return ()
-    made = require_arrays(arrays, "broadcast_arrays")
+    made = require_each(arrays, "broadcast_arrays")
     shape = broadcast_shapes("broadcast_arrays", [x.shape for x in made])
     return tuple(broadcast_to(x, shape) for x in made)
 

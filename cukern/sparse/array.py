@@ -287,12 +287,12 @@ class csr_array(SparseArray):
 
     @property
     def indices(self) -> Array:
-        """The column of each value."""
+        """The column of each value. Nothing can be written there: copy it."""
         return self._structure.indices
 
     @property
     def indptr(self) -> Array:
-        """Where the values of each row begin, and the end of the last."""
+        """Where the values of each row begin, and the end of the last. Nothing can be written there."""
         return self._structure.offsets
 
 
@@ -346,7 +346,7 @@ class coo_array(SparseArray):
 
     @property
     def col(self) -> Array:
-        """The column of each value."""
+        """The column of each value. Nothing can be written there: copy it."""
         return self._structure.indices
 
     @property

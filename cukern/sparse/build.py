@@ -67,7 +67,7 @@ def values_of(name: str, data: Any, dtype: Any, device: Device | None, axes: int
 
 
 def places_of(name: str, argument: str, given: Any, beside: Array) -> Array:
-    """Integers as an int64 vector on the device of other arrays."""
+    """Integers as an int64 vector on the device of other arrays, in memory of its own."""
     made = require_array(given, name, argument, beside).to_device(beside.device)
     if made.size == 0 and not isinstance(given, Array):
         made = ops.astype(made, dtypes.int64)
@@ -75,7 +75,7 @@ def places_of(name: str, argument: str, given: Any, beside: Array) -> Array:
         raise TypeError(f"{name}: {argument}: expected integers, got {made.dtype}")
     if made.ndim != 1:
         raise ValueError(f"{name}: {argument}: expected one axis, got shape {made.shape}")
-    return ops.astype(made, dtypes.int64, copy=False)
+    return ops.astype(made, dtypes.int64)
 
 
 def _size(places: Array) -> int:

@@ -38,6 +38,14 @@ class LongRows(NamedTuple):
     owners: Array
 
 
+def _kept(places: Array, dtype: dtypes.DType) -> Array:
+    """Places for kernels, which look for no errors in them: nothing writes to their memory any more."""
+    with tape.stop_recording():
+        made = ops.astype(places, dtype, copy=False).contiguous()
+    made._storage.constant = True
+    return made
+
+
 class Structure:
     """The places of entries, sorted by row and then by column, no two the same. Constant: arrays share it.
 
@@ -56,10 +64,8 @@ class Structure:
     ) -> None:
         dtype = place_dtype(*shape, indices.size)
         self.shape = shape
-        with tape.stop_recording():
-            self.indices = ops.astype(indices, dtype, copy=False).contiguous()
-            self.offsets = ops.astype(offsets, dtype, copy=False).contiguous()
-            self._rows = None if rows is None else ops.astype(rows, dtype, copy=False).contiguous()
+        self.indices, self.offsets = _kept(indices, dtype), _kept(offsets, dtype)
+        self._rows = None if rows is None else _kept(rows, dtype)
         self._transposed: tuple[Structure, Array] | None = None
         self._long: dict[tuple[int, int], LongRows | None] = {}
 
@@ -87,7 +93,7 @@ class Structure:
         if self._rows is None:
             with tape.stop_recording():
                 made = ops.searchsorted(self.offsets[1:], numbered(self.count, self.device), side="right")
-                self._rows = ops.astype(made, self.indices.dtype)
+                self._rows = _kept(made, self.indices.dtype)
         return self._rows
 
     @property

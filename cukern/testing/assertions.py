@@ -46,7 +46,7 @@ def assert_close(
     >>> import cukern as ck
     >>> assert_close(ck.asarray([1.0, 2.0]), [1.0, 2.000001])
     """
-    got, want = np.asarray(actual), np.asarray(desired)
+    got, want = _values(actual), _values(desired)
     wanted = desired.dtype if dtype is None and isinstance(desired, Array) else dtype
     if wanted is not None and got.dtype != dtypes.as_dtype(wanted):
         raise AssertionError(f"dtype: expected {dtypes.as_dtype(wanted)}, got {got.dtype}")
@@ -65,6 +65,10 @@ def assert_close(
         good = _near(a, b, absolute, relative)
         good |= _same(a.real, b.real, absolute, relative) & _same(a.imag, b.imag, absolute, relative)
     _check(a, b, good, f"allowed: rtol={relative:g}, atol={absolute:g}")
+
+
+def _values(x: object) -> npt.NDArray[Any]:
+    return x._fetched() if isinstance(x, Array) else np.asarray(x)
 
 
 def _near(a: Any, b: Any, absolute: float, relative: float) -> Any:

@@ -107,7 +107,10 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
     positions = [i for i, leaf in enumerate(found) if _is_float_array(leaf.value)]
     for i in positions:
         if found[i].value.dtype not in (dtypes.float64, dtypes.complex128):
-            raise TypeError(f"{found[i].path}: gradcheck needs float64, got {found[i].value.dtype}")
+            raise TypeError(
+                f"{found[i].path}: gradcheck needs float64, got {found[i].value.dtype}; "
+                "cukern.testing.kernelcheck takes functions of other floats"
+            )
     if not positions:
         raise TypeError("args: there is no floating array to check the gradient of")
 

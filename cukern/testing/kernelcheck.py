@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,10 +19,12 @@ from ..device import devices as all_devices
 from ..dtypes import DType, as_dtype
 from ..errors import GradientError, KernelFault
 from .checked import checked
+from .coarse import coarse
 from .duals import NoDuals, derivative
 from .gradcheck import GradcheckError, NondifferentiableError, gradcheck
 from .locate import Launches, Pulled, cotangents, floats, pull, wrong_elements
 from .shapes import Sized, cast, layouts, on, resized, sizes_around
+from .stand_ins import in_float64
 
 Values = npt.NDArray[np.float64]
 #: How far results and gradients of a type may be from those in float64, relative to the largest of an array.
@@ -44,7 +47,8 @@ class Finding:
 
     Attributes:
         kind: ``"gradient"``, ``"second order"``, ``"precision"``, ``"transpose"``, ``"layout"``, ``"special value"``,
-            ``"device"``, or ``"fault"`` for what a checked launch reports.
+            ``"device"``, ``"fault"`` for what a checked launch reports, or ``"unchecked"`` if no value of a derivative
+            could be compared with another.
         case: the arguments with which it was found.
         message: what is wrong.
     """
@@ -93,13 +97,16 @@ def kernelcheck(
     sizes: Sequence[int] | None = None,
     largest: int = 1 << 14,
     seed: int = 0,
+    fixed: Sequence[int] = (),
+    prepare: Callable[..., Sequence[Any]] | None = None,
 ) -> KernelcheckResult:
     """Check a function that calls kernels, and its derivatives, in all ways that usually go wrong.
 
     On the host every launch is a checked one. Checked are:
 
     - gradients beside finite differences in float64 (:func:`gradcheck`), for the arguments to ``order``, and to the
-      first order with each size of an axis replaced by 0, 1, and sizes around the blocks and tiles of the launches;
+      first order with each size of an axis replaced by 0, 1, and sizes around the blocks and tiles of the launches; if
+      the function refuses float64, as with kernels of ``const float*``, these run with ``double`` in place of floats;
     - results and gradients of each type of ``dtypes`` beside those in float64, element by element;
     - ``<v, J u> = <J^T v, u>`` in each type, where ``J u`` comes from the forward kernels themselves, rendered with
       dual numbers, and ``J^T v`` from the backward;
@@ -115,13 +122,18 @@ def kernelcheck(
         sizes: the sizes of axes to try instead.
         largest: the most elements of an array to try.
         seed: the seed of the random numbers.
+        fixed: sizes of axes in ``args`` that stay as they are, such as the length of a list that the function knows.
+        prepare: takes arguments as they were drawn for other sizes, one by one as ``function`` does, and returns those
+            to try: valid indices, matrices that have an inverse.
 
     Returns:
         What was tried, and what the function refused. Sizes and types that it refuses by an error are skipped.
 
     Raises:
-        KernelcheckError: something is wrong. Findings name the argument, the element, and the line that writes it.
+        KernelcheckError: something is wrong, or no derivative could be compared. Findings name the argument, the
+            element, and the line that writes it.
         TypeError: ``args`` has no floating array.
+        ValueError: ``order`` is 0, or no array has an axis of a size in ``fixed``.
 
     >>> import cukern as ck
     >>> result = kernelcheck(ck.tanh, [ck.asarray([0.5, -1.0])], dtypes=["float32"], sizes=[0, 3])
@@ -133,13 +145,18 @@ def kernelcheck(
     if not floats(list(args)):
         raise TypeError("args: there is no floating array to check the gradient of")
     types = [_dtype(one) for one in dtypes]
-    run = _Check(function, args, order, seed)
+    have = {size for leaf in pytree.leaves(list(args)) if is_array(leaf) for size in leaf.shape}
+    for size in fixed:
+        if size not in have:
+            raise ValueError(f"fixed: expected sizes of axes, which are {sorted(have)}, got {size!r}")
+    run = _Check(function, args, order, seed, frozenset(fixed), prepare)
     run.gradients(sizes, largest)
     for dtype in types:
         run.precision(dtype)
     run.layouts()
     run.special_values(types[0] if types else None)
     run.devices()
+    run.coverage()
     if run.findings:
         raise KernelcheckError(run.findings)
     return run.result
@@ -155,15 +172,27 @@ def _dtype(given: Any) -> DType:
 class _Check:
     """One run of :func:`kernelcheck`."""
 
-    def __init__(self, function: Callable[..., Any], args: Sequence[Any], order: int, seed: int) -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        args: Sequence[Any],
+        order: int,
+        seed: int,
+        fixed: frozenset[int],
+        prepare: Callable[..., Sequence[Any]] | None,
+    ) -> None:
         self.function, self.order, self.seed = function, order, seed
+        self.fixed, self.prepare = fixed, prepare
         self.given = list(args)
         self.findings: list[Finding] = []
         self.result = KernelcheckResult()
         self.launches = Launches()
-        #: The type that stands for exact, and whether finite differences can be had in it.
+        #: The type that stands for exact, why the function cannot be computed in it, and what it takes to do so.
         self.widest, self.refused = dtypes.float64, ""
+        self.exactly: Callable[[], AbstractContextManager[None]] = nullcontext
         self.duals = True
+        #: How many elements of derivatives were compared with those that are found in another way.
+        self.compared = 0
         self.cases: list[Sized] = []
 
     @contextmanager
@@ -176,7 +205,10 @@ class _Check:
                 yield
         except KernelFault as fault:
             for report in fault.reports or (fault,):
-                self.found("fault", case, str(report))
+                if getattr(report, "kind", "") == "misaligned" and case.endswith("is misaligned"):
+                    self.result.notes.append(f"arrays have to be aligned: {str(report).splitlines()[0]}")
+                else:
+                    self.found("fault", case, f"{report}{_hint(case)}")
         except NondifferentiableError as error:
             self.result.notes.append(f"{label}: {error}")
         except GradcheckError as error:
@@ -197,33 +229,82 @@ class _Check:
 
     def gradients(self, sizes: Sequence[int] | None, largest: int) -> None:
         """Finite differences, at the arguments and with other sizes."""
-        args = cast(self.given, self.widest)
-        try:
-            with checked():
-                pull(self.function, args, self.seed, self.launches)
-        except KernelFault:
-            pass  # found again below, with its case
-        except Exception as error:
-            self.refused = f"{type(error).__name__}: {str(error).splitlines()[0]}"
-            args = self.given
-            with checked():
-                pull(self.function, args, self.seed, self.launches)  # its own error is the caller's to see
-            self.result.notes.append(f"no finite differences, as float64 is refused: {self.refused}")
+        args = self.find_exact()
         around = sizes_around(self.launches.blocks or USUAL) if sizes is None else sorted(sizes)
-        self.cases = [Sized("as given", args), *resized(args, around, largest, self.seed)]
+        others = resized(args, around, largest, self.seed, self.fixed)
+        self.cases = [Sized("as given", args), *(self.prepared(case) for case in others)]
         for case in self.cases:
             if self.refused:
                 dtype = floats(case.args)[0].dtype
-                with self.trying(f"{case.what}, {dtypes.info(dtype).name}", "transpose"):
+                label = f"{case.what}, {dtypes.info(dtype).name}"
+                with self.trying(label, "transpose"):
                     self.transpose(case, dtype)
+                if not self.duals and dtype == dtypes.float32:
+                    self.coarse(case, label)
             else:
                 self.gradient(case)
+
+    def prepared(self, case: Sized) -> Sized:
+        """A case with the arguments that the caller makes of those that were drawn."""
+        return case if self.prepare is None else Sized(case.what, list(self.prepare(*case.args)))
+
+    def find_exact(self) -> list[Any]:
+        """The arguments in float64, once it is known how the function is computed in it; as given if in no way."""
+        args = cast(self.given, self.widest)
+        reasons = []
+        for way in (nullcontext, in_float64):
+            self.exactly = way
+            try:
+                with checked(), way():
+                    outputs = floats(self.function(*args))
+                    if any(y.dtype != self.widest for y in outputs):
+                        raise TypeError(f"the result is of {outputs[0].dtype}")
+                    exact = pull(self.function, args, self.seed, self.launches).outputs
+                if way is in_float64:
+                    self.same_as_given(exact)
+                return args
+            except KernelFault:
+                return args  # found again in its case
+            except Exception as error:
+                reasons.append(f"{type(error).__name__}: {str(error).splitlines()[0]}")
+        self.exactly, self.refused = nullcontext, reasons[0]
+        with checked():
+            pull(self.function, self.given, self.seed, self.launches)  # its own error is the caller's to see
+        why = reasons[0] if reasons[0] == reasons[1] else f"{reasons[0]}; with double for float, {reasons[1]}"
+        self.result.notes.append(f"no finite differences, as float64 is refused: {why}")
+        return self.given
+
+    def same_as_given(self, exact: list[Values]) -> None:
+        """Raise if the results in float64 are others than those of the types given: kernels may depend on a size."""
+        dtype = floats(self.given)[0].dtype
+        with checked():
+            found = pull(self.function, self.given, self.seed).outputs
+        for a, b in zip(found, exact, strict=True):
+            scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0)) + 1e-2
+            near = (
+                (np.abs(a - b) <= max(1e-2, RTOL.get(dtype, 0)) * scale)
+                | (a == b)
+                | (np.isnan(a) & np.isnan(b))
+            )
+            if not near.all():
+                raise ArithmeticError("the results are others than those of float")
+
+    def coverage(self) -> None:
+        """A finding if nothing was compared."""
+        if self.findings or self.compared:
+            return
+        missing = [*self.result.notes, *self.result.skipped] or ["no argument has an element"]
+        self.found(
+            "unchecked",
+            "all",
+            "no value of a derivative was compared with another: " + "; ".join(missing[:MOST]),
+        )
 
     def gradient(self, case: Sized) -> None:
         """Finite differences in float64, and the transposed identity."""
         label = f"{case.what}, float64"
         before = len(self.findings)
-        with self.trying(label, "gradient"):
+        with self.trying(label, "gradient"), self.exactly():
             try:
                 gradcheck(self.function, case.args, seed=self.seed)
             except NondifferentiableError:
@@ -232,18 +313,31 @@ class _Check:
                 if "is not finite" in str(error) and case.what != "as given":
                     raise ArithmeticError(str(error)) from error
                 raise GradcheckError("; ".join(self.places(case) or [str(error)])) from error
+            self.compared += sum(x.size for x in floats(case.args))
         if case.what == "as given":
             if len(self.findings) == before and self.order > 1:
                 self.higher(case)
             with self.trying(label, "transpose"):
                 self.transpose(case, dtypes.float64, judges=len(self.findings) > before)
 
+    def coarse(self, case: Sized, label: str) -> None:
+        """Finite differences in float32, where there is nothing better."""
+        with self.trying(label, "gradient"):
+            for one in coarse(self.function, case.args, self.seed):
+                if one.decides:
+                    self.compared += 1
+                    if not one.agrees:
+                        slopes = (
+                            f"{one.numeric:.3g} by differences in float32, {one.analytic:.6g} by the backward"
+                        )
+                        self.found("gradient", label, f"{one.path}: the slope along a direction is {slopes}")
+
     def places(self, case: Sized) -> list[str]:
         """Sentences on each wrong gradient."""
         return wrong_elements(self.function, case.args, self.launches.blocks, self.seed)
 
     def higher(self, case: Sized) -> None:
-        with self.trying(f"{case.what}, float64", "second order"):
+        with self.trying(f"{case.what}, float64", "second order"), self.exactly():
             try:
                 gradcheck(self.function, case.args, self.order, seed=self.seed)
             except GradientError as error:
@@ -261,7 +355,8 @@ class _Check:
                 args = cast(case.args, dtype)
                 got = pull(self.function, args, self.seed)
                 if not self.refused:
-                    want = pull(self.function, cast(args, self.widest), self.seed)
+                    with self.exactly():
+                        want = pull(self.function, cast(args, self.widest), self.seed)
                     self.compare("precision", label, got, want, dtype, "in float64")
             if case is self.cases[0] and len(self.result.skipped) > skipped:
                 return  # it does not take this type
@@ -285,12 +380,15 @@ class _Check:
             self.duals = False
             self.result.notes.append(f"no dual numbers: {reason}")
             return
-        found = pull(self.function, args, self.seed)
+        with self.exactly() if dtype == self.widest else nullcontext():
+            found = pull(self.function, args, self.seed)
         weights = cotangents(values, self.seed)
         left = [w * s for w, s in zip(weights, slopes, strict=True)]
         right = [g * u for g, u in zip(found.gradients, moves, strict=True)]
         a, b = (float(sum(np.sum(term) for term in terms)) for terms in (left, right))
         scale = float(sum(np.linalg.norm(term) for term in (*left, *right))) + 1e-3
+        if np.isfinite(a):
+            self.compared += sum(move.size for move in moves)
         if np.isfinite(a) and not abs(a - b) <= RTOL[dtype] * scale:
             message = f"<v, J u> is {a:.6g} by dual numbers, <J^T v, u> is {b:.6g} by the backward"
             if not judges:
@@ -372,7 +470,9 @@ class _Check:
                 continue
             for what, view, dense in layouts(leaf):
                 case = f"floating argument {position} {what}"
-                with self.trying(case, "layout"):
+                if what == "is broadcast" and self.prepare is not None:
+                    continue  # what is broadcast need not be what the caller would prepare
+                with self.trying(case, "layout"), self.exactly():
                     got, want = (
                         pull(
                             self.function,
@@ -383,7 +483,7 @@ class _Check:
                     )
                     self.compare("layout", case, got, want, dtype, "with a contiguous copy")
 
-        with self.trying("cotangents have strides", "layout"):
+        with self.trying("cotangents have strides", "layout"), self.exactly():
             got = pull(self.function, args, self.seed, spread=lambda g: next(iter(layouts(g)))[1])
             want = pull(self.function, args, self.seed)
             self.compare("layout", "cotangents have strides", got, want, dtype, "with contiguous ones")
@@ -415,7 +515,8 @@ class _Check:
         values = array.numpy().copy()
         values.flat[array.size // 2] = value
         leaves = [on(values, dtype, array.device) if leaf is array else leaf for leaf in pytree.leaves(args)]
-        outputs = floats(self.function(*pytree.replace(args, leaves)))
+        with self.exactly() if dtype == self.widest else nullcontext():
+            outputs = floats(self.function(*pytree.replace(args, leaves)))
         largest = float(ml_dtypes.finfo(narrow).max)  # type: ignore[no-untyped-call]
         found = [np.asarray(y.numpy()).astype(np.float64) for y in outputs]
         return [
@@ -429,7 +530,7 @@ class _Check:
         for device in others:
             for case in self.cases:
                 label = f"{case.what}, on {device}"
-                with self.trying(label, "device"):
+                with self.trying(label, "device"), self.exactly():
                     want = pull(self.function, case.args, self.seed)
                     dtype = floats(case.args)[0].dtype
                     with Device(device).activate():
@@ -439,3 +540,9 @@ class _Check:
 
 def _elements(args: Sequence[Any]) -> int:
     return sum(leaf.size for leaf in pytree.leaves(list(args)) if is_array(leaf))
+
+
+def _hint(case: str) -> str:
+    """What to do about a fault at a size that the function need not take."""
+    size = re.match(r"size (\d+) is \d+,", case)
+    return f"; if that size cannot change, say fixed=[{size[1]}]" if size else ""

@@ -17,8 +17,8 @@ from ..autodiff.tape import Tape
 from ..kernel import Kernel
 from ..kernel.bound import as_dim3
 from ..text import render
-from .duals import launching
 from .shapes import on
+from .stand_ins import Launch, launching, plainly
 
 Values = npt.NDArray[np.float64]
 #: The most elements of an argument that are moved one by one.
@@ -39,11 +39,12 @@ class Launches:
     def __init__(self) -> None:
         self.blocks: set[int] = set()
         self._writers: dict[int, tuple[Array, str]] = {}
+        self._launches: Launch = plainly
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Note launches while the with-block runs."""
-        with launching(self._launch):
+        with launching(self._launch) as self._launches:
             yield
 
     def _launch(
@@ -58,7 +59,7 @@ class Launches:
             if "tile" in name and type(value) is int and value < 512
         }
         before = dict(overrides)
-        kernel._launch(args, grid, shared, overrides)
+        self._launches(kernel, args, grid, shared, overrides)
         device, known = kernel._defaults(args, before)
         for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
             if isinstance(arg, Array) and not param.const:

@@ -10,6 +10,8 @@ from ..device import Device
 from ..errors import CompileError
 from ..kernel import Kernel
 from ..text import render
+from ..text.line_directives import held_lines, lines_of
+from ..text.needed import needed
 from .checked import checked
 from .mutations import Mutation, mutations
 
@@ -59,7 +61,8 @@ def mutants(
 ) -> MutationResult:
     """Run ``check`` with small wrong versions of a kernel, to see which ones it notices.
 
-    A version differs from the template's text in one place: a barrier or fence left out, a bound, an index or a
+    A version differs from the template's text in one place of the kernel that runs, or of a function that it calls: a
+    barrier or fence left out, a bound, an index or a
     constant moved by one, a comparison, a sign or an operator changed, a guard or a statement dropped, indices swapped,
     a sum that is an assignment, an atomic made plain, min for max, a wrong stride or axis. While ``check`` runs,
     ``kernel`` itself has the wrong text, and launches on the host are checked ones, so that races count as noticed.
@@ -113,7 +116,8 @@ def mutants(
             raise ValueError("check: it fails with the kernel as it is")
         if not kernel._bound:
             raise ValueError(f"check: it does not launch the kernel {kernel.name}")
-    chosen = mutations(source)
+        ran = _lines_that_ran(kernel, source)
+    chosen = [one for one in mutations(source) if one.line in ran]
     if limit is not None and limit < len(chosen):
         chosen = sorted(random.Random(seed).sample(chosen, limit), key=lambda one: one.start)
     result = MutationResult(kernel.name, source)
@@ -125,6 +129,20 @@ def mutants(
             outcome = "equivalent"
         getattr(result, outcome).append(one)
     return result
+
+
+def _lines_that_ran(kernel: Kernel, source: str) -> set[int]:
+    """The lines of a text, counted from 1, that are in the kernels which were launched or in what these need."""
+    lines: set[int] = set()
+    for bound in kernel._bound.values():
+        text = needed(bound.rendered.text)
+        if kernel.plain:
+            before = render.render(kernel.template, {}, plain=True).text.count("\n") - source.count("\n")
+            found = enumerate(text.split("\n")[before : before + source.count("\n") + 1], 1)
+            lines |= {number for number, line in found if line.strip()}
+        else:
+            lines |= lines_of(text, kernel.template) | held_lines(source)
+    return lines
 
 
 def _outcome(check: Callable[[], object]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,15 +30,19 @@ def sizes_around(blocks: Iterable[int]) -> list[int]:
     return sorted(size for size in found if size >= 0)
 
 
-def resized(args: Sequence[Any], sizes: Sequence[int], largest: int, seed: int) -> Iterator[Sized]:
-    """Arguments in which each size of an axis is replaced by each of ``sizes``, axes of equal size together.
+def resized(
+    args: Sequence[Any], sizes: Sequence[int], largest: int, seed: int, fixed: Set[int] = frozenset()
+) -> Iterator[Sized]:
+    """Arguments in which each size of an axis that is not ``fixed`` is replaced by each of ``sizes``.
+
+    Axes of equal size are replaced together.
 
     Floats lie between two of the given array's. Integers are drawn from it, and taken modulo a smaller size, as they
     may be indices; without anything to index there is no case. Shapes of more than ``largest`` elements are left out.
     """
     arrays = [leaf for leaf in pytree.leaves(list(args)) if is_array(leaf)]
     for old in dict.fromkeys(size for array in arrays for size in array.shape):
-        for new in sizes:
+        for new in sizes if old not in fixed else ():
             shapes = [tuple(new if size == old else size for size in array.shape) for array in arrays]
             if new == old or max(np.prod(shape, dtype=float) for shape in shapes) > largest:
                 continue

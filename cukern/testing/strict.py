@@ -30,10 +30,11 @@ def strict_tape() -> Iterator[None]:
     """A with-block in which it is an error to take constants from an array that a tape tracks.
 
     No gradient flows through the results of ``float(x)``, ``int(x)``, ``x.item()``, ``x.tolist()``, ``x.numpy()``,
-    ``numpy.asarray(x)``, DLPack, pickle and the functions that save arrays. A loss computed from them has a wrong
-    gradient, without an error: run a training step in this block to find the cause. Showing or testing an array is
-    allowed: ``repr``, ``print``, ``f"{x:.3f}"``, ``bool(x)`` and ``if x > 0``; so is any use of :func:`stop_gradient`
-    of an array, and anything in :func:`stop_recording` or outside of tapes. The block applies to its thread.
+    pickle and the functions that save arrays (``numpy.asarray(x)`` and DLPack are errors everywhere). A loss computed
+    from them has a wrong gradient, without an error: run a training step in this block to find the cause. Showing or
+    testing an array is allowed: ``repr``, ``print``, ``f"{x:.3f}"``, ``bool(x)`` and ``if x > 0``; so is any use of
+    :func:`stop_gradient` of an array, and anything in :func:`stop_recording` or outside of tapes. The block applies to
+    its thread.
 
     Raises:
         GradientError: in the block, if such a constant is taken from an array that an active tape tracks.

@@ -6,7 +6,10 @@ such as ``__CUDA_ARCH__``, is left to it.
 
 from __future__ import annotations
 
+import ast
+import operator
 import re
+from collections.abc import Callable
 
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$", re.DOTALL)
 _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
@@ -15,6 +18,26 @@ _NUMBER = re.compile(r"\(?\s*(\d+|0[xX][0-9a-fA-F]+)[uUlL]*\s*\)?")
 _ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
 #: Defined wherever CUDA C++ is compiled.
 _ALWAYS = {"__CUDACC__": "1", "__cplusplus": "201703"}
+#: The operators that `_ARITHMETIC` has, which division is not among.
+_OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Mod: operator.mod,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.Not: operator.not_,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
 
 
 class Conditions:
@@ -142,6 +165,33 @@ class Conditions:
         if re.search(r"(?<![\w.])0\d", python):
             return None
         try:
-            return bool(eval(python, {"__builtins__": {}}))
-        except (SyntaxError, TypeError, ArithmeticError):
+            return bool(_value(ast.parse(python.strip(), mode="eval").body))
+        except (SyntaxError, TypeError, ArithmeticError, KeyError, RecursionError, MemoryError):
             return None
+
+
+def _value(node: ast.expr) -> int:
+    """The value of an expression of integers, all of 64 bits, as of a preprocessor.
+
+    Raises:
+        ArithmeticError: a shift, or what it gives, is out of range.
+        KeyError: it is none.
+    """
+    if isinstance(node, ast.BoolOp):
+        values = (_value(one) for one in node.values)
+        return all(values) if isinstance(node.op, ast.And) else any(values)
+    if isinstance(node, ast.UnaryOp):
+        return _OPERATORS[type(node.op)](_value(node.operand))
+    if isinstance(node, ast.BinOp):
+        left, right = _value(node.left), _value(node.right)
+        if isinstance(node.op, (ast.LShift, ast.RShift)) and not 0 <= right < 64:
+            raise ArithmeticError
+        found = _OPERATORS[type(node.op)](left, right)
+        if not -(2**63) <= found < 2**64:
+            raise ArithmeticError
+        return found
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        return _OPERATORS[type(node.ops[0])](_value(node.left), _value(node.comparators[0]))
+    if isinstance(node, ast.Constant) and isinstance(node.value, int):
+        return node.value
+    raise KeyError(node)

@@ -15,7 +15,7 @@ import tree_sitter
 
 from ..errors import TemplateError
 from .needed import expanded_annotations, needed
-from .syntax import syntax_tree
+from .syntax import first_problem, syntax_tree
 
 
 @dataclass
@@ -205,7 +205,9 @@ def _wrapper(kernel: _Kernel, values: dict[str, str], head: str) -> str:
     return f'\n#line 1 "prelude/plain name"\n{wrapper}\n'
 
 
-def _chosen(kernels: list[_Kernel], wanted: str | None) -> tuple[_Kernel, list[str]]:
+def _chosen(
+    kernels: list[_Kernel], wanted: str | None, root: tree_sitter.Node, text: str
+) -> tuple[_Kernel, list[str]]:
     """The kernel of a name, and its template arguments.
 
     Raises:
@@ -220,7 +222,9 @@ def _chosen(kernels: list[_Kernel], wanted: str | None) -> tuple[_Kernel, list[s
         names = ", ".join(dict.fromkeys(known)) or "none"
         asked = "one __global__ function" if wanted is None else f"one __global__ function {name}"
         hint = '; choose one as in kernel["name"]' if wanted is None and kernels else ""
-        raise TemplateError(f"expected {asked} in a kernel's text, found {names}{hint}")
+        raise TemplateError(
+            f"expected {asked} in a kernel's text, found {names}{first_problem(root, text)}{hint}"
+        )
     return fits[0], _split(rest.strip().removesuffix(">"))
 
 
@@ -283,8 +287,9 @@ def isolated(text: str, wanted: str | None) -> str:
     text = expanded_annotations(text)
     source = text.encode()
     found: _Found = ([], [])
-    _walk(syntax_tree(source), found, (), None, False)
-    kernel, given = _chosen(found[0], wanted)
+    root = syntax_tree(source)
+    _walk(root, found, (), None, False)
+    kernel, given = _chosen(found[0], wanted, root, text)
     _refuse_launches(kernel)
     values = _arguments(kernel, given)
     edits: list[tuple[int, int, bytes]] = []

@@ -6,6 +6,7 @@ rendering, a mark becomes a ``#line`` directive where its line does not follow t
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from jinja2.ext import Extension
@@ -97,3 +98,37 @@ def directive(name: str, line: int) -> str:
     """The directive that names the origin of the next line."""
     escaped = name.replace("\\", "/").replace('"', "'")
     return f'#line {line} "{escaped}"'
+
+
+_DIRECTIVE = re.compile(r'#line (\d+) "(.*)"')
+_BLOCK = re.compile(r"<%[-+]?\s*(\w+)")
+
+
+def lines_of(text: str, name: str) -> set[int]:
+    """The lines of the template ``name``, counted from 1, of which a rendered text has more than spaces."""
+    found: set[int] = set()
+    origin, line = "", 0
+    for raw in text.split("\n"):
+        directive = _DIRECTIVE.match(raw)
+        if directive is not None:
+            origin, line = directive[2], int(directive[1])
+            continue
+        if origin == name and raw.strip():
+            found.add(line)
+        line += 1
+    return found
+
+
+def held_lines(source: str) -> set[int]:
+    """The lines of a template, counted from 1, in macros and other blocks whose text is placed elsewhere."""
+    found: set[int] = set()
+    held: list[str] = []
+    for number, line in enumerate(source.split("\n"), 1):
+        if held:
+            found.add(number)
+        for word in _BLOCK.findall(line):
+            if held and word == held[-1]:
+                held.pop()
+            elif word in _HOLDS and not (word == "set" and "=" in line):
+                held.append(_HOLDS[word])
+    return found

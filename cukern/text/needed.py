@@ -36,6 +36,7 @@ _GROUPS = (
     "declaration_list",
 )
 _TYPES = ("struct_specifier", "class_specifier", "union_specifier")
+_COMMENT = re.compile(r"//[^\n]*|(?s:/\*.*?\*/)")
 #: The first line that is not of the prelude.
 _OWN = re.compile(rb'^#line \d+ "(?!prelude/)', re.MULTILINE)
 
@@ -246,10 +247,8 @@ def _joined(item: _Item, name: str) -> bool:
     return any(pattern.fullmatch(name) for pattern in item.joined)
 
 
-def needed(text: str) -> str:
-    """The text with what its kernel does not need overwritten by spaces."""
-    source = text.encode()
-    own = _OWN.search(source)
+def _kept(source: bytes) -> tuple[list[_Item], set[int], set[str]]:
+    """The declarations of a text, the ids of those that its kernels need, and the functions of the device."""
     items = list(_items(syntax_tree(source)))
     annotated = _annotated(items)
     for item in items:
@@ -268,6 +267,14 @@ def needed(text: str) -> str:
                 if id(item) not in kept:
                     kept.add(id(item))
                     queue.append(item)
+    return items, kept, annotated
+
+
+def needed(text: str) -> str:
+    """The text with what its kernel does not need overwritten by spaces."""
+    source = text.encode()
+    own = _OWN.search(source)
+    items, kept, annotated = _kept(source)
     spans = []
     for item in items:
         if item.node.type.startswith("preproc") or (own and item.node.start_byte < own.start()):
@@ -277,3 +284,16 @@ def needed(text: str) -> str:
     for start, end in sorted(spans, reverse=True):
         source = source[:start] + re.sub(rb"[^\n]", b" ", source[start:end]) + source[end:]
     return source.decode()
+
+
+def reached(text: str) -> str:
+    """What a text's kernel needs of its program: declarations and macros one after another, without comments."""
+    source = text.encode()
+    own = _OWN.search(source)
+    items, kept, _ = _kept(source)
+    parts = [
+        _text(item.node)
+        for item in items
+        if id(item) in kept and not (own and item.node.start_byte < own.start())
+    ]
+    return _COMMENT.sub(" ", "\n".join(parts))

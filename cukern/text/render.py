@@ -21,6 +21,7 @@ import jinja2
 from ..errors import TemplateError
 from .bytecode import Bytecode
 from .line_directives import SourceLines, place_directives
+from .stand_ins import StandIn
 
 _PACKAGE = Path(__file__).parent.parent
 #: The library's own templates: inside the installed package, or beside it in a source tree.
@@ -177,7 +178,7 @@ def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> T
         if syntax and opened:
             parts.append(
                 f"'<<' (last on line {opened[-1]}) opens an expression that '>>' closes; "
-                "for a left shift write shl(x, n)"
+                "for a left shift write shl(x, n), and if the text is CUDA C++ and no template, Kernel(..., plain=True)"
             )
         parts.append(excerpt(text, line))
     parts.append(f"bound variables: {describe(variables)}")
@@ -220,18 +221,15 @@ def _placed(prelude: str) -> str:
     return place_directives(prelude.removesuffix("\n")) + "\n"
 
 
-#: The floating types of a kernel, and the dual numbers that take their place.
-_FLOATING = re.compile(r"\b(float|double|__half|__nv_bfloat16)\b")
-DUAL = "complex<double>"
-
-
-def render(template: str, variables: Mapping[str, Any], duals: bool = False, plain: bool = False) -> Rendered:
+def render(
+    template: str, variables: Mapping[str, Any], stand_in: StandIn | None = None, plain: bool = False
+) -> Rendered:
     """Render a template, preceded by the prelude.
 
     Args:
         template: the name of a template, in a folder or from :func:`add_source`.
         variables: the template's variables.
-        duals: whether dual numbers take the place of all floating types, see ``templates/prelude/dual.cuh``.
+        stand_in: the numbers that take the place of all floats, if any.
         plain: whether the text is CUDA C++ as it stands, with ``#line`` directives, which uses no variable.
 
     Raises:
@@ -242,13 +240,13 @@ def render(template: str, variables: Mapping[str, Any], duals: bool = False, pla
     try:
         with _lock:
             body = source if plain else environment().get_template(template).render(variables)
-            if duals:
-                body = _FLOATING.sub(DUAL, body)
+            if stand_in is not None:
+                body = stand_in.text(body)
             named = _named(body, *_HALF_WORDS, *_BFLOAT16_WORDS, "complex")
             bound = {
                 "uses_half": not named.isdisjoint(_HALF_WORDS),
                 "uses_complex": "complex" in named,
-                "uses_dual": duals,
+                "uses_dual": stand_in is not None and stand_in.dual,
                 "uses_bfloat16": not named.isdisjoint(_BFLOAT16_WORDS),
             }
             prelude = _placed(environment().get_template(PRELUDE).render(bound))

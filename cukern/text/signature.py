@@ -17,7 +17,7 @@ import tree_sitter
 from .. import dtypes
 from ..errors import TemplateError
 from .declarations import DynamicShared, declarations, declarator_name, function_name, words_of
-from .syntax import syntax_tree, text_of, walk
+from .syntax import first_problem, syntax_tree, text_of, walk
 
 _ALIASES = {
     "char": "signed char",
@@ -237,7 +237,7 @@ def parse(text: str, trusted: bool = False) -> Unit:
     if len(kernels) != 1:
         names = ", ".join(function_name(kernel) for kernel in kernels) or "none"
         raise TemplateError(
-            f"expected one __global__ function in a kernel's text, found {names}{_first_problem(root)}; "
+            f"expected one __global__ function in a kernel's text, found {names}{first_problem(root, text)}; "
             "what must differ from case to case is written with <% if %>, not with #if"
         )
     _check_linkage(kernels[0])
@@ -262,14 +262,6 @@ def _body(kernel: tree_sitter.Node) -> int:
     if body is None or not text_of(body).startswith("{"):
         raise TemplateError(f"{function_name(kernel)}: expected a kernel with a body in braces")
     return body.start_byte + 1
-
-
-def _first_problem(root: tree_sitter.Node) -> str:
-    """The first place that did not parse, for an error."""
-    for node in walk(root):
-        if node.type == "ERROR" or any(child.is_missing for child in node.children):
-            return f" (the text stops making sense at {' '.join(text_of(node).split())[:60]!r})"
-    return ""
 
 
 def _launch_bound(kernel: tree_sitter.Node) -> int | None:

@@ -102,3 +102,39 @@ def variables(expression: str) -> tuple[str, ...] | None:
         ):
             read[text_of(node)] = None
     return tuple(name for name in read if name not in declared)
+
+
+def first_problem(root: tree_sitter.Node, text: str) -> str:
+    """Where a text first does not parse, for an error: in parentheses after a blank, or empty."""
+    if unclosed := _unclosed(text):
+        return f" ({unclosed})"
+    for node in walk(root):
+        if node.type == "ERROR" or any(child.is_missing for child in node.children):
+            return f" (the parser understands no more from {' '.join(text_of(node).split())[:60]!r} on)"
+    return ""
+
+
+#: A directive that names lines, a brace, and what braces do not count in: comments and literals.
+_BRACES = re.compile(
+    r'^[ \t]*#[ \t]*line[ \t]+(\d+)(?:[ \t]+"([^"\n]*)")?.*|//.*|/\*(?s:.*?)\*/|"(?:\\.|[^"\\\n])*"|'
+    r"'(?:\\.|[^'\\\n])*'|[{}\n]",
+    re.MULTILINE,
+)
+
+
+def _unclosed(text: str) -> str:
+    """Which brace of a text has no other, for an error; empty if all do."""
+    line, file = 1, ""
+    opened: list[str] = []
+    for found in _BRACES.finditer(text):
+        where = f"line {line} of {file}" if file else f"line {line}"
+        if found[1]:
+            line, file = int(found[1]) - 1, found[2] or file
+        elif found[0] == "{":
+            opened.append(where)
+        elif found[0] == "}" and not opened:
+            return f"a '}}' in {where} closes nothing"
+        elif found[0] == "}":
+            opened.pop()
+        line += found[0].count("\n")
+    return f"the '{{' in {opened[-1]} is not closed" if opened else ""

@@ -1,25 +1,26 @@
-// norm[0] = the root of the sum of `count` numbers; sums[count] = what makes a norm of at most max_norm of it.
+// norm[0] = the root of the sum of squares of `count` norms; norms[count] = what makes a norm of at most max_norm of it.
 // Launch: one block. Shared memory: the sums of its warps.
 <% set threads, cluster = block, 1 %>
 <% include "prelude/reduce.cuh" %>
 using T = << elem >>;
 constexpr int block = << block >>;
-using RowState = double;
-__device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
-<% include "lib/row.cuh" %>
+<% include "optim/unit.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    double* sums, T* norm, int count, double max_norm)
+    double* norms, T* norm, int count, double max_norm)
 {
-    double sum = 0;
-#pragma unroll 8
-    for (int i = threadIdx.x; i < count; i += block) sum += sums[i];
+    double largest = 0, sum = 0;
+    for (int i = threadIdx.x; i < count; i += block) largest = maximum(largest, norms[i]);
     int phase = 0;
+    const double unit = unit_of(row_reduce(largest, phase, Larger()));
+#pragma unroll 8
+    for (int i = threadIdx.x; i < count; i += block) sum += squared(norms[i], unit);
     sum = row_reduce(sum, phase);
     if (threadIdx.x == 0) {
-        norm[0] = cast<T>(sqrt(sum));
+        const double made = sqrt(sum) / unit;
+        norm[0] = cast<T>(made);
         // In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
-        sums[count] = 1 / maximum(sqrt(sum) / max_norm, 1.0);
+        norms[count] = 1 / maximum(made / max_norm, 1.0);
     }
     row_end();
 }

@@ -1,17 +1,29 @@
-// Bessel functions of orders 0 and 1, computed in double precision.
+// Bessel functions, computed in double precision.
 namespace bessel {
 
-// e^-|x| I_n(x) for n = 0 or 1: the power series (Abramowitz and Stegun, 9.6.10), from 30 on the asymptotic one (9.7.1).
+__device__ __forceinline__ double magnitude(double x) { return fabs(x); }
+template <typename Complex>
+__device__ __forceinline__ double magnitude(Complex z) {
+    return fabs(z.re) + fabs(z.im);
+}
+// The sum of s^k / (k! (order + 1) ... (order + k)) over k >= 0.
+template <typename N>
+__device__ __forceinline__ N power_series(double order, N s) {
+    N term(1.0), sum(1.0);
+    for (double k = 1.0; magnitude(term) > 1e-18 * magnitude(sum); k += 1.0) sum += term *= s / (k * (k + order));
+    return sum;
+}
+// Of large x what e^-x I_n(x) is over its limit 1 / sqrt(2 pi x) (Abramowitz and Stegun, 9.7.1).
+__device__ __forceinline__ double large_i(int n, double size) {
+    double term = 1.0, sum = 1.0;
+    for (double k = 1.0; k < 30.0; k += 1.0) sum += term *= -(4.0 * n * n - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * k * size);
+    return sum / sqrt(6.283185307179586 * size);
+}
+// e^-|x| I_n(x) for n = 0 or 1: the power series (Abramowitz and Stegun, 9.6.10), from 30 on the asymptotic one.
 __device__ __forceinline__ double scaled_i(int n, double x) {
     const double size = fabs(x), sign = n == 1 && x < 0.0 ? -1.0 : 1.0;
-    double term = 1.0, sum = 1.0;
-    if (!(size > 30.0)) {
-        const double s = 0.25 * size * size;
-        for (double k = 1.0; term > 1e-18 * sum; k += 1.0) sum += term *= s / (k * (k + n));
-        return sign * exp(-size) * (n == 1 ? 0.5 * size * sum : sum);
-    }
-    for (double k = 1.0; k < 30.0; k += 1.0) sum += term *= -(4.0 * n - (2.0 * k - 1.0) * (2.0 * k - 1.0)) / (8.0 * k * size);
-    return sign * sum / sqrt(6.283185307179586 * size);
+    if (!(size > 30.0)) return sign * exp(-size) * (n == 1 ? 0.5 * size : 1.0) * power_series(n, 0.25 * size * size);
+    return sign * large_i(n, size);
 }
 
 __device__ __forceinline__ double i(int n, double x) {
@@ -84,36 +96,46 @@ __device__ __forceinline__ double scaled_i(int n, float number) {
         -1.624170988520349e-06, 4.4480772940890255e-07, -1.4309480910523801e-07, 3.506188671499496e-08};
     return x * polynomial<4>(c, 0.5 * size - 3.0);
 }
-__device__ __forceinline__ double i(int n, float number) {
+// Where results are beyond single precision.
+__device__ __forceinline__ double bounded(double size) { return size > 200.0 ? 200.0 : size; }
+__device__ __forceinline__ double i0(float number) {
     const double x = number, z = x * x;
     if (!(z <= 64.0)) {
-        // The result is beyond single precision long before 200.
-        const double size = fabs(x) > 200.0 ? 200.0 : fabs(x);
-        return copysign(exp(size) / sqrt(size), n == 0 ? 1.0 : x) * far_i(n, size);
+        const double size = bounded(fabs(x));
+        return exp(size) / sqrt(size) * far_i(0, size);
     }
-    if (n == 0) {
-        if (z <= 25.0) {
-            constexpr double c[] = {
-                7.602298193180723, 11.328326115049762, 6.214427868419527, 1.7572179387042008, 0.30042714390381264,
-                0.034223593568644496, 0.0027748127079802467, 0.00016797016556067387, 7.893572702611187e-06,
-                2.9431361515365255e-07};
-            return polynomial<5>(c, 0.08 * z - 1.0);
-        }
+    if (z <= 25.0) {
         constexpr double c[] = {
-            124.3951874746817, 167.57134653065037, 96.15366560010114, 31.57215430573944, 6.741002632433231,
-            1.009141022173974, 0.11150244531210593, 0.009445784026246757, 0.0006356171899474688, 3.4306398733008965e-05};
-        return polynomial<5>(c, (z - 44.5) * (1.0 / 19.5));
+            7.602298193180723, 11.328326115049762, 6.214427868419527, 1.7572179387042008, 0.30042714390381264,
+            0.034223593568644496, 0.0027748127079802467, 0.00016797016556067387, 7.893572702611187e-06,
+            2.9431361515365255e-07};
+        return polynomial<5>(c, 0.08 * z - 1.0);
+    }
+    constexpr double c[] = {
+        124.3951874746817, 167.57134653065037, 96.15366560010114, 31.57215430573944, 6.741002632433231,
+        1.009141022173974, 0.11150244531210593, 0.009445784026246757, 0.0006356171899474688, 3.4306398733008965e-05};
+    return polynomial<5>(c, (z - 44.5) * (1.0 / 19.5));
+}
+// I_1(x) / x.
+__device__ __forceinline__ double i1_over(float number) {
+    const double x = number, z = x * x;
+    if (!(z <= 64.0)) {
+        const double size = bounded(fabs(x));
+        return exp(size) / (sqrt(size) * size) * far_i(1, size);
     }
     if (z <= 25.0) {
         constexpr double c[] = {
             1.8125321784078914, 1.9886169176705994, 0.8434646105746305, 0.19227337433505975, 0.0273788749000591,
             0.0026638148315721753, 0.0001881264680532454, 1.0107351881306377e-05, 4.238928662932393e-07};
-        return x * polynomial<4>(c, 0.08 * z - 1.0);
+        return polynomial<4>(c, 0.08 * z - 1.0);
     }
     constexpr double c[] = {
         17.1868047724886, 19.723828871644447, 9.714509012582186, 2.7655390518552534, 0.5175082439115115,
         0.06861894623793025, 0.006781537360422744, 0.0005183975609290928, 3.16966865958683e-05, 1.5673620475377786e-06};
-    return x * polynomial<5>(c, (z - 44.5) * (1.0 / 19.5));
+    return polynomial<5>(c, (z - 44.5) * (1.0 / 19.5));
+}
+__device__ __forceinline__ double i(int n, float x) {
+    return n == 0 ? i0(x) : x * i1_over(x);
 }
 
 // Called and not copied: the texts of CUDA's own are long.
@@ -238,6 +260,81 @@ __device__ __forceinline__ double y1(float number) {
         -0.0005967911350563853, -0.0005132642880578298, 2.8074816976039102e-05, 1.4797781213032409e-05,
         -7.262531626665155e-07, -2.703642301816308e-07};
     return (x - 8.596005868331168) * polynomial<4>(c, (x - 8.5) * (1.0 / 1.5));
+}
+
+// J_n(x) and I_n(x) of any order n of at least 2: the power series, beyond it the recurrence (Abramowitz and Stegun, 9.1.27),
+// which loses digits where n is larger than x, and the asymptotic series. In single precision that of order 2 alone is quick.
+__device__ __forceinline__ double first_term(int n, double x) {
+    double made = 1.0;
+    for (int k = 1; k <= n; ++k) made *= 0.5 * x / k;
+    return made;
+}
+__device__ __forceinline__ double j(int n, double x) {
+    if (!(fabs(x) > n + 1)) return first_term(n, x) * power_series(n, -0.25 * x * x);
+    double before = j0(x), made = j1(x);
+    for (int k = 1; k < n; ++k) {
+        const double next = 2.0 * k / x * made - before;
+        before = made, made = next;
+    }
+    return made;
+}
+__device__ __forceinline__ double j(int n, float x) {
+    const double z = double(x) * double(x);
+    return n == 2 && z > 4.0 && z <= 64.0 ? 2.0 * near_j1(z) - near_j0(z) : j(n, double(x));
+}
+__device__ __forceinline__ double high_i(int n, double x) {
+    const double size = fabs(x), enough = minimum(maximum(30.0, double(n) * n), 600.0);
+    if (!(size > enough)) return first_term(n, x) * power_series(n, 0.25 * x * x);
+    const double sign = n % 2 && x < 0.0 ? -1.0 : 1.0, half = exp(0.5 * size);
+    return size == limits<double>::infinity() ? sign * size : sign * half * large_i(n, size) * half;
+}
+__device__ __forceinline__ double high_i(int n, float x) {
+    return n == 2 && fabs(x) > 2.0f ? i0(x) - 2.0 * i1_over(x) : high_i(n, double(x));
+}
+
+// The mean of (1 - cos t)^n e^(-x (1 - cos t)) over all t, for x >= 0: that of 0 is e^-x I_0(x), which less that of 1 is
+// e^-x I_1(x), and the derivative of each is -1 times the next. A sum of positive terms: Kummer's series of
+// e^-2x 1F1(1/2; n + 1; 2x), and of large x Watson's expansion of the integral over 1 - cos t.
+__device__ __forceinline__ double moment(int n, double x, double share = 1e-18) {
+    double made = 1.0, term = 1.0, sum = 1.0;
+    if (!(x > 20.0 + n)) {
+        for (int k = 1; k <= n; ++k) made *= (2.0 * k - 1.0) / k;
+        for (double k = 1.0; term > share * sum; k += 1.0) sum += term *= 2.0 * x * (k - 0.5) / ((n + k) * k);
+        return made * exp(-2.0 * x) * sum;
+    }
+    for (int k = 1; k <= n; ++k) made *= (k - 0.5) / x;
+    for (double k = 1.0; k < 30.0 && term > share * sum; k += 1.0) sum += term *= (k - 0.5) * (n + k - 0.5) / (2.0 * x * k);
+    return made * sum / sqrt(6.283185307179586 * x);
+}
+__device__ __forceinline__ double moment(int n, float x) {
+    return n == 1 && x <= 8.0f ? scaled_i(0, x) - scaled_i(1, x) : moment(n, double(x), 1e-9);
+}
+
+// The spherical Bessel function j_n(pi x): the power series (Abramowitz and Stegun, 10.1.2), and beyond it the recurrence
+// (10.1.19), which loses digits where n is larger than pi x.
+template <typename N>
+__device__ __forceinline__ N spherical_from(int n, N turn, N sine, N cosine) {
+    N before = sine / turn, made = (before - cosine) / turn;
+    for (int k = 1; k < n; ++k) {
+        const N next = (2.0 * k + 1.0) * made / turn - before;
+        before = made, made = next;
+    }
+    return made;
+}
+template <typename N>
+__device__ __forceinline__ N near_spherical(int n, N turn) {
+    N made = power_series(n + 0.5, -0.25 * turn * turn);
+    for (int k = 1; k <= n; ++k) made *= turn / (2.0 * k + 1.0);
+    return made;
+}
+__device__ __forceinline__ double spherical(int n, double x) {
+    const double turn = 3.141592653589793 * x;
+    return !(fabs(turn) > n + 2) ? near_spherical(n, turn) : spherical_from(n, turn, sinpi(x), cospi(x));
+}
+template <typename Complex>
+__device__ __forceinline__ Complex spherical(int n, Complex x) {
+    const Complex turn = 3.141592653589793 * x;
+    return !(magnitude(turn) > n + 2) ? near_spherical(n, turn) : spherical_from(n, turn, sin(turn), cos(turn));
 }
 
 }  // namespace bessel

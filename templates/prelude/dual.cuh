@@ -149,5 +149,18 @@ __device__ __forceinline__ complex<T> << name >>f(complex<T> z) { return << name
 template <typename T>
 __device__ __forceinline__ complex<T> __<< name >>f(complex<T> z) { return << name >>(z); }
 <% endfor %>
+<% for name, sign in [("__fdividef", "/"), ("__fadd_rn", "+"), ("__fsub_rn", "-"), ("__fmul_rn", "*"), ("__fdiv_rn", "/")] %>
 template <typename T>
-__device__ __forceinline__ complex<T> __fdividef(complex<T> x, complex<T> y) { return x / y; }
+__device__ __forceinline__ complex<T> << name >>(complex<T> x, complex<T> y) { return x << sign >> y; }
+<% endfor %>
+<% for name, value in [("__frcp_rn", "complex<T>(T(1)) / z"), ("__fsqrt_rn", "sqrt(z)"), ("__frsqrt_rn", "rsqrt(z)"), ("__half2float", "z"),
+    ("__float2half", "z"), ("__float2half_rn", "z"), ("__bfloat162float", "z"), ("__float2bfloat16", "z")] %>
+template <typename T>
+__device__ __forceinline__ complex<T> << name >>(complex<T> z) { return << value >>; }
+<% endfor %>
+<% for name in ["sincos", "sincosf", "__sincosf"] %>
+template <typename T>
+__device__ __forceinline__ void << name >>(complex<T> z, complex<T>* s, complex<T>* c) { *s = sin(z), *c = cos(z); }
+<% endfor %>
+template <typename T, typename A, typename B>
+__device__ __forceinline__ complex<T> __fmaf_rn(complex<T> x, A y, B z) { return x * y + z; }

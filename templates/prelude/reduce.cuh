@@ -99,7 +99,8 @@ __device__ __forceinline__ Moments<A> joined(Moments<A> a, Moments<A> b) {
     const A count = a.count + b.count;
     if (count == A(0)) return a;
     const A delta = b.mean - a.mean, share = b.count / count;
-    return Moments<A>{count, a.mean + delta * share, a.squares + b.squares + delta * delta * a.count * share};
+    // In this order the square of a large difference is not multiplied by 0.
+    return Moments<A>{count, a.mean + delta * share, a.squares + b.squares + delta * (delta * (a.count * share))};
 }
 template <typename A>
 __device__ __forceinline__ Moments<A> extended(Moments<A> a, A x) {

@@ -27,6 +27,10 @@ def savers() -> dict[str, Callable[[Path, ck.Array], Any]]:
         "small.npz": lambda path, x: ck.savez_compressed(path, x=x, y=ck.random.default_rng(0).random(SIZE)),
         "x.safetensors": lambda path, x: ck.save_safetensors(path, {"x": x}),
         "x.pickle": lambda path, x: x.dump(path),
+        "x.bin": lambda path, x: x.tofile(path),
+        "x.csv": lambda path, x: x.tofile(path, ","),
+        "x.txt": ck.savetxt,
+        "x.txt.gz": lambda path, x: ck.savetxt(path, ck.random.default_rng(0).random(x.size)),
         "module.safetensors": lambda path, x: _module(x).save(path),
         "x.ckb": lambda path, x: bundle_file.write(
             path, "1", [(bundle_file.Target("host", {}), [bundle_file.Code("k", "0" * 64, x.tobytes())])]
@@ -54,10 +58,9 @@ def with_names() -> None:
 def full(folder: Path) -> None:
     """Print for each saver what it raises on a full disk."""
     x = ck.ones(SIZE)
-    for save in savers().values():
-        save(folder / "warm", x)  # whatever is compiled is written before
-    for left in folder.glob("warm*"):
-        left.unlink()
+    sys.dont_write_bytecode = True  # it would be cut
+    for name, save in savers().items():
+        save(folder / name, x)  # whatever is compiled is written before
     found = {}
     for name, save in savers().items():
         path = folder / name

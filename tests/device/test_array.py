@@ -70,7 +70,7 @@ def test_misaligned_and_read_only_data_is_copied(device):
     frozen.flags.writeable = False
     x = ck.asarray(frozen)
     assert x.tolist() == [1, 1]
-    with pytest.raises(ValueError, match="copy: a copy is needed"):
+    with pytest.raises(ValueError, match="copy"):
         ck.asarray(frozen, copy=False)
 
 
@@ -332,7 +332,7 @@ def test_more_bytes_than_an_address_counts_are_refused(device: ck.Device) -> Non
 
 def test_protocol_arguments(device):
     x = ck.ones(2)
-    with pytest.raises(ValueError, match="copy: a copy is needed"):
+    with pytest.raises(ValueError, match="copy"):
         np.asarray(x, dtype=np.float64, copy=False)
     with pytest.raises(ValueError, match="api_version: expected a version of the standard, got '1999.01'"):
         x.__array_namespace__(api_version="1999.01")

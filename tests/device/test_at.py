@@ -183,6 +183,55 @@ def test_places_of_flattened_arrays(device: ck.Device) -> None:
         ck.ravel_multi_index((ck.asarray([1]),), (2, 3))
 
 
+@pytest.mark.parametrize("mode", ["clip", "wrap", ("clip", "raise", "wrap", "clip")])
+def test_places_of_numbers_have_no_axis(device: ck.Device, mode: Any) -> None:
+    outside = (7, 2, -8, 6) if isinstance(mode, tuple) else (7, -2, 30, 6)
+    for given in (outside, tuple(map(ck.asarray, outside))):
+        made = ck.ravel_multi_index(given, (4, 3, 5, 6), mode=mode)
+        assert made.shape == () and made.dtype == ck.int64
+        assert int(made) == np.ravel_multi_index(outside, (4, 3, 5, 6), mode=mode)
+    x = ck.asarray([[1.0, 2.0], [5.0, 3.0]])
+    i, j = ck.unravel_index(ck.argmax(x), x.shape)
+    assert i.shape == j.shape == x[i, j].shape == ()
+    assert float(x[i, j]) == 5
+    assert ck.ravel_multi_index((1, 1), (2, 2)).shape == ()
+    flat = ck.arange(3)
+    ck.unravel_index(flat, (5,))[0][...] = 4
+    assert flat.tolist() == [0, 1, 2]
+    assert ck.ravel_multi_index(((), ()), (0, 3), mode="clip").shape == (0,)
+    with pytest.raises(
+        ValueError, match="ravel_multi_index: mode: expected 'raise', 'wrap' or 'clip', got 'up'"
+    ):
+        ck.ravel_multi_index((1, 1), (2, 2), mode="up")
+
+
+def test_places_of_small_integers_are_brought_into_long_axes(device: ck.Device) -> None:
+    places = np.array([200, 3], "uint8")
+    for mode in ("clip", "wrap"):
+        assert ck.take(ck.arange(300), ck.asarray(places), mode=mode).tolist() == places.tolist()
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_what_is_not_finite_stays_at_its_place(device: ck.Device, bad: float) -> None:
+    values, places = [bad, 2.0, 3.0], [0, 0, 1]
+    assert_close(ck.ones(3).at[places].multiply(values), [2 * bad, 3, 1])
+    assert_close(ck.ones(3).at[places].divide(values), [1 / bad, 1 / 3, 1])
+    assert_close(ck.ones(3).at[places[::-1]].multiply(values), [6, bad, 1])
+    rows = ck.ones((3, 2)).at[places].multiply(ck.asarray([[bad, 2.0], [3.0, 4.0], [5.0, 6.0]]))
+    assert_close(rows, [[3 * bad, 8], [5, 6], [1, 1]])
+    x = ck.ones(3)
+    ck.multiply.at(x, places, ck.asarray(values))
+    assert_close(x, [2 * bad, 3, 1])
+
+    def product(v: Any) -> Any:
+        return ck.ones(3).at[places].multiply(v)[1:].sum()
+
+    given = ck.asarray(values)
+    assert_close(ck.grad(product)(given)[2:], [1])
+    second = ck.grad(lambda v: (ck.grad(lambda w: (ck.ones(3).at[places].multiply(w) ** 2)[1:].sum())(v))[2])
+    assert_close(second(given)[2:], [2])
+
+
 def test_take_beyond_the_end(device: ck.Device) -> None:
     x = ck.asarray(A)
     places = np.array([-7, -1, 0, 4, 5, 11])

@@ -378,6 +378,17 @@ def test_the_process_goes_on(what: str) -> None:
     assert float(ck.sum(ck.ones(5))) == 5
 
 
+def test_a_launch_that_does_not_end_is_stopped_when_the_variable_says(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("CUKERN_KERNEL_TIMEOUT", "0.3")
+    text = 'extern "C" __global__ void << name >>(volatile float* y) { while (y[0] == 0) {} }'
+    with pytest.raises(
+        ck.KernelFault, match=r"ran longer than 0\.3 s \(CUKERN_KERNEL_TIMEOUT sets the seconds"
+    ):
+        ck.Kernel(text, name="endless", block=1, checked=True)(ck.zeros(4), grid=1)
+
+
 def test_logarithms_of_what_has_none_are_no_overflow() -> None:
     with checked():
         found = ck.log(ck.asarray([-0.0, 0.0, -1.0, 1e-45, 1.0], dtype="float32")).numpy()

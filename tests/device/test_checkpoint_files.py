@@ -145,6 +145,7 @@ import os, sys, resource, cukern as ck
 from cukern import distributed as cd
 cd.init()
 x = ck.ones(1 << 14)
+sys.dont_write_bytecode = True  # it would be cut
 resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
 try:
     cd.save_checkpoint(sys.argv[1], 1, {"x": x})

@@ -107,6 +107,52 @@ def test_spaces_are_numpys(device: ck.Device) -> None:
             assert made.dtype == ck.float32
 
 
+def test_spaces_of_complex_ends_are_numpys(device: ck.Device) -> None:
+    """Of numbers, and of arrays, which another path computes."""
+    for name, start, stop, options in (
+        ("linspace", 1 + 2j, 3 + 4j, {}),
+        ("linspace", 0, np.complex64(1j), {"endpoint": False}),
+        ("geomspace", 1j, 1000j, {}),
+        ("geomspace", 1 + 0j, -1, {}),
+        ("geomspace", 1, -1, {"dtype": "complex128"}),
+        ("logspace", 0, 1j, {}),
+        ("logspace", 0, 2, {"base": 2j}),
+    ):
+        wanted = getattr(np, name)(start, stop, 4, **options)
+        arrays = ck.asarray([start]), ck.asarray([stop])
+        for ends in ((start, stop), arrays, (arrays[0], stop)):
+            made = getattr(ck, name)(*ends, 4, **options)
+            assert made.dtype == options.get("dtype", "complex64")
+            np.testing.assert_allclose(made.numpy().reshape(-1), wanted, rtol=2e-6, atol=1e-6)
+    step = ck.linspace(1 + 2j, 3 + 4j, 3, retstep=True)[1]
+    assert step == 1 + 1j
+    assert ck.linspace(np.array([1j]), 3, 2).dtype == ck.complex128
+    slope = ck.grad(lambda z: ck.real(ck.linspace(z, 3 + 4j, 3)).sum())(ck.asarray(1 + 2j))
+    assert slope.item() == 1.5
+    for end in (1j, ck.asarray(1j)):
+        for function in (ck.linspace, ck.logspace, ck.geomspace):
+            with pytest.raises(
+                TypeError, match=r"space: dtype: expected a complex one for complex ends, got float32"
+            ):
+                function(end, 2, 3, dtype="float32")
+
+
+def test_numbers_of_a_complex_range_are_numpys(device: ck.Device) -> None:
+    for numbers in ((0, 3j, 1j), (0, 3 + 3j, 1 + 1j), (0, 3 + 1j, 1), (0, 3 + 3j, 0.5 + 1j), (0, -3j, -1j)):
+        made = ck.arange(*numbers)
+        np.testing.assert_array_equal(made.numpy(), np.arange(*numbers))
+        assert made.dtype == ck.complex64
+
+
+def test_grids_of_complex_scalars(device: ck.Device) -> None:
+    """An imaginary step is a count, also NumPy's complex64, which is no complex number of Python's."""
+    for count in (5j, np.complex128(5j), np.complex64(5j)):
+        for name in ("r_", "ogrid", "mgrid"):
+            np.testing.assert_allclose(getattr(ck, name)[0:36:count].numpy(), getattr(np, name)[0:36:5j])
+        assert ck.mgrid[0:36:count, 0:2:3j].shape == (2, 5, 3)
+    np.testing.assert_allclose(ck.r_[0 : 1 + 1j : 3j].numpy(), np.r_[0 : 1 + 1j : 3j])
+
+
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "complex data": (
         lambda: ck.asarray([1j], "float32"),

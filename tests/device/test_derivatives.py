@@ -101,6 +101,18 @@ def test_jvp_is_the_jacobian_times_the_tangent(device: ck.Device) -> None:
     assert gradcheck(lambda x: ck.jvp(cubes, [x], directions)[1], [f64(X)], order=2)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
+def test_tangents_have_the_dtypes_of_the_primals(device: ck.Device, dtype: str) -> None:
+    x = ck.asarray(X, dtype=dtype)
+    for given in (ck.asarray([1, 0, 2]), f64([1.0, 0.0, 2.0]), ck.asarray([1.0, 0.0, 2.0], dtype="float32")):
+        for derivative, want in (
+            (ck.jvp(lambda x: x * x, [x], [given])[1], 2 * X),
+            (ck.hvp(lambda x: (x * x * x).sum(), [x], [given])[1][0], 6 * X),
+        ):
+            assert derivative.dtype == dtype
+            assert_close(derivative, want * [1.0, 0.0, 2.0], dtype=dtype)
+
+
 def test_jvp_of_a_module_and_of_order_three(device: ck.Device) -> None:
     model = ck.nn.Linear(3, 2)
     x = ck.ones((1, 3))

@@ -120,6 +120,36 @@ def test_hypergeometric_in_every_branch(device: ck.Device) -> None:
     assert rng.hypergeometric(ck.asarray([5, 0, 5]), 5, ck.asarray([10, 5, 0])).tolist() == [5, 0, 0]
 
 
+def test_zipf_of_large_exponents(device: ck.Device) -> None:
+    """Twos are rare, and still as many as the law has: within 5 of their deviations."""
+    stats = pytest.importorskip("scipy.stats")
+    rng, n = ck.random.default_rng(5), 400_000
+    for a in (9.0, 11.0, 12.5):
+        drawn = rng.zipf(a, n).numpy()
+        for k in (2, 3):
+            share = stats.zipf(a).pmf(k)
+            assert abs((drawn == k).sum() - n * share) <= 5 * math.sqrt(n * share) + 1
+    assert rng.zipf(1000.0, 4).tolist() == [1] * 4
+
+
+def test_parameters_without_a_derivative_are_refused_under_a_tape(device: ck.Device) -> None:
+    rng, x = ck.random.default_rng(0), ck.asarray([1.0])
+    draws: dict[str, Any] = {
+        "mean": lambda: rng.wald(x, 2.0),
+        "scale": lambda: rng.wald(2.0, x),
+        "mu": lambda: rng.vonmises(x, 1.0),
+        "kappa": lambda: rng.vonmises(1.0, x),
+        "nonc": lambda: rng.noncentral_chisquare(2.0, x),
+        r"noncentral_f: .*nonc": lambda: rng.noncentral_f(2.0, 3.0, x),
+    }
+    for name, draw in draws.items():
+        draw()
+        with ck.Tape() as active:
+            active.watch(x)
+            with pytest.raises(ck.GradientError, match=name):
+                draw()
+
+
 def test_dirichlet(device: ck.Device) -> None:
     alpha = np.array([0.5, 2.0, 3.5])
     x = ck.random.default_rng(9).dirichlet(alpha, N).numpy().astype(np.float64)

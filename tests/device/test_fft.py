@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 import cukern as ck
 from cukern import fft
+from cukern.array.layout import address
 from cukern.testing import assert_close, gradcheck
 
 
@@ -134,7 +135,6 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
         "fftn: s: expected a number",
     ),
     "axis": (lambda: ck.fft.fft(ck.ones(3), axis=1), ValueError, "fft: axis 1 is out of bounds"),
-    "twice": (lambda: ck.fft.fftn(ck.ones((2, 2)), axes=(0, 0)), ValueError, "fftn: an axis is named twice"),
     "no axis": (lambda: ck.fft.rfftn(ck.ones(())), ValueError, "rfftn: axes: expected at least one"),
 }
 
@@ -171,3 +171,53 @@ def test_several_axes_of_which_one_is_too_long() -> None:
         ValueError, match=r"fftn: x: expected at most 2147483647 elements along each of several axes"
     ):
         fft._of_long_axis(x, "fftn", (2, 2**31), (0, 1), x.dtype)
+
+
+#: Functions, and whether they take real numbers.
+_ALL = {
+    "rfft": True,
+    "ihfft": True,
+    "rfftn": True,
+    "rfft2": True,
+    "fft": True,
+    "irfft": False,
+    "hfft": False,
+    "irfftn": False,
+}
+
+
+@pytest.mark.parametrize("real", ["float32", "float64"])
+def test_transforms_of_memory_at_odd_addresses(device: ck.Device, real: str) -> None:
+    """Real numbers, and on the host complex ones, at an address that is no multiple of a complex number's size."""
+    numbers = _values((41,), real=True).astype(real)
+    memory = ck.asarray(numbers)
+    for name, takes_real in _ALL.items():
+        if not takes_real and device.kind != "host":  # GPUs read no complex numbers there
+            continue
+        for count in (10, 9) if takes_real else (20,):
+            x, given = memory[1 : 4 * count + 1], numbers[1 : 4 * count + 1]
+            if not takes_real:
+                x, given = x.view(ck.dtypes.complex_of(x.dtype)), given.view(np.result_type(given, 1j))
+            x, given = x.reshape(4, -1), given.reshape(4, -1)
+            assert_close(getattr(ck.fft, name)(x), getattr(np.fft, name)(given), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["rfftn", "fftn", "irfftn"])
+def test_cufft_is_given_addresses_of_complex_numbers(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NumPy's functions in the place of cuFFT's."""
+    function = getattr(np.fft, name)
+
+    def checked(data: Any, **options: Any) -> Any:
+        assert address(data) % 16 == 0
+        return function(data, **options)
+
+    monkeypatch.setattr(np.fft, name, checked)
+    with ck.device("host"):
+        x = ck.asarray(_values((9,), real=True))[1:]
+        if name != "rfftn":
+            x = x.view("complex128")
+    assert address(x._data) % 16
+    shape = {"rfftn": (5,), "fftn": (4,), "irfftn": (6,)}[name]
+    dtype = ck.float64 if name == "irfftn" else ck.complex128
+    made = fft._by_cufft(x, name, shape, dtype, False, axes=(0,), norm="backward")
+    assert_close(made, function(x.numpy()), rtol=1e-12, atol=1e-12)

@@ -274,6 +274,16 @@ def test_numpys_pickles_are_read(protocol: int) -> None:
         assert file.read() == b"next"
 
 
+@pytest.mark.parametrize(
+    "of", [np.get_include, np.matrix, np.random.default_rng, np.dtypes.Float32DType, dict, os.getcwd], ids=str
+)
+def test_pickles_may_name_the_makers_of_arrays_alone(tmp_path: Path, of: Any) -> None:
+    path = tmp_path / "x"
+    path.write_bytes(pickle.dumps(Called(of)))
+    with pytest.raises(ValueError, match=f"it names .*{of.__name__}"):
+        ck.load(path, allow_pickle=True)
+
+
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
     path = tmp_path / "x"
     for data in (pickle.dumps(Evil()), npy(np.array([Evil()])), npz(a=np.array([Evil()]))):

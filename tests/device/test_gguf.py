@@ -76,6 +76,41 @@ def test_what_is_written_is_read(path: Path, device: ck.Device, tmp_path: Path) 
     assert again.read_bytes() == path.read_bytes()
 
 
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (0, np.uint32),
+        (2**32 - 1, np.uint32),
+        (2**32, np.uint64),
+        (2**64 - 1, np.uint64),
+        (-1, np.int32),
+        (-(2**31), np.int32),
+        (-(2**31) - 1, np.int64),
+        (-(2**63), np.int64),
+        ([0, 2**32 - 1], np.uint32),
+        ([0, 2**32], np.uint64),
+        ([1, 2**64 - 1], np.uint64),
+        ([-1, 2**31 - 1], np.int32),
+        ([2**31, -1], np.int64),
+        ([-(2**31), 0], np.int32),
+        ([-(2**31) - 1, 1], np.int64),
+        ([-1, 2**63 - 1], np.int64),
+    ],
+)
+def test_the_types_of_integers(tmp_path: Path, value: Any, kind: Any) -> None:
+    path = tmp_path / "x.gguf"
+    ck.save_gguf(path, {}, {"n": value})
+    read = ck.load_gguf(path, device="host").metadata["n"]
+    assert read.dtype == kind and read.tolist() == value
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1, [0, 2**64], [-1, 2**63], [-(2**63) - 1, 0]])
+def test_integers_that_no_type_holds_are_refused(tmp_path: Path, value: Any) -> None:
+    with pytest.raises(ValueError, match="'n': expected integers"):
+        ck.save_gguf(tmp_path / "x.gguf", {}, {"n": value})
+    assert not list(tmp_path.iterdir())
+
+
 def test_the_package_reads_the_same(path: Path, device: ck.Device) -> None:
     read = gguf.GGUFReader(path)
     assert {one.name: tuple(reversed(one.shape.tolist())) for one in read.tensors} == {
@@ -277,13 +312,18 @@ def test_mutated_files_are_read_within_bounds_or_refused(path: Path, tmp_path: P
         ({"x": (1,) * 5}, {}, ValueError, "save_gguf: 'x': expected at most 4 axes"),
         ({}, {"k": []}, ValueError, "save_gguf: metadata: 'k': expected one axis and at least one item"),
         ({}, {"k": [1, "a"]}, TypeError, "save_gguf: metadata: 'k': expected a list of items of one type"),
-        ({}, {"k": 2**64}, ValueError, "save_gguf: metadata: 'k': expected an integer of at most 64 bits"),
+        (
+            {},
+            {"k": 2**64},
+            ValueError,
+            "save_gguf: metadata: 'k': expected integers that one type of at most 64 bits holds",
+        ),
         ({}, {"k": 1e300}, ValueError, "save_gguf: metadata: 'k': expected a number that fits float32"),
         (
             {},
             {"k": [2**63, -1]},
             ValueError,
-            "save_gguf: metadata: 'k': expected integers of one type, got -1",
+            "save_gguf: metadata: 'k': expected integers that one type of at most 64 bits holds, got -1",
         ),
         (
             {},

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import os
 import platform
 import subprocess
 import sys
+import time
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -210,6 +214,21 @@ def test_a_kernel_includes_no_header_of_the_compiler(tmp_path):
     assert {name for name in files if name.startswith("/usr")} <= {"/usr/include/stdc-predef.h"}
 
 
+@pytest.mark.unchecked_only(OWN_WORDS)
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("float a[4];\nfor (int i = 0; i < 4; ++i) a[i] = y[i];\na[n + 36] = 3;\ny[0] = a[n & 3];",
+         "access past the thread's local memory, as by an index beyond the end of a local array at test.cu:4"),
+        ("y[0] = 1;\nif (n == 4) __builtin_unreachable();", "__builtin_unreachable() is reached, test.cu:3"),
+        ("y[0] = 2;\ny[1] = 1 / (n - n);", "integer division by zero, or of the lowest number by -1 at test.cu:3"),
+    ],
+)  # fmt: skip
+def test_what_went_wrong_is_said_as_it_is(body, message):
+    text = kernel("float* y, int n", body)
+    assert message in fault(text, np.zeros(8, np.float32), 4, block=1)
+
+
 def test_no_compiler_names_both_ways_to_get_one(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
@@ -237,6 +256,103 @@ def test_a_cxx_that_makes_nothing(monkeypatch, tmp_path):
     with pytest.raises(DeviceError, match="true made no file.*CXX"):
         host_compiler.build_kernel("int x;")
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_a_cxx_that_reads_no_cxx(monkeypatch, tmp_path):
+    monkeypatch.setenv("CXX", "cat")
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path))
+    with pytest.raises(DeviceError, match="cat is not a C.. compiler that works here.*CXX may name another"):
+        host_compiler.build_kernel("int x;")
+
+
+def test_a_compiler_that_cannot_be_started(monkeypatch):
+    def full(*args, **options):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(subprocess, "run", full)
+    with pytest.raises(DeviceError, match="c.. could not be started: Too many open files"):
+        host_compiler._find(None, os.environ["PATH"] + os.pathsep)
+
+
+#: Takes some ten seconds, and half a gigabyte, to compile.
+LONG = "\n".join(
+    f"float f{i}(float* y) {{ return y[{i % 7}] * {i}.5f + f{i - 1}(y); }}" for i in range(1, 30_000)
+)
+LONG = (
+    f'float f0(float* y) {{ return y[1]; }}\n{LONG}\nextern "C" float last(float* y) {{ return f29999(y); }}'
+)
+
+
+@pytest.mark.parametrize(
+    ("variable", "limit", "message"),
+    [
+        (
+            "CUKERN_COMPILER_TIMEOUT",
+            "0.5",
+            "took more than 0.5 s, the limit that CUKERN_COMPILER_TIMEOUT sets",
+        ),
+        (
+            "CUKERN_COMPILER_MEMORY",
+            "0.03",
+            "refused memory: the limit is 0.03 GiB, which CUKERN_COMPILER_MEMORY sets",
+        ),
+    ],
+)
+def test_a_compiler_has_limits(monkeypatch, tmp_path, variable, limit, message):
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path))
+    host_compiler.build_kernel("int x;")  # has the precompiled header, which the memory does not suffice for
+    monkeypatch.setenv(variable, limit)
+    with pytest.raises(DeviceError, match=message):
+        host_compiler.build_kernel(LONG)
+    monkeypatch.setenv(variable, "little")
+    with pytest.raises(DeviceError, match=f"{variable}: expected .*, 0 for no limit, got 'little'"):
+        host_compiler.build_kernel("int y;")
+
+
+def test_a_compiler_ends_with_the_process_that_started_it(tmp_path):
+    code = "import sys; from cukern.device.host import compiler; compiler.build_kernel(sys.stdin.read())"
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUKERN_CACHE_DIR": str(tmp_path), "CXX": "c++",
+    }  # fmt: skip
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, text=True
+    )
+    assert process.stdin is not None
+    process.stdin.write(LONG)
+    process.stdin.close()
+
+    def compilers() -> list[str]:
+        """The command lines of living processes that write into the test's folder."""
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                words = (folder / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                alive = " Z " not in (folder / "stat").read_text()
+                if alive and any(str(tmp_path) in word for word in words) and "cc1plus" in words[0]:
+                    found.append(words[0])
+        return found
+
+    def until(done: Callable[[], bool]) -> None:
+        end = time.monotonic() + 60
+        while not done():
+            assert time.monotonic() < end
+            time.sleep(0.05)
+
+    until(lambda: bool(compilers()) or process.poll() is not None)
+    assert process.poll() is None
+    process.kill()
+    process.wait()
+    until(lambda: not compilers())
+
+
+def test_many_parameters():
+    """Looking up the type of each by peeling the others off took time that grew with the cube of their number."""
+    count = 300
+    params = ", ".join(f"int a{i}" for i in range(count))
+    out = np.zeros(1, np.int32)
+    text = kernel(f"int* out, {params}", f"out[0] = {' + '.join(f'{i} * a{i}' for i in range(count))};")
+    launch(text, [out, *range(count)])
+    assert out[0] == sum(i * i for i in range(count))
 
 
 def test_a_library_that_cannot_be_loaded(tmp_path):

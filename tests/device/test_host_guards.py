@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -31,6 +32,18 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y) {
 }""",
     name="doubled",
 )
+
+
+@pytest.mark.parametrize("checked", [False, True])
+def test_a_launch_takes_nothing_but_arrays_for_arrays(checked: bool) -> None:
+    """What is no ndarray has other fields where its address and its sizes would be: the launch would write anywhere."""
+    with ck.device("host") as here:
+        number = ck.Array._wrap(np.int64(5), here)
+        with (
+            ck.testing.checked() if checked else nullcontext(),
+            pytest.raises(KernelFault, match="an argument is not an ndarray"),
+        ):
+            ck.tanh(number.astype("float32"))
 
 
 @pytest.mark.parametrize("n", [0, 1, 250, 256, 1000, 2048, 2049, 100_001])

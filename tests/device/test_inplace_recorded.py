@@ -42,6 +42,32 @@ def test_operators_have_the_gradients_of_the_operations(device: ck.Device) -> No
     assert_close(kept[0], step(x.numpy() * 2.0, y.numpy()))
 
 
+def test_matrix_products_have_the_gradients_of_products(device: ck.Device) -> None:
+    def product(x: Any, w: Any) -> Any:
+        h, made = x * 2.0, ck.eye(2, dtype="float64")
+        kept = h
+        h @= w
+        h *= h
+        h @= h
+        assert h is kept
+        made @= w  # what is overwritten is not tracked
+        return h + made
+
+    x, w = f64([[0.5, 1.0], [1.5, 0.7]]), f64([[1.1, 1.7], [-0.3, 0.4]])
+    squared = (2 * x.numpy() @ w.numpy()) ** 2
+    assert_close(product(x, w), squared @ squared + w.numpy())
+    assert gradcheck(product, [x, w], order=2)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        with pytest.raises(ck.GradientError, match="in-place matmul on an array that a tape tracks"):
+            x @= w
+        h = x * 1.0
+        y = (h * h).sum()
+        h @= w
+    with pytest.raises(ck.GradientError, match=WRITTEN):
+        tape.gradient(y, x)
+
+
 def test_sums_in_a_loop(device: ck.Device) -> None:
     def loss(x: Any) -> Any:
         total, rows = 0.0, ck.zeros(2, dtype="float64")

@@ -179,6 +179,13 @@ def refused(message, call, error=ck.LaunchError):
         call()
 
 
+@pytest.mark.parametrize("name", ["two\nlines", "a\0", 3])
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_name_is_on_one_line(name, plain):
+    with pytest.raises(ValueError, match="name: expected the name of a kernel, on one line, got"):
+        ck.Kernel('extern "C" __global__ void k(float* y) {}', name=name, plain=plain)
+
+
 def test_refused_arguments(device, scale):
     x, y = ck.ones(8), ck.zeros(8)
     bound = {"elem": ck.float32}
@@ -317,7 +324,27 @@ def test_a_written_view_that_overlaps_itself_is_refused(device):
     x = ck.zeros(8)
     windows = x.device.xp.lib.stride_tricks.as_strided(x._data, (4, 4), (4, 4))
     refused("elements share memory", lambda: kernel(ck.Array._wrap(windows, x.device), grid=1))
-    kernel(ck.Array._wrap(x._data.reshape(2, 4)[:, ::2], x.device), grid=1)
+    for shape, strides in (
+        ((2, 3), (8, 4)),
+        ((3, 2), (4, 8)),
+        ((2, 2), (-4, 4)),
+        ((2, 4), (0, 4)),
+        ((2, 2), (2, 8)),
+    ):
+        view = x.device.xp.lib.stride_tricks.as_strided(x._data[4:], shape, strides)
+        refused("elements share memory", lambda view=view: kernel(ck.Array._wrap(view, x.device), grid=1))
+    data = x._data
+    for view in (
+        *(
+            data.reshape(2, 4)[:, ::2],
+            data.reshape(2, 4),
+            data.reshape(2, 4).T,
+            data.reshape(4, 2)[::-1, ::-1],
+        ),
+        *(data[:1].reshape(1, 1), data[::3].reshape(1, 3), x.device.xp.broadcast_to(data[:4], (1, 4))),
+        x.device.xp.lib.stride_tricks.as_strided(data, (2, 3), (12, 4)),
+    ):
+        kernel(ck.Array._wrap(view, x.device), grid=1)
 
 
 def test_a_constant_that_others_share_is_not_written(device):

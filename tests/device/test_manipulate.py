@@ -103,6 +103,20 @@ def test_broadcast_arrays(device: ck.Device) -> None:
     assert ck.broadcast_arrays() == ()
 
 
+def test_arrays_that_are_not_joined_keep_their_dtypes(device: ck.Device) -> None:
+    x, large = ck.ones(2), 2**24 + 1
+    for made in (
+        *(function(x, large) for function in (ck.atleast_1d, ck.atleast_2d, ck.atleast_3d)),
+        ck.broadcast_arrays(x, large),
+        ck.meshgrid(x, large),
+        ck.broadcast(x, large).values,
+    ):
+        assert made[0].dtype == ck.float32 and made[1].dtype == ck.int64
+        assert made[1].device is x.device and made[1].reshape(-1)[0].item() == large
+    small, other = ck.broadcast_arrays(ck.asarray([1, 2], dtype="int8"), 300)
+    assert small.dtype == ck.int8 and other.tolist() == [300, 300]
+
+
 def test_empty(device: ck.Device) -> None:
     x = ck.zeros((0, 3))
     assert ck.concat([x, x]).shape == (0, 3)

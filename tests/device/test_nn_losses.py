@@ -263,3 +263,76 @@ def test_refused(case: tuple[Callable[[], Any], type[Exception], str]) -> None:
     with pytest.raises(error) as raised:
         call()
     assert message in str(raised.value)
+
+
+def _gradients(loss: Callable[..., Any], *values: Any, dtype: Any = None) -> list[list[float]]:
+    """The values of a loss, and its derivatives by its arguments."""
+    given = [ck.asarray(one, dtype=dtype or ck.float32) for one in values]
+    with ck.Tape() as tape:
+        tape.watch(*given)
+        made = loss(*given)
+        total = ck.sum(made)
+    return [one.astype(ck.float64).tolist() for one in (made, *tape.gradient(total, given))]
+
+
+@pytest.mark.parametrize("dtype", [ck.float32, ck.float64, ck.bfloat16])
+def test_binary_cross_entropy_of_certain_probabilities(device: ck.Device, dtype: Any) -> None:
+    """The derivative is (p - t) / max(p (1 - p), 1e-12), as in PyTorch, and a right one is 0."""
+    p, t = np.array([0, 0, 1, 1, 0, 0.5]), np.array([0, 1, 0, 1, 0.5, 1])
+    loss = lambda p, t: nn.binary_cross_entropy(p, t, reduction="none")  # noqa: E731
+    found, by_p, by_t = _gradients(loss, p, t, dtype=dtype)
+    rtol = 1e-2 if dtype == ck.bfloat16 else 1e-6
+    np.testing.assert_allclose(found, [0, 100, 100, 0, 50, math.log(2)], rtol=rtol)
+    np.testing.assert_allclose(by_p, (p - t) / np.maximum(p * (1 - p), 1e-12), rtol=rtol)
+    np.testing.assert_allclose(by_t, [100, 100, -100, -100, 100, 0], rtol=rtol)
+
+
+def test_second_derivatives_of_binary_cross_entropy(device: ck.Device) -> None:
+    p, t = (ck.asarray(np.array(one)) for one in ([0.0, 0.0, 1.0, 1.0], [0.0, 1.0, 0.0, 1.0]))
+    loss = lambda p: nn.binary_cross_entropy(p, t, reduction="sum")  # noqa: E731
+    np.testing.assert_allclose(ck.jacobian(ck.grad(loss))(p).numpy(), np.diag([1e12] * 4))
+    inner = [ck.asarray(np.array([0.2, 0.7])), ck.asarray(np.array([0.3, 1.0]))]
+    assert gradcheck(nn.binary_cross_entropy, inner, order=2)
+
+
+def test_a_saturated_sigmoid_leaves_the_weights(device: ck.Device) -> None:
+    weight = ck.asarray([100.0, -1.0])
+    loss = lambda w: nn.binary_cross_entropy(ck.sigmoid(w), ck.asarray([1.0, 0.0]))  # noqa: E731
+    got = ck.grad(loss)(weight).numpy()
+    np.testing.assert_allclose(got, [0, 0.5 / (1 + math.e)], rtol=1e-5)
+
+
+def test_binary_cross_entropy_of_infinite_logits(device: ck.Device) -> None:
+    x, t = [math.inf, -math.inf, math.inf, -math.inf, -math.inf], [1, 0, 0, 1, 0.5]
+    loss = lambda x, t: nn.binary_cross_entropy_with_logits(x, t, reduction="none")  # noqa: E731
+    found, by_x, by_t = _gradients(loss, x, t)
+    assert found == [0, 0, math.inf, math.inf, math.inf]
+    assert by_x == [0, 0, 1, -1, -0.5]
+    assert by_t == [-math.inf, math.inf, -math.inf, math.inf, math.inf]
+
+
+def test_divergence_where_a_target_is_0(device: ck.Device) -> None:
+    x = [-math.inf, 0.0, -2.0, -math.inf, -1.0]
+    found, by_x, _ = _gradients(lambda x, t: nn.kl_div(x, t, reduction="none"), x, [0, 0, 0, 1, 1])
+    assert found == [0, 0, 0, math.inf, 1]
+    assert by_x == [0, 0, 0, -1, -1]
+    logs = lambda x, t: nn.kl_div(x, t, log_target=True, reduction="none")  # noqa: E731
+    found, by_x, by_t = _gradients(logs, x, [-math.inf] * 3 + [0, 0])
+    assert (found, by_x, by_t) == ([0, 0, 0, math.inf, 1], [0, 0, 0, -1, -1], [0, 0, 0, math.inf, 2])
+
+
+def test_a_class_without_probability_may_have_any_logit(device: ck.Device) -> None:
+    loss = lambda x, t: nn.cross_entropy(x, t, reduction="none")  # noqa: E731
+    found, by_x, by_t = _gradients(loss, [[-math.inf, 0, 0]], [[0, 0.5, 0.5]])
+    np.testing.assert_allclose(found, [math.log(2)], rtol=1e-6)
+    np.testing.assert_allclose(by_x, [[0, 0, 0]], atol=1e-7)
+    np.testing.assert_allclose(by_t, [[math.inf, math.log(2), math.log(2)]], rtol=1e-6)
+
+
+@pytest.mark.parametrize("loss", [nn.huber_loss, nn.smooth_l1_loss])
+def test_derivatives_of_infinite_and_exact_errors(device: ck.Device, loss: Callable[..., Any]) -> None:
+    x, y = [math.inf, -math.inf, 1e30, 3.0, 1.0, 2.0], [0, 1, 0, 3, 0, 1.5]
+    found, by_x, by_y = _gradients(lambda x, y: loss(x, y, reduction="none"), x, y)
+    np.testing.assert_allclose(found, [math.inf, math.inf, 1e30, 0, 0.5, 0.125])
+    assert by_x == [1, -1, 1, 0, 1, 0.5]
+    assert by_y == [-1, 1, -1, 0, -1, -0.5]

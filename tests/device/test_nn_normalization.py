@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from types import SimpleNamespace
 from typing import Any
@@ -169,7 +170,7 @@ def test_clusters_that_have_whole_channels(
 ) -> None:
     """Statistics and results in one launch, with threads beyond the last channel, are those of one launch each."""
     shape, axis = ((2, 9, 15, 24), -1) if last else ((2, 24, 19, 28), 1)
-    x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
+    x, dy = random(0, shape, "float32") + 1000, random(1, shape, "float32")
     wanted = found_of_norms(x, dy, axis, 6)
 
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
@@ -199,7 +200,10 @@ def test_grids_that_keep_rows(
     device: ck.Device, dtype: str, turns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Blocks that join their sums through global memory give what one launch each gives, and the same every time."""
-    x, dy = random(0, (2, 9, 15, 32), dtype) + 3, random(1, (2, 9, 15, 32), "float32")
+    x, dy = (
+        random(0, (2, 9, 15, 32), dtype) + (3 if dtype == "bfloat16" else 1000),
+        random(1, (2, 9, 15, 32), "float32"),
+    )
     wanted = found_of_norms(x, dy, -1, 8)
 
     def form_of(places: Places, *args: Any) -> channel_clusters.Form:
@@ -482,3 +486,46 @@ def test_refused(device: ck.Device) -> None:
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             call()
+
+
+@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize(
+    ("groups", "shape"), [(None, (3, 4, 5, 6)), (2, (2, 6, 8, 8)), (6, (3, 6, 7, 5)), (2, (2, 32, 40, 40))]
+)
+def test_a_mean_far_above_the_deviation(
+    device: ck.Device, groups: int | None, shape: tuple[int, ...], last: bool
+) -> None:
+    """It is no rounded number: of 1000 a half unit in the last place is 3e-5 deviations."""
+    rng = np.random.default_rng(0)
+    a = rng.normal(size=shape).astype(np.float32) + np.float32(1000)
+    c = rng.normal(size=shape).astype(np.float32)
+    x, given = (ck.asarray(np.moveaxis(one, 1, -1) if last else one) for one in (a, c))
+    if last:  # in memory channels are last
+        x, given = (ck.moveaxis(one.contiguous(), -1, 1) for one in (x, given))
+    weight, bias = (ck.asarray(rng.normal(size=shape[1]).astype(np.float32)) for _ in range(2))
+
+    def made(x: ck.Array, weight: ck.Array, bias: ck.Array) -> ck.Array:
+        if groups is None:
+            return nn.batch_norm(x, weight=weight, bias=bias, training=True)
+        return nn.group_norm(x, groups, weight, bias)
+
+    with ck.Tape() as tape:
+        tape.watch(x, weight, bias)
+        y = made(x, weight, bias)
+        total = ck.sum(y * given)
+    found = tape.gradient(total, (x, weight, bias))
+    wide, above = a.astype(np.float64), c.astype(np.float64)
+    beside = (slice(None), None, None)
+    w, b = (one.numpy().astype(np.float64)[beside] for one in (weight, bias))
+    cut = shape if groups is None else (shape[0], groups, shape[1] // groups, *shape[2:])
+    axes = (0, 2, 3) if groups is None else (2, 3, 4)
+    apart = wide.reshape(cut) - wide.reshape(cut).mean(axes, keepdims=True)
+    rstd = 1 / np.sqrt((apart**2).mean(axes, keepdims=True) + 1e-5)
+    n, g = apart * rstd, (above * w).reshape(cut)
+    dx = rstd * (g - g.mean(axes, keepdims=True) - n * (g * n).mean(axes, keepdims=True))
+    n = n.reshape(shape)
+    np.testing.assert_allclose(y.numpy(), n * w + b, atol=4e-6)
+    np.testing.assert_allclose(found[0].numpy(), dx.reshape(shape), atol=6e-6)
+    scale = math.sqrt(wide.size / shape[1])
+    np.testing.assert_allclose(found[1].numpy(), (above * n).sum((0, 2, 3)), atol=2e-6 * scale)
+    np.testing.assert_allclose(found[2].numpy(), above.sum((0, 2, 3)), atol=2e-6 * scale)

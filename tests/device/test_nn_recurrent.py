@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -123,6 +124,20 @@ def test_dropout_between_layers(device: ck.Device) -> None:
     assert layer(x)[0].tolist() != layer(x)[0].tolist()
     layer.eval()
     assert layer(x)[0].tolist() == layer(x)[0].tolist()
+
+
+@pytest.mark.parametrize("kind", [nn.GRU, nn.LSTM])
+def test_dropout_leaves_the_input_and_the_outputs_of_the_last_layer(device: ck.Device, kind: Any) -> None:
+    x = random(0, (3, 2, 3), "float32")
+    layer = kind(3, 2, 1, dropout=0.5, rng=0)
+    trained = layer(x)[0].tolist()
+    layer.eval()
+    assert layer(x)[0].tolist() == trained
+    deep = kind(3, 2, 2, dropout=0.9, rng=0)
+    below = deep(x)[1][0] if kind is nn.LSTM else deep(x)[1]
+    deep.eval()
+    same = deep(x)[1][0] if kind is nn.LSTM else deep(x)[1]
+    assert below[0].tolist() == same[0].tolist() and below[1].tolist() != same[1].tolist()
 
 
 def test_refused(device: ck.Device) -> None:

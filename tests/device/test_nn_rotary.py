@@ -61,6 +61,18 @@ def test_other_sizes_and_layouts(device: ck.Device) -> None:
     assert nn.rotary_embedding(ck.zeros((2, 0, 4)), ck.zeros((0,), "int64")).shape == (2, 0, 4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("features", "size"), [(10, 8), (18, 16), (12, 12), (24, 24), (20, 4), (16, 8)])
+def test_widths_that_packs_do_not_divide(device: ck.Device, dtype: str, features: int, size: int) -> None:
+    """Halves of some packs beside a rest of none and the other way round; also from an address within a pack."""
+    values = random(0, (3 * features + 1,), dtype)
+    for first in (0, 1):
+        x = values[first : first + 3 * features].reshape((3, features))
+        want = turned(x.numpy().astype(np.float64), np.arange(3), size, False)
+        with ck.testing.checked():
+            close(nn.rotary_embedding(x, size=size), want, 2 if dtype == "bfloat16" else 8)
+
+
 def test_tables(device: ck.Device) -> None:
     """Of cosines and sines, whose derivatives a composition gives."""
     x, cos, sin = random(0, (2, 3, 6)), random(1, (3, 2)), random(2, (2, 1, 2))

@@ -374,3 +374,16 @@ def test_clipping_has_a_derivative(device: ck.Device) -> None:
 
     x, y = (ck.asarray(values) for values in ([1.0, -2.0], [0.5]))
     ck.testing.gradcheck(clipped, [ck.astype(x, "float64"), ck.astype(y, "float64")])
+
+
+@pytest.mark.parametrize("limit", [1.0, 4.0])
+def test_clipping_under_a_tape_gives_the_same_values(device: ck.Device, limit: float) -> None:
+    """Gradients of norm 2.5, above one limit and below the other."""
+    given = [ck.asarray([1.5, 0.0]), ck.asarray([-2.0])]
+    with ck.Tape() as active:
+        active.watch(given)
+        made, norm = clip_by_global_norm(given, limit)
+    assert norm.item() == pytest.approx(2.5)
+    share = min(1.0, limit / 2.5)
+    for one, values in zip(made, ([1.5, 0.0], [-2.0]), strict=True):
+        np.testing.assert_allclose(one.numpy(), np.multiply(values, share), rtol=1e-6)

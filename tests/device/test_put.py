@@ -191,3 +191,18 @@ def test_indices_of_triangles_by_the_kernel(device: ck.Device, n: int, k: int, m
     first = grids._diagonal_at(n, k, m)
     places = ranges(device, first, (n if m is None else m) - first)
     np.testing.assert_array_equal(places, np.triu_indices(n, k, m))
+
+
+def test_a_view_begins_where_its_dtype_may(device: ck.Device) -> None:
+    """A GPU reads a number at multiples of its size; the host reads it anywhere."""
+    x = ck.asarray(np.arange(9, dtype=np.float32))[1:]
+    if device.kind == "host":
+        np.testing.assert_array_equal(
+            x.view("complex64").numpy(), np.arange(1, 9, 2) + 1j * np.arange(2, 9, 2)
+        )
+    else:
+        with pytest.raises(
+            ValueError, match="view: float32 .* as complex64: a GPU reads these at multiples of 8 bytes"
+        ):
+            x.view("complex64")
+    assert x[1:7].view("complex64")[0].item() == 2 + 3j

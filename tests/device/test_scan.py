@@ -82,6 +82,27 @@ def test_packs_of_dtypes(device: ck.Device, name: str, source: str, value: str) 
 
 
 @pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize(
+    "name", ["part of a warp", "warp steps", "block", "chain", "column chain", "columns"]
+)
+def test_lengths_about_a_tile(device: ck.Device, name: str, reverse: bool) -> None:
+    """One element less and more than whole tiles, and starts within a pack, up to where they add a tile."""
+    shape = SHAPES[name]
+    each = 4 * shape.packs if isinstance(shape, (Rows, Tiles)) else shape.items
+    lanes = shape.lanes if isinstance(shape, Rows) else shape.block
+    step = each * (shape.block // shape.lanes if isinstance(shape, Columns) else lanes)
+    values = np.random.default_rng(0).integers(0, 9, 2 * (3 * step + 2) + 3).astype(np.int32)
+    for n in (step - 1, step, step + 1, 2 * step, 3 * step + 2):
+        for first in (0, 1, 3):
+            a = values[first : first + 2 * n]
+            sizes = (1, n, 2) if isinstance(shape, Columns) else (2, 1, n)
+            x = ck.asarray(values)[first : first + 2 * n].reshape(sizes)
+            axis = axes_of(name)[-1]
+            made = scanned(scan._SUM, (x,), axis, ck.int32, reverse, shape=shape)
+            np.testing.assert_array_equal(made.numpy(), directed(np.cumsum, a.reshape(sizes), axis, reverse))
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
 def test_many_tiles(device: ck.Device, reverse: bool) -> None:
     """Tiles, sets of 32, sets of these; of two rows at the same time."""
     a = np.random.default_rng(0).standard_normal((2, 80_001))
@@ -368,6 +389,42 @@ def test_derivatives_cast(device: ck.Device) -> None:
         tape.watch(half)
         y = ck.sum(ck.cumsum(half, dtype=ck.float32))
     assert tape.gradient(y, half).dtype == ck.float16
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_recurrences_that_begin_anew(device: ck.Device, reverse: bool) -> None:
+    rng = np.random.default_rng(3)
+    a, b = rng.normal(size=(2, 3, 300))
+    begins = rng.random(300) < 0.1
+    a[:, 7], a[0, 20], b[1, 30], a[2, 40] = -0.0, np.nan, np.inf, 0.0
+    want, last = np.empty_like(b), np.zeros(3)
+    for j in reversed(range(300)) if reverse else range(300):
+        before = np.where(last == 0, 0, a[:, j]) * np.where(a[:, j] == 0, np.nan_to_num(last), last)
+        last = b[:, j] if begins[j] else np.where(np.isnan(last) & (a[:, j] == 0), np.nan, before) + b[:, j]
+        want[:, j] = last
+    made = recurrence(ck.asarray(a), ck.asarray(b), 1, reverse, ck.asarray(begins[None]))
+    assert_close(made, want)
+    columns = recurrence(ck.asarray(a.T), ck.asarray(b.T), 0, reverse, ck.asarray(begins[:, None]))
+    assert_close(columns, want.T)
+
+
+def test_derivatives_of_recurrences_that_begin_anew(device: ck.Device) -> None:
+    rng = np.random.default_rng(4)
+    a, b = (ck.asarray(rng.normal(size=(2, 7))) for _ in range(2))
+    begins = ck.asarray([[False, False, True, False, True, True, False]])
+    for reverse in (False, True):
+        assert gradcheck(lambda a, b, reverse=reverse: recurrence(a, b, 1, reverse, begins), [a, b], order=2)
+
+
+def test_products_before_what_is_not_finite_have_their_derivatives(device: ck.Device) -> None:
+    def first(v: Any) -> Any:
+        return ck.cumprod(v)[:2].sum()
+
+    for bad in (np.nan, np.inf):
+        x = ck.asarray([2.0, 3.0, bad, 5.0])
+        assert_close(ck.grad(first)(x), [4, 2, 0, 0])
+        second = ck.grad(lambda v: (ck.grad(first)(v)[:2] * ck.asarray([1.0, 10.0])).sum())
+        assert_close(second(x)[:2], [10, 1])
 
 
 def test_recurrence_derivatives(device: ck.Device) -> None:

@@ -90,6 +90,23 @@ def test_derivatives_of_zeros_and_of_equal_values(device: ck.Device) -> None:
     assert equal(ck.asarray([7.0, 7.0, 1.0, float("nan")])).tolist()[:3] == [2.0, 2.0, 0.0]
 
 
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_stays_in_its_segment(device: ck.Device, bad: float) -> None:
+    x = ck.asarray([2.0, bad, 3.0, 4.0, -0.0, 5.0, bad, 7.0])
+    for ids in ([0, 0, 1, 1, 2, 2, 3, 3], [3, 3, 0, 0, 1, 1, 2, 2]):
+
+        def product(v: Any, ids: Any = ids) -> Any:
+            return ck.segment_prod(v, ck.asarray(ids)).sum()
+
+        assert_close(ck.grad(product)(x), [bad, 2, 4, 3, 5, 0, 7, bad])
+        twice = ck.grad(lambda v, product=product: (ck.grad(product)(v) * np.arange(8.0))[2:6].sum())
+        assert_close(twice(x)[2:6], [3, 2, 5, 4])
+    # A zero in the same segment does not hide a NaN.
+    if np.isnan(bad):
+        made = ck.grad(lambda v: ck.segment_prod(v, ck.asarray([0, 0, 0])).sum())(ck.asarray([bad, 0.0, 3.0]))
+        assert np.isnan(made.numpy()).tolist() == [False, True, True]
+
+
 def test_complex_numbers(device: ck.Device) -> None:
     x = ck.asarray(X[:5] + 1j * X[5:10])
     ids = np.asarray([0, 1, 0, 0, 1])

@@ -63,3 +63,15 @@ def test_topk_and_median_select_in_long_rows(device: ck.Device, monkeypatch: pyt
         np.testing.assert_array_equal(two.numpy(), one.numpy())
     values = ck.asarray(np.random.default_rng(0).standard_normal((2, 40)))
     assert gradcheck(lambda x: ck.topk(x, 3)[0], [values])
+
+
+@pytest.mark.parametrize("n", [70, 300])
+def test_threads_of_a_selection_wait_for_each_other(n: int) -> None:
+    """Checked launches see what is read before another thread has written it; several digits, several steps a row."""
+    a = ck.asarray(_rows("int16", 2, n))
+    with ck.testing.checked():
+        keys, _ = select.first_of_sorted(a, n // 3, False, block=64)
+        middle = select.middle_of_sorted(a, block=64)
+    ordered = np.sort(a.numpy(), -1)
+    np.testing.assert_array_equal(np.sort(keys.numpy(), -1), ordered[:, : n // 3])
+    np.testing.assert_array_equal(middle.numpy(), ordered[:, [(n - 1) // 2, n // 2]])

@@ -223,6 +223,22 @@ def test_what_is_refused(device: ck.Device) -> None:
             call()
 
 
+def test_nothing_writes_the_places_that_kernels_trust(device: ck.Device) -> None:
+    data, indices, offsets = ck.asarray([1.0, 2.0, 3.0]), ck.asarray([0, 1, 2]), ck.asarray([0, 1, 2, 3])
+    wide = csr_array((data, indices, offsets), shape=(3, 2**32))  # its places are int64, as those given
+    indices[...] = 2**40
+    offsets[1] = -(2**40)
+    assert wide.indices.tolist() == [0, 1, 2] and wide.indptr.tolist() == [0, 1, 2, 3]
+    a = csr_array(ck.asarray(A))
+    for places in (a.indices, a.indptr, a.tocoo().row, a.T.indices):
+        with pytest.raises(ValueError, match="or a constant: write to a copy"):
+            places[0] = 2**30
+        with pytest.raises(ValueError, match="or a constant: write to a copy"):
+            places += 1
+        places.copy()[...] = 0
+    same(a, A)
+
+
 def test_scipy_is_only_needed_for_its_own_arrays(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "scipy.sparse", None)
     with pytest.raises(

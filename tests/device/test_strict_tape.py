@@ -1,4 +1,4 @@
-"""Numbers made of tracked arrays: constants to a tape, and errors in ``strict_tape``."""
+"""Numbers that a program makes of tracked arrays: constants to a tape, and errors in ``strict_tape``."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ LEAVES = {
     "item": lambda x: x.item(),
     "tolist": lambda x: x.tolist(),
     "numpy": lambda x: x.numpy(),
-    "asarray": np.asarray,
-    "array": lambda x: np.array([x, 1.0]),
     "pickle": pickle.dumps,
-    "dlpack": lambda x: x.__dlpack__(),
 }
 
 

@@ -324,6 +324,19 @@ def test_gradients_share_no_memory_with_one_another_or_with_the_cotangents_given
     assert_close(g, [1.0, 10.0])
 
 
+def test_gradients_of_one_cotangent_share_no_memory():
+    """Three arrays get the same cotangent, which is no constant and not given by the user."""
+    x, y, z = (f64([2.0, 3.0]) for _ in range(3))
+    with ck.Tape() as active:
+        active.watch(x, y, z)
+        total = ck.reshape(ck.reshape(x, (2, 1)) + ck.reshape(y, (2, 1)), (2,)) + z
+        square = (total * total).sum()
+    made = active.gradient(square, [x, y, z])
+    for i, one in enumerate(made):
+        ck.copyto(one, f64([i, i]))
+    assert [one.tolist() for one in made] == [[0.0, 0.0], [1.0, 1.0], [2.0, 2.0]]
+
+
 def test_gradients_that_are_parts_of_one_array_are_not_copied():
     x, y = f64([2.0, 3.0]), f64([5.0])
     with ck.Tape() as active:

@@ -38,6 +38,7 @@ def matrix(shape: tuple[int, ...] = (16, 32), dtype: str = "float32") -> ck.Arra
         (matrix()[::-1], (8, 8), 0, r"got strides of \(-128, 4\) bytes"),
         (ck.broadcast_to(matrix((1, 32)), (4, 32)), (4, 8), 0, r"got strides of \(0, 4\) bytes"),
         (matrix()[:, 1:], (8, 8), 0, r"an address that is a multiple of 16 bytes"),
+        (matrix()[:, 2:], (8, 8), 0, r"an address that is a multiple of 16 bytes"),
         (matrix(), 8, 0, r"box: expected a tuple of integers, got 8"),
         (matrix(), (8,), 0, r"box: expected 2 sizes in 1 to 256, got \(8,\)"),
         (matrix(), (257, 8), 0, r"box: expected 2 sizes in 1 to 256"),

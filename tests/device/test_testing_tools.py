@@ -118,6 +118,53 @@ def test_survivors_are_shown_and_the_kernel_is_left_as_it_was() -> None:
     assert kernel.source(ck.zeros(1), ck.zeros(1), 1) == text and check()
 
 
+FILE = """
+#define HD __host__ __device__
+HD float squared(float v) { return v * v; }
+HD float cubed(float v) { return v * v * v; }
+__global__ void cubes(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = cubed(x[i]);
+}
+template <typename T> __global__ void squares(const T* x, T* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = squared(x[i]);
+}
+int main() {
+    float* x;
+    for (int i = 0; i < 10; i++) squares<<<1 + i / 2, 32>>>(x, x + i, i * 2 - 1);
+    return 0;
+}
+"""
+CONDITIONAL = """
+__device__ float unused(float v) { return v - 1 + 2 - 3 + 4; }
+extern "C" __global__ void << name >>(const float* x, float* y, int n) {
+<% if doubled %>
+    if (threadIdx.x < n) y[threadIdx.x] = 2 * x[threadIdx.x];
+<% else %>
+    if (n - threadIdx.x > 0) y[threadIdx.x] = 3 * x[threadIdx.x + 1 - 1];
+<% endif %>
+}"""
+
+
+def test_mutants_are_of_the_kernel_that_runs_and_of_what_it_calls() -> None:
+    several = ck.Kernel(FILE, plain=True, block=32)["squares<float>"]
+    one = ck.Kernel(CONDITIONAL, name="conditional", block=32, doubled=True)
+    allowed = ("return v * v;", "int i = blockIdx", "= squared("), ("2 * x[",)
+    for kernel, texts in zip((several, one), allowed, strict=True):
+
+        def check(kernel: ck.Kernel = kernel) -> bool:
+            x, y = ck.asarray([3.0, -2.0]), ck.empty(2)
+            kernel(x, y, 2, grid=1)
+            return bool((y == (x * x if kernel is several else 2 * x)).all())
+
+        with ck.device("host"):
+            result = mutants(kernel, check, limit=5)
+        tried = [*result.noticed, *result.survivors, *result.invalid]
+        lines = [result.source.split("\n")[mutation.line - 1] for mutation in tried]
+        assert len(lines) == 5 and all(any(text in line for text in texts) for line in lines), lines
+
+
 def test_mutants_of_what_cannot_be_judged() -> None:
     kernel = ck.Kernel(SQUARES, name="squares", block=32)
     with pytest.raises(TypeError, match=r"kernel: expected a cukern.Kernel, got str"):

@@ -174,6 +174,15 @@ def test_borders_measured_on_an_h200(device: ck.Device) -> None:
         assert y.tolist() == found
 
 
+def test_a_border_of_fewer_numbers_ends_with_zeros(device: ck.Device) -> None:
+    outside, y = ck.asarray(np.full((1, 2), -5, np.float32)), ck.empty(4)
+    for color in ((), (1.0,), (1.0, 2.0), (1.0, 2.0, 3.0)):
+        border = {"border_color": color} if color else {}
+        texture = ck.Texture(ck.ones((2, 2, 4)), channels=4, address_mode="border", **border)  # type: ignore[arg-type]
+        PROGRAM["plane<float4>"](texture, outside, y, block=1)
+        assert y.tolist() == [*color, *[0.0] * (4 - len(color))]
+
+
 def test_elements_of_several_channels(device: ck.Device) -> None:
     rng = np.random.default_rng(4)
     x = np.array([[0.5, 0.5], [2.5, 1.5], [9.0, -1.0], [1.0, 1.0]], np.float32)

@@ -151,6 +151,15 @@ def test_jacobian_of_pytrees_and_shapes():
     assert ck.jacobian(lambda x: x)(f64(np.zeros((0, 2)))).shape == (0, 2, 0, 2)
 
 
+def test_jacobian_of_a_result_without_elements():
+    x, y = f64([1.0, 2.0]), f64([[3.0]])
+    assert ck.jacobian(lambda x: x[:0])(x).shape == (0, 2)
+    dx, dy = ck.jacobian(lambda x, y: ck.reshape(x[:0], (3, 0)) * y, (0, 1))(x, y)
+    assert (dx.shape, dy.shape) == ((3, 0, 2), (3, 0, 1, 1))
+    both = ck.jacobian(lambda x: {"none": x[2:], "one": x[1:]})(x)
+    assert both["none"].shape == (0, 2) and both["one"].tolist() == [[0.0, 1.0]]
+
+
 def test_stop_gradient():
     x = f64([2.0, 3.0])
     with ck.Tape() as active:

@@ -108,6 +108,7 @@ def full_for_one(folder: str) -> None:
     """A checkpoint of which rank 1 cannot write its part."""
     world = cd.init(timeout=30)
     x = ck.ones(1 << 15)
+    sys.dont_write_bytecode = True  # it would be cut
     if world.rank == 1:
         resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 12, resource.RLIM_INFINITY))
     try:

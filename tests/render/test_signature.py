@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from cukern import errors
+from cukern.text.conditions import Conditions
 from cukern.text.signature import parse
 from cukern.text.stored import restored, stored
 from cukern.text.syntax import variables
@@ -137,7 +138,13 @@ def test_no_parameters():
         ("__global__ void a(float* x) {}", 'a: write extern "C" before __global__'),
         ("namespace q {" + C + "void a() {} }", "a: a kernel in a C\\+\\+ namespace has no plain name"),
         ("template <typename T> __global__ void a(T* x) {}", "a: a kernel template has no plain name"),
-        (C + "void a(int x, { }", "the text stops making sense at"),
+        (C + "void a(int x, { }", "the parser understands no more from"),
+        (
+            "int f(int x) {\n if (x) { /* } */ '}'; \n}" + C + "void a() {}",
+            "found none .the '{' in line 1 is not closed",
+        ),
+        ('#line 7 "x.cu"\nint f(int x) { "}";' + C + "void a() {}", "'{' in line 7 of x.cu is not closed"),
+        ("int f() { } }", "found none .a '}' in line 1 closes nothing"),
     ],
 )
 def test_refused(text, message):
@@ -223,3 +230,23 @@ def test_what_parsing_finds_can_be_stored_without_the_text() -> None:
 def test_dynamic_shared_memory_of_a_lambda_is_found(body: str) -> None:
     (found,) = parse(C + f"void k(float* y, int n) {{ {body} }}").dynamic_shared
     assert (found.name, found.type_text) == ("s", "float")
+
+
+@pytest.mark.parametrize(
+    ("condition", "kept"),
+    [
+        ("1 << (1 << 40)", None),  # memory for so many digits there is not
+        ("(1 + 1) << 63", None),
+        ("1 << 3 > 7 && !(2 % 2)", True),
+        ("(0x10 + 3 * 2) == 22 || 0", True),
+        ("1 << 3 < 8", False),
+        ("-1 < 0 & 1", True),
+        ("1 << -1", None),
+    ],
+)
+def test_conditions_are_decided_in_64_bits(condition, kept):
+    """None: left to the compiler."""
+    conditions = Conditions()
+    line = conditions.line(f"#if {condition}", "")
+    assert conditions.active == (kept is not False)
+    assert bool(line) == (kept is None)

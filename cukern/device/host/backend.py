@@ -295,10 +295,9 @@ class HostFunction:
         places = self._with_lines(places.replace("\n", "\n  "))
         limit = _runtime().cukern_limit() / 1e9
         return (
-            f"{head}: stopped, as it ran longer than {limit:g} s (CUKERN_KERNEL_TIMEOUT sets the seconds, 0 for no "
-            f"limit)\n  {places}\nOn the host a thread runs until it waits at a barrier, a warp's function or "
-            "__nanosleep, and blocks begin in their order: to spin on what another thread or a later block writes "
-            "may never end"
+            f"{head}: stopped, as it ran longer than {limit:g} s ({settings.TIME_LIMIT})\n  {places}\n"
+            "On the host a thread runs until it waits at a barrier, a warp's function or __nanosleep, and blocks "
+            "begin in their order: to spin on what another thread or a later block writes may never end"
         )
 
     def prepare(

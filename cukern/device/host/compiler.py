@@ -5,8 +5,10 @@ from __future__ import annotations
 import errno
 import hashlib
 import importlib.util
+import math
 import os
 import platform
+import re
 import shlex
 import shutil
 import subprocess
@@ -20,6 +22,7 @@ from pathlib import Path
 from ...errors import DeviceError
 from ..disk_cache import DiskCache, default_folder
 from ..interface import CompilerFailure
+from .settings import compiler_limits
 
 #: The names of CUDA C++ for the host's compiler, and the runtime that launches kernels.
 RUNTIME = Path(__file__).parent / "runtime"
@@ -48,6 +51,7 @@ _RUNTIME_FLAGS = ["-O1", "-foptimize-sibling-calls", "-pthread", f"-I{RUNTIME}"]
 # 65,530 mappings (vm.max_map_count): a kernel's library needs two of them this way, and five by the linker's defaults.
 _GCC_KERNEL = [
     *shlex.split("-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs"),
+    "-fno-isolate-erroneous-paths-dereference",  # a division by what is always zero keeps its line
     *shlex.split("-Wl,-z,noseparate-code,-z,norelro -lm -lc -lgcc"),
 ]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.
@@ -173,36 +177,92 @@ class Compiler:
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
+#: Runs a compiler, whose own processes it may start, with limits: ends them when the pipe $1 is closed, which happens
+#: also where Python is killed; a process that Python started would not know. $2, $3: seconds, and KiB of memory.
+_GUARD = """
+lifeline=/proc/self/fd/$1; ulimit -t $2; ulimit -d $3; shift 3
+(read -r end <$lifeline; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!
+"$@"; status=$?
+kill -9 $guard; exit $status
+"""
+#: What compilers say that were refused memory.
+_NO_MEMORY = re.compile(
+    r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I
+)
+_NO_TIME = re.compile(r"CPU time limit exceeded|Killed signal")
+
+
 def _run(command: Sequence[str], source: str, output: Path) -> str:
     """Run a compiler; return what it says."""
     # zig keeps its own cache, by default in the home folder, which may be read-only.
     zig = str(output.parent.parent / "zig")
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
-    # A process group of its own, so that Ctrl-C reaches Python only.
-    done = subprocess.run(
-        command,
-        input=source,
-        capture_output=True,
-        text=True,
-        errors="replace",
-        env=environment,
-        process_group=0,
-    )
+    seconds, gibibytes = compiler_limits()
+    ended, lifeline = os.pipe()
+    limits = [str(limit) if limit else "unlimited" for limit in (math.ceil(seconds), int(gibibytes * 2**20))]
+    try:
+        # A process group of its own, so that Ctrl-C reaches Python only.
+        done = subprocess.run(
+            ["/bin/sh", "-c", _GUARD, "sh", str(ended), *limits, *command],
+            input=source,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=environment,
+            process_group=0,
+            pass_fds=[ended],
+            timeout=seconds or None,
+        )
+    except subprocess.TimeoutExpired:
+        raise _too_long(command, seconds) from None
+    finally:
+        os.close(lifeline)
+        os.close(ended)
     if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(output))
+    if done.returncode and gibibytes and _NO_MEMORY.search(done.stderr):
+        raise DeviceError(
+            f"{command[0]} was refused memory: the limit is {gibibytes:g} GiB, which CUKERN_COMPILER_MEMORY sets "
+            "(0 for none). The kernel's text asks too much of it"
+        )
+    if done.returncode and seconds and _NO_TIME.search(done.stderr):
+        raise _too_long(command, seconds)
     if not done.returncode and not output.stat().st_size:
         raise DeviceError(f"{command[0]} made no file, so it is not a C++ compiler: CXX may name another")
+    if done.returncode and not _compiles(compiler().command):
+        raise DeviceError(
+            f"{shlex.join(compiler().command)} is not a C++ compiler that works here, as it does not compile an "
+            "empty text: CXX may name another"
+        )
     if done.returncode:
         raise CompilerFailure(done.stderr or f"{shlex.join(command)} ended with status {done.returncode}")
     return done.stderr
+
+
+def _too_long(command: Sequence[str], seconds: float) -> DeviceError:
+    return DeviceError(
+        f"{command[0]} took more than {seconds:g} s, the limit that CUKERN_COMPILER_TIMEOUT sets (0 for none). "
+        "The kernel's text asks too much of it, or the machine is very busy"
+    )
+
+
+@cache
+def _compiles(command: tuple[str, ...]) -> bool:
+    """Whether a command compiles a text without anything in it."""
+    done = subprocess.run([*command, "-x", "c++", "-fsyntax-only", "-"], input=b"", capture_output=True)
+    return not done.returncode
 
 
 def _try_compiler(command: Sequence[str]) -> Compiler | None:
     if not command or shutil.which(command[0]) is None:
         return None
     try:
-        done = subprocess.run([*command, "--version"], capture_output=True, text=True)
-    except OSError:
+        done = subprocess.run(
+            [*command, "--version"], capture_output=True, text=True, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN):
+            raise DeviceError(f"{command[0]} could not be started: {error.strerror}") from error
         return None
     return None if done.returncode else Compiler(tuple(command), done.stdout.strip())
 

@@ -41,7 +41,7 @@ class _Python(ctypes.Structure):
             *("new_array", "new_zeros", "set_base"),
             *("tuple_item", "as_unsigned", "as_signed", "as_double", "error", "clear_error"),
             *("save_thread", "restore_thread", "from_long", "from_bytes", "call_with", "call_vector"),
-            *("new_object", "from_unsigned"),
+            *("new_object", "from_unsigned", "is_subtype"),
         )
     )
 
@@ -63,7 +63,7 @@ def python_api() -> _Python:
         *("PyTuple_GetItem", "PyLong_AsUnsignedLongLong", "PyLong_AsLongLong", "PyFloat_AsDouble"),
         *("PyErr_Occurred", "PyErr_Clear", "PyEval_SaveThread", "PyEval_RestoreThread", "PyLong_FromLong"),
         *("PyBytes_FromStringAndSize", "PyObject_CallFunctionObjArgs", "PyObject_Vectorcall"),
-        *("PyType_GenericAlloc", "PyLong_FromUnsignedLongLong"),
+        *("PyType_GenericAlloc", "PyLong_FromUnsignedLongLong", "PyType_IsSubtype"),
     )
 
     def found(names: Sequence[str]) -> Iterator[ctypes.c_void_p]:

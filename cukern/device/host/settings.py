@@ -27,16 +27,31 @@ def thread_count() -> int:
     return int(chosen)
 
 
+def _limit(name: str, default: str, unit: str) -> float:
+    """A limit that a variable sets; 0 for none."""
+    chosen = os.environ.get(name, default)
+    try:
+        limit = float(chosen)
+    except ValueError:
+        limit = -1.0
+    if not 0 <= limit < 1e9:
+        raise DeviceError(f"{name}: expected {unit}, 0 for no limit, got {chosen!r}")
+    return limit
+
+
+#: What an error says of the variable that :func:`time_limit` reads.
+TIME_LIMIT = "CUKERN_KERNEL_TIMEOUT sets the seconds, 0 for no limit"
+
+
 def time_limit() -> int:
     """The time limit of a user's kernel in nanoseconds; 0 for none."""
-    chosen = os.environ.get("CUKERN_KERNEL_TIMEOUT", "60")
-    try:
-        seconds = float(chosen)
-    except ValueError:
-        seconds = -1.0
-    if not 0 <= seconds < 1e9:
-        raise DeviceError(f"CUKERN_KERNEL_TIMEOUT: expected seconds, 0 for no limit, got {chosen!r}")
-    return int(seconds * 1e9)
+    return int(_limit("CUKERN_KERNEL_TIMEOUT", "60", "seconds") * 1e9)
+
+
+def compiler_limits() -> tuple[float, float]:
+    """The seconds and the GiB of memory that a compiler may take for a kernel; 0 for no limit."""
+    seconds = _limit("CUKERN_COMPILER_TIMEOUT", "600", "seconds")
+    return seconds, _limit("CUKERN_COMPILER_MEMORY", "4", "GiB of memory")
 
 
 def builds_quickly() -> bool:

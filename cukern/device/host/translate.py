@@ -146,6 +146,7 @@ _ENTRY = """
 #line 1 "cukern entry point"
 namespace cukern {{
 using Function = decltype(&::{name});
+using Every = Numbers<{numbers}>;
 static void enter_block(const Launch* launch, Dim block, void* shared) {{
     begin_block(launch, block, shared);
     {bindings}
@@ -257,7 +258,7 @@ def keeps_place(unit: Unit) -> bool:
 def source(unit: Unit) -> str:
     """The C++ text that is compiled for ``unit``, without the included headers."""
     name, count = unit.signature.name, len(unit.signature.params)
-    load = "const auto cukern_arg{0} = load_param<{0}, Function>(launch->params);"
+    load = "const auto cukern_arg{0} = load_param<{0}, Function, Every>(launch->params);"
     fibers = needs_fibers(unit)
     alone = unit.signature.max_threads == 1
     marked = keeps_place(unit)
@@ -274,7 +275,8 @@ def source(unit: Unit) -> str:
     functions = "nullptr, cukern::begin_threads, cukern::run_thread"
     if not fibers:
         functions = f"cukern::run_blocks, {'cukern::begin_threads' if marked else 'nullptr'}, nullptr"
-    entry = _ENTRY.format(name=name, bindings=bindings, run=run, functions=functions)
+    numbers = ", ".join(map(str, range(count)))
+    entry = _ENTRY.format(name=name, numbers=numbers, bindings=bindings, run=run, functions=functions)
     # In angle brackets, because a quoted name could be a file in the current folder.
     marks = "#define CUKERN_FIBERS\n" if fibers else ""
     head = f"#include <{HEADER}>\n{texture.header(unit.text)}{marks}"

@@ -47,7 +47,8 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 <% else %>
             const index channel = walk.channel + c;
             const Statistics of = ((const Statistics*)statistics)[of_group(g, walk.number(g) + c)];
-            own[c] = {of.mean, of.rstd * (weight ? cast<acc>(weight[channel]) : acc(1)), acc(0), bias ? cast<acc>(bias[channel]) : acc(0)};
+            const acc factor = of.rstd * (weight ? cast<acc>(weight[channel]) : acc(1));
+            own[c] = {of.mean, factor, acc(0), (bias ? cast<acc>(bias[channel]) : acc(0)) - of.rest * factor};
 <% endif %>
         }
     });

@@ -2,7 +2,7 @@
 // cluster takes every gridDim.x-th; blockIdx.y numbers its blocks, each with a part of the channels' sequences. `members` channels
 // that do not lie innermost are taken one after another. What was read for sums stays in shared memory (see kept.cuh), or, if there is not as much of it
 // (`kept` is 0), is read again from caches, from the last to the first.
-// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x: they leave their sums in `partials`, a pair for each
+// `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x: they leave their sums in `partials`, one for each
 // slot of each block of each unit. All blocks of the grid take equally many units.
 // Shared, static: a Joint, and what results are made by.
 <% if wide %>
@@ -42,8 +42,17 @@ struct alignas(2 * sizeof(acc)) Pair {
     acc first, second;
 };
 __device__ __forceinline__ Pair add(Pair a, Pair b) { return {a.first + b.first, a.second + b.second}; }
+// What a block leaves of a slot.
+<% if derivative %>
+using Left = Pair;
+<% else %>
+struct Left {
+    acc mean, rest, squares;
+};
+<% endif %>
 struct Joint {
-    Pair of_warps[warps][slots], of_block[slots];
+    Pair of_warps[warps][slots];
+    Left of_block[slots];
     State whole[slots];
     acc references[slots];
 };
@@ -59,11 +68,11 @@ __device__ __forceinline__ void note(Joint& joint, int slot, Pair sums) {
     if (int(threadIdx.x) % 32 < across) joint.of_warps[threadIdx.x / 32][slot] = sums;
 }
 <% if not derivative %>
-// Those of all channels of a thread, about the mean of one thread of the block: it is near enough to that of all.
+// Those of all channels of a thread, about the offset of one thread of the block: it is near enough to the mean of all.
 __device__ __forceinline__ void note_all(Joint& joint, int lane, const Sums& sums) {
     if (int(threadIdx.x) < across) {
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) joint.references[lane + c] = sums.of(c).mean;
+        for (int c = 0; c < own_channels; ++c) joint.references[lane + c] = sums.offset[c];
     }
     __syncthreads();
 #pragma unroll
@@ -73,13 +82,15 @@ __device__ __forceinline__ void note_all(Joint& joint, int lane, const Sums& sum
     }
 }
 <% endif %>
-// The sums of so many elements about a reference become mean and sum of squared differences from it.
-__device__ __forceinline__ Pair about_mean(Pair sums, acc reference, acc count) {
+<% if not derivative %>
+// The sums of so many elements about a reference become the mean, as in found.cuh, and the sum of squared differences from it.
+__device__ __forceinline__ Left about_mean(Pair sums, acc reference, acc count) {
     const acc by = sums.first / maximum(count, acc(1)), squares = sums.second - sums.first * by;
-    return {reference + by, squares < acc(0) ? acc(0) : squares};
+    return {reference, by, squares < acc(0) ? acc(0) : squares};
 }
+<% endif %>
 // to[slot] = the sums of what was noted of a slot by all warps; if not of the `derivative`, about their mean.
-__device__ __forceinline__ void join_warps(Joint& joint, const Sizes& g, Pair* to) {
+__device__ __forceinline__ void join_warps(Joint& joint, const Sizes& g, Left* to) {
     __syncthreads();
     for (int slot = threadIdx.x; slot < slots; slot += block) {
         Pair total = joint.of_warps[0][slot];
@@ -89,12 +100,12 @@ __device__ __forceinline__ void join_warps(Joint& joint, const Sizes& g, Pair* t
     }
 }
 // What a block has left of a slot, as it adds up to the sums of all blocks.
-__device__ __forceinline__ Pair of_block(const Sizes& g, Pair left, [[maybe_unused]] acc reference, [[maybe_unused]] int rank) {
+__device__ __forceinline__ Pair of_block(const Sizes& g, const Left& left, [[maybe_unused]] acc reference, [[maybe_unused]] int rank) {
 <% if derivative %>
     return left;
 <% else %>
-    const acc by = left.first - reference, more = elements_of(g, rank) * by;
-    return {more, left.second + more * by};
+    const acc by = left.mean - reference + left.rest, more = elements_of(g, rank) * by;
+    return {more, left.squares + more * by};
 <% endif %>
 }
 __device__ __forceinline__ State state_of(const Sizes& g, Pair sums, [[maybe_unused]] acc reference) {
@@ -102,15 +113,15 @@ __device__ __forceinline__ State state_of(const Sizes& g, Pair sums, [[maybe_unu
     return {sums.first, sums.second};
 <% else %>
     const acc count = acc(g.outer * g.inner) * acc(channels_here / slots);
-    const Pair made = about_mean(sums, reference, count);
-    return {count, made.first, made.second};
+    const Left made = about_mean(sums, reference, count);
+    return {count, made.mean, made.rest, made.squares};
 <% endif %>
 }
 // joint.whole[slot] = the sums of a slot of all blocks, added in the same order in every block.
 // `meanwhile` is called before blocks wait for each other.
 <% if wide %>
 template <typename Meanwhile>
-__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, const Meanwhile& meanwhile, Pair* partials) {
+__device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, const Meanwhile& meanwhile, Left* partials) {
     // Threads that add up a slot's sums, and loads that each has on their way.
     constexpr int several = block / slots < warps ? block / slots : warps, batch = 18;
     join_warps(joint, g, partials + blockIdx.y * slots);
@@ -118,15 +129,15 @@ __device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, const Mea
     meanwhile();
     grid_wait(arrived);
     const int slot = threadIdx.x % slots, first = threadIdx.x / slots, blocks = gridDim.y;
-    const acc reference = partials[slot].first;
+    const acc reference = << "acc(0)" if derivative else "partials[slot].mean" >>;
     if (first < several) {
         Pair total{acc(0), acc(0)};
         for (int from = first; from < blocks; from += batch * several) {
-            Pair left[batch];
+            Left left[batch];
 #pragma unroll
             for (int i = 0; i < batch; ++i) {
                 const int rank = from + i * several;
-                left[i] = rank < blocks ? partials[rank * slots + slot] : Pair{acc(0), acc(0)};
+                left[i] = rank < blocks ? partials[rank * slots + slot] : Left{};
             }
 #pragma unroll
             for (int i = 0; i < batch; ++i) total = add(total, of_block(g, left[i], reference, from + i * several));
@@ -154,8 +165,8 @@ __device__ __forceinline__ void join_all(Joint& joint, const Sizes& g, const Mea
         acc reference = acc(0);
 #pragma unroll
         for (int rank = 0; rank < << cluster >>; ++rank) {
-            const Pair left = << "of_block_number(&joint.of_block[slot], rank)" if cluster > 1 else "joint.of_block[slot]" >>;
-            if (rank == 0) reference = left.first;
+            const Left left = << "of_block_number(&joint.of_block[slot], rank)" if cluster > 1 else "joint.of_block[slot]" >>;
+            << "if (rank == 0) reference = left.mean;" if not derivative >>
             total = add(total, of_block(g, left, reference, rank));
         }
         joint.whole[slot] = state_of(g, total, reference);

@@ -1,5 +1,5 @@
-// Batch or group norm in one launch: y = (x - mean) / sqrt(variance + eps) * weight + bias, and statistics[group] =
-// (mean, 1 / sqrt(variance + eps)). If there are running statistics, they move as by statistics.cu.
+// Batch or group norm in one launch: y = (x - mean) / sqrt(variance + eps) * weight + bias, and statistics[group]
+// as in found.cuh. If there are running statistics, they move as by statistics.cu.
 // Launch: see cluster.cuh. Channels that lie innermost: a block has whole groups of them.
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/math.cuh" %>
@@ -36,13 +36,13 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% endif %>
         }
         note_all(joint, lane, sums);
-        join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
+        join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Left*)partials + (index)unit * gridDim.y * slots" if wide >>);
         if (is) {
             const int together = last ? int(g.together) : members, first = last ? number / together * together : 0;
             State total = joint.whole[first];
             for (int c = 1; c < together && last; ++c) total = join(total, joint.whole[first + c]);
             const Statistics of = found(total, eps);
-            of_channels[number] = {of.mean, of.rstd * factor, acc(0), offset};
+            of_channels[number] = {of.mean, of.rstd * factor, acc(0), offset - of.rest * (of.rstd * factor)};
             if (blockIdx.y == 0 && number % together == 0) {
                 const index group = of_group(g, here.instance * g.channels + channel);
                 ((Statistics*)statistics)[group] = of;

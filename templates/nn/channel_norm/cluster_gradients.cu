@@ -24,7 +24,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
         const Group here(g, unit);
         const index number = here.instance * g.channels + here.first;
         const bool is = slot < slots && here.first + slot < g.channels;
-        Statistics of{acc(0), acc(0)};
+        Statistics of{};
         if (is) of = of_groups[of_group(g, number + slot)], factors[slot] = weight ? cast<acc>(weight[here.first + slot]) : acc(1);
         for (int m = 0; m < members; ++m) {
             const auto walk = here.walk(g, m);
@@ -35,15 +35,16 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
         }
-        join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Pair*)partials + (index)unit * gridDim.y * slots" if wide >>);
+        join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Left*)partials + (index)unit * gridDim.y * slots" if wide >>);
         if (is) {
             State of_all{acc(0), acc(0)};
             for (int c = slot / together * together, end = c + together; c < end; ++c)
                 of_all.total += joint.whole[c].total * factors[c], of_all.product += joint.whole[c].product * factors[c];
+            of_all.product -= of.rest * of_all.total;
             const acc slope = of.rstd * of.rstd * of.rstd * of_all.product * scale, offset = -of.rstd * of_all.total * scale;
-            of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset};
+            of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset + of.rest * slope};
             if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(joint.whole[slot].total);
-            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>(joint.whole[slot].product * of.rstd);
+            if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>((joint.whole[slot].product - of.rest * joint.whole[slot].total) * of.rstd);
         }
         __syncthreads();
         << "const index ahead = %s;" % ("Kept::ahead_of(g, here, unit, units)" if whole or not last else "0") if kept >>

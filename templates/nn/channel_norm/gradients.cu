@@ -9,6 +9,7 @@ using acc = << acc >>;
 using W = << param >>;
 using G = << grad >>;
 using index = << index >>;
+<% include "nn/channel_norm/found.cuh" %>
 constexpr int block = << block >>, unroll = << unroll >>;
 constexpr bool moving = << moving | lower >>;
 
@@ -50,7 +51,8 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
 {
     allow_next_kernel();
     const index first = (index)blockIdx.x * together;
-    const acc mean = statistics[(index)blockIdx.x * 2], rstd = statistics[(index)blockIdx.x * 2 + 1];
+    const Statistics of = ((const Statistics*)statistics)[blockIdx.x];
+    const acc rstd = of.rstd;
     Two joint{acc(0), acc(0)};
     for (int c = 0; c < together; ++c) {
         const Two* const own = (const Two*)parts + (first + c) * pieces;
@@ -64,15 +66,17 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
             for (int u = 0; u < unroll; ++u) total = add(total, some[u]);
         }
         total = sum_of_block(total, c + 1 < together);
+        total.product -= of.rest * total.total;
         joint.total += total.total * of_weight, joint.product += total.product * of_weight;
         if (threadIdx.x == 0) {
             if (dbias) dbias[first + c] = cast<G>(total.total);
             if (dweight) dweight[first + c] = cast<G>(total.product * rstd);
-            factors[(first + c) * 4] = mean, factors[(first + c) * 4 + 1] = rstd * of_weight;
+            factors[(first + c) * 4] = of.mean, factors[(first + c) * 4 + 1] = rstd * of_weight;
         }
     }
     for (int c = threadIdx.x; c < together; c += block) {
         acc* const to = factors + (first + c) * 4;
-        to[2] = moving ? rstd * rstd * rstd * joint.product * scale : acc(0), to[3] = moving ? rstd * joint.total * scale : acc(0);
+        to[2] = moving ? rstd * rstd * rstd * joint.product * scale : acc(0);
+        to[3] = (moving ? rstd * joint.total * scale : acc(0)) - of.rest * to[2];
     }
 }

@@ -1,4 +1,4 @@
-// The parts that sums.cu leaves, joined: statistics[group] = (mean, 1 / sqrt(variance + eps)) of `together` channels. If there
+// The parts that sums.cu leaves, joined: statistics[group] of `together` channels, as in found.cuh. If there
 // are running statistics, they move by `momentum`, or by what `by` points to, towards mean and unbiased variance.
 // Launch: a block for each group of all instances. Shared, static: a state a thread.
 <% include "prelude/next_kernel.cuh" %>
@@ -6,6 +6,7 @@
 <% include "prelude/math.cuh" %>
 using acc = << acc >>;
 <% include "nn/channel_norm/found.cuh" %>
+<% include "nn/channel_norm/moments.cuh" %>
 using R = << running >>;
 using index = << index >>;
 constexpr int block = << block >>, unroll = << unroll >>;
@@ -14,16 +15,16 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     const acc* parts, acc* statistics, R* running_mean, R* running_variance, const acc* by, int pieces, int together, acc eps, acc momentum)
 {
     allow_next_kernel();
-    __shared__ Moments<acc> shared[block];
+    __shared__ ShiftedMoments shared[block];
     const int count = pieces * together;
-    const acc* const own = parts + (index)blockIdx.x * count * 3;
-    Moments<acc> total{acc(0), acc(0), acc(0)};
+    const acc* const own = parts + (index)blockIdx.x * count * 4;
+    ShiftedMoments total{};
     for (int i = threadIdx.x; i < count; i += unroll * block) {
-        Moments<acc> some[unroll];
+        ShiftedMoments some[unroll];
 #pragma unroll
         for (int u = 0; u < unroll; ++u) {
             const int at = i + u * block;
-            some[u] = at < count ? Moments<acc>{own[3 * at], own[3 * at + 1], own[3 * at + 2]} : Moments<acc>{acc(0), acc(0), acc(0)};
+            some[u] = at < count ? ((const ShiftedMoments*)own)[at] : ShiftedMoments{};
         }
 #pragma unroll
         for (int u = 0; u < unroll; ++u) total = joined(total, some[u]);

@@ -1,5 +1,5 @@
-// Sums over parts of channels. Forward: count, mean and sum of squared differences from the mean, as parts[channel, part, 3].
-// Of the `derivative`: the sums of dy and of dy * (x - mean), as parts[channel, part, 2]; and, with an `image`, whose statistics are
+// Sums over parts of channels. Forward: the moments of moments.cuh, as parts[channel, part, 4].
+// Of the `derivative`: the sums of dy and of dy * (x - mean), without the mean's rest, as parts[channel, part, 2]; and, with an `image`, whose statistics are
 // constants, dx = dy * rstd * weight. Channels are those of all instances.
 // Launch: see places.cuh. Shared, static: the sums of the block's threads. The order of sums is the same in every run.
 <% include "prelude/next_kernel.cuh" %>
@@ -7,7 +7,7 @@
 <% if image %>
 using W = << param >>;
 <% endif %>
-constexpr int numbers = derivative ? 2 : 3;
+constexpr int numbers = derivative ? 2 : 4;
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     const T* x, << "const U* dy, const acc* statistics, " if derivative >><< "const W* weight, T* dx, " if image >>acc* parts, Sizes g)
@@ -52,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 <% if derivative %>
         to[0] = made.total, to[1] = made.product;
 <% else %>
-        to[0] = made.count, to[1] = made.mean, to[2] = made.squares;
+        to[0] = made.count, to[1] = made.mean, to[2] = made.rest, to[3] = made.squares;
 <% endif %>
     }
 }

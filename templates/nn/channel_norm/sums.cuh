@@ -11,7 +11,8 @@ struct State {
 };
 __device__ __forceinline__ State join(State a, State b) { return {a.total + b.total, a.product + b.product}; }
 <% else %>
-using State = Moments<acc>;
+<% include "nn/channel_norm/moments.cuh" %>
+using State = ShiftedMoments;
 __device__ __forceinline__ State join(State a, State b) { return joined(a, b); }
 <% endif %>
 // The sums of differences from an offset, and of their squares, become those from the mean of what was summed.
@@ -86,7 +87,7 @@ struct Sums {
         return {first[c], second[c]};
 <% else %>
         const acc mean = first[c] * (acc(1) / acc(maximum(count, index(1)))), squares = second[c] - first[c] * mean;
-        return {acc(count), offset[c] + mean, squares < acc(0) ? acc(0) : squares};
+        return {acc(count), offset[c], mean, squares < acc(0) ? acc(0) : squares};
 <% endif %>
     }
 };

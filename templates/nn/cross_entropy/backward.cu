@@ -1,10 +1,11 @@
-// dx[r, c] = (exp(x[r, c] - total[r]) - (c == targets[r])) * given * share: the derivative of a mean of -log softmax.
+// dx[r, c] = (p - (c == targets[r])) * given * share, where p = exp(x[r, c] - peak[r] - rest[r]): the derivative of a mean of
+// -log softmax.
 <% if by_rows %>
-// Here by rows: exp(x[r, c] - total[r]) * given[r] + (c == targets[r]) * chosen_given[r]; 0 where both of these are 0,
+// Here by rows: p * given[r] + (c == targets[r]) * chosen_given[r]; 0 where both of these are 0,
 // whatever x is.
 <% endif %>
-// x, dx (rows, columns) in C order; total (rows): the logarithms of the sums of exponentials; targets (rows): the classes,
-// one out of range taken as the nearest; given: one number. Launch: block / lanes rows a block, dealt to those along y in
+// x, dx (rows, columns) in C order; peak, rest (rows): the largest elements, and the logarithms of the sums of exponentials
+// below them; targets (rows): the classes, one out of range taken as the nearest; given: one number. Launch: block / lanes rows a block, dealt to those along y in
 // turn; blocks along x share them. A thread moves `unroll` packs of `width` elements. On the host one thread has a row.
 // Shared: none.
 <% set half = elem != acc and block > 1 %>
@@ -19,27 +20,28 @@ constexpr bool by_rows = << by_rows | lower >>;
 
 // What the derivative by each element of a row has in common.
 struct Row {
-    acc total, scale, rest;
+    acc peak, rest, scale, more;
     bool counts;
 
-    __device__ __forceinline__ Row(acc total, acc scale, acc rest)
-        : total(total), scale(scale), rest(rest), counts(!by_rows || scale != acc(0) || rest != acc(0)) {}
-    __device__ __forceinline__ acc other(acc x) const { return counts ? exp_of(x - total) * scale : acc(0); }
+    __device__ __forceinline__ Row(acc peak, acc rest, acc scale, acc more)
+        : peak(peak), rest(rest), scale(scale), more(more), counts(!by_rows || scale != acc(0) || more != acc(0)) {}
+    __device__ __forceinline__ acc share(acc x) const { return exp_of(x - peak - rest); }
+    __device__ __forceinline__ acc other(acc x) const { return counts ? share(x) * scale : acc(0); }
     __device__ __forceinline__ acc chosen(acc x) const {
-        const acc part = (exp_of(x - total) - acc(1)) * scale;
-        return !counts ? acc(0) : by_rows ? part + rest : part;
+        const acc part = (share(x) - acc(1)) * scale;
+        return !counts ? acc(0) : by_rows ? part + more : part;
     }
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* x, const acc* total, const Target* targets,
+    const T* x, const acc* peak, const acc* rest, const Target* targets,
     << "const acc* given, const acc* chosen_given" if by_rows else "const T* given" >>,
     T* dx, index rows, index columns<< ", acc share" if not by_rows >>)
 {
     << "const acc scale = cast<acc>(*given) * share;" if not by_rows >>
     const index lane = threadIdx.x % lanes, group = threadIdx.x / lanes;
     for (index row = blockIdx.y * groups + group; row < rows; row += gridDim.y * groups) {
-        const Row own(total[row], << "given[row], given[row] + chosen_given[row]" if by_rows else "scale, acc(0)" >>);
+        const Row own(peak[row], rest[row], << "given[row], given[row] + chosen_given[row]" if by_rows else "scale, acc(0)" >>);
         const long long named = (long long)targets[row];
         const index chosen = index(maximum(minimum(named, (long long)columns - 1), 0ll));
         const T* const from = x + row * columns;

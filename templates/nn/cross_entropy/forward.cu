@@ -1,12 +1,13 @@
-// total[r] = log of the sum of exponentials of row r; parts[s] = the sum of total[r] - x[r, targets[r]] over the rows of
-// slot s, which are every `slots`-th. x (rows, columns) in C order, packs of `width` elements aligned; targets (rows): the
-// classes, one out of range taken as the nearest; total (rows); parts (slots).
+// peak[r] = the largest element of row r; rest[r] = log of the sum of exponentials below it: the two are added only to a
+// difference, as their sum would be rounded. parts[s] = the sum of peak[r] + rest[r] - x[r, targets[r]] over the rows of slot
+// s, which are every `slots`-th. x (rows, columns) in C order, packs of `width` elements aligned; targets (rows): the classes,
+// one out of range taken as the nearest; peak, rest (rows); parts (slots).
 // Launch: block / threads slots a block. A thread reads `chunks` packs of a row before it computes, again and again until
 // the row's end. Shared: the states of warps.
 <% include "nn/cross_entropy/row.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* x, const Target* targets, acc* total, acc* parts, index rows, index columns, index slots)
+    const T* x, const Target* targets, acc* peak, acc* rest, acc* parts, index rows, index columns, index slots)
 {
     const index slot = index(row_team()) * row_groups + row_group();
     acc part = acc(0);
@@ -23,10 +24,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         // Read after the row, as its place depends on a number that was read: the loads of the row would wait for that.
         const acc chosen = cast<acc>(from[index(maximum(minimum((long long)named, (long long)columns - 1), 0ll))]);
         state = row_total(state, phase);
-        const acc above = state.peak + log(state.sum);
         if (live && row_lane() == 0) {
-            total[row] = above;
-            part += above - chosen;
+            const acc own = log(state.sum);
+            peak[row] = state.peak;
+            rest[row] = own;
+            part += state.peak - chosen + own;
         }
     }
     if (slot < slots && row_lane() == 0) parts[slot] = part;

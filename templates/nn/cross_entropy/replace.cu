@@ -1,5 +1,5 @@
-// losses[r] = total - x[r, targets[r]], where total is the logarithm of the sum of row r's exponentials; then x[r, c] becomes
-// exp(x[r, c] - total) - (c == targets[r]), the derivative of losses[r].
+// losses[r] = peak - x[r, targets[r]] + rest, where peak is row r's largest element and rest the logarithm of the sum of
+// exponentials below it; then x[r, c] becomes exp(x[r, c] - peak - rest) - (c == targets[r]), the derivative of losses[r].
 // x (rows, columns) in C order, packs of `width` elements aligned; targets (rows): the classes, one out of range taken as the
 // nearest; losses (rows). Launch: a block a row, which is in the L2 still when it is read again. Shared: the states of warps.
 <% include "nn/cross_entropy/row.cuh" %>
@@ -14,9 +14,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(T* x, const
     const acc at_target = cast<acc>(row[chosen]);
     int phase = 0;
     state = row_total(state, phase);
-    const acc total = state.peak + log(state.sum);
+    const acc rest = log(state.sum);
     __syncthreads();  // all have read the target's element
-    if (threadIdx.x == 0) losses[blockIdx.x] = total - at_target;
+    if (threadIdx.x == 0) losses[blockIdx.x] = state.peak - at_target + rest;
     for (index start = first; start < columns; start += chunks * threads * width) {
         Pack<T, width> packs[chunks];
 #pragma unroll
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(T* x, const
             acc numbers[width];
             unpack(packs[u], numbers);
 #pragma unroll
-            for (int v = 0; v < width; ++v) numbers[v] = exp_of(numbers[v] - total) - (at + v == chosen ? acc(1) : acc(0));
+            for (int v = 0; v < width; ++v) numbers[v] = exp_of(numbers[v] - state.peak - rest) - (at + v == chosen ? acc(1) : acc(0));
             store_pack(row + at, packed<T>(numbers));
         }
     }

@@ -36,8 +36,6 @@ _INTERRUPTED, _FLOATS = 2, 1 << 16
 _SEEN = re.compile(r"printf|surf\w+write|(add|store)_tile")
 #: In how many launches of a kernel its unset arrays are filled by several values, each of which is a run.
 _TRIALS = 3
-#: How much longer than an unchecked launch one may take, until it is stopped; the library's own run to their end.
-_PATIENCE = 10
 #: Nanoseconds that every launch may take, while :func:`time_limit` says so.
 _asked: int | None = None
 
@@ -257,9 +255,12 @@ class CheckedFunction:
             entries=ctypes.addressof(entries),
             entry_count=len(self._reader.entries),
         )
-        usual = 0 if self._unit.trusted else _PATIENCE * settings.time_limit()
+        # The library's own kernels run to their end.
+        usual = 0 if self._unit.trusted else settings.time_limit()
+        limit = usual if _asked is None else _asked
+        self._reader.seconds = limit / 1e9
         with _one_launch:
-            self._runtime.cukern_set_limit(usual if _asked is None else _asked)
+            self._runtime.cukern_set_limit(limit)
             try:
                 self._run(packed, options, arrays, empties)
             finally:

@@ -17,6 +17,7 @@ from ....errors import KernelReport, TemplateError
 from ....text import render
 from ....text.signature import Dim3, Unit
 from ..lines import template_line, templates_of
+from ..settings import TIME_LIMIT
 from . import fills
 
 _Array = np.ndarray[Any, Any]
@@ -105,6 +106,8 @@ class Reader:
         self.entries: list[tuple[str, _Array]] = []
         #: In how many bytes threads of a block, or of blocks, wrote what others had written there.
         self.repeated = 0, 0
+        #: How long the launch may take; 0 for no limit.
+        self.seconds = 0.0
         self._path = path
         self._name = unit.signature.name
         self._templates = templates_of(unit)
@@ -334,6 +337,8 @@ class Reader:
         where = [re.search(rf"{what} \((\d+), (\d+), (\d+)\)", text) for what in ("block", "thread")]
         block, thread = (None if at is None else (int(at[1]), int(at[2]), int(at[3])) for at in where)
         place = line or places[0] if kind == "timeout" else places[0] or line
+        if kind == "timeout":
+            text = f"stopped, as it ran longer than {self.seconds:g} s ({TIME_LIMIT}): {text}"
         return KernelReport(
             kind, self._message(place, places[1], text), self._name, place,
             other_place=places[1], block=block, thread=thread,

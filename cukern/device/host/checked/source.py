@@ -31,13 +31,15 @@ CukernParams cukern_param_values __asm__("cukern_params") __attribute__((visibil
 }}
 namespace cukern {{
 using Function = decltype(&::{name});
-static_assert(Params<Function>::offset(Params<Function>::count) <= sizeof cukern_params, "too many parameters");
+using Every = Numbers<{numbers}>;
+constexpr unsigned param_bytes = offsets<Function>.at[Params<Function>::count];
+static_assert(param_bytes <= sizeof cukern_params, "too many parameters");
 static Dim* begin_threads(const Launch* launch, Dim block, void* shared) {{
     cukern_own_values.block = {{block.x, block.y, block.z}};
     cukern_own_values.block_size = {{launch->block.x, launch->block.y, launch->block.z}};
     cukern_own_values.grid_size = {{launch->grid.x, launch->grid.y, launch->grid.z}};
     dynamic_shared_base = shared;
-    __builtin_memcpy(cukern_param_values.bytes, launch->params, Params<Function>::offset(Params<Function>::count));
+    __builtin_memcpy(cukern_param_values.bytes, launch->params, param_bytes);
     {bindings}
     return (Dim*)&cukern_own_values;
 }}
@@ -157,9 +159,10 @@ def source(unit: Unit, filled: frozenset[str] = frozenset(), arrays: bool = True
     count = len(unit.signature.params)
     entry = _ENTRY.format(
         name=unit.signature.name,
+        numbers=", ".join(map(str, range(count))),
         bindings=" ".join(f"::{d.name} = dynamic_shared();" for d in unit.dynamic_shared if d.at_file_scope),
         loads=" ".join(
-            f"const auto cukern_arg{i} = load_param<{i}, Function>(cukern_params.bytes);"
+            f"const auto cukern_arg{i} = load_param<{i}, Function, Every>(cukern_params.bytes);"
             for i in range(count)
         ),
         arguments=", ".join(f"cukern_arg{i}" for i in range(count)),

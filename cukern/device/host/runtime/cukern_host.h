@@ -16,7 +16,10 @@
 #define __align__(n) __attribute__((aligned(n)))  // may stand after other specifiers, as in CUDA
 
 #ifndef __clang__
-#define __builtin_assume(condition) ((condition) ? (void)0 : __builtin_unreachable())
+namespace cukern {
+[[noreturn]] static inline void assumed_away() { __builtin_unreachable(); }
+}
+#define __builtin_assume(condition) ((condition) ? (void)0 : cukern::assumed_away())
 #endif
 
 #include "cukern_types.h"
@@ -74,31 +77,46 @@ inline T load(const unsigned char* from) {
     }
 }
 
+// The types of a function's parameters by their numbers. Looked up among base classes: to peel one type after another
+// off the list takes a compiler time that grows with the cube of their number.
+template <unsigned... number>
+struct Numbers {};
+template <unsigned number, class T>
+struct Param {
+    using type = T;
+};
+template <class Function, class Of>
+struct ParamList;
+template <class... T, unsigned... number>
+struct ParamList<void (*)(T...), Numbers<number...>> : Param<number, T>... {};
+template <unsigned number, class T>
+Param<number, T> param_at(const Param<number, T>*);
+
+// Where each parameter is among the launch's bytes, and, behind the last, how many these are.
+template <unsigned count>
+struct Offsets {
+    unsigned at[count + 1];
+};
+
 template <class Function>
 struct Params;
 template <class... T>
 struct Params<void (*)(T...)> {
     static constexpr unsigned count = sizeof...(T);
     static constexpr unsigned sizes[count + 1] = {sizeof(T)...};
-    static constexpr unsigned offset(unsigned index) {
-        unsigned sum = 0;
-        for (unsigned i = 0; i < index; ++i) sum += (sizes[i] + 7) & ~7u;
-        return sum;
+    static constexpr Offsets<count> offsets() {
+        Offsets<count> made = {};
+        for (unsigned i = 0; i < count; ++i) made.at[i + 1] = made.at[i] + ((sizes[i] + 7) & ~7u);
+        return made;
     }
 };
+template <class Function>
+static constexpr auto offsets = Params<Function>::offsets();
 
-template <unsigned index, class Function>
-struct Param;
-template <class First, class... Rest>
-struct Param<0, void (*)(First, Rest...)> {
-    using type = First;
-};
-template <unsigned index, class First, class... Rest>
-struct Param<index, void (*)(First, Rest...)> : Param<index - 1, void (*)(Rest...)> {};
-
-template <unsigned index, class Function>
+template <unsigned number, class Function, class Of>
 inline auto load_param(const unsigned char* params) {
-    return load<typename Param<index, Function>::type>(params + Params<Function>::offset(index));
+    using Found = decltype(param_at<number>((const ParamList<Function, Of>*)nullptr));
+    return load<typename Found::type>(params + offsets<Function>.at[number]);
 }
 
 static inline Dim block_at(const Launch* launch, unsigned long long index) {

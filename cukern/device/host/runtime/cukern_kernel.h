@@ -19,3 +19,5 @@ void* __tsan_memset(void*, int, size_t);
 #define memcpy(to, from, bytes) __builtin_memcpy(to, from, bytes)
 #define memset(to, value, bytes) __builtin_memset(to, value, bytes)
 #endif
+// In a kernel it is a mistake to get there, which would go on with whatever instructions follow.
+#define __builtin_unreachable() cukern::fault("__builtin_unreachable() is reached", __FILE__, __LINE__)

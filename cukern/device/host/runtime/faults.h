@@ -24,9 +24,12 @@ static void describe_fault(Text* text, int signal, const siginfo_t* info) {
     const uintptr_t at = (uintptr_t)info->si_addr;
     const Worker* w = worker;
     const char* stack = w->in_block ? w->fiber_stacks[w->current] : w->plain_stack;
+    const uintptr_t top = (uintptr_t)stack + (w->in_block ? fiber_stack_bytes : plain_stack_bytes);
     if (signal == SIGFPE) append(text, "integer division by zero, or of the lowest number by -1");
-    else if (signal == SIGILL) append(text, "reached code that cannot be reached");
+    else if (signal == SIGILL) append(text, "reached code that no right program reaches, as by an operation without a result");
     else if (at >= (uintptr_t)stack - guard_bytes && at < (uintptr_t)stack) append(text, "stack overflow");
+    else if (at >= top && at < top + guard_bytes)
+        append(text, "access past the thread's local memory, as by an index beyond the end of a local array");
     else if (append_access(text, w, at)) return;
     else if (info->si_code == SI_KERNEL || (signal == SIGBUS && info->si_code == BUS_ADRALN))
         append(text, "misaligned access of memory, or at an address that no pointer has");

@@ -33,6 +33,7 @@ struct Python {
     void* (*call_vector)(void* function, void* const* values, size_t count, void* names);
     void* (*new_object)(void* type, long items);
     void* (*from_unsigned)(unsigned long long);
+    int (*is_subtype)(const void* type, const void* of);
 };
 
 static Python python;

@@ -225,12 +225,16 @@ static void run_job(Worker* w, Job* job, Function* function) {
     if (function->quick_ns > 0) function->quick_ns -= (float)elapsed;
 }
 
-static void resolve(const Function* function, unsigned char* params) {
+// Puts addresses and lengths in place of ndarrays; false if an object is none. Another one, such as a NumPy scalar, has other
+// fields there, and the kernel would write to any place.
+static bool resolve(const Function* function, unsigned char* params) {
     for (unsigned i = 0; i < function->param_count; ++i) {
         const Param* param = &function->params[i];
         unsigned long long* slot = (unsigned long long*)(params + param->offset);
         if (param->kind == 0) continue;
-        const bool is_none = (const void*)*slot == none_object;
+        const void* object = (const void*)*slot;
+        const bool is_none = object == none_object;
+        if (!is_none && !is_array(object) && !python.is_subtype(type_of(object), array_type)) return false;
         const ArrayFields* array = is_none ? 0 : fields_of((const void*)*slot);
         slot[0] = array ? (unsigned long long)array->data : 0;
         for (unsigned axis = 0; axis < param->axes; ++axis) {
@@ -238,6 +242,7 @@ static void resolve(const Function* function, unsigned char* params) {
             slot[1 + param->axes + axis] = array ? (unsigned long long)(array->strides[axis] / (long)(param->itemsize ? param->itemsize : 1)) : 0;
         }
     }
+    return true;
 }
 
 static thread_local const char* last_error __attribute__((tls_model("initial-exec")));
@@ -300,11 +305,11 @@ static int worth_optimising(Function* function, const unsigned char* objects) {
 EXPORT int cukern_launch(Function* function, const unsigned char* packed) {
     Header header;
     memcpy(&header, packed, sizeof header);
-    if (function->quick_ns != 0)
-        if (const int status = worth_optimising(function, packed + sizeof header)) return status;
     unsigned char* params = (unsigned char*)__builtin_alloca_with_align(function->param_bytes + 8, 128);
     memcpy(params, packed + sizeof header, function->param_bytes);
-    resolve(function, params);
+    if (!resolve(function, params)) return fail("an argument is not an ndarray");
+    if (function->quick_ns != 0)
+        if (const int status = worth_optimising(function, packed + sizeof header)) return status;
     Job job;
     job.function = function;
     job.build = __atomic_load_n(&function->build, __ATOMIC_ACQUIRE);

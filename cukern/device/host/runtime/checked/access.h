@@ -438,7 +438,7 @@ static __attribute__((noinline)) void access_with_care(uintptr_t at, uintptr_t p
     }
     if (r->constant) {
         if (writes) found(constant_write, r, at, size, true, place);
-        return;
+        if (writes || !r->reads) return;
     }
     if (r->shared && r->rank != s.rank) visit(r, at, size, writes, place);
     if ((how == plain || how == loose) && reads && s.late_place == place && place) read_late(r, at, size, how, place);

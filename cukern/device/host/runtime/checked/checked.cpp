@@ -10,6 +10,7 @@
 #include "atomics.h"
 #include "undefined.h"
 #include "memory.h"
+#include "apart.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -195,6 +196,7 @@ static void run_once(Worker* w, Job* job, const Options* options, unsigned run) 
     begin_watch(w, job->start);
     run_blocks(w, job, options->in_fibers);
     end_watch(w);
+    settle_shared_memory();
 }
 
 static unsigned doubtful_reports() {

@@ -47,6 +47,7 @@ struct Piece {
     unsigned itemsize;
     bool written;
     unsigned char floats;
+    bool apart;  // only read, of memory that another parameter has for writing: it keeps what was there before the launch
 };
 
 static u64 arena_room, pool_room;
@@ -164,12 +165,33 @@ static void add_piece(Piece* pieces, unsigned& count, const Piece& piece) {
     for (; at && pieces[at - 1].low > piece.low; --at) pieces[at] = pieces[at - 1];
     pieces[at] = piece;
 }
+// The kernels of the library are launched without a look at whether arguments share memory, and one of their threads does on the
+// host what many do elsewhere: so what is read of memory that a launch writes is kept apart, and compared in the end.
+static void set_apart(Piece* pieces, unsigned count) {
+    for (unsigned i = 0; i < count; ++i)
+        for (unsigned j = 0; j < count && !pieces[i].written; ++j)
+            pieces[i].apart |= pieces[j].written && pieces[j].low < pieces[i].high && pieces[i].low < pieces[j].high;
+    Piece sorted[max_areas];
+    unsigned at = 0;
+    for (unsigned apart = 0; apart < 2; ++apart)
+        for (unsigned i = 0; i < count; ++i)
+            if (pieces[i].apart == (apart != 0)) sorted[at++] = pieces[i];
+    memcpy(pieces, sorted, count * sizeof(Piece));
+}
+// The end of the pieces from `i` on that share memory, up to `high`.
+static unsigned end_of_shared(const Piece* pieces, unsigned count, unsigned i, char** high) {
+    unsigned j = i;
+    for (*high = pieces[i].high; j < count && (j == i || pieces[j].low < *high) && pieces[j].apart == pieces[i].apart; ++j)
+        if (pieces[j].high > *high) *high = pieces[j].high;
+    return j;
+}
+
 static unsigned find_pieces(const Function* function, const unsigned* itemsizes, const unsigned char* objects, unsigned char* params, Piece* pieces) {
     unsigned count = 0;
     for (unsigned i = 0; i < function->param_count && count < max_areas; ++i) {
         const Param* param = &function->params[i];
         u64* slot = (u64*)(params + param->offset);
-        Piece piece = {0, 0, slot, (int)i, param->itemsize ? param->itemsize : 1, param->written != 0, 0};
+        Piece piece = {0, 0, slot, (int)i, param->itemsize ? param->itemsize : 1, param->written != 0, 0, false};
         if (param->kind == 0) {
             if (function->build->kernel->param_sizes[i] != 128 || slot[0] != tensor_map_mark) continue;
             piece.pointer = &slot[1];
@@ -193,8 +215,9 @@ static unsigned find_pieces(const Function* function, const unsigned* itemsizes,
         const Row& one = entries[i];
         const unsigned itemsize = one.itemsize & ~are_floats;
         add_piece(pieces, count, {one.low, one.low + one.bytes, one.pointer, first_entry - (int)i, itemsize, one.written != 0,
-                                  (unsigned char)(one.itemsize & are_floats ? itemsize : 0)});
+                                  (unsigned char)(one.itemsize & are_floats ? itemsize : 0), false});
     }
+    set_apart(pieces, count);
     return count;
 }
 
@@ -266,9 +289,9 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     Piece pieces[max_areas];
     const unsigned found = find_pieces(function, itemsizes, objects, params, pieces);
     u64 largest = 1 << 18;
+    char* high;
     for (unsigned i = 0, j; i < found; i = j) {
-        char* high = pieces[i].high;
-        for (j = i + 1; j < found && pieces[j].low < high; ++j) high = pieces[j].high > high ? pieces[j].high : high;
+        j = end_of_shared(pieces, found, i, &high);
         if ((u64)(high - pieces[i].low) > largest) largest = high - pieces[i].low;
     }
     for (s.slot_shift = 20; 1ull << s.slot_shift < 4 * largest;) ++s.slot_shift;
@@ -276,15 +299,14 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
     for (unsigned i = 0, j; i < found; i = j) {
         Area* area = &s.global[s.area_count];
         *area = {};
-        char *low = pieces[i].low, *high = pieces[i].high;
+        char* const low = pieces[i].low;
         area->constant = true;
         area->number = pieces[i].region;
         area->itemsize = pieces[i].itemsize;
         area->floats = pieces[i].floats;
-        for (j = i; j < found && (j == i || pieces[j].low < high); ++j) {
-            if (pieces[j].high > high) high = pieces[j].high;
-            if (pieces[j].written && area->constant) area->constant = false, area->number = pieces[j].region;
-        }
+        j = end_of_shared(pieces, found, i, &high);
+        for (unsigned k = i; k < j; ++k)
+            if (pieces[k].written && area->constant) area->constant = false, area->number = pieces[k].region;
         area->bytes = high - low;
         area->start = s.arena + ((u64)s.area_count << s.slot_shift) + place_in_slot(s.area_count, area->bytes) + ((uintptr_t)low & 255);
         for (area->shift = 0; area->shift < 2 && area->itemsize % (2u << area->shift) == 0;) ++area->shift;
@@ -292,8 +314,8 @@ static bool begin_launch(Function* function, const unsigned* itemsizes, const un
         originals[s.area_count] = low;
         for (unsigned k = i; k < j; ++k) *pieces[k].pointer = *pieces[k].pointer - (u64)low + area->start;
         find_unset(area, low, high);
-        area->only_read = area->constant && !area->unset;
-        if (!area->constant && !give_cells(area)) return false;
+        area->only_read = area->constant && !area->unset && !pieces[i].apart;
+        if ((!area->constant || pieces[i].apart) && !give_cells(area)) return false;
         ++s.area_count;
     }
     s.arena_bytes = (u64)s.area_count << s.slot_shift;

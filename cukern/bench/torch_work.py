@@ -1,0 +1,76 @@
+"""PyTorch's equivalents of `work`, written with its own functions. Importing this module imports PyTorch."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+torch: Any = importlib.import_module("torch")
+flex: Any = importlib.import_module("torch.nn.attention.flex_attention")
+
+
+def tf32_product(x: Any, y: Any) -> Any:
+    allowed = torch.backends.cuda.matmul
+    before, allowed.allow_tf32 = allowed.allow_tf32, True
+    try:
+        return x @ y
+    finally:
+        allowed.allow_tf32 = before
+
+
+def capped_attention(q: Any, k: Any, v: Any) -> Any:
+    scores = 30 * torch.tanh(q @ k.mT / (30 * q.shape[-1] ** 0.5))
+    later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1)
+    return torch.softmax(scores.masked_fill(later, -torch.inf), dim=-1) @ v
+
+
+def _causal(batch: Any, head: Any, row: Any, column: Any) -> Any:
+    return row >= column
+
+
+#: Masks of FlexAttention, by the number of rows: making one takes longer than the attention.
+CAUSAL = {n: flex.create_block_mask(_causal, None, None, n, n, device="cuda") for n in (1024, 4096)}
+
+
+def flex_capped_attention(q: Any, k: Any, v: Any) -> Any:
+    """The same by FlexAttention, which is meant to be compiled."""
+
+    def capped(score: Any, batch: Any, head: Any, row: Any, column: Any) -> Any:
+        return 30 * torch.tanh(score / 30)
+
+    return flex.flex_attention(q, k, v, score_mod=capped, block_mask=CAUSAL[q.shape[-2]])
+
+
+def grad_of_squares(x: Any) -> Any:
+    x = x.detach().requires_grad_()
+    (gradient,) = torch.autograd.grad((x * x).sum(), x)
+    return gradient
+
+
+def pointwise(from_input: Any, from_state: Any, bias: Any, old_cell: Any) -> Any:
+    z_input, z_output, z_candidate = (from_input + from_state + bias).chunk(3, dim=1)
+    new_cell = old_cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
+    return torch.tanh(new_cell) * torch.sigmoid(z_output)
+
+
+def pointwise_backward(gates: Any, new_cell: Any, dh: Any, state_dh: Any, dcell: Any) -> Any:
+    i, o, c = gates.chunk(3, dim=1)
+    t, dh = torch.tanh(new_cell), dh + state_dh
+    dc = dcell + dh * o * (1 - t * t)
+    slope = torch.where(c > 0, 1.0, 1 + c)
+    return torch.cat((dc * c * i * (1 - i), dh * t * o * (1 - o), dc * i * slope), dim=1)
+
+
+def lltm_gradients(x: Any, weights: Any, bias: Any, h: Any, cell: Any) -> Any:
+    weights, bias = weights.detach().requires_grad_(), bias.detach().requires_grad_()
+    gates = torch.nn.functional.linear(torch.cat([h, x], dim=1), weights, bias)
+    z_input, z_output, z_candidate = gates.chunk(3, dim=1)
+    new_cell = cell + torch.nn.functional.elu(z_candidate) * torch.sigmoid(z_input)
+    new_h = torch.tanh(new_cell) * torch.sigmoid(z_output)
+    return torch.autograd.grad(new_h.sum() + new_cell.sum(), [weights, bias])
+
+
+def mlp_gradients(x: Any, first: Any, scale: Any, shift: Any, second: Any) -> Any:
+    f, weights = torch.nn.functional, [one.detach().requires_grad_() for one in (first, scale, shift, second)]
+    hidden = f.gelu(f.layer_norm(x @ weights[0], first.shape[1:], weights[1], weights[2]))
+    return torch.autograd.grad(((hidden @ weights[3]) ** 2).mean(), weights)

@@ -1,0 +1,29 @@
+"""Addresses and axes of arrays, as :mod:`numpy.lib.array_utils`."""
+
+from __future__ import annotations
+
+from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+
+from ..array import Array
+from ..elementwise.operands import require_array
+from ..namespace.hints import missing as _missing
+from ..ops.slices import address, reach
+
+__all__ = ["byte_bounds", "normalize_axis_index", "normalize_axis_tuple"]
+
+
+def byte_bounds(a: Array, /) -> tuple[int, int]:
+    """The addresses of the first byte of an array, and of the first one after it.
+
+    >>> import cukern as ck
+    >>> low, high = ck.lib.array_utils.byte_bounds(ck.zeros(3, dtype="float32"))
+    >>> high - low
+    12
+    """
+    x = require_array(a, "byte_bounds")
+    low, high = reach(x.shape, x.strides, x.itemsize)
+    start = address(x)
+    return start + low, start + high
+
+
+__getattr__, __dir__ = _missing(__name__, __all__, {}, "numpy.lib.array_utils")

@@ -1,0 +1,95 @@
+"""Finite differences in float32, for functions that take no wider type: they show large mistakes only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .. import pytree
+from .locate import cotangents, floats, pull
+from .shapes import on
+
+Values = npt.NDArray[np.float64]
+#: The steps that are tried, relative to directions of elements between 0.5 and 1.5.
+STEPS = [2.0**-power for power in (4, 5, 6, 7, 8, 9, 10)]
+#: How far a gradient may be from the slope, relative to the terms of its product with a direction.
+RTOL = 2e-2
+_EPS = float(np.finfo(np.float32).eps)
+
+
+class Coarse(NamedTuple):
+    """The slope of a function along a direction in one argument, and what its gradient says.
+
+    Attributes:
+        path: the argument.
+        numeric: the slope by finite differences; ``error`` is how far it may be wrong.
+        analytic: the product of gradient and direction; ``scale`` is the size of its terms.
+    """
+
+    path: str
+    numeric: float
+    analytic: float
+    error: float
+    scale: float
+
+    @property
+    def decides(self) -> bool:
+        """Whether the slope is known well enough to judge by."""
+        return self.error <= RTOL * self.scale
+
+    @property
+    def agrees(self) -> bool:
+        return abs(self.numeric - self.analytic) <= 2 * RTOL * self.scale
+
+
+def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iterator[Coarse]:
+    """The slopes along a random direction in each floating argument that has elements, and the gradients."""
+    found = pull(function, args, seed)
+    weights = cotangents(found.outputs, seed)
+    rng = np.random.default_rng([seed, 5])
+    inputs = floats(list(args))
+    paths = [
+        leaf.path
+        for leaf in pytree.leaves_with_path(list(args), "args")
+        if any(leaf.value is x for x in inputs)
+    ]
+    size = float(sum(np.linalg.norm(w * y) for w, y in zip(weights, found.outputs, strict=True)))
+    for position, (path, x, gradient) in enumerate(zip(paths, inputs, found.gradients, strict=True)):
+        if not x.size:
+            continue
+        move = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)
+        slopes = [_slope(function, args, position, move, weights, step) for step in STEPS]
+        better = [(4 * near - far) / 3 for far, near in pairwise(slopes)]
+        noise = [4 * _EPS * size / step for step in STEPS[1:]]
+        errors = [abs(a - b) + n for (a, b), n in zip(pairwise(better), noise, strict=False)]
+        best = int(np.argmin(np.nan_to_num(errors, nan=np.inf)))
+        terms = gradient * move
+        scale = max(float(np.linalg.norm(terms)), abs(better[best])) + 1e-3
+        yield Coarse(path, better[best], float(np.sum(terms)), errors[best], scale)
+
+
+def _slope(
+    function: Callable[..., Any],
+    args: Sequence[Any],
+    position: int,
+    move: Values,
+    weights: list[Values],
+    step: float,
+) -> float:
+    inputs = floats(list(args))
+    array = inputs[position]
+    sums = []
+    for sign in (1, -1):
+        moved = on(array.numpy().astype(np.float64) + sign * step * move, array.dtype, array.device)
+        leaves = [moved if leaf is array else leaf for leaf in pytree.leaves(list(args))]
+        outputs = floats(function(*pytree.replace(list(args), leaves)))
+        sums.append(
+            sum(
+                float(np.sum(w * y.numpy().astype(np.float64))) for w, y in zip(weights, outputs, strict=True)
+            )
+        )
+    return (sums[0] - sums[1]) / (2 * step)

@@ -107,7 +107,8 @@ def ravel_multi_index(
     Raises:
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
         TypeError: the indices are not integers.
-        ValueError: the number of arrays is not that of the axes, or the array has more than 2**63 - 1 elements.
+        ValueError: the number of arrays or of modes is not that of the axes, there is no such mode, or the array has
+            more than 2**63 - 1 elements.
 
     >>> import cukern as ck
     >>> ck.ravel_multi_index((ck.asarray([0, 1]), ck.asarray([2, 0])), (2, 3)).tolist()
@@ -119,7 +120,9 @@ def ravel_multi_index(
         raise ValueError(f"{name}: expected {len(sizes)} arrays, got {len(multi_index)}")
     if math.prod(sizes) >= 2**63:
         raise ValueError(f"{name}: dims: an array of shape {dims} has too many elements")
-    modes = (mode,) * len(sizes) if isinstance(mode, str) else mode
+    modes = (mode,) * len(sizes) if isinstance(mode, str) else tuple(mode)
+    if len(modes) != len(sizes):
+        raise ValueError(f"{name}: mode: expected one for each of {len(sizes)} axes, got {len(modes)}")
     # Without a number in it, a list does not say of which dtype it is.
     given = [
         asarray(x, dtypes.int64 if isinstance(x, (list, tuple)) and not x else None) for x in multi_index

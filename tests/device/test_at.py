@@ -203,6 +203,8 @@ def test_places_of_numbers_have_no_axis(device: ck.Device, mode: Any) -> None:
         ValueError, match="ravel_multi_index: mode: expected 'raise', 'wrap' or 'clip', got 'up'"
     ):
         ck.ravel_multi_index((1, 1), (2, 2), mode="up")
+    with pytest.raises(ValueError, match="ravel_multi_index: mode: expected one for each of 2 axes, got 1"):
+        ck.ravel_multi_index((1, 1), (2, 2), mode=("clip",))
 
 
 def test_places_of_small_integers_are_brought_into_long_axes(device: ck.Device) -> None:

@@ -256,7 +256,7 @@ def test_overlaps(device: ck.Device, name: str) -> None:
         np.testing.assert_array_equal(got.numpy(), expected, err_msg=f"seed {seed}")
 
 
-@pytest.mark.parametrize("n", [1 << 15, (1 << 21) + 3])
+@pytest.mark.parametrize("n", [1 << 15, pytest.param((1 << 21) + 3, marks=pytest.mark.thorough)])
 def test_overlaps_of_many_elements(device: ck.Device, n: int) -> None:
     """NumPy serves some of these on the host, and kernels on several cores the longest."""
     values, places = np.arange(n), np.random.default_rng(0).permutation(n)

@@ -18,7 +18,7 @@ from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
-from ..elementwise.table import clip, equal, exp, isfinite, isnan, minimum, where
+from ..elementwise.table import clip, equal, exp, isfinite, isnan, log, minimum, where
 from ..elementwise.ufunc import one_out, written
 from ..shape.joins import concat
 from ..shape.views import reshape
@@ -41,7 +41,6 @@ _SUM = Scan("cumsum", "a + b", "T(0)", wide=True)
 _PRODUCT = Scan("cumprod", "a * b", "T(1)", wide=True)
 _MAX = Scan("cummax", "maximum(a, b)", "limits<T>::lowest()")
 _MIN = Scan("cummin", "minimum(a, b)", "limits<T>::highest()")
-_LOG_SUM = Scan("logcumsumexp", "log_add_exp(a, b)", "limits<T>::lowest()")
 _RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
 
 
@@ -291,38 +290,53 @@ def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
     if dtypes.info(x.dtype).kind != "f":
         x = astype(x, dtypes.get_default_dtype())
     with tape.stop_recording():
-        made = scanned(_LOG_SUM, (x,), place, x.dtype)
+        peak, terms, shrunk = _terms_below(x, place)
+        made: Array = _log_sums(peak, recurrence(shrunk, terms, place, False), x)
     if tape.recording((x,)):
 
         def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
             (g,), (x,) = given, saved
-            acc = dtypes.info(x.dtype).acc
-            most = float(np.finfo(acc).max)
-            with tape.stop_recording():
-                peak = clip(scanned(_MAX, (x,), place, acc), -most, most)
-                shrunk = _shrunk(shifted(peak, place, False), peak)
-                grown = _shrunk(peak, shifted(peak, place, True))
-            terms = _exp_below(x.astype(acc), peak)
+            peak, terms, shrunk = _terms_below(x, place)
             sums = recurrence(shrunk, terms, place, False)
-            kept = grown * _share(sums, shifted(sums, place, True))
-            return (_cotangent(x, terms, sums, recurrence(kept, astype(g, acc), place, True)),)
+            kept = shifted(shrunk, place, True) * _share(sums, shifted(sums, place, True))
+            return (_cotangent(x, terms, sums, recurrence(kept, astype(g, peak.dtype), place, True)),)
 
         tape.record("logcumsumexp", (x,), (made,), vjp, (x,))
     return made
+
+
+def _terms_below(x: Array, place: int) -> tuple[Array, Array, Array]:
+    """The largest value so far, a constant, the exponentials below it, and by what it shrinks those before."""
+    acc = dtypes.info(x.dtype).acc
+    with tape.stop_recording():
+        peak = scanned(_MAX, (x,), place, acc)
+        shrunk = _shrunk(shifted(peak, place, False), peak)
+    return peak, _exp_below(astype(x, acc, copy=False), peak), shrunk
 
 
 # The cotangent of an element is its share of each later sum of exponentials, added up by t[i] = g[i] + (the share of
 # sum i in sum i + 1) * t[i + 1]. The sums are those below the largest value so far, not logarithms, which are rounded.
 
 
+def _finite(x: Any) -> Any:
+    most = float(np.finfo(x.dtype).max)
+    return clip(x, -most, most)
+
+
 @fuse
 def _exp_below(x: Any, peak: Any) -> Any:
-    return exp(minimum(x, float(np.finfo(peak.dtype).max)) - peak)
+    return exp(minimum(x, float(np.finfo(peak.dtype).max)) - _finite(peak))
 
 
 @fuse
 def _shrunk(before: Any, peak: Any) -> Any:
-    return exp(minimum(before - peak, 0))  # of the number beyond an end 1, which multiplies a 0
+    # Of the number beyond an end at most 1: it multiplies a 0.
+    return exp(minimum(_finite(before) - _finite(peak), 0))
+
+
+@fuse
+def _log_sums(peak: Any, sums: Any, like: Any) -> Any:
+    return (peak + log(sums)).astype(like.dtype)
 
 
 @fuse

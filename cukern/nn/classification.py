@@ -303,6 +303,7 @@ def binary_cross_entropy(
 ) -> Array:
     """The mean of ``-(target * log(p) + (1 - target) * log(1 - p))``, each logarithm at least -100.
 
+    Its derivative by ``p`` is ``(p - target) / max(p * (1 - p), 1e-12)``, as in PyTorch: finite for every ``p``.
     For logits, :func:`binary_cross_entropy_with_logits` is more accurate.
 
     Args:
@@ -334,7 +335,7 @@ def binary_cross_entropy_with_logits(
     pos_weight: Array | None = None,
     reduction: str = "mean",
 ) -> Array:
-    """:func:`binary_cross_entropy` of ``sigmoid(logits)``, accurate for logits of any size.
+    """:func:`binary_cross_entropy` of ``sigmoid(logits)``, accurate for logits of any size, infinite ones too.
 
     Args:
         logits: a floating dtype.
@@ -398,7 +399,7 @@ def kl_div(
 
     Args:
         log_probabilities: logarithms of the model's probabilities, a floating dtype.
-        targets: probabilities of the same shape; an element of 0 gives 0.
+        targets: probabilities of the same shape; an element of 0 gives 0, also where the model's is 0.
         log_target: whether ``targets`` are logarithms too.
         reduction: ``"batchmean"``, the sum divided by the size of the first axis, as in the definition of the
             divergence; ``"mean"``, over all elements; ``"sum"``; or ``"none"``.

@@ -127,6 +127,11 @@ def _pulled(
     return remember(_rules, key, _derive(*key)) if found is None else found
 
 
+def _dtype_of_other(rule: Rule, value: DType) -> DType:
+    """The dtype of the reduction ``rule.other``: a mean in float32 would be rounded to the digits of a large one."""
+    return dtypes.float64 if rule.other == "mean" and value == dtypes.float32 else dtypes.info(value).acc
+
+
 def _derive(
     rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
 ) -> Pulled:
@@ -138,7 +143,7 @@ def _derive(
     number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
     values = value.args if rule.operands else (value,)
     x = tuple(Expr(cast(node, acc)) for node in values)
-    rest = map(Expr, (y, input_node(k + 2, acc), number))
+    rest = map(Expr, (y, input_node(k + 2, _dtype_of_other(rule, value.dtype)), number))
     made = rule.cotangent(Expr(g), x if rule.operands else x[0], *rest)
     pairs = [
         (node, given if one.node is g else cast(one.node, node.dtype))
@@ -477,13 +482,14 @@ class _Call:
             return largest.evaluate(self.program, arrays, self.scalars, self.span.axes, True, acc)
 
     def _other(self, which: str, arrays: Sequence[Array], y: Array | None) -> Array:
-        """The reduction ``rule.other`` of the values, in the accumulator's dtype."""
+        """The reduction ``rule.other`` of the values."""
         value = self.program.outputs[0]
         acc = dtypes.info(value.dtype).acc
         axes = self.span.axes
         if which == "mean":
             reduce: Reduce = FUNCTIONS["mean"]
-            return reduce.evaluate(self.program, arrays, self.scalars, axes, True, acc)
+            wide = _dtype_of_other(self.rule, value.dtype)  # type: ignore[arg-type]
+            return reduce.evaluate(self.program, arrays, self.scalars, axes, True, wide)
         assert y is not None
         operand = input_node(len(arrays), y.dtype)
         if which == "count":

@@ -295,9 +295,11 @@ def _freedom(span: Span) -> float:
 _INF, _NAN = float("inf"), float("nan")
 #: The cotangent of an extreme is shared equally by the values that equal it.
 _SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
-_VARIANCE = Rule(lambda g, x, y, e, s: (x - e) * (2 * g / s), number=_freedom, other="mean")
+_VARIANCE = Rule(lambda g, x, y, e, s: (x - e).astype(x.dtype) * (2 * g / s), number=_freedom, other="mean")
 _DEVIATION = Rule(
-    lambda g, x, y, e, s: (x - e) * where(y > 0, g / s / where(y > 0, y, 1), 0), number=_freedom, other="mean"
+    lambda g, x, y, e, s: (x - e).astype(x.dtype) * where(y > 0, g / s / where(y > 0, y, 1), 0),
+    number=_freedom,
+    other="mean",
 )
 #: By the sum of exponentials, as their logarithm is rounded to the digits of large values.
 _LOG_SUM = Rule(
@@ -488,7 +490,8 @@ logsumexp = Statistic(
     "float",
     _LOG_SUM,
     real=True,
-    doc="log(sum(exp(x))) over axes, without overflow; -inf if there are no values or all are -inf.",
+    doc="log(sum(exp(x))) over axes, without overflow; -inf if there are no values or all are -inf. Its derivative, "
+    "the softmax of x, is NaN at an infinity, and 0 where all are -inf.",
 )
 _PEAK_AND_REST = Reduce(
     replace(logsumexp.row, name="peak_and_log_sum", finish="complex<A>(a.peak, log(a.sum))"),

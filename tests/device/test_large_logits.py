@@ -70,6 +70,19 @@ def test_gradients_of_cumulative_logarithms(device: ck.Device, dtype: str, size:
     np.testing.assert_allclose(got, want, rtol=0, atol=6 * ERROR[dtype])
 
 
+@pytest.mark.parametrize("dtype", [ck.float32, ck.float64])
+def test_cumulative_logarithms_of_many(device: ck.Device, dtype: Any) -> None:
+    """The sum, not its logarithm, is carried on: of many equal numbers that would stop to grow."""
+    for size in (0.0, 1e5, -1e5):
+        x = ck.full((2, 3000), size, dtype=dtype)
+        want = size + np.log(np.arange(1, 3001))
+        found = ck.logcumsumexp(x, axis=1).astype(ck.float64).numpy()
+        error = 2 * float(np.finfo(np.dtype(str(dtype))).eps) * max(abs(size), 8.0)
+        np.testing.assert_allclose(found, np.stack([want, want]), rtol=0, atol=error)
+    values = ck.asarray([-math.inf, 1.0, math.inf, 2.0])
+    np.testing.assert_allclose(ck.logcumsumexp(values).numpy(), [-math.inf, 1, math.inf, math.inf])
+
+
 def test_second_derivatives_of_logarithms_of_sums(device: ck.Device) -> None:
     below = np.array([0.0, -1.0, 0.5])
     p = softmax(below)

@@ -436,3 +436,43 @@ def test_refused(device: ck.Device) -> None:
     for call, error, message in cases:
         with pytest.raises(error, match=re.escape(message)):
             call()
+
+
+def large_scores(dtype: str, size: float, queries: int, keys: int) -> tuple[list[ck.Array], list[np.ndarray]]:
+    """Arrays and a cotangent whose scores are near ``size`` and not rounded, and what attention makes of them.
+
+    Not the gradient of the query's first feature, which is multiplied by ``size``.
+    """
+    rng = np.random.default_rng(0)
+    q, k = (rng.integers(-1, 2, (1, 2, n, 16)).astype(float) for n in (queries, keys))
+    q[..., 4:], k[..., 4:], q[..., 0], k[..., 0] = 0, 0, 1, size
+    v, d = rng.normal(size=(1, 2, keys, 16)), rng.normal(size=(1, 2, queries, 16))
+    arrays = [ck.asarray(one, dtype=dtype) for one in (q, k, v, d)]
+    v, d = (one.astype("float64").numpy() for one in arrays[2:])
+    scores = q[..., 1:] @ k[..., 1:].swapaxes(-1, -2)
+    p = np.exp(scores - scores.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    made = p @ v
+    slopes = p * (d @ v.swapaxes(-1, -2) - (d * made).sum(-1, keepdims=True))
+    return arrays, [made, (slopes @ k)[..., 1:], slopes.swapaxes(-1, -2) @ q, p.swapaxes(-1, -2) @ d]
+
+
+@pytest.mark.usefixtures("on_tensor_cores")
+@pytest.mark.parametrize(
+    ("dtype", "size"),
+    [("float32", 1e4), ("float32", 1e5), ("float64", 1e5), ("float16", 9984.0), ("bfloat16", 9984.0)],
+)
+@pytest.mark.parametrize("queries", [40, 1])
+def test_large_scores(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, size: float, queries: int
+) -> None:
+    """The sum of a row's exponentials is not rounded to the scores' digits, also where parts of the keys are joined."""
+    monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
+    monkeypatch.setattr(plan, "_chosen", {})
+    (*arrays, d), wanted = large_scores(dtype, size, queries, 300)
+    made, pull = ck.vjp(lambda *own: nn.attention(*own, scale=1.0), *arrays)
+    found = [one.astype("float64").numpy() for one in (made, *pull(d))]
+    found[1] = found[1][..., 1:]
+    error = {"float64": 1e-12, "float32": 4e-6, "float16": 2e-3, "bfloat16": 1.2e-2}[dtype]
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=0, atol=error * np.abs(other).max())

@@ -173,3 +173,12 @@ def test_two_launches(as_a_gpu: pytest.MonkeyPatch) -> None:
         as_a_gpu.setattr(import_module(f"cukern.{room}.plan").Plan, "run", None)
     logits = random(0, (3, 8), "bfloat16")
     assert nn.cross_entropy(logits, ck.asarray([1, 2, 3])).dtype == ck.bfloat16
+
+
+@pytest.mark.parametrize(("rows", "columns"), [(70, 13), (37, 1024), (2, 20_000)])
+@pytest.mark.parametrize("size", [1e5, -1e5, 2.0**26])
+def test_large_logits(as_a_gpu: pytest.MonkeyPatch, size: float, rows: int, columns: int) -> None:
+    """The sum of exponentials is not rounded to their digits; the logits, which are not, differ by units of these."""
+    rng, unit = np.random.default_rng(0), max(1.0, float(np.spacing(np.float32(abs(size)))))
+    logits = size + unit * rng.integers(-2, 3, (rows, columns))
+    check(ck.asarray(logits, dtype="float32"), ck.asarray(rng.integers(0, columns, rows)))

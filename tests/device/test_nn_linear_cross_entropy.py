@@ -132,3 +132,21 @@ def test_errors(device: ck.Device) -> None:
     if device.kind == "host":
         with pytest.raises(IndexError, match=r"targets: expected each in \[0, 4\), got 4"):
             loss(x, weight, ck.asarray([0, 4]))
+
+
+@pytest.mark.usefixtures("as_a_gpu")
+def test_large_logits() -> None:
+    """Products and biases are whole numbers, which are not rounded; nor is the sum of exponentials, to their digits."""
+    rng = np.random.default_rng(0)
+    x, weight = (rng.integers(-1, 2, (rows, 8)).astype(np.float32) for rows in (70, 300))
+    targets, bias = rng.integers(0, 300, 70), np.full(300, 1e5, np.float32)
+    given = [ck.asarray(one) for one in (x, weight, bias)]
+    with ck.Tape() as tape:
+        tape.watch(*given)
+        loss = nn.linear_cross_entropy(*given[:2], ck.asarray(targets), given[2], reduction="sum")
+    logits = x.astype(np.float64) @ weight.T
+    totals = np.log(np.exp(logits).sum(-1))
+    close(loss, (totals - logits[np.arange(70), targets]).sum(), 16)
+    gaps = np.exp(logits - totals[:, None]) - np.eye(300)[targets]
+    for found, one in zip(tape.gradient(loss, given), (gaps @ weight, gaps.T @ x, gaps.sum(0)), strict=True):
+        close(found, one, 64)

@@ -133,3 +133,15 @@ def test_spread_of_large_numbers(device: ck.Device) -> None:
     x = ck.asarray(np.array([3e200, 4e200]))
     assert ck.var(x).item() == math.inf
     assert ck.std(ck.asarray([3e30, 4e30])).item() == pytest.approx(5e29)
+
+
+@pytest.mark.parametrize("f", [ck.var, ck.std])
+@pytest.mark.parametrize("fused", [False, True])
+def test_derivatives_of_spread_about_a_large_mean(device: ck.Device, f: Any, fused: bool) -> None:
+    """The mean, from which elements are subtracted, is not rounded to its digits."""
+    a = (np.random.default_rng(0).normal(size=(3, 50)) + 1e4).astype(np.float32)
+    apart = a.astype(np.float64) - a.astype(np.float64).mean(1, keepdims=True)
+    want = 2 * apart / 50 if f is ck.var else apart / 50 / a.astype(np.float64).std(1, keepdims=True)
+    spread = lambda x: f(x, axis=1)  # noqa: E731
+    got = gradient(ck.fuse(lambda x: spread(x * 1)) if fused else spread, ck.asarray(a))
+    np.testing.assert_allclose(got, want, rtol=1e-6, atol=1e-8)

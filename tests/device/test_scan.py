@@ -17,12 +17,11 @@ from cukern.index.scan import recurrence
 from cukern.index.scan_plan import Columns, Rows, Serial, Task, Tiles, pack_width, scanned, shape_for
 from cukern.testing import assert_close, gradcheck
 
-ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX, "log": scan._LOG_SUM}
+ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX}
 ORACLES = {
     "sum": np.cumsum,
     "product": np.cumprod,
     "max": np.maximum.accumulate,
-    "log": np.logaddexp.accumulate,
 }
 #: A thread a column, columns in tiles; a thread, part of a warp, a warp, two warps a row, walked along or cut into
 #: tiles that wait for each other; threads side by side with rows of their own.
@@ -163,7 +162,7 @@ def test_columns_few_and_long(device: ck.Device, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("name", ["tiles", "warps", "chain", "column chain"])
-@pytest.mark.parametrize("row", ["product", "max", "log"])
+@pytest.mark.parametrize("row", ["product", "max"])
 def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
     a = np.random.default_rng(0).uniform(0.9, 1.1, (3, 5, 333) if name == "chain" else (3, 333, 5))
     axis = axes_of(name)[-1]

@@ -29,24 +29,24 @@ from .variables import Sum
 _ROUNDED = Kernel("nn/attention/backward_rounded.cu", name="attention_backward_rounded", block=256)
 
 
-@fuse
-def _delta(o: Any, d: Any, acc: Any) -> Any:
-    return ops.sum(o.astype(acc.dtype) * d.astype(acc.dtype), axis=-1)
+@fuse(static=("acc",))
+def _dot(o: Any, d: Any, acc: dtypes.DType) -> Any:
+    return ops.sum(o.astype(acc) * d.astype(acc), axis=-1)
 
 
 def launch_backward(
-    call: Call, made: Array, lse: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
+    call: Call, made: Array, statistics: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
 ) -> list[Array | None]:
     """The gradients of q, k, v and the score's arrays, or None for those that are not needed.
 
     Args:
-        cotangent, of_lse: of the result and of its statistics.
+        cotangent, of_lse: of the result and of the logarithms of its rows' sums of exponentials.
     """
     q, k, v = call.q, call.k, call.v
     d = dense(cotangent)
-    delta = _delta(made, d, lse[..., None])
+    delta: Array = _dot(made, d, statistics.dtype)
     # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
-    given = (d, lse, delta if of_lse is None else ops.subtract(delta, of_lse))
+    given = (d, statistics, delta if of_lse is None else ops.subtract(delta, of_lse))
     blank, rows = call.options.packed, (q, k, v, d)
     dq = dk = dv = None
     whole = fed(call, "backward", rows) if all(wanted[:3]) and not call.options.deterministic else None

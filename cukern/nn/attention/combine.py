@@ -24,9 +24,9 @@ def steps_of(x: Array) -> tuple[int, ...]:
 _combiners: dict[Any, Prepared] = {}
 
 
-def combine(parts: int, of_parts: Array, of_lse: Array, made: Array, lse: Array) -> None:
+def combine(parts: int, of_parts: Array, statistics_of_parts: Array, made: Array, statistics: Array) -> None:
     """Write the result of all keys, and its statistics, from those of the parts."""
-    device, arrays = made.device, (of_parts, of_lse, made, lse)
+    device, arrays = made.device, (of_parts, statistics_of_parts, made, statistics)
     key = (parts, tuple(one._planned() for one in arrays))
     launch = _combiners.get(key)
     if launch is None:
@@ -46,7 +46,7 @@ def combine(parts: int, of_parts: Array, of_lse: Array, made: Array, lse: Array)
         }
         with on(device):
             function = _COMBINE.bind(device, **variables).function
-            prepared = function.prepare((lse.size, 1, 1), (lanes * teams, 1, 1), 0, (results,))
+            prepared = function.prepare((statistics.size // 2, 1, 1), (lanes * teams, 1, 1), 0, (results,))
         launch = remember(_combiners, key, prepared)
     with on(device):
         launch(*(one._operand for one in arrays))

@@ -66,18 +66,19 @@ def _computed(
     def pull(
         cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
-        *arrays, starts_q, starts_k, kinds, bits, made, lse = saved
+        *arrays, starts_q, starts_k, kinds, bits, made, statistics = saved
         call = asked(arrays, starts_q, starts_k, None if kinds is None else masks.Blocks(kinds, bits))
-        return _gradients(call, arrays, reference, made, lse, cotangents, needs)
+        return _gradients(call, arrays, reference, made, statistics, cotangents, needs)
 
     with tape.stop_recording():
         bits = dtypes.info(arrays[0].dtype).narrow
         blocks = None if mask is None else masks.mask_blocks(mask, bits)
         if options.condition is not None:
             blocks = condition_blocks(asked(arrays, *starts, None), bits)
-        made, lse = launch_forward(asked(arrays, *starts, blocks))
+        made, statistics = launch_forward(asked(arrays, *starts, blocks))
+        lse = statistics[..., 0]
     if tracking is not None:
-        saved = (*arrays, *starts, *(blocks or (None, None)), made, lse)
+        saved = (*arrays, *starts, *(blocks or (None, None)), made, statistics)
         tape.record("attention", arrays, (made, lse), pull, saved, materialize=False, tracking=tracking)
     return made, lse
 
@@ -87,11 +88,11 @@ def _gradients(
     arrays: Sequence[Array],
     reference: Callable[..., Any],
     made: Array,
-    lse: Array,
+    statistics: Array,
     given: Sequence[Array | None],
     wanted: Sequence[bool],
 ) -> Sequence[Array | None]:
-    """The gradients of ``arrays``, differentiable, from those of the result and of its statistics."""
+    """The gradients of ``arrays``, differentiable, from those of the result and of its rows' logarithms."""
     cotangent, of_lse = given
     of_made = zeros_like(made) if cotangent is None else cotangent
     cotangents = [of_made] if of_lse is None else [of_made, of_lse]
@@ -106,7 +107,7 @@ def _gradients(
     def kernels() -> list[Array | None]:
         # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
         own = 3 if call.options.packed else len(arrays) - len(call.tables)
-        found = launch_backward(call, made, lse, of_made, of_lse, wanted[:own])
+        found = launch_backward(call, made, statistics, of_made, of_lse, wanted[:own])
         rest = [i for i in range(own, len(arrays)) if wanted[i]]
         if not rest:
             return [*found, *[None] * (len(arrays) - own)]

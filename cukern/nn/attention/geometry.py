@@ -41,7 +41,7 @@ class Tile(NamedTuple):
         columns = head.value + 1
         elements = self.rows * rows + self.keys * (rows + columns) + scores
         if backward:
-            elements += self.rows * (columns + 2) + scores
+            elements += self.rows * (columns + 3) + scores
         return elements * dtypes.info(dtype).acc.itemsize
 
 

@@ -377,22 +377,22 @@ def _tail(
 
 
 def launch_forward(call: Call) -> tuple[Array, Array]:
-    """The result, and for each query the logarithm of the sum of the exponentials of its scores."""
+    """The result, and for each query the logarithm of the sum of the exponentials of its scores, as two terms."""
     q, device, acc = call.q, call.q.device, dtypes.info(call.q.dtype).acc
     made = like(q, call.head.value, call.options.packed)
     # No block has the rows that belong to no packed sequence.
-    shape = q.shape[:3]
-    lse = full(shape, -math.inf, acc, device) if call.options.packed else empty(shape, acc, device)
+    shape = (*q.shape[:3], 2)
+    statistics = full(shape, -math.inf, acc, device) if call.options.packed else empty(shape, acc, device)
     tile = choose(call, "forward", (q, call.k, call.v, made))
     parts = _parts(call, tile)
     if parts == 1:
-        launch(call, "forward", (), (made, lse), tile)
-        return made, lse
+        launch(call, "forward", (), (made, statistics), tile)
+        return made, statistics
     shape = (parts * q.shape[0], *q.shape[1:3])
-    of_parts, of_lse = empty((*shape, call.head.value), acc, device), empty(shape, acc, device)
-    launch(call, "forward", (), (of_parts, of_lse), tile, parts=parts)
-    combine(parts, of_parts, of_lse, made, lse)
-    return made, lse
+    of_parts, of_each = empty((*shape, call.head.value), acc, device), empty((*shape, 2), acc, device)
+    launch(call, "forward", (), (of_parts, of_each), tile, parts=parts)
+    combine(parts, of_parts, of_each, made, statistics)
+    return made, statistics
 
 
 def _parts(call: Call, tile: AnyTile) -> int:

@@ -5,6 +5,7 @@
 <% include "prelude/math.cuh" %>
 <% include "prelude/exponential.cuh" %>
 <% include "prelude/settled.cuh" %>
+<% include "nn/attention/statistics.cuh" %>
 <% if dropping %>
 <% include "lib/philox.cuh" %>
 <% endif %>
@@ -342,13 +343,24 @@ __device__ __forceinline__ Course<tile_m> rows_for(const Place& at, const Sizes&
     return {at.rows_of(key), at.list(sizes, lists, key / tile_n, divide_up(sizes.queries * group, tile_m))};
 }
 
-// Statistics of the rows from `first` on, to shared memory. A row that attends to nothing gets +inf, with which its weights are 0.
+// Statistics of the rows from `first` on, to shared memory: lse and, unless that is null, rest. A row that attends to nothing gets
+// +inf, with which its weights are 0. Without rest the weights of a row are not rounded apart, but all by the same factor, as its lse
+// is: of half types it is nearer to 1 than they are rounded themselves, of scores up to 1e4.
 template <int COUNT>
-__device__ __forceinline__ void load_statistics(A* to, const Place& at, const Sizes& sizes, const A* from, int first) {
+__device__ __forceinline__ void load_statistics(
+    A* to, A* rest, const Place& at, const Sizes& sizes, const RowStatistics* from, int first)
+{
     for (int r = threadIdx.x; r < COUNT; r += threads) {
-        const A x = first + r < at.rows ? from[at.statistic(sizes, first + r)] : A(0);
-        to[r] = x == -limits<A>::infinity() ? -x : x;
+        const RowStatistics x = first + r < at.rows ? from[at.statistic(sizes, first + r)] : RowStatistics{};
+        const bool nothing = x.lse == -limits<A>::infinity();
+        to[r] = nothing ? -x.lse : x.lse;
+        if (rest) rest[r] = nothing ? A(0) : x.rest;
     }
+}
+// The mean of dot products of each row.
+template <int COUNT>
+__device__ __forceinline__ void load_deltas(A* to, const Place& at, const Sizes& sizes, const A* from, int first) {
+    for (int r = threadIdx.x; r < COUNT; r += threads) to[r] = first + r < at.rows ? from[at.statistic(sizes, first + r)] : A(0);
 }
 
 // One element of the backward pass; `whole`: the row is known to attend to the key.
@@ -359,14 +371,14 @@ struct Element {
 <% endif %>
 
     __device__ __forceinline__ Element(
-        const Place& at, const Sizes& sizes, const Scores& scores, const Draw& draw, A product, A dweight, A lse, A delta,
-        int row, int key, bool whole)
+        const Place& at, const Sizes& sizes, const Scores& scores, const Draw& draw, A product, A dweight, A lse, A rest,
+        A delta, int row, int key, bool whole)
         : weight(0), dscore(0)<< ", by_array(0)" if summing >>
     {
         if (!whole && !at.attends(row, key)) return;
         Score score{product * A(sizes.scale), A(1)};
         if constexpr (!plain) score = scores(product, Spot{at.batch, at.head * group + row % group, row / group, key});
-        const A p = exp_of(score.value - lse);
+        const A p = exp_of(score.value - lse - rest);
         if (p == A(0)) return;  // not 0 times a derivative that is infinite there
         A factor = A(1);
         if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));

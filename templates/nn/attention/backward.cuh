@@ -3,20 +3,21 @@
 
 // The operands of a tile of scores in shared memory.
 struct Tiles {
-    A *q, *d, *k, *v, *lse, *delta, *weights, *dscores;
+    A *q, *d, *k, *v, *lse, *rest, *delta, *weights, *dscores;
 
     __device__ __forceinline__ explicit Tiles(unsigned char* shared)
         : q((A*)shared), d(q + tile_m * head_step), k(d + tile_m * value_step), v(k + tile_n * head_step),
-          lse(v + tile_n * value_step), delta(lse + tile_m), weights(delta + tile_m), dscores(weights + tile_m * score_step) {}
+          lse(v + tile_n * value_step), rest(lse + tile_m), delta(rest + tile_m), weights(delta + tile_m), dscores(weights + tile_m * score_step) {}
 
     // The rows' operands, where d is the cotangent of the result.
     __device__ __forceinline__ void load_rows(
-        const Place& at, const Sizes& sizes, const T* of_q, const T* of_d, const A* of_lse, const A* of_delta, int row) const
+        const Place& at, const Sizes& sizes, const T* of_q, const T* of_d, const RowStatistics* of_lse, const A* of_delta,
+        int row) const
     {
         load<tile_m, head_size>(q, at.of_rows(of_q, sizes.q), row);
         load<tile_m, value_size>(d, at.of_rows(of_d, sizes.o), row);
-        load_statistics<tile_m>(lse, at, sizes, of_lse, row);
-        load_statistics<tile_m>(delta, at, sizes, of_delta, row);
+        load_statistics<tile_m>(lse, rest, at, sizes, of_lse, row);
+        load_deltas<tile_m>(delta, at, sizes, of_delta, row);
     }
     __device__ __forceinline__ void load_keys(const Place& at, const Sizes& sizes, const T* of_k, const T* of_v, int key) const {
         load<tile_n, head_size>(k, at.of_keys(of_k, sizes.k, at.keys), key);
@@ -37,7 +38,8 @@ struct Tiles {
 #pragma unroll
             for (int j = 0; j < own_n; ++j) {
                 const int r = i * lanes_y + y, c = j * lanes_x + x;
-                use(Element(at, sizes, scores, draw, score[i][j], dweight[i][j], lse[r], delta[r], row + r, key + c, whole), i, j, r, c);
+                use(Element(at, sizes, scores, draw, score[i][j], dweight[i][j], lse[r], rest[r], delta[r], row + r, key + c, whole), i, j, r,
+                    c);
             }
     }
 };

@@ -8,7 +8,7 @@ constexpr bool keep_rows = << keep_rows | lower >>, keep_keys = << keep_keys | l
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const T* d, const A* lse, const A* delta,
+    const T* d, const RowStatistics* lse, const A* delta,
     A* sums, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>

@@ -7,7 +7,7 @@ constexpr int own_keys = tile_n / lanes_y;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const T* d, const A* lse, const A* delta, T* dk,
+    const T* d, const RowStatistics* lse, const A* delta, T* dk,
     T* dv, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>

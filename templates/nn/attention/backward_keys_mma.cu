@@ -6,7 +6,7 @@ constexpr bool makes_k = << makes_k | lower >>, makes_v = << makes_v | lower >>;
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const T* d, const float* lse, const float* delta,
+    const T* d, const RowStatistics* lse, const float* delta,
     T* dk, T* dv, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>
@@ -27,8 +27,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
         load<tile_m, value_size>(of_d, at.of_rows(d, sizes.o), row);
         commit_copies();
-        load_statistics<tile_m>(of_lse, at, sizes, lse, row);
-        load_statistics<tile_m>(of_delta, at, sizes, delta, row);
+        load_statistics<tile_m>(of_lse, nullptr, at, sizes, lse, row);
+        load_deltas<tile_m>(of_delta, at, sizes, delta, row);
         wait_copies<0>();
         __syncthreads();
         float weights[tile_m / 8][4] = {}, dscores[tile_m / 8][4] = {};
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         for (int i = 0; i < tile_m / 2; ++i) {
             const int r = i / 4 * 8 + lane % 4 * 2 + i % 2, c = warp_key + lane / 4 + i % 4 / 2 * 8;
             float &weight = weights[i / 4][i % 4], &dscore = dscores[i / 4][i % 4];
-            const Element element(at, sizes, scores, draw, weight, dscore, of_lse[r], of_delta[r], row + r, key + c, whole);
+            const Element element(at, sizes, scores, draw, weight, dscore, of_lse[r], 0.0f, of_delta[r], row + r, key + c, whole);
             weight = element.weight;
             dscore = element.dscore;
         }

@@ -41,7 +41,7 @@ struct Walk : Course<tile_m> {
 };
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
 __device__ __forceinline__ void supply(
-    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const float* lse, const float* delta,
+    const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const RowStatistics* lse, const float* delta,
     Turns turns, Stages keys, Stages rows, float* statistics)
 {
     constexpr int own_rows = (tile_m + 31) / 32;  // of a lane
@@ -64,7 +64,7 @@ __device__ __forceinline__ void supply(
 #pragma unroll
             for (int r = 0; r < own_rows; ++r) {
                 const int own = row + 32 * r + lane;
-                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)]) : limits<float>::infinity();
+                of_lse[r] = own < at.rows ? exponent(lse[at.statistic(turns.sizes, own)].lse) : limits<float>::infinity();
                 of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
                 of_delta[r] = -of_delta[r];
@@ -309,7 +309,7 @@ __device__ __forceinline__ void advance(
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const __grid_constant__ TensorMap d, const float* lse, const float* delta,
+    const __grid_constant__ TensorMap d, const RowStatistics* lse, const float* delta,
     T* dk, T* dv, << "float* dq, " if makes_q >>unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
 {
     <% include "nn/attention/opening.cuh" %>

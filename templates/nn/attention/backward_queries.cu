@@ -4,7 +4,7 @@
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const T* d, const A* lse, const A* delta, T* dq,
+    const T* d, const RowStatistics* lse, const A* delta, T* dq,
     unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>

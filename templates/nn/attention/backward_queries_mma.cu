@@ -5,7 +5,7 @@
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const T* d, const float* lse, const float* delta,
+    const T* d, const RowStatistics* lse, const float* delta,
     T* dq, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>
@@ -17,8 +17,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
     load<tile_m, value_size>(of_d, at.of_rows(d, sizes.o), row);
     commit_copies();
-    load_statistics<tile_m>(of_lse, at, sizes, lse, row);
-    load_statistics<tile_m>(of_delta, at, sizes, delta, row);
+    load_statistics<tile_m>(of_lse, nullptr, at, sizes, lse, row);
+    load_deltas<tile_m>(of_delta, at, sizes, delta, row);
     float sums[head_width / 8][4] = {};
     const Course<tile_n> course = keys_for(at, sizes, lists, row);
     for (int n = 0; n < course.count; ++n) {
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             const int r = warp_row + lane / 4 + i % 4 / 2 * 8, c = i / 4 * 8 + lane % 4 * 2 + i % 2;
             float& dscore = dscores[i / 4][i % 4];
             dscore = Element(
-                at, sizes, scores, draw, scored[i / 4][i % 4], dscore, of_lse[r], of_delta[r], row + r, key + c, whole).dscore;
+                at, sizes, scores, draw, scored[i / 4][i % 4], dscore, of_lse[r], 0.0f, of_delta[r], row + r, key + c, whole).dscore;
         }
         multiply_weights<tile_n, head_width>(sums, dscores, of_k);
     }

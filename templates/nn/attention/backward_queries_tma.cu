@@ -47,12 +47,12 @@ struct Own {
     int row;
     float lse[2], delta[2];
 
-    __device__ __forceinline__ Own(const Place& at, const Sizes& sizes, int row, const float* of_lse, const float* of_delta)
+    __device__ __forceinline__ Own(const Place& at, const Sizes& sizes, int row, const RowStatistics* of_lse, const float* of_delta)
         : at(at), row(row) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const bool there = row + 8 * half < at.rows;
-            lse[half] = there ? exponent(of_lse[at.statistic(sizes, row + 8 * half)]) : limits<float>::infinity();
+            lse[half] = there ? exponent(of_lse[at.statistic(sizes, row + 8 * half)].lse) : limits<float>::infinity();
             delta[half] = there ? of_delta[at.statistic(sizes, row + 8 * half)] : 0.0f;
             if (lse[half] == limits<float>::infinity()) delta[half] = 0.0f;
         }
@@ -131,7 +131,7 @@ __device__ __forceinline__ void advance(
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    const __grid_constant__ TensorMap d, const float* lse, const float* delta,
+    const __grid_constant__ TensorMap d, const RowStatistics* lse, const float* delta,
     T* dq, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
 {
     <% include "nn/attention/opening.cuh" %>

@@ -19,13 +19,13 @@ __device__ __forceinline__ A of_row(A x) {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    Result* o, A* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
+    Result* o, RowStatistics* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>
     A *const of_q = (A*)shared, *const of_k = of_q + tile_m * head_step, *const of_v = of_k + tile_n * head_step;
     A* const weights = of_v + tile_n * value_step;
     const Place at(sizes, starts_q, starts_k, false);
-    A* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
+    RowStatistics* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
     const int row = at.first_row(sizes), x = threadIdx.x % lanes_x, y = threadIdx.x / lanes_x;
     load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
     A sums[own_m][own_value] = {}, largest[own_m], total[own_m] = {};
@@ -77,7 +77,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         const int own_row = row + i * lanes_y + y;
         for (int j = 0; j < own_value; ++j) sums[i][j] = whole == A(0) ? A(0) : sums[i][j] / whole;
         if (x == 0 && own_row < at.rows)
-            of_lse[at.statistic(sizes, own_row)] = whole == A(0) ? -limits<A>::infinity() : largest[i] + log(whole);
+            of_lse[at.statistic(sizes, own_row)] = statistics_of(largest[i], whole);
     }
     store<value_size>(at.of_rows(at.of_part(o, sizes, sizes.o.batch), sizes.o), row, sums, A(1));
 }

@@ -122,13 +122,13 @@ __device__ __forceinline__ void leave(A* of_warps, Mean (&means)[tile_m]) {
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    Result* o, A* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
+    Result* o, RowStatistics* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>
     allow_next_kernel();
     T* const of_q = (T*)shared;
     const Place at(sizes, starts_q, starts_k, false);
-    A* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
+    RowStatistics* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
     const int row = at.first_row(sizes);
     const auto keys = at.of_keys(k, sizes.k, at.keys);
     const auto values = at.of_keys(v, sizes.v, at.keys);
@@ -198,6 +198,6 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         Result* const to = results(row + r);
         if (!to) continue;
         to[e] = cast<Result>(total == A(0) ? A(0) : sum / total);
-        if (e == 0) of_lse[at.statistic(sizes, row + r)] = total == A(0) ? -limits<A>::infinity() : most + log(total);
+        if (e == 0) of_lse[at.statistic(sizes, row + r)] = statistics_of(most, total);
     }
 }

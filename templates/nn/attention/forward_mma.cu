@@ -7,13 +7,13 @@ constexpr bool fixed = << fixed | lower >>;  // the fragments of q stay in regis
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    Result* o, float* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
+    Result* o, RowStatistics* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps)
 {
     <% include "nn/attention/opening.cuh" %>
     allow_next_kernel();
     T *const of_q = (T*)shared, *const of_k = of_q + tile_m * head_step, *const of_v = of_k + tile_n * head_step;
     const Place at(sizes, starts_q, starts_k, false);
-    float* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
+    RowStatistics* const of_lse = at.of_part(lse, sizes, (index)sizes.heads * group * sizes.queries);
     const int row = at.first_row(sizes), lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     const auto keys = at.of_keys(k, sizes.k, at.keys);
     const auto values = at.of_keys(v, sizes.v, at.keys);
@@ -76,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             for (int i = 0; i < tile_n / 4; ++i) most = maximum(most, score[i / 2][2 * half + i % 2]);
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
-            const float from = most == -limits<float>::infinity() ? 0.0f : most * unit;
-            const float shrink = power_of_two(largest[half] * unit - from);
+            const float from = most == -limits<float>::infinity() ? 0.0f : settled(most * unit);
+            const float shrink = power_of_two(settled(largest[half] * unit) - from);
             largest[half] = most;
             total[half] *= shrink;
 #pragma unroll
@@ -101,8 +101,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         whole += __shfl_xor_sync(0xffffffffu, whole, 2);
         const int own_row = row + warp_row + lane / 4 + 8 * half;
         if (lane % 4 == 0 && own_row < at.rows)
-            of_lse[at.statistic(sizes, own_row)] =
-                whole == 0.0f ? -limits<float>::infinity() : (largest[half] * unit + log2(whole)) * float(1 / log2_e);
+            of_lse[at.statistic(sizes, own_row)] = statistics_of_powers(settled(largest[half] * unit), whole);
         whole = whole == 0.0f ? 0.0f : 1 / whole;
     }
     store<value_size>(at.of_rows(at.of_part(o, sizes, sizes.o.batch), sizes.o), row + warp_row, sums, total[0], total[1]);

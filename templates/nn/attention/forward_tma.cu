@@ -134,8 +134,8 @@ struct Task {
                 if ((largest - of.largest[half]) * unit <= most_growth) largest = of.largest[half];
                 else shrinks = true;
             }
-            const float from = largest == -limits<float>::infinity() ? 0.0f : (largest - shift) * unit;
-            shrink[half] = limited || largest == of.largest[half] ? 1.0f : power_of_two((of.largest[half] - shift) * unit - from);
+            const float from = largest == -limits<float>::infinity() ? 0.0f : settled((largest - shift) * unit);
+            shrink[half] = limited || largest == of.largest[half] ? 1.0f : power_of_two(settled((of.largest[half] - shift) * unit) - from);
             of.largest[half] = largest;
             float total[2] = {of.total[half] * shrink[half], 0.0f};
 #pragma unroll
@@ -340,7 +340,7 @@ struct Worker {
         else advance<true>(task, keys, values, ahead, rows_of(task), next.walk, last, sums, words, shrink, shrinks, next.of);
     }
     // Stores what was made, and begins anew.
-    __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, float* lse, float unit) {
+    __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, RowStatistics* lse, float unit) {
         float factor[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -349,8 +349,7 @@ struct Worker {
             total += __shfl_xor_sync(0xffffffffu, total, 1);
             total += __shfl_xor_sync(0xffffffffu, total, 2);
             if (threadIdx.x % 4 == 0 && own_row < work.at.rows)
-                lse[work.at.statistic(sizes, own_row)] =
-                    total == 0.0f ? -limits<float>::infinity() : (work.of.largest[half] * unit + log2(total)) * float(1 / log2_e);
+                lse[work.at.statistic(sizes, own_row)] = statistics_of_powers(settled(work.of.largest[half] * unit), total);
             factor[half] = total == 0.0f ? 0.0f : (dropping ? float(sizes.kept) : 1.0f) / total;
         }
         store<value_size>(work.at.of_rows(o, sizes.o), work.warp_row(), sums, factor);
@@ -361,7 +360,7 @@ struct Worker {
 
 extern "C" __global__ void __launch_bounds__(threads, 1) << name >>(
     <% include "nn/attention/inputs.cuh" %>
-    T* o, float* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
+    T* o, RowStatistics* lse, unsigned long long drawn, Sizes sizes, ScoreSteps score_steps, Order order)
 {
     <% include "nn/attention/opening.cuh" %>
     T* const of_q = (T*)(shared + (1024 - __cvta_generic_to_shared(shared) % 1024) % 1024);

@@ -40,6 +40,7 @@ CUKERN_OF_VECTORS(cosf, float, (float))
 #define cukern_cos __builtin_cos
 #define cukern_cosf __builtin_cosf
 #endif
+#include "cukern_circular.h"
 
 #define CUKERN_UNARY_AS(name, single, wide)                                     \
     static inline float name(float x) { return single; }                        \
@@ -56,8 +57,8 @@ CUKERN_UNARY_AS(log1p, cukern::logarithm_of_1_plus(x), __builtin_log1p(x))
 CUKERN_UNARY(log2)
 CUKERN_UNARY(log10)
 CUKERN_UNARY(logb)
-CUKERN_UNARY_AS(sin, cukern_sinf(x), cukern_sin(x))
-CUKERN_UNARY_AS(cos, cukern_cosf(x), cukern_cos(x))
+CUKERN_UNARY_AS(sin, cukern::sine(x), cukern::sine(x))
+CUKERN_UNARY_AS(cos, cukern::cosine(x), cukern::cosine(x))
 CUKERN_UNARY(tan)
 CUKERN_UNARY(asin)
 CUKERN_UNARY(acos)

@@ -75,7 +75,10 @@ class Rounding(Unary):
     def __call__(self, x: ArrayLike, /, decimals: int = 0, out: Array | None = None) -> Array: ...
     def __call__(self, x: Any, /, decimals: int = 0, out: Any = None) -> Any:
         if out is not None:
-            return written(self.name, self(x, decimals), one_out(self.name, out))
+            target = one_out(self.name, out)
+            if target is not None and decimals == 0 and getattr(x, "shape", None) == target.shape:
+                return self.apply_with((x,), target, None, None, None)
+            return written(self.name, self(x, decimals), target)
         is_whole = isinstance(x, (Array, Expr)) and x.dtype not in dtypes.INEXACT
         if decimals == 0 or (is_whole and decimals > 0):
             return self.apply((x,))

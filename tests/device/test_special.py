@@ -172,6 +172,12 @@ def test_rounding_to_powers_beyond_float64(device: ck.Device, decimals: int) -> 
         assert made.dtype == whole and made.tolist() == ([15, 25] if decimals > 0 else [0, 0])
 
 
+def test_integers_are_rounded_in_float64(device: ck.Device) -> None:
+    x = np.array([123456789, -(10**9) - 5])
+    np.testing.assert_array_equal(ck.round(ck.asarray(x), -1).numpy(), np.round(x, -1))
+    np.testing.assert_array_equal(ck.fuse(lambda a: ck.round(a, -1))(ck.asarray(x)).numpy(), np.round(x, -1))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_signs_of_every_float(device: ck.Device, dtype: Any) -> None:
     x = ck.asarray([1.0, -1.0, 0.0, -0.0, math.inf, -math.inf, math.nan] * 9).astype(dtype)

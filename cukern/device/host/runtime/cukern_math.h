@@ -20,12 +20,11 @@ template <> struct IntegerAsDouble<unsigned long long> { using type = double; };
 }  // namespace cukern
 
 #if defined(__x86_64__) && !defined(__clang__) && __has_include(<bits/math-vector.h>)
-// glibc has these for vectors too, exact to 2 units in the last place and with the same special values.
+// glibc has these for vectors too, to 4 units in the last place: they are asked where their values are those of single calls.
 extern "C" {
 #define CUKERN_OF_VECTORS(name, type, parameters) \
     __attribute__((simd("notinbranch"), const)) type cukern_##name parameters noexcept __asm__(#name);
 CUKERN_OF_VECTORS(pow, double, (double, double))
-CUKERN_OF_VECTORS(powf, float, (float, float))
 CUKERN_OF_VECTORS(sin, double, (double))
 CUKERN_OF_VECTORS(sinf, float, (float))
 CUKERN_OF_VECTORS(cos, double, (double))
@@ -34,13 +33,13 @@ CUKERN_OF_VECTORS(cosf, float, (float))
 }
 #else
 #define cukern_pow __builtin_pow
-#define cukern_powf __builtin_powf
 #define cukern_sin __builtin_sin
 #define cukern_sinf __builtin_sinf
 #define cukern_cos __builtin_cos
 #define cukern_cosf __builtin_cosf
 #endif
 #include "cukern_circular.h"
+#include "cukern_power.h"
 
 #define CUKERN_UNARY_AS(name, single, wide)                                     \
     static inline float name(float x) { return single; }                        \
@@ -274,10 +273,10 @@ CUKERN_BINARY(remainder)
 CUKERN_BINARY(copysign)
 CUKERN_BINARY(nextafter)
 CUKERN_BINARY(fdim)
-CUKERN_BINARY_AS(pow, cukern_powf(x, y), cukern_pow(x, y))
+CUKERN_BINARY_AS(pow, cukern::power(x, y), cukern::power(x, y))
 #undef CUKERN_BINARY
 #undef CUKERN_BINARY_AS
-static inline float pow(float x, int y) { return __builtin_powf(x, (float)y); }
+static inline float pow(float x, int y) { return cukern::power(x, (float)y); }
 static inline float rhypot(float x, float y) { return (float)(1.0 / __builtin_hypot((double)x, (double)y)); }
 static inline double rhypot(double x, double y) { return 1.0 / __builtin_hypot(x, y); }
 

@@ -24,8 +24,14 @@ from .autodiff import tape
 from .elementwise import by_numpy
 from .elementwise.exponents import _exponent, _scaled
 from .elementwise.fuse import fuse
-from .elementwise.operands import normalize_axes, require_array, require_arrays, require_constant
-from .linear.cross import cross
+from .elementwise.operands import (
+    normalize_axes,
+    normalize_axis,
+    require_array,
+    require_arrays,
+    require_constant,
+)
+from .linear.cross import cross as _cross
 from .linear.decompositions import (
     EighResult,
     EigResult,
@@ -101,6 +107,24 @@ __all__ = [
     "vecdot",
     "vector_norm",
 ]
+
+
+def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
+    """The cross product of vectors of three elements along an axis; :func:`cukern.cross` takes those of a plane, too.
+
+    Raises:
+        ValueError: the axis of an array has another size, or the shapes do not broadcast.
+
+    >>> import cukern as ck
+    >>> ck.linalg.cross(ck.asarray([1.0, 0.0, 0.0]), ck.asarray([0.0, 1.0, 0.0])).tolist()
+    [0.0, 0.0, 1.0]
+    """
+    x1, x2 = require_arrays((x1, x2), "cross", ("x1", "x2"))
+    for name, x in (("x1", x1), ("x2", x2)):
+        if x.shape[normalize_axis(axis, x.ndim, "cross")] != 3:
+            raise ValueError(f"cross: {name}: expected 3 elements along axis {axis}, got shape {x.shape}")
+    made: Array = _cross(x1, x2, axis=axis)
+    return made
 
 
 def diagonal(x: Array, /, *, offset: int = 0) -> Array:

@@ -275,7 +275,8 @@ class Operators:
 
     def transpose(self, *axes: Any) -> Self:
         """The view with the axes in another order, reversed by default."""
-        return self._call("transpose", (axes[0] if len(axes) == 1 else axes) or None)
+        given = axes[0] if len(axes) == 1 else axes or None
+        return self._call("transpose", given)
 
     def swapaxes(self, axis1: int, axis2: int, /) -> Self:
         """The view with two axes swapped."""

@@ -126,7 +126,7 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
         raise TypeError(f"ldexp: x2: expected integers, got {powers.dtype}")
     wanted = dtypes.float_of(values.dtype)
     made = _scaling(dtypes.info(wanted).acc, wanted)(values, powers)
-    return made if out is None else written("ldexp", made, one_out("ldexp", out))
+    return made if out is None else written("ldexp", made, one_out("ldexp", out), broadcast=True)
 
 
 @public
@@ -145,4 +145,6 @@ def bitwise_count(x: Any, /, out: Array | None = None) -> Array:
     [8, 2, 0]
     """
     made: Array = _counted(require_array(x, "bitwise_count"))
-    return made if out is None else written("bitwise_count", made, one_out("bitwise_count", out))
+    return (
+        made if out is None else written("bitwise_count", made, one_out("bitwise_count", out), broadcast=True)
+    )

@@ -271,7 +271,7 @@ class Elementwise(Ufunc):
         if row.launched_to(simpler, out, casting):
             return out
         made: Array = self.apply(operands)
-        return written(self.name, made, out, casting)
+        return written(self.name, made, out, casting, broadcast=True)
 
     def launched_to(self, operands: Sequence[Any], out: Array, casting: Casting) -> bool:
         """Launch the kernel of :meth:`apply` with ``out`` as its output.

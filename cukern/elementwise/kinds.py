@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, overload
 
 import numpy.typing as npt
@@ -74,16 +75,23 @@ class Rounding(Unary):
     def __call__(self, x: ArrayLike, /, decimals: int = 0, out: Array | None = None) -> Array: ...
     def __call__(self, x: Any, /, decimals: int = 0, out: Any = None) -> Any:
         if out is not None:
-            if decimals == 0:
-                return self.apply_with((x,), out, None, None, None)
-            return written(self.name, self(x, decimals), one_out(self.name, out))
-        if decimals == 0 or (isinstance(x, Array) and x.dtype not in dtypes.INEXACT and decimals > 0):
+            target = one_out(self.name, out)
+            if target is not None and decimals == 0 and getattr(x, "shape", None) == target.shape:
+                return self.apply_with((x,), target, None, None, None)
+            return written(self.name, self(x, decimals), target)
+        is_whole = isinstance(x, (Array, Expr)) and x.dtype not in dtypes.INEXACT
+        if decimals == 0 or (is_whole and decimals > 0):
             return self.apply((x,))
         multiply, divide = FUNCTIONS["multiply"], FUNCTIONS["divide"]
+        if is_whole:
+            whole = astype(x, dtypes.float64)  # of which no power beyond 10**20 leaves more than 0
+            power = 10.0 ** min(-decimals, 20)
+            return astype(multiply(self.apply((divide(whole, power),)), power), x.dtype)
+        # A power beyond float64 is infinite, and all numbers become NaN as in NumPy.
+        power = 10.0 ** abs(decimals) if abs(decimals) < 309 else math.inf
         if decimals > 0:
-            return divide(self.apply((multiply(x, 10.0**decimals),)), 10.0**decimals)
-        rounded = multiply(self.apply((divide(x, 10.0**-decimals),)), 10.0**-decimals)
-        return astype(rounded, x.dtype, copy=False) if isinstance(x, (Array, Expr)) else rounded
+            return divide(self.apply((multiply(x, power),)), power)
+        return multiply(self.apply((divide(x, power),)), power)
 
 
 class Binary(Elementwise):

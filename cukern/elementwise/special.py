@@ -454,7 +454,7 @@ def divmod(
         return made
     quotient = floor_divide(x, y, **options)
     rest = remainder(x, y, out=second, **options)
-    return written("divmod", quotient, one_out("divmod", first)), rest
+    return written("divmod", quotient, one_out("divmod", first), broadcast=True), rest
 
 
 @fuse

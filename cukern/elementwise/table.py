@@ -17,7 +17,7 @@ from ..array import Array
 from .complex_rows import conj, real
 from .kinds import Binary, Bounded, Choice, Rounding, Unary, binary, unary
 from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
-from .served import Quotient
+from .served import Power, Quotient, require_powers
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -105,13 +105,12 @@ remainder = binary(
 def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
     """A cheaper row with the same value, for some exponents."""
     x, y = operands
+    require_powers(x, y)
     if type(y) not in (int, float):
         return None
     if y == 2 and type(x) is Array and x.dtype.kind in "fc":
         return square, (x,)
     kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""
-    if kind in ("i", "u", "b") and isinstance(y, int) and y < 0:
-        raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")
     if y == 2 and (kind in ("f", "c") or (kind in ("i", "u") and isinstance(y, int))):
         return square, (x,)
     if kind in ("f", "c") and y in _POWERS:
@@ -125,10 +124,11 @@ def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
     return where(y == 0, 0, g * y * pow(x, below)), where(flat, 0, g * r * log(where(flat, 1, x)))
 
 
-pow = binary(
+pow: Binary = Power(
     "pow",
     "power(x, y)",
     NUMERIC,
+    "xx->x",
     codes={"c": "pow(x, y)"},
     bools=dtypes.int8,
     simplify=_simple_power,
@@ -136,7 +136,7 @@ pow = binary(
     oracle="power",
     domain=(0.1, 3.0),
     operator="__pow__",
-    doc="x to the power y. Negative integer powers of integer arrays are truncated towards 0.",
+    doc="x to the power y. Negative integer powers of integers raise ValueError, of arrays on a GPU are truncated towards 0.",
 )
 negative = unary(
     "negative",

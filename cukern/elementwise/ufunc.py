@@ -28,12 +28,14 @@ def one_out(name: str, out: Any) -> Array | None:
     return None if out is None else require_written(out, name, "out")
 
 
-def written(name: str, made: Array, out: Array | None, casting: Casting = "same_kind") -> Array:
-    """``made``, or ``out`` with the elements of ``made``, broadcast and cast.
+def written(
+    name: str, made: Array, out: Array | None, casting: Casting = "same_kind", broadcast: bool = False
+) -> Array:
+    """``made``, or ``out`` with the elements of ``made``, cast, and broadcast if that is said.
 
     Raises:
         TypeError: ``casting`` does not allow the cast.
-        ValueError: ``made`` does not broadcast to the shape of ``out``.
+        ValueError: ``made`` does not have the shape of ``out``, or does not broadcast to it.
     """
     if out is None:
         return made
@@ -42,14 +44,19 @@ def written(name: str, made: Array, out: Array | None, casting: Casting = "same_
             f"{name}: out: a result of {made.dtype} cannot be written to {out.dtype}, casting={casting!r}"
         )
     if made.shape != out.shape:
-        try:
-            made = FUNCTIONS["broadcast_to"](made, out.shape)
-        except ValueError:
+        if not (broadcast and _broadcasts(made.shape, out.shape)):
             raise ValueError(
                 f"{name}: out: a result of shape {made.shape} does not fit an array of shape {out.shape}"
-            ) from None
+            )
+        made = FUNCTIONS["broadcast_to"](made, out.shape)
     FUNCTIONS["setitem"](out, ..., made)
     return out
+
+
+def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
+    """Whether a shape broadcasts to another."""
+    last = wanted[len(wanted) - len(shape) :]
+    return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
 
 
 def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
@@ -106,7 +113,7 @@ class Ufunc(Row):
         made: Array = self.apply(operands)
         if masked:
             made = self._chosen(made, where, target, casting)
-        return written(self.name, made, target, casting)
+        return written(self.name, made, target, casting, broadcast=True)
 
     def _chosen(self, made: Array, where: Any, out: Array | None, casting: Casting) -> Array:
         """``made`` where the mask is true, else what is in ``out``, or 0."""

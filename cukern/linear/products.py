@@ -91,7 +91,7 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
         DeviceError: the operands are on different devices.
     """
     if out is not None:
-        return written("matmul", matmul(x1, x2), one_out("matmul", out))
+        return written("matmul", matmul(x1, x2), one_out("matmul", out), broadcast=True)
     plan = known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))

@@ -145,10 +145,12 @@ def _floating(x: Array) -> Array:
 def _spacings(spacing: Sequence[Any], axes: tuple[int, ...], x: Array) -> list[Any]:
     """The spacing along each axis: a number, or coordinates as an array."""
     given = list(spacing) or [1.0]
-    if len(given) == 1:
+    if len(given) == 1 and np.ndim(given[0]) == 0:
         given *= len(axes)
     if len(given) != len(axes):
-        raise TypeError(f"gradient: expected one spacing or {len(axes)}, got {len(given)}")
+        raise TypeError(
+            f"gradient: expected one number for all axes, or {len(axes)} spacings, got {len(given)}"
+        )
     made: list[Any] = []
     for one, axis in zip(given, axes, strict=True):
         if isinstance(one, (int, float)):
@@ -213,7 +215,7 @@ def gradient(
 
     Args:
         x: samples.
-        spacing: nothing for 1, one number or array of coordinates for all axes, or one for each axis.
+        spacing: nothing for 1, one number for all axes, or a number or an array of coordinates for each axis.
         axis: the axis or axes; all by default.
         edge_order: 1 or 2, the order of the differences at the ends.
 
@@ -222,7 +224,7 @@ def gradient(
         coordinate arrays, or the default one.
 
     Raises:
-        TypeError: the number of spacings is neither one nor that of the axes.
+        TypeError: the number of spacings is that of the axes neither, nor is there one number.
         ValueError: an axis is too short, or the number of coordinates is wrong.
     """
     x = require_array(x, "gradient")

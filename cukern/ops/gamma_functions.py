@@ -12,7 +12,7 @@ from ..elementwise.kinds import binary, ternary, unary
 from ..elementwise.operands import public
 from ..elementwise.row import scipys
 from ..elementwise.special import digamma, lgamma
-from ..elementwise.table import log, log1p, where
+from ..elementwise.table import equal, log, log1p, where
 
 __all__ = ["beta", "betainc", "betaln", "gamma", "gammainc", "gammaincc", "logit", "multigammaln", "zeta"]
 
@@ -54,12 +54,25 @@ betaln: Any = binary(
     doc="The logarithm of the absolute value of the beta function.",
 )
 
+
+def _gamma_log_slope(a: Any, x: Any) -> Any:
+    """The derivative of the logarithm of :data:`_gamma_density` with respect to a; at 0 what is finite of it."""
+    return log(where(equal(x, 0), 1, x)) - digamma(a)
+
+
+def _gamma_density_slope(a: Any, x: Any, r: Any) -> Any:
+    """The derivative with respect to x: near 0 without a division, elsewhere without a difference of what is alike."""
+    near = x < 1
+    away = r * ((a - 1) / where(near, 1, x) - 1)
+    return where(near, _gamma_density(a - 1, x) - _gamma_density(a, x), away)
+
+
 #: x**(a - 1) * exp(-x) / gamma(a): the derivative of gammainc with respect to x.
 _gamma_density: Any = _hidden(
     binary(
         "gamma_density",
         "T(special::gamma_density(double(x), double(y)))",
-        vjp=lambda g, a, x, r: (g * r * (log(x) - digamma(a)), g * r * ((a - 1) / x - 1)),
+        vjp=lambda g, a, x, r: (g * r * _gamma_log_slope(a, x), g * _gamma_density_slope(a, x, r)),
     )
 )
 #: The derivative of gammainc with respect to a. Its own derivative with respect to a is NaN.
@@ -67,7 +80,7 @@ _gammainc_slope: Any = _hidden(
     binary(
         "gammainc_slope",
         "T(special::incomplete_gamma_slope(double(x), double(y)))",
-        vjp=lambda g, a, x, r: (g * _NAN, g * _gamma_density(a, x) * (log(x) - digamma(a))),
+        vjp=lambda g, a, x, r: (g * _NAN, g * _gamma_density(a, x) * _gamma_log_slope(a, x)),
     )
 )
 gammainc: Any = binary(

@@ -95,7 +95,7 @@ def _line(part: Any, device: Device | None) -> Array:
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
     if isinstance(part.step, (complex, np.complexfloating)):
-        made: Array = linspace(start, part.stop, int(abs(part.step)), device=device)
+        made: Array = linspace(start, part.stop, int(abs(complex(part.step))), device=device)
         return made
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
 

@@ -39,6 +39,8 @@ __all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges"]
 _KERNEL = Kernel("ops/histogram.cu", block=256)
 #: Bins that fit in the shared memory of a block.
 _SHARED = 8192
+#: The share of a bin by which rounding may move the ends of a range.
+_MOVED = 0.25
 
 
 class Shape(NamedTuple):
@@ -148,6 +150,16 @@ def _even(name: str, x: Array, bins: int, range: Any) -> Array:
     """The edges of ``bins`` bins of equal width."""
     dtype = x.dtype if x.dtype in dtypes.FLOATS else dtypes.float64
     low, high = _outer(name, x, range)
+    if range is not None:
+        # NumPy's numbers and arrays keep their digits, Python's have the dtype of the data.
+        dtype = dtypes.result_type(dtype, *(end.dtype for end in range if hasattr(end, "dtype")))
+        dtype = dtype if dtype in dtypes.FLOATS else dtypes.float64
+        ends = [float(end) for end in range]
+        moved = [np.abs(float(dtype.type(end)) - end) for end in ends]
+        if np.max(moved) > _MOVED * (ends[1] - ends[0]) / bins:
+            raise ValueError(
+                f"{name}: range: {tuple(range)} is another range in {dtype}, the dtype of the data; make that float64"
+            )
     k = arange(bins + 1, dtype=dtypes.float64, device=x.device)
     edges = astype(_spaced(k, low, high, float(bins)), dtype, copy=False)
     if x.device.addressable and bool(any(greater_equal(edges[:-1], edges[1:]))):
@@ -364,6 +376,7 @@ def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
         int64, of the shape of ``x``: 0 before the first edge, the number of edges after the last.
 
     Raises:
+        TypeError: ``x`` or ``bins`` is complex.
         ValueError: ``bins`` is not a vector, or not monotonic.
 
     >>> import cukern as ck
@@ -374,6 +387,9 @@ def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
     with tape.stop_recording():
         values = asarray(x, device=device)
         edges = asarray(bins, device=values.device)
+        for name, one in (("x", values), ("bins", edges)):
+            if one.dtype in dtypes.COMPLEX:
+                raise TypeError(f"digitize: {name}: expected real numbers, got {one.dtype}")
         if edges.ndim != 1:
             raise ValueError(f"digitize: bins: expected one axis, got shape {edges.shape}")
         side: Any = "left" if right else "right"

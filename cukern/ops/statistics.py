@@ -25,6 +25,8 @@ from ..index.scan import cumulative_sum
 from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
 from ..index.take import take_along_axis
+from ..reduction.rows import all as all_of
+from ..reduction.rows import any as any_of
 from ..reduction.rows import sum
 from ..shape.views import broadcast_to, expand_dims, moveaxis, permute_dims, reshape
 
@@ -321,12 +323,17 @@ def _weighted_places(
             weights = reshape(weights, [n if i in axes else 1 for i, n in enumerate(x.shape)])
         whole = broadcast_to(astype(weights, dtypes.float64), x.shape)
         kept = [i for i in range(x.ndim) if i not in axes]
+        if x.device.addressable and bool(any_of(whole < 0)):
+            raise ValueError(f"{name}: weights: expected numbers of at least 0")
         rows = reshape(permute_dims(whole, (*kept, *axes)), sample.rows.shape)
         if skip:
             rows = where(isnan(sample.rows), 0.0, rows)
         order = argsort(sample.rows)
         total = cumulative_sum(take_along_axis(rows, order, axis=-1), axis=-1)
-        below = total / total[..., -1:]
+        sums = total[..., -1:]
+        if x.device.addressable and not bool(all_of((sums > 0) & isfinite(sums))):
+            raise ValueError(f"{name}: weights: expected finite numbers, not all of them 0")
+        below = total / sums
         # Elements with weight 0 are never chosen.
         return sum(_before(expand_dims(below, -2), expand_dims(q, -1)), -1, dtype=dtypes.int64)
 
@@ -360,7 +367,7 @@ def quantile(
         method: ``"linear"``, ``"lower"``, ``"higher"``, ``"midpoint"``, ``"nearest"``, or another of NumPy's names.
         keepdims: whether the axes stay, with size 1.
         weights: the weight of each element, of the shape of ``x`` or of ``axis``, for the method
-            ``"inverted_cdf"``; a constant to tapes.
+            ``"inverted_cdf"``; a constant to tapes. Weights on a GPU are not checked.
 
     Returns:
         An array with the axes of ``q``, followed by the remaining axes of ``x``; NaN if an element is NaN.
@@ -369,7 +376,7 @@ def quantile(
         AxisError: an axis is out of range.
         IndexError: there are no elements along the axes.
         TypeError: ``x`` is complex; or bool, and the method computes between elements.
-        ValueError: ``q`` is out of range, or there is no such method.
+        ValueError: ``q`` is out of range, there is no such method, or weights are negative, not finite or all 0.
 
     >>> import cukern as ck
     >>> ck.quantile(ck.asarray([0.0, 1.0, 4.0]), [0.25, 0.5]).tolist()

@@ -57,6 +57,15 @@ def _numbers(x: Any, mask: Any, name: str) -> Any:
     return None if mask is None else logical_and(masked(x, mask, name), logical_not(isnan(x)))
 
 
+def _mean_dtype(name: str, x: Any, dtype: npt.DTypeLike | None) -> npt.DTypeLike | None:
+    """The dtype of a mean or variance of numbers that may be NaN, which integers do not hold."""
+    if dtype is not None and getattr(x, "dtype", None) in dtypes.INEXACT:
+        wanted = dtypes.as_dtype(dtype)
+        if wanted not in dtypes.INEXACT:
+            raise TypeError(f"{name}: dtype: expected a floating one for {x.dtype}, got {wanted}")
+    return dtype
+
+
 def _dtype(dtype: npt.DTypeLike | None) -> Any:
     return None if dtype is None else dtypes.as_dtype(dtype)
 
@@ -149,7 +158,9 @@ def nanmean(
     x = _taken(x, "nanmean")
     if isinstance(x, Array) and x.dtype not in dtypes.INEXACT:
         return mean(x, axis, dtype, out, keepdims=keepdims, where=where)
-    made = masked_mean("nanmean", x, axis, keepdims, dtype, _numbers(x, where, "nanmean"))
+    made = masked_mean(
+        "nanmean", x, axis, keepdims, _mean_dtype("nanmean", x, dtype), _numbers(x, where, "nanmean")
+    )
     return written("nanmean", made, one_out("nanmean", out))
 
 
@@ -170,7 +181,7 @@ def nanvar(
     """:func:`var` of the elements that are not NaN; NaN if there are at most ``correction`` of them."""
     taken = one_correction("nanvar", correction, ddof)
     x = _taken(x, "nanvar")
-    mask = _numbers(x, where, "nanvar")
+    mask, dtype = _numbers(x, where, "nanvar"), _mean_dtype("nanvar", x, dtype)
     made = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"), mean=mean)
     return written("nanvar", made, one_out("nanvar", out))
 
@@ -192,7 +203,7 @@ def nanstd(
     """:func:`std` of the elements that are not NaN, the square root of :func:`nanvar`."""
     taken = one_correction("nanstd", correction, ddof)
     x = _taken(x, "nanstd")
-    mask = _numbers(x, where, "nanstd")
+    mask, dtype = _numbers(x, where, "nanstd"), _mean_dtype("nanstd", x, dtype)
     made = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"), mean=mean)
     return written("nanstd", made, one_out("nanstd", out))
 

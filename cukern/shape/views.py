@@ -177,9 +177,15 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
 
 @public
 def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
-    """A view with the axes reversed, or in the order ``axes``."""
+    """A view with the axes reversed, or in the order ``axes``.
+
+    Raises:
+        ValueError: ``axes`` is not a permutation of the axes.
+    """
     x = require_array(x, "transpose")
-    return permute_dims(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
+    if axes is None:
+        return permute_dims(x, tuple(range(x.ndim))[::-1])
+    return permute_dims(x, (int(axes),) if isinstance(axes, (int, np.integer)) else axes)
 
 
 @public

@@ -95,9 +95,12 @@ __device__ __forceinline__ N gamma_fraction(N a, double x, double share = all_di
     }
     return made * a;
 }
+// x^(a - 1) e^-x / Gamma(a), also of negative a: the derivative by x is that of a - 1 less that of a.
 __device__ __forceinline__ double gamma_density(double a, double x) {
-    if (x == 0.0) return a < 1.0 ? limits<double>::infinity() : double(a == 1.0);
-    return poisson_weight(a - 1.0, x);
+    if (a <= 0.0 && a == floor(a)) return x == x ? 0.0 : x;
+    const double sign = sign_of_gamma(a);
+    if (x == 0.0) return a < 1.0 ? sign * limits<double>::infinity() : double(a == 1.0);
+    return sign * poisson_weight(a - 1.0, x);
 }
 // With `single`, to the digits of single precision.
 __device__ __forceinline__ double incomplete_gamma(double a, double x, bool upper, bool single) {

@@ -142,3 +142,25 @@ def test_complex_sinc_near_zero(device: ck.Device) -> None:
             )
         # The real part of a holomorphic function has its derivative, conjugated, as the gradient.
         function = ck.grad(lambda a, function=function: ck.real(function(a)).sum())
+
+
+def test_incomplete_gamma_functions_at_and_near_zero(device: ck.Device) -> None:
+    """The derivative of P(n, x) is exp(-x) x^(n - 1) / (n - 1)!, of which Leibniz's rule gives the others."""
+    x = np.array([0.0, 1e-6, 1e-3, 0.3, 2.5], np.float32).astype(np.float64)
+    a = np.array([[1.0], [2.0], [3.0]])
+    shapes = ck.asarray(a.astype(np.float32))
+    found = _derivatives(
+        lambda t: ck.gammainc(shapes, t), ck.broadcast_to(ck.asarray(x.astype(np.float32)), (3, 5)), 4
+    )
+    for order in range(1, 5):
+        n = order - 1
+        exact = np.array(
+            [
+                sum(
+                    (-1.0) ** (n - j) * math.comb(n, j) * x ** (k - j) / math.factorial(k - j)
+                    for j in range(min(n, k) + 1)
+                )
+                for k in range(3)
+            ]
+        )
+        np.testing.assert_allclose(found[order], np.exp(-x) * exact, rtol=2e-5, atol=1e-12)

@@ -161,6 +161,23 @@ def test_round_to_decimals(device: ck.Device) -> None:
     )
 
 
+@pytest.mark.parametrize("decimals", [309, 10**400, -309, -400])
+def test_rounding_to_powers_beyond_float64(device: ck.Device, decimals: int) -> None:
+    """NumPy's values are NaN; integers, of which it makes the smallest one, are rounded to 0."""
+    for dtype in ("float16", "float32", "float64", "complex64"):
+        assert ck.isnan(ck.round(ck.asarray(np.array([1.5, -2.5, 0.0, np.inf], dtype)), decimals)).all()
+    assert math.isnan(ck.round(1.5, decimals).item())
+    for whole in ("int64", "uint8"):
+        made = ck.round(ck.asarray(np.array([15, 25], whole)), decimals)
+        assert made.dtype == whole and made.tolist() == ([15, 25] if decimals > 0 else [0, 0])
+
+
+def test_integers_are_rounded_in_float64(device: ck.Device) -> None:
+    x = np.array([123456789, -(10**9) - 5])
+    np.testing.assert_array_equal(ck.round(ck.asarray(x), -1).numpy(), np.round(x, -1))
+    np.testing.assert_array_equal(ck.fuse(lambda a: ck.round(a, -1))(ck.asarray(x)).numpy(), np.round(x, -1))
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_signs_of_every_float(device: ck.Device, dtype: Any) -> None:
     x = ck.asarray([1.0, -1.0, 0.0, -0.0, math.inf, -math.inf, math.nan] * 9).astype(dtype)

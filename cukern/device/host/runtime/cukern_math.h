@@ -20,12 +20,11 @@ template <> struct IntegerAsDouble<unsigned long long> { using type = double; };
 }  // namespace cukern
 
 #if defined(__x86_64__) && !defined(__clang__) && __has_include(<bits/math-vector.h>)
-// glibc has these for vectors too, exact to 2 units in the last place and with the same special values.
+// glibc has these for vectors too, to 4 units in the last place: they are asked where their values are those of single calls.
 extern "C" {
 #define CUKERN_OF_VECTORS(name, type, parameters) \
     __attribute__((simd("notinbranch"), const)) type cukern_##name parameters noexcept __asm__(#name);
 CUKERN_OF_VECTORS(pow, double, (double, double))
-CUKERN_OF_VECTORS(powf, float, (float, float))
 CUKERN_OF_VECTORS(sin, double, (double))
 CUKERN_OF_VECTORS(sinf, float, (float))
 CUKERN_OF_VECTORS(cos, double, (double))
@@ -34,12 +33,13 @@ CUKERN_OF_VECTORS(cosf, float, (float))
 }
 #else
 #define cukern_pow __builtin_pow
-#define cukern_powf __builtin_powf
 #define cukern_sin __builtin_sin
 #define cukern_sinf __builtin_sinf
 #define cukern_cos __builtin_cos
 #define cukern_cosf __builtin_cosf
 #endif
+#include "cukern_circular.h"
+#include "cukern_power.h"
 
 #define CUKERN_UNARY_AS(name, single, wide)                                     \
     static inline float name(float x) { return single; }                        \
@@ -56,8 +56,8 @@ CUKERN_UNARY_AS(log1p, cukern::logarithm_of_1_plus(x), __builtin_log1p(x))
 CUKERN_UNARY(log2)
 CUKERN_UNARY(log10)
 CUKERN_UNARY(logb)
-CUKERN_UNARY_AS(sin, cukern_sinf(x), cukern_sin(x))
-CUKERN_UNARY_AS(cos, cukern_cosf(x), cukern_cos(x))
+CUKERN_UNARY_AS(sin, cukern::sine(x), cukern::sine(x))
+CUKERN_UNARY_AS(cos, cukern::cosine(x), cukern::cosine(x))
 CUKERN_UNARY(tan)
 CUKERN_UNARY(asin)
 CUKERN_UNARY(acos)
@@ -273,10 +273,10 @@ CUKERN_BINARY(remainder)
 CUKERN_BINARY(copysign)
 CUKERN_BINARY(nextafter)
 CUKERN_BINARY(fdim)
-CUKERN_BINARY_AS(pow, cukern_powf(x, y), cukern_pow(x, y))
+CUKERN_BINARY_AS(pow, cukern::power(x, y), cukern::power(x, y))
 #undef CUKERN_BINARY
 #undef CUKERN_BINARY_AS
-static inline float pow(float x, int y) { return __builtin_powf(x, (float)y); }
+static inline float pow(float x, int y) { return cukern::power(x, (float)y); }
 static inline float rhypot(float x, float y) { return (float)(1.0 / __builtin_hypot((double)x, (double)y)); }
 static inline double rhypot(double x, double y) { return 1.0 / __builtin_hypot(x, y); }
 

@@ -39,13 +39,13 @@ class Operators:
 
     def _compare(self, name: str, other: Any) -> Self:
         """Call the comparison ``name`` with another operand, which may also be a list, None or a string."""
+        made: Self
         if type(other) not in _PLAIN and answers(other):
-            return NotImplemented
-        made: Self = (
-            FUNCTIONS[name](self, other)
-            if _is_operand(other) and not isinstance(other, (list, tuple))
-            else FUNCTIONS["compare"](self, name, other)
-        )
+            made = NotImplemented
+        elif _is_operand(other) and not isinstance(other, (list, tuple)):
+            made = FUNCTIONS[name](self, other)
+        else:
+            made = FUNCTIONS["compare"](self, name, other)
         return made
 
     def __neg__(self) -> Self:

@@ -6,6 +6,7 @@ bfloat16 is the dtype that the ml_dtypes package adds to NumPy.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -176,11 +177,11 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
         # A public dtype holds NumPy's, which is looked up faster.
         row = _BY_DTYPE.get(getattr(given, "dtype", given))
         if row is not None:
-            return _standing.get(row.dtype, row.dtype) if _standing else row.dtype
+            return row.dtype
     if obj is None or isinstance(obj, np.ndarray):
         raise TypeError(f"{argument}: expected a dtype, got {type(obj).__name__}")
     if isinstance(obj, str) and obj == "bfloat16":
-        return _standing.get(bfloat16, bfloat16)
+        return bfloat16
     if obj is float or (isinstance(obj, str) and obj == "float"):
         return get_default_dtype()
     if obj is complex or (isinstance(obj, str) and obj == "complex"):
@@ -194,30 +195,44 @@ def as_dtype(obj: npt.DTypeLike | str, argument: str = "dtype") -> DType:
     if dtype not in _BY_DTYPE:
         have = ", ".join(row.name for row in TABLE)
         raise TypeError(f"{argument}: cukern has no dtype {dtype}; it has {have}")
-    return _standing.get(dtype, _BY_DTYPE[dtype].dtype)
-
-
-#: The dtypes that stand for those which callers name, while a check computes in wider ones.
-_standing: dict[DType, DType] = {}
-
-
-@contextmanager
-def standing(wider: Mapping[DType, DType]) -> Iterator[None]:
-    """Let dtypes stand for others wherever these are named, in all threads, while the with-block runs."""
-    global _standing
-    before, _standing = _standing, {**_standing, **wider}
-    try:
-        yield
-    finally:
-        _standing = before
+    return _BY_DTYPE[dtype].dtype
 
 
 class _Local(threading.local):
     default: DType | None = None
+    standing: Mapping[DType, DType] | None = None
 
 
 _local = _Local()
 _of_process = float32
+#: How many blocks of :func:`standing` are open in all threads.
+stand_ins = 0
+
+
+def as_named(obj: npt.DTypeLike | str) -> DType:
+    """:func:`as_dtype` of what the caller of a public function names, or the dtype that stands for it.
+
+    Only a direct caller of that function counts that is not a part of cukern.
+    """
+    found = as_dtype(obj)
+    if stand_ins and _local.standing is not None:
+        caller = sys._getframe(2).f_globals.get("__name__", "")
+        if caller.partition(".")[0] != "cukern":
+            return _local.standing.get(found, found)
+    return found
+
+
+@contextmanager
+def standing(wider: Mapping[DType, DType]) -> Iterator[None]:
+    """Let dtypes stand for others where a user's function names these, in this thread, within the block."""
+    global stand_ins
+    before, _local.standing = _local.standing, wider
+    stand_ins += 1
+    try:
+        yield
+    finally:
+        stand_ins -= 1
+        _local.standing = before
 
 
 def get_default_dtype() -> DType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from . import printing
 from .implicit import converted
 from .layout import Layout, layout_of
 from .memory import Memory
-from .operators import FUNCTIONS
+from .operators import FUNCTIONS, answering, answers
 
 #: DLPack's device types of the host's memory and of CUDA's.
 _DLPACK_HOST, _DLPACK_CUDA = 1, 2
@@ -292,11 +292,19 @@ class Array(Memory):
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        if any(answers(one) for one in inputs):
+            return NotImplemented
         return FUNCTIONS["array_ufunc"](ufunc, method, inputs, options)
 
     def __array_function__(
-        self, function: Callable[..., Any], types: object, args: Sequence[Any], options: dict[str, Any]
+        self,
+        function: Callable[..., Any],
+        types: Iterable[type],
+        args: Sequence[Any],
+        options: dict[str, Any],
     ) -> Any:
+        if any(answering(kind, "__array_function__") for kind in types):
+            return NotImplemented
         return FUNCTIONS["array_function"](function, args, options)
 
     def __dlpack_device__(self) -> tuple[int, int]:

@@ -71,7 +71,7 @@ def asarray(
     >>> asarray([1.5, 2.5]).dtype.name
     'float32'
     """
-    wanted = None if dtype is None else dtypes.as_dtype(dtype)
+    wanted = None if dtype is None else dtypes.as_named(dtype)
     if isinstance(obj, Array):
         return _of_array(obj, wanted, device, copy)
     if hasattr(obj, "__cuda_array_interface__") and not isinstance(obj, np.ndarray):
@@ -213,7 +213,7 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
         device: the current one by default.
     """
     where = _device(device)
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     layout = fresh_layout(where, wanted, shape_of(shape))
     if where.which is None:
         made = Array._made(layout)
@@ -244,7 +244,7 @@ def full(
     if not plain and isinstance(fill_value, (Array, np.ndarray, list, tuple)):
         return _filled(shape, fill_value, dtype, device)
     where = _device(device)
-    wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_named(dtype)
     if not plain and isinstance(fill_value, complex):
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
     if where.addressable:
@@ -261,7 +261,7 @@ def full(
 def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """Make an array of zeros, by default of the default floating dtype."""
     where = _device(device)
-    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
+    wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     sizes = shape_of(shape)
     if where.which is not None:
         with where.activate():
@@ -275,7 +275,7 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
     """Make an array of ones, by default of the default floating dtype."""
-    return full(shape, 1, dtypes.get_default_dtype() if dtype is None else dtype, device)
+    return full(shape, 1, dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype), device)
 
 
 def _like(

@@ -136,7 +136,7 @@ class Memory(Operators):
         """
         if order not in ("K", "C", "A", None):
             raise ValueError(f"astype: order: expected 'C', as new arrays have, got {order!r}")
-        return self._call("cast_to", dtype, casting, copy)
+        return self._call("cast_to", dtypes.as_named(dtype), casting, copy)
 
     def fill(self, value: Any) -> None:
         """Assign ``value``, a number or a 0-d array, to all elements; see :func:`cukern.copyto`."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Self
 
+import numpy as np
+
 #: Functions by name, registered by each room: the public ones, and those that lower rooms need from higher ones.
 FUNCTIONS: dict[str, Any] = {}
 
@@ -31,16 +33,19 @@ class Operators:
     def _apply(self, name: str, x: Any, y: Any) -> Self:
         """Call the public function ``name`` with two operands, one of which is this."""
         plain = type(x) in _PLAIN and type(y) in _PLAIN
-        made: Self = FUNCTIONS[name](x, y) if plain or (_is_operand(x) and _is_operand(y)) else NotImplemented
+        takes = plain or (_is_operand(x) and _is_operand(y) and not (x is self and answers(y)))
+        made: Self = FUNCTIONS[name](x, y) if takes else NotImplemented
         return made
 
     def _compare(self, name: str, other: Any) -> Self:
         """Call the comparison ``name`` with another operand, which may also be a list, None or a string."""
-        made: Self = (
-            FUNCTIONS[name](self, other)
-            if _is_operand(other) and not isinstance(other, (list, tuple))
-            else FUNCTIONS["compare"](self, name, other)
-        )
+        made: Self
+        if type(other) not in _PLAIN and answers(other):
+            made = NotImplemented
+        elif _is_operand(other) and not isinstance(other, (list, tuple)):
+            made = FUNCTIONS[name](self, other)
+        else:
+            made = FUNCTIONS["compare"](self, name, other)
         return made
 
     def __neg__(self) -> Self:
@@ -466,6 +471,25 @@ class Operators:
 def is_foreign(value: object) -> bool:
     """Whether ``value`` is an array of another library, or a NumPy scalar."""
     return hasattr(value, "__array__") or hasattr(value, "__cuda_array_interface__")
+
+
+def answers(value: object) -> bool:
+    """Whether an object of another library takes NumPy's functions itself, such as an array with labels or units.
+
+    As in NumPy, its operators and its form of a function run instead: its elements alone would lose what it adds to
+    them, or their gradient.
+    """
+    return answering(type(value), "__array_ufunc__")
+
+
+def answering(kind: type, protocol: str) -> bool:
+    """Whether objects of a type of another library take NumPy's functions themselves, by one of the two protocols."""
+    numpys = getattr(np.ndarray, protocol)
+    return (
+        getattr(kind, protocol, numpys) is not numpys
+        and not issubclass(kind, (Operators, np.generic))
+        and not hasattr(kind, "__cuda_array_interface__")
+    )
 
 
 def _is_operand(value: object) -> bool:

@@ -96,10 +96,11 @@ def owned(x: Array, beside: Sequence[Array] | None = None) -> Array:
             overlap one of them, or has elements that share memory, as a broadcast view has.
     """
     storage = x._storage
-    shared = type(storage) is Shared
     spread = beside is not None and (x._layout or x._planned()).repeated
-    if shared and not tape.recording((x,)):
+    if isinstance(storage, Shared):
+        if tape.recording((x,)):
+            return x.astype(x.dtype)
         make = full if spread else _fresh
         return make(x.shape, storage.value, x.dtype, x.device)
-    copies = shared or spread or (beside and any(_overlaps(x, one) for one in beside))
-    return x.astype(x.dtype) if copies else x
+    overlaps = beside is not None and any(_overlaps(x, one) for one in beside)
+    return x.astype(x.dtype) if spread or overlaps else x

@@ -430,6 +430,8 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     Raises:
         TypeError: ``dtype`` is not a dtype of cukern, or ``x`` is complex and ``dtype`` is not, nor bool.
     """
+    if dtypes.stand_ins:
+        dtype = dtypes.as_named(dtype)
     if type(x) is Array and device is None:
         if not copy and x.dtype is dtype:
             return x

@@ -63,7 +63,8 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     """The lower triangular factor ``L`` of Hermitian positive definite matrices, ``x = L @ conj(L.mT)``.
 
     Args:
-        x: symmetric or Hermitian matrices, of which the lower triangle is read; so is the derivative.
+        x: symmetric or Hermitian matrices, of which the lower triangle is read. The derivative is symmetric or
+            Hermitian too: it holds for changes that keep ``x`` so.
         upper: whether to return ``conj(L.mT)``.
 
     Raises:
@@ -122,7 +123,8 @@ def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
     """The eigenvalues and eigenvectors of symmetric or Hermitian matrices.
 
     Args:
-        x: such matrices, of which one triangle is read; so is the derivative. The derivative of an eigenvector is
+        x: such matrices, of which one triangle is read. The derivative is symmetric or Hermitian too, as that of
+            PyTorch: it holds for changes that keep ``x`` so. The derivative of an eigenvector is
             infinite or NaN if its eigenvalue is repeated. That of complex ones is right for functions whose value does
             not depend on the eigenvectors' phases.
         UPLO: the triangle: ``"L"`` for the lower one, ``"U"`` for the upper one.

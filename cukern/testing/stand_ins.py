@@ -174,7 +174,7 @@ class StandIns:
 def in_float64() -> Iterator[None]:
     """A with-block in which users' kernels compute in double, also where they say float.
 
-    Narrower dtypes are float64 wherever they are named.
+    Narrower dtypes are float64 where the user's function names them.
     """
     run = StandIns(DOUBLE, dtypes.float64, dtypes.float64)
     narrow = dict.fromkeys((dtypes.float32, dtypes.float16, dtypes.bfloat16), dtypes.float64)

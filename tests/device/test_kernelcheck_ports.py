@@ -112,7 +112,12 @@ def test_results_of_ported_kernels_pass_through_other_functions(cast: bool) -> N
         def forward(ctx: Any, x: ck.Array) -> ck.Array:
             wide = ck.empty((2, x.size), dtype="float32")
             twice(x, wide[1], 2, x.size)
-            twice((x.astype("float32") if cast else x) * x, wide.reshape(-1)[: x.size], 2, x.size)
+            twice(
+                (ck.astype(x, "float32") if cast else x) * x.astype(ck.float32 if cast else x.dtype),
+                wide.reshape(-1)[: x.size],
+                2,
+                x.size,
+            )
             return (wide[0] + 3 * wide[1]).reshape(x.shape)
 
         @staticmethod
@@ -228,3 +233,27 @@ __global__ void add(const float* x, const int* to, float* y, int rows, int width
 def test_gradcheck_names_the_check_of_other_floats() -> None:
     with pytest.raises(TypeError, match=r"gradcheck needs float64, got float32; cukern.testing.kernelcheck"):
         gradcheck(ck.tanh, [ck.asarray([0.5])])
+
+
+def test_the_librarys_kernels_are_those_of_their_arrays() -> None:
+    """What a function knows in float32 keeps it, and so do the library's kernels that read it."""
+    weight = ck.asarray([1.5, -0.5, 2.0])
+    twice = ck.Kernel(SCALED, block=32, name="twice", plain=True)
+
+    class Weighted(ck.Function):
+        @staticmethod
+        def forward(ctx: Any, x: ck.Array) -> ck.Array:
+            y = ck.empty(x.shape)
+            twice(x, y, 2, x.size)
+            return y * ck.nn.softmax(weight) + weight.sum()
+
+        @staticmethod
+        @ck.once_differentiable
+        def backward(ctx: Any, g: ck.Array) -> ck.Array:
+            return 2 * g * ck.nn.softmax(weight)
+
+    made = kernelcheck(Weighted.apply, [ck.asarray([0.5, -1.0, 2.0])], order=1, sizes=[], dtypes=[])
+    assert made.cases[0] == "as given, float64"
+    assert weight.dtype == ck.float32
+    ck.testing.assert_close(weight.sum(), 3.0)
+    ck.testing.assert_close(ck.nn.softmax(weight).sum(), 1.0)

@@ -176,3 +176,35 @@ def test_divmod(device: ck.Device) -> None:
     ):
         for one, other in zip(got, want, strict=True):
             assert_close(one, other)
+
+
+class Labelled(np.lib.mixins.NDArrayOperatorsMixin):
+    """An array with a label, as xarray's and astropy's are: NumPy's functions of it keep that."""
+
+    def __init__(self, values: Any, label: str) -> None:
+        self.values, self.label = values, label
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.values, dtype)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        plain = [one.values if isinstance(one, Labelled) else one for one in inputs]
+        return Labelled(getattr(ufunc, method)(*plain, **options), self.label)
+
+
+def test_an_operand_that_answers_numpys_functions_keeps_what_it_adds(device: ck.Device) -> None:
+    x = ck.asarray([1.0, 2.0, 3.0])
+    for values in (np.asarray([2.0, 0.5, 3.0], np.float32), ck.asarray([2.0, 0.5, 3.0])):
+        other = Labelled(values, "metre")
+        plain = np.asarray([2.0, 0.5, 3.0])
+        for made, want in (
+            (x * other, x.numpy() * plain),
+            (other * x, x.numpy() * plain),
+            (x - other, x.numpy() - plain),
+            (x < other, x.numpy() < plain),
+            (x == other, x.numpy() == plain),
+        ):
+            assert isinstance(made, Labelled) and made.label == "metre"
+            np.testing.assert_array_equal(np.asarray(made.values), want)
+        gradient = ck.grad(lambda x, other=other: (x * other).values.sum())(x)
+        assert gradient.tolist() == [2.0, 0.5, 3.0]

@@ -229,6 +229,10 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ),
     ("nn/resampling/bands.py", "if out > 1 else 0.0", "`0.0` is `1.0`", "the first place is 0 times that"),
     ("device/recording/library.py", "last = sum(", "`-` is `+`", "a view of more memory than is used"),
+    ("reduction/geometry.py", "pieces = max(1, min(size", "`//` is `*`", "pieces of a row, for speed"),
+    ("reduction/softmax.py", "if threads > tuning.block", "`>` is `>=`", "packs of a thread, for speed"),
+    ("sparse/products.py", "longest = max(", "`max` is `min`", "which rows are divided, for speed"),
+    ("sparse/products.py", "along = min(_WARP", "`1` is off by one", "the power of two of 0 is 1 too"),
     ("nn/layer_norm/launch.py", "HOST_SLOTS if", "`==` is `!=`", "another number of partial sums"),
 )
 #: Mutants that a GPU alone could run, or a library on one.

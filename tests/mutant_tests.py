@@ -26,20 +26,25 @@ import pytest
 JOB = Path(os.environ["MUTANTS"])
 GIVEN = json.loads(JOB.read_text())
 WANTED = {(one["path"], one["function"]) for one in GIVEN["mutants"]}
+FILES = {path for path, _ in WANTED}
+#: Code that belongs to the function around it.
+WITHIN = ("<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>")
 _ran: set[tuple[str, int]] = set()
 
 
 class Usual(NamedTuple):
-    """A test as it ran without a mutant: its place among all, seconds of CPU time, the lines that it ran."""
+    """A test as it ran without a mutant: its place among all, seconds of CPU time, those of processes, its lines."""
 
     place: int
     seconds: float
+    started: float
     lines: frozenset[tuple[str, int]]
 
 
 def _of_function(frame: FrameType, event: str, _: Any) -> Any:
     code = frame.f_code
-    if (code.co_filename, code.co_firstlineno) not in WANTED:
+    within = code.co_name in WITHIN and code.co_filename in FILES
+    if not within and (code.co_filename, code.co_firstlineno) not in WANTED:
         return None
     _ran.add((code.co_filename, code.co_firstlineno))
     return _of_line
@@ -55,8 +60,9 @@ def _traced(function: Any) -> None:
     threading.settrace(function)
 
 
-def _cpu() -> float:
-    return time.process_time() + sum(os.times()[2:4])
+def _cpu() -> tuple[float, float]:
+    """Seconds of CPU time of this process, and of those that it started."""
+    return time.process_time(), sum(os.times()[2:4])
 
 
 def _forked(work: Callable[[], object], result: Path, limit: runner.Limit) -> runner.Ended:
@@ -75,7 +81,7 @@ def _forked(work: Callable[[], object], result: Path, limit: runner.Limit) -> ru
     return runner.ended(child, limit)
 
 
-def _usual(session: pytest.Session) -> list[tuple[int, float, list[tuple[str, int]]]]:
+def _usual(session: pytest.Session) -> list[tuple[int, float, float, list[tuple[str, int]]]]:
     """Run the tests without a mutant, of each file as many as begin within its time; those that pass."""
     made, spent = [], {}
     for place, item in enumerate(session.items):
@@ -87,10 +93,11 @@ def _usual(session: pytest.Session) -> list[tuple[int, float, list[tuple[str, in
         _traced(_of_function)
         item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
         _traced(None)
-        seconds = _cpu() - began
+        own, started = (now - before for now, before in zip(_cpu(), began, strict=True))
+        seconds = own + started
         spent[file] = spent.get(file, 0) + seconds
         if session.testsfailed == failed:
-            made.append((place, seconds, sorted(_ran)))
+            made.append((place, seconds, started, sorted(_ran)))
     return made
 
 
@@ -159,6 +166,8 @@ def _attempt(
     in_signature = one["line"] < one["body"]
     place = (one["path"], one["function"] if in_signature else one["line"])
     run = {test.place for test in known if place in test.lines or place in early}
+    # What no test runs itself may run in processes that it starts.
+    run = run or {test.place for test in known if test.started > 0.3}
     seconds, mine = 0.0, []
     # The others after them: what the line has made may be kept, and tell on a test that does not run it any more.
     for test in sorted(known, key=lambda test: (test.place not in run, test.seconds)) if run else ():
@@ -189,8 +198,8 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
     early, result = set(_ran), Path(f"{JOB}.usual")
     _forked(lambda: _usual(session), result, runner.Limit(3600, 3600))
     known = [
-        Usual(place, seconds, frozenset((path, line) for path, line in lines))
-        for place, seconds, lines in json.loads(result.read_text())
+        Usual(place, seconds, started, frozenset((path, line) for path, line in lines))
+        for place, seconds, started, lines in json.loads(result.read_text())
     ]
     with Path(f"{JOB}.out").open("w") as file:
         for one in GIVEN["mutants"]:

@@ -204,11 +204,36 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("random/philox.py", "min(_PIECE", "`min` is `max`", "another cut of the same words, for speed"),
     ("nn/lltm/function.py", "if state else 0.0", "`0.0` is `1.0`", "the bound of no numbers"),
     (
+        "nn/lltm/plan.py",
+        "self._small is not None",
+        "the check is dropped",
+        "another kernel with the same results",
+    ),
+    (
         "bench/run.py",
         "range(2 if case.kind",
         "the choices are swapped",
         "calls before those that are measured",
     ),
+    ("nn/attention/staging.py", "by_places = {", "`&` is `|`", "what is made ahead, for speed"),
+    ("elementwise/by_numpy.py", "not opened or not tape", "`or` is `and`", "kernels in NumPy's place"),
+    ("elementwise/geometry.py", "share <= 1.125", "`1.125` is `2.25`", "lanes of a row, for speed"),
+    ("elementwise/geometry.py", "pieces, steps = ", "`//` is `*`", "more blocks, which find no rows"),
+    ("elementwise/kinds.py", "copy=False", "`False` is `True`", "a copy of what has just been made"),
+    ("elementwise/special.py", "< 1e37", "`1e37` is `2e+37`", "the product with pi is finite up to 1.08e38"),
+    (
+        "nn/layer_norm/launch.py",
+        'device.style != "serial" and _packed',
+        "`!=` is `==`",
+        "another kernel with the same results",
+    ),
+    ("nn/resampling/bands.py", "if out > 1 else 0.0", "`0.0` is `1.0`", "the first place is 0 times that"),
+    ("device/recording/library.py", "last = sum(", "`-` is `+`", "a view of more memory than is used"),
+    ("reduction/geometry.py", "pieces = max(1, min(size", "`//` is `*`", "pieces of a row, for speed"),
+    ("reduction/softmax.py", "if threads > tuning.block", "`>` is `>=`", "packs of a thread, for speed"),
+    ("sparse/products.py", "longest = max(", "`max` is `min`", "which rows are divided, for speed"),
+    ("sparse/products.py", "along = min(_WARP", "`1` is off by one", "the power of two of 0 is 1 too"),
+    ("nn/layer_norm/launch.py", "HOST_SLOTS if", "`==` is `!=`", "another number of partial sums"),
 )
 #: Mutants that a GPU alone could run, or a library on one.
 ON_GPUS: tuple[tuple[str, str, str, str], ...] = (

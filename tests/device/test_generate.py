@@ -20,6 +20,7 @@ from cukern.cli import generate as command
 from cukern.cli import main
 from cukern.generate import Decoder, Model, Sampling, Vocabulary, kernels
 from cukern.generate import decoder as decoder_module
+from cukern.generate.hyper import HyperParameters
 from cukern.gguf.file import open_gguf
 from cukern.quant import few_rows
 
@@ -313,6 +314,29 @@ def test_what_cannot_be_written_is_named(model_file: Path) -> None:
     ):
         with pytest.raises(ValueError, match=message):
             call()
+
+
+def test_what_a_file_does_not_state_is_as_its_architecture_has_it() -> None:
+    """The defaults of llama.cpp's models."""
+    sizes = {"block_count": 6, "embedding_length": 64, "attention.head_count": 4, "feed_forward_length": 96}
+    sizes |= {"context_length": 512, "attention.layer_norm_rms_epsilon": 1e-6}
+
+    def made(architecture: str, **more: Any) -> HyperParameters:
+        entries = {f"{architecture}.{name}": value for name, value in {**sizes, **more}.items()}
+        return HyperParameters.of({"general.architecture": architecture, **entries}, 32)
+
+    llama = made("llama")
+    assert (llama.score_cap, llama.logit_cap, llama.embedding_scale) == (None, None, 1.0)
+    assert (llama.key_heads, llama.head_features, llama.turned, llama.scale) == (4, 16, 16, 0.25)
+    assert (llama.windows, llama.bases, llama.stretches) == ((None,) * 6, (10000.0,) * 6, (1.0,) * 6)
+    gemma = made("gemma2")
+    assert (gemma.score_cap, gemma.logit_cap, gemma.embedding_scale) == (50.0, 30.0, 8.0)
+    assert gemma.windows == (4096, None) * 3
+    period = made(
+        "gemma3", **{"attention.sliding_window": 7, "rope.freq_base": 1e6, "rope.scaling.factor": 8.0}
+    )
+    assert period.windows == (7,) * 5 + (None,)
+    assert period.bases == (10000.0,) * 5 + (1e6,) and period.stretches == (1.0,) * 5 + (8.0,)
 
 
 def test_arguments_of_other_types_are_named(model_file: Path) -> None:

@@ -188,20 +188,25 @@ def test_what_depends_on_the_distance(score: Any, windows: int, reads: bool) -> 
 
 
 @pytest.mark.parametrize(
-    ("shape", "dtype", "tiled"),
+    ("shape", "part", "dtype", "tiled"),
     [
-        ((300, 304), "bfloat16", 0),
-        ((1, 4, 300, 304), "float16", 0),
-        ((300, 304), "float32", None),
-        ((300, 300), "bfloat16", None),
-        ((1, 304), "bfloat16", None),
-        ((300, 1), "bfloat16", None),
+        ((300, 304), ..., "bfloat16", 0),
+        ((1, 4, 300, 304), ..., "float16", 0),
+        ((300, 304), ..., "float32", None),
+        ((300, 300), ..., "bfloat16", None),
+        ((1, 304), ..., "bfloat16", None),
+        ((300, 1), ..., "bfloat16", None),
+        ((300, 312), np.s_[:, :304], "bfloat16", 0),
+        ((300, 308), np.s_[:, :304], "bfloat16", None),
+        ((300, 608), np.s_[:, ::2], "bfloat16", None),
     ],
 )
-def test_which_arrays_are_brought_by_tiles(shape: tuple[int, ...], dtype: str, tiled: int | None) -> None:
+def test_which_arrays_are_brought_by_tiles(
+    shape: tuple[int, ...], part: Any, dtype: str, tiled: int | None
+) -> None:
     q = ck.zeros((1, 4, 300, 64), "bfloat16")
-    k = ck.zeros((1, 4, shape[-1] if shape[-1] > 1 else 304, 64), "bfloat16")
-    bias = ck.zeros(shape, dtype)
+    bias = ck.zeros(shape, dtype)[part]
+    k = ck.zeros((1, 4, bias.shape[-1] if bias.shape[-1] > 1 else 304, 64), "bfloat16")
     program, _ = traced(None, [bias.dtype], (True, False), dtypes.float32, [])
     call = Call(q, k, k, (bias,), (), (None, None), Options(0.125, program=program), None)
     assert staging(call).tiled == tiled

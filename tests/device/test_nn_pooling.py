@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import itertools
 from typing import Any
 
@@ -370,3 +371,12 @@ def test_channels_that_lie_innermost(device: ck.Device, dtype: str) -> None:
             np.testing.assert_allclose(
                 dx.astype("float32").numpy(), dx_want.astype("float32").numpy(), rtol=2**-7
             )
+
+
+@pytest.mark.parametrize("kind", ["AvgPool", "MaxPool", "AdaptiveAvgPool", "AdaptiveMaxPool"])
+def test_modules_have_the_defaults_of_the_functions(kind: str) -> None:
+    for axes in (1, 2, 3):
+        module = getattr(nn, f"{kind}{axes}d")
+        _, *wanted = inspect.signature(module._function).parameters.values()
+        made = inspect.signature(module).parameters.values()
+        assert [(one.name, one.default) for one in made] == [(one.name, one.default) for one in wanted]

@@ -139,6 +139,12 @@ def test_refused(device: ck.Device) -> None:
         (lambda: nn.max_pool1d(x, 5), ValueError, "kernel_size: no window of span (5,) fits"),
         (lambda: nn.adaptive_avg_pool1d(x, 0), ValueError, "output_size: expected at least 1, got 0"),
         (
+            lambda: nn.adaptive_max_pool2d(x, (0, 2)),
+            ValueError,
+            "output_size: expected at least 1, got (0, 2)",
+        ),
+        (lambda: nn.adaptive_max_pool2d(x, (2, -1)), ValueError, "expected at least 1, got (2, -1)"),
+        (
             lambda: nn.adaptive_max_pool2d(x, (1, 2, 3)),
             TypeError,
             "output_size: expected an int or None, or 2 of",

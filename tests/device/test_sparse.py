@@ -94,6 +94,11 @@ def test_formats(device: ck.Device, make: Callable[[Any], Any]) -> None:
     )
     assert repr(csr_array(ck.asarray(A))).startswith("csr_array(6x8, 1") and a.nnz == a.data.size
     assert a.T.shape == (8, 6) and a.T.format == a.format and a.ndim == 2
+    for made in (2 * a, -a, abs(a), a.copy(), a.astype("float32"), a.conj()):
+        assert made.format == a.format
+    dense = ck.asarray(B)
+    for made in (a * dense, dense * a, a / (dense * dense + 1)):
+        assert made.format == ("coo" if a.format == "coo" else "csr")
 
 
 def test_entries_in_any_order_are_sorted_and_added_up(device: ck.Device) -> None:

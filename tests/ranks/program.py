@@ -78,6 +78,7 @@ def check_layouts() -> None:
     assert cd.all_gather(ck.zeros((0, 3))).shape == (0, 3)
     assert cd.all_to_all(ck.zeros((0, 3))).shape == (0, 3)
     assert cd.reduce_scatter(ck.zeros((0, 3))).shape == (0, 3)
+    assert cd.reduce_scatter(ck.zeros((2 * SIZE, 0))).shape == (2, 0)
 
 
 def check_gradients() -> None:

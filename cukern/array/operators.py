@@ -300,9 +300,9 @@ class Operators:
         """The elements at ``indices`` along an axis."""
         return self._call("take", indices, axis, out, mode)
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Self:
-        """The elements limited to the range from ``min`` to ``max``."""
-        return self._call("clip", min, max, out)
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
+        """The elements limited to the range from ``min`` to ``max``; ``options`` as of :func:`cukern.clip`."""
+        return self._call("clip", min, max, out, **options)
 
     def round(self, decimals: int = 0, out: Any = None) -> Self:
         """The elements rounded to ``decimals`` decimal places, halves to even."""
@@ -432,7 +432,7 @@ class Operators:
         ddof: float | None = None,
         keepdims: bool = False,
         *,
-        correction: float = 0.0,
+        correction: float | None = None,
         where: Any = None,
         mean: Any = None,
     ) -> Self:
@@ -449,7 +449,7 @@ class Operators:
         ddof: float | None = None,
         keepdims: bool = False,
         *,
-        correction: float = 0.0,
+        correction: float | None = None,
         where: Any = None,
         mean: Any = None,
     ) -> Self:

@@ -30,17 +30,19 @@ def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
 
 
 @public
-def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+def isclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``|a - b| <= atol + rtol * |b|``, element by element; infinities are close to themselves.
 
     Args:
         a: an array or a number.
         b: the reference for ``a``.
-        rtol: tolerance relative to ``b``.
-        atol: absolute tolerance.
+        rtol: tolerance relative to ``b``, a number or an array, which broadcasts.
+        atol: absolute tolerance, likewise.
         equal_nan: whether NaN is close to NaN.
     """
     operands = as_operands("isclose", (a, b))
+    if not any(isinstance(o, Array) for o in operands):
+        operands = tuple(o if isinstance(o, (int, float, complex)) else asarray(o) for o in (a, b))
     if not any(isinstance(o, Array) for o in operands):
         wide_dtype = dtypes.complex128 if isinstance(operands[0], complex) else dtypes.float64
         operands = (asarray(operands[0], wide_dtype), operands[1])
@@ -54,12 +56,17 @@ def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
         for o in operands
     ]
     first, second = wide
-    made: Array = _close(first, second, float(rtol), float(atol), bool(equal_nan))
+    beside = first if isinstance(first, Array) else second
+    bounds = [
+        float(one) if isinstance(one, (int, float)) else asarray(one, device=beside.device)
+        for one in (rtol, atol)
+    ]
+    made: Array = _close(first, second, *bounds, bool(equal_nan))
     return made
 
 
 @public
-def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are close, as by :func:`isclose`; a Python bool, for which it waits for the device."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 

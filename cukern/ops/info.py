@@ -145,7 +145,7 @@ def finfo(type: Any, /) -> FloatInfo:
         raise ValueError(f"finfo: type: expected a floating or complex dtype, got {dtype}")
     found: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     kinds = {one.name: float if one.type == "float" else int for one in fields(FloatInfo)}
-    limits = {name: kinds[name](getattr(found, name)) for name in _FLOAT_FIELDS}
+    limits: dict[str, Any] = {name: kinds[name](getattr(found, name)) for name in _FLOAT_FIELDS}
     return FloatInfo(bits=8 * dtype.itemsize, dtype=dtype, **limits)
 
 

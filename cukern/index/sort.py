@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal, NamedTuple
 
@@ -311,7 +311,8 @@ def _no_algorithm(kind: Any, kinds: Sequence[str], name: str) -> None:
 def _checked_kth(kth: Any, x: Array, axis: int, name: str) -> list[int]:
     """The indices, in the range of an axis; of no elements, all are in range, as in NumPy."""
     size = x.shape[axis] if x.size else sys.maxsize
-    found = [operator.index(one) for one in (kth if isinstance(kth, Iterable) and np.ndim(kth) else (kth,))]
+    several = isinstance(kth, (Sequence, np.ndarray, Array)) and len(np.shape(kth)) > 0
+    found = [operator.index(one) for one in (kth if several else (kth,))]
     for one in found:
         if not -size <= one < size:
             raise ValueError(f"{name}: kth: {one} is out of bounds for an axis of size {size}")

@@ -167,7 +167,6 @@ def _labels(given: Any) -> tuple[Any, ...]:
 
 def _cast(arrays: list[Array], dtype: npt.DTypeLike | None, casting: Casting) -> list[Array]:
     """The arrays in the dtype given, or in their common one."""
-    checked_casting("einsum", casting)
     wanted = dtypes.result_type(*(x.dtype for x in arrays)) if dtype is None else dtypes.as_dtype(dtype)
     for x in arrays:
         if dtype is not None and not can_cast(x.dtype, wanted, casting):
@@ -215,6 +214,7 @@ def einsum(
     [3.0, 3.0]
     """
     key, arrays = _arguments(operands)
+    checked_casting("einsum", casting)
     try:
         terms, output, path = _plan(key, *_order(optimize))
     except (ValueError, TypeError, KeyError) as error:
@@ -258,7 +258,7 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     key, arrays = _arguments(operands)
     shapes = iter(arrays)
     places = range(1, len(key)) if isinstance(key[0], str) else range(0, len(key) - len(key) % 2, 2)
-    stand_ins = [
+    stand_ins: list[Any] = [
         np.broadcast_to(np.zeros((), np.float64), next(shapes).shape)
         if i in places
         else one

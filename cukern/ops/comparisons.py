@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import asarray, full
+from ..array.creation import asarray, device_of, full
 from ..array.operators import FUNCTIONS
 from ..elementwise import by_numpy
 from ..elementwise.function import as_operands, astype
@@ -22,7 +22,7 @@ __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 
 
 @fuse(static=("equal_nan",))
-def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+def _close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     near = less_equal(abs(subtract(a, b)), atol + multiply(rtol, abs(b)))
     # For an infinite b both the difference and the tolerance are infinite.
     made = equal(a, b) | (near & (abs(b) < math.inf))
@@ -56,12 +56,11 @@ def isclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bo
         for o in operands
     ]
     first, second = wide
-    beside = first if isinstance(first, Array) else second
+    device = device_of(wide)
     bounds = [
-        float(one) if isinstance(one, (int, float)) else asarray(one, device=beside.device)
-        for one in (rtol, atol)
+        float(one) if isinstance(one, (int, float)) else asarray(one, device=device) for one in (rtol, atol)
     ]
-    made: Array = _close(first, second, *bounds, bool(equal_nan))
+    made: Array = _close(first, second, bounds[0], bounds[1], bool(equal_nan))
     return made
 
 

@@ -404,7 +404,7 @@ def cond(x: Array, /, p: Any = None) -> Array:
     return ops.where(singular, math.inf, matrix_norm(a, ord=p) * matrix_norm(inv(regular), ord=p))
 
 
-def multi_dot(arrays: Sequence[Array], /) -> Array:
+def multi_dot(arrays: Sequence[Array], /, *, out: Array | None = None) -> Array:
     """The product of several matrices, in the cheapest order; the first and the last may be vectors.
 
     Raises:
@@ -422,7 +422,7 @@ def multi_dot(arrays: Sequence[Array], /) -> Array:
         labels.append([i, i + 1] if x.ndim == 2 else [i + 1] if i == 0 else [i])
     result = [labels[0][0]] * (arrays[0].ndim == 2) + [labels[-1][-1]] * (arrays[-1].ndim == 2)
     operands = [part for x, label in zip(arrays, labels, strict=True) for part in (x, label)]
-    return ops.einsum(*operands, result, optimize="optimal")
+    return ops.einsum(*operands, result, optimize="optimal", out=out)
 
 
 __getattr__, __dir__ = missing(__name__, __all__, numpys="numpy.linalg")

@@ -352,8 +352,7 @@ def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> A
 
 
 def arange(
-    start: Scalar,
-    /,
+    start: Scalar | None = None,
     stop: Scalar | None = None,
     step: Scalar = 1,
     *,
@@ -366,10 +365,12 @@ def arange(
     none where a part of ``step`` is 0 or does not lead to ``stop``. See :func:`linspace` for complex numbers.
 
     Raises:
-        TypeError: bools are asked for, and the result would have more than two.
+        TypeError: neither is given; or bools are asked for, and the result would have more than two.
         ValueError: ``step`` is 0.
     """
-    low, high = (0, start) if stop is None else (start, stop)
+    low, high = (0, start) if stop is None else (0 if start is None else start, stop)
+    if high is None:
+        raise TypeError("arange: expected stop")
     whole = type(low) is type(high) is type(step) is int
     if not whole and any(isinstance(n, Array) for n in (low, high, step)):
         return _counted_from(low, high, step, dtype, device)

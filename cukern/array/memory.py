@@ -146,9 +146,9 @@ class Memory(Operators):
         """Assign ``values`` to the indices of the flattened array, in place; see :func:`cukern.put`."""
         self._call("put", indices, values, mode)
 
-    def choose(self, choices: Any, out: Any = None, mode: str = "raise") -> Any:
-        """The elements of ``choices`` that the elements of this array of indices choose; see :func:`cukern.choose`."""
-        return self._call("choose", choices, out, mode)
+    def choose(self, *choices: Any, out: Any = None, mode: str = "raise") -> Any:
+        """The elements of ``choices``, in one or several arguments, that these choose; see :func:`cukern.choose`."""
+        return self._call("choose", choices[0] if len(choices) == 1 else choices, out, mode)
 
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes of the elements in C order, or in Fortran order if ``order`` is "F"."""

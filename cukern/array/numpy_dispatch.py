@@ -211,12 +211,12 @@ def _asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) ->
     return _namespace("numpy").asarray(a, dtype=dtype, **options)
 
 
-def _einsum(*operands: Any, dtype: Any = None, **options: Any) -> Any:
+def _einsum(*operands: Any, dtype: Any = None, out: Any = None, **options: Any) -> Any:
     """numpy.einsum, whose ``dtype`` is that of the factors and the result."""
     if dtype is not None:
         operands = tuple(one.astype(dtype, copy=False) if isinstance(one, Array) else one for one in operands)
     given = {name: value for name, value in options.items() if name not in ("casting", "order")}
-    return _namespace("numpy").einsum(*operands, **given)
+    return _finish("einsum", _namespace("numpy").einsum(*operands, **given), out, None)
 
 
 #: NumPy functions whose arguments are not first moved to the cukern array's device.

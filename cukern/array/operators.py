@@ -291,9 +291,9 @@ class Operators:
         """The view without axes of size 1."""
         return self._call("squeeze", axis)
 
-    def dot(self, other: Any, /, out: Any = None) -> Self:
+    def dot(self, b: Any, out: Any = None) -> Self:
         """The product with another matrix or vector."""
-        return self._call("dot", other, out)
+        return self._call("dot", b, out)
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Self:
         """A view of a diagonal of matrices, as the last axis."""
@@ -309,9 +309,9 @@ class Operators:
         """The elements at ``indices`` along an axis."""
         return self._call("take", indices, axis, out, mode)
 
-    def clip(self, min: Any = None, max: Any = None, out: Any = None) -> Self:
-        """The elements limited to the range from ``min`` to ``max``."""
-        return self._call("clip", min, max, out)
+    def clip(self, min: Any = None, max: Any = None, out: Any = None, **options: Any) -> Self:
+        """The elements limited to the range from ``min`` to ``max``; ``options`` as of :func:`cukern.clip`."""
+        return self._call("clip", min, max, out, **options)
 
     def round(self, decimals: int = 0, out: Any = None) -> Self:
         """The elements rounded to ``decimals`` decimal places, halves to even."""
@@ -403,21 +403,21 @@ class Operators:
         self, axis: int = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
     ) -> None:
         """Sort the elements along an axis, in place; the sort is always stable."""
-        self._call("setitem", ..., self._call("sort", axis, descending=descending))
+        self._call("setitem", ..., self._call("sort", axis, kind, descending=descending))
 
     def argsort(
         self, axis: int | None = -1, kind: Any = None, *, descending: bool = False, stable: bool | None = None
     ) -> Self:
         """The indices that sort the elements along an axis."""
-        return self._call("argsort", axis, descending=descending)
+        return self._call("argsort", axis, kind, descending=descending)
 
     def partition(self, kth: Any, axis: int = -1, kind: Any = None) -> None:
         """Partition the elements along an axis around index ``kth``, in place; the result is fully sorted."""
-        self._call("setitem", ..., self._call("partition", kth, axis))
+        self._call("setitem", ..., self._call("partition", kth, axis, kind))
 
     def argpartition(self, kth: Any, axis: int | None = -1, kind: Any = None) -> Self:
         """The indices that partition the elements along an axis."""
-        return self._call("argpartition", kth, axis)
+        return self._call("argpartition", kth, axis, kind)
 
     def searchsorted(self, v: Any, side: str = "left", sorter: Any = None) -> Self:
         """The indices at which to insert ``v`` so that this sorted array stays sorted."""
@@ -441,7 +441,7 @@ class Operators:
         ddof: float | None = None,
         keepdims: bool = False,
         *,
-        correction: float = 0.0,
+        correction: float | None = None,
         where: Any = None,
         mean: Any = None,
     ) -> Self:
@@ -458,7 +458,7 @@ class Operators:
         ddof: float | None = None,
         keepdims: bool = False,
         *,
-        correction: float = 0.0,
+        correction: float | None = None,
         where: Any = None,
         mean: Any = None,
     ) -> Self:

@@ -59,6 +59,18 @@ def _broadcasts(shape: tuple[int, ...], wanted: tuple[int, ...]) -> bool:
     return len(shape) <= len(wanted) and all(n in (1, m) for n, m in zip(shape, last, strict=True))
 
 
+def checked_casting(name: str, casting: Any) -> Casting:
+    """The argument ``casting``.
+
+    Raises:
+        ValueError: it is not one of NumPy's names.
+    """
+    if casting not in CASTINGS:
+        raise ValueError(f"{name}: casting: expected one of {', '.join(CASTINGS)}, got {casting!r}")
+    made: Casting = casting
+    return made
+
+
 def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
     """Whether a dtype can be cast to another, as ``numpy.can_cast``; to NumPy, bfloat16 is not a float."""
     if casting in ("same_kind", "unsafe"):
@@ -96,9 +108,7 @@ class Ufunc(Row):
             TypeError: an option is not allowed with these operands, or a cast is not.
             ValueError: the result does not have the shape of ``out``.
         """
-        casting = "same_kind" if casting is None else casting
-        if casting not in CASTINGS:
-            raise ValueError(f"{self.name}: casting: expected one of {', '.join(CASTINGS)}, got {casting!r}")
+        casting = checked_casting(self.name, "same_kind" if casting is None else casting)
         masked = where is not None and where is not True
         if any(isinstance(operand, SYMBOLS) for operand in operands):
             if out is not None or masked:

@@ -269,10 +269,14 @@ def rot90(x: Array, /, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Array:
 
 @public
 def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
-    """A view with ``axis`` moved before the axis ``start``; prefer :func:`moveaxis`."""
+    """A view with ``axis`` moved before the axis ``start``, or to the end; prefer :func:`moveaxis`.
+
+    Raises:
+        AxisError: there is no such axis, or ``start`` is not from ``-x.ndim`` to ``x.ndim``.
+    """
     x = require_array(x, "rollaxis")
     place = normalize_axis(axis, x.ndim, "rollaxis")
-    target = normalize_axis(start, x.ndim + 1, "rollaxis")
+    target = x.ndim if start == x.ndim else normalize_axis(start, x.ndim, "rollaxis")
     return moveaxis(x, place, target - (target > place))
 
 

@@ -26,7 +26,7 @@ from ..elementwise.operands import (
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
-from ..elementwise.ufunc import Casting, can_cast
+from ..elementwise.ufunc import Casting, can_cast, checked_casting
 from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .plain_numbers import takes_number
@@ -44,7 +44,11 @@ _FEW = 1 << 13
 def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -> Any:
     """``value`` as an array or a Python number, if ``casting`` allows to assign it to ``x``."""
     if is_scalar(value):
-        held = casting == "unsafe" or dtypes.result_type(x.dtype, value) == x.dtype
+        own = dtypes.result_type(value)
+        exact = (
+            own == x.dtype if casting in ("no", "equiv") else dtypes.result_type(x.dtype, value) == x.dtype
+        )
+        held = checked_casting(name, casting) == "unsafe" or exact
     else:
         listed = isinstance(value, (list, tuple))
         value = require_array(value, name, "values", x)
@@ -63,11 +67,11 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
         dst: the array to write to, which no tape tracks.
         src: an array, a number or nested lists; more axes of size 1 in front are allowed.
         casting: which casts to the dtype of ``dst`` are allowed, as of ``numpy.can_cast``.
-        where: a bool mask that broadcasts to ``dst``, or a number; where it is false, elements stay.
+        where: a mask that broadcasts to ``dst``, taken as bool, or a number; where it is false, elements stay.
 
     Raises:
         GradientError: a tape tracks an array.
-        TypeError: the cast is not allowed, or the mask is not bool.
+        TypeError: the cast is not allowed.
         ValueError: the shapes do not broadcast.
 
     >>> import cukern as ck
@@ -87,10 +91,7 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     if where is None:
         setitem(dst, ..., value)
         return
-    mask = require_array(where, "copyto", "where", dst)
-    if mask.dtype != dtypes.bool_:
-        raise TypeError(f"copyto: where: expected an array of bool, got {mask.dtype}")
-    mask = broadcast_to(mask, dst.shape)
+    mask = broadcast_to(not_equal(require_array(where, "copyto", "where", dst), 0), dst.shape)
     if isinstance(value, Array):
         extra = value.ndim - dst.ndim
         if extra > 0 and value.shape[:extra] == (1,) * extra:

@@ -250,7 +250,7 @@ def isin(
         x2: an array or a number.
         assume_unique: has no effect.
         invert: whether to negate the result.
-        kind: NumPy's name of an algorithm; has no effect.
+        kind: None, ``"sort"`` or ``"table"``, NumPy's names of algorithms; has no effect.
 
     Returns:
         bool, of the shape of ``x1``.
@@ -258,11 +258,14 @@ def isin(
     Raises:
         DeviceError: the arrays are on different devices.
         TypeError: an operand is not an array, number or list, or the dtypes have no common dtype.
+        ValueError: there is no such ``kind``.
 
     >>> import cukern as ck
     >>> ck.isin(ck.asarray([1, 2, 3]), ck.asarray([3, 1])).tolist()
     [True, False, True]
     """
+    if kind not in (None, "sort", "table"):
+        raise ValueError(f"isin: kind: expected None, 'sort' or 'table', got {kind!r}")
     with tape.stop_recording():
         elements, among = _pair(x1, x2, "isin", kept=False)
         if not among.size:

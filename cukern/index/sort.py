@@ -198,6 +198,10 @@ def sorted_along(x: Array, place: int, descending: bool) -> tuple[Array, Array]:
     return moveaxis(made, -1, place), moveaxis(places, -1, place)
 
 
+#: NumPy's names.
+_ALGORITHMS = ("quicksort", "mergesort", "heapsort", "stable")
+
+
 @public
 def argsort(
     x: Array,
@@ -216,7 +220,7 @@ def argsort(
     Args:
         x: any array.
         axis: the axis; None sorts the flattened array.
-        kind: NumPy's name of an algorithm; has no effect.
+        kind: NumPy's name of an algorithm, such as ``"stable"``; has no effect.
         order: must be None: arrays have no fields.
         descending: whether the largest comes first.
         stable: has no effect: the sort is always stable.
@@ -226,6 +230,7 @@ def argsort(
 
     Raises:
         AxisError: there is no such axis.
+        ValueError: there is no such ``kind``.
 
     >>> import cukern as ck
     >>> ck.argsort(ck.asarray([3, 1, 2])).tolist()
@@ -233,6 +238,7 @@ def argsort(
     """
     x, place = along(x, axis, "argsort")
     _no_fields(order, "argsort")
+    _no_algorithm(kind, _ALGORITHMS, "argsort")
     with tape.stop_recording():
         return sorted_along(x, place, bool(descending))[1]
 
@@ -260,6 +266,7 @@ def sort(
     shape = x.shape if not x.ndim else None
     x, place = along(x, axis, "sort")
     _no_fields(order, "sort")
+    _no_algorithm(kind, _ALGORITHMS, "sort")
     by_numpy = _sorted_by_numpy(x, place, bool(descending))
     if by_numpy is not None:
         made = by_numpy
@@ -296,12 +303,20 @@ def _no_fields(order: object, name: str) -> None:
         raise ValueError(f"{name}: order: expected None, for an array without fields, got {order!r}")
 
 
-def _check_kth(kth: Any, x: Array, axis: int, name: str) -> None:
-    """Refuse indices out of the range of an axis; of no elements, all are in range, as in NumPy."""
+def _no_algorithm(kind: Any, kinds: Sequence[str], name: str) -> None:
+    if kind is not None and kind not in kinds:
+        raise ValueError(f"{name}: kind: expected None or one of {', '.join(kinds)}, got {kind!r}")
+
+
+def _checked_kth(kth: Any, x: Array, axis: int, name: str) -> list[int]:
+    """The indices, in the range of an axis; of no elements, all are in range, as in NumPy."""
     size = x.shape[axis] if x.size else sys.maxsize
-    for one in kth if isinstance(kth, (tuple, list, np.ndarray)) else (kth,):
-        if not -size <= operator.index(one) < size:
+    several = isinstance(kth, (Sequence, np.ndarray, Array)) and len(np.shape(kth)) > 0
+    found = [operator.index(one) for one in (kth if several else (kth,))]
+    for one in found:
+        if not -size <= one < size:
             raise ValueError(f"{name}: kth: {one} is out of bounds for an axis of size {size}")
+    return found
 
 
 @public
@@ -320,16 +335,18 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
         x: any array.
         kth: an index along the axis, or several.
         axis: the axis; None flattens the array.
-        kind: NumPy's name of an algorithm; has no effect.
+        kind: NumPy's name of an algorithm, ``"introselect"``; has no effect.
 
     Raises:
         AxisError: there is no such axis.
-        ValueError: ``kth`` is out of bounds.
+        TypeError: ``kth`` is no integer.
+        ValueError: ``kth`` is out of bounds, or there is no such ``kind``.
     """
     x, place = along(x, axis, "partition")
-    _check_kth(kth, x, place, "partition")
+    _no_algorithm(kind, ("introselect",), "partition")
+    places = _checked_kth(kth, x, place, "partition")
     if _partitioned_by_numpy(x):
-        return Array._wrap(np.partition(x._data, kth, place), x.device)
+        return Array._wrap(np.partition(x._data, places, place), x.device)
     return sort(x, place)
 
 
@@ -337,9 +354,10 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
 def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
     x, place = along(x, axis, "argpartition")
-    _check_kth(kth, x, place, "argpartition")
+    _no_algorithm(kind, ("introselect",), "argpartition")
+    places = _checked_kth(kth, x, place, "argpartition")
     if _partitioned_by_numpy(x):
-        return Array._wrap(np.argpartition(x._data, kth, place), x.device)
+        return Array._wrap(np.argpartition(x._data, places, place), x.device)
     return argsort(x, place)
 
 

@@ -489,12 +489,12 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = 
 @on_device
 def _put_along(x: Array, indices: Any, values: Any, axis: int | None) -> None:
     if axis is None:
-        put(
-            x,
-            settled_in(integers(indices, x, "put_along_axis"), x.size, x, "put_along_axis"),
-            values,
-            "put_along_axis",
-        )
+        data = integers(indices, x, "put_along_axis")
+        if data.ndim != 1:
+            raise ValueError(
+                f"put_along_axis: indices: expected one axis where axis is None, got {data.shape}"
+            )
+        put(x, settled_in(data, x.size, x, "put_along_axis"), values, "put_along_axis")
         return
     place = normalize_axis(axis, x.ndim, "put_along_axis")
     wide, data = along_axis(x, indices, place, "put_along_axis")

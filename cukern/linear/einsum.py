@@ -16,7 +16,7 @@ from ..array import Array
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public, require_arrays
-from ..elementwise.ufunc import Casting, can_cast
+from ..elementwise.ufunc import Casting, can_cast, checked_casting, one_out, written
 from ..reduction.rows import sum
 from ..shape.views import permute_dims, reshape, squeeze
 from .diagonals import diagonal
@@ -189,6 +189,7 @@ def einsum(
     optimize: Any = "auto",
     dtype: npt.DTypeLike | None = None,
     casting: Casting = "safe",
+    out: Array | None = None,
 ) -> Array:
     """The sum of products over labelled axes, as ``numpy.einsum``; differentiable.
 
@@ -200,7 +201,8 @@ def einsum(
             a list of pairs as from ``numpy.einsum_path`` in that order.
         dtype: the dtype of the computation and of the result; by default the common one of the arrays. It has no effect
             where the result is a view of the only array, without a sum, as in NumPy.
-        casting: which casts to ``dtype`` are allowed, as of ``numpy.can_cast``.
+        casting: which casts to ``dtype`` and to ``out`` are allowed, as of ``numpy.can_cast``.
+        out: the array to write the result to.
 
     Raises:
         DeviceError: the arrays are on different devices.
@@ -212,6 +214,7 @@ def einsum(
     [3.0, 3.0]
     """
     key, arrays = _arguments(operands)
+    checked_casting("einsum", casting)
     try:
         terms, output, path = _plan(key, *_order(optimize))
     except (ValueError, TypeError, KeyError) as error:
@@ -231,6 +234,8 @@ def einsum(
         parts.append(_summed(x, term, keep))
     ((x, term),) = parts
     made = _ordered(x, term, output)
+    if out is not None:
+        return written("einsum", made, one_out("einsum", out), "same_kind" if casting == "safe" else casting)
     return made[...] if any(made is given for given in operands) else made
 
 
@@ -253,7 +258,7 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     key, arrays = _arguments(operands)
     shapes = iter(arrays)
     places = range(1, len(key)) if isinstance(key[0], str) else range(0, len(key) - len(key) % 2, 2)
-    stand_ins = [
+    stand_ins: list[Any] = [
         np.broadcast_to(np.zeros((), np.float64), next(shapes).shape)
         if i in places
         else one

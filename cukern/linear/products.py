@@ -411,11 +411,11 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
 
 
 @public
-def outer(x1: Array, x2: Array, /) -> Array:
-    """The matrix of products of all pairs of elements of two flattened arrays."""
+def outer(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
+    """The matrix of products of all pairs of elements of two flattened arrays; ``out``: where to write it."""
     x1, x2 = require_arrays((x1, x2), "outer", ("x1", "x2"))
     first, second = ravel(x1), ravel(x2)
-    return expand_dims(first, 1) * second
+    return written("outer", expand_dims(first, 1) * second, one_out("outer", out))
 
 
 @public

@@ -437,15 +437,15 @@ def interp(
         TypeError: ``x`` or ``xp`` is complex, or ``left`` or ``right`` is and ``fp`` is real.
         ValueError: ``xp`` and ``fp`` are not vectors, are empty or differ in shape; or ``period`` is 0.
     """
-    x, xp, fp = require_arrays((x, xp, fp), "interp", ("x", "xp", "fp"))
+    fp = require_array(fp, "interp", "fp", first_array((xp, x)))
     if fp.dtype in dtypes.COMPLEX:
-        ends = [[None if one is None else part(one) for one in (left, right)] for part in (real, imag)]
-        return from_parts(
-            *(
-                interp(x, xp, part(fp), *two, period=period)
-                for part, two in zip((real, imag), ends, strict=True)
-            )
-        )
+        beyond = [[None if one is None else part(one) for one in (left, right)] for part in (real, imag)]
+        parts = [
+            interp(x, xp, part(fp), below, above, period)
+            for part, (below, above) in zip((real, imag), beyond, strict=True)
+        ]
+        return from_parts(*parts)
+    x, xp, fp = require_arrays((x, xp, fp), "interp", ("x", "xp", "fp"))
     if xp.ndim != 1 or xp.shape != fp.shape or not xp.size:
         raise ValueError(
             f"interp: xp, fp: expected one axis of one size, not empty, got {xp.shape} and {fp.shape}"

@@ -10,10 +10,11 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, zeros_like
-from ..elementwise.function import astype
+from ..elementwise.function import as_operands, astype
 from ..elementwise.logic import logical_not
 from ..elementwise.operands import first_array, public, require_array
 from ..elementwise.table import clip, remainder, where
+from ..elementwise.ufunc import one_out, written
 from ..index.take import take_along_axis
 from ..reduction.rows import any
 from ..shape.joins import stack
@@ -79,13 +80,15 @@ def piecewise(
 
 
 @public
-def choose(a: Any, choices: Any, out: None = None, mode: Literal["raise", "wrap", "clip"] = "raise") -> Array:
+def choose(
+    a: Any, choices: Any, out: Array | None = None, mode: Literal["raise", "wrap", "clip"] = "raise"
+) -> Array:
     """For each element, take it from the array of ``choices`` whose number ``a`` has there; differentiable.
 
     Args:
         a: integers from 0 to the number of choices less 1.
         choices: arrays that broadcast with each other and with ``a``, or an array of these along its first axis.
-        out: not supported; write ``y[...] = choose(a, choices)``.
+        out: the array to write the result to.
         mode: what numbers out of range do: ``"raise"`` an error, on a GPU unspecified; ``"wrap"`` count modulo the
             number of choices; ``"clip"`` count as the nearest one.
 
@@ -97,14 +100,19 @@ def choose(a: Any, choices: Any, out: None = None, mode: Literal["raise", "wrap"
     >>> ck.choose(ck.asarray([1, 0]), [[1, 2], [3, 4]]).tolist()
     [3, 2]
     """
-    if out is not None:
-        raise TypeError("choose: out: expected None; write y[...] = choose(a, choices)")
     a = require_array(
         a, "choose", "a", first_array(choices if isinstance(choices, (list, tuple)) else [choices])
     )
     if dtypes.info(a.dtype).kind not in "iub":
         raise TypeError(f"choose: a: expected integers, got {a.dtype}")
-    rows = [asarray(one, device=a.device) for one in choices]
+    # Python numbers take the dtype of the arrays beside them.
+    given = list(as_operands("choose", choices)) if isinstance(choices, (list, tuple)) else list(choices)
+    held = (
+        dtypes.result_type(*(one.dtype if isinstance(one, Array) else one for one in given))
+        if given
+        else None
+    )
+    rows = [one if isinstance(one, Array) else asarray(one, held, a.device) for one in given]
     if not rows:
         raise ValueError("choose: choices: expected at least one")
     places = astype(a, dtypes.int64, copy=False)
@@ -119,4 +127,5 @@ def choose(a: Any, choices: Any, out: None = None, mode: Literal["raise", "wrap"
     dtype = dtypes.result_type(*(one.dtype for one in rows))
     shape = np.broadcast_shapes(a.shape, *(one.shape for one in rows))
     whole = stack([broadcast_to(astype(one, dtype, copy=False), shape) for one in rows])
-    return squeeze(take_along_axis(whole, expand_dims(broadcast_to(places, shape), 0), axis=0), 0)
+    made = squeeze(take_along_axis(whole, expand_dims(broadcast_to(places, shape), 0), axis=0), 0)
+    return written("choose", made, one_out("choose", out))

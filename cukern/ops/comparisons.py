@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import asarray, full
+from ..array.creation import asarray, device_of, full
 from ..array.operators import FUNCTIONS
 from ..elementwise import by_numpy
 from ..elementwise.function import as_operands, astype
@@ -22,7 +22,7 @@ __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 
 
 @fuse(static=("equal_nan",))
-def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
+def _close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     near = less_equal(abs(subtract(a, b)), atol + multiply(rtol, abs(b)))
     # For an infinite b both the difference and the tolerance are infinite.
     made = equal(a, b) | (near & (abs(b) < math.inf))
@@ -30,17 +30,19 @@ def _close(a: Any, b: Any, rtol: float, atol: float, equal_nan: bool) -> Any:
 
 
 @public
-def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Array:
+def isclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> Array:
     """Whether ``|a - b| <= atol + rtol * |b|``, element by element; infinities are close to themselves.
 
     Args:
         a: an array or a number.
         b: the reference for ``a``.
-        rtol: tolerance relative to ``b``.
-        atol: absolute tolerance.
+        rtol: tolerance relative to ``b``, a number or an array, which broadcasts.
+        atol: absolute tolerance, likewise.
         equal_nan: whether NaN is close to NaN.
     """
     operands = as_operands("isclose", (a, b))
+    if not any(isinstance(o, Array) for o in operands):
+        operands = tuple(o if isinstance(o, (int, float, complex)) else asarray(o) for o in (a, b))
     if not any(isinstance(o, Array) for o in operands):
         wide_dtype = dtypes.complex128 if isinstance(operands[0], complex) else dtypes.float64
         operands = (asarray(operands[0], wide_dtype), operands[1])
@@ -54,12 +56,16 @@ def isclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan
         for o in operands
     ]
     first, second = wide
-    made: Array = _close(first, second, float(rtol), float(atol), bool(equal_nan))
+    device = device_of(wide)
+    bounds = [
+        float(one) if isinstance(one, (int, float)) else asarray(one, device=device) for one in (rtol, atol)
+    ]
+    made: Array = _close(first, second, bounds[0], bounds[1], bool(equal_nan))
     return made
 
 
 @public
-def allclose(a: Any, b: Any, /, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bool = False) -> bool:
     """Whether all elements are close, as by :func:`isclose`; a Python bool, for which it waits for the device."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 

@@ -145,6 +145,7 @@ class broadcast:
         ndim: the number of its axes; also ``nd``.
         size: the number of elements.
         values: read-only views of the arrays in that shape.
+        numiter: the number of the arrays.
 
     >>> b = broadcast([[1], [2]], [3, 4, 5])
     >>> b.shape, b.size
@@ -157,7 +158,9 @@ class broadcast:
         Raises:
             ValueError: the shapes do not broadcast.
         """
-        self.values: tuple[Array, ...] = broadcast_arrays(*require_each(arrays, "broadcast"))
+        given = [x for one in arrays for x in (one.values if isinstance(one, broadcast) else (one,))]
+        self.values: tuple[Array, ...] = broadcast_arrays(*require_each(given, "broadcast"))
+        self.numiter = len(self.values)
         self.shape = self.values[0].shape if arrays else ()
         self.ndim = self.nd = len(self.shape)
         self.size = math.prod(self.shape)

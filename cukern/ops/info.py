@@ -16,7 +16,8 @@ from ..array.creation import asarray, device_of
 from ..array.operators import is_foreign
 from ..device import Device, current, devices
 from ..dtypes import DType
-from ..elementwise.ufunc import CASTINGS, Casting
+from ..elementwise.operands import normalize_axes
+from ..elementwise.ufunc import Casting, checked_casting
 from ..elementwise.ufunc import can_cast as castable
 from ..kernel.strides import broadcast_shapes as _broadcast_shapes
 
@@ -123,7 +124,10 @@ class IntegerInfo:
 
 
 def _dtype_of(value: Any, argument: str) -> DType:
-    return value.dtype if isinstance(value, Array) else dtypes.as_dtype(value, argument)
+    held = isinstance(value, (Array, np.ndarray, np.generic))
+    return (
+        value.dtype if isinstance(value, Array) else dtypes.as_dtype(value.dtype if held else value, argument)
+    )
 
 
 def finfo(type: Any, /) -> FloatInfo:
@@ -141,7 +145,7 @@ def finfo(type: Any, /) -> FloatInfo:
         raise ValueError(f"finfo: type: expected a floating or complex dtype, got {dtype}")
     found: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     kinds = {one.name: float if one.type == "float" else int for one in fields(FloatInfo)}
-    limits = {name: kinds[name](getattr(found, name)) for name in _FLOAT_FIELDS}
+    limits: dict[str, Any] = {name: kinds[name](getattr(found, name)) for name in _FLOAT_FIELDS}
     return FloatInfo(bits=8 * dtype.itemsize, dtype=dtype, **limits)
 
 
@@ -206,10 +210,9 @@ def can_cast(from_: Any, to: Any, casting: Casting = "safe") -> bool:
     >>> can_cast("int8", "int16"), can_cast("float64", "float32"), can_cast("float64", "float32", "same_kind")
     (True, False, True)
     """
-    if isinstance(from_, (bool, int, float, complex)):
+    if type(from_) in (bool, int, float, complex):
         raise TypeError(f"can_cast: from_: expected a dtype or an array, got {from_!r}")
-    if casting not in CASTINGS:
-        raise ValueError(f"can_cast: casting: expected one of {', '.join(CASTINGS)}, got {casting!r}")
+    checked_casting("can_cast", casting)
     source, target = _dtype_of(from_, "from_"), dtypes.as_dtype(to, "to")
     safe = dtypes.promote(source, target) == target
     return safe if casting == "safe" else castable(source, target, casting)
@@ -241,10 +244,14 @@ def ndim(x: Any, /) -> int:
     return len(shape(x))
 
 
-def size(x: Any, /, axis: int | None = None) -> int:
-    """The number of elements of an array, or along one of its axes."""
+def size(x: Any, /, axis: int | Sequence[int] | None = None) -> int:
+    """The number of elements of an array, or along one or several of its axes.
+
+    Raises:
+        AxisError: there is no such axis.
+    """
     sizes = shape(x)
-    return math.prod(sizes) if axis is None else sizes[axis]
+    return math.prod(sizes[i] for i in normalize_axes(axis, len(sizes), "size"))
 
 
 def isscalar(element: Any) -> bool:

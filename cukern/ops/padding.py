@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import arange, asarray
+from ..array.creation import arange, asarray, full_like
 from ..array.host_data import holds_array
 from ..elementwise.function import astype
 from ..elementwise.operands import (
@@ -43,6 +43,13 @@ _STATISTICS: dict[str, Callable[..., Array]] = {
     "median": median,
     "minimum": smallest,
 }
+#: The argument that a mode has.
+_OPTIONS = {
+    "constant": "constant_values",
+    "linear_ramp": "end_values",
+    **dict.fromkeys(("reflect", "symmetric"), "reflect_type"),
+    **dict.fromkeys(_STATISTICS, "stat_length"),
+}
 _MODES = ("constant", "empty", "linear_ramp", *_CHOOSE, *_STATISTICS)
 
 Pairs = Sequence[tuple[Any, Any]]
@@ -55,10 +62,10 @@ def pad(
     pad_width: Any,
     mode: str | Callable[..., Any] = "constant",
     *,
-    constant_values: Any = 0,
-    end_values: Any = 0,
+    constant_values: Any = None,
+    end_values: Any = None,
     stat_length: Any = None,
-    reflect_type: str = "even",
+    reflect_type: str | None = None,
     **options: Any,
 ) -> Array:
     """Pad ``x`` before and after its elements along each axis; differentiable.
@@ -72,15 +79,17 @@ def pad(
             elements at the edge; ``"linear_ramp"`` from the edge to a number; ``"empty"`` for unspecified values. A
             function ``f(vector, width, axis, options)`` is called with each vector along each axis, zeros at both ends,
             and writes into it; it has no derivative.
-        constant_values: the constants, as ``pad_width``; numbers or arrays of one number, differentiable.
+        constant_values: the constants, as ``pad_width``; numbers or arrays of one number, differentiable; 0 when None.
         end_values: the end values of ramps, likewise.
         stat_length: the number of elements at the edge in a statistic, likewise; all by default.
-        reflect_type: for ``"reflect"`` and ``"symmetric"``; ``"odd"`` subtracts what is mirrored from twice the edge.
+        reflect_type: for ``"reflect"`` and ``"symmetric"``; ``"odd"`` subtracts what is mirrored from twice the edge,
+            ``"even"`` does not.
         options: the last argument of a function.
 
     Raises:
         OverflowError: an integer of ``constant_values`` is out of the range of the dtype of ``x``.
-        ValueError: a width is negative, there is no such mode, or there is no element to repeat.
+        ValueError: a width is negative, there is no such mode or an argument is for another one, or there is no
+            element to repeat.
 
     >>> import cukern as ck
     >>> ck.pad(ck.asarray([1, 2, 3]), (2, 1), "reflect").tolist()
@@ -88,13 +97,22 @@ def pad(
     """
     x = require_array(x, "pad")
     widths = _widths(pad_width, x.ndim)
-    if not isinstance(mode, str):
+    if callable(mode):
         return _by_function(x, widths, mode, options)
-    if mode not in _MODES:
+    if not isinstance(mode, str) or mode not in _MODES:
         raise ValueError(f"pad: mode: expected a function or one of {_MODES}, got {mode!r}")
-    if options:
-        raise ValueError(f"pad: unexpected keywords {sorted(options)} for mode {mode!r}")
-    if reflect_type not in ("even", "odd"):
+    named = {
+        "constant_values": constant_values,
+        "end_values": end_values,
+        "stat_length": stat_length,
+        "reflect_type": reflect_type,
+    }
+    given = options.keys() | {name for name, value in named.items() if value is not None}
+    if more := sorted(given - {_OPTIONS.get(mode)}):
+        raise ValueError(f"pad: {', '.join(more)}: no argument of mode {mode!r}")
+    constant_values = 0 if constant_values is None else constant_values
+    end_values = 0 if end_values is None else end_values
+    if reflect_type not in (None, "even", "odd"):
         raise ValueError(f"pad: reflect_type: expected 'even' or 'odd', got {reflect_type!r}")
     for axis, width in enumerate(widths):
         if mode not in ("constant", "empty") and any(width) and not x.shape[axis]:
@@ -281,8 +299,10 @@ def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) ->
     """A statistic of ``length`` elements at an edge; the axis stays, with size 1."""
     n, floating = x.shape[axis], x.dtype in dtypes.INEXACT
     count = n if length is None else min(n, operator.index(length))
-    if count < 1:
+    if count < 0 or (not count and (mode in ("maximum", "minimum") or not floating)):
         raise ValueError(f"pad: stat_length: expected at least 1, got {length}")
+    if not count:  # the mean and the median of nothing
+        return full_like(_within(x, axis, 0, 1), math.nan)
     part = _within(x, axis, 0 if side == 0 else n - count, count)
     if mode in ("maximum", "minimum") or floating:
         return _STATISTICS[mode](part, axis, keepdims=True)

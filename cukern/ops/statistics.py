@@ -350,10 +350,10 @@ def quantile(
     q: Any,
     axis: Axis = None,
     out: Array | None = None,
-    *,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
     weights: Array | None = None,
 ) -> Array:
     """The quantiles over axes, as ``numpy.quantile``; differentiable with respect to ``x`` and ``q``.
@@ -393,10 +393,10 @@ def percentile(
     q: Any,
     axis: Axis = None,
     out: Array | None = None,
-    *,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
     weights: Array | None = None,
 ) -> Array:
     """The percentiles over axes: :func:`quantile` of ``q / 100``."""
@@ -411,10 +411,10 @@ def nanquantile(
     q: Any,
     axis: Axis = None,
     out: Array | None = None,
-    *,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
     weights: Array | None = None,
 ) -> Array:
     """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
@@ -429,10 +429,10 @@ def nanpercentile(
     q: Any,
     axis: Axis = None,
     out: Array | None = None,
-    *,
     overwrite_input: bool = False,
     method: str = "linear",
     keepdims: bool = False,
+    *,
     weights: Array | None = None,
 ) -> Array:
     """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""

@@ -30,7 +30,7 @@ class vectorize:
     copies arrays to the host and back, and has no derivative.
 
     Args:
-        pyfunc: takes numbers, and returns one or a tuple of them.
+        pyfunc: takes numbers, and returns one or a tuple of them; None makes a decorator of the other arguments.
         otypes: the dtypes of the results, as a string of NumPy's letters or a sequence; those that the function gives
             when None.
         doc: the docstring; that of the function when None.
@@ -49,21 +49,33 @@ class vectorize:
 
     def __init__(
         self,
-        pyfunc: Callable[..., Any],
+        pyfunc: Callable[..., Any] | None = None,
         otypes: str | Sequence[Any] | None = None,
         doc: str | None = None,
         excluded: Collection[int | str] | None = None,
         cache: bool = False,
         signature: str | None = None,
     ) -> None:
-        self.pyfunc = pyfunc
+        if pyfunc is not None and not callable(pyfunc):
+            raise TypeError(f"vectorize: pyfunc: expected a function, got {pyfunc!r}")
         self.otypes = None if otypes is None else [dtypes.as_dtype(one) for one in otypes]
         self.excluded, self.signature, self.cache = excluded or (), signature, cache
+        self._doc = doc
+        self._taken = None if pyfunc is None else self._take(pyfunc)
+
+    def _take(self, pyfunc: Callable[..., Any]) -> Callable[..., Any]:
+        """Become the function of arrays of ``pyfunc``."""
+        self.pyfunc = pyfunc
         functools.update_wrapper(self, pyfunc)
-        self.__doc__ = pyfunc.__doc__ if doc is None else doc
-        self._traced: Any = None if self.excluded or signature is not None else fuse(_numbers_alone(pyfunc))
+        self.__doc__ = pyfunc.__doc__ if self._doc is None else self._doc
+        alone = self.excluded or self.signature is not None
+        self._traced: Any = None if alone else fuse(_numbers_alone(pyfunc))
+        return pyfunc
 
     def __call__(self, *args: Any, **options: Any) -> Any:
+        if self._taken is None:  # a decorator with options
+            self._taken = self._take(*args)
+            return self
         beside = first_array((*args, *options.values()))
         if self._traced is not None and beside is not None:
             with contextlib.suppress(Exception):

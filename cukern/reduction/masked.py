@@ -136,15 +136,13 @@ def _spread(total: Any, count: Any, correction: float, none: float, root: bool) 
     return where(zero, 0, sqrt(where(zero, 1, squares)))
 
 
-def one_correction(name: str, correction: float, ddof: float | None) -> float:
-    """The correction, from whichever of its two names is given.
+def one_correction(name: str, correction: float | None, ddof: float | None) -> float:
+    """The correction, from whichever of its two names is given; 0 if neither is.
 
     Raises:
         ValueError: both are given.
     """
     require_constant(name, correction=correction, ddof=ddof)
-    if ddof is None:
-        return float(correction)
-    if correction != 0:
+    if correction is not None and ddof is not None:
         raise ValueError(f"{name}: correction and ddof are two names of one argument: give one")
-    return float(ddof)
+    return float((correction or 0) if ddof is None else ddof)

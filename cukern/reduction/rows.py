@@ -243,7 +243,7 @@ class Spread(Reduce):
         ddof: float | None = None,
         keepdims: bool = False,
         *,
-        correction: float = 0.0,
+        correction: float | None = None,
         where: Any = None,
         mean: Any = None,
     ) -> Array:
@@ -252,6 +252,7 @@ class Spread(Reduce):
             return written(self.name, made, one_out(self.name, out))
         where = None if where is True else where
         taken = one_correction(self.name, correction, ddof)
+        x = x if isinstance(x, (Array, Expr, Reduced)) else require_array(x, self.name)
         if mean is not None and where is None:
             where = asarray(True, device=x.device if isinstance(x, Array) else None)
         if isinstance(x, Array) and x.dtype in dtypes.COMPLEX and where is None:

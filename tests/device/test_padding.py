@@ -115,7 +115,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "nothing to repeat": (lambda x: ck.pad(x[:0], 1, "edge"), ValueError, "has nothing to repeat"),
     "no statistic": (
-        lambda x: ck.pad(x, 1, "mean", stat_length=0),
+        lambda x: ck.pad(x, 1, "maximum", stat_length=0),
         ValueError,
         "stat_length: expected at least 1",
     ),

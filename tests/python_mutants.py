@@ -115,6 +115,7 @@ CHECKS = {
     "linear/tma": "tma_products",
     "linear/triangular": "linalg batched_equations",
     "namespace/": "names namespace",
+    "namespace/einops": "interop",
     "namespace/hints": "names habits",
     "nn/": "module nn_linear",
     "nn/activations": "nn_activations",
@@ -233,18 +234,17 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("reduction/softmax.py", "if threads > tuning.block", "`>` is `>=`", "packs of a thread, for speed"),
     ("sparse/products.py", "longest = max(", "`max` is `min`", "which rows are divided, for speed"),
     ("sparse/products.py", "along = min(_WARP", "`1` is off by one", "the power of two of 0 is 1 too"),
+    ("array/layout.py", "shape >= 0", "`>=` is `>`", "the way of other shapes, with the same result"),
     ("nn/layer_norm/launch.py", "HOST_SLOTS if", "`==` is `!=`", "another number of partial sums"),
 )
 #: Mutants that a GPU alone could run, or a library on one.
 ON_GPUS: tuple[tuple[str, str, str, str], ...] = (
     ("gguf/file.py", "len(kinds) > 1", "`>` is `>=`", "one copy of a whole file to a GPU"),
     ("bench/libraries.py", 'if case.kind == "call"', "the check is dropped", "PyTorch on a GPU"),
-    (
-        "shape/joins.py",
-        "found.shape[place] * step",
-        "`*` is `+`",
-        "an array of a GPU whose parts lie side by side",
-    ),
+    ("shape/joins.py", "found.shape[place] * step", "`*` is `+`", "parts that lie side by side on a GPU"),
+    ("quant/warpgroups.py", "<= LARGEST_INDEX", "`<=` is `<`", "as many rows as an index of a GPU has"),
+    ("fft.py", "made.size // count", "`//` is `*`", "a plan of cuFFT"),
+    ("array/array.py", "self._operand + offset", "`+` is `-`", "views of arrays of GPUs"),
 )
 #: Seconds of CPU time for the tests of a mutant: those that run its line first, the quickest first.
 SECONDS = 60

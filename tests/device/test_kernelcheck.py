@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from wrong_backwards import FAMILIES, Family
@@ -160,6 +162,27 @@ extern "C" __global__ void << name >>(const << elem >>* x, const << elem >>* c, 
         beside, [ck.asarray([1e200]), ck.asarray([1e-200, np.inf])], [np.array([3.0]), None]
     )
     np.testing.assert_array_equal(slopes, [3, 3])
+
+
+class _OnceDifferentiable(ck.Function):
+    """A cube whose gradient is right, and is made by a backward that no tape can differentiate."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ck.Array) -> ck.Array:
+        ctx.save_for_backward(x)
+        return ck.asarray(x.numpy() ** 3)
+
+    @staticmethod
+    def backward(ctx: Any, dy: ck.Array) -> ck.Array:
+        (x,) = ctx.saved_arrays
+        return ck.asarray(3 * x.numpy() ** 2 * dy.numpy())
+
+
+def test_the_order_that_is_asked_for_is_checked() -> None:
+    options: dict[str, Any] = {"dtypes": ["float64"], "sizes": []}
+    kernelcheck(_OnceDifferentiable.apply, [ck.asarray([0.5, 2.0], dtype="float64")], order=1, **options)
+    with pytest.raises(KernelcheckError):
+        kernelcheck(_OnceDifferentiable.apply, [ck.asarray([0.5, 2.0], dtype="float64")], order=2, **options)
 
 
 def test_arguments_that_are_none() -> None:

@@ -311,3 +311,8 @@ def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -
         TypeError, match="Scaled: a fused function is made of elementwise ones: .* cukern.elementwise"
     ):
         ck.fuse(lambda x: Scaled.apply(x))(ck.ones(2))
+
+
+def test_more_results_than_arguments(device: ck.Device) -> None:
+    made = ck.fuse(lambda x: (x + 1, 2 * x, -x, x * x))(ck.asarray([3.0]))
+    assert [one.item() for one in made] == [4.0, 6.0, -3.0, 9.0]

@@ -234,6 +234,7 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("reduction/softmax.py", "if threads > tuning.block", "`>` is `>=`", "packs of a thread, for speed"),
     ("sparse/products.py", "longest = max(", "`max` is `min`", "which rows are divided, for speed"),
     ("sparse/products.py", "along = min(_WARP", "`1` is off by one", "the power of two of 0 is 1 too"),
+    ("device/host/settings.py", "seconds = -1.0", "`1.0` is `0.5`", "any negative number"),
     ("array/layout.py", "shape >= 0", "`>=` is `>`", "the way of other shapes, with the same result"),
     ("nn/layer_norm/launch.py", "HOST_SLOTS if", "`==` is `!=`", "another number of partial sums"),
 )

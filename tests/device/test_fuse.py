@@ -311,3 +311,12 @@ def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -
         TypeError, match="Scaled: a fused function is made of elementwise ones: .* cukern.elementwise"
     ):
         ck.fuse(lambda x: Scaled.apply(x))(ck.ones(2))
+
+
+def test_more_results_than_arguments(device: ck.Device) -> None:
+    made = ck.fuse(lambda x: (x + 1, 2 * x, -x, x * x))(ck.asarray([3.0]))
+    assert [one.item() for one in made] == [4.0, 6.0, -3.0, 9.0]
+    a, b = (np.random.default_rng(seed).normal(size=(90, 90)) for seed in (0, 1))
+    turned = ck.fuse(lambda x, y: (x + y, x - y, x * y, y))(ck.asarray(a), ck.asarray(b).T)
+    for one, want in zip(turned, (a + b.T, a - b.T, a * b.T, b.T), strict=True):
+        np.testing.assert_array_equal(one.numpy(), want)

@@ -364,6 +364,14 @@ def test_seeds_refused(seed: Any) -> None:
         ck.random.default_rng(seed)
 
 
+def test_arrays_of_scales_keep_the_side_of_the_tail(device: ck.Device) -> None:
+    """Of laws that are not symmetric: exponential above 0, and Gumbel's with a mean of loc + 0.5772 scale."""
+    rng, ones = ck.random.default_rng(3), ck.ones(4000)
+    drawn = rng.exponential(2 * ones).numpy()
+    assert drawn.min() >= 0 and abs(drawn.mean() - 2) < 0.2
+    assert abs(rng.gumbel(5 * ones, 2.0).numpy().mean() - (5 + 2 * np.euler_gamma)) < 0.2
+
+
 def test_parameters_of_numpy_and_lists(device: ck.Device) -> None:
     """Each has a number of its own."""
     rng = ck.random.default_rng(0)

@@ -292,6 +292,12 @@ def viewed(x: Array, /, dtype: Any = None) -> Array:
     require_constant("view", x=x)
     with x.device.activate():
         try:
-            return view(x, x._data.view(wanted))
+            data = x._data.view(wanted)
         except (ValueError, TypeError) as error:
             raise ValueError(f"view: {x.dtype} of shape {x.shape} as {wanted}: {error}") from error
+        start = data.ctypes.data if x.device.addressable else data.data.ptr
+        if start % wanted.alignment:
+            raise ValueError(
+                f"view: {x.dtype} of shape {x.shape} as {wanted}: its address is no multiple of {wanted.alignment}"
+            )
+        return view(x, data)

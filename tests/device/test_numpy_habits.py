@@ -286,6 +286,10 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
     "two names of one argument": (ValueError, lambda x: ck.std(x, ddof=1, correction=0)),
     "arange: expected stop": (TypeError, lambda x: ck.arange()),
     "vectorize: pyfunc": (TypeError, lambda x: ck.vectorize(3)),
+    "view: uint8 .* as float64: its address is no multiple of 8": (
+        ValueError,
+        lambda x: x.view("uint8").reshape(-1)[1:9].view("float64"),
+    ),
     "axis 3 is out of bounds": (np.exceptions.AxisError, lambda x: ck.rollaxis(x, 0, 3)),
     "mean: expected shape": (ValueError, lambda x: ck.var(x, 0, mean=ck.mean(x, 0))),
     "insert: |shape mismatch|broadcast": (ValueError, lambda x: ck.insert(x[0], [1, 2], [1.0, 2.0, 3.0])),

@@ -100,7 +100,19 @@ SPECIAL = [
     -7.0,
 ]
 #: Rows whose oracle is a composition that overflows where the row does not.
-COMPOSED = {"silu", "gelu", "relu", "elu", "digamma", "gelu_tanh", "leaky_relu", "erfinv", "xlogy"}
+COMPOSED = {
+    "silu",
+    "gelu",
+    "relu",
+    "elu",
+    "digamma",
+    "gelu_tanh",
+    "leaky_relu",
+    "erfinv",
+    "xlogy",
+    "weighted",
+    "binary_entropy",
+}
 #: Rows whose oracle is SciPy's; test_special_functions has what is special to them.
 SCIPYS = {row.name for row in ROWS.values() if getattr(row.oracle, "scipys", False)}
 #: Rows whose infinities follow the Array API where NumPy's differ; test_special has them.

@@ -276,8 +276,8 @@ def test_numpys_functions_of_symbols(device: ck.Device) -> None:
     x = ck.asarray([1.0, 2.0])
     made = ck.fuse(lambda x: np.exp(x) + np.add(x, 1))(x)
     assert_close(made, np.exp(x.numpy()) + x.numpy() + 1, rtol=1e-6)
-    with pytest.raises(TypeError, match="numpy.gcd"):
-        ck.fuse(lambda x: np.gcd(x, x))(x)
+    with pytest.raises(TypeError, match="numpy.isnat"):
+        ck.fuse(lambda x: np.isnat(x))(x)
 
 
 def test_constants_of_a_fused_function(device: ck.Device) -> None:

@@ -286,7 +286,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
     "two names of one argument": (ValueError, lambda x: ck.std(x, ddof=1, correction=0)),
     "arange: expected stop": (TypeError, lambda x: ck.arange()),
     "vectorize: pyfunc": (TypeError, lambda x: ck.vectorize(3)),
-    "view: uint8 .* as float64: its address is no multiple of 8": (
+    "view: uint8 .* as float64: these are read at multiples of 8 bytes": (
         ValueError,
         lambda x: x.view("uint8").reshape(-1)[1:9].view("float64"),
     ),

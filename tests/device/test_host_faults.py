@@ -6,6 +6,7 @@ import errno
 import importlib.util
 import os
 import platform
+import shutil
 import subprocess
 import sys
 import time
@@ -307,6 +308,33 @@ def test_a_compiler_has_limits(monkeypatch, tmp_path, variable, limit, message):
     monkeypatch.setenv(variable, "little")
     with pytest.raises(DeviceError, match=f"{variable}: expected .*, 0 for no limit, got 'little'"):
         host_compiler.build_kernel("int y;")
+
+
+@pytest.mark.parametrize(
+    ("signal", "message"),
+    [
+        ("KILL", "was killed by another process: by the system itself, if memory ran out before 4 GiB"),
+        ("XCPU", "took more than 600 s, the limit that CUKERN_COMPILER_TIMEOUT sets"),
+    ],
+)
+@pytest.mark.parametrize("whose", ["driver", "its own process"])
+def test_a_compiler_that_is_killed(monkeypatch, tmp_path, signal, message, whose):
+    """As the system does to the largest process where memory runs out: time is not the reason then."""
+    plain = shutil.which("c++")
+    dying = tmp_path / "dying"
+    dying.mkdir()
+    (dying / "cc1plus").write_text(f"#!/bin/sh\nkill -{signal} $$\n")
+    (dying / "cc1plus").chmod(0o755)
+    own = f'exec {plain} -B{dying} "$@"' if whose == "its own process" else f"kill -{signal} $$"
+    wrapper = tmp_path / "c++"
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec {plain} "$@";; esac\n{own}\n')
+    wrapper.chmod(0o755)
+    if whose == "its own process" and not host_compiler.compiler().is_gcc:
+        pytest.skip("clang compiles in one process")
+    monkeypatch.setenv("CXX", str(wrapper))
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(DeviceError, match=message):
+        host_compiler.build_kernel("int killed;", lines=True)
 
 
 def test_a_compiler_ends_with_the_process_that_started_it(tmp_path):

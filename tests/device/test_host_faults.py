@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 import shutil
+import signal as signals
 import subprocess
 import sys
 import time
@@ -337,13 +338,30 @@ def test_a_compiler_that_is_killed(monkeypatch, tmp_path, signal, message, whose
         host_compiler.build_kernel("int killed;", lines=True)
 
 
-def test_a_compiler_ends_with_the_process_that_started_it(tmp_path):
-    code = "import sys; from cukern.device.host import compiler; compiler.build_kernel(sys.stdin.read())"
+COMPILES = "import sys; from cukern.device.host import compiler; compiler.build_kernel(sys.stdin.read())"
+#: The same in a thread, beside which a process is forked.
+FORKS = """
+import os, sys, threading, time
+from cukern.device.host import compiler
+threading.Thread(target=compiler.build_kernel, args=[sys.stdin.read(), True]).start()
+while not compiler._lifelines:
+    time.sleep(0.01)
+if not os.fork():
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("code", [COMPILES, FORKS], ids=["alone", "with a fork"])
+def test_a_compiler_ends_with_the_process_that_started_it(tmp_path, code):
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUKERN_CACHE_DIR": str(tmp_path), "CXX": "c++",
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        env=environment,
+        stdin=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stdin is not None
     process.stdin.write(LONG)
@@ -366,11 +384,15 @@ def test_a_compiler_ends_with_the_process_that_started_it(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    until(lambda: bool(compilers()) or process.poll() is not None)
-    assert process.poll() is None
-    process.kill()
-    process.wait()
-    until(lambda: not compilers())
+    try:
+        until(lambda: bool(compilers()) or process.poll() is not None)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        until(lambda: not compilers())
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signals.SIGKILL)  # what was forked
 
 
 def test_many_parameters():

@@ -186,6 +186,19 @@ lifeline=/proc/self/fd/$1; { ulimit -c 0; ulimit -S -t $2; ulimit -d $3; } 2>/de
 "$@"; status=$?
 kill -9 $guard; exit $status
 """
+#: The open ends of those pipes. A process that is forked meanwhile has them too, and must not keep its parent's
+#: compilers alive.
+_lifelines: set[int] = set()
+
+
+def _drop_lifelines() -> None:
+    for end in _lifelines:
+        os.close(end)
+    _lifelines.clear()
+
+
+os.register_at_fork(after_in_child=_drop_lifelines)
+
 #: What compilers say that were refused memory.
 _NO_MEMORY = re.compile(
     r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I
@@ -202,6 +215,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> str:
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
     seconds, gibibytes = compiler_limits()
     ended, lifeline = os.pipe()
+    _lifelines.add(lifeline)
     limits = [str(limit) if limit else "unlimited" for limit in (math.ceil(seconds), int(gibibytes * 2**20))]
     try:
         # A process group of its own, so that Ctrl-C reaches Python only.
@@ -219,6 +233,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> str:
     except subprocess.TimeoutExpired:
         raise _too_long(command, seconds) from None
     finally:
+        _lifelines.discard(lifeline)
         os.close(lifeline)
         os.close(ended)
     if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:

@@ -242,11 +242,22 @@ def test_dynamic_shared_memory_of_a_lambda_is_found(body: str) -> None:
         ("1 << 3 < 8", False),
         ("-1 < 0 & 1", True),
         ("1 << -1", None),
+        ("6 & 2 == 2", False),  # operators bind as in C
+        ("6 | 0 != 6", True),
+        ("!!4 == 1", True),
+        ("!3 == 3", False),
+        ("1 < 2 == 1", True),
+        ("-3 % 2 == -1", True),
+        ("2 - 3 < 0u", None),  # numbers without a sign are left to the compiler
+        ("SMALL - 4 > 0", None),
+        ("1 + (2", None),
+        ("1 2", None),
     ],
 )
 def test_conditions_are_decided_in_64_bits(condition, kept):
     """None: left to the compiler."""
     conditions = Conditions()
+    conditions.line("#define SMALL 3u", "")
     line = conditions.line(f"#if {condition}", "")
     assert conditions.active == (kept is not False)
     assert bool(line) == (kept is None)

@@ -9,7 +9,7 @@ import pytest
 from cukern import errors
 from cukern.text.signature import parse
 from cukern.text.stored import restored, stored
-from cukern.text.syntax import variables
+from cukern.text.syntax import blanked, variables
 
 C = 'extern "C" __global__ '
 
@@ -223,3 +223,8 @@ def test_what_parsing_finds_can_be_stored_without_the_text() -> None:
 def test_dynamic_shared_memory_of_a_lambda_is_found(body: str) -> None:
     (found,) = parse(C + f"void k(float* y, int n) {{ {body} }}").dynamic_shared
     assert (found.name, found.type_text) == ("s", "float")
+
+
+def test_a_construct_without_its_end_is_blanked_to_the_text_s_end() -> None:
+    assert blanked(b"int a; __align__(16") == b"int a; " + b" " * 12
+    assert blanked(b"alignas(2 * (4)) int a;") == b" " * 16 + b" int a;"

@@ -10,7 +10,7 @@ from cukern import errors
 from cukern.text.conditions import Conditions
 from cukern.text.signature import parse
 from cukern.text.stored import restored, stored
-from cukern.text.syntax import variables
+from cukern.text.syntax import blanked, variables
 
 C = 'extern "C" __global__ '
 
@@ -261,3 +261,8 @@ def test_conditions_are_decided_in_64_bits(condition, kept):
     line = conditions.line(f"#if {condition}", "")
     assert conditions.active == (kept is not False)
     assert bool(line) == (kept is None)
+
+
+def test_a_construct_without_its_end_is_blanked_to_the_text_s_end() -> None:
+    assert blanked(b"int a; __align__(16") == b"int a; " + b" " * 12
+    assert blanked(b"alignas(2 * (4)) int a;") == b" " * 16 + b" int a;"

@@ -240,6 +240,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "choose, weak numbers": lambda m, v: m.choose(v([1, 0]), (9, v(np.uint8([1, 2])))),
     "choose, several arguments": lambda m, v: v([1, 0]).choose(v([1, 2]), v([3, 4])),
     "arange by name": lambda m, v: m.arange(stop=3) + m.arange(start=1, stop=4) + v([0, 0, 0]),
+    "sort by a name's first letter": lambda m, v: (
+        m.sort(v([3, 1, 2]), kind="q") + m.argsort(v([3, 1, 2]), kind="M")
+    ),
     "partition of a range": lambda m, v: m.partition(v([3, 1, 2]), range(3)),
     "rollaxis to the end": lambda m, v: m.rollaxis(v(np.zeros((2, 3, 4))), 0, 3),
     "rollaxis, negative": lambda m, v: m.rollaxis(v(np.zeros((2, 3, 4))), 2, -3),

@@ -98,8 +98,7 @@ def test_nothing_to_convolve(device: ck.Device, made: list[object]) -> None:
     assert not made
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("last", [False, True])
+@pytest.mark.parametrize("last", [False, pytest.param(True, marks=pytest.mark.thorough)])
 def test_derivatives_of_second_order(device: ck.Device, made: list[object], last: bool) -> None:
     x, w, bias = random(0, (2, 2, 5, 6)), random(1, (3, 2, 3, 3)), random(2, (3,))
     if last:

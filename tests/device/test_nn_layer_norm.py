@@ -307,7 +307,9 @@ def test_the_first_element_sets_the_rounding_of_the_gradient(device: ck.Device, 
 def test_long_rows_of_misaligned_memory(device: ck.Device, dtype: str) -> None:
     x = random(0, (2 * 50_000 + 1,), dtype)[1:].reshape(2, 50_000)
     assert address(x._data) % 16
-    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference(x, 1), [x])
+    # The mean of so many is rounded after numbers that are larger than some of the result.
+    ulps = 1 if x.itemsize == 2 else 32
+    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference(x, 1), [x], ulps)
 
 
 def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:

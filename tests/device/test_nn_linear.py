@@ -19,7 +19,7 @@ def composed(x: ck.Array, weight: ck.Array, bias: ck.Array | None = None) -> ck.
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("lead", [(), (4,), (2, 3)], ids=str)
 def test_linear_equals_the_reference(device: ck.Device, dtype: str, lead: tuple[int, ...]) -> None:
-    arrays = [random(0, (*lead, 7), dtype), random(1, (5, 7), dtype), random(2, (5,), dtype)]
+    arrays = [random(0, (*lead, 9), dtype), random(1, (6, 9), dtype), random(2, (6,), dtype)]
     check_equal(nn.linear, composed, arrays)
 
 

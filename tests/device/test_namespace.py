@@ -109,7 +109,9 @@ def sizes(case: Case, arguments: tuple[Any, ...]) -> list[Any]:
 
     for _ in range(4):
         for i, one in enumerate(expected(case, mapped(arguments, moved))):
-            if one.shape == exact[i].shape and exact[i].dtype.kind in "fc":
+            if (
+                case.name != "divmod" and one.shape == exact[i].shape and exact[i].dtype.kind in "fc"
+            ):  # that is exact
                 with np.errstate(all="ignore"):
                     change = np.abs(one - exact[i])
                     smooth = change < 1e-3 * (1 + np.abs(exact[i]))  # a jump is no rounding

@@ -182,7 +182,7 @@ def test_functions_of_a_score(device: ck.Device, dtype: str) -> None:
     if dtype == "float64":
         assert gradcheck(call, arrays, order=1)
     else:
-        check_gradients(call, arrays, ck.arange(8, dtype=dtype) / 4 - 1)
+        check_gradients(call, arrays, ck.sin(ck.arange(8, dtype=dtype)))
 
 
 def test_tables_that_a_score_indexes(device: ck.Device) -> None:

@@ -93,7 +93,7 @@ def install() -> None:
     def assert_allclose(
         actual: Any, desired: Any, rtol: float = 1e-7, atol: Any = 0, *rest: Any, **more: Any
     ) -> None:
-        got, want = np.asarray(actual), np.asarray(desired)
+        got, want = assertions._values(actual), assertions._values(desired)
         _allclose(_given(got), want, rtol, atol, *rest, **more)
         refuse_planted(got, np.broadcast_to(want, np.broadcast_shapes(got.shape, want.shape)), atol, rtol)
 

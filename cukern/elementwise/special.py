@@ -82,7 +82,7 @@ nextafter = binary(
 )
 spacing = unary(
     "spacing",
-    "nextafter(x, copysign(T(1) / T(0), x)) - x",
+    "nextafter(x, (x < T(0) ? T(-1) : T(1)) / T(0)) - x",
     vjp=lambda g, x, r: 0 * g,
     halves=False,
     doc="The distance from x to the next number away from 0, negative for negative x; NaN for infinite x.",

@@ -54,7 +54,13 @@ def test_operators_of_rows_are_methods() -> None:
             assert row.operator in vars(operators.Operators), row.name
 
 
-@pytest.mark.parametrize("row", ROWS.values(), ids=lambda row: row.name)
+#: Rows whose value in another dtype is another number, which no oracle in float64 has; test_numpy_habits has them.
+OF_DTYPE = {"spacing"}
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in ROWS.values() if row.name not in OF_DTYPE], ids=lambda row: row.name
+)
 def test_float32_values(device: ck.Device, row: Row) -> None:
     dtype = np.float32 if accepted(row, np.float32) else np.int32
     values = operands(row, dtype)
@@ -70,6 +76,7 @@ def test_values_in_every_dtype(device: ck.Device, dtype: Any) -> None:
     """All rows in one kernel a dtype: compiling each alone takes minutes."""
     for arity in (1, 2, 3):
         rows = [row for row in ROWS.values() if len(row.operands) == arity and accepted(row, dtype)]
+        rows = [row for row in rows if row.name not in OF_DTYPE]
         values = [operands(row, dtype) for row in rows]
         together = namespace.fuse(
             lambda groups, rows=rows: [row.apply(tuple(g)) for row, g in zip(rows, groups, strict=True)]
@@ -125,7 +132,7 @@ def test_special_values(device: ck.Device, dtype: Any) -> None:
     rows = [
         row
         for row in ROWS.values()
-        if accepted(row, dtype) and row.name not in COMPOSED | SCIPYS | STANDARD | {"clip"}
+        if accepted(row, dtype) and row.name not in COMPOSED | SCIPYS | STANDARD | OF_DTYPE | {"clip"}
     ]
     grid = np.array(list(itertools.product(SPECIAL, SPECIAL)), dtype).T
     one, two = ck.asarray(grid[0]), ck.asarray(grid[1])

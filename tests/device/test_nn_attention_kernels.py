@@ -528,6 +528,6 @@ def test_large_scores(
     made, pull = ck.vjp(lambda *own: nn.attention(*own, scale=1.0), *arrays)
     found = [one.astype("float64").numpy() for one in (made, *pull(d))]
     found[1] = found[1][..., 1:]
-    error = {"float64": 1e-12, "float32": 4e-6, "float16": 2e-3, "bfloat16": 1.2e-2}[dtype]
+    error = {"float64": 1e-12, "float32": 4e-6, "float16": 2e-3, "bfloat16": 8e-3}[dtype]
     for one, other in zip(found, wanted, strict=True):
         np.testing.assert_allclose(one, other, rtol=0, atol=error * np.abs(other).max())

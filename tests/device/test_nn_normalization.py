@@ -371,8 +371,12 @@ def test_group_norm(device: ck.Device, shape: tuple[int, ...]) -> None:
     for dtype in ("float32", "float64"):
         layer = nn.GroupNorm(2, 4, dtype=dtype)
         layer.load_state_dict({"weight": WEIGHT, "bias": BIAS})
-        expected = normalized(x.reshape(3, 2, -1), (2,)).reshape(shape)
-        close(layer(ck.asarray(x, dtype)), expected * WEIGHT.reshape(beside) + BIAS.reshape(beside), 16)
+
+        def exact(x: np.ndarray) -> np.ndarray:
+            parts = normalized(x.reshape(3, 2, -1), (2,)).reshape(shape)
+            return parts * WEIGHT.reshape(beside) + BIAS.reshape(beside)
+
+        close(layer(ck.asarray(x, dtype)), sized(exact, x))
     assert nn.group_norm(ck.zeros((0, 4)), 2).shape == (0, 4)
 
 
@@ -418,10 +422,15 @@ def test_a_large_mean(device: ck.Device) -> None:
     close(nn.batch_norm(x, training=True), sized(lambda x: normalized(x, (0,)), x), 2)
 
 
+def beside_the_deviation(found: Sized) -> Sized:
+    """The mean is rounded beside the deviation, which is 1 in what is made; most elements are much smaller here."""
+    return Sized(found.exact, np.maximum(found.size, 1))
+
+
 def test_a_first_element_far_from_the_others(device: ck.Device) -> None:
     x = random(0, (16, 2, 300), "float32")
     x[0, :, 0] = 1e4
-    close(nn.batch_norm(x, training=True), sized(lambda x: normalized(x, (0, 2)), x))
+    close(nn.batch_norm(x, training=True), beside_the_deviation(sized(lambda x: normalized(x, (0, 2)), x)))
 
 
 @pytest.mark.parametrize("wide", [True, False], ids=["grid", "cluster"])
@@ -438,7 +447,8 @@ def test_blocks_whose_first_elements_are_far_from_the_others(
         return channel_clusters.Form(Share(32, 4, 4, 2, True), 2, 1, wide=wide).keeping(places)
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
-    close(nn.batch_norm(x, training=True, channel_axis=-1), sized(lambda x: normalized(x, (0,)), x))
+    wanted = beside_the_deviation(sized(lambda x: normalized(x, (0,)), x))
+    close(nn.batch_norm(x, training=True, channel_axis=-1), wanted)
 
 
 def test_no_examples(device: ck.Device) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import comparisons
 import pytest
 
 import cukern as ck
@@ -27,6 +30,45 @@ else:
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
     settings.load_profile("cukern")
+
+
+comparisons.install()
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--refused", metavar="FILE", help="write how many wrong results were refused, by family and dtype"
+    )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Any:
+    """Each test says what its comparisons refused, from whatever process."""
+    comparisons.refused.clear()
+    try:
+        return (yield)
+    finally:
+        counts = [[*key, count] for key, count in comparisons.refused.items()]
+        item.user_properties.append(("refused", counts))
+
+
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+    file = config.getoption("--refused")
+    if file is None:
+        return
+    found: Counter[tuple[str, str, str]] = Counter()
+    for report in terminalreporter.getreports("passed"):
+        family = Path(report.nodeid.partition("::")[0]).stem.removeprefix("test_").removeprefix("nn_")
+        for dtype, what, count in dict(report.user_properties).get("refused", []):
+            found[family, dtype, what] += count
+    lines = [
+        "| family | dtype | " + " | ".join(comparisons.PLANTS) + " |",
+        "|---" * (2 + len(comparisons.PLANTS)) + "|",
+    ]
+    for family, dtype in sorted({key[:2] for key in found}):
+        counts = " | ".join(str(found[family, dtype, what]) for what in comparisons.PLANTS)
+        lines.append(f"| {family} | {dtype} | {counts} |")
+    Path(file).write_text("\n".join(lines) + "\n")
 
 
 def _device_names() -> list[str]:

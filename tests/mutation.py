@@ -290,6 +290,8 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=2, help=sample)
     parser.add_argument("--control", action="store_true", help="change nothing, which no test may notice")
     parser.add_argument("--seed", type=int, default=0)
+    seconds = "of CPU time, within which tests of each file begin; for --python"
+    parser.add_argument("--seconds", type=float, default=20.0, help=seconds)
     parser.add_argument("--out", type=Path, help="a file for the results, one JSON object a line")
     parser.add_argument(
         "--again", type=Path, nargs="+", help="files of results whose survivors are tried once more"

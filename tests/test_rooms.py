@@ -9,6 +9,7 @@ from pathlib import Path
 
 import mutation
 import pytest
+import python_mutants
 
 import cukern
 from cukern.text import render
@@ -184,3 +185,9 @@ def test_every_template_has_tests_for_its_mutants() -> None:
     for path in render.TEMPLATES.rglob("*.cu*"):
         name = str(path.relative_to(render.TEMPLATES))
         assert mutation.tests(name), name
+
+
+def test_every_module_has_tests_for_its_mutants() -> None:
+    for path in MODULES.values():
+        first, *others = python_mutants.tests(path.relative_to(PACKAGE).as_posix())
+        assert first.endswith(".py") and others, path

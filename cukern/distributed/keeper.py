@@ -9,6 +9,7 @@ The launcher runs this file by its path, so that it starts within milliseconds: 
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import resource
@@ -59,7 +60,8 @@ def keep(alive: int, events: int, rank: int, command: list[str]) -> int:
         if alive in ready:
             break
     if status is not None:
-        os.write(events, b"ended %d\n" % rank)
+        with contextlib.suppress(OSError):  # the launcher may be gone too
+            os.write(events, b"ended %d\n" % rank)
         _end_all()
         return status
     os.kill(child, signal.SIGKILL)

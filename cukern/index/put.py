@@ -294,9 +294,10 @@ def viewed(x: Array, /, dtype: Any = None) -> Array:
             data = x._data.view(wanted)
         except (ValueError, TypeError) as error:
             raise ValueError(f"view: {x.dtype} of shape {x.shape} as {wanted}: {error}") from error
-        if not x.device.addressable and address(data) % wanted.itemsize:
+        multiple = wanted.alignment if x.device.addressable else wanted.itemsize
+        if address(data) % multiple:
             raise ValueError(
-                f"view: {x.dtype} of shape {x.shape} as {wanted}: a GPU reads these at multiples of {wanted.itemsize} "
-                "bytes, and the array begins elsewhere; view a copy"
+                f"view: {x.dtype} of shape {x.shape} as {wanted}: these are read at multiples of {multiple} bytes, and "
+                "the array begins elsewhere; view a copy"
             )
         return view(x, data)

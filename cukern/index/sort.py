@@ -304,7 +304,9 @@ def _no_fields(order: object, name: str) -> None:
 
 
 def _no_algorithm(kind: Any, kinds: Sequence[str], name: str) -> None:
-    if kind is not None and kind not in kinds:
+    # As in NumPy, the first letters of a name stand for it.
+    short = isinstance(kind, str) and kind != "" and any(one.startswith(kind.lower()) for one in kinds)
+    if kind is not None and not short:
         raise ValueError(f"{name}: kind: expected None or one of {', '.join(kinds)}, got {kind!r}")
 
 

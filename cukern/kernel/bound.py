@@ -17,6 +17,7 @@ from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
 from ..text import render, signature
 from ..text.signature import Dim3
+from ..text.syntax import unclosed
 from . import arguments
 from .variables import State
 
@@ -248,5 +249,7 @@ def compile_error(log: str, rendered: render.Rendered, target: object) -> Compil
     if spot is not None:
         name, line = spot
         parts += [f"{name}, line {line}:", render.excerpt(render.source_of(name), line)]
+    elif brace := unclosed(rendered.text):  # the compiler saw it in what follows the text
+        parts.insert(1, brace)
     parts.append(f"bound variables: {render.describe(rendered.variables)}")
     return CompileError("\n".join(parts), log, rendered.text)

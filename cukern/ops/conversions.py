@@ -88,7 +88,8 @@ def sort_complex(x: Any, /) -> Array:
     [(1+1j), (3-3j), (3-2j)]
     """
     made: Array = sort(require_array(x, "sort_complex"))
-    return astype(made, dtypes.complex_of(made.dtype), copy=False)
+    wanted = made.dtype if made.dtype in dtypes.INEXACT else dtypes.get_default_dtype()
+    return astype(made, dtypes.complex_of(wanted), copy=False)
 
 
 @fuse

@@ -131,6 +131,8 @@ def pad(
             x, widths, lambda x, axis, side: _ramp(x, axis, side, widths[axis], ends[axis][side])
         )
     lengths = _pairs(stat_length, x.ndim, "stat_length")
+    if mode in ("maximum", "minimum") and any(0 in pair for pair in lengths):
+        raise ValueError(f"pad: stat_length: expected at least 1, got {stat_length}")
     return _along_axes(x, widths, lambda x, axis, side: _statistic(x, axis, side, mode, lengths[axis][side]))
 
 
@@ -299,7 +301,7 @@ def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) ->
     """A statistic of ``length`` elements at an edge; the axis stays, with size 1."""
     n, floating = x.shape[axis], x.dtype in dtypes.INEXACT
     count = n if length is None else min(n, operator.index(length))
-    if count < 0 or (not count and (mode in ("maximum", "minimum") or not floating)):
+    if count < 0 or (not count and not floating):
         raise ValueError(f"pad: stat_length: expected at least 1, got {length}")
     if not count:  # the mean and the median of nothing
         return full_like(_within(x, axis, 0, 1), math.nan)

@@ -326,12 +326,16 @@ def _weighted_places(
         if x.device.addressable and bool(any_of(whole < 0)):
             raise ValueError(f"{name}: weights: expected numbers of at least 0")
         rows = reshape(permute_dims(whole, (*kept, *axes)), sample.rows.shape)
-        if skip:
-            rows = where(isnan(sample.rows), 0.0, rows)
+        if skip:  # of NaN alone, any element is the result
+            gone = isnan(sample.rows)
+            rows = where(gone & logical_not(all_of(gone, -1, keepdims=True)), 0.0, rows)
         order = argsort(sample.rows)
         total = cumulative_sum(take_along_axis(rows, order, axis=-1), axis=-1)
         sums = total[..., -1:]
-        if x.device.addressable and not bool(all_of((sums > 0) & isfinite(sums))):
+        fine = (sums > 0) & isfinite(sums)
+        if skip:  # of nothing but NaN the result is NaN
+            fine = fine | all_of(isnan(sample.rows), axis=-1, keepdims=True)
+        if x.device.addressable and not bool(all_of(fine)):
             raise ValueError(f"{name}: weights: expected finite numbers, not all of them 0")
         below = total / sums
         # Elements with weight 0 are never chosen.

@@ -269,7 +269,8 @@ def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
         raise IndexError(f"{name}: indices: expected 0 to {n - 1}, got {data[:8].tolist()}")
     if not isinstance(indices, Array):
         return asarray(data.astype(np.int64), device=x.device)
-    return astype(indices.to_device(x.device), dtypes.int64).contiguous()  # which a backward may read
+    # A backward may read them, when what the caller has given was written since.
+    return astype(indices.to_device(x.device), dtypes.int64, copy=tape.active()).contiguous()
 
 
 def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.DType) -> Array:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -25,7 +26,7 @@ def assert_close(
     actual: object,
     desired: object,
     rtol: float | None = None,
-    atol: float | None = None,
+    atol: Any = None,
     dtype: Any = None,
 ) -> None:
     """Raise unless ``actual`` equals ``desired`` to within ``atol + rtol * abs(desired)`` at every element.
@@ -33,11 +34,15 @@ def assert_close(
     The comparison is made in float64 or complex128 on the host. NaN equals NaN, and an infinity itself; of complex
     numbers without finite parts each part. Integers and bools must be equal.
 
+    A number made of larger ones that cancel has the rounding errors of those. Their size belongs in ``atol``, element
+    by element; one number for all accepts zeros in the place of whatever is smaller.
+
     Args:
         actual: a cukern or NumPy array.
         desired: an array of the same shape, or one Python number for all elements.
         rtol: the relative tolerance; that of the dtype of ``actual`` in :data:`RTOL` when None.
-        atol: the absolute tolerance; a tenth of ``rtol`` when None.
+        atol: the absolute tolerance, one number or an array that broadcasts to the shape; when None, ``rtol`` times the
+            dtype's smallest normal number, below which numbers are no closer to each other.
         dtype: the required dtype of ``actual``; when None, that of ``desired`` if it is a cukern array, else any.
 
     Raises:
@@ -45,6 +50,12 @@ def assert_close(
 
     >>> import cukern as ck
     >>> assert_close(ck.asarray([1.0, 2.0]), [1.0, 2.000001])
+
+    A product's elements, each by the sum of the magnitudes of its terms:
+
+    >>> a, b = ck.linspace(-1, 1, 12).reshape((3, 4)), ck.linspace(-2, 3, 20).reshape((4, 5))
+    >>> x, y = a.numpy().astype("float64"), b.numpy().astype("float64")
+    >>> assert_close(a @ b, x @ y, atol=1e-6 * (abs(x) @ abs(y)))
     """
     got, want = _values(actual), _values(desired)
     wanted = desired.dtype if dtype is None and isinstance(desired, Array) else dtype
@@ -58,26 +69,36 @@ def assert_close(
         _check(got, want, got == want, "must be equal")
         return
     relative = RTOL.get(got.dtype, 0.0) if rtol is None else rtol
-    absolute = relative / 10 if atol is None else atol
+    rule = f"allowed: rtol={relative:g}"
+    if atol is None:
+        limits = ml_dtypes.finfo(got.dtype) if got.dtype in RTOL else None  # type: ignore[no-untyped-call]
+        absolute = np.asarray(relative * float(limits.smallest_normal) if limits else 0.0)
+    else:
+        absolute = np.asarray(atol, np.float64)
+        rule += f", atol={'up to ' if absolute.ndim else ''}{absolute.max(initial=0):g}"
+    _check_near(got, want, absolute, relative, rule)
+
+
+def _check_near(
+    got: npt.NDArray[Any], want: npt.NDArray[Any], absolute: Any, relative: float, rule: str
+) -> None:
     wide = np.complex128 if "c" in (got.dtype.kind, want.dtype.kind) else np.float64
     a, b = got.astype(wide), want.astype(wide)
-    with np.errstate(invalid="ignore"):
-        good = _near(a, b, absolute, relative)
-        good |= _same(a.real, b.real, absolute, relative) & _same(a.imag, b.imag, absolute, relative)
-    _check(a, b, good, f"allowed: rtol={relative:g}, atol={absolute:g}")
+    _check(a, b, _agreeing(a, b, absolute, relative), rule)
 
 
 def _values(x: object) -> npt.NDArray[Any]:
     return x._fetched() if isinstance(x, Array) else np.asarray(x)
 
 
-def _near(a: Any, b: Any, absolute: float, relative: float) -> Any:
-    return (np.abs(a - b) <= absolute + relative * np.abs(b)) & np.isfinite(b)
-
-
-def _same(a: Any, b: Any, absolute: float, relative: float) -> Any:
-    """Where two reals are near, equal or both NaN."""
-    return _near(a, b, absolute, relative) | (a == b) | (np.isnan(a) & np.isnan(b))
+def _agreeing(a: Any, b: Any, absolute: Any, relative: float) -> Any:
+    """Where ``a`` is near ``b``, equal to it or NaN as it is; of complex numbers the whole or each part."""
+    with np.errstate(invalid="ignore", over="ignore"):
+        whole = (np.abs(a - b) <= absolute + relative * np.abs(b)) & np.isfinite(b)
+    if np.iscomplexobj(b):
+        whole |= _agreeing(a.real, b.real, absolute, relative) & _agreeing(a.imag, b.imag, absolute, relative)
+        return whole
+    return whole | (a == b) | (np.isnan(a) & np.isnan(b))
 
 
 def _check(a: npt.NDArray[Any], b: npt.NDArray[Any], good: npt.NDArray[np.bool_], rule: str) -> None:

@@ -18,6 +18,8 @@ Values = npt.NDArray[np.float64]
 STEPS = [2.0**-power for power in (4, 5, 6, 7, 8, 9, 10)]
 #: How far a gradient may be from the slope, relative to the terms of its product with a direction.
 RTOL = 2e-2
+#: Mistakes of a gradient that are not seen, relative to the same.
+UNSEEN = 2 * RTOL
 _EPS = float(np.finfo(np.float32).eps)
 
 
@@ -43,7 +45,7 @@ class Coarse(NamedTuple):
 
     @property
     def agrees(self) -> bool:
-        return abs(self.numeric - self.analytic) <= 2 * RTOL * self.scale
+        return abs(self.numeric - self.analytic) <= UNSEEN * self.scale
 
 
 def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iterator[Coarse]:

@@ -60,7 +60,7 @@ def gradcheck(
     *,
     eps: float = 1e-6,
     rtol: float = 1e-5,
-    atol: float = 1e-7,
+    atol: float = 0.0,
     seed: int = 0,
 ) -> bool:
     """Compare the tape's gradients of ``f`` at ``args`` with finite differences.
@@ -77,7 +77,7 @@ def gradcheck(
         order: 2 also checks the gradient of the gradient, with respect to inputs and cotangents; and so on.
         eps: the step of the finite differences.
         rtol: relative tolerance.
-        atol: absolute tolerance.
+        atol: absolute tolerance, beside the rounding errors of the differences, which are allowed for.
         seed: the seed of the random numbers.
 
     Returns:

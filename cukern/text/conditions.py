@@ -6,7 +6,6 @@ such as ``__CUDA_ARCH__``, is left to it.
 
 from __future__ import annotations
 
-import ast
 import operator
 import re
 from collections.abc import Callable
@@ -14,30 +13,32 @@ from collections.abc import Callable
 _DIRECTIVE = re.compile(r"^\s*#\s*(if|ifdef|ifndef|elif|else|endif|define|undef)\b(.*)$", re.DOTALL)
 _COMMENTS = re.compile(r"//.*|/\*.*?(?:\*/|$)", re.DOTALL)
 _DEFINED = re.compile(r"\bdefined\s*(?:\(\s*(\w+)\s*\)|(\w+))")
-_NUMBER = re.compile(r"\(?\s*(\d+|0[xX][0-9a-fA-F]+)[uUlL]*\s*\)?")
+_NUMBER = re.compile(r"\(?\s*((?:\d+|0[xX][0-9a-fA-F]+)[uUlL]*)\s*\)?")
 _ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
 #: Defined wherever CUDA C++ is compiled.
 _ALWAYS = {"__CUDACC__": "1", "__cplusplus": "201703"}
-#: The operators that `_ARITHMETIC` has, which division is not among.
-_OPERATORS: dict[type[ast.AST], Callable[..., int]] = {
-    ast.Add: operator.add,
-    ast.Sub: operator.sub,
-    ast.Mult: operator.mul,
-    ast.Mod: operator.mod,
-    ast.LShift: operator.lshift,
-    ast.RShift: operator.rshift,
-    ast.BitAnd: operator.and_,
-    ast.BitOr: operator.or_,
-    ast.Not: operator.not_,
-    ast.UAdd: operator.pos,
-    ast.USub: operator.neg,
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
+_TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+|&&|\|\||<<|>>|[<>=!]=|\S")
+#: The operators that `_ARITHMETIC` has, which division is not among; those of two operands by how tightly they bind.
+_UNARY: dict[str, Callable[[int], int]] = {"!": operator.not_, "+": operator.pos, "-": operator.neg}
+_BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
+    "||": (1, lambda a, b: bool(a or b)),
+    "&&": (2, lambda a, b: bool(a and b)),
+    "|": (3, operator.or_),
+    "&": (4, operator.and_),
+    "==": (5, operator.eq),
+    "!=": (5, operator.ne),
+    "<": (6, operator.lt),
+    "<=": (6, operator.le),
+    ">": (6, operator.gt),
+    ">=": (6, operator.ge),
+    "<<": (7, lambda a, b: a << _within(b, 0, 64)),
+    ">>": (7, lambda a, b: a >> _within(b, 0, 64)),
+    "+": (8, operator.add),
+    "-": (8, operator.sub),
+    "*": (9, operator.mul),
+    "%": (9, lambda a, b: abs(a) % abs(b) * (-1 if a < 0 else 1)),
 }
+_TIGHTEST = 10
 
 
 class Conditions:
@@ -157,41 +158,46 @@ class Conditions:
             return number[1] if number else "0"
 
         replaced = re.sub(r"\b[A-Za-z_]\w*", value, _DEFINED.sub(state, condition))
+        unsigned = re.search(r"[\da-fA-F][lL]*[uU]", replaced) is not None and "-" in replaced
         replaced = re.sub(r"(\d)[uUlL]+\b", r"\1", replaced)
-        if unknown or not _ARITHMETIC.fullmatch(replaced):
+        if unknown or unsigned or not _ARITHMETIC.fullmatch(replaced):
             return None
-        python = replaced.replace("&&", " and ").replace("||", " or ")
-        python = re.sub(r"!(?!=)", " not ", python)
-        if re.search(r"(?<![\w.])0\d", python):
-            return None
+        tokens = _TOKEN.findall(replaced)[::-1]
         try:
-            return bool(_value(ast.parse(python.strip(), mode="eval").body))
-        except (SyntaxError, TypeError, ArithmeticError, KeyError, RecursionError, MemoryError):
+            found = _value(tokens)
+        except (ValueError, IndexError, ArithmeticError, RecursionError):
             return None
+        return None if tokens else bool(found)
 
 
-def _value(node: ast.expr) -> int:
+def _value(tokens: list[str], least: int = 0) -> int:
     """The value of an expression of integers, all of 64 bits, as of a preprocessor.
+
+    Args:
+        tokens: the last one first; those that are read are taken off.
+        least: how tightly an operator must bind to belong to the expression.
 
     Raises:
         ArithmeticError: a shift, or what it gives, is out of range.
-        KeyError: it is none.
+        ValueError, IndexError: it is none.
     """
-    if isinstance(node, ast.BoolOp):
-        values = (_value(one) for one in node.values)
-        return all(values) if isinstance(node.op, ast.And) else any(values)
-    if isinstance(node, ast.UnaryOp):
-        return _OPERATORS[type(node.op)](_value(node.operand))
-    if isinstance(node, ast.BinOp):
-        left, right = _value(node.left), _value(node.right)
-        if isinstance(node.op, (ast.LShift, ast.RShift)) and not 0 <= right < 64:
-            raise ArithmeticError
-        found = _OPERATORS[type(node.op)](left, right)
-        if not -(2**63) <= found < 2**64:
-            raise ArithmeticError
-        return found
-    if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return _OPERATORS[type(node.ops[0])](_value(node.left), _value(node.comparators[0]))
-    if isinstance(node, ast.Constant) and isinstance(node.value, int):
-        return node.value
-    raise KeyError(node)
+    token = tokens.pop()
+    if token in _UNARY:
+        found = int(_UNARY[token](_value(tokens, _TIGHTEST)))
+    elif token == "(":
+        found = _value(tokens)
+        if tokens.pop() != ")":
+            raise ValueError
+    else:
+        found = int(token, 0)
+    while tokens and tokens[-1] in _BINARY and _BINARY[tokens[-1]][0] >= least:
+        level, work = _BINARY[tokens.pop()]
+        found = int(work(found, _value(tokens, level + 1)))
+        _within(found, -(2**63), 2**63)
+    return found
+
+
+def _within(number: int, low: int, high: int) -> int:
+    if not low <= number < high:
+        raise ArithmeticError
+    return number

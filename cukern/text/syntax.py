@@ -106,8 +106,8 @@ def variables(expression: str) -> tuple[str, ...] | None:
 
 def first_problem(root: tree_sitter.Node, text: str) -> str:
     """Where a text first does not parse, for an error: in parentheses after a blank, or empty."""
-    if unclosed := _unclosed(text):
-        return f" ({unclosed})"
+    if brace := unclosed(text):
+        return f" ({brace})"
     for node in walk(root):
         if node.type == "ERROR" or any(child.is_missing for child in node.children):
             return f" (the parser understands no more from {' '.join(text_of(node).split())[:60]!r} on)"
@@ -122,7 +122,7 @@ _BRACES = re.compile(
 )
 
 
-def _unclosed(text: str) -> str:
+def unclosed(text: str) -> str:
     """Which brace of a text has no other, for an error; empty if all do."""
     line, file = 1, ""
     opened: list[str] = []

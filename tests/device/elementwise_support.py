@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from nn_support import sized
 
 import cukern as ck
 from cukern.array import layout, operators
@@ -19,8 +20,8 @@ BINARY = [row for row in ROWS.values() if len(row.operands) == 2]
 DIFFERENTIABLE = [row for row in ROWS.values() if row.differentiable]
 NUMPY_DTYPES = [d for d in ck.dtypes.ALL if d != ck.bfloat16]
 TOLERANCE = {
-    "float16": 2e-3,
-    "bfloat16": 1.6e-2,
+    "float16": 1e-3,
+    "bfloat16": 8e-3,
     **dict.fromkeys(("float32", "complex64"), 4e-6),
     **dict.fromkeys(("float64", "complex128"), 1e-13),
 }
@@ -70,12 +71,23 @@ def expected(row: Row, values: list[np.ndarray]) -> np.ndarray:
         return np.asarray(oracle(row)(*wide))
 
 
-def check(got: ck.Array, want: np.ndarray) -> None:
-    """Equality to the precision of the dtype of ``got``."""
+def check(got: ck.Array, want: np.ndarray, size: Any = 0.0) -> None:
+    """Equality to the precision of the dtype of ``got``, of its values and of what they are made of."""
     tolerance = TOLERANCE.get(ck.dtypes.info(got.dtype).name, 0.0)
-    assert_close(
-        got, want.astype(got.numpy().dtype) if not tolerance else want, rtol=tolerance, atol=tolerance
-    )
+    smallest = float(ck.finfo(got.dtype).smallest_normal) if tolerance else 0.0
+    right = want if tolerance else want.astype(got.numpy().dtype)
+    assert_close(got, right, rtol=tolerance, atol=tolerance * (size + smallest))
+
+
+def size(row: Row, values: list[np.ndarray]) -> Any:
+    """How much the result changes with the relative change of floating arguments, where it crosses 0."""
+    if any(ck.dtypes.info(value.dtype).kind != "f" for value in values):
+        return 0.0
+    with np.errstate(all="ignore"):
+        if np.iscomplexobj(oracle(row)(*values)):
+            return 0.0
+        found = sized(oracle(row), *values)
+    return 0.0 if isinstance(found, list) else found.size
 
 
 def accepted(row: Row, dtype: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
@@ -31,35 +31,101 @@ def as_tuple(result: Any) -> tuple[Any, ...]:
     return result if isinstance(result, tuple) else (result,)
 
 
-def doubles(arrays: Sequence[ck.Array]) -> list[ck.Array]:
-    return [ck.asarray(one.numpy().astype(np.float64), device=one.device) for one in arrays]
+def doubles(arrays: Sequence[Any]) -> list[ck.Array]:
+    """In float64, arrays of cukern and of NumPy."""
+    device = next((one.device for one in arrays if isinstance(one, ck.Array)), None)
+    return [ck.asarray(np.asarray(one).astype(np.float64), device=device) for one in arrays]
 
 
-def close(actual: ck.Array, expected: Any, ulps: float) -> None:
-    """Equal to within ``ulps`` units in the last place of the largest number expected, and of each number."""
-    wanted = np.asarray(expected, np.float64)
-    tolerance = ulps * epsilon(actual.dtype)
-    finite = np.abs(wanted[np.isfinite(wanted)])
-    assert_close(actual, wanted, rtol=tolerance, atol=tolerance * (finite.max() if finite.size else 0.0))
+class Sized(NamedTuple):
+    """An exact result, and how much it changes with the numbers that it is made of.
+
+    Attributes:
+        exact: in float64.
+        size: its largest change, element by element, in units of random relative changes of the arguments' elements.
+            Of a sum of products that is about the root of the sum of their squares, also where they cancel: times
+            the epsilon of a dtype, what the roundings of the formula amount to.
+    """
+
+    exact: np.ndarray
+    size: np.ndarray
+
+
+#: How often a reference is called with changed arguments, and by how much these are, relative to each element.
+SAMPLES, STEP = 8, 2.0**-20
+
+
+def sized(reference: Callable[..., Any], *arrays: Any, rows: bool = False) -> Any:
+    """The results of a function of float64 arrays, each with its size; a single one alone.
+
+    Args:
+        reference: of the arrays in float64.
+        arrays: of any dtype.
+        rows: whether all elements of a row, those along the last axis, have the same size, the root mean square of
+            theirs: fewer calls show it.
+    """
+    given = [np.asarray(one).astype(np.float64) for one in arrays]
+    rng = np.random.default_rng(0)
+    single = not isinstance(made := reference(*given), (tuple, list))
+    exact: list[Any] = [np.asarray(one, np.float64) for one in ((made,) if single else made)]
+    changes: list[list[np.ndarray]] = [[] for _ in exact]
+    for _ in range(1 if rows else SAMPLES):
+        # Of few terms some signs make no change at all, but not for every element of a row.
+        by = [rng.choice((-1, 1), one.shape) if rows else rng.standard_normal(one.shape) for one in given]
+        moved = reference(*(one * (1 + STEP * change) for one, change in zip(given, by, strict=True)))
+        for found, one, right in zip(changes, (moved,) if single else moved, exact, strict=True):
+            with np.errstate(invalid="ignore"):
+                found.append(np.nan_to_num(np.asarray(one, np.float64) - right) / STEP)
+    for i, found in enumerate(changes):
+        if rows:
+            size = np.sqrt(np.mean(np.square(found), axis=(0, -1), keepdims=True)[0])
+        else:
+            size = np.max(np.abs(found), axis=0)
+        exact[i] = Sized(exact[i], np.broadcast_to(size, exact[i].shape))
+    return exact[0] if single else exact
+
+
+#: Roundings that a result may be away, by the bytes of an element: half types compute in float32, and round at the end.
+ROUNDINGS = {2: 1, 4: 16, 8: 16}
+
+
+def close(actual: ck.Array, expected: Any, ulps: float | None = None) -> None:
+    """Each element equal to within ``ulps`` roundings of it, and of what it is made of if it is :class:`Sized`."""
+    exact, size = expected if isinstance(expected, Sized) else (np.asarray(expected, np.float64), 0.0)
+    # The rounding of float64 itself is all that is left of a sum that cancels.
+    exact = np.where(np.abs(exact) < 2.0**-46 * size, 0, exact)
+    ulps = ROUNDINGS[actual.itemsize] if ulps is None else ulps
+    limits = ml_dtypes.finfo(actual.dtype)
+    tolerance = ulps * float(limits.eps)
+    assert_close(actual, exact, rtol=tolerance, atol=tolerance * (size + float(limits.smallest_normal)))
 
 
 def check_equal(
     fused: Callable[..., Any],
     reference: Callable[..., Any],
     arrays: Sequence[ck.Array],
-    ulps: float = 4,
+    ulps: float | None = None,
     cotangents: Sequence[ck.Array] | None = None,
+    rows: bool = False,
 ) -> None:
     """Values and gradients of ``fused`` in the arrays' dtype against those of ``reference`` in float64."""
     results, pull = vjp(lambda *own: as_tuple(fused(*own)), *arrays)
-    expected, pull_expected = vjp(lambda *own: as_tuple(reference(*own)), *doubles(arrays))
-    for result, want in zip(results, expected, strict=True):
-        assert result.dtype == arrays[0].dtype
-        close(result, want, ulps)
     if cotangents is None:
         cotangents = [random(99 + i, one.shape, one.dtype) for i, one in enumerate(results)]
-    found, wanted = pull(tuple(cotangents)), pull_expected(tuple(doubles(cotangents)))
-    for one, array, want in zip(found, arrays, wanted, strict=True):
-        assert one.dtype == array.dtype
-        assert one.shape == array.shape
+    expected = sized(with_gradients(reference, len(arrays)), *arrays, *cotangents, rows=rows)
+    found = (*results, *pull(tuple(cotangents)))
+    for one, like, want in zip(found, [*cotangents, *arrays], expected, strict=True):
+        assert one.dtype == like.dtype
+        assert one.shape == like.shape
         close(one, want, ulps)
+
+
+def with_gradients(function: Callable[..., Any], count: int) -> Callable[..., Any]:
+    """The function of ``count`` arrays and cotangents of its results that returns its results and its gradients."""
+
+    def both(*given: Any) -> tuple[ck.Array, ...]:
+        arrays = [ck.asarray(np.asarray(one, np.float64)) for one in given]
+        results, pull = vjp(lambda *own: as_tuple(function(*own)), *arrays[:count])
+        return (*results, *pull(tuple(arrays[count:])))
+
+    return both

@@ -420,3 +420,23 @@ def test_contains_an_element(device: ck.Device) -> None:
     x = ck.asarray([[1.0, 2.0], [3.0, np.nan]])
     assert 3 in x and 2.0 in x and 4 not in x and np.nan not in x
     assert 1 not in ck.zeros((0, 2)) and 5 in ck.asarray(5)
+
+
+def test_flags_are_those_of_the_memory(device: ck.Device) -> None:
+    a = np.arange(24.0).reshape(4, 6)
+    x = ck.asarray(a.copy())
+    for view in (
+        lambda x: x,
+        lambda x: x.T,
+        lambda x: x[::2],
+        lambda x: x[1:3],
+        lambda x: x[:, :1],
+        lambda x: x[0],
+    ):
+        made, want = view(x).flags, view(a).flags
+        assert (made.c_contiguous, made.f_contiguous) == (want.c_contiguous, want.f_contiguous)
+        assert (made["C"], made["F"], made["W"]) == (want["C"], want["F"], True)
+    for shape, writeable in (((4, 6), True), ((1, 4, 6), True), ((2, 4, 6), False)):
+        assert ck.broadcast_to(x, shape).flags.writeable is writeable
+    assert ck.broadcast_to(x[:1, :1], (1, 1)).flags.writeable
+    assert not ck.broadcast_to(x[:, :1], (4, 6)).flags.writeable

@@ -23,7 +23,7 @@ from asynchronous import PIPELINE, ROLES
 
 import cukern as ck
 from cukern.testing import asynchrony
-from cukern.text import render
+from cukern.text import render, syntax
 
 ROOT = Path(__file__).parent.parent.parent
 Case = Callable[[Any], object]
@@ -66,6 +66,7 @@ EXACT: dict[str, Case] = {
     "registers": test_beside.moves,
     **{f"tiles {form}": lambda d, f=form: test_beside.tiles(d, *f) for form in test_beside.TILED},
     "tiles for several blocks": test_clusters.multicast,
+    "tiles with a cache policy": test_instructions.test_tiles_are_brought_with_a_cache_policy,
     "bytes for several blocks": test_clusters.bytes_for_several,
     "stages of another block": test_instructions.test_stages_of_another_block_are_freed,
     "a cluster": test_clusters.cluster,
@@ -145,17 +146,36 @@ def test_rounded_sums(gpu: None, name: str) -> None:
         np.testing.assert_allclose(ours.astype(float), theirs.astype(float), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.thorough
-def test_every_function_of_the_headers_is_in_a_kernel() -> None:
-    """Of those in the table of the page on kernels."""
-    page = (ROOT / "docs" / "pages" / "kernels.md").read_text()
-    table = page.partition("\n## Tensor cores\n")[2].partition("\n\nEach header says")[0]
-    named = re.findall(r"^\| `prelude/\w+\.cuh` \|([^|]+)\|", table, re.MULTILINE)
-    functions = {word for cell in named for word in re.findall(r"`(\w+)`", cell)} - {"E4M3"}
-    assert len(functions) > 40
+def calls(template: str) -> set[str]:
+    """The functions that a kernel's text calls, either of two that an expression chooses between."""
+    chosen = re.findall(r"<< ([^<>]*) >>\(", template)
+    found = {name for expression in chosen for name in re.findall(r'"(\w+)"', expression)}
+    text = re.sub(r"<%.*?%>", "", re.sub(r"<< .*? >>", "1", template), flags=re.DOTALL)
+    for node in syntax.walk(syntax.syntax_tree(text.encode())):
+        if node.type == "call_expression":
+            called = node.child_by_field_name("function")
+            name = called.child_by_field_name("name") or called
+            found.add(name.text.decode())
+    return {name for name in found if name.isidentifier()}
+
+
+def test_a_call_is_no_mention() -> None:
+    text = """<% include "prelude/mma.cuh" %>
+    extern "C" __global__ void << name >>(float* y) {
+        // mma(y)
+        const char* said = "fence()";
+        wait< << stages >>, 2>(y, arrive(&full[0]));
+        << "add" if adds else "store" >>(y);
+    }"""
+    assert calls(text) == {"wait", "arrive", "add", "store"}
+
+
+def test_every_instruction_is_called_by_a_kernel_that_a_test_launches() -> None:
+    """Those of the headers in the page's table, and of those beside it that stand for an instruction."""
     called: set[str] = set()
     for case in EXACT.values():
         with ck.device("host") as device, recorded() as (_, texts):
             case(device)
-        called |= {word for text in texts for word in re.findall(r"\w+", text)}
-    assert functions - called == set()
+        called |= {name for text in texts for name in calls(text)}
+    for header, names in test_instructions.instructions().items():
+        assert names - called == set(), f"{header}.cuh: no launch calls them"

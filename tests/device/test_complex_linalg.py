@@ -88,7 +88,6 @@ def test_eigenvalues_of_any_matrix(device: ck.Device) -> None:
     assert ck.linalg.eigvals(ck.asarray(np.diag([1.0, 2.0]))).dtype == ck.complex128
 
 
-@pytest.mark.thorough
 def test_exponential(device: ck.Device) -> None:
     values, vectors = np.linalg.eig(A[0])
     want = vectors @ np.diag(np.exp(values)) @ np.linalg.inv(vectors)

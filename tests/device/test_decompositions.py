@@ -308,6 +308,11 @@ def test_lstsq(device: ck.Device, shapes: tuple[tuple[int, ...], tuple[int, ...]
     assert_close(deficient.x, [0.5, 0.5], **tolerance("float32"))
 
 
+def rounded(singular: np.ndarray, dtype: str) -> np.ndarray:
+    """Singular values, with 0 for those below the rounding of the largest."""
+    return np.where(singular < 16 * np.finfo(dtype).eps * singular[0], 0, singular)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
 @pytest.mark.parametrize("shape", [(9, 4), (4, 9)], ids=str)
 def test_lstsq_by_squares(device: ck.Device, shape: tuple[int, int], dtype: str) -> None:
@@ -324,7 +329,7 @@ def test_lstsq_by_squares(device: ck.Device, shape: tuple[int, int], dtype: str)
         x, found, s = by_squares(ck.asarray(a), ck.asarray(b), None)
         assert int(found) == want[2] == rank
         assert_close(x, want[0], rtol=1e-4, atol=1e-5)
-        assert_close(s, want[3], rtol=1e-5, atol=1e-5)
+        assert_close(s, rounded(want[3], dtype), rtol=1e-5, atol=1e-6 * want[3][0])
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
@@ -336,7 +341,7 @@ def test_svd_by_squares(device: ck.Device, dtype: str) -> None:
         draw = random(m, m) + (1j * random(m, m, seed=1) if dtype == "complex64" else 0)
         turned = np.linalg.qr(draw)[0][:, : min(m, n)] * np.logspace(0, -far, min(m, n))
         a = (turned @ np.linalg.qr(random(n, n))[0][: min(m, n)]).astype(dtype)
-        want = np.linalg.svd(a.astype(wide), compute_uv=False)
+        want = rounded(np.linalg.svd(a.astype(wide), compute_uv=False), dtype)
         x = ck.asarray(a)
         assert_close(
             narrow_values(L.eigvalsh(squared(x if m >= n else ck.matrix_transpose(x))[1]), x.dtype),

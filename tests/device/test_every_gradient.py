@@ -175,6 +175,7 @@ EXCLUDED = {
     "check_indices": "a with-block",
     "diag_indices_from": "places",
     "divmod.options": "where, dtype and casting",
+    "einsum_path.operands": "their shapes alone",
     "elementwise": "makes functions",
     "fuse": "makes functions",
     "ldexp.x2": "integers",

@@ -275,7 +275,9 @@ def test_numpys_pickles_are_read(protocol: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "of", [np.get_include, np.matrix, np.random.default_rng, np.dtypes.Float32DType, dict, os.getcwd], ids=str
+    "of",
+    [np.get_include, np.matrix, np.random.default_rng, np.dtypes.Float32DType, dict, os.getcwd],
+    ids=lambda of: of.__name__,
 )
 def test_pickles_may_name_the_makers_of_arrays_alone(tmp_path: Path, of: Any) -> None:
     path = tmp_path / "x"

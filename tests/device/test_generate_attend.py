@@ -98,9 +98,14 @@ def values_of(planes: Planes, kind: Kind) -> np.ndarray:
     return made
 
 
-@pytest.mark.thorough
-@pytest.mark.parametrize("sizes", SIZES, ids=str)
-@pytest.mark.parametrize(("turned", "neighbours", "weighted", "scores", "name"), FORMS)
+@pytest.mark.parametrize(
+    ("sizes", "turned", "neighbours", "weighted", "scores", "name"),
+    [
+        pytest.param(sizes, *form, marks=[pytest.mark.thorough] * (sizes != SIZES[0] or form != FORMS[0]))
+        for sizes in SIZES
+        for form in FORMS
+    ],
+)
 def test_attention_of_one_position_in_numpy(
     device: ck.Device,
     monkeypatch: pytest.MonkeyPatch,

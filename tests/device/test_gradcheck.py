@@ -222,7 +222,31 @@ def test_nowhere_differentiable():
         gradcheck(lambda x, y: (x * x, sawtooth(y)), [f64(X), f64(Y)])
 
 
+@pytest.mark.parametrize("factor", [0.0, -1.0, 0.99])
+def test_small_gradients_are_compared_by_their_size(factor: float) -> None:
+    class Small(ck.Function):
+        @staticmethod
+        def forward(ctx: object, x: ck.Array) -> ck.Array:
+            return ck.sin(x) * 1e-9
+
+        @staticmethod
+        def backward(ctx: object, g: ck.Array) -> ck.Array:
+            return factor * 1e-9 * g
+
+    with pytest.raises(GradcheckError, match="is wrong"):
+        gradcheck(Small.apply, [f64([0.1, -0.2])])
+
+
 # ---- assert_close
+
+
+def test_assert_close_bounds_each_element_by_itself() -> None:
+    terms = np.array([1.0, 1e-6])
+    with pytest.raises(AssertionError, match=r"1 of 2 .* worst is at \(1,\)"):
+        assert_close(ck.asarray([1.0, 0.0], dtype="bfloat16"), terms)
+    assert_close(ck.asarray([1.0, 5e-7], dtype="bfloat16"), terms, atol=[0, 9e-7])
+    smallest = np.array([30.0, 50.0]) * 2.0**-24  # of float16, which has no numbers between
+    assert_close(ck.asarray(smallest * 1.01, dtype="float16"), smallest * 1.01)
 
 
 def test_assert_close_accepts():
@@ -245,7 +269,7 @@ def test_assert_close_accepts():
         ([1.0, np.nan], [1.0, 2.0], r"1 of 2 .* worst is at \(1,\): actual nan, desired 2.0"),
         ([np.inf], [-np.inf], "actual inf, desired -inf"),
         ([1.0], [np.inf], "actual 1.0, desired inf"),
-        ([1.0 + 1e-11], [1.0], r"allowed: rtol=1e-12, atol=1e-13"),
+        ([1.0 + 1e-11], [1.0], r"allowed: rtol=1e-12\)"),
     ],
 )
 def test_assert_close_says_what_differs(actual, desired, message):

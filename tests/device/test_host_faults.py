@@ -6,6 +6,8 @@ import errno
 import importlib.util
 import os
 import platform
+import shutil
+import signal as signals
 import subprocess
 import sys
 import time
@@ -309,13 +311,57 @@ def test_a_compiler_has_limits(monkeypatch, tmp_path, variable, limit, message):
         host_compiler.build_kernel("int y;")
 
 
-def test_a_compiler_ends_with_the_process_that_started_it(tmp_path):
-    code = "import sys; from cukern.device.host import compiler; compiler.build_kernel(sys.stdin.read())"
+@pytest.mark.parametrize(
+    ("signal", "message"),
+    [
+        ("KILL", "was killed by another process: by the system itself, if memory ran out before 4 GiB"),
+        ("XCPU", "took more than 600 s, the limit that CUKERN_COMPILER_TIMEOUT sets"),
+    ],
+)
+@pytest.mark.parametrize("whose", ["driver", "its own process"])
+def test_a_compiler_that_is_killed(monkeypatch, tmp_path, signal, message, whose):
+    """As the system does to the largest process where memory runs out: time is not the reason then."""
+    plain = shutil.which("c++")
+    dying = tmp_path / "dying"
+    dying.mkdir()
+    (dying / "cc1plus").write_text(f"#!/bin/sh\nkill -{signal} $$\n")
+    (dying / "cc1plus").chmod(0o755)
+    own = f'exec {plain} -B{dying} "$@"' if whose == "its own process" else f"kill -{signal} $$"
+    wrapper = tmp_path / "c++"
+    wrapper.write_text(f'#!/bin/sh\ncase "$*" in *--version*) exec {plain} "$@";; esac\n{own}\n')
+    wrapper.chmod(0o755)
+    if whose == "its own process" and not host_compiler.compiler().is_gcc:
+        pytest.skip("clang compiles in one process")
+    monkeypatch.setenv("CXX", str(wrapper))
+    monkeypatch.setenv("CUKERN_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(DeviceError, match=message):
+        host_compiler.build_kernel("int killed;", lines=True)
+
+
+COMPILES = "import sys; from cukern.device.host import compiler; compiler.build_kernel(sys.stdin.read())"
+#: The same in a thread, beside which a process is forked.
+FORKS = """
+import os, sys, threading, time
+from cukern.device.host import compiler
+threading.Thread(target=compiler.build_kernel, args=[sys.stdin.read(), True]).start()
+while not compiler._lifelines:
+    time.sleep(0.01)
+if not os.fork():
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("code", [COMPILES, FORKS], ids=["alone", "with a fork"])
+def test_a_compiler_ends_with_the_process_that_started_it(tmp_path, code):
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "CUKERN_CACHE_DIR": str(tmp_path), "CXX": "c++",
     }  # fmt: skip
     process = subprocess.Popen(
-        [sys.executable, "-c", code], env=environment, stdin=subprocess.PIPE, text=True
+        [sys.executable, "-c", code],
+        env=environment,
+        stdin=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert process.stdin is not None
     process.stdin.write(LONG)
@@ -338,11 +384,15 @@ def test_a_compiler_ends_with_the_process_that_started_it(tmp_path):
             assert time.monotonic() < end
             time.sleep(0.05)
 
-    until(lambda: bool(compilers()) or process.poll() is not None)
-    assert process.poll() is None
-    process.kill()
-    process.wait()
-    until(lambda: not compilers())
+    try:
+        until(lambda: bool(compilers()) or process.poll() is not None)
+        assert process.poll() is None
+        process.kill()
+        process.wait()
+        until(lambda: not compilers())
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signals.SIGKILL)  # what was forked
 
 
 def test_many_parameters():

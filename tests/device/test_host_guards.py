@@ -18,7 +18,7 @@ from host_support import kernel, launch, run
 
 import cukern as ck
 from cukern.device.host import backend as host
-from cukern.device.host import settings
+from cukern.device.host import lines, settings
 from cukern.errors import DeviceError, KernelFault
 
 RED_ZONES = "checked launches see the access itself, and need no red zones"
@@ -385,3 +385,11 @@ print("both")
     command = [sys.executable, "-W", "ignore", "-c", script.format(here=here)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.stdout == "both\n", done.stdout + done.stderr
+
+
+def test_a_line_of_a_template_is_told_before_one_of_the_prelude() -> None:
+    templates = ["own.cu", "prelude/base.cuh"]
+    frames = ["/a/prelude/base.cuh:3", "/b/own.cu:7 (discriminator 2)", "/b/own.cu:9"]
+    assert lines.template_line(frames, templates) == "own.cu:7"
+    assert lines.template_line(frames[:1], templates) == "prelude/base.cuh:3"
+    assert lines.template_line(["/c/other.cu:4", "/b/own.cu:?"], templates) is None

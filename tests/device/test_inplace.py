@@ -10,15 +10,11 @@ from cukern.testing import assert_close
 
 
 def test_in_place_on_a_repeated_view_is_refused(device: ck.Device) -> None:
-    x = ck.asarray([1.0, 2.0])
-    with ck.Tape() as recorder:
-        recorder.watch(x)
-        y = x.sum()
-    for view in (ck.broadcast_to(x, (3, 2)), recorder.gradient(y, x)):
-        with pytest.raises(ValueError, match="repeated view"):
-            view *= 0.5
-        with pytest.raises(ValueError, match="repeated view"):
-            view[0] = 0.5
+    view = ck.broadcast_to(ck.asarray([1.0, 2.0]), (3, 2))
+    with pytest.raises(ValueError, match="repeated view"):
+        view *= 0.5
+    with pytest.raises(ValueError, match="repeated view"):
+        view[0] = 0.5
 
 
 def test_in_place_where_numpy_memory_is_shared() -> None:

@@ -8,7 +8,6 @@ import pytest
 import cukern as ck
 from cukern import dtypes
 from cukern.autodiff.tape import record
-from cukern.kernel.plan import launch
 
 SCALE = """
 extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, << elem >> a, << index >> n) {
@@ -421,7 +420,7 @@ def test_launches_in_the_order_of_other_libraries(device: ck.Device) -> None:
 def test_a_replayed_launch_takes_numpys_numbers(device: ck.Device) -> None:
     text = 'extern "C" __global__ void << name >>(long long* y, long long n) { y[0] = n; }'
     y = ck.zeros(1, "int64", device)
-    bound = ck.Kernel(text, name="number", block=1).bind(device)
+    number = ck.Kernel(text, name="number", block=1)
     for n in (np.int64(7), 8, np.uint8(9)):
-        launch(device, bound.function, 1, 1, (y._data, n))
+        number(y, n, grid=1)
         assert y.tolist() == [n]

@@ -29,6 +29,13 @@ def test_compile_error_shows_excerpt_line_and_variables(device):
     assert "flavour='sour'" in message and "elem='float'" in message
 
 
+def test_a_brace_that_is_not_closed_is_named(device):
+    """The host's compiler finds it in what follows the text, whose lines nobody knows."""
+    text = 'extern "C" __global__ void f(float* y) {\n  if (y) {\n    y[0] = 1;\n}\n'
+    with pytest.raises(ck.CompileError, match=r"'\{' in line 1 of <kernel.*> is not closed|line \d+:"):
+        ck.Kernel(text)(ck.zeros(1))
+
+
 def test_compile_error_in_a_users_template_names_its_file(device, tmp_path):
     (tmp_path / "mistaken.cu").write_text(BROKEN)
     ck.add_templates(tmp_path)

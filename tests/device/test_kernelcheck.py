@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from wrong_backwards import FAMILIES, Family
@@ -15,6 +17,9 @@ QUICK = {
     ("differences, float32 alone", ""): ([33], []),
     ("differences, float32 alone", "strides ignored"): ([33], []),
 }
+#: What is tried by default with the sizes and types that kernelcheck chooses itself: a family's right backward and one
+#: of its mistakes.
+WHOLE = [("gather", ""), ("gather", "overwritten")]
 
 
 @pytest.fixture(autouse=True)
@@ -26,7 +31,14 @@ def on_the_host() -> object:
 def planted(quick: bool) -> list[object]:
     cases = [(family, mistake) for family in FAMILIES for mistake in ("", *family.mistakes)]
     chosen = [case for case in cases if not quick or (case[0].name, case[1]) in QUICK]
-    return [pytest.param(*case, id=f"{case[0].name}: {case[1] or 'right'}") for case in chosen]
+    return [
+        pytest.param(
+            *case,
+            id=f"{case[0].name}: {case[1] or 'right'}",
+            marks=[] if quick or (case[0].name, case[1]) in WHOLE else pytest.mark.thorough,
+        )
+        for case in chosen
+    ]
 
 
 def outcome(family: Family, mistake: str, **options: object) -> KernelcheckError | None:
@@ -47,7 +59,6 @@ def test_a_mistake_is_found_where_it_shows(family: Family, mistake: str) -> None
         assert "written by dx of <swish_backward" in str(found)
 
 
-@pytest.mark.thorough
 @pytest.mark.parametrize(("family", "mistake"), planted(False))
 def test_each_mistake_is_found_and_nothing_else(family: Family, mistake: str) -> None:
     found = outcome(family, mistake)
@@ -160,6 +171,27 @@ extern "C" __global__ void << name >>(const << elem >>* x, const << elem >>* c, 
         beside, [ck.asarray([1e200]), ck.asarray([1e-200, np.inf])], [np.array([3.0]), None]
     )
     np.testing.assert_array_equal(slopes, [3, 3])
+
+
+class _OnceDifferentiable(ck.Function):
+    """A cube whose gradient is right, and is made by a backward that no tape can differentiate."""
+
+    @staticmethod
+    def forward(ctx: Any, x: ck.Array) -> ck.Array:
+        ctx.save_for_backward(x)
+        return ck.asarray(x.numpy() ** 3)
+
+    @staticmethod
+    def backward(ctx: Any, dy: ck.Array) -> ck.Array:
+        (x,) = ctx.saved_arrays
+        return ck.asarray(3 * x.numpy() ** 2 * dy.numpy())
+
+
+def test_the_order_that_is_asked_for_is_checked() -> None:
+    options: dict[str, Any] = {"dtypes": ["float64"], "sizes": []}
+    kernelcheck(_OnceDifferentiable.apply, [ck.asarray([0.5, 2.0], dtype="float64")], order=1, **options)
+    with pytest.raises(KernelcheckError):
+        kernelcheck(_OnceDifferentiable.apply, [ck.asarray([0.5, 2.0], dtype="float64")], order=2, **options)
 
 
 def test_arguments_that_are_none() -> None:

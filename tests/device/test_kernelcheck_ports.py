@@ -88,6 +88,12 @@ def test_a_function_of_float32_alone_is_compared_in_float32() -> None:
         assert error is not None and "differences in float32" in str(error)
 
 
+def test_a_comparison_in_float32_says_what_it_does_not_see() -> None:
+    function = scaled(OF_BITS, 2.05, ck.float32)
+    result = kernelcheck(function, [ck.asarray([0.5, -1.0])], sizes=[3], dtypes=[])
+    assert any("no gradient that is off by less than 4%" in note for note in result.notes), result
+
+
 def test_it_fails_if_no_derivative_was_compared() -> None:
     text = SCALED.replace("float*", "__half*").replace(
         "by * x[i]", "__float2half(by * __half2float(__habs(x[i])))"

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from nn_support import close, sized
 from test_tensor_cores import bias_and_relu, random
 
 import cukern as ck
@@ -18,6 +19,7 @@ from cukern.elementwise.program import Program, program
 from cukern.linear import library, measured, tensor_cores
 from cukern.linear.library import Ending
 from cukern.linear.task import task_of
+from cukern.testing import assert_close
 
 
 def of_product(expression: Any, *operands: str) -> Program:
@@ -182,12 +184,12 @@ def test_values(device: ck.Device, dtype: str, shapes: Any) -> None:
         for ending in ENDINGS if turns[1:] else ENDINGS[:3]:
             operands = (a, b, *(adds[one][0] for one in ending.added))
             plan = planned(a, b, ending)
-            made = plan(*operands).numpy()
+            made = plan(*operands)
             exact = plain + sum(adds[one][1] for one in ending.added)
             exact = np.maximum(exact, 0) if ending.relu else exact
-            limit = float(ck.finfo(a.dtype).eps) * np.abs(exact) + 2e-6 * (np.abs(left) @ np.abs(right) + 1)
-            np.testing.assert_array_less(np.abs(made.astype(float) - exact), limit)
-            assert made.tobytes() == plan(*operands).numpy().tobytes()
+            size = np.abs(left) @ np.abs(right) + sum(np.abs(adds[one][1]) for one in ending.added)
+            assert_close(made, exact, rtol=float(ck.finfo(a.dtype).eps), atol=2e-6 * size)
+            assert made.numpy().tobytes() == plan(*operands).numpy().tobytes()
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
@@ -296,10 +298,7 @@ def test_products_at_any_address(device: ck.Device, dtype: str) -> None:
     for begin in (0, 1, 8):
         x, w = a[begin : begin + 40 * 24].reshape(40, 24), b[begin : begin + 24 * 40].reshape(24, 40)
         for left, right in ((x, w), (w, x), (x[:, :23], w[:23]), (x[1:, 1:], w[1:, 3:])):
-            exact = left.numpy().astype(float) @ right.numpy().astype(float)
-            np.testing.assert_allclose(
-                (left @ right).numpy().astype(float), exact, rtol=0, atol=float(ck.finfo(dtype).eps) * 40
-            )
+            close(left @ right, sized(np.matmul, left, right))
 
 
 def test_the_program_of_the_other_tests_is_one_of_the_librarys(device: ck.Device) -> None:

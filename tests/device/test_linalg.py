@@ -234,3 +234,12 @@ def test_the_sign_of_a_real_determinant_is_constant(device: ck.Device) -> None:
     x = ck.asarray([[2.0, 1.0], [0.0, -3.0]], dtype="float64")
     gradient = ck.grad(lambda a: ck.linalg.slogdet(a).sign)(x)
     np.testing.assert_array_equal(gradient.numpy(), np.zeros((2, 2)))
+
+
+def test_multi_dot_of_lists_and_numpys_arrays(device: ck.Device) -> None:
+    vector, matrix = [1.0, 2.0], [[3.0, 4.0], [5.0, 6.0]]
+    want = np.linalg.multi_dot([np.asarray(vector), np.asarray(matrix), np.asarray(matrix)])
+    made = ck.linalg.multi_dot([vector, np.asarray(matrix, np.float32), ck.asarray(matrix)])
+    assert made.tolist() == want.tolist() and made.device is device
+    with pytest.raises(TypeError, match="multi_dot"):
+        ck.linalg.multi_dot(["a", ck.asarray(matrix)])

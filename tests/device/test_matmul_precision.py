@@ -15,6 +15,7 @@ import cukern as ck
 from cukern.linear import measured, tensor_cores
 from cukern.linear.few_rows import FewRows
 from cukern.linear.task import Factor, Task
+from cukern.testing import assert_close
 
 
 @pytest.fixture(autouse=True)
@@ -79,7 +80,7 @@ def test_the_kernel_rounds_its_factors(
         left, right = tf32(a.numpy()), tf32(columns.numpy())
         exact = np.maximum(left @ right + bias.numpy(), 0)
         size = np.abs(left) @ np.abs(right) + np.abs(bias.numpy())
-        np.testing.assert_array_less(np.abs(plan(a, columns, bias).numpy() - exact), 2e-6 * size)
+        assert_close(plan(a, columns, bias), exact, rtol=0, atol=2e-6 * size)
 
 
 def test_when_the_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:

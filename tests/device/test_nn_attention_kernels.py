@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import close
+from nn_support import Sized, check_equal, close, doubles, sized
 
 import cukern as ck
 from cukern import nn
@@ -66,7 +66,7 @@ def given(dtype: str, *shapes: tuple[int, ...]) -> tuple[list[ck.Array], list[np
     return arrays, [one.numpy().astype(np.float64) for one in arrays]
 
 
-def check(dtype: str, ulps: float) -> None:
+def check(dtype: str) -> None:
     """Values and gradients in a dtype; rows that attend to nothing get zeros."""
     arrays, exact = given(dtype, (2, 4, 37, 8), (2, 2, 45, 8), (2, 2, 45, 16))
     i, j = np.arange(37)[:, None], np.arange(45)
@@ -77,24 +77,65 @@ def check(dtype: str, ulps: float) -> None:
     )
     for options, allowed in cases:
         scale = 8**-0.5
-        made, pull = ck.vjp(lambda *own, o=options: nn.attention(*own, **o), *arrays)
-        close(made, attended(*exact, scale, allowed), ulps)
+        made = nn.attention(*arrays, **options)
+        close(made, sized(lambda *own, a=allowed, s=scale: attended(*own, s, a), *exact, rows=True))
         if "window" in options and options["offset"] == -10:
             assert not made[:, :, :8].numpy().any()
-        # The same in float64, whose derivatives are compared with finite differences below.
-        doubles = [ck.asarray(one) for one in exact]
-        _, pull_exact = ck.vjp(lambda *own, o=options: nn.attention(*own, **o), *doubles)
-        cotangent = ck.ones_like(made) * ck.arange(16, dtype=dtype) - 5
-        for found, wanted in zip(pull(cotangent), pull_exact(cotangent.astype("float64")), strict=True):
-            close(found, wanted.numpy(), 2 * ulps)
+        check_gradients(
+            lambda *own, o=options, **more: nn.attention(*own, **o, **more),
+            arrays,
+            ck.arange(16, dtype=dtype) - 5,
+        )
 
 
-@pytest.mark.parametrize(("dtype", "ulps"), [("float32", 16), ("float64", 16), ("bfloat16", 4)])
-def test_values_and_gradients(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, ulps: float
+def exact_gradients(call: Callable[..., Any], arrays: Sequence[Any], cotangent: Any) -> list[Sized]:
+    """The result and the gradients in float64, by kernels whose derivatives finite differences are compared with.
+
+    ``call`` takes ``return_lse``: what the sum of a cotangent times a rounded result errs has the effect of a cotangent
+    of the logarithm of a row's sum, which the sizes count.
+    """
+    wide, (g,) = doubles(arrays), doubles([cotangent])
+    made = call(*wide)
+    g = ck.broadcast_to(g, made.shape).copy()
+    spread = ck.sqrt(ck.sum((made * g) ** 2, axis=-1))
+
+    def exact(*own: np.ndarray) -> tuple[ck.Array, ...]:
+        *own, g, s = (ck.asarray(one) for one in own)
+        (made, _), pull = ck.vjp(lambda *own: call(*own, return_lse=True), *own)
+        return made, *pull((g, s - spread))
+
+    found: list[Sized] = sized(exact, *wide, g, spread, rows=made.size > 5000)
+    return found
+
+
+def close_gradient(found: ck.Array, wanted: Sized) -> None:
+    """Weights and their derivatives are rounded to half types too, ahead of products on tensor cores."""
+    close(found, wanted, 2 if found.itemsize == 2 else None)
+
+
+def check_gradients(
+    call: Callable[..., Any],
+    arrays: Sequence[ck.Array],
+    cotangent: ck.Array,
+    reference: Callable[..., ck.Array] | None = None,
 ) -> None:
+    """Values and gradients in a dtype against those in float64, and these against another function if one is given."""
+    made, pull = ck.vjp(call, *arrays)
+    given = ck.broadcast_to(cotangent.astype(made.dtype), made.shape).copy()
+    wanted = exact_gradients(call, arrays, given)
+    for found, like, one in zip((made, *pull(given)), (made, *arrays), wanted, strict=True):
+        assert found.dtype == like.dtype
+        close_gradient(found, one)
+    if reference is not None:
+        exact, pull = ck.vjp(reference, *doubles(arrays))
+        for one, other in zip(wanted, (exact, *pull(given.astype("float64"))), strict=True):
+            close(other, one)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_values_and_gradients(device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     monkeypatch.setattr(plan, "mma_tile_for", lambda head, device, kind: None)
-    check(dtype, ulps)
+    check(dtype)
 
 
 @pytest.mark.usefixtures("on_tensor_cores")
@@ -103,7 +144,7 @@ def test_values_and_gradients_on_tensor_cores(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, apart: bool
 ) -> None:
     monkeypatch.setitem(TENSOR_CORES, "backward_keys", MmaTile(32, 32, apart=apart))
-    check(dtype, 8)
+    check(dtype)
 
 
 def capped(s: Any, batch: Any, head: Any, i: Any, j: Any, slope: Any, table: Any) -> Any:
@@ -112,31 +153,36 @@ def capped(s: Any, batch: Any, head: Any, i: Any, j: Any, slope: Any, table: Any
 
 
 @pytest.mark.usefixtures("on_tensor_cores")
-@pytest.mark.parametrize(("dtype", "ulps"), [("float64", 16), ("float16", 8)])
-def test_functions_of_a_score(device: ck.Device, dtype: str, ulps: float) -> None:
-    arrays, (q, k, v, slope, table, bias) = given(
-        dtype, (2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (4, 1, 1), (6,), (4, 5, 6)
-    )
+@pytest.mark.parametrize("dtype", ["float64", "float16"])
+def test_functions_of_a_score(device: ck.Device, dtype: str) -> None:
+    arrays, exact = given(dtype, (2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (4, 1, 1), (6,), (4, 5, 6))
     hidden = np.random.default_rng(0).random((2, 1, 1, 6)) < 0.7
 
     def call(
-        q: ck.Array, k: ck.Array, v: ck.Array, slope: ck.Array, table: ck.Array, bias: ck.Array
-    ) -> ck.Array:
-        mask = ck.asarray(hidden)
-        return nn.attention(q, k, v, scale=0.5, score=capped, arrays=[slope, table], bias=bias, mask=mask)
+        q: ck.Array,
+        k: ck.Array,
+        v: ck.Array,
+        slope: ck.Array,
+        table: ck.Array,
+        bias: ck.Array,
+        **options: Any,
+    ) -> Any:
+        given = {"arrays": [slope, table], "bias": bias, "mask": ck.asarray(hidden)}
+        return nn.attention(q, k, v, scale=0.5, score=capped, **given, **options)
 
-    def changed(s: Any, i: Any, j: Any) -> Any:
-        return 2 * np.tanh(s / 2) + slope * (j - i) + table * np.arange(1, 5)[:, None, None] + bias
+    def composed(
+        q: np.ndarray, k: np.ndarray, v: np.ndarray, slope: np.ndarray, table: np.ndarray, bias: np.ndarray
+    ) -> np.ndarray:
+        def changed(s: Any, i: Any, j: Any) -> Any:
+            return 2 * np.tanh(s / 2) + slope * (j - i) + table * np.arange(1, 5)[:, None, None] + bias
 
-    made, pull = ck.vjp(call, *arrays)
-    close(made, attended(q, k, v, 0.5, hidden, changed), ulps)
+        return attended(q, k, v, 0.5, hidden, changed)
+
+    close(call(*arrays), sized(composed, *exact))
     if dtype == "float64":
         assert gradcheck(call, arrays, order=1)
-        return
-    _, exact = ck.vjp(call, *(one.astype("float64") for one in arrays))
-    cotangent = ck.ones_like(made) * ck.arange(8, dtype=dtype)
-    for found, wanted in zip(pull(cotangent), exact(cotangent.astype("float64")), strict=True):
-        close(found, wanted.numpy(), 4 * ulps)
+    else:
+        check_gradients(call, arrays, ck.sin(ck.arange(8, dtype=dtype)))
 
 
 def test_tables_that_a_score_indexes(device: ck.Device) -> None:
@@ -157,7 +203,7 @@ def test_tables_that_a_score_indexes(device: ck.Device) -> None:
         last = table[np.where(j > 0, 3, 0), 0]
         return s * table[before, 0] + last + table[own, at] + table[head, at] * own
 
-    close(call(*arrays), attended(q, k, v, 2**-0.5, True, changed), 16)
+    close(call(*arrays), sized(lambda *own: attended(*own, 2**-0.5, True, changed), q, k, v))
     assert gradcheck(call, arrays, order=1)
 
 
@@ -174,11 +220,14 @@ def test_logarithms_of_sums(device: ck.Device) -> None:
         made: tuple[ck.Array, ck.Array] = nn.attention(*own, return_lse=True, **options)
         return made
 
-    made, lse = call(*arrays)
-    close(lse, np.log(np.exp(q @ np.repeat(k, 2, axis=1).swapaxes(-1, -2) / 2).sum(-1)), 16)
+    _, lse = call(*arrays)
+    scores = sized(
+        lambda q, k: np.log(np.exp(q @ np.repeat(k, 2, axis=1).swapaxes(-1, -2) / 2).sum(-1)), q, k
+    )
+    close(lse, scores)
     halves = [call(arrays[0], *(one[:, :, own] for one in arrays[1:])) for own in (slice(4), slice(4, 7))]
     joined = sum(own * ck.exp(of - lse)[..., None] for own, of in halves)
-    close(joined, made.numpy(), 16)
+    close(joined, sized(lambda *own: attended(*own, 0.5), *arrays))
     assert gradcheck(call, arrays, order=1)
     assert gradcheck(lambda *own: call(*own)[1], arrays, order=1)
     lengths, starts = ck.asarray([0, 7]), ck.asarray([0, 2])
@@ -202,7 +251,7 @@ def test_logarithms_of_sums(device: ck.Device) -> None:
 def test_packed_sequences(device: ck.Device) -> None:
     lengths_q, lengths_k = (3, 0, 20, 1), (5, 2, 20, 0)
     starts = tuple(ck.asarray(np.cumsum((0, *one))) for one in (lengths_q, lengths_k))
-    arrays, (q, k, v, slope) = given("float64", (4, 24, 8), (2, 27, 8), (2, 27, 4), (4, 4, 1, 1))
+    arrays, exact = given("float64", (4, 24, 8), (2, 27, 8), (2, 27, 4), (4, 4, 1, 1))
 
     def call(q: ck.Array, k: ck.Array, v: ck.Array, slope: ck.Array) -> ck.Array:
         return nn.attention(
@@ -217,17 +266,20 @@ def test_packed_sequences(device: ck.Device) -> None:
             tables=[ck.arange(20.0)],
         )
 
-    parts, at_q, at_k = [], 0, 0
-    for n, (of_q, of_k) in enumerate(zip(lengths_q, lengths_k, strict=True)):
-        i, j = np.arange(of_q)[:, None], np.arange(of_k)
-        own = (q[:, at_q : at_q + of_q], k[:, at_k : at_k + of_k], v[:, at_k : at_k + of_k])
-        if of_q and of_k:
-            bend = lambda s, i, j, n=n: s + slope[n] * j * (n + 1)  # noqa: E731
-            parts.append(attended(*own, 8**-0.5, j <= i + of_k - of_q, bend))
-        else:
-            parts.append(np.zeros((4, of_q, 4)))
-        at_q, at_k = at_q + of_q, at_k + of_k
-    close(call(*arrays), np.concatenate(parts, axis=1), 16)
+    def composed(q: np.ndarray, k: np.ndarray, v: np.ndarray, slope: np.ndarray) -> np.ndarray:
+        parts, at_q, at_k = [], 0, 0
+        for n, (of_q, of_k) in enumerate(zip(lengths_q, lengths_k, strict=True)):
+            i, j = np.arange(of_q)[:, None], np.arange(of_k)
+            own = (q[:, at_q : at_q + of_q], k[:, at_k : at_k + of_k], v[:, at_k : at_k + of_k])
+            if of_q and of_k:
+                bend = lambda s, i, j, n=n: s + slope[n] * j * (n + 1)  # noqa: E731
+                parts.append(attended(*own, 8**-0.5, j <= i + of_k - of_q, bend))
+            else:
+                parts.append(np.zeros((4, of_q, 4)))
+            at_q, at_k = at_q + of_q, at_k + of_k
+        return np.concatenate(parts, axis=1)
+
+    close(call(*arrays), sized(composed, *exact))
     assert gradcheck(call, arrays)
 
 
@@ -241,7 +293,7 @@ def test_numbers_of_keys(device: ck.Device) -> None:
     def call(*own: ck.Array) -> ck.Array:
         return nn.attention(*own, key_lengths=ck.asarray(counts))
 
-    close(call(q, k, v), attended(a, b, c, 8**-0.5, allowed), 16)
+    close(call(q, k, v), sized(lambda *own: attended(*own, 8**-0.5, allowed), a, b, c))
     gradients = ck.grad(lambda *own: call(*own).sum(), argnums=(0, 1, 2))(q, k, v)
     assert not gradients[2].numpy()[1].any()
     assert not gradients[1].numpy()[0, :, 33:].any()
@@ -267,8 +319,9 @@ def test_calls_of_known_layouts_differ_by_their_options() -> None:
         scores = x.numpy().astype(np.float64) @ x.numpy().swapaxes(2, 3) * scale
         weights = np.where(abs(apart) <= (6 if window is None else window), np.exp(scores), 0)
         sums = weights.sum(-1, keepdims=True)
-        assert np.allclose(found.numpy(), weights / sums @ x.numpy(), atol=1e-5)
-        assert np.allclose(lse.numpy(), np.log(sums)[..., 0], atol=1e-5)
+        shares = weights / sums
+        close(found, Sized(shares @ x.numpy(), shares @ abs(x.numpy())))
+        close(lse, Sized(np.log(sums)[..., 0], np.ones(sums.shape[:-1])))
         assert (nn.attention(x, x, x, window=window, scale=scale).numpy() == found.numpy()).all()
     with pytest.raises(ValueError, match="window"):
         nn.attention(x, x, x, window=True, scale=0.5)
@@ -305,10 +358,7 @@ def test_dropout_drops_as_that_of_the_weights(device: ck.Device) -> None:
     def whole(*own: ck.Array) -> ck.Array:
         return nn.scaled_dot_product_attention(*own, dropout_p=0.4, rng=ck.random.default_rng(3))
 
-    (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(whole, *arrays)
-    close(made, wanted.numpy(), 16)
-    for one, other in zip(pull(made), wanted_pull(made), strict=True):
-        close(one, other.numpy(), 16)
+    check_equal(call, whole, arrays)
     rng = ck.random.default_rng(3)
     assert (
         nn.attention(*arrays, dropout=0.4, rng=rng).tolist()
@@ -323,8 +373,13 @@ def test_layouts(device: ck.Device) -> None:
     q = ck.permute_dims(x, (0, 2, 1, 3))[..., ::2]
     v = ck.broadcast_to(k[:, :, :, :1], (1, 3, 7, 4))
     made = nn.attention(q, k, v)
-    exact = attended(a.transpose(0, 2, 1, 3)[..., ::2], b, np.broadcast_to(b[..., :1], (1, 3, 7, 4)), 8**-0.5)
-    close(made, exact, 16)
+    wanted = sized(
+        lambda *own: attended(*own, 8**-0.5),
+        a.transpose(0, 2, 1, 3)[..., ::2],
+        b,
+        np.broadcast_to(b[..., :1], (1, 3, 7, 4)),
+    )
+    close(made, wanted)
     gradients = ck.grad(lambda *own: nn.attention(*own).sum(), argnums=(0, 1, 2))(q, k, v)
     close(gradients[2], np.broadcast_to(gradients[2].numpy()[..., :1], v.shape), 4)
     assert gradients[1].shape == k.shape

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import close
-from test_nn_attention_kernels import attended, given
+from nn_support import close, sized
+from test_nn_attention_kernels import attended, check_gradients, close_gradient, exact_gradients, given
 
 import cukern as ck
 from cukern import nn
@@ -40,27 +40,27 @@ def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "_chosen", {})
 
 
-def check_gradients(dtype: str, shapes: Any, **options: Any) -> None:
-    """Against those in float64, which other kernels make and whose tests compare them with finite differences."""
-    arrays, exact = given(dtype, *shapes)
-    made, pull = ck.vjp(lambda *own: nn.attention(*own, **options), *arrays)
-    _, pull_exact = ck.vjp(lambda *own: nn.attention(*own, **options), *map(ck.asarray, exact))
-    cotangent = ck.ones_like(made) * ck.arange(made.shape[-1], dtype=dtype) / 8 - 3
-    for found, wanted in zip(pull(cotangent), pull_exact(cotangent.astype("float64")), strict=True):
-        close(found, wanted.numpy(), 8)
+def check_both(dtype: str, shapes: Any, **options: Any) -> None:
+    """Values and gradients against those in float64, which other kernels make."""
+    arrays, _ = given(dtype, *shapes)
+    cotangent = ck.arange(shapes[2][-1], dtype=dtype) / 8 - 3
+    check_gradients(lambda *own, **more: nn.attention(*own, **options, **more), arrays, cotangent)
 
 
 def check(dtype: str, shapes: Any, allowed: Any, f: Any = None, **options: Any) -> None:
     arrays, exact = given(dtype, *shapes)
     made, lse = nn.attention(*arrays, return_lse=True, **options)
     scale = shapes[0][-1] ** -0.5
-    close(made, attended(*exact, scale, allowed, f), 4)
-    q, k = exact[0], np.repeat(exact[1], shapes[0][1] // shapes[1][1], axis=1)
-    scores = q @ k.swapaxes(-1, -2) * scale
-    i, j = np.arange(q.shape[-2])[:, None], np.arange(k.shape[-2])
-    scores = np.where(allowed, scores if f is None else f(scores, i, j), -np.inf)
-    with np.errstate(divide="ignore"):
-        np.testing.assert_allclose(lse.numpy(), np.log(np.exp(scores).sum(-1)), rtol=1e-5, atol=1e-5)
+
+    def sums(q: np.ndarray, k: np.ndarray) -> np.ndarray:
+        scores = q @ np.repeat(k, shapes[0][1] // shapes[1][1], axis=1).swapaxes(-1, -2) * scale
+        i, j = np.arange(q.shape[-2])[:, None], np.arange(k.shape[-2])
+        scores = np.where(allowed, scores if f is None else f(scores, i, j), -np.inf)
+        with np.errstate(divide="ignore"):
+            return np.log(np.exp(scores).sum(-1))
+
+    close(made, sized(lambda *own: attended(*own, scale, allowed, f), *exact, rows=True))
+    close(lse, sized(sums, *exact[:2]))
 
 
 def test_a_window_and_heads_that_share_keys() -> None:
@@ -101,8 +101,8 @@ def test_gradients() -> None:
     The function is NaN beyond the last query.
     """
     shapes = [(1, 4, 130, 136), (1, 2, 300, 136), (1, 2, 300, 136)]
-    check_gradients("bfloat16", shapes, causal=True, window=100, offset=60)
-    check_gradients(
+    check_both("bfloat16", shapes, causal=True, window=100, offset=60)
+    check_both(
         "float16",
         [(1, 2, 150, 96), (1, 2, 200, 96), (1, 2, 200, 72)],
         score=lambda s, b, h, i, j: 2 * ck.tanh(s / 2) + h + ck.log(150 - i),
@@ -119,17 +119,19 @@ def test_a_cap_of_small_and_of_large_scores() -> None:
     made, pull = ck.vjp(
         lambda *own: nn.attention(*own, score=lambda s, b, h, i, j: 8 * ck.tanh(s / 8)), *arrays
     )
-    t = np.tanh(q @ k.swapaxes(-1, -2) / 64)
-    weights = np.exp(8 * t) / np.exp(8 * t).sum(-1, keepdims=True)
-    close(made, weights @ v, 4)
     cotangent = np.arange(64) / 8 - np.ones_like(v)
-    of_scores = weights * (
-        cotangent @ v.swapaxes(-1, -2) - (cotangent * (weights @ v)).sum(-1, keepdims=True)
-    )
-    of_scores *= (1 - t * t) / 8
-    wanted = of_scores @ k, of_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ cotangent
-    for found, one in zip(pull(ck.asarray(cotangent, dtype="bfloat16")), wanted, strict=True):
-        close(found, one, 8)
+
+    t = np.tanh(q @ k.swapaxes(-1, -2) / 64)  # of float32, as all factors are exact
+
+    def formula(q: np.ndarray, k: np.ndarray, v: np.ndarray, g: np.ndarray) -> list[np.ndarray]:
+        weights = np.exp(8 * t) / np.exp(8 * t).sum(-1, keepdims=True)
+        of_scores = weights * (g @ v.swapaxes(-1, -2) - (g * (weights @ v)).sum(-1, keepdims=True))
+        of_scores *= (1 - t * t) / 8
+        return [weights @ v, of_scores @ k, of_scores.swapaxes(-1, -2) @ q, weights.swapaxes(-1, -2) @ g]
+
+    found = made, *pull(ck.asarray(cotangent, dtype="bfloat16"))
+    for one, wanted in zip(found, sized(formula, q, k, v, cotangent), strict=True):
+        close_gradient(one, wanted)
 
 
 def test_rows_without_keys_have_finite_gradients() -> None:
@@ -153,9 +155,9 @@ def test_scores_of_minus_infinity() -> None:
     q[:, :, 7, 0], k[:, :, :, 0] = -ck.inf, 1
     exact[0][:, :, 7], exact[1][..., 0] = 0, 1
     made, lse = nn.attention(q, k, v, return_lse=True)
-    wanted = attended(*exact, 0.125)
-    wanted[:, :, 7] = 0
-    close(made, wanted, 4)
+    wanted = sized(lambda *own: attended(*own, 0.125), *exact, rows=True)
+    wanted.exact[:, :, 7] = 0
+    close(made, wanted)
     assert np.isneginf(lse.numpy()[:, :, 7]).all()
 
 
@@ -207,15 +209,13 @@ def test_dropout_and_a_scale_below_zero(keys: int, deterministic: bool) -> None:
     shapes = [(2, 2, 130, 64), (2, 1, keys, 64), (2, 1, keys, 64)]
     arrays, exact = given("bfloat16", *shapes)
 
-    def call(*own: ck.Array) -> Any:
-        return nn.attention(
-            *own, dropout=0.25, scale=-0.125, rng=ck.random.default_rng(3), deterministic=deterministic
-        )
+    def call(*own: ck.Array, **more: Any) -> Any:
+        rng = ck.random.default_rng(3)
+        return nn.attention(*own, dropout=0.25, scale=-0.125, rng=rng, deterministic=deterministic, **more)
 
-    (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(call, *map(ck.asarray, exact))
-    close(made, wanted.numpy(), 8)
-    for found, other in zip(pull(made), wanted_pull(made.astype("float64")), strict=True):
-        close(found, other.numpy(), 8)
+    made, pull = ck.vjp(call, *arrays)
+    for found, wanted in zip((made, *pull(made)), exact_gradients(call, exact, made), strict=True):
+        close_gradient(found, wanted)
 
 
 def test_the_sums_of_a_gradient_may_be_longer_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -264,7 +264,7 @@ def test_sections_of_heads_that_blocks_begin_with_other_tiles(monkeypatch: pytes
     monkeypatch.setattr(plan, "_prepared", {})
     shapes = ((1, 5, 300, 64),) * 3
     check("bfloat16", shapes, np.tri(300, dtype=bool), causal=True)
-    check_gradients("bfloat16", shapes, causal=True)
+    check_both("bfloat16", shapes, causal=True)
 
 
 def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:
@@ -274,7 +274,7 @@ def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:
     q, k, v = (ck.permute_dims(one, (0, 2, 1, 3)) for one in ck.split(x, 3, axis=-1))
     wanted = [one.swapaxes(1, 2)[:, :, :100] for one in np.split(exact, 3, axis=-1)]
     made = nn.attention(q[:, :, :100], k[:, :, :100], v[:, :, :100])
-    close(made, attended(*wanted, 0.125), 4)
+    close(made, sized(lambda *own: attended(*own, 0.125), *wanted))
 
 
 @pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.thorough)])
@@ -286,16 +286,13 @@ def test_numbers_of_keys(deterministic: bool) -> None:
         for one in arrays[1:]:
             one[batch, :, n:] = ck.nan
 
-    def call(*own: ck.Array) -> Any:
-        lengths = ck.asarray(counts, device=own[0].device)
-        return nn.attention(
-            *own, key_lengths=lengths, causal=True, offset="end", window=200, deterministic=deterministic
-        )
+    def call(*own: ck.Array, **more: Any) -> Any:
+        options = {"key_lengths": ck.asarray(counts, device=own[0].device), "window": 200, **more}
+        return nn.attention(*own, causal=True, offset="end", deterministic=deterministic, **options)
 
-    (made, pull), (wanted, wanted_pull) = ck.vjp(call, *arrays), ck.vjp(call, *map(ck.asarray, exact))
-    close(made, wanted.numpy(), 8)
-    for found, other in zip(pull(made), wanted_pull(made.astype("float64")), strict=True):
-        close(found, other.numpy(), 8)
+    made, pull = ck.vjp(call, *arrays)
+    for found, wanted in zip((made, *pull(made)), exact_gradients(call, exact, made), strict=True):
+        close_gradient(found, wanted)
 
 
 def test_packed_sequences() -> None:
@@ -322,10 +319,9 @@ def test_packed_sequences() -> None:
         if i == 2:
             assert not any(x[:, rows].numpy().any() for x in found[:2])
             continue
-        wanted, pull = ck.vjp(call, *one)
-        exact = [wanted, *pull(ck.ones_like(wanted) * ck.arange(64, dtype="float64") / 8)]
+        exact = exact_gradients(call, one, ck.arange(64, dtype="float64") / 8)
         for x, y, part in zip(found, exact, (rows, rows, keys, keys), strict=True):
-            close(x[:, part], y.numpy(), 8)
+            close_gradient(x[:, part], y)
 
 
 def test_copies_and_products_at_any_time() -> None:
@@ -358,4 +354,4 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, kind: str, right:
     monkeypatch.setitem(plan._TMA, kind, ck.Kernel(text.replace(right, ""), name=f"attention_{kind}"))
     shapes = [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)]
     with ck.device("host"), asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
-        check_gradients("bfloat16", shapes, deterministic=kind == "backward_queries")
+        check_both("bfloat16", shapes, deterministic=kind == "backward_queries")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import close, random
+from nn_support import Sized, close, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -18,15 +18,15 @@ def test_positions_that_are_appended_attend_as_if_all_were_given(device: ck.Devi
     """Several at a time, one at a time; a captured step appends further on in each replay."""
     layer = nn.MultiHeadAttention(12, 3, dtype="float64", rng=0)
     x = random(0, (2, 9, 12))
-    wanted = layer(x, is_causal=True)
+    wanted = sized(lambda x: layer(ck.asarray(x), is_causal=True), x)
     cache = nn.KeyValueCache(2, 3, 9, 4, dtype="float64")
-    close(layer(x[:, :3], is_causal=True, cache=cache), wanted[:, :3].numpy(), 64)
+    close(layer(x[:, :3], is_causal=True, cache=cache), Sized(wanted.exact[:, :3], wanted.size[:, :3]))
     step = ck.capture(lambda x: layer(x, is_causal=True, cache=cache))
     for i in range(3, 9):
-        close(step(x[:, i : i + 1]), wanted[:, i : i + 1].numpy(), 64)
+        close(step(x[:, i : i + 1]), Sized(wanted.exact[:, i : i + 1], wanted.size[:, i : i + 1]))
     assert cache.lengths.tolist() == [9, 9]
     cache.reset()
-    close(layer(x, cache=cache), layer(x).numpy(), 64)
+    close(layer(x, cache=cache), sized(lambda x: layer(ck.asarray(x)), x))
 
 
 def test_prompts_of_unequal_lengths(device: ck.Device) -> None:
@@ -42,7 +42,11 @@ def test_prompts_of_unequal_lengths(device: ck.Device) -> None:
     )
     for batch, own in enumerate(([0, 1, 4, 5], [0, 1, 2, 3, 4, 5])):
         keys, values = (ck.take(one[batch], ck.asarray(own), axis=1) for one in (k, v))
-        close(made[batch], nn.attention(q[batch, :, 4:], keys, values, causal=True, offset="end").numpy(), 64)
+        wanted = sized(
+            lambda *own: nn.attention(*map(ck.asarray, own), causal=True, offset="end"),
+            *(q[batch, :, 4:], keys, values),
+        )
+        close(made[batch], wanted)
     assert not cache.keys[:, :, 6:].numpy().any()
 
 

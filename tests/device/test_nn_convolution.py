@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from convolution_support import Definition, check, innermost
-from nn_support import close, epsilon, random
+from nn_support import close, epsilon, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -164,8 +164,7 @@ def test_tiles_whose_slabs_are_copied_ahead(
     check(x, w, last=last, **options)
     reversed_dy, image = random(4, (2, 6, 4, 5), "float32")[..., ::-1], random(5, (2, 5, 4, 5), "float32")
     found = plan.weights_gradient(reversed_dy, image, geometry.Windows((1, 1), (0, 0), (1, 1)), (1, 1), last)
-    a, b = (one.numpy().astype(np.float64) for one in (reversed_dy, image))
-    close(found, Definition(2).weights(a, b, (1, 1)), 16)
+    close(found, sized(lambda a, b: Definition(2).weights(a, b, (1, 1)), reversed_dy, image))
     assert made or (last and w[1] % 4)  # others are not copied in packs
 
 
@@ -262,9 +261,12 @@ def test_activation_is_part_of_the_launch(device: ck.Device, activation: Any) ->
 )
 def test_modes_of_padding(device: ck.Device, mode: str, of_numpy: str) -> None:
     x, w = random(0, (2, 3, 6, 5)), random(1, (4, 3, 3, 2))
-    whole = np.pad(x.numpy(), [(0, 0), (0, 0), (2, 2), (1, 1)], of_numpy)  # type: ignore[call-overload]
-    wanted = Definition(2).forward(whole, w.numpy())
-    close(nn.conv2d(x, w, padding=(2, 1), padding_mode=mode), wanted, 16)
+
+    def exact(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        whole = np.pad(x, [(0, 0), (0, 0), (2, 2), (1, 1)], of_numpy)  # type: ignore[call-overload]
+        return Definition(2).forward(whole, w)
+
+    close(nn.conv2d(x, w, padding=(2, 1), padding_mode=mode), sized(exact, x, w))
 
 
 @pytest.mark.parametrize("mode", ["zeros", "reflect", "circular", "replicate"])
@@ -314,17 +316,20 @@ def test_gradients_have_the_same_bits_in_each_run(
 
 def test_same_padding_is_longer_after_the_image(device: ck.Device) -> None:
     x, w = random(0, (2, 3, 6, 5)), random(1, (4, 3, 4, 3))
-    wanted = Definition(2, padding=[(1, 2), (2, 2)], dilation=(1, 2)).forward(x.numpy(), w.numpy())
-    close(nn.conv2d(x, w, padding="same", dilation=(1, 2)), wanted, 16)
+    wanted = sized(Definition(2, padding=[(1, 2), (2, 2)], dilation=(1, 2)).forward, x, w)
+    close(nn.conv2d(x, w, padding="same", dilation=(1, 2)), wanted)
 
 
 def test_image_without_a_batch_and_views(device: ck.Device) -> None:
     x, w = random(0, (8, 3, 14)), random(1, (2, 4, 3))
     part = ck.flip(x[::2, 1, ::2], axis=-1)
-    wanted = Definition(1).forward(part.numpy()[None], w.numpy())[0]
-    close(nn.conv1d(part, w), wanted, 8)
+
+    def exact(x: np.ndarray, w: np.ndarray) -> np.ndarray:
+        return Definition(1).forward(x[None], w)[0]
+
+    close(nn.conv1d(part, w), sized(exact, part, w))
     wide = ck.broadcast_to(x[:4, :1, :1], (4, 3, 5))
-    close(nn.conv1d(wide[:, 0], w), Definition(1).forward(wide.numpy()[None, :, 0], w.numpy())[0], 8)
+    close(nn.conv1d(wide[:, 0], w), sized(exact, wide[:, 0], w))
 
 
 def test_misaligned_channels(device: ck.Device) -> None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pytest
 from convolution_support import Definition, check, innermost
-from nn_support import close, random
+from nn_support import close, random, sized
 
 import cukern as ck
 from cukern.nn.convolution import geometry, grids, plan, shifted, shifted_weights, strided, tensor
@@ -108,8 +107,7 @@ def test_blocks_of_a_cluster_add_up(device: ck.Device, monkeypatch: pytest.Monke
     monkeypatch.setattr(shifted_weights, "parts_of", lambda task, form, _: 4)
     dy, x = (innermost(random(i, (4, n, 5, 6), "bfloat16")) for i, n in enumerate((72, 24)))
     found = plan.weights_gradient(dy, x, geometry.Windows((1, 1), (1, 1), (1, 1)), (3, 3), True)
-    a, b = (one.numpy().astype(np.float64) for one in (dy, x))
-    close(found, Definition(2, padding=1).weights(a, b, (3, 3)), 2)
+    close(found, sized(lambda a, b: Definition(2, padding=1).weights(a, b, (3, 3)), dy, x))
 
 
 def test_an_empty_batch_has_no_bands(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, check_equal, close, random
+from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -33,6 +33,22 @@ def numpy_layer_norm(x: np.ndarray, eps: float = 1e-5) -> np.ndarray:
     return (x - x.mean(-1, keepdims=True)) / np.sqrt(x.var(-1, keepdims=True) + eps)
 
 
+def exact(x: Any, dy: Any, weight: Any = None, bias: Any = None) -> list[Sized]:
+    """The result and the gradients by x, weight and bias; the kernels take each row less its first element."""
+    scale = np.ones(x.shape[-1]) if weight is None else weight
+    shift = np.zeros(x.shape[-1]) if bias is None else bias
+    wide = np.asarray(x).astype(np.float64)
+
+    def formula(x: np.ndarray, dy: np.ndarray, scale: np.ndarray, shift: np.ndarray) -> list[np.ndarray]:
+        normal, g = numpy_layer_norm(x), dy * scale
+        dx = g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)
+        dx /= np.sqrt(x.var(-1, keepdims=True) + 1e-5)
+        return [normal * scale + shift, dx, (dy * normal).sum(0), dy.sum(0)]
+
+    found: list[Sized] = sized(formula, wide - wide[:, :1], dy, scale, shift)
+    return found
+
+
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("affine", [(True, True), (False, False)], ids=["affine", "plain"])
 def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool, bool]) -> None:
@@ -42,7 +58,6 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
         lambda x, *own: nn.layer_norm(x, 37, *own),
         lambda x, *own: reference(x, 1, *own),
         arrays,
-        ulps=16,
     )
 
 
@@ -53,18 +68,14 @@ def check_a_launch(
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
     forward = shape if isinstance(shape, Shape) else None
     y, statistics = launch_forward(x, weight, bias, 1e-5, columns, forward)
-    normal, ulps = numpy_layer_norm(x.numpy()), 2 if x.itemsize == 2 else 16
-    close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), min(ulps, 8))
-    wide = x.numpy().astype(np.float64)
-    close(statistics[:, 0], (wide - wide[:, :1]).mean(-1), 32)
-    if not backward:
-        return
-    dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, shape=shape)
-    g = dy.numpy().astype(np.float64) * weight.numpy()
-    rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
-    close(dx, (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)) * rstd, ulps)
-    close(dweight, (dy.numpy() * normal).sum(0), ulps)
-    close(dbias, dy.numpy().astype(np.float64).sum(0), ulps)
+    wanted = exact(x, dy, weight, bias)
+    close(y, wanted[0])
+    close(statistics[:, 0], sized(lambda x: (x - x[:, :1]).mean(-1), x))
+    if backward:
+        for one, want in zip(
+            launch_backward(x, dy, weight, statistics, columns, shape=shape), wanted[1:], strict=True
+        ):
+            close(one, want)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -93,8 +104,6 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
     limits = Limits(1, device.properties.max_shared_memory_per_block)
     _, statistics = launch_forward(x, weight, bias, 1e-5, columns)
-    normal, above = numpy_layer_norm(x.numpy()), dy.numpy().astype(np.float64)
-    rstd = 1 / np.sqrt(x.numpy().astype(np.float64).var(-1, keepdims=True) + 1e-5)
     cases = [
         (weight, (True, True)),
         (weight, (False, True)),
@@ -106,14 +115,10 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
         shape = backward_rows(columns, x.itemsize, limits, any(wanted))
         assert shape is not None
         found = launch_backward(x, dy, scaled, statistics, columns, (True, *wanted), shape)
-        g = above if scaled is None else above * scaled.numpy().astype(np.float64)
-        dx = (g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)) * rstd
-        for want, made, expected in zip(
-            (True, *wanted), found, (dx, (above * normal).sum(0), above.sum(0)), strict=True
-        ):
+        for want, made, expected in zip((True, *wanted), found, exact(x, dy, scaled)[1:], strict=True):
             assert (made is not None) == want
             if made is not None:
-                close(made, expected, 2 if x.itemsize == 2 else 32)
+                close(made, expected)
 
 
 @pytest.mark.parametrize("columns, turn", [(4, 4), (16, 3), (260, 3), (1280, 3), (1280, 2)])
@@ -203,15 +208,9 @@ def test_rows_of_packs_in_registers(device: ck.Device, columns: int, dtype: str)
         random(1, (columns,), dtype),
         random(2, (columns,), dtype),
     )
-    normal = numpy_layer_norm(x.numpy())
     for scale, shift in ((weight, None), (None, bias), (None, None)):
         y, _ = launch_forward(x, scale, shift, 1e-5, columns, shape)
-        scaled = normal if scale is None else normal * scale.numpy().astype(np.float64)
-        close(
-            y,
-            scaled if shift is None else scaled + shift.numpy().astype(np.float64),
-            2 if itemsize == 2 else 8,
-        )
+        close(y, exact(x, x, scale, shift)[0])
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -252,32 +251,21 @@ def test_a_mean_that_is_large_beside_the_spread(device: ck.Device, shape: Shape)
     values = (np.random.default_rng(0).normal(size=(4, 100)) + 1e4).astype(np.float32)
     values[1, 0] = 0.0  # the first element, which the kernel subtracts, far from the others
     y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 100, shape)
-    close(y, numpy_layer_norm(values), 32)
+    close(y, exact(values, values)[0])
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
 @pytest.mark.parametrize("columns", [40_000, 100_000, 262_144, 300_001])
 def test_long_rows(device: ck.Device, columns: int, dtype: str) -> None:
     """On a GPU the first three fit the registers of a cluster; the last is no multiple of any access."""
-    values = np.random.default_rng(0).normal(size=(3, columns)) * [[1.0], [1e-2], [30.0]] + [
-        [0.0],
-        [1.0],
-        [5.0],
-    ]
+    values = np.random.default_rng(0).normal(size=(3, columns))
+    values = values * [[1.0], [1e-2], [30.0]] + [[0.0], [1.0], [5.0]]
     x, dy = ck.asarray(values).astype(dtype), random(1, (3, columns), dtype)
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
-    wide = x.numpy().astype(np.float64)
-    normal = numpy_layer_norm(wide)
     y, statistics = launch_forward(x, weight, bias, 1e-5, columns)
-    close(y, normal * weight.numpy().astype(np.float64) + bias.numpy().astype(np.float64), 8)
-    dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns)
-    above = dy.numpy().astype(np.float64)
-    g = above * weight.numpy().astype(np.float64)
-    rstd = 1 / np.sqrt(wide.var(-1, keepdims=True) + 1e-5)
-    want = g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)
-    close(dx, want * rstd, 16)
-    close(dweight, (above * normal).sum(0), 16)
-    close(dbias, above.sum(0), 16)
+    found = y, *launch_backward(x, dy, weight, statistics, columns)
+    for one, want in zip(found, exact(x, dy, weight, bias), strict=True):
+        close(one, want)
 
 
 @pytest.mark.parametrize("columns", [30_000, 200_000, 1_000_000])
@@ -285,7 +273,7 @@ def test_long_rows_of_a_large_mean(device: ck.Device, columns: int) -> None:
     values = (np.random.default_rng(0).normal(size=(2, columns)) + 1e4).astype(np.float32)
     values[1, 0] = 0.0
     y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, columns)
-    close(y, numpy_layer_norm(values), 32)
+    close(y, exact(values, values)[0])
 
 
 @pytest.mark.parametrize("columns, first", [(96, 1e4), (1000, 0.0), (4096, 0.0), (40_000, 1e4)])
@@ -293,14 +281,13 @@ def test_gradient_of_rows_of_a_large_mean(device: ck.Device, columns: int, first
     """Also where the first element, which the others are taken less, is far from them."""
     values = (np.random.default_rng(0).normal(size=(3, columns)) + 1e4).astype(np.float32)
     values[:, 0] = first
-    wide, above = values.astype(np.float64), random(1, (3, columns), "float32")
+    above = random(1, (3, columns), "float32")
     x, weight = ck.asarray(values), random(2, (columns,), "float32")
     _, statistics = launch_forward(x, weight, None, 1e-5, columns)
     dx, dweight, _ = launch_backward(x, above, weight, statistics, columns)
-    normal, g = numpy_layer_norm(wide), above.numpy().astype(np.float64) * weight.numpy()
-    want = g - g.mean(-1, keepdims=True) - normal * (g * normal).mean(-1, keepdims=True)
-    close(dx, want / np.sqrt(wide.var(-1, keepdims=True) + 1e-5), 16)
-    close(dweight, (above.numpy() * normal).sum(0), 16)
+    _, by_x, by_weight, _ = exact(values, above, weight)
+    close(dx, by_x)
+    close(dweight, by_weight)
 
 
 @pytest.mark.parametrize("columns", [1000, 40_000])
@@ -320,7 +307,9 @@ def test_the_first_element_sets_the_rounding_of_the_gradient(device: ck.Device, 
 def test_long_rows_of_misaligned_memory(device: ck.Device, dtype: str) -> None:
     x = random(0, (2 * 50_000 + 1,), dtype)[1:].reshape(2, 50_000)
     assert address(x._data) % 16
-    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference(x, 1), [x], 16)
+    # The mean of so many is rounded after numbers that are larger than some of the result.
+    ulps = 1 if x.itemsize == 2 else 32
+    check_equal(lambda x: nn.layer_norm(x, 50_000), lambda x: reference(x, 1), [x], ulps)
 
 
 def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
@@ -331,13 +320,11 @@ def test_trailing_axes_and_optional_arguments(device: ck.Device) -> None:
             lambda x, *own: nn.layer_norm(x, (4, 5), *own),
             lambda x, *own: reference(x, 2, *own),
             arrays,
-            64,
         )
     check_equal(
         lambda x, bias: nn.layer_norm(x, (4, 5), bias=bias),
         lambda x, bias: reference(x, 2, None, bias),
         (x, bias),
-        64,
     )
 
 
@@ -352,7 +339,6 @@ def test_other_layouts(device: ck.Device) -> None:
             lambda x, *own: nn.layer_norm(x, 10, *own),
             lambda x, *own: reference(x, 1, *own),
             (view, weight, bias),
-            64,
             cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), (6, 10))],
         )
 
@@ -374,7 +360,7 @@ def test_nan_and_infinity_stay_in_their_row(device: ck.Device) -> None:
     values[0, 3], values[1, 5] = np.nan, np.inf
     y = nn.layer_norm(ck.asarray(values), 8).numpy()
     assert np.isnan(y[:2]).all()
-    close(ck.asarray(y[2]), numpy_layer_norm(values[2:])[0], 8)
+    close(ck.asarray(y[2]), numpy_layer_norm(values[2:])[0])
 
 
 def test_derivatives_to_second_order(device: ck.Device) -> None:
@@ -398,7 +384,7 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
             x, weight, bias = chosen(one)
             return reference(x, 1, weight, bias)
 
-        check_equal(fused, composed, [arrays[i]], 64)
+        check_equal(fused, composed, [arrays[i]])
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -410,7 +396,6 @@ def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> N
         lambda x, w: nn.layer_norm(x, 7, w),
         lambda x, w: reference(x, 1, w),
         [random(0, (3, 7)), random(1, (7,))],
-        64,
     )
 
 
@@ -453,7 +438,7 @@ def test_the_same_bits_in_every_run(device: ck.Device) -> None:
 def test_the_module(device: ck.Device) -> None:
     layer = nn.LayerNorm((2, 3))
     x = random(0, (4, 2, 3), "float32")
-    close(layer(x), numpy_layer_norm(x.numpy().reshape(4, 6)).reshape(4, 2, 3), 8)
+    close(layer(x), numpy_layer_norm(x.numpy().reshape(4, 6)).reshape(4, 2, 3))
     assert [name for name, _ in layer.named_parameters()] == ["weight", "bias"]
     assert not nn.LayerNorm(3, affine=False).parameters()
     assert [p.dtype for p in nn.LayerNorm(3, bias=False, dtype="float64").parameters()] == [ck.float64]

@@ -6,7 +6,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from nn_support import close, random
+from nn_support import close, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -35,19 +35,23 @@ def check(
             *given[:2], ck.asarray(targets), *given[2:], reduction=reduction, chunks=chunks
         )
         whole = 3 * loss
-    doubles = [one.numpy().astype(np.float64) for one in given]
-    logits = doubles[0] @ doubles[1].T + (doubles[2] if bias else 0)
-    totals = np.log(np.exp(logits).sum(-1))
     share = 1 / rows if reduction == "mean" else 1
     assert loss.dtype == (dtype if dtype in ("float32", "float64") else "float32")
-    # The logits were rounded, each by itself.
-    ulps = 16 if loss.dtype == dtype else 2**13
-    close(loss, share * (totals - logits[np.arange(rows), targets]).sum(), ulps)
-    gaps = 3 * share * (np.exp(logits - totals[:, None]) - np.eye(classes)[targets])
-    expected = [gaps @ doubles[1], gaps.T @ doubles[0], gaps.sum(0)]
-    for found, one in zip(tape.gradient(whole, given), expected, strict=False):
-        assert found.dtype == dtype
-        close(found, one, 32)
+
+    def formula(x: np.ndarray, weight: np.ndarray, *bias: np.ndarray) -> list[np.ndarray]:
+        logits = x @ weight.T + (bias[0] if bias else 0)
+        totals = np.log(np.exp(logits).sum(-1))
+        gaps = 3 * share * (np.exp(logits - totals[:, None]) - np.eye(classes)[targets])
+        own = share * (totals - logits[np.arange(rows), targets]).sum()
+        return [own, gaps @ weight, gaps.T @ x, *([gaps.sum(0)] if bias else [])]
+
+    for found, one, wanted in zip(
+        (loss, *tape.gradient(whole, given)), (loss, *given), sized(formula, *given), strict=True
+    ):
+        assert found.dtype == one.dtype
+        # The logits were rounded to a half type, each by itself.
+        half = 2 if found.itemsize == 2 else None
+        close(found, wanted, half if found.dtype == dtype else 2**13)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])

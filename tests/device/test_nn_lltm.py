@@ -7,7 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, check_equal, close, doubles, random
+from nn_support import DTYPE_NAMES, check_equal, close, doubles, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -18,7 +18,11 @@ from cukern.testing import gradcheck
 def cell_arrays(batch: int, features: int, state: int, dtype: str = "float64") -> list[ck.Array]:
     """input, weights, bias, old_h, old_cell"""
     shapes = [(batch, features), (3 * state, state + features), (3 * state,), (batch, state), (batch, state)]
-    return [random(i, shape, dtype, scale=0.5) for i, shape in enumerate(shapes)]
+    # Gates that saturate lose their derivative to rounding: 1 - y * y of a y next to 1.
+    scales = [0.5, (state + features) ** -0.5, 0.5, 0.5, 0.5]
+    return [
+        random(i, shape, dtype, scale) for i, (shape, scale) in enumerate(zip(shapes, scales, strict=True))
+    ]
 
 
 def sequence_arrays(
@@ -42,7 +46,7 @@ def numpy_cell(*arrays: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_cell_equals_the_reference(device: ck.Device, dtype: str) -> None:
-    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 7, dtype), ulps=32)
+    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 7, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -54,20 +58,19 @@ def test_a_small_step(
     monkeypatch.setattr(import_module("cukern.nn.lltm.small"), "on_gpu", lambda layout: True)
     monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
     x, weights, bias, h, cell = cell_arrays(*sizes, dtype)
-    check_equal(nn.lltm_cell, lltm_cell_reference, [x, weights, bias, h, cell], ulps=64)
+    check_equal(nn.lltm_cell, lltm_cell_reference, [x, weights, bias, h, cell])
     for cotangents in (None, [ck.broadcast_to(ck.asarray(v, dtype), h.shape) for v in (0.5, -2.0)]):
         check_equal(
             lambda *own: nn.lltm_cell(x, *own, h, cell),
             lambda *own: lltm_cell_reference(*doubles([x]), *own, *doubles([h, cell])),
             [weights, bias],
-            128,
-            cotangents,
+            cotangents=cotangents,
         )
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 def test_sequence_equals_the_reference(device: ck.Device, dtype: str) -> None:
-    check_equal(nn.lltm, lltm_reference, sequence_arrays(4, 3, 2, 5, dtype), ulps=64)
+    check_equal(nn.lltm, lltm_reference, sequence_arrays(4, 5, 3, 7, dtype))
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -81,8 +84,9 @@ def test_elements_moved_together(
     monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
     for where in ("cukern.nn.lltm.function", "cukern.nn.lltm.plan"):
         monkeypatch.setattr(import_module(where), "Shape", partial(module.Shape, pack=pack))
-    check_equal(nn.lltm, lltm_reference, sequence_arrays(2, 3, 5, 148, dtype), ulps=64)
-    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 148, dtype), ulps=32)
+    half = 2 if dtype in ("float16", "bfloat16") else None  # gates and cells are kept in the dtype
+    check_equal(nn.lltm, lltm_reference, sequence_arrays(2, 3, 5, 148, dtype), half)
+    check_equal(nn.lltm_cell, lltm_cell_reference, cell_arrays(3, 5, 148, dtype), half)
 
 
 def test_what_is_moved_together() -> None:
@@ -94,10 +98,8 @@ def test_what_is_moved_together() -> None:
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (2, 3, 1), (1, 2, 300), (33, 1, 17)], ids=str)
 def test_cell_is_the_formula(device: ck.Device, sizes: tuple[int, int, int]) -> None:
     arrays = cell_arrays(*sizes)
-    for result, expected in zip(
-        nn.lltm_cell(*arrays), numpy_cell(*(one.numpy() for one in arrays)), strict=True
-    ):
-        close(result, expected, 64)
+    for result, expected in zip(nn.lltm_cell(*arrays), sized(numpy_cell, *arrays), strict=True):
+        close(result, expected)
 
 
 def test_other_layouts_and_broadcast_cotangents(device: ck.Device) -> None:
@@ -112,7 +114,7 @@ def test_other_layouts_and_broadcast_cotangents(device: ck.Device) -> None:
     cotangents = [
         ck.broadcast_to(ck.asarray(np.float64(v)), s) for v, s in ((0.5, (3, 2, 5)), (1, (2, 5)), (2, (2, 5)))
     ]
-    check_equal(nn.lltm, lltm_reference, views, 256, cotangents)
+    check_equal(nn.lltm, lltm_reference, views, cotangents=cotangents)
 
 
 def test_any_part_of_the_results_may_be_used(device: ck.Device) -> None:
@@ -122,7 +124,6 @@ def test_any_part_of_the_results_may_be_used(device: ck.Device) -> None:
             lambda *own, part=part: nn.lltm(*own)[part],
             lambda *own, part=part: lltm_reference(*own)[part],
             arrays,
-            256,
         )
 
 
@@ -182,13 +183,12 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
             lambda one, chosen=chosen: nn.lltm(*chosen(one)),
             lambda one, chosen=chosen: lltm_reference(*chosen(one)),
             [arrays[i]],
-            256,
         )
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(import_module("cukern.nn.lltm.plan"), "index_type", lambda *sizes: "long long")
-    check_equal(nn.lltm, lltm_reference, sequence_arrays(3, 2, 4, 5), 256)
+    check_equal(nn.lltm, lltm_reference, sequence_arrays(3, 2, 4, 5))
 
 
 def test_a_write_to_the_outputs_is_noticed(device: ck.Device) -> None:
@@ -207,9 +207,9 @@ def test_a_sequence_is_its_steps(device: ck.Device) -> None:
     outputs, last_h, last_cell = nn.lltm(x, weights, bias, h, cell)
     for step in range(4):
         h, cell = nn.lltm_cell(x[step], weights, bias, h, cell)
-        close(outputs[step], h, 64)
-    close(last_h, h, 64)
-    close(last_cell, cell, 64)
+        close(outputs[step], h)
+    close(last_h, h)
+    close(last_cell, cell)
 
 
 def test_results_are_separate_memory(device: ck.Device) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, check_equal, close, random
+from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -78,7 +79,7 @@ def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
 def test_average_is_the_loop(device: ck.Device, options: dict[str, Any]) -> None:
     for shape in ((2, 3, 7, 6), (2, 5, 9)):
         x = random(0, shape)
-        close(nn.avg_pool2d(x, **options), loop(x.numpy(), options, maximum=False), 8)
+        close(nn.avg_pool2d(x, **options), sized(lambda x: loop(x, options, maximum=False), x))
 
 
 @pytest.mark.parametrize("options", MAXIMA, ids=str)
@@ -100,7 +101,7 @@ def windows_of(options: dict[str, Any]) -> Windows:
 def test_average_equals_the_reference(device: ck.Device, options: dict[str, Any]) -> None:
     x = ck.permute_dims(random(0, (6, 7, 2)), (2, 1, 0))
     check_equal(
-        lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows_of(options)), [x], 16
+        lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows_of(options)), [x]
     )
 
 
@@ -108,7 +109,7 @@ def test_average_equals_the_reference(device: ck.Device, options: dict[str, Any]
 def test_maximum_equals_the_reference(device: ck.Device, options: dict[str, Any]) -> None:
     x = ck.permute_dims(random(0, (6, 7, 2)), (2, 1, 0))
     check_equal(
-        lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows_of(options)), [x], 16
+        lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows_of(options)), [x]
     )
 
 
@@ -124,7 +125,12 @@ TILED: list[tuple[dict[str, Any], tuple[int, int]]] = [
 
 
 def pooled(
-    monkeypatch: pytest.MonkeyPatch, shape: Shape | None, x: ck.Array, windows: Windows, maximum: bool
+    monkeypatch: pytest.MonkeyPatch,
+    shape: Shape | None,
+    x: ck.Array,
+    windows: Windows,
+    maximum: bool,
+    dy: Callable[..., ck.Array] = random,
 ) -> list[np.ndarray]:
     """What the kernels of one shape make of ``x``, y, y without winners, dx of a fixed dy, the winners."""
     monkeypatch.setitem(pool_launch.SHAPES, pool_launch._kind(x.device, x.dtype), (shape, shape))
@@ -132,8 +138,7 @@ def pooled(
     pool_launch._plan.cache_clear()
     y, winners = pool_launch.forward(x, windows, maximum, keep=maximum)
     untracked, _ = pool_launch.forward(x, windows, maximum)
-    dy = random(5, y.shape, x.dtype)
-    dx = pool_launch.backward(dy, x.shape, windows, winners)
+    dx = pool_launch.backward(dy(5, y.shape, x.dtype), x.shape, windows, winners)
     pool_launch._plan.cache_clear()
     found = [y, untracked, dx, *([] if winners is None else [winners])]
     return [one.numpy().astype(np.float64) for one in found]
@@ -176,8 +181,10 @@ def test_tiles_are_the_loop(
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(np.signbit(one[one == 0]), np.signbit(other[other == 0]))
     x = ck.reshape(random(4, (size + 1,), dtype)[start : start + size], shape)
-    for one, other in zip(*(pooled(monkeypatch, s, x, windows, False) for s in (None, tile)), strict=True):
-        close(ck.asarray(other.astype(x.dtype)), one, 4)
+    terms = pooled(monkeypatch, None, abs(x), windows, False, lambda *given: abs(random(*given)))
+    made = (pooled(monkeypatch, s, x, windows, False) for s in (None, tile))
+    for one, other, size in zip(*made, terms, strict=True):
+        close(ck.asarray(other.astype(x.dtype)), Sized(one, size))
 
 
 def test_what_a_thread_computes(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> None:
@@ -205,8 +212,8 @@ def test_what_a_thread_computes(monkeypatch: pytest.MonkeyPatch, device: ck.Devi
 def test_other_dtypes(device: ck.Device, dtype: str) -> None:
     x, options = random(0, (2, 2, 6, 5), dtype), AVERAGES[2]
     windows = windows_of(options)
-    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x], 4)
-    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x], 4)
+    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x])
+    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x])
 
 
 def test_cotangents_that_are_broadcast(device: ck.Device) -> None:
@@ -214,10 +221,16 @@ def test_cotangents_that_are_broadcast(device: ck.Device) -> None:
     windows = windows_of(options)
     ones = [ck.broadcast_to(ck.asarray(np.float64(0.5)), (2, 2, 4, 3))]
     check_equal(
-        lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x], 16, ones
+        lambda x: nn.avg_pool2d(x, **options),
+        lambda x: avg_pool2d_reference(x, windows),
+        [x],
+        cotangents=ones,
     )
     check_equal(
-        lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x], 16, ones
+        lambda x: nn.max_pool2d(x, **options),
+        lambda x: max_pool2d_reference(x, windows),
+        [x],
+        cotangents=ones,
     )
 
 
@@ -277,8 +290,8 @@ def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> N
     pool_launch._plan.cache_clear()
     x, options = random(0, (2, 7, 6)), MAXIMA[2]
     windows = windows_of(options)
-    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x], 16)
-    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x], 16)
+    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x])
+    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x])
     pool_launch._plan.cache_clear()
 
 
@@ -331,7 +344,7 @@ def test_what_does_not_fit_is_refused(device: ck.Device) -> None:
 def test_a_window_of_many_places_is_a_loop(device: ck.Device) -> None:
     """Written out place by place, a window of a whole plane takes NVRTC seconds to compile."""
     x = random(0, (2, 32, 40))
-    close(nn.avg_pool2d(x, (32, 40)), x.numpy().mean((1, 2), keepdims=True), 64)
+    close(nn.avg_pool2d(x, (32, 40)), sized(lambda x: x.mean((1, 2), keepdims=True), x))
     np.testing.assert_array_equal(nn.max_pool2d(x, (32, 40)).numpy(), x.numpy().max((1, 2), keepdims=True))
     windows = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "count_padding": True}
     variables = {**windows, "keep": False, "winner": "int", "no_winner": -1}

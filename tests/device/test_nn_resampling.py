@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import close, random
+from nn_support import close, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -116,14 +116,16 @@ def test_each_axis_is_a_product(device: ck.Device, dtype: str, monkeypatch: pyte
     ):
         x, dy = random(0, shape, dtype), random(1, (*shape[:2], *out), dtype)
         y, pull = ck.vjp(lambda x, out=out, make=make: nn.interpolate(x, out, mode=make.__name__), x)
-        wanted, back = (one.numpy().astype(np.float64) for one in (x, dy))
-        for axis, (n, m) in enumerate(zip(shape[2:], out, strict=True), start=2):
-            matrix = dense(make(n, m, n / m, False))
-            wanted = np.moveaxis(np.tensordot(matrix, wanted, (1, axis)), 0, axis)
-            back = np.moveaxis(np.tensordot(matrix.T, back, (1, axis)), 0, axis)
+        matrices = [dense(make(n, m, n / m, False)) for n, m in zip(shape[2:], out, strict=True)]
+
+        def along(x: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
+            for axis, matrix in enumerate(matrices, start=2):
+                x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
+            return x
+
         assert y.dtype == dtype
-        close(y, wanted, 2 if dtype == "bfloat16" else 4)
-        close(pull(dy)[0], back, 2 if dtype == "bfloat16" else 16)
+        close(y, sized(along, x, *matrices))
+        close(pull(dy)[0], sized(along, dy, *(matrix.T for matrix in matrices)))
 
 
 def test_a_window_alone_takes_what_is_in_it(device: ck.Device) -> None:

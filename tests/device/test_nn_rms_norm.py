@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nn_support import check_equal, close, random
+from nn_support import check_equal, close, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -29,14 +29,23 @@ def test_root_mean_square(
     """The kernels of rows that are not centered, the derivative with and without sums for the weight."""
     x, dy = random(0, (19, columns), dtype) + 3, random(1, (19, columns), dtype)
     weight = random(2, (columns,), dtype)
-    wide, above, scale = (one.numpy().astype(np.float64) for one in (x, dy, weight))
-    rstd = 1 / np.sqrt((wide**2).mean(-1, keepdims=True) + 1e-5)
-    normal, g, ulps = wide * rstd, above * scale, 4 if x.itemsize == 2 else 32
+
+    def formula(x: np.ndarray, dy: np.ndarray, weight: np.ndarray) -> list[np.ndarray]:
+        rstd = 1 / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5)
+        normal, g = x * rstd, dy * weight
+        return [
+            normal * weight,
+            rstd,
+            (g - normal * (g * normal).mean(-1, keepdims=True)) * rstd,
+            (dy * normal).sum(0),
+        ]
+
+    result, rstd, by_x, by_weight = sized(formula, x, dy, weight)
     if forward is None:
         forward = forward_shape(columns, x.itemsize, 1)
     y, statistics = launch_forward(x, weight, None, 1e-5, columns, forward, centered=False)
-    close(y, normal * scale, ulps)
-    close(statistics[:, 1:], rstd, 32)
+    close(y, result)
+    close(statistics[:, 1:], rstd)
     limits = Limits(1, device.properties.max_shared_memory_per_block)
     for summed in (True, False):
         shape = backward or backward_rows(columns, x.itemsize, limits, summed)
@@ -44,10 +53,10 @@ def test_root_mean_square(
         dx, dweight, dbias = launch_backward(
             x, dy, weight, statistics, columns, wanted, shape, centered=False
         )
-        close(dx, (g - normal * (g * normal).mean(-1, keepdims=True)) * rstd, ulps)
+        close(dx, by_x)
         assert dbias is None and (dweight is not None) == summed
         if dweight is not None:
-            close(dweight, (above * normal).sum(0), ulps)
+            close(dweight, by_weight)
 
 
 def test_root_mean_square_of_layouts_and_derivatives(device: ck.Device) -> None:
@@ -57,7 +66,6 @@ def test_root_mean_square_of_layouts_and_derivatives(device: ck.Device) -> None:
             lambda x, own: nn.rms_norm(x, 10, own, 1e-3),
             lambda x, own: rms_norm_reference(x, 1, own, 1e-3),
             (view, weight),
-            64,
             cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), (6, 10))],
         )
     assert gradcheck(lambda x: nn.rms_norm(x, (3, 7), eps=1e-3), [random(0, (2, 3, 7))], order=2)

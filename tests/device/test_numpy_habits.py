@@ -230,6 +230,26 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "fft along axes, one twice": lambda m, v: m.fft.ifftn(v(A), s=(4, 3, 5), axes=(1, 0, 1)),
     "rfft along an axis twice": lambda m, v: m.fft.rfftn(v(A), axes=(0, 1, 1)),
     "irfft along an axis twice": lambda m, v: m.fft.irfftn(v(A), axes=(0, 1, 0)),
+    "histogram by the rule stone": lambda m, v: m.histogram(v(np.sort(A.reshape(-1))), "stone")[0],
+    "histogram by the rule stone in a range": lambda m, v: m.histogram(v(A), "stone", (-1.0, 1.5))[0],
+    "pad by means of nothing": lambda m, v: m.pad(v(A[0]), 1, "mean", stat_length=0),
+    "isclose, arrays of tolerances": lambda m, v: m.isclose(
+        v(A), v(A * 1.1), rtol=v([0.2, 0.01, 0.2, 0.05]), atol=0.0
+    ),
+    "isclose of lists": lambda m, v: m.isclose([1.0, 2.0], [1.0, 2.1]) & v([True, True]),
+    "choose, weak numbers": lambda m, v: m.choose(v([1, 0]), (9, v(np.uint8([1, 2])))),
+    "choose, several arguments": lambda m, v: v([1, 0]).choose(v([1, 2]), v([3, 4])),
+    "arange by name": lambda m, v: m.arange(stop=3) + m.arange(start=1, stop=4) + v([0, 0, 0]),
+    "sort by a name's first letter": lambda m, v: (
+        m.sort(v([3, 1, 2]), kind="q") + m.argsort(v([3, 1, 2]), kind="M")
+    ),
+    "partition of a range": lambda m, v: m.partition(v([3, 1, 2]), range(3)),
+    "rollaxis to the end": lambda m, v: m.rollaxis(v(np.zeros((2, 3, 4))), 0, 3),
+    "rollaxis, negative": lambda m, v: m.rollaxis(v(np.zeros((2, 3, 4))), 2, -3),
+    "bincount of an empty list": lambda m, v: m.bincount([], minlength=2) + v([0, 0]),
+    "var of a number": lambda m, v: v([0.0]) + m.var(1 + 2j),
+    "sort_complex": lambda m, v: m.sort_complex(v([3.0, 1.0])),
+    "copyto where numbers": lambda m, v: _copied(m, v),
     **{
         f"quantile of weights, {name}": lambda m, v, name=name, q=q: getattr(m, name)(
             v([[1.0, np.nan, 4.0, 2.0], [np.nan] * 4]),
@@ -243,7 +263,88 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:All-NaN:RuntimeWarning", "ignore:invalid value:RuntimeWarning")
+def _copied(m: Any, v: Any) -> Any:
+    x = v(np.arange(3))
+    m.copyto(x, 9, where=[1, 0, 2])
+    return x
+
+
+#: Calls that NumPy refuses too, by the error.
+REFUSED: dict[str, tuple[type[Exception], Callable[[Any], Any]]] = {
+    "pad: constant_values: no argument of mode 'edge'": (
+        ValueError,
+        lambda x: ck.pad(x, 1, "edge", constant_values=1),
+    ),
+    "pad: mode: expected a function": (ValueError, lambda x: ck.pad(x, 1, True)),
+    "pad: stat_length: expected at least 1": (ValueError, lambda x: ck.pad(x, 0, "minimum", stat_length=0)),
+    "sort: kind": (ValueError, lambda x: x.sort(kind="bogus")),
+    "argsort: kind": (ValueError, lambda x: ck.argsort(x, kind="bogus")),
+    "partition: kind": (ValueError, lambda x: x.partition(1, kind="stable")),
+    "isin: kind": (ValueError, lambda x: ck.isin(x, x, kind="quick")),
+    "einsum: casting": (ValueError, lambda x: ck.einsum("ij->i", x, casting="never")),
+    "copyto: cannot cast 3 to uint8": (
+        TypeError,
+        lambda x: ck.copyto(ck.zeros(1, dtype="uint8"), 3, casting="equiv"),
+    ),
+    "two names of one argument": (ValueError, lambda x: ck.std(x, ddof=1, correction=0)),
+    "arange: expected stop": (TypeError, lambda x: ck.arange()),
+    "vectorize: pyfunc": (TypeError, lambda x: ck.vectorize(3)),
+    "view: uint8 .* as float64: these are read at multiples of 8 bytes": (
+        ValueError,
+        lambda x: x.view("uint8").reshape(-1)[1:9].view("float64"),
+    ),
+    "axis 3 is out of bounds": (np.exceptions.AxisError, lambda x: ck.rollaxis(x, 0, 3)),
+    "mean: expected shape": (ValueError, lambda x: ck.var(x, 0, mean=ck.mean(x, 0))),
+    "insert: |shape mismatch|broadcast": (ValueError, lambda x: ck.insert(x[0], [1, 2], [1.0, 2.0, 3.0])),
+}
+
+
+@pytest.mark.parametrize("said", REFUSED)
+def test_refused_calls(device: ck.Device, said: str) -> None:
+    error, call = REFUSED[said]
+    with pytest.raises(error, match=said):
+        call(ck.asarray(A))
+
+
+def test_products_written_to_out(device: ck.Device) -> None:
+    x, y = ck.asarray(A), ck.asarray(A.T)
+    for shape, call, expected in (
+        ((3, 3), lambda out: ck.einsum("ij,jk->ik", x, y, out=out), A @ A.T),
+        ((3, 3), lambda out: ck.linalg.multi_dot([x, y], out=out), A @ A.T),
+        ((4, 3), lambda out: ck.outer(x[0], y[0], out), np.outer(A[0], A.T[0])),
+        (
+            (4,),
+            lambda out: ck.choose(ck.asarray([0, 1, 0, 1]), [x[0], x[1]], out=out),
+            np.choose([0, 1] * 2, A[:2]),
+        ),
+        ((3, 3), lambda out: np.einsum("ij,jk->ik", x, y, out=out), A @ A.T),
+    ):
+        out = ck.empty(shape, dtype="float64")
+        assert call(out) is out
+        assert_close(out, expected)
+    with pytest.raises(TypeError, match="einsum: out"):
+        ck.einsum("ij->i", x, out=ck.empty(3, dtype="int64"))
+    assert ck.einsum("ij->i", x, out=ck.empty(3, dtype="int64"), casting="unsafe").dtype == ck.int64
+    taken = np.empty((3, 3))
+    assert np.einsum("ij,jk->ik", x, y, out=taken) is taken and np.allclose(taken, A @ A.T)
+
+
+def test_decorators_and_shapes(device: ck.Device) -> None:
+    @ck.vectorize(otypes=["float32"])
+    def half(x: Any) -> Any:
+        return x / 2
+
+    assert half(ck.asarray([1, 3])).dtype == ck.float32
+    assert ck.size(ck.ones((2, 3, 4)), (0, 2)) == 8 and ck.size(ck.ones((2, 3)), -1) == 3
+    pair = ck.broadcast(ck.ones((3, 1)), ck.ones(2))
+    assert pair.numiter == 2 and ck.broadcast(pair, ck.ones(2)).numiter == 3
+
+
+@pytest.mark.filterwarnings(
+    "ignore:All-NaN:RuntimeWarning",
+    "ignore:invalid value:RuntimeWarning",
+    "ignore:Mean of empty:RuntimeWarning",
+)
 @pytest.mark.parametrize("name", CALLS)
 def test_calls(device: ck.Device, name: str) -> None:
     call = CALLS[name]

@@ -18,7 +18,7 @@ P, Q, Z = np.array([2.0, -3.0, 0.0, 4.0]), np.array([1.0, 5.0]), np.array([1 + 2
 
 def test_fits_and_values(device: ck.Device) -> None:
     x, y = X[0], X
-    y = np.stack([y[0], y[1]], 1)
+    y = np.stack([y[1], y[2]], 1)
     w = np.array([1.0, 2.0, 0.5, 1.0, 3.0])
     for degree in (0, 2):
         for right in (y[:, 0], y):
@@ -109,7 +109,9 @@ def test_as_numpy(device: ck.Device, name: str, args: tuple[Any, ...], options: 
         )
     flat = lambda x: [part for one in x for part in flat(one)] if isinstance(x, (tuple, list)) else [x]  # noqa: E731
     for one, other in zip(flat(got), flat(want), strict=True):
-        assert_close(one, np.asarray(other), rtol=1e-9, atol=1e-12)
+        right = np.asarray(other)
+        # Numbers below the roundings of the others are what is left of 0.
+        assert_close(one, np.where(abs(right) < 1e-15, 0, right), rtol=1e-9, atol=1e-12)
 
 
 def test_polynomials(device: ck.Device) -> None:
@@ -223,5 +225,5 @@ def test_padding_by_a_function(device: ck.Device) -> None:
         library.pad(x, ((1, 2), (2, 0)), fill, value=5) for library, x in ((ck, ck.asarray(X)), (np, X))
     )
     assert_close(got, want, rtol=1e-12)
-    with pytest.raises(ValueError, match="unexpected keywords"):
+    with pytest.raises(ValueError, match="value: no argument of mode 'edge'"):
         ck.pad(ck.asarray(X), 1, "edge", value=5)

@@ -15,7 +15,7 @@ from cukern import dtypes
 from cukern.linear import by_rows, epilogue, measured, tensor_cores
 from cukern.linear.task import Factor, Rows, Task
 from cukern.reduction import rows
-from cukern.testing import gradcheck
+from cukern.testing import assert_close, gradcheck
 
 SQUARE = tensor_cores.TILES[3]
 FORMS: dict[str, tensor_cores.Tile | None] = {
@@ -77,8 +77,8 @@ def check(name: str, x: ck.Array, w: ck.Array, b: ck.Array, **options: Any) -> N
         return
     unit = float(ck.finfo(made.dtype).eps)
     size = np.abs(values).sum(-1, keepdims=options.get("keepdims", False))
-    bound = unit * np.abs(exact) + 2e-6 * size if made.dtype != ck.float64 else 1e-14 * size
-    np.testing.assert_array_less(np.abs(made.numpy().astype(float) - exact), bound + 1e-14)
+    sums = 1e-14 if made.dtype == ck.float64 else 2e-6
+    assert_close(made, exact, rtol=unit, atol=sums * size)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -9,7 +9,7 @@ from test_tensor_cores import GROUPED, LARGE, SMALL, bias_and_relu, needs, rando
 import cukern as ck
 from cukern.linear import tensor_cores
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile
-from cukern.testing import asynchrony
+from cukern.testing import assert_close, asynchrony
 
 TALL, SQUARE, FLOATS = (
     tile._replace(blocks=2, cluster=1) for tile in (TMA_TILES[1], TMA_TILES[2], TF32_TMA_TILES[1])
@@ -21,12 +21,12 @@ def check(a: ck.Array, b: ck.Array, bias: ck.Array, form: tensor_cores.Own, digi
     left, right, *others = (one._planned() for one in (a, b, bias))
     plan = tensor_cores.make_saving(bias_and_relu(a.dtype), left, right, others, form)
     assert plan is not None
-    product, made = (one.numpy().astype(float) for one in plan.run_all((a, b, bias), ()))
+    product, made = plan.run_all((a, b, bias), ())
     x, y, z = (one.numpy().astype(float) for one in (a, b, bias))
     unit, size = float(ck.finfo(a.dtype).eps), np.abs(x) @ np.abs(y)
     for got, exact in ((product, x @ y), (made, np.maximum(x @ y + z, 0))):
         assert got.shape == exact.shape
-        np.testing.assert_array_less(np.abs(got - exact), unit * np.abs(exact) + digits * size + 1e-7)
+        assert_close(got, exact, rtol=unit, atol=digits * size)
 
 
 @pytest.mark.parametrize(

@@ -191,6 +191,15 @@ def test_arrays_of_nothing(device: ck.Device) -> None:
     assert none.sum().item() == 0 and csr_array(np.zeros((2, 2))).nnz == 0
 
 
+def test_places_up_to_what_an_index_holds(device: ck.Device) -> None:
+    one, place = ck.ones(1), (ck.asarray([999]), ck.asarray([2]))
+    for sizes in ((1000, 1000), (1000, 2**53)):
+        made = coo_array((one, place), shape=sizes)
+        assert made.shape == sizes and made.nnz == 1
+    with pytest.raises(ValueError, match="too many places"):
+        coo_array((one, place), shape=(1024, 2**53))
+
+
 def test_what_is_refused(device: ck.Device) -> None:
     a = csr_array(ck.asarray(A))
     cases: list[tuple[Callable[[], Any], type[Exception], str]] = [

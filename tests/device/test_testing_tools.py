@@ -91,6 +91,24 @@ def test_kinds_of_mutation() -> None:
         assert one.apply(SUMS) != SUMS
 
 
+PLACES = """
+extern "C" __global__ void << name >>(float* y, int row, int columns, int column) {
+    y[row * columns + column] = 1;
+    y[2 * columns + column] = 2;
+    y[row * columns + (column - 1)] = 3;
+    if constexpr (<< block >> > 1) y[row] = 4;
+    if (row) y[column] = 5;
+}"""
+
+
+def test_terms_that_are_swapped_and_conditions_that_stay() -> None:
+    """Of an index, two names; what the compiler decides leaves no guard to drop."""
+    found = mutations(PLACES)
+    swapped = [one.diff(PLACES).split("\n")[2] for one in found if one.what == "index terms are swapped"]
+    assert swapped == ["+     y[column * columns + row] = 1;"]
+    assert [one.line for one in found if one.what == "the guard is dropped"] == [7]
+
+
 SQUARES = """
 extern "C" __global__ void << name >>(const float* x, float* y, int n) {
     int i = blockIdx.x * << block >> + threadIdx.x;

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from cukern.cli import main
-from cukern.distributed.launch import Launch
+from cukern.distributed.launch import _KEEPER, Launch
 from cukern.distributed.output import Output
 
 
@@ -121,6 +121,24 @@ def test_what_is_killed_leaves_no_process(family: Path, killed: str) -> None:
         assert job.wait(30) == 128 + signal.SIGKILL
         assert all_gone(own[:2] + other)
         os.kill(own[2], signal.SIGKILL)  # the one in another session, which nobody could know of any more
+
+
+def test_a_rank_that_ends_when_the_launcher_is_gone_leaves_no_process(family: Path) -> None:
+    """The keeper may see that before it sees the launcher's end, and has nobody to tell."""
+    alive, held = os.pipe()
+    heard, events = os.pipe()
+    os.close(heard)
+    command = [sys.executable, "-I", "-S", _KEEPER, str(alive), str(events), "0"]
+    try:
+        done = subprocess.run(
+            [*command, sys.executable, str(family), "pass"],
+            pass_fds=[alive, events], capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    finally:
+        for end in (alive, held, events):
+            os.close(end)
+    assert done.returncode == 0, done.stderr
+    assert all_gone(pids(f"[0] {done.stdout}"))
 
 
 @pytest.mark.parametrize("how", ["fail", "pass"])

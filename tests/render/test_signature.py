@@ -10,7 +10,7 @@ from cukern import errors
 from cukern.text.conditions import Conditions
 from cukern.text.signature import parse
 from cukern.text.stored import restored, stored
-from cukern.text.syntax import variables
+from cukern.text.syntax import blanked, variables
 
 C = 'extern "C" __global__ '
 
@@ -242,11 +242,27 @@ def test_dynamic_shared_memory_of_a_lambda_is_found(body: str) -> None:
         ("1 << 3 < 8", False),
         ("-1 < 0 & 1", True),
         ("1 << -1", None),
+        ("6 & 2 == 2", False),  # operators bind as in C
+        ("6 | 0 != 6", True),
+        ("!!4 == 1", True),
+        ("!3 == 3", False),
+        ("1 < 2 == 1", True),
+        ("-3 % 2 == -1", True),
+        ("2 - 3 < 0u", None),  # numbers without a sign are left to the compiler
+        ("SMALL - 4 > 0", None),
+        ("1 + (2", None),
+        ("1 2", None),
     ],
 )
 def test_conditions_are_decided_in_64_bits(condition, kept):
     """None: left to the compiler."""
     conditions = Conditions()
+    conditions.line("#define SMALL 3u", "")
     line = conditions.line(f"#if {condition}", "")
     assert conditions.active == (kept is not False)
     assert bool(line) == (kept is None)
+
+
+def test_a_construct_without_its_end_is_blanked_to_the_text_s_end() -> None:
+    assert blanked(b"int a; __align__(16") == b"int a; " + b" " * 12
+    assert blanked(b"alignas(2 * (4)) int a;") == b" " * 16 + b" int a;"

@@ -178,18 +178,34 @@ class Compiler:
 
 
 #: Runs a compiler, whose own processes it may start, with limits: ends them when the pipe $1 is closed, which happens
-#: also where Python is killed; a process that Python started would not know. $2, $3: seconds, and KiB of memory.
+#: also where Python is killed; a process that Python started would not know. $2, $3: seconds, and KiB of memory. The
+#: limit of seconds is soft, so that what ends by it says so: what exceeds a hard one is killed as by anybody.
 _GUARD = """
-lifeline=/proc/self/fd/$1; ulimit -t $2; ulimit -d $3; shift 3
+lifeline=/proc/self/fd/$1; { ulimit -c 0; ulimit -S -t $2; ulimit -d $3; } 2>/dev/null; shift 3
 (read -r end <$lifeline; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!
 "$@"; status=$?
 kill -9 $guard; exit $status
 """
+#: The open ends of those pipes. A process that is forked meanwhile has them too, and must not keep its parent's
+#: compilers alive.
+_lifelines: set[int] = set()
+
+
+def _drop_lifelines() -> None:
+    for end in _lifelines:
+        os.close(end)
+    _lifelines.clear()
+
+
+os.register_at_fork(after_in_child=_drop_lifelines)
+
 #: What compilers say that were refused memory.
 _NO_MEMORY = re.compile(
     r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I
 )
-_NO_TIME = re.compile(r"CPU time limit exceeded|Killed signal")
+_NO_TIME = re.compile(r"CPU time limit exceeded", re.I)
+#: What they say that another process has killed, or their shell.
+_KILLED = re.compile(r"Killed signal|command: Killed|^Killed$", re.M)
 
 
 def _run(command: Sequence[str], source: str, output: Path) -> str:
@@ -199,6 +215,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> str:
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
     seconds, gibibytes = compiler_limits()
     ended, lifeline = os.pipe()
+    _lifelines.add(lifeline)
     limits = [str(limit) if limit else "unlimited" for limit in (math.ceil(seconds), int(gibibytes * 2**20))]
     try:
         # A process group of its own, so that Ctrl-C reaches Python only.
@@ -216,6 +233,7 @@ def _run(command: Sequence[str], source: str, output: Path) -> str:
     except subprocess.TimeoutExpired:
         raise _too_long(command, seconds) from None
     finally:
+        _lifelines.discard(lifeline)
         os.close(lifeline)
         os.close(ended)
     if done.returncode and os.strerror(errno.ENOSPC) in done.stderr:
@@ -227,6 +245,11 @@ def _run(command: Sequence[str], source: str, output: Path) -> str:
         )
     if done.returncode and seconds and _NO_TIME.search(done.stderr):
         raise _too_long(command, seconds)
+    if done.returncode and _KILLED.search(done.stderr):
+        raise DeviceError(
+            f"{command[0]} was killed by another process: by the system itself, if memory ran out before "
+            f"{gibibytes:g} GiB, the limit that CUKERN_COMPILER_MEMORY sets (0 for none)"
+        )
     if not done.returncode and not output.stat().st_size:
         raise DeviceError(f"{command[0]} made no file, so it is not a C++ compiler: CXX may name another")
     if done.returncode and not _compiles(compiler().command):

@@ -208,10 +208,6 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "interp of complex": lambda m, v: m.interp(v([0.5, 1.5, -1.0]), v([0.0, 1, 2]), v([1 + 1j, 2, 3j])),
     "interp of complex beyond": lambda m, v: m.interp(v([9.0, -1]), v([0.0, 1]), v([1j, 2]), 2j, 1),
     "interp of complex, periodic": lambda m, v: m.interp(v([9.0, -1]), v([0.0, 1]), v([1j, 2]), period=3),
-    "spacing": lambda m, v: m.spacing(
-        v(np.asarray([1.0, -3.0, 0.0, 1e300, np.inf, np.nan, -np.inf, 5e-324]))
-    ),
-    "spacing of floats": lambda m, v: m.spacing(v(np.float32([1.0, -3.0, 0.0, 1e38]))),
     "std with a mean": lambda m, v: m.std(v(A), 1, mean=v(A.mean(1, keepdims=True)), ddof=1),
     "var with another mean": lambda m, v: m.var(v(A), 0, mean=v(A[:1])),
     "var, some, with a mean": lambda m, v: m.var(v(A), mean=v([[0.5]]), where=v(A > 0), keepdims=True),

@@ -252,7 +252,7 @@ class Elementwise(Ufunc):
             return self.apply((asarray(operands[0]), *operands[1:]))
         made = self._program(tuple(kinds))
         plan = planned(made, arrays)
-        if not scalars or self.simplify is None:
+        if self._is_repeated(operands):
             layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
             which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
             if _of_default(made):
@@ -313,6 +313,10 @@ class Elementwise(Ufunc):
     def _simplified(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """A cheaper row and operands with the same value, or these."""
         return (None if self.simplify is None else self.simplify(operands)) or (self, operands)
+
+    def _is_repeated(self, operands: tuple[Any, ...]) -> bool:
+        """Whether other calls for arrays of these layouts, and numbers of these types, are this row's plan as well."""
+        return self.simplify is None or all(isinstance(operand, Array) for operand in operands)
 
     def _apply_other(self, operands: tuple[Any, ...]) -> Any:
         """:meth:`apply` for symbols, and for operands that have to be converted."""

@@ -2,7 +2,7 @@
 
 Beside them powers of integers, whose exponents are looked at there.
 
-Only quotients without a plan come here, so that the others take no longer. A kernel that has run for arrays of some
+Only calls without a plan come here, so that the others take no longer. A kernel that has run for arrays of some
 layouts serves them from then on; results are the same bits.
 """
 
@@ -44,8 +44,7 @@ def require_powers(x: Any, y: Any) -> None:
 
 
 class Power(Binary):
-    """``x ** y``; of integers no negative powers, which are no integers."""
+    """``x ** y``; of integers no negative powers, which are no integers: the exponents of each call are looked at."""
 
-    def __call__(self, x: Any, y: Any, /, *args: Any, **options: Any) -> Any:
-        require_powers(x, y)
-        return super().__call__(x, y, *args, **options)
+    def _is_repeated(self, operands: tuple[Any, ...]) -> bool:
+        return super()._is_repeated(operands) and operands[0].dtype.kind not in "iub"

@@ -82,7 +82,7 @@ nextafter = binary(
 )
 spacing = unary(
     "spacing",
-    "nextafter(x, (x < T(0) ? T(-1) : T(1)) / T(0)) - x",
+    "nextafter(x, x < T(0) ? -limits<T>::infinity() : limits<T>::infinity()) - x",
     vjp=lambda g, x, r: 0 * g,
     halves=False,
     doc="The distance from x to the next number away from 0, negative for negative x; NaN for infinite x.",
@@ -232,7 +232,8 @@ _weighted: Any = binary(
 
 def _binary_entropy_vjp(g: Any, p: Any, t: Any, r: Any) -> Any:
     hit, miss = maximum(log(p), -100.0), maximum(log1p(-p), -100.0)
-    return g * (p - t) / maximum(p * (1 - p), 1e-12), g * (miss - hit)
+    wide = p.astype(dtypes.info(p.dtype).acc)  # float16 has no 1e-12
+    return g * (wide - t) / maximum(wide * (1 - wide), 1e-12), g * (miss - hit)
 
 
 #: Logarithms are at least -100 and the divisor of the derivative at least 1e-12, as in PyTorch: none is infinite.

@@ -105,11 +105,11 @@ remainder = binary(
 def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
     """A cheaper row with the same value, for some exponents."""
     x, y = operands
+    if type(y) in (int, float) and y == 2 and type(x) is Array and x.dtype.kind in "fc":
+        return square, (x,)
     require_powers(x, y)
     if type(y) not in (int, float):
         return None
-    if y == 2 and type(x) is Array and x.dtype.kind in "fc":
-        return square, (x,)
     kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""
     if y == 2 and (kind in ("f", "c") or (kind in ("i", "u") and isinstance(y, int))):
         return square, (x,)
@@ -136,7 +136,7 @@ pow: Binary = Power(
     oracle="power",
     domain=(0.1, 3.0),
     operator="__pow__",
-    doc="x to the power y. Negative integer powers of integers raise ValueError, of arrays on a GPU are truncated towards 0.",
+    doc="x to the power y. Negative integer powers of integers raise ValueError; on a GPU and in fused functions those of arrays are truncated towards 0.",
 )
 negative = unary(
     "negative",

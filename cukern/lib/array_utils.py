@@ -5,9 +5,10 @@ from __future__ import annotations
 from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
 
 from ..array import Array
+from ..array.layout import address
 from ..elementwise.operands import require_array
 from ..namespace.hints import missing as _missing
-from ..ops.slices import address, reach
+from ..ops.slices import reach
 
 __all__ = ["byte_bounds", "normalize_axis_index", "normalize_axis_tuple"]
 
@@ -22,7 +23,7 @@ def byte_bounds(a: Array, /) -> tuple[int, int]:
     """
     x = require_array(a, "byte_bounds")
     low, high = reach(x.shape, x.strides, x.itemsize)
-    start = address(x)
+    start = address(x._data)
     return start + low, start + high
 
 

@@ -91,7 +91,13 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
         DeviceError: the operands are on different devices.
     """
     if out is not None:
-        return written("matmul", matmul(x1, x2), one_out("matmul", out), broadcast=True)
+        found, target = matmul(x1, x2), one_out("matmul", out)
+        # The axes of one product do not broadcast, as those before them do.
+        axes = (np.ndim(x1) > 1) + (np.ndim(x2) > 1)
+        fits = (
+            target is None or found.shape[found.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
+        )
+        return written("matmul", found, target, broadcast=fits)
     plan = known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))

@@ -78,9 +78,10 @@ def _absolute(prediction: Any, target: Any) -> Any:
 
 @by_reduction
 def _huber(prediction: Any, target: Any, delta: float, scale: float) -> Any:
-    # Not a choice of two formulas: the square of the one that is not taken overflows, and its derivative is NaN.
-    error = abs(prediction - target)
-    within = ops.minimum(error, delta)
+    # Not a choice of two formulas: the square of the one that is not taken overflows, and its derivative is NaN. Nor of
+    # absolute errors, whose second derivative at 0 is lost.
+    error = prediction - target
+    within = ops.clip(error, -delta, delta)
     return within * scale * (error - 0.5 * within)
 
 

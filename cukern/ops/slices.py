@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of
+from ..array.layout import address
 from ..autodiff import tape
 from ..elementwise.function import as_operands, astype
 from ..elementwise.operands import (
@@ -247,11 +248,6 @@ def _unslid(g: Array, shape: tuple[int, ...], axes: Sequence[int], sizes: tuple[
     return reshape(scatter(reshape(g, (1, -1, 1)), places._data, 1, count, 1), shape)
 
 
-def address(x: Array) -> int:
-    """The address of the first element."""
-    return int(x._data.ctypes.data if x.device.addressable else x._data.data.ptr)
-
-
 def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
     """The bytes from the first element to the lowest one, and to the end of the highest one."""
     if not math.prod(shape):
@@ -300,7 +296,7 @@ def as_strided(
         raise ValueError(f"as_strided: expected a size and a stride for each axis, got {sizes} and {steps}")
     if any(step % x.itemsize for step in steps):
         raise ValueError(f"as_strided: strides: expected multiples of {x.itemsize} bytes, got {steps}")
-    start, (first, end) = address(x), _memory(x)
+    start, (first, end) = address(x._data), _memory(x)
     low, high = reach(sizes, steps, x.itemsize)
     if start + low < first or start + high > end:
         raise ValueError(

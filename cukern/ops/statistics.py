@@ -326,9 +326,8 @@ def _weighted_places(
         if x.device.addressable and bool(any_of(whole < 0)):
             raise ValueError(f"{name}: weights: expected numbers of at least 0")
         rows = reshape(permute_dims(whole, (*kept, *axes)), sample.rows.shape)
-        if skip:  # of NaN alone, any element is the result
-            gone = isnan(sample.rows)
-            rows = where(gone & logical_not(all_of(gone, -1, keepdims=True)), 0.0, rows)
+        if skip:
+            rows = where(isnan(sample.rows), 0.0, rows)
         order = argsort(sample.rows)
         total = cumulative_sum(take_along_axis(rows, order, axis=-1), axis=-1)
         sums = total[..., -1:]

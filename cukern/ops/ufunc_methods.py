@@ -270,7 +270,7 @@ def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
     if not isinstance(indices, Array):
         return asarray(data.astype(np.int64), device=x.device)
     # A backward may read them, when what the caller has given was written since.
-    return astype(indices.to_device(x.device), dtypes.int64, copy=tape.active()).contiguous()
+    return astype(indices.to_device(x.device), dtypes.int64, copy=bool(tape.active())).contiguous()
 
 
 def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.DType) -> Array:

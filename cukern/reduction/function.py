@@ -398,8 +398,9 @@ class Reduce:
 
 def exponential_below(x: Any, peak: Any) -> Any:
     """``exp(x - peak)``, where an infinite peak counts as the largest finite number."""
-    most = float(np.finfo(peak.dtype).max)
-    return FUNCTIONS["exp"](x - FUNCTIONS["clip"](peak, -most, most))
+    most, where = float(np.finfo(peak.dtype).max), FUNCTIONS["where"]
+    # Not by clip, whose choices for NaN keep compilers from vectors.
+    return FUNCTIONS["exp"](x - where(peak > most, most, where(peak < -most, -most, peak)))
 
 
 class _Call:

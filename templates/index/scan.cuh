@@ -12,10 +12,12 @@ struct T {
 };
 // Whether a map forgets what comes before, be it infinite or NaN: its factor is -0, as that of all that follow.
 __device__ __forceinline__ bool forgets(T t) { return t.a == A(0) && copysign(1.0f, (float)t.a<< ".re" if accumulator.startswith("complex") >>) < 0; }
-// One map after another. A 0 stays 0, also under a product of factors that is infinite; no such product is -0.
+// One map after another. A 0 stays 0, also under a product of factors that is infinite; a product of 0 is not -0, also where it
+// vanishes (adding 0 would not do: in one rounding with the product, the sum of a vanishing one is -0).
 __device__ __forceinline__ T combine(T p, T q) {
     if (forgets(q)) return q;
-    return {forgets(p) ? p.a : p.a * q.a + A(0), p.b == A(0) ? q.b : q.a * p.b + q.b};
+    const A product = p.a * q.a;
+    return {forgets(p) ? p.a : product == A(0) ? A(0) : product, p.b == A(0) ? q.b : q.a * p.b + q.b};
 }
 __device__ __forceinline__ T neutral() { return {A(1), A(0)}; }
 __device__ __forceinline__ T made_of(S x, S z) { return {cast<A>(x), cast<A>(z)}; }

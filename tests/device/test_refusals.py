@@ -82,6 +82,15 @@ def test_plans_that_are_ready_look_at_exponents_too(device: ck.Device) -> None:
     assert (ck.asarray([2.0, 3.0]) ** y).tolist() == [0.5, 9.0]
 
 
+def test_products_broadcast_to_matrices_alone(device: ck.Device) -> None:
+    row, square = ck.ones((1, 3)), ck.ones((3, 3))
+    many = ck.zeros((2, 3, 3))
+    assert ck.matmul(square, square, out=many) is many and many.sum().item() == 54
+    for x, y, out in ((row, square, (3, 3)), (square, ck.ones(3), (2, 2)), (square, ck.ones((3, 1)), (3, 3))):
+        with pytest.raises(ValueError, match="matmul: out"):
+            ck.matmul(x, y, out=ck.zeros(out))
+
+
 def test_transposes_that_numpy_takes(device: ck.Device) -> None:
     x = ck.asarray(X3)
     for axes in ((), (None,), (2, 0, 1), ((2, 0, 1),), ([-1, 0, 1],)):

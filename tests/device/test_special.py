@@ -201,3 +201,13 @@ def test_gelu_or_silu_of_infinity_is_its_limit(device: ck.Device, function: Any,
     np.testing.assert_array_equal(made, [0, np.inf, np.nan])
     assert np.signbit(made[0])
     np.testing.assert_array_equal(slope, [0, 1, np.nan])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_spacing(device: ck.Device, dtype: Any) -> None:
+    limits = np.finfo(dtype)
+    ends = [limits.smallest_subnormal, limits.tiny, limits.max / 4, np.inf, -np.inf, np.nan]
+    x = np.array([0.0, -0.0, 1.0, -1.0, -3.0, 0.1, *ends], dtype)
+    with np.errstate(invalid="ignore"):
+        want = np.spacing(x)
+    np.testing.assert_array_equal(ck.spacing(ck.asarray(x)).numpy(), want)

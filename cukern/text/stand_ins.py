@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 _TYPES = re.compile(r"\b(?:float|double|half|__half|__nv_bfloat16|nv_bfloat16)\b")
 _TYPES_NOT_HALF = re.compile(r"\b(?:float|double|__half|__nv_bfloat16|nv_bfloat16)\b")
+#: A directive that names a file, such as float.h, with the marks of :mod:`.line_directives`.
+_NAMES_FILE = re.compile(r"(?:\x01[^\x02]*\x02|\s)*#\s*(?:line|include)\b")
 #: A variable that is called half.
 _HALF = re.compile(r"\w[\s*&]+half\s*[=;,)\[]")
 _VECTORS = re.compile(r"\b(make_)?float([1-4])\b")
@@ -71,10 +73,10 @@ class StandIn:
     dual: bool
 
     def text(self, body: str) -> str:
-        """A kernel's text with these numbers in place of all floats, except in ``#line`` directives."""
+        """A kernel's text with these numbers in place of all floats, except in names of files."""
         types = _TYPES_NOT_HALF if _HALF.search(body) else _TYPES
         lines = body.split("\n")
-        return "\n".join(line if line.startswith("#line ") else self._line(line, types) for line in lines)
+        return "\n".join(line if _NAMES_FILE.match(line) else self._line(line, types) for line in lines)
 
     def _line(self, line: str, types: re.Pattern[str]) -> str:
         if self.dual:

@@ -338,6 +338,22 @@ def test_a_compiler_that_is_killed(monkeypatch, tmp_path, signal, message, whose
         host_compiler.build_kernel("int killed;", lines=True)
 
 
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_a_compiler_runs_without_proc(monkeypatch, tmp_path, shell):
+    """As in some sandboxes; also where another shell has the name sh, which says nothing that the compiler did not."""
+    if not Path(f"/bin/{shell}").exists():
+        pytest.skip(f"no {shell} here")
+    run = subprocess.run
+    monkeypatch.setattr(
+        subprocess,
+        "run",
+        lambda command, **how: run([command[0].replace("/bin/sh", f"/bin/{shell}"), *command[1:]], **how),
+    )
+    monkeypatch.setattr(host_compiler, "_GUARD", host_compiler._GUARD.replace("/proc/self", "/nowhere"))
+    command = ["c++", "-x", "c++", "-c", "-", "-o", str(tmp_path / "made")]
+    assert host_compiler._run(command, f"int without_proc_{shell};", tmp_path / "made") == ""
+
+
 COMPILES = "import sys; from cukern.device.host import compiler; compiler.build_kernel(sys.stdin.read())"
 #: The same in a thread, beside which a process is forked.
 FORKS = """

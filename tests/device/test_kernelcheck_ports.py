@@ -46,9 +46,9 @@ def test_each_ported_gradient_is_judged(port: Port, wrong: bool) -> None:
     assert error is None or error.findings[0].kind == "gradient"
 
 
-def scaled(text: str, factor: float, only: Any = None) -> Any:
+def scaled(text: str, factor: float, only: Any = None, plain: bool = True) -> Any:
     """2 x by a kernel, whose backward has another factor; it takes arrays of one dtype alone if ``only`` is given."""
-    kernel = ck.Kernel(text, block=32, name="scaled", plain=True)
+    kernel = ck.Kernel(text, block=32, name="scaled", plain=plain)
 
     def launch(x: ck.Array, by: float) -> ck.Array:
         if only is not None and x.dtype != only:
@@ -92,6 +92,14 @@ def test_a_comparison_in_float32_says_what_it_does_not_see() -> None:
     function = scaled(OF_BITS, 2.05, ck.float32)
     result = kernelcheck(function, [ck.asarray([0.5, -1.0])], sizes=[3], dtypes=[])
     assert any("no gradient that is off by less than 4%" in note for note in result.notes), result
+
+
+def test_files_that_are_included_keep_their_names() -> None:
+    text = '#include <float.h>\nextern "C" ' + SCALED.strip().replace(
+        "by * x[i]", "fminf(by * x[i], FLT_MAX)"
+    )
+    function = scaled(text, 2, plain=False)
+    assert kernelcheck(function, [ck.asarray([0.5, -1.0])], order=1, sizes=[3], dtypes=[]).notes == []
 
 
 def test_it_fails_if_no_derivative_was_compared() -> None:

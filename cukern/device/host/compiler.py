@@ -179,12 +179,13 @@ class Compiler:
 
 #: Runs a compiler, whose own processes it may start, with limits: ends them when the pipe $1 is closed, which happens
 #: also where Python is killed; a process that Python started would not know. $2, $3: seconds, and KiB of memory. The
-#: limit of seconds is soft, so that what ends by it says so: what exceeds a hard one is killed as by anybody.
+#: limit of seconds is soft, so that what ends by it says so: what exceeds a hard one is killed as by anybody. Without
+#: /proc nothing waits for the pipe.
 _GUARD = """
 lifeline=/proc/self/fd/$1; { ulimit -c 0; ulimit -S -t $2; ulimit -d $3; } 2>/dev/null; shift 3
-(read -r end <$lifeline; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!
+(exec <$lifeline || exit; read -r end; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!
 "$@"; status=$?
-kill -9 $guard; exit $status
+kill -9 $guard 2>/dev/null; exit $status
 """
 #: The open ends of those pipes. A process that is forked meanwhile has them too, and must not keep its parent's
 #: compilers alive.

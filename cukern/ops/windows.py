@@ -139,11 +139,13 @@ def kaiser(M: int, beta: Any, *, dtype: npt.DTypeLike | None = None) -> Array:
     Args:
         M: the number of points.
         beta: the shape, a number or an array of one; 0 gives ones, 14 nearly 0 at the ends. Differentiable.
-        dtype: a floating dtype; the default one when None.
+        dtype: a floating dtype; when None the default one, or that of ``beta`` if it is a wider array.
 
     >>> kaiser(4, 0).tolist()
     [1.0, 1.0, 1.0, 1.0]
     """
     if not isinstance(beta, Array):
         beta = asarray(float(beta), dtypes.info(_floating("kaiser", dtype)).acc)
+    elif dtype is None and beta.dtype == dtypes.float64:
+        dtype = beta.dtype
     return _window("kaiser", M, dtype, _kaiser, beta, i0(beta))

@@ -54,7 +54,7 @@ def test_operators_of_rows_are_methods() -> None:
             assert row.operator in vars(operators.Operators), row.name
 
 
-#: Rows whose value in another dtype is another number, which no oracle in float64 has; test_numpy_habits has them.
+#: Rows whose value in another dtype is another number, which no oracle in float64 has; test_special has them.
 OF_DTYPE = {"spacing"}
 
 

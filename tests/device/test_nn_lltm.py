@@ -7,7 +7,7 @@ from importlib import import_module
 
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, check_equal, close, doubles, random, sized
+from nn_support import DTYPE_NAMES, Sized, check_equal, close, doubles, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -205,11 +205,14 @@ def test_a_write_to_the_outputs_is_noticed(device: ck.Device) -> None:
 def test_a_sequence_is_its_steps(device: ck.Device) -> None:
     x, weights, bias, h, cell = sequence_arrays(4, 3, 2, 5)
     outputs, last_h, last_cell = nn.lltm(x, weights, bias, h, cell)
+    wanted = sized(lambda *own: lltm_reference(*map(ck.asarray, own)), x, weights, bias, h, cell)
+    for one, size in zip((outputs, last_h, last_cell), wanted, strict=True):
+        close(one, size)
     for step in range(4):
         h, cell = nn.lltm_cell(x[step], weights, bias, h, cell)
-        close(outputs[step], h)
-    close(last_h, h)
-    close(last_cell, cell)
+        close(outputs[step], Sized(h.numpy(), wanted[0].size[step]))
+    close(last_h, Sized(h.numpy(), wanted[1].size))
+    close(last_cell, Sized(cell.numpy(), wanted[2].size))
 
 
 def test_results_are_separate_memory(device: ck.Device) -> None:

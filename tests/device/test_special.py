@@ -206,8 +206,10 @@ def test_gelu_or_silu_of_infinity_is_its_limit(device: ck.Device, function: Any,
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_spacing(device: ck.Device, dtype: Any) -> None:
     limits = np.finfo(dtype)
-    ends = [limits.smallest_subnormal, limits.tiny, limits.max / 4, np.inf, -np.inf, np.nan]
-    x = np.array([0.0, -0.0, 1.0, -1.0, -3.0, 0.1, *ends], dtype)
+    ends = [limits.max / 4, np.inf, -np.inf, np.nan]
+    if device.kind == "host" or dtype == np.float64:  # a GPU's float32 has no numbers below the normal ones
+        ends += [0.0, -0.0, limits.smallest_subnormal, limits.tiny]
+    x = np.array([1.0, -1.0, -3.0, 0.1, *ends], dtype)
     with np.errstate(invalid="ignore"):
         want = np.spacing(x)
     np.testing.assert_array_equal(ck.spacing(ck.asarray(x)).numpy(), want)

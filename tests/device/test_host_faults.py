@@ -220,7 +220,7 @@ def test_a_kernel_includes_no_header_of_the_compiler(tmp_path):
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("float a[4];\nfor (int i = 0; i < 4; ++i) a[i] = y[i];\na[n + 36] = 3;\ny[0] = a[n & 3];",
+        ("float a[4];\nfor (int i = 0; i < 4; ++i) a[i] = y[i];\na[n + 8000] = 3;\ny[0] = a[n & 3];",
          "access past the thread's local memory, as by an index beyond the end of a local array at test.cu:4"),
         ("y[0] = 1;\nif (n == 4) __builtin_unreachable();", "__builtin_unreachable() is reached, test.cu:3"),
         ("y[0] = 2;\ny[1] = 1 / (n - n);", "integer division by zero, or of the lowest number by -1 at test.cu:3"),

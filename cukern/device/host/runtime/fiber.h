@@ -93,18 +93,20 @@ constexpr size_t guard_bytes = 65536;  // a multiple of every page size in use
 constexpr size_t fiber_stack_bytes = 640 * 1024;  // more than the 512 KB of a CUDA thread
 constexpr size_t plain_stack_bytes = 8 * 1024 * 1024;
 
-// A stack with an inaccessible page below it; null when there is no memory. Pages cost nothing until touched.
+// A stack with inaccessible pages on both sides; null when there is no memory. Pages cost nothing until touched.
 static char* new_stack(size_t size) {
-    void* base = mmap(0, guard_bytes + size, PROT_READ | PROT_WRITE,
+    const size_t all = guard_bytes + size + guard_bytes;
+    void* base = mmap(0, all, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK, -1, 0);
     if (base == MAP_FAILED) return 0;
-    if (mprotect(base, guard_bytes, PROT_NONE) != 0) {
-        munmap(base, guard_bytes + size);
+    char* top = (char*)base + guard_bytes + size;
+    if (mprotect(base, guard_bytes, PROT_NONE) != 0 || mprotect(top, guard_bytes, PROT_NONE) != 0) {
+        munmap(base, all);
         return 0;
     }
     return (char*)base + guard_bytes;
 }
 
 static void free_stack(char* base, size_t size) {
-    if (base) munmap(base - guard_bytes, guard_bytes + size);
+    if (base) munmap(base - guard_bytes, guard_bytes + size + guard_bytes);
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from typing import Any, Protocol
 
@@ -226,6 +227,8 @@ class CompiledPyTorch(PyTorch):
         # The backward of one forward runs many times.
         config: Any = importlib.import_module("torch._functorch.config")
         config.donated_buffer = False
+        with suppress(ImportError):  # without it, its case fails alone
+            self.work.prepare_flex()
 
     def value(self, text: str, case: Case, arrays: Arrays) -> Call:
         """See :class:`PyTorch`: arrays are arguments, so that one compilation serves all that are alike."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Sequence
 from typing import Any
 
 torch: Any = importlib.import_module("torch")
-flex: Any = importlib.import_module("torch.nn.attention.flex_attention")
+#: FlexAttention's module, and its masks by the number of rows: making one takes longer than the attention.
+FLEX: dict[str, Any] = {}
+CAUSAL: dict[int, Any] = {}
 
 
 def tf32_product(x: Any, y: Any) -> Any:
@@ -28,8 +31,11 @@ def _causal(batch: Any, head: Any, row: Any, column: Any) -> Any:
     return row >= column
 
 
-#: Masks of FlexAttention, by the number of rows: making one takes longer than the attention.
-CAUSAL = {n: flex.create_block_mask(_causal, None, None, n, n, device="cuda") for n in (1024, 4096)}
+def prepare_flex(rows: Sequence[int] = (1024, 4096)) -> None:
+    """Import FlexAttention, which PyTorch has since version 2.5, and make its masks."""
+    found: Any = importlib.import_module("torch.nn.attention.flex_attention")
+    FLEX["attention"] = found.flex_attention
+    CAUSAL.update({n: found.create_block_mask(_causal, None, None, n, n, device="cuda") for n in rows})
 
 
 def flex_capped_attention(q: Any, k: Any, v: Any) -> Any:
@@ -38,7 +44,7 @@ def flex_capped_attention(q: Any, k: Any, v: Any) -> Any:
     def capped(score: Any, batch: Any, head: Any, row: Any, column: Any) -> Any:
         return 30 * torch.tanh(score / 30)
 
-    return flex.flex_attention(q, k, v, score_mod=capped, block_mask=CAUSAL[q.shape[-2]])
+    return FLEX["attention"](q, k, v, score_mod=capped, block_mask=CAUSAL[q.shape[-2]])
 
 
 def grad_of_squares(x: Any) -> Any:

@@ -15,6 +15,9 @@ import pytest
 import cukern as ck
 from cukern.device.host.checked import mode
 
+#: A plugin of `mutation.py`, which needs the mutants that it is to try.
+collect_ignore = ["mutant_tests.py"]
+
 try:
     from hypothesis import HealthCheck, settings
 except ImportError:

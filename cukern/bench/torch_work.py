@@ -1,12 +1,13 @@
-"""PyTorch's equivalents of `work`, written with its own functions. Importing this module imports PyTorch."""
+"""PyTorch's equivalents of `work`, written with its own functions. Importing this module imports PyTorch, if it is there."""
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
-torch: Any = importlib.import_module("torch")
+torch: Any = importlib.import_module("torch") if importlib.util.find_spec("torch") else None
 #: FlexAttention's module, and its masks by the number of rows: making one takes longer than the attention.
 FLEX: dict[str, Any] = {}
 CAUSAL: dict[int, Any] = {}

@@ -15,6 +15,7 @@ import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.interface import CompilerFailure
 from cukern.text import render
+from cukern.text.stand_ins import StandIn
 
 require_nvrtc()
 
@@ -88,7 +89,7 @@ extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, << acc
     if (v > 1) atomicAdd(&y[0], sqrt(v));
 }"""
     kernel = ck.Kernel(text, name="dual", block=32)
-    rendered = render.render(kernel.template, kernel._resolve({"elem": ck.float32})[0], duals=True)
+    rendered = render.render(kernel.template, kernel._resolve({"elem": ck.float32})[0], StandIn(dual=True))
     assert "complex<double>* x" in rendered.text
     assert "warning" not in nvrtc.compile(rendered.text, "sm_90").log
 

@@ -1,4 +1,4 @@
-"""PyTorch's equivalents of `work`, written with its own functions. Importing this module imports PyTorch, if it is there."""
+"""PyTorch's equivalents of `work`, written with its own functions. Importing this module imports PyTorch if it can."""
 
 from __future__ import annotations
 

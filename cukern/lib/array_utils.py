@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from numpy.lib.array_utils import normalize_axis_index, normalize_axis_tuple
+from numpy.lib import array_utils
+from numpy.lib.array_utils import normalize_axis_tuple
 
 from ..array import Array
 from ..array.layout import address
@@ -25,6 +26,22 @@ def byte_bounds(a: Array, /) -> tuple[int, int]:
     low, high = reach(x.shape, x.strides, x.itemsize)
     start = address(x._data)
     return start + low, start + high
+
+
+def normalize_axis_index(axis: int, ndim: int, msg_prefix: str | None = None) -> int:
+    """An axis counted from the first, of an array with ``ndim`` axes.
+
+    Args:
+        axis: from ``-ndim`` to ``ndim - 1``.
+        msg_prefix: what the error's message begins with.
+
+    Raises:
+        AxisError: there is no such axis.
+
+    >>> normalize_axis_index(-1, 3)
+    2
+    """
+    return array_utils.normalize_axis_index(axis, ndim, msg_prefix)
 
 
 __getattr__, __dir__ = _missing(__name__, __all__, {}, "numpy.lib.array_utils")

@@ -177,10 +177,10 @@ class Compiler:
         return [*self.command, *_FLAGS, *_RUNTIME_FLAGS, "-x", "c++", "-", "-o", str(output), *own]
 
 
-#: Runs a compiler, whose own processes it may start, with limits: ends them when the pipe $1 is closed, which happens
-#: also where Python is killed; a process that Python started would not know. $2, $3: seconds, and KiB of memory. The
-#: limit of seconds is soft, so that what ends by it says so: what exceeds a hard one is killed as by anybody. Without
-#: /proc nothing waits for the pipe.
+#: A shell that runs a compiler. Arguments: the read end of a pipe, seconds of CPU time, KiB of memory, the command.
+#: Python holds the pipe's write end. When that closes, also because Python was killed, a second process ends the whole
+#: process group, and with it what the compiler started. The limit of CPU time is soft: its signal, SIGXCPU, shows in
+#: the compiler's message, where a hard limit kills without a reason. Without /proc only the limits remain.
 _GUARD = """
 lifeline=/proc/self/fd/$1; { ulimit -c 0; ulimit -S -t $2; ulimit -d $3; } 2>/dev/null; shift 3
 (exec <$lifeline || exit; read -r end; kill -9 0) </dev/null >/dev/null 2>&1 & guard=$!
@@ -270,9 +270,8 @@ def _too_long(command: Sequence[str], seconds: float) -> DeviceError:
     )
 
 
-@cache
 def _compiles(command: tuple[str, ...]) -> bool:
-    """Whether a command compiles a text without anything in it."""
+    """Whether a command compiles an empty text; asked anew after each failure, as one for want of memory passes."""
     done = subprocess.run([*command, "-x", "c++", "-fsyntax-only", "-"], input=b"", capture_output=True)
     return not done.returncode
 

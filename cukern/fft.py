@@ -266,18 +266,19 @@ def _several(x: Any, s: Any, axes: Any, norm: str | None, name: str, back: bool)
 
 
 def _along_all(
-    x: Array, places: Sequence[int], sizes: Sequence[int], norm: str, back: bool, first: int = 0
+    x: Array, places: Sequence[int], sizes: Sequence[int], norm: str, back: bool, in_order: bool = False
 ) -> Array:
-    """The transform of complex numbers along axes, of each with its number of samples; an axis may come twice.
+    """The transform of complex numbers along axes, with the number of samples of each.
 
-    Axes that come twice are transformed one by one, the last first, or from the ``first`` on if that is 1.
+    Distinct axes are one transform of the library. If an axis comes twice, there is one for each axis: from the last to
+    the first, or from the first to the last if ``in_order``.
     """
     if len(set(places)) == len(places):
         for place, n in zip(places, sizes, strict=True):
             x = _sized(x, n, place)
         return _whole(x, tuple(places), norm, back)
     pairs = list(zip(places, sizes, strict=True))
-    for place, n in pairs if first else reversed(pairs):
+    for place, n in pairs if in_order else reversed(pairs):
         x = _whole(_sized(x, n, place), (place,), norm, back)
     return x
 
@@ -445,7 +446,7 @@ def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Arr
     if not places:
         raise ValueError(f"{name}: axes: expected at least one")
     if len(set(places)) < len(places):
-        whole = _along_all(made, places[:-1], sizes[:-1], kind, True, first=1)
+        whole = _along_all(made, places[:-1], sizes[:-1], kind, True, in_order=True)
         return _from_half(_sized(whole, sizes[-1] // 2 + 1, places[-1]), sizes[-1], places[-1:], kind)
     for place, n in zip(places[:-1], sizes[:-1], strict=True):
         made = _sized(made, n, place)

@@ -243,7 +243,7 @@ _binary_entropy: Any = binary(
     domain=(0.1, 0.9),
     vjp=_binary_entropy_vjp,
     oracle=lambda x, y: -(y * np.log(x) + (1 - y) * np.log1p(-x)),
-    doc="The cross-entropy of a bit that is 1 with probability x, by what it is with probability y.",
+    doc="-(y * log(x) + (1 - y) * log(1 - x)), with logarithms of at least -100.",
 )
 
 

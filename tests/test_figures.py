@@ -56,7 +56,7 @@ def test_a_figure_that_no_table_has_is_seen() -> None:
     assert missing("```text\n42.4242 us\n```\nkernels of sm_90, 3 x 3, 16 x 16 blocks, 8-bit, 60 s") == []
 
 
-#: The rows of the README's tables, and the beginning of the line of the table that has their figures.
+#: The rows of the tables beside PyTorch, and the beginning of the line of the table that has their figures.
 ROWS: dict[str, tuple[str, list[str]]] = {
     "`x * 2.5 + 1.25`, fused": ("h200.md", ["| elementwise | affine, fused |"]),
     "`gelu(m * row + row) * 0.5`, fused": ("h200.md", ["| elementwise | gelu chain, fused |"]),
@@ -107,6 +107,7 @@ ROWS: dict[str, tuple[str, list[str]]] = {
     ),
     "text by a Llama of 8 billion parameters in Q4_K": ("generate.md", ["| 16 | 1368.5"]),
     "`add`": ("h200.md", ["| call | add |"]),
+    "`add` of 64 numbers, the host's time": ("h200.md", ["| call | add |"]),
     "`add`, under a tape": ("h200.md", ["| call | add, tracked |"]),
     "`sum`": ("h200.md", ["| call | sum |"]),
     "a product of 8 x 8": ("h200.md", ["| call | product |"]),
@@ -117,19 +118,20 @@ ROWS: dict[str, tuple[str, list[str]]] = {
 }
 
 
-def _rows() -> list[list[str]]:
-    """The cells of the rows of the tables in the README's section on speed."""
-    section = (ROOT / "README.md").read_text().partition("\n## Speed\n")[2].partition("\n## ")[0]
+def _rows(page: str, heading: str) -> list[list[str]]:
+    """The cells of the rows of the tables in a page's section."""
+    section = (ROOT / page).read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     lines = [line for line in section.splitlines() if line.startswith("|") and not line.startswith("| ---")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     return [row for row in rows if row[0] and row[1] != "cukern"]
 
 
-def test_each_row_of_the_readme_has_its_own_figures() -> None:
+def test_each_row_beside_pytorch_has_its_own_figures() -> None:
     """A figure of another case would be in the file too: each row's are looked up in the lines of its case."""
-    rows = _rows()
-    assert {row[0] for row in rows} == set(ROWS)
-    for name, *cells in rows:
+    short, long = _rows("README.md", "Speed"), _rows("docs/pages/performance.md", "Beside PyTorch")
+    assert {row[0] for row in [*short, *long]} == set(ROWS)
+    assert 6 <= len(short) <= 8
+    for name, *cells in [*short, *long]:
         file, starts = ROWS[name]
         lines = [line for line in (RESULTS / file).read_text().splitlines() if line.startswith(tuple(starts))]
         assert lines, f"{name}: no line of {file} begins with {starts}"

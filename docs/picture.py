@@ -58,7 +58,9 @@ def launched() -> tuple[list[Phase], ck.KernelReport]:
     lines: dict[int, list[list[Mark]]] = {}
     for access, events in zip(trace.accesses, trace._groups, strict=True):
         if access.array == report.array:
-            marks = [Mark(int(e["thread"]), int(e["offset"]) // access.size, bool(e["writes"])) for e in events]
+            marks = [
+                Mark(int(e["thread"]), int(e["offset"]) // access.size, bool(e["writes"])) for e in events
+            ]
             lines.setdefault(_line(access.place), []).append(marks)
     return [Phase(line, marks) for line, groups in lines.items() for marks in _rounds(groups)], report
 
@@ -125,7 +127,15 @@ def svg() -> str:
     phases, report = launched()
     wrote, read = _line(report.other_place), _line(report.place)
     width, below = _LEFT + len(phases) * (_SIDE + _GAP) - _GAP + 24, _TOP + _SIDE
-    made = [_words(24, 34, "What the threads of a block do to its shared array", anchor="start", more=' font-size="15"')]
+    made = [
+        _words(
+            24,
+            34,
+            "What the threads of a block do to its shared array",
+            anchor="start",
+            more=' font-size="15"',
+        )
+    ]
     for i in range(_BLOCK):
         made.append(_words(_LEFT - 10, _TOP + (i + 0.75) * _CELL, f"thread {i}", _FAINT, "end"))
     made.append(_words(_LEFT - 10, below + 15, f"{report.array}[ ]", _FAINT, "end"))

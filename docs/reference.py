@@ -9,8 +9,9 @@ from __future__ import annotations
 import importlib
 import inspect
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple
@@ -18,43 +19,92 @@ from typing import Any, NamedTuple
 import cukern as ck
 from cukern.cli.catalog import families
 
-#: Pages of names that are no functions on arrays.
+#: Pages of names that are no functions on arrays, with the parts of each.
 _OWN = {
-    "Array": "Array",
-    "Kernel": "Kernel add_templates fuse",
-    "Tape and Function": "Tape stop_recording stop_gradient checkpoint Function once_differentiable",
-    "Derivatives": "grad value_and_grad elementwise_grad vjp jvp hvp hessian_vector_product jacobian hessian",
-    "Capture": "capture",
-    "Devices": "device devices Device check_indices load_bundle",
-    "GGUF files": "load_gguf save_gguf GGUFFile",
-    "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
-    "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
-    "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "
-    "GradientError CaptureError DistributedError",
+    "Array": {"Array": "Array"},
+    "Kernels": {"Kernels": "Kernel add_templates fuse elementwise reduction"},
+    "Derivatives": {
+        "Tape and Function": "Tape stop_recording stop_gradient checkpoint Function once_differentiable",
+        "Transformations": "grad value_and_grad elementwise_grad vjp jvp hvp hessian_vector_product jacobian hessian",
+    },
+    "Devices, settings and errors": {
+        "Devices": "device devices Device check_indices load_bundle",
+        "Capture": "capture",
+        "Default dtype": "default_dtype get_default_dtype set_default_dtype result_type",
+        "Precision of products": "matmul_precision get_matmul_precision set_matmul_precision",
+        "Errors": "CukernError TemplateError CompileError DeviceError LaunchError KernelFault KernelReport "
+        "GradientError CaptureError DistributedError",
+    },
 }
-#: Modules with a page of their own.
-_MODULES = (
-    "nn",
-    "nn.functional",
-    "nn.init",
-    "optim",
-    "distributed",
-    "quant",
-    "generate",
-    "random",
-    "sparse",
-    "polynomial",
-    "polynomial.polynomial",
-    "polynomial.polyutils",
-    "lib",
-    "lib.stride_tricks",
-    "lib.array_utils",
-    "testing",
-    "tree",
-)
+#: Pages of functions, with the families of each.
+_FUNCTIONS = {
+    "Elementwise functions": (
+        "Elementwise",
+        "Special functions",
+        "Floating-point parts",
+        "Bits",
+        "Comparison",
+        "Phases, powers and complex numbers",
+        "Vectorised functions",
+        "Other functions",
+    ),
+    "Reductions and statistics": (
+        "Reductions",
+        "Averages, and reductions that ignore NaN",
+        "Softmax",
+        "Cumulative sums and scans",
+        "Segments and scatter",
+        "Medians and quantiles",
+        "Correlation",
+        "Histograms",
+    ),
+    "Shapes and joining": ("Shapes", "Joining and splitting", "Stacking, tiling and repeating", "Padding"),
+    "Indexing, sorting and sets": (
+        "Indexing and assignment",
+        "Sliding windows and slices",
+        "Selection",
+        "Searching",
+        "Sorting",
+        "Sets",
+    ),
+    "Linear algebra": ("Matrix and vector products", "Diagonals", "Linear algebra"),
+    "Signals and polynomials": (
+        "Fourier transforms",
+        "Window functions",
+        "Differences, integrals and interpolation",
+        "Polynomials",
+    ),
+    "Creation, inspection and files": (
+        "Creation",
+        "Number ranges",
+        "Index grids",
+        "From bytes, files and texts",
+        "Inspection",
+        "Files",
+    ),
+}
+#: Pages of modules.
+_MODULES = {
+    "ck.nn and ck.optim": ("nn", "nn.functional", "nn.init", "optim"),
+    "ck.random": ("random",),
+    "ck.sparse": ("sparse",),
+    "ck.distributed": ("distributed",),
+    "ck.quant and ck.generate": ("quant", "generate"),
+    "ck.testing": ("testing",),
+    "ck.polynomial, ck.tree and ck.lib": (
+        "polynomial",
+        "polynomial.polynomial",
+        "polynomial.polyutils",
+        "tree",
+        "lib",
+        "lib.stride_tricks",
+        "lib.array_utils",
+    ),
+}
+_GGUF = ("load_gguf", "save_gguf", "GGUFFile")
 _FOLDER = "api/"
 #: What a page of functions begins with.
-_FUNCTIONS = """Functions run on the device of their arrays; what is made of none is made on the current device. In the
+_ON_DEVICES = """Functions run on the device of their arrays; what is made of none is made on the current device. In the
 examples ``ck`` is cukern: ``import cukern as ck``."""
 
 _DOCTEST = re.compile(r"^>>> .*?(?=\n\s*\n|\Z)", re.MULTILINE | re.DOTALL)
@@ -121,13 +171,26 @@ def as_markdown(text: str) -> str:
     return "".join(parts)
 
 
+class Part(NamedTuple):
+    """A part of a page: its title, what stands above the names, and the names, each with the module that it is in."""
+
+    title: str
+    text: str
+    names: list[tuple[ModuleType, str]]
+
+
 class Page(NamedTuple):
-    """A page: its section and title, what stands above the names, and the names, each with the module that it is in."""
+    """A page: its section, its title, what stands at its beginning, and its parts."""
 
     section: str
     title: str
     text: str
-    names: list[tuple[ModuleType, str]]
+    parts: list[Part]
+
+    @property
+    def names(self) -> list[tuple[ModuleType, str]]:
+        """The names of all parts."""
+        return [name for part in self.parts for name in part.names]
 
     @property
     def path(self) -> str:
@@ -147,7 +210,7 @@ def public(module: ModuleType) -> list[str]:
 
 def modules() -> list[ModuleType]:
     """The public modules whose names are on the pages."""
-    names = ("linalg", "fft", *_MODULES)
+    names = ("linalg", "fft", *(name for page in _MODULES.values() for name in page))
     return [ck, *(importlib.import_module(f"cukern.{name}") for name in names)]
 
 
@@ -162,26 +225,53 @@ def _methods() -> str:
 def pages() -> list[Page]:
     """Every page, in the order of the site's navigation."""
     made = []
-    for title, words in _OWN.items():
-        text = {"Array": _methods(), "Errors": inspect.getdoc(ck.errors) or ""}.get(title, "")
-        made.append(Page("Reference", title, text, [(ck, name) for name in words.split()]))
-    told = {name for page in made for _, name in page.names}
-    for title, home, names in families():
-        shown = [*names]
-        if home is ck:
-            shown = [name for name in names if name not in told]
-        else:  # the results of its functions, too
-            shown += [name for name in public(home) if inspect.isclass(getattr(home, name))]
-        if shown:
-            made.append(Page("Functions", title, _FUNCTIONS, [(home, name) for name in shown]))
-    for name in _MODULES:
-        module = importlib.import_module(f"cukern.{name}")
-        found = [(module, one) for one in public(module)]
-        made.append(Page("Modules", f"ck.{name}", inspect.getdoc(module) or "", found))
+    texts = {"Array": _methods(), "Errors": inspect.getdoc(ck.errors) or ""}
+    for title, own in _OWN.items():
+        made.append(
+            Page(
+                "",
+                title,
+                "",
+                [
+                    Part(one, texts.get(one, ""), [(ck, name) for name in names.split()])
+                    for one, names in own.items()
+                ],
+            )
+        )
+    told = {name for page in made for _, name in page.names} | set(_GGUF)
+    made += [
+        Page("Functions", title, _ON_DEVICES, _families(names, told)) for title, names in _FUNCTIONS.items()
+    ]
+    for title, names in _MODULES.items():
+        parts = []
+        for name in names:
+            module = importlib.import_module(f"cukern.{name}")
+            parts.append(
+                Part(f"ck.{name}", inspect.getdoc(module) or "", [(module, one) for one in public(module)])
+            )
+            if name == "generate":
+                parts.append(Part("GGUF files", "", [(ck, one) for one in _GGUF]))
+        made.append(Page("Modules", title, "", parts))
     told = {name for page in made for home, name in page.names if home is ck}
     others = [(ck, name) for name in public(ck) if name not in told]
-    text = "Constants, dtypes, modules, and second names of functions."
-    return [*made, Page("Functions", "Other names", text, others)]
+    last = next(page for page in made if page.title == "Creation, inspection and files")
+    last.parts.append(
+        Part("Other names", "Constants, dtypes, modules, and second names of functions.", others)
+    )
+    return made
+
+
+def _families(titles: Sequence[str], told: set[str]) -> list[Part]:
+    """The parts of a page of functions."""
+    named = {family.title: family for family in families()}
+    parts = []
+    for title in titles:
+        _, home, names = named[title]
+        # The results of a module's functions, too.
+        more = [] if home is ck else [name for name in public(home) if inspect.isclass(getattr(home, name))]
+        shown = [name for name in names if home is not ck or name not in told]
+        parts.append(Part(title, "", [(home, name) for name in [*shown, *more]]))
+    return parts
 
 
 def path_of(module: ModuleType, name: str) -> str:
@@ -216,12 +306,17 @@ def _row(module: ModuleType, name: str, full: dict[int, str]) -> str:
 def markdown(page: Page, full: dict[int, str]) -> str:
     """The text of a page, for mkdocstrings to fill in."""
     lines = [f"# {page.title}", "", as_markdown(page.text), ""]
-    directives = [path_of(*one) for one in page.names if full.get(id(getattr(*one))) == path_of(*one)]
-    rows = [_row(*one, full) for one in page.names if path_of(*one) not in directives]
-    if rows:
-        lines += ["| name | what it is |", "| --- | --- |", *rows, ""]
-    for path in directives:
-        lines += [f"::: {path}", ""]
+    for part in page.parts:
+        if len(page.parts) > 1:
+            lines += [f"## {part.title}", ""]
+        lines += [as_markdown(part.text), ""]
+        directives = [path_of(*one) for one in part.names if full.get(id(getattr(*one))) == path_of(*one)]
+        rows = [_row(*one, full) for one in part.names if path_of(*one) not in directives]
+        if rows:
+            lines += ["| name | what it is |", "| --- | --- |", *rows, ""]
+        for path in directives:
+            lines.append(f"::: {path}")
+            lines += ["    options:", "      heading_level: 3", ""] if len(page.parts) > 1 else [""]
     return "\n".join(lines)
 
 
@@ -239,10 +334,11 @@ def listed() -> str:
 
 def on_config(config: Any) -> Any:
     """Put the pages into the navigation, in sections of what is on them."""
-    sections: dict[str, list[Any]] = {"Reference": [], "Functions": [{"All functions": _FOLDER + "index.md"}]}
-    for page in pages():
-        sections.setdefault(page.section, []).append(page.path)
-    config.nav += [{title: paths} for title, paths in sections.items()]
+    reference: list[Any] = [{"All functions": _FOLDER + "index.md"}]
+    for section, found in groupby(pages(), lambda page: page.section):
+        paths = [page.path for page in found]
+        reference += [{section: paths}] if section else paths
+    config.nav.append({"Reference": reference})
     return config
 
 

@@ -84,7 +84,9 @@ def test_a_page_that_is_wrong_is_found(text: str, message: str, tmp_path: Path) 
         pages.run(tmp_path / "page.md")
 
 
-@pytest.mark.parametrize("page", cases({page.title: page for page in EXAMPLES}, "Errors"))
+@pytest.mark.parametrize(
+    "page", cases({page.title: page for page in EXAMPLES}, "Devices, settings and errors")
+)
 def test_examples_of_functions_run(page: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -123,3 +125,20 @@ def test_each_public_name_is_on_one_page() -> None:
 def test_public_modules_are_all_there() -> None:
     found = {f"cukern.{name}" for name in ck.__all__ if isinstance(getattr(ck, name), ModuleType)}
     assert found - {"cukern.dtypes"} <= {module.__name__ for module in reference.modules()}
+
+
+@pytest.mark.parametrize(
+    "path", [DOCS.parent / "README.md", *sorted((DOCS / "pages").glob("*.md"))], ids=lambda path: path.stem
+)
+def test_a_page_opens_with_a_picture_or_a_program(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    first = re.search(r"^(?:```|\[?!\[|<img )", text, re.MULTILINE)
+    assert first is not None
+    assert first.start() < 600, "it is not on the first screen"
+
+
+def test_the_sidebar_is_short() -> None:
+    nav = (DOCS / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    written = re.findall(r"[\w/-]+\.md", nav)
+    assert len(set(written)) == len(written) > 15
+    assert len(written) + 1 + len(reference.pages()) <= 40, "a page of few readers goes into `not_in_nav`"

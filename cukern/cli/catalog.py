@@ -19,36 +19,37 @@ from ..reduction.rows import __all__ as reductions
 #: Names of :mod:`cukern` that are not functions.
 CONSTANTS = frozenset({"e", "inf", "nan", "newaxis", "pi"})
 root = sys.modules["cukern"]
-#: The modules of functions, and their titles in the list.
+#: The titles of functions in the list, and the modules that have them.
 _FAMILIES = {
-    "shape.views": "Shapes",
-    "shape.joins": "Joining and taking apart",
-    "index.assemble": "Stacking and repeating",
-    "ops.padding": "Padding",
-    "index.take": "Indexing",
-    "index.search": "Searching",
-    "index.unravel": "Indices of flattened arrays",
-    "index.sort": "Sorting",
-    "index.select": "Selecting",
-    "index.sets": "Sets",
-    "index.scan": "Scans",
-    "reduction.nan": "Reductions that ignore NaN",
-    "ops.statistics": "Medians and quantiles",
-    "ops.covariance": "Covariances",
-    "ops.histogram": "Histograms",
-    "ops.histogram_grid": "Histograms of points",
-    "reduction.softmax": "Normalised exponentials",
-    "linear.products": "Products",
-    "linear.diagonals": "Diagonals",
-    "linear.cross": "Cross products",
-    "linear.einsum": "Einstein summation",
-    "ops.calculus": "Differences and interpolation",
-    "ops.fitting": "Polynomials that fit",
-    "ops.polynomials": "Polynomials",
-    "ops.slices": "Slices and windows",
-    "ops.choices": "Choices",
-    "ops.windows": "Windows of samples",
-    "ops.conversions": "Phases, powers and complex numbers",
+    "Shapes": "shape.views",
+    "Joining and splitting": "shape.joins",
+    "Stacking, tiling and repeating": "index.assemble",
+    "Padding": "ops.padding",
+    "Indexing and assignment": "index.take index.put index.unravel",
+    "Sliding windows and slices": "ops.slices",
+    "Selection": "ops.choices",
+    "Searching": "index.search",
+    "Sorting": "index.sort index.select",
+    "Sets": "index.sets",
+    "Cumulative sums and scans": "index.scan",
+    "Segments and scatter": "index.segments",
+    "Averages, and reductions that ignore NaN": "reduction.nan",
+    "Medians and quantiles": "ops.statistics",
+    "Correlation": "ops.covariance",
+    "Histograms": "ops.histogram ops.histogram_grid",
+    "Softmax": "reduction.softmax",
+    "Matrix and vector products": "linear.products linear.cross linear.einsum",
+    "Diagonals": "linear.diagonals",
+    "Differences, integrals and interpolation": "ops.calculus",
+    "Polynomials": "ops.polynomials ops.fitting",
+    "Window functions": "ops.windows",
+    "Comparison": "ops.comparisons",
+    "Special functions": "ops.gamma_functions",
+    "Floating-point parts": "elementwise.exponents",
+    "Bits": "index.bits",
+    "Vectorised functions": "ops.vectorized",
+    "Phases, powers and complex numbers": "ops.conversions",
+    "Number ranges": "ops.spaces",
 }
 
 
@@ -77,14 +78,14 @@ def families() -> Iterator[Family]:
     told = set(rows) | set(reductions)
     yield Family("Elementwise", root, rows)
     yield Family("Reductions", root, reductions)
-    for module, title in _FAMILIES.items():
-        names = importlib.import_module(f"cukern.{module}").__all__
-        yield Family(title, root, [name for name in names if name not in told])
-        told |= set(names)
-    yield Family("Further", root, [name for name in namespace.__all__ if name not in told])
+    for title, modules in _FAMILIES.items():
+        own = [name for one in modules.split() for name in importlib.import_module(f"cukern.{one}").__all__]
+        yield Family(title, root, [name for name in own if name not in told])
+        told |= set(own)
+    yield Family("Other functions", root, [name for name in namespace.__all__ if name not in told])
     yield Family("Creation", root, creation.__all__)
-    yield Family("Grids", root, grids.__all__)
-    yield Family("Arrays of bytes, files and texts", root, sources.__all__)
+    yield Family("Index grids", root, grids.__all__)
+    yield Family("From bytes, files and texts", root, sources.__all__)
     yield Family("Inspection", root, [name for name in info.__all__ if name not in CONSTANTS])
     yield Family("Files", root, io.__all__)
     for home, title in ((linalg, "Linear algebra"), (fft, "Fourier transforms")):

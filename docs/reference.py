@@ -312,11 +312,11 @@ def markdown(page: Page, full: dict[int, str]) -> str:
         lines += [as_markdown(part.text), ""]
         directives = [path_of(*one) for one in part.names if full.get(id(getattr(*one))) == path_of(*one)]
         rows = [_row(*one, full) for one in part.names if path_of(*one) not in directives]
-        if rows:
-            lines += ["| name | what it is |", "| --- | --- |", *rows, ""]
         for path in directives:
             lines.append(f"::: {path}")
             lines += ["    options:", "      heading_level: 3", ""] if len(page.parts) > 1 else [""]
+        if rows:
+            lines += ["| name | what it is |", "| --- | --- |", *rows, ""]
     return "\n".join(lines)
 
 

@@ -110,6 +110,8 @@ examples ``ck`` is cukern: ``import cukern as ck``."""
 _DOCTEST = re.compile(r"^>>> .*?(?=\n\s*\n|\Z)", re.MULTILINE | re.DOTALL)
 _LITERAL = re.compile(r"^(?:(.+:)|:):\n\n((?:    .*\n|\n)+)", re.MULTILINE)
 _ROLE = re.compile(r":(?:func|class|meth|attr|data|mod|exc):`~?([\w.]+)`")
+#: The script of a page of measurements, with what stands before and after it.
+_MEASURES = re.compile(r"`([^`\n]*(?:benchmarks|tests)/\w+\.py[^`\n]*)`")
 _CODE = re.compile(r"(```.*?```|``.*?``|`.*?`)", re.DOTALL)
 
 
@@ -329,6 +331,8 @@ def listed() -> str:
         return f"| [`{found[1]}`][{path}] |"
 
     text = (Path(__file__).parent / "namespace.md").read_text(encoding="utf-8")
+    example = as_markdown(f">>> import cukern as ck\n{examples()['cukern.unique_counts']}")
+    text = text.replace("\n## ", f"\n{example}\n\n## ", 1)
     return re.sub(r"^\| `(ck\.[\w.]+)` \|", linked, text, flags=re.MULTILINE)
 
 
@@ -352,3 +356,14 @@ def on_files(files: Any, config: Any) -> Any:
     for path, text in {_FOLDER + "index.md": listed(), **texts}.items():
         files.append(File.generated(config, path, content=text))
     return files
+
+
+def on_page_markdown(text: str, page: Any, config: Any, files: Any) -> str:
+    """Begin a page of measurements with the command that makes them, which its text names."""
+    if not page.file.src_uri.startswith("measured/"):
+        return text
+    found = _MEASURES.search(text)
+    script = found[1] if found else "python -m cukern bench"
+    command = script if "python" in script else f"python {script}"
+    title, _, rest = text.partition("\n")
+    return f"{title}\n\n```sh\n{command}\n```\n\n[All measurements](../performance.md#where-the-figures-are)\n{rest}"

@@ -99,3 +99,38 @@ def test_a_place_that_was_harmless_is_watched_on(
         ck.Kernel(text, name="places", block=32)(ck.zeros(64, "int32"), y, z, grid=1)
     found = [one for one in reports if one.kind == kind]
     assert [one.element for one in found] == [element]
+
+
+def test_elements_that_a_struct_writes_are_set() -> None:
+    """Of an array of numbers that a kernel takes as structs: those written, and no others."""
+    pairs = ck.Kernel(
+        """
+        struct Pair { float first, second; };
+        extern "C" __global__ void << name >>(Pair* y, int n) {
+            const int i = threadIdx.x;
+            if (i < n) y[i] = Pair{1.0f, 2.0f};
+        }""",
+        name="pairs",
+        block=8,
+    )
+    function = pairs.bind("host").function
+
+    def launch(n: int) -> ck.Array:
+        y = ck.empty((8, 2), device="host")
+        y._planned()
+        function.prepare((1, 1, 1), (8, 1, 1), 0, ())(y._operand, n)
+        return y
+
+    with checked():
+        assert launch(8).tolist() == [[1.0, 2.0]] * 8
+        whole = launch(8)  # its elements are not read, and all are written
+    with pytest.raises(ck.KernelFault, match="unwritten: 6 of 16 elements"), checked():
+        part = launch(5)
+    del whole, part
+
+
+def test_the_logarithms_of_attention_are_written() -> None:
+    q, k, v = (ck.ones((1, 2, n, 8), device="host") for n in (6, 4, 4))
+    with checked():
+        _, lse = ck.nn.attention(q, k, v, return_lse=True)
+    np.testing.assert_allclose(lse.numpy(), 8**0.5 + np.log(4), rtol=1e-6)

@@ -224,7 +224,7 @@ static unsigned find_pieces(const Function* function, const unsigned* itemsizes,
 static void find_unset(Area* area, const char* low, const char* high) {
     for (unsigned i = 0; i < unset_count; ++i) {
         const Unset& one = unset_arrays[i];
-        if (one.high <= low || high <= one.low || area->itemsize % one.itemsize) continue;
+        if (one.high <= low || high <= one.low) continue;
         if (low < one.low || one.high < high) continue;
         area->unset = one.elements;
         area->itemsize = (unsigned)one.itemsize;

@@ -17,7 +17,7 @@ Array functions raise ``TypeError``, ``ValueError`` and ``IndexError`` where Num
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 __all__ = [
     "CaptureError",
@@ -63,8 +63,7 @@ class LaunchError(CukernError):
     """A kernel refuses its arguments or its launch shape; nothing has run."""
 
 
-@dataclass(frozen=True)
-class KernelReport:
+class KernelReport(NamedTuple):
     """A mistake that a checked launch found in a kernel.
 
     Attributes:

@@ -10,11 +10,8 @@ from __future__ import annotations
 
 import errno
 import fcntl
-import hashlib
 import io
 import os
-import secrets
-import shutil
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -110,6 +107,8 @@ class _Partial:
     def __init__(self, target: str, mode: int) -> None:
         self._target = target
         self._folder, base = os.path.split(target)
+        import hashlib
+
         self._prefix = f".cukern-{hashlib.sha256(os.fsencode(base)).hexdigest()[:16]}-"
         self._name = ""
         self.file: BinaryIO = os.fdopen(self._unnamed(mode), "w+b")
@@ -134,7 +133,7 @@ class _Partial:
             os.close(made)  # another process took it for one that was left
 
     def _free_name(self) -> str:
-        return os.path.join(self._folder, f"{self._prefix}{secrets.token_hex(8)}.partial")
+        return os.path.join(self._folder, f"{self._prefix}{os.urandom(8).hex()}.partial")
 
     def _remove_left(self) -> None:
         """Remove what killed processes left: their locks are free."""
@@ -175,6 +174,8 @@ class _Partial:
         """Put a file with a name in place of the one without."""
         with self.file as unnamed:
             self.file = os.fdopen(self._new(mode), "w+b")
+            import shutil
+
             unnamed.seek(0)
             shutil.copyfileobj(unnamed, self.file)
 

@@ -248,7 +248,7 @@ def attempts(
     As a control, try a change that makes no difference.
     """
     os.environ["CUKERN_TEST_DEVICES"] = "host"
-    paths = sorted(render.TEMPLATES.rglob("*.cu*"))
+    paths = sorted(Path(render.TEMPLATES).rglob("*.cu*"))
     random.Random(seed).shuffle(paths)  # so that a part of a run tells about all rooms
     for path in paths:
         template = path.relative_to(render.TEMPLATES).as_posix()

@@ -117,6 +117,23 @@ def test_no_modules_import_each_other() -> None:
         visit(name, ())
 
 
+def test_a_room_that_is_imported_later_is_entered_by_its_package() -> None:
+    """Else threads that import two rooms at once may each hold a module that the other waits for.
+
+    A thread that imports a module of a package has the module's lock when it waits for the package, whose import in
+    another thread waits for the module. So a room begins with the packages of whose modules its own are made, or with
+    one that begins with them.
+    """
+    later = set(vars(cukern)["_LATER"][""].split())
+    entered: dict[str, set[str]] = {}
+    for name in sorted(later, key=room):
+        first = next((other for other, _ in imports(name)), "")
+        entered[name] = {first} | entered.get(first, set())
+        inside = {other for one in MODULES if one.partition(".")[0] == name for other, _ in imports(one)}
+        needed = {other.partition(".")[0] for other in inside if "." in other} & later - {name}
+        assert needed <= entered[name], f"{name}/__init__.py: import {needed - entered[name]} first"
+
+
 def test_the_page_of_the_architecture_names_what_is_there() -> None:
     root = PACKAGE.parent
     page = root / "docs" / "pages" / "architecture.md"
@@ -164,7 +181,7 @@ def test_files_are_written_whole_or_not_at_all() -> None:
 def test_templates_branch_on_devices_in_the_prelude_alone() -> None:
     found = [
         str(path.relative_to(render.TEMPLATES))
-        for path in render.TEMPLATES.rglob("*.cu*")
+        for path in Path(render.TEMPLATES).rglob("*.cu*")
         if path.parent.name != "prelude" and re.search(r"__CUDA_?(ARCH|CC)", path.read_text())
     ]
     assert not found
@@ -173,7 +190,7 @@ def test_templates_branch_on_devices_in_the_prelude_alone() -> None:
 def test_kernels_are_plain_cuda_below_their_opening_lines() -> None:
     """Template variables become types and constants above a kernel, which has few splices itself."""
     counts = {}
-    for path in render.TEMPLATES.rglob("*.cu*"):
+    for path in Path(render.TEMPLATES).rglob("*.cu*"):
         _, marker, kernel = path.read_text().partition('extern "C"')
         if marker:
             counts[str(path.relative_to(render.TEMPLATES))] = len(re.findall("<<|<%", kernel))
@@ -182,7 +199,7 @@ def test_kernels_are_plain_cuda_below_their_opening_lines() -> None:
 
 
 def test_every_template_has_tests_for_its_mutants() -> None:
-    for path in render.TEMPLATES.rglob("*.cu*"):
+    for path in Path(render.TEMPLATES).rglob("*.cu*"):
         name = str(path.relative_to(render.TEMPLATES))
         assert mutation.tests(name), name
 

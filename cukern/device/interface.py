@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
 from ..dtypes import DType
-from ..text.signature import Dim3, Unit
-from ..text.variables import Variable
+from ..text import Dim3
+
+if TYPE_CHECKING:
+    from ..text.signature import Unit
+    from ..text.variables import Variable
 
 
-@dataclass(frozen=True)
-class Properties:
+class Properties(NamedTuple):
     """The limits of a device, in CUDA's terms. Memory sizes are in bytes. The host has compute capability (0, 0)."""
 
     name: str

@@ -4,6 +4,7 @@ Arrays pass between them by NCCL on GPUs and by MPI on the host. Start them by `
 ``mpiexec`` or Slurm.
 """
 
+from .. import optim as _optim  # noqa: F401 - whole, before a module of it: threads may import at once
 from .checkpoint import Checkpoint, Piece, last_checkpoint, load_checkpoint, save_checkpoint
 from .collectives import *  # noqa: F403
 from .collectives import __all__ as _collectives

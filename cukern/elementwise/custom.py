@@ -10,7 +10,6 @@ from typing import Any, Literal
 
 from ..dtypes import DType
 from ..errors import CompileError, GradientError
-from ..text import syntax
 from .function import ArrayLike, Elementwise
 from .graph import SIMPLIFIED, Expr
 from .kinds import Binary, Unary
@@ -111,6 +110,8 @@ def variables(name: str, argument: str, code: str, known: Iterable[str], hint: s
         raise ValueError(
             f"{name}: {argument}: expected the value alone, {value!r}, got the assignment {code!r}"
         )
+    from ..text import syntax
+
     read = syntax.variables(code)
     if read is None:
         raise CompileError(f"{name}: {argument}: expected a C++ expression, got\n    {code}", text=code)

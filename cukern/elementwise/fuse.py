@@ -10,7 +10,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, ParamSpec, TypeVar, overload
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, overload
 
 import numpy as np
 
@@ -41,8 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-@dataclass(frozen=True)
-class _Product:
+class _Product(NamedTuple):
     """A product whose value a kernel reads.
 
     Attributes:
@@ -62,8 +61,7 @@ class _Product:
         ]
 
 
-@dataclass(frozen=True)
-class _Kernel:
+class _Kernel(NamedTuple):
     """The kernel of all outputs of one shape, of one reduction, or of a product.
 
     Attributes:
@@ -121,8 +119,7 @@ class _Kernel:
         return text
 
 
-@dataclass(frozen=True)
-class _Traced:
+class _Traced(NamedTuple):
     """A traced function.
 
     Attributes:

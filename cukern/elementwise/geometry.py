@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..device.interface import Style
 from ..kernel import Kernel
 from ..kernel.strides import Strides, contiguous_steps
-from ..text.signature import Dim3
+from ..text import Dim3
 
 LINES = Kernel("elementwise/lines.cu", block=256)
 FLAT = Kernel("elementwise/flat.cu", block=256)
@@ -26,8 +25,7 @@ WIDEST = 16
 _HOST_PIECE = 16384
 
 
-@dataclass(frozen=True)
-class Geometry:
+class Geometry(NamedTuple):
     """How threads share the work of plain loops.
 
     Attributes:
@@ -144,8 +142,7 @@ class Task(NamedTuple):
         return math.prod(self.shape)
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """A launch.
 
     Attributes:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from .. import dtypes
 from ..dtypes import DType
@@ -12,8 +12,7 @@ from .graph import Node, order
 from .row import Scalar
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """A line of a kernel: ``const type name = code;``, or the row's ``quick`` in place of ``code``."""
 
     type: str

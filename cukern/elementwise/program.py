@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from .. import dtypes
 from ..array.operators import FUNCTIONS
@@ -61,8 +61,7 @@ def program(
     return found
 
 
-@dataclass(frozen=True)
-class Backward:
+class Backward(NamedTuple):
     """How to compute the cotangents of a program's inputs from those of its outputs.
 
     Attributes:

@@ -21,7 +21,7 @@ from ..dtypes import DType
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
-from ..text.signature import Dim3
+from ..text import Dim3
 from .sort import sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)

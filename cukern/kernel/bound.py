@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, cast
-
-import numpy as np
+from typing import Any
 
 from ..array import Array
 from ..autodiff import tape, writes
 from ..device import Device, bundles, capture_hooks
 from ..device.interface import CompiledFunction, CompilerFailure, Prepared
 from ..errors import CompileError, LaunchError
-from ..text import render, signature
-from ..text.signature import Dim3
+from ..text import Dim3, render, signature
 from ..text.syntax import unclosed
 from . import arguments
+from .sizes import as_dim3
 from .variables import State
 
 #: The most forms of checked arguments that a kernel remembers.
 _CAPACITY = 4096
-
-
-def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
-    """Convert an integer, or a tuple, list or 1-D array of integers, to three sizes; missing ones are 1.
-
-    Raises:
-        LaunchError: ``value`` is not one to three non-negative integers.
-    """
-    several = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
-    given: tuple[Any, ...] = tuple(cast("Sequence[int]", value)) if several else (value,)
-    try:
-        sizes = [operator.index(n) for n in given]
-    except TypeError:
-        sizes = []
-    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
-        raise LaunchError(f"{argument}: expected one to three integers that are at least 0, got {value!r}")
-    x, y, z = (*sizes, 1, 1)[:3]
-    return x, y, z
 
 
 class BoundKernel:

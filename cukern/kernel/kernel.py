@@ -9,24 +9,20 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..array import Array
 from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
-from ..text import render
-from ..text.assemble import assembled
-from ..text.entry import isolated
-from ..text.signature import Dim3
-from ..text.stand_ins import StandIn
-from ..text.variables import device_variables
-from .arguments import arrays_in
-from .bound import BoundKernel, as_dim3, compile_error
-from .sizes import LARGEST_INDEX
+from ..text import Dim3, render
+from .sizes import LARGEST_INDEX, as_dim3
 from .variables import Globals, State
+
+if TYPE_CHECKING:
+    from ..text.stand_ins import StandIn
+    from .bound import BoundKernel
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
@@ -89,7 +85,7 @@ class Kernel:
 
     def __init__(
         self,
-        source: str | Path,
+        source: str | os.PathLike[str],
         block: int | Sequence[int] = 256,
         name: str | None = None,
         *,
@@ -103,18 +99,19 @@ class Kernel:
         self.entry: str | None = None
         if self.plain:
             source, name = _assembled(source, name)
-        if isinstance(source, Path):
-            self.name = name or source.stem
-            self.template = render.add_source(source.read_text(), str(source))
+        if isinstance(source, os.PathLike):
+            self.name = name or _stem(source)
+            with open(source) as file:
+                self.template = render.add_source(file.read(), os.fspath(source))
         elif not isinstance(source, str):
             raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
         elif any(mark in source for mark in "\n{"):
             self.name = name or "kernel"
             self.template = render.add_source(source, self.name)
         else:
-            self.name = name or Path(source).stem
+            self.name = name or _stem(source)
             self.template = source
-            render.source_of(source)
+            render.require(source)
         self.block = as_dim3(block, "block")
         self.checked = bool(checked)
         self.variables = copy.deepcopy(variables)
@@ -156,12 +153,18 @@ class Kernel:
     @property
     def globals(self) -> Globals:
         """The ``__constant__`` and ``__device__`` variables of the text on the current device: see :class:`Globals`."""
+        from ..text.variables import device_variables
+
         whole = render.source_of(self.template) if self.plain else self._rendered(self._resolve({})[0]).text
         return Globals(self._state, device_variables(whole), self.bind)
 
     def _rendered(self, variables: dict[str, Any], stand_in: StandIn | None = None) -> render.Rendered:
+        from ..device import bundles  # noqa: F401 - in which templates are found that are compiled to Python already
+
         rendered = render.render(self.template, variables, stand_in, self.plain)
         if self.plain or self.entry is not None:
+            from ..text.entry import isolated
+
             entry = self.entry if self.entry is None or stand_in is None else stand_in.text(self.entry)
             rendered = replace(rendered, text=isolated(rendered.text, entry))
         return rendered
@@ -227,6 +230,8 @@ class Kernel:
             with self._making.setdefault(key, threading.Lock()):
                 found = self._bound.get(key)
                 if found is None:
+                    from .bound import BoundKernel
+
                     rendered = self._rendered(variables)
                     found = self._bound[key] = BoundKernel(rendered, device, block, self.checked, self._state)
         return found
@@ -234,6 +239,8 @@ class Kernel:
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
         arrays = [arg for arg in args if isinstance(arg, Array)]
         if not arrays:
+            from .arguments import arrays_in
+
             self._refuse_packed(args)
             arrays = arrays_in(args)
         if "elem" not in overrides and "elem" not in self.variables and arrays:
@@ -313,6 +320,7 @@ class Kernel:
             DeviceError: no NVRTC is installed.
         """
         from ..device import nvrtc
+        from .bound import compile_error
 
         _, overrides = self._defaults(args, overrides)
         rendered = self._rendered(self._resolve(overrides)[0])
@@ -340,15 +348,20 @@ def _remake(
     return made if entry is None else made[entry]
 
 
-def _assembled(source: str | Path, name: str | None) -> tuple[str, str]:
+def _assembled(source: str | os.PathLike[str], name: str | None) -> tuple[str, str]:
     """The text of a plain source, with what it includes, and the kernel's name.
 
     Raises:
         TypeError: ``source`` is neither a string nor a path.
     """
-    if isinstance(source, Path):
-        text = source.read_text(encoding="utf-8-sig", errors="replace")
-        return assembled(text, source.name, (source.parent,)), name or source.stem
+    from ..text.assemble import assembled
+
+    if isinstance(source, os.PathLike):
+        from pathlib import Path
+
+        path = Path(source)
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        return assembled(text, path.name, (path.parent,)), name or path.stem
     if not isinstance(source, str):
         raise TypeError(f"source: expected a string or a Path, got {type(source).__name__}")
     name = name or "kernel"
@@ -356,6 +369,10 @@ def _assembled(source: str | Path, name: str | None) -> tuple[str, str]:
         return source, name
     # Messages name the source by this label, and show its lines.
     return assembled(source, render.add_source(source, name)), name
+
+
+def _stem(path: str | os.PathLike[str]) -> str:
+    return os.path.splitext(os.path.basename(path))[0]
 
 
 def _element(elem: Any, argument: str) -> dtypes.DType:

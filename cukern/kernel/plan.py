@@ -15,7 +15,7 @@ from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
-from ..text.signature import Dim3
+from ..text import Dim3
 
 K = TypeVar("K")
 V = TypeVar("V")

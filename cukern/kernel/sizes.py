@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+import operator
 import struct
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from ..errors import LaunchError
+from ..text import Dim3
 
 #: The largest index or offset in elements that a kernel computes in 32 bits. It leaves room because the threads of the
 #: last blocks count past the last element.
@@ -31,3 +39,21 @@ def divisor(by: int) -> bytes:
 def index_type(*sizes: int) -> str:
     """The C++ integer type for indices up to the largest of ``sizes``."""
     return "int" if max(sizes) <= LARGEST_INDEX else "long long"
+
+
+def as_dim3(value: int | Sequence[int], argument: str) -> Dim3:
+    """Convert an integer, or a tuple, list or 1-D array of integers, to three sizes; missing ones are 1.
+
+    Raises:
+        LaunchError: ``value`` is not one to three non-negative integers.
+    """
+    several = isinstance(value, (tuple, list)) or (isinstance(value, np.ndarray) and value.ndim == 1)
+    given: tuple[Any, ...] = tuple(cast("Sequence[int]", value)) if several else (value,)
+    try:
+        sizes = [operator.index(n) for n in given]
+    except TypeError:
+        sizes = []
+    if not 1 <= len(sizes) <= 3 or min(sizes) < 0:
+        raise LaunchError(f"{argument}: expected one to three integers that are at least 0, got {value!r}")
+    x, y, z = (*sizes, 1, 1)[:3]
+    return x, y, z

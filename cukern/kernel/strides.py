@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..array.layout import overlapping
 from .sizes import LARGEST_INDEX
@@ -14,8 +13,7 @@ from .sizes import LARGEST_INDEX
 Strides = tuple[int, ...]
 
 
-@dataclass(frozen=True)
-class Axes:
+class Axes(NamedTuple):
     """The axes that a kernel walks: sizes, and the strides of each operand in elements."""
 
     shape: tuple[int, ...]

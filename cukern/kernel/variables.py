@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -17,11 +17,12 @@ from ..array import Array
 from ..device import Device, current
 from ..device.interface import CompiledFunction
 from ..errors import LaunchError
-from ..text.variables import Variable
+
+if TYPE_CHECKING:
+    from ..text.variables import Variable
 
 
-@dataclass
-class _Latest:
+class _Latest(NamedTuple):
     """The newest value of a variable on a device: bytes that were set, or the kernel that has it; and its number."""
 
     source: bytes | CompiledFunction

@@ -8,7 +8,7 @@ from .. import dtypes
 from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
-from ..text.signature import Dim3
+from ..text import Dim3
 from .task import Factor, Task, ending_name, ending_variables, structs
 
 _KERNEL = Kernel("linear/product_rows.cu")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
@@ -20,10 +20,12 @@ from ..elementwise.program import Backward, Program, program
 from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device, remember
 from ..shape.views import matrix_transpose
-from .library import LibraryPlan
 from .products import adjoint, can_turn, matmul, matmul_turned, pull, recorded_product
-from .task import Rows
-from .tensor_cores import Plan, make_plan, make_rows, make_saving
+
+if TYPE_CHECKING:
+    from .library import LibraryPlan
+    from .task import Rows
+    from .tensor_cores import Plan
 
 _plans: dict[tuple[Any, ...], Plan | LibraryPlan | None] = {}
 _UNKNOWN: Any = object()
@@ -52,6 +54,8 @@ def _planned(
 def _made(
     made: Program, at: int, layouts: Sequence[Layout], rows: Rows | None, saves: bool
 ) -> Plan | LibraryPlan | None:
+    from .tensor_cores import make_plan, make_rows, make_saving
+
     a, b, *others = layouts
     elem = a.dtype
     if elem not in dtypes.FLOATS or min(a.ndim, b.ndim) < 2:
@@ -116,6 +120,8 @@ def product_then(
                 return _recorded(plan, found, arrays, scalars, tracking)
         if end is None or not end.reduction.reads_values():
             plan = _planned(made, at, arrays, turned, rows, saves=True)
+            from .tensor_cores import Plan
+
             if isinstance(plan, Plan):
                 return _saved(plan, made, at, arrays, scalars, turned, end)
     y = matmul_turned(a, b) if turned else matmul(a, b)
@@ -126,6 +132,8 @@ def _rows(end: Reduced | None) -> Rows | None:
     """The reduction of rows, as a kernel makes it at its end; None if there is none, or it takes a parameter."""
     if end is None or end.reduction.row.parameter:
         return None
+    from .task import Rows
+
     return Rows(end.reduction.row, end.keepdims, end.dtype)
 
 

@@ -9,7 +9,7 @@ from ..device import Device
 from ..elementwise.program import Program
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
-from ..text.signature import Dim3
+from ..text import Dim3
 from .task import Task, parts_of, structs, variables
 
 _KERNEL = Kernel("linear/few_rows.cu")

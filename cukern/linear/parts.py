@@ -11,7 +11,8 @@ from ..device import Device
 from ..device.interface import Prepared
 from ..elementwise.graph import input_node
 from ..elementwise.program import Program, program
-from ..kernel import BoundKernel, Kernel
+from ..kernel import Kernel
+from ..kernel.bound import BoundKernel
 from ..kernel.sizes import divide_up
 from .task import Task, structs, variables
 

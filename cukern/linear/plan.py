@@ -22,7 +22,6 @@ from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
 from ..shape.copy import in_order
-from .tensor_cores import make_alone
 
 #: The largest size that the libraries take, that of C's int.
 _LIMIT = 2**31 - 1
@@ -109,6 +108,8 @@ def planned(a: Array, b: Array) -> kernel_plan.Plan | None:
     """
     key = (a._layout or a._planned(), b._layout or b._planned())
     if key not in _plans:
+        from .tensor_cores import make_alone
+
         made = (make_alone(*key) or Plan(*key)) if _plain(*key) else None
         remember(_plans, key, made)
         return made

@@ -14,12 +14,13 @@ from ..device.precision import allows_tf32
 from ..elementwise.graph import cast, input_node
 from ..elementwise.plan import converter
 from ..elementwise.program import Program, program
-from ..kernel import BoundKernel, Kernel
+from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
+from ..kernel.bound import BoundKernel
 from ..kernel.plan import on, remember
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..kernel.strides import broadcast_shapes
-from ..text.signature import Dim3
+from ..text import Dim3
 from . import library, parts
 from .by_rows import Lanes, lanes_for
 from .few_rows import FewRows, few_rows_for

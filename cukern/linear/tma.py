@@ -13,7 +13,7 @@ from ..elementwise.program import Program, program
 from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
-from ..text.signature import Dim3
+from ..text import Dim3
 from .task import Factor, Task, tiled_structs, tiled_variables
 
 _KERNEL, _DEFERRED = Kernel("linear/product_tma.cu"), Kernel("linear/product_tma_deferred.cu")

@@ -6,6 +6,7 @@ For arrays these are descriptors instead of a ``__getattr__``, which would slow 
 from __future__ import annotations
 
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -252,7 +253,11 @@ def _install(owner: type, hints: Mapping[str, str]) -> None:
 
 
 def missing(
-    module: str, public: Sequence[str], hints: Mapping[str, str] | None = None, numpys: str = ""
+    module: str,
+    public: Sequence[str],
+    hints: Mapping[str, str] | None = None,
+    numpys: str = "",
+    later: Mapping[str, str] | None = None,
 ) -> Any:
     """The functions ``__getattr__`` and ``__dir__`` of a module: hints for missing names, and its public names.
 
@@ -261,9 +266,17 @@ def missing(
         public: its public names.
         hints: what to write instead of missing names.
         numpys: the corresponding NumPy module, whose names get a hint too.
+        later: names that are imported at first use, by the submodule that has them; by "" submodules themselves.
     """
+    places = {name: place for place, names in (later or {}).items() for name in names.split()}
 
     def get(name: str) -> object:
+        if name in places:
+            place = places[name]
+            found = importlib.import_module(f"{module}.{place or name}")
+            if place:
+                found = vars(sys.modules[module])[name] = getattr(found, name)
+            return found
         hint = (hints or {}).get(name, "")
         if not hint and numpys and hasattr(importlib.import_module(numpys), name):
             hint = f"NumPy has it: {numpys}.{name} takes x.numpy()"

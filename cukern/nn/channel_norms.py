@@ -14,7 +14,8 @@ from ..array.layout import ALIGNMENT, address, memory_order
 from ..device import Device
 from ..elementwise.fuse import fuse
 from ..function import Function
-from ..kernel import BoundKernel, Kernel
+from ..kernel import Kernel
+from ..kernel.bound import BoundKernel
 from ..kernel.sizes import ACCESS, divide_up, power_of_two
 from ..reduction.function import load
 from . import channel_clusters as clusters

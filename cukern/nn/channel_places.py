@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..device import Device
-from ..kernel import BoundKernel, Kernel
+from ..kernel import Kernel
+from ..kernel.bound import BoundKernel
 from ..kernel.sizes import index_type
 
 

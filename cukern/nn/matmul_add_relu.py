@@ -19,7 +19,8 @@ from ..device.precision import allows_tf32
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_arrays
 from ..function import Function, checkpoint
-from ..kernel import BoundKernel, Kernel
+from ..kernel import Kernel
+from ..kernel.bound import BoundKernel
 from ..kernel.sizes import divide_up, index_type
 from ..kernel.strides import broadcast_steps, collapse
 from ..reduction.rows import sum_to_shape

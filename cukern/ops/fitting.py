@@ -14,9 +14,7 @@ from ..elementwise.function import astype
 from ..elementwise.operands import public, require_array, require_arrays
 from ..elementwise.table import abs, divide, sqrt, square
 from ..index.assemble import vander
-from ..linear.lapack import inv
 from ..linear.products import adjoint, matmul, outer
-from ..linear.solving import lstsq
 from ..reduction.rows import sum
 from ..shape.views import expand_dims
 
@@ -80,6 +78,9 @@ def polyfit(
     >>> ck.round(polyfit(x, 2 * x + 1, 1), 4).tolist()
     [2.0, 1.0]
     """
+    from ..linear.lapack import inv
+    from ..linear.solving import lstsq
+
     degree = int(deg)
     if degree < 0:
         raise ValueError(f"polyfit: deg: expected at least 0, got {deg}")

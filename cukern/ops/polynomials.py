@@ -19,7 +19,6 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
-from ..linear.decompositions import eigvals
 from ..reduction.rows import all, any
 from ..shape.joins import concat, stack
 from ..shape.views import reshape
@@ -436,6 +435,8 @@ def poly(seq_of_zeros: Any) -> Array:
     [1.0, -3.0, 2.0]
     """
     x = require_array(seq_of_zeros, "poly", "seq_of_zeros")
+    from ..linear.decompositions import eigvals
+
     square = x.ndim == 2 and x.shape[0] == x.shape[1] and x.size > 0
     if x.ndim != 1 and not square:
         raise ValueError(f"poly: seq_of_zeros: expected a vector or a square matrix, got shape {x.shape}")
@@ -482,6 +483,8 @@ def roots(p: Any, /) -> Array:
         return zeros(trailing, device=x.device)
     top = reshape(-inner[1:] / inner[0], (1, n))
     companion = concat([top, eye(n - 1, n, dtype=x.dtype, device=x.device)], axis=0) if n > 1 else top
+    from ..linear.decompositions import eigvals
+
     found = eigvals(companion)
     if x.dtype not in dtypes.COMPLEX and not bool(any(imag(found) != 0)):
         found = real(found).copy()

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,8 +33,7 @@ from ..shape.views import broadcast_to, expand_dims, moveaxis, reshape
 __all__: list[str] = []
 
 
-@dataclass(frozen=True)
-class _Combination:
+class _Combination(NamedTuple):
     """A function of two operands whose order does not matter.
 
     Attributes:

@@ -1,5 +1,6 @@
 """Optimizers, which update all their parameters in place in a few launches, and learning-rate schedules."""
 
+from .. import nn as _nn  # noqa: F401 - whole, before a module of it: threads may import at once
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
 from .adam import Adam, AdamW

@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ..elementwise.geometry import WIDEST
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import Strides
-from ..text.signature import Dim3
+from ..text import Dim3
 
 SERIAL = Kernel("reduction/reduce.cu", block=1)
 SERIAL_COLUMNS = Kernel("reduction/reduce_columns.cu", block=1)
@@ -134,8 +133,7 @@ class Task(NamedTuple):
         return not one.step or abs(one.kept[-1]) < abs(one.step)
 
 
-@dataclass(frozen=True)
-class Work:
+class Work(NamedTuple):
     """A launch.
 
     Attributes:

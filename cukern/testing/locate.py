@@ -15,7 +15,7 @@ from ..array import Array
 from ..autodiff.cotangents import is_array, is_float
 from ..autodiff.tape import Tape
 from ..kernel import Kernel
-from ..kernel.bound import as_dim3
+from ..kernel.sizes import as_dim3
 from ..text import render
 from .shapes import on
 from .stand_ins import Launch, launching, plainly

@@ -10,7 +10,8 @@ from ..device import nvrtc
 from ..device.cuda.architectures import is_for_90a
 from ..device.interface import CompilerFailure
 from ..errors import DeviceError
-from ..text.signature import Dim3, Unit
+from ..text import Dim3
+from ..text.signature import Unit
 
 #: Of a multiprocessor of compute capability 9.0 (CUDA C++ Programming Guide, "Compute Capabilities").
 _WARPS, _BLOCKS, _REGISTERS, _SHARED = 64, 32, 65536, 228 * 1024

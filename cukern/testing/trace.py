@@ -14,8 +14,7 @@ import numpy as np
 from ..device.host.checked import mode
 from ..device.host.checked.tracing import ATOMIC, BESIDE, SHARED, Launch, Tracer
 from ..files import write_text
-from ..text import render
-from ..text.signature import Dim3
+from ..text import Dim3, render
 from .pictures import png
 
 if TYPE_CHECKING:

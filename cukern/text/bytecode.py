@@ -5,15 +5,18 @@ from __future__ import annotations
 import importlib.util
 import marshal
 from collections.abc import Callable
-from hashlib import sha256
 from types import CodeType
+from typing import TYPE_CHECKING
 
-import jinja2
-from jinja2.bccache import Bucket
+if TYPE_CHECKING:
+    import jinja2
+    from jinja2.bccache import Bucket
 
 
-class Bytecode(jinja2.BytecodeCache):
+class Bytecode:
     """Python's code of templates, by a hash of their sources and of the versions of Python and Jinja.
+
+    A ``jinja2.BytecodeCache``, though not derived from it: Jinja is imported at the first rendering.
 
     Attributes:
         made: name and code of the templates that this process has compiled or found, by hash; None if not kept.
@@ -28,6 +31,11 @@ class Bytecode(jinja2.BytecodeCache):
         self, environment: jinja2.Environment, name: str, filename: str | None, source: str
     ) -> Bucket:
         """See :class:`jinja2.BytecodeCache`."""
+        from hashlib import sha256
+
+        import jinja2
+        from jinja2.bccache import Bucket
+
         parts = (importlib.util.MAGIC_NUMBER.hex(), jinja2.__version__, name, source)
         bucket = Bucket(environment, sha256("\0".join(parts).encode()).hexdigest(), name)
         found = None if self.find is None else self.find(bucket.key)

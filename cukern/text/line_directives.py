@@ -7,24 +7,19 @@ rendering, a mark becomes a ``#line`` directive where its line does not follow t
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from jinja2.ext import Extension
-from jinja2.lexer import Token, TokenStream
+if TYPE_CHECKING:
+    from jinja2.lexer import Token
 
 _OPEN, _CLOSE = "\x01", "\x02"
 # The content of these blocks is a value that the template may still change or compare, so it gets no marks.
 _HOLDS = {"macro": "endmacro", "call": "endcall", "filter": "endfilter", "set": "endset"}
 
 
-class SourceLines(Extension):
-    """Marks the text of templates with its origin."""
-
-    def filter_stream(self, stream: TokenStream) -> Iterable[Token]:
-        return _marked(list(stream), stream.name or "<template>")
-
-
-def _marked(tokens: list[Token], name: str) -> Iterator[Token]:
+def marked(tokens: list[Token], name: str) -> Iterator[Token]:
+    """The tokens of the template ``name``, with its text marked with the origin."""
     held: list[str] = []
     for i, token in enumerate(tokens):
         if token.type == "name" and i and tokens[i - 1].type == "block_begin":
@@ -34,7 +29,7 @@ def _marked(tokens: list[Token], name: str) -> Iterator[Token]:
             elif word in _HOLDS and not (word == "set" and _assigns(tokens, i)):
                 held.append(_HOLDS[word])
         if token.type == "data" and not held:
-            token = Token(token.lineno, "data", f"{_OPEN}{name}:{token.lineno}{_CLOSE}{token.value}")
+            token = token._replace(value=f"{_OPEN}{name}:{token.lineno}{_CLOSE}{token.value}")
         yield token
 
 

@@ -7,25 +7,28 @@ template.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from hashlib import sha256
-from pathlib import Path
-from typing import Any
-
-import jinja2
+from typing import TYPE_CHECKING, Any
 
 from ..errors import TemplateError
 from .bytecode import Bytecode
-from .line_directives import SourceLines, place_directives
-from .stand_ins import StandIn
+from .line_directives import place_directives
 
-_PACKAGE = Path(__file__).parent.parent
-#: The library's own templates: inside the installed package, or beside it in a source tree.
-TEMPLATES = _PACKAGE / "templates" if (_PACKAGE / "templates").is_dir() else _PACKAGE.parent / "templates"
+if TYPE_CHECKING:
+    import jinja2
+
+    from .stand_ins import StandIn
+
+_PACKAGE = os.path.dirname(os.path.dirname(__file__))
+#: The folder of the library's own templates: inside the installed package, or beside it in a source tree.
+TEMPLATES = os.path.join(_PACKAGE, "templates")
+if not os.path.isdir(TEMPLATES):
+    TEMPLATES = os.path.join(os.path.dirname(_PACKAGE), "templates")
 PRELUDE = "prelude/base.cuh"
 _HALF_WORDS = ("__half", "__half2", "half", "half2")
 _BFLOAT16_WORDS = ("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat162")
@@ -41,32 +44,32 @@ class Rendered:
     plain: bool = False
 
 
-class _Sources(jinja2.BaseLoader):
+class _Sources:
     """Loads templates from strings, then from folders that a user added, then from the library's folder."""
 
     def __init__(self) -> None:
         self.strings: dict[str, str] = {}
-        self.folders: list[Path] = [TEMPLATES]
+        self.folders: list[str] = [TEMPLATES]
 
-    def find(self, template: str) -> Path | None:
-        parts = Path(template)
-        if parts.is_absolute() or ".." in parts.parts:
+    def find(self, template: str) -> str | None:
+        if os.path.isabs(template) or ".." in template.split("/"):
             return None
-        return next((folder / parts for folder in self.folders if (folder / parts).is_file()), None)
+        return next(filter(os.path.isfile, (os.path.join(one, template) for one in self.folders)), None)
 
-    def get_source(self, environment: jinja2.Environment, template: str) -> tuple[str, str | None, Any]:
+    def load(self, template: str) -> tuple[str, str | None, Callable[[], bool]] | None:
         if template in self.strings:
             source = self.strings[template]
             return source, None, lambda: self.strings.get(template) == source
         path = self.find(template)
         if path is None:
-            raise jinja2.TemplateNotFound(template)
-        return path.read_text(encoding="utf-8"), str(path), _unchanged(path)
+            return None
+        with open(path, encoding="utf-8") as file:
+            return file.read(), path, _unchanged(path)
 
 
-def _unchanged(path: Path) -> Callable[[], bool]:
-    stamp = path.stat().st_mtime_ns
-    return lambda: path.is_file() and path.stat().st_mtime_ns == stamp
+def _unchanged(path: str) -> Callable[[], bool]:
+    stamp = os.stat(path).st_mtime_ns
+    return lambda: os.path.isfile(path) and os.stat(path).st_mtime_ns == stamp
 
 
 _sources = _Sources()
@@ -78,31 +81,19 @@ _lock = threading.RLock()
 @lru_cache(maxsize=1)
 def environment() -> jinja2.Environment:
     """The environment that renders every kernel."""
-    return jinja2.Environment(
-        variable_start_string="<<",
-        variable_end_string=">>",
-        block_start_string="<%",
-        block_end_string="%>",
-        comment_start_string="<#",
-        comment_end_string="#>",
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        loader=_sources,
-        bytecode_cache=bytecode,
-        extensions=[SourceLines],
-    )
+    from .environment import environment
+
+    return environment(_sources.load, bytecode)
 
 
-def add_templates(folder: str | Path) -> None:
+def add_templates(folder: str | os.PathLike[str]) -> None:
     """Look for templates in ``folder`` before the library's own.
 
     Raises:
         NotADirectoryError: ``folder`` is not a folder.
     """
-    path = Path(folder).expanduser().resolve()
-    if not path.is_dir():
+    path = os.path.realpath(os.path.expanduser(folder))
+    if not os.path.isdir(path):
         raise NotADirectoryError(f"folder: expected an existing folder, got {path}")
     with _lock:
         if path in _sources.folders:
@@ -115,9 +106,17 @@ def add_source(source: str, label: str) -> str:
     with _lock:
         name = f"<{label}>"
         if _sources.strings.setdefault(name, source) != source:
+            from hashlib import sha256
+
             name = f"<{label} {sha256(source.encode()).hexdigest()[:8]}>"
             _sources.strings[name] = source
         return name
+
+
+def require(template: str) -> None:
+    """Raise a TemplateError if there is no such template."""
+    if not _exists(template):
+        raise _missing(template)
 
 
 def source_of(template: str) -> str:
@@ -127,22 +126,23 @@ def source_of(template: str) -> str:
         TemplateError: there is no such template, or it is not UTF-8.
     """
     try:
-        return _sources.get_source(environment(), template)[0]
-    except jinja2.TemplateNotFound as error:
-        raise _missing(str(error.name or template)) from None
+        found = _sources.load(template)
     except UnicodeDecodeError as error:
         raise TemplateError(f"{template}: expected UTF-8 text; {error}") from None
+    if found is None:
+        raise _missing(template)
+    return found[0]
 
 
 def _missing(name: str) -> TemplateError:
-    folders = ", ".join(str(folder) for folder in _sources.folders)
+    folders = ", ".join(_sources.folders)
     return TemplateError(f"no template named {name!r} in {folders}")
 
 
 def is_own(template: str) -> bool:
     """Whether a template is the library's own, not a user's string or file."""
     path = _sources.find(template)
-    return template not in _sources.strings and path is not None and path.is_relative_to(TEMPLATES)
+    return template not in _sources.strings and path is not None and _within(path, TEMPLATES)
 
 
 def excerpt(text: str, line: int, around: int = 3) -> str:
@@ -154,6 +154,8 @@ def excerpt(text: str, line: int, around: int = 3) -> str:
 
 def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> TemplateError:
     """The error of a rendering, with the template's line and the variables."""
+    import jinja2
+
     name, line = template, None
     syntax = isinstance(error, jinja2.TemplateSyntaxError)
     if isinstance(error, jinja2.TemplateSyntaxError):
@@ -190,9 +192,13 @@ def _template_of(filename: str, template: str) -> str | None:
     if filename == "<template>":
         return template
     for folder in _sources.folders:
-        if Path(filename).is_relative_to(folder):
-            return Path(filename).relative_to(folder).as_posix()
+        if _within(filename, folder):
+            return filename[len(folder) + 1 :]
     return None
+
+
+def _within(path: str, folder: str) -> bool:
+    return path.startswith(folder + os.sep)
 
 
 def describe(variables: Mapping[str, Any]) -> str:

@@ -16,6 +16,7 @@ import tree_sitter
 
 from .. import dtypes
 from ..errors import TemplateError
+from . import Dim3
 from .declarations import DynamicShared, declarations, declarator_name, function_name, words_of
 from .syntax import first_problem, syntax_tree, text_of, walk
 
@@ -50,7 +51,6 @@ VECTORS = {
     for n in (1, 2, 3, 4)
 } | {pair: (row.cxx, 2 * row.itemsize) for row in dtypes.TABLE for pair in row.pairs}
 #: Sizes along x, y and z: of a grid in blocks, of a block in threads.
-Dim3 = tuple[int, int, int]
 _NOISE = {"const", "volatile", "enum", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -106,7 +107,7 @@ def test_an_array_of_minus_infinities_and_of_large_numbers(features: int) -> Non
 )
 def test_products_wait_for_queries_times_the_scale(monkeypatch: pytest.MonkeyPatch, left_out: str) -> None:
     """Without the fence or the barrier the host shows wrong numbers, or a fault."""
-    text = (TEMPLATES / "nn" / "attention" / "forward_tma.cu").read_text()
+    text = (Path(TEMPLATES) / "nn" / "attention" / "forward_tma.cu").read_text()
     assert text.count(left_out) == 1
     monkeypatch.setattr(plan, "_prepared", {})
     monkeypatch.setitem(plan._TMA, "forward", ck.Kernel(text.replace(left_out, ""), name="attention_forward"))

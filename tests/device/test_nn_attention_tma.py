@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -348,7 +349,7 @@ _THERE = "barrier_sync(meeting(there, 1 - group, number), 256);"
 def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, kind: str, right: str) -> None:
     """Without one of them the host shows wrong numbers, or a fault."""
     file = "backward_keys" if kind == "backward" else kind
-    text = (TEMPLATES / "nn" / "attention" / f"{file}_tma.cu").read_text()
+    text = (Path(TEMPLATES) / "nn" / "attention" / f"{file}_tma.cu").read_text()
     assert text.count(right) == 1
     monkeypatch.setattr(plan, "_prepared", {})
     monkeypatch.setitem(plan._TMA, kind, ck.Kernel(text.replace(right, ""), name=f"attention_{kind}"))

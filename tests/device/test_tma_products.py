@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -303,8 +304,8 @@ def plant(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, right: str, wrong: str
     from cukern.linear import tma
     from cukern.text.render import TEMPLATES
 
-    shared = (TEMPLATES / "linear" / "product_tma.cuh").read_text()
-    text = (TEMPLATES / tile.kernel.template).read_text()
+    shared = (Path(TEMPLATES) / "linear" / "product_tma.cuh").read_text()
+    text = (Path(TEMPLATES) / tile.kernel.template).read_text()
     text = text.replace('<% include "linear/product_tma.cuh" %>', shared)
     assert text.count(right) == 1
     if wrong == "free(current);":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,6 @@ def test_every_template_is_compiled() -> None:
         ):
             launched(ck.bfloat16)
         launch_attention_of_warpgroups(ck.bfloat16, everything=True)
-    names = {str(path.relative_to(render.TEMPLATES)) for path in render.TEMPLATES.rglob("*.cu")}
+    names = {str(path.relative_to(render.TEMPLATES)) for path in Path(render.TEMPLATES).rglob("*.cu")}
     missing = names - gpu.templates
     assert not missing, f"add a function that launches {missing}, and name it in EVERY or FLOATING"

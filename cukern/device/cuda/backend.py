@@ -17,7 +17,8 @@ import numpy as np
 from ... import dtypes
 from ...dtypes import DType
 from ...errors import DeviceError
-from ...text.signature import Dim3, Param, Unit
+from ...text import Dim3
+from ...text.signature import Param, Unit
 from ...text.variables import device_variables
 from .. import bundles, disk_cache
 from ..bundle_file import Target, hash_of

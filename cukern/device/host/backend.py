@@ -26,7 +26,8 @@ import numpy as np
 
 from ...dtypes import DType
 from ...errors import DeviceError, KernelFault, LaunchError
-from ...text.signature import Dim3, Param, Unit
+from ...text import Dim3
+from ...text.signature import Param, Unit
 from ...text.variables import device_variables
 from .. import bundles
 from ..interface import CompilerFailure, Prepared, Properties, Style, TextureForm, Tiles

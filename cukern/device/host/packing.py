@@ -13,7 +13,8 @@ import numpy as np
 
 from ... import dtypes
 from ...errors import DeviceError, LaunchError
-from ...text.signature import Dim3, Param, Unit
+from ...text import Dim3
+from ...text.signature import Param, Unit
 from ...text.variables import device_variables
 
 #: The first arguments of every launch: grid, block and bytes of shared memory.

@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from ...dtypes import DType
-from ...text.signature import Dim3, Unit
+from ...text import Dim3
+from ...text.signature import Unit
 from ...text.variables import Variable
 from ..host.backend import Host, HostFunction
 from ..host.checked import mode

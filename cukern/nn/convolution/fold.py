@@ -12,7 +12,8 @@ from ...array.creation import empty
 from ...device import Device
 from ...elementwise.operands import require_array
 from ...function import Function
-from ...kernel import BoundKernel, Kernel
+from ...kernel import Kernel
+from ...kernel.bound import BoundKernel
 from ...kernel.sizes import divide_up, index_type
 from ...shape.views import expand_dims
 from ..fused import common_dtype, several

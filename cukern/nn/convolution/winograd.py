@@ -21,7 +21,8 @@ from ...device.interface import Prepared
 from ...device.precision import get_matmul_precision
 from ...elementwise.graph import input_node
 from ...elementwise.program import Program, program
-from ...kernel import BoundKernel, Kernel
+from ...kernel import Kernel
+from ...kernel.bound import BoundKernel
 from ...kernel.sizes import LARGEST_INDEX, divide_up, divisor
 from .depthwise import low
 from .epilogue import steps, variables

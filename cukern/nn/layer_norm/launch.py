@@ -12,7 +12,8 @@ from ...array import Array
 from ...array.creation import empty, zeros
 from ...array.layout import Layout, fresh_layout
 from ...device import Device
-from ...kernel import BoundKernel, Kernel
+from ...kernel import Kernel
+from ...kernel.bound import BoundKernel
 from ...kernel.plan import Plan, launch, new, on, operands, remember
 from ...kernel.sizes import divide_up, index_type
 from ...reduction.function import load

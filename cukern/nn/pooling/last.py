@@ -11,7 +11,8 @@ from ...array import Array
 from ...array.creation import empty
 from ...array.layout import address, memory_order
 from ...device import Device
-from ...kernel import BoundKernel, Kernel
+from ...kernel import Kernel
+from ...kernel.bound import BoundKernel
 from ...kernel.sizes import ACCESS, divide_up, index_type
 from .geometry import Windows
 

@@ -13,7 +13,8 @@ from ...array import Array
 from ...array.creation import empty
 from ...array.layout import address
 from ...device import Device
-from ...kernel import BoundKernel, Kernel
+from ...kernel import Kernel
+from ...kernel.bound import BoundKernel
 from ...kernel.sizes import ACCESS, divide_up, index_type
 from . import last
 from .geometry import Pair, Windows

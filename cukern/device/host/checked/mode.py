@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING
 
 from ....errors import KernelFault, KernelReport
 from ... import capture_hooks
-from . import unset
-from .tracing import Tracer
 
 if TYPE_CHECKING:
     from ....array import Array
+    from .tracing import Tracer
 
 
 @dataclass
@@ -75,12 +74,16 @@ def tell(found: Sequence[KernelReport]) -> None:
 
 
 def _read(array: Array, what: str) -> None:
+    from . import unset
+
     wrong = unset.read(array)
     if wrong is not None:
         tell([wrong])
 
 
 def _apply() -> None:
+    from . import unset
+
     on = active()
     capture_hooks.made_empty = unset.made if on else None
     capture_hooks.watch_reads(_read, on)
@@ -104,6 +107,8 @@ def finish(mode: Mode) -> None:
         KernelFault: as :func:`tell`.
     """
     if current() is mode:
+        from . import unset
+
         tell(unset.left())
 
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ....errors import KernelReport, TemplateError
-from ....text import render
-from ....text.signature import Dim3, Unit
+from ....text import Dim3, render
+from ....text.signature import Unit
 from ..lines import template_line, templates_of
 from ..settings import TIME_LIMIT
 from . import fills

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from ....text.signature import Dim3, Unit
+from ....text import Dim3
+from ....text.signature import Unit
 
 #: The struct ``Event`` of checked/trace.h.
 EVENT = np.dtype(

@@ -168,7 +168,7 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
         return tuple(range(ndim))
     if type(axis) is int:
         return (normalize_axis(axis, ndim, name),)
-    several = axis if isinstance(axis, (tuple, list)) else (axis,)
+    several = axis if isinstance(axis, (tuple, list, range)) else (axis,)
     axes = tuple([normalize_axis(one, ndim, name) for one in several])
     if len(set(axes)) != len(axes):
         raise ValueError(f"{name}: an axis is named twice in {axis}")

@@ -188,7 +188,7 @@ class Ufunc(Row):
         Args:
             x: any array.
             axis: the axis; or, of functions whose operands may be reordered, axes, or None for all.
-            dtype: the dtype to which elements are cast first.
+            dtype: the dtype to which elements are cast first, that of the result.
             out: the array to write the result to.
             keepdims: whether the axes stay, with size 1.
             initial: a number that is combined with the elements.
@@ -209,7 +209,7 @@ class Ufunc(Row):
         Args:
             x: an array of at least one axis.
             axis: the axis.
-            dtype: the dtype to which elements are cast first.
+            dtype: the dtype to which elements are cast first, that of the result.
             out: the array to write the result to.
 
         Raises:
@@ -233,7 +233,7 @@ class Ufunc(Row):
             indices: where the slices start; each ends where the next starts, the last at the end of ``x``. If the
                 next does not start after it, the slice is one element.
             axis: the axis.
-            dtype: the dtype to which elements are cast first.
+            dtype: the dtype to which elements are cast first, that of the result.
             out: the array to write the result to.
 
         Raises:

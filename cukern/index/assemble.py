@@ -179,6 +179,7 @@ def _nested(arrays: Any) -> tuple[int, int]:
 def _joined(arrays: Any, depth: int, ndim: int) -> Array:
     """Join lists of a nesting depth along that number of last axes."""
     if not depth:
+        arrays = require_array(arrays, "block")
         return reshape(arrays, (1,) * (ndim - arrays.ndim) + arrays.shape)
     return concat([_joined(part, depth - 1, ndim) for part in arrays], ndim - depth)
 

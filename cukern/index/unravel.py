@@ -66,13 +66,12 @@ def unravel_index(indices: Any, shape: int | tuple[int, ...], order: str = "C") 
     """Convert indices in a flattened array to indices along each axis of ``shape``.
 
     Args:
-        indices: integers of any shape.
+        indices: integers of any shape; negative ones count from the end.
         shape: the shape of the array.
         order: "F" counts the flattened array with the first axis fastest.
 
     Raises:
-        IndexError: an index is out of range (on the host; on a GPU it is clipped).
-        TypeError: the indices are not integers.
+        IndexError: the indices are not integers, or one is out of range (on the host; on a GPU it is clipped).
 
     >>> import cukern as ck
     >>> [int(i) for i in ck.unravel_index(ck.asarray(5), (2, 3))]
@@ -98,15 +97,15 @@ def ravel_multi_index(
     """Convert indices along each axis of ``dims`` to indices in the flattened array.
 
     Args:
-        multi_index: an array of integers for each axis; they broadcast.
+        multi_index: an array of integers for each axis; they broadcast. Negative ones count from the end, unless
+            ``mode`` brings them into the range.
         dims: the shape of the array.
         mode: for indices out of range: ``"raise"`` an error, ``"wrap"`` around, or ``"clip"`` to the range; or one of
             these for each axis.
         order: "F" counts the flattened array with the first axis fastest.
 
     Raises:
-        IndexError: an index is out of range (on the host; on a GPU it is clipped).
-        TypeError: the indices are not integers.
+        IndexError: the indices are not integers, or one is out of range (on the host; on a GPU it is clipped).
         ValueError: the number of arrays or of modes is not that of the axes, there is no such mode, or the array has
             more than 2**63 - 1 elements.
 

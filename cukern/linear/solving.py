@@ -18,6 +18,7 @@ from ..autodiff.cotangents import meta
 from ..elementwise.complex_rows import _times_i, conj, conjugated, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import normalize_axes, require_array, require_arrays
+from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, divide, equal, exp, multiply, where
 from ..errors import DeviceError
 from ..reduction.rows import any, max, prod, sum
@@ -119,8 +120,8 @@ def _tolerance(s: Array, rtol: Any, shape: tuple[int, ...]) -> Array:
     """The threshold below which singular values count as 0, for each matrix."""
     if rtol is None:
         rtol = float(np.finfo(s.dtype).eps) * sorted(shape[-2:])[-1]
-    if isinstance(rtol, Array) and rtol.ndim:
-        rtol = expand_dims(rtol, -1)
+    if not is_scalar(rtol):
+        rtol = expand_dims(require_array(rtol, "linalg", "rtol", s), -1)
     return max(s, -1, keepdims=True) * rtol if s.shape[-1] else s
 
 
@@ -138,7 +139,8 @@ def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any =
         rcond: NumPy's older name of ``rtol``.
         hermitian: whether the matrices are symmetric: only their lower triangles are read, and eigenvalues replace
             singular values.
-        rtol: singular values below this fraction of the largest count as 0; ``max(m, n) * eps`` when None.
+        rtol: singular values below this fraction of the largest count as 0, a number or one for each matrix;
+            ``max(m, n) * eps`` when None.
 
     Raises:
         LinAlgError: ``hermitian`` is true, and a matrix is not square.

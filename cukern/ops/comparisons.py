@@ -58,7 +58,7 @@ def isclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bo
     first, second = wide
     device = device_of(wide)
     bounds = [
-        float(one) if isinstance(one, (int, float)) else asarray(one, device=device) for one in (rtol, atol)
+        float(one) if type(one) in (bool, int, float) else asarray(one, device=device) for one in (rtol, atol)
     ]
     made: Array = _close(first, second, bounds[0], bounds[1], bool(equal_nan))
     return made

@@ -171,7 +171,7 @@ def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
     """The dtype in which a mean of elements is computed, and that of the result."""
     if x.dtype in dtypes.COMPLEX:
         return dtypes.complex128, x.dtype
-    more = [q.dtype] if isinstance(q, Array) and q.dtype in dtypes.FLOATS else []
+    more = [q.dtype] if hasattr(q, "dtype") and q.dtype in dtypes.FLOATS else []
     result = dtypes.float_of(x.dtype, *more)
     return dtypes.info(result).acc if x.dtype in dtypes.FLOATS else dtypes.float64, result
 

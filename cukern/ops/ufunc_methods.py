@@ -147,6 +147,8 @@ def reduce(
         if where is not None:
             options["where"] = where
         if known.reduction in ("sum", "prod", "max", "min"):
+            if dtype is not None and known.reduction in ("sum", "prod"):
+                options["dtype"] = dtype
             return FUNCTIONS[known.reduction](  # type: ignore[no-any-return]
                 x if dtype is None else astype(x, dtype, copy=False), axes, initial=initial, **options
             )
@@ -207,7 +209,10 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
         and known.scan
         and not (known.scan == "logcumsumexp" and x.dtype not in dtypes.INEXACT)
     ):
-        return FUNCTIONS[known.scan](x if dtype is None else astype(x, dtype, copy=False), place)  # type: ignore[no-any-return]
+        if dtype is None:
+            return FUNCTIONS[known.scan](x, place)  # type: ignore[no-any-return]
+        given = {"dtype": dtype} if known.scan in ("cumsum", "cumprod") else {}
+        return FUNCTIONS[known.scan](astype(x, dtype, copy=False), place, **given)  # type: ignore[no-any-return]
     values = moveaxis(_values(row, x, dtype), place, 0)
     if known is None:
         made = [values[i] for i in range(min(len(values), 1))]

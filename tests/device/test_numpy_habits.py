@@ -232,6 +232,18 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "isclose, arrays of tolerances": lambda m, v: m.isclose(
         v(A), v(A * 1.1), rtol=v([0.2, 0.01, 0.2, 0.05]), atol=0.0
     ),
+    "isclose, a tolerance of float64": lambda m, v: m.isclose(
+        v(np.ones(2, np.float32)), np.float32(0), atol=np.float64(1) - 2**-50
+    ),
+    "block of numbers": lambda m, v: m.block([[1, v([2.0, 3.0])], [4, 5, 6]]),
+    "moveaxis by ranges": lambda m, v: m.moveaxis(v(np.zeros((2, 3, 4))), range(2), range(1, 3)),
+    **{
+        f"{name}, a tolerance for each matrix, {kind.__name__}": lambda m, v, name=name, kind=kind: getattr(
+            m.linalg, name
+        )(v([np.diag([1.0, 0.1])] * 2), rtol=kind([0.5, 0.01]))
+        for name in ("matrix_rank", "pinv")
+        for kind in (list, np.asarray)
+    },
     "isclose of lists": lambda m, v: m.isclose([1.0, 2.0], [1.0, 2.1]) & v([True, True]),
     "choose, weak numbers": lambda m, v: m.choose(v([1, 0]), (9, v(np.uint8([1, 2])))),
     "choose, several arguments": lambda m, v: v([1, 0]).choose(v([1, 2]), v([3, 4])),

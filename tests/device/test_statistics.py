@@ -74,6 +74,8 @@ def test_quantiles_given_as_arrays(device: ck.Device) -> None:
     assert got.dtype == ck.float64
     assert_close(got, np.quantile(a.astype(np.float64), q, axis=0), rtol=1e-6)
     assert ck.quantile(ck.asarray(a), q.astype(np.float32)).dtype == ck.float32
+    for one in (q, np.float64(0.7)):
+        assert ck.quantile(ck.asarray(a), one).dtype == np.quantile(a, one).dtype == ck.float64
     assert ck.percentile(ck.asarray(a), 30).dtype == ck.float32
 
 

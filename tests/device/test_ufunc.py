@@ -32,6 +32,16 @@ def test_reduce(name: str, axis: int) -> None:
 def test_accumulate_and_slices(name: str) -> None:
     ours, theirs, x = getattr(ck, name), getattr(np, name), ck.asarray(VALUES)
     np.testing.assert_array_equal(ours.accumulate(x, 1), theirs.accumulate(VALUES, 1))
+    for dtype in ("bool", "int8"):
+        given = VALUES % 2 if dtype == "bool" else VALUES
+        for method in ("reduce", "accumulate"):
+            try:
+                expected = getattr(theirs, method)(given, 1, dtype)
+            except TypeError:
+                continue
+            np.testing.assert_array_equal(
+                getattr(ours, method)(ck.asarray(given), 1, dtype), expected, strict=True
+            )
     starts = [0, 3, 2, 2]
     np.testing.assert_array_equal(ours.reduceat(x, starts), theirs.reduceat(VALUES, starts))
     np.testing.assert_array_equal(ours.outer(x[0], [1, 2]), theirs.outer(VALUES[0], [1, 2]))

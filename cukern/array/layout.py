@@ -92,7 +92,8 @@ def shape_of(shape: Shape) -> tuple[int, ...]:
         else:
             plain: tuple[int, ...] = known
             return plain
-    sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", False)
+    sizes: tuple[Any, ...] = tuple(shape) if several else (shape,)  # type: ignore[arg-type]
     try:
         made = tuple([size.__index__() for size in sizes])
     except AttributeError:

@@ -297,7 +297,7 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     x = require_array(x, "tile")
-    given = reps if isinstance(reps, (tuple, list, np.ndarray, Sequence)) else (reps,)
+    given: Any = reps if isinstance(reps, Sequence) or getattr(reps, "ndim", False) else (reps,)
     times = tuple(map(operator.index, given)) if type(reps) is not int else (reps,)
     if min(times, default=0) < 0:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
@@ -454,7 +454,9 @@ def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
         ValueError: a size is negative.
     """
     x = require_array(x, "resize")
-    given = new_shape if isinstance(new_shape, (tuple, list, Sequence)) else (new_shape,)
+    given: Any = (
+        new_shape if isinstance(new_shape, Sequence) or getattr(new_shape, "ndim", False) else (new_shape,)
+    )
     sizes = tuple(map(operator.index, given))
     count = math.prod(sizes)
     if min(sizes, default=0) < 0:

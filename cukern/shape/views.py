@@ -64,7 +64,7 @@ def _sizes(shape: Shape | np.ndarray[Any, Any], name: str, argument: str = "shap
         else:
             return shape
     try:
-        several = isinstance(shape, (tuple, list)) or (isinstance(shape, np.ndarray) and shape.ndim)
+        several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", False)
         return tuple(map(operator.index, shape if several else (shape,)))  # type: ignore[arg-type]
     except TypeError:
         raise TypeError(f"{name}: {argument}: expected integers, got {shape!r}") from None

@@ -235,6 +235,18 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "isclose, a tolerance of float64": lambda m, v: m.isclose(
         v(np.ones(2, np.float32)), np.float32(0), atol=np.float64(1) - 2**-50
     ),
+    **{
+        f"{name}, an array as shape": lambda m, v, call=call: call(m, v(A), v([2, 6]))
+        for name, call in {
+            "zeros": lambda m, x, shape: m.zeros(shape),
+            "ones": lambda m, x, shape: m.ones(np.asarray(shape)),
+            "full": lambda m, x, shape: m.full(shape, 2.0),
+            "reshape": lambda m, x, shape: x.reshape(shape),
+            "broadcast_to": lambda m, x, shape: m.broadcast_to(x[0, 0], shape),
+            "tile": lambda m, x, shape: m.tile(x, shape),
+            "resize": lambda m, x, shape: m.resize(x, shape),
+        }.items()
+    },
     "block of numbers": lambda m, v: m.block([[1, v([2.0, 3.0])], [4, 5, 6]]),
     "moveaxis by ranges": lambda m, v: m.moveaxis(v(np.zeros((2, 3, 4))), range(2), range(1, 3)),
     **{

@@ -152,6 +152,7 @@ def block(arrays: Any, /) -> Array:
     """Join nested lists of arrays: innermost lists along the last axis, and each outer level along the axis before.
 
     Raises:
+        TypeError: a tuple stands for a list.
         ValueError: a list is empty, the lists are not nested evenly, or the shapes do not fit.
 
     >>> import cukern as ck
@@ -167,9 +168,10 @@ def block(arrays: Any, /) -> Array:
 
 def _nested(arrays: Any) -> tuple[int, int]:
     """The nesting depth of lists of arrays, and the largest number of axes in them."""
+    if isinstance(arrays, tuple):
+        raise TypeError(f"block: expected lists of arrays, got a tuple: {arrays}")
     if not isinstance(arrays, list):
-        arrays = require_array(arrays, "block")
-        return 0, arrays.ndim
+        return 0, require_array(arrays, "block").ndim
     found = [_nested(part) for part in arrays]
     if len({depth for depth, _ in found}) != 1:
         raise ValueError("block: expected lists that are not empty and nested evenly")

@@ -132,6 +132,9 @@ def test_blocks(device: ck.Device) -> None:
     for wrong in ([], [[row], row], [[row], []]):
         with pytest.raises(ValueError, match="block: expected lists"):
             ck.block(wrong)
+    for wrong in ((row, row), [(1, 2), row]):
+        with pytest.raises(TypeError, match="block: expected lists of arrays, got a tuple"):
+            ck.block(wrong)
 
 
 def _plain(nested: Any) -> Any:

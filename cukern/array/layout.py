@@ -103,6 +103,12 @@ def shape_of(shape: Shape) -> tuple[int, ...]:
     return made
 
 
+def expect_c_order(name: str, order: str | None) -> None:
+    """Refuse an order in memory that new arrays do not have."""
+    if order not in ("K", "C", "A", None):
+        raise ValueError(f"{name}: order: expected 'C', as new arrays have, got {order!r}")
+
+
 def layout_of(device: Device, data: Any) -> Layout:
     """The layout of an ndarray of ``device``."""
     aligned = device.addressable or device.backend.operand(data) % ALIGNMENT == 0

@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..files import replacing
+from .layout import expect_c_order
 from .operators import FUNCTIONS, Operators
 
 #: NumPy's.
@@ -134,8 +135,7 @@ class Memory(Operators):
             TypeError: the cast is not allowed.
             ValueError: ``order`` is "F".
         """
-        if order not in ("K", "C", "A", None):
-            raise ValueError(f"astype: order: expected 'C', as new arrays have, got {order!r}")
+        expect_c_order("astype", order)
         return self._call("cast_to", dtypes.as_named(dtype), casting, copy)
 
     def fill(self, value: Any) -> None:

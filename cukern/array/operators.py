@@ -6,6 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 
+from .layout import expect_c_order
+
 #: Functions by name, registered by each room: the public ones, and those that lower rooms need from higher ones.
 FUNCTIONS: dict[str, Any] = {}
 
@@ -256,8 +258,9 @@ class Operators:
         """The elements as another dtype."""
         return self._call("astype", dtype, copy=copy)
 
-    def copy(self) -> Self:
-        """A copy in C order."""
+    def copy(self, order: str | None = "C") -> Self:
+        """A copy in C order, as all new arrays have: ``order`` "F" is a ValueError."""
+        expect_c_order("copy", order)
         return self._call("copy")
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:

@@ -102,6 +102,9 @@ def test_flags_bytes_and_views() -> None:
         x.astype("int32", casting="same_kind")
     with pytest.raises(ValueError, match="astype: order: expected 'C'"):
         x.astype("int32", "F")
+    assert x.T.copy("K").flags.c_contiguous and x.T.copy(order="C").tolist() == x.T.tolist()
+    with pytest.raises(ValueError, match="copy: order: expected 'C'"):
+        x.copy("F")
     z = ck.asarray([1 + 2j])
     z.real, z.imag = 3, 4
     assert z.tolist() == [3 + 4j]

@@ -31,6 +31,7 @@ from .elementwise.operands import (
     require_arrays,
     require_constant,
 )
+from .elementwise.table import root_of_squares, size_to_power
 from .linear.cross import cross as _cross
 from .linear.decompositions import (
     EighResult,
@@ -152,24 +153,13 @@ def outer(x1: Array, x2: Array, /) -> Array:
     return ops.outer(x1, x2)
 
 
-@fuse
-def _root(total: Array, unit: Array | None) -> Array:
-    """The square root times ``unit``, with derivative 0 at 0."""
-    zero = ops.equal(total, 0)
-    root = ops.where(zero, 0, ops.sqrt(ops.where(zero, 1, total)))
-    return root if unit is None else root * unit
-
-
 @fuse(static=["p"])
-def _power(x: Array, p: float) -> Array:
-    """``abs(x) ** p``, with derivative 0 at 0."""
-    zero = ops.equal(x, 0)
-    return ops.where(zero, 0.0 if p > 0 else math.inf, ops.abs(ops.where(zero, 1, x)) ** p)
-
-
-@fuse(static=["p"])
-def _power_of(total: Array, unit: Array, p: float) -> Array:
-    return _power(total, p) * unit
+def _power(x: Array, p: float, unit: Array | None = None) -> Array:
+    """``abs(x) ** p``, times ``unit`` of a root, with derivative 0 at 0; all derivatives of even powers are right."""
+    if p <= 1:
+        made = root_of_squares(x) if p == 0.5 else size_to_power(x, p)
+        return made if unit is None else made * unit
+    return (x if p % 2 == 0 else ops.abs(x)) ** p
 
 
 @fuse
@@ -261,8 +251,8 @@ def vector_norm(
 ) -> Array:
     """``sum(|x|**ord) ** (1 / ord)`` over axes, where the powers overflow or vanish too.
 
-    The derivative is 0 at elements of 0, and where the norm is 0, as in PyTorch; there it is all that derivatives of
-    higher order know, so that those of ``vector_norm(x) ** 2`` are 0: of ``sum(square(x))`` they are right.
+    The derivative is 0 at elements of 0, and where the norm is 0, as in PyTorch. A norm of 0 has no second derivative:
+    it is NaN, also that of ``vector_norm(x) ** 2``; of ``sum(square(x))`` it is right.
 
     Args:
         x: any array. Norms of integers are computed in float64 and returned in the default floating dtype.
@@ -294,10 +284,10 @@ def vector_norm(
     made = _measure(x, p, axes, dtype, keepdims, unit)
     if unit is not None and not keepdims:
         unit = ops.squeeze(unit, axes)
-    if p == 2:
-        made = _root(made, unit) if unit is not None or tape.recording((made,)) else ops.sqrt(made)
+    if p == 2 and unit is None and not tape.recording((made,)):
+        made = ops.sqrt(made)
     elif powers:
-        made = _power(made, 1 / p) if unit is None else _power_of(made, unit, 1 / p)
+        made = _power(made, 1 / p, unit)
     return _narrowed(made, x)
 
 

@@ -175,15 +175,15 @@ _phase = unary(
     "x->r",
     codes={"c": "arg(x)"},
     vjp=lambda g, x, r: 0 * g,
-    complex_vjp=lambda g, x, r: _times_i(g) / where(x == 0, math.inf, conj(x)),
+    complex_vjp=lambda g, x, r: _times_i(g) * where(x == 0, 0, 1 / conj(x)),
     oracle=lambda x: np.arctan2(np.imag(x), np.real(x)),
-    doc="The angle of a complex number, in [-pi, pi]; its derivative at 0 is 0.",
+    doc="The angle of a complex number, in [-pi, pi]; its first derivative at 0 is 0, the second NaN.",
 )
 
 
 @public
 def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of complex numbers, in [-pi, pi]; 0 or pi of real ones. Its derivative at 0 is 0.
+    """The angle of complex numbers, in [-pi, pi]; 0 or pi of real ones. At 0 the first derivative is 0, the second NaN.
 
     Args:
         z: any array.
@@ -212,13 +212,21 @@ logaddexp2 = binary(
     vjp=lambda g, x, y, r: _log_add_exp_vjp(g, x, y, r, _LN2),
     doc="log2(2**x + 2**y), without overflow.",
 )
+
+
+def _xlogy_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    none = equal(x, 0) & equal(y, 0)
+    slope = where(none, math.inf, 1 / where(none, 1, y))
+    return g * where(equal(x, 0) & (y <= 0), 0, log(y)), g * _weighted(x, slope)
+
+
 xlogy = binary(
     "xlogy",
     "x == T(0) && y == y ? T(0) : x * log(y)",
     domain=(0.2, 3.0),
-    vjp=lambda g, x, y, r: (g * log(where(equal(x, 0) & (y <= 0), 1, y)), where(equal(x, 0), 0, g * x / y)),
+    vjp=_xlogy_vjp,
     oracle=lambda x, y: x * np.log(y),
-    doc="x * log(y), and 0 where x is 0.",
+    doc="x * log(y), and 0 where x is 0; its first derivatives at (0, 0) are 0.",
 )
 
 _weighted: Any = binary(

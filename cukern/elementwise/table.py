@@ -119,9 +119,10 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
 
 
 def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
+    # At x = 0 what has no derivative by y again gets NaN: 0 * inf, and the logarithm in the branch that is not taken.
+    base = where((y == 0) & isinf(1 / x), math.inf, x)
     flat = (x == 0) & (y >= 0)
-    below = where(y == 0, 0, y - 1)  # no infinity in the branch that is not taken
-    return where(y == 0, 0, g * y * pow(x, below)), where(flat, 0, g * r * log(where(flat, 1, x)))
+    return g * y * pow(base, y - 1), g * where(flat, 0, r * log(where(flat & (y > 1), 1, x)))
 
 
 pow: Binary = Power(
@@ -157,15 +158,15 @@ abs = unary(
     vjp=lambda g, x, r: g * sign(x),
     complex_vjp=lambda g, x, r: g * sign(x),
     operator="__abs__",
-    doc="The absolute value; its derivative at 0 is 0.",
+    doc="The absolute value; its derivative at 0 is 0. Of a complex 0 the second is infinite or NaN.",
 )
 sign: Unary = unary(
     "sign",
     "sign_of(x)",
     NUMERIC,
     codes={"c": "direction_of(x)"},
-    complex_vjp=lambda g, x, r: (g - r * real(conj(r) * g)) * _inverse(abs(x)),
-    doc="The sign of x: -1, 0 or 1; NaN for NaN. Of complex numbers x / |x|, and 0 at 0.",
+    complex_vjp=lambda g, x, r: (g - r * real(conj(r) * g)) / abs(x),
+    doc="The sign of x: -1, 0 or 1; NaN for NaN. Of complex numbers x / |x|, and 0 at 0, where there is no derivative: it is infinite or NaN.",
 )
 square = unary(
     "square",
@@ -291,12 +292,12 @@ atan = unary(
 
 
 def _inverse(h: Any) -> Any:
-    """1 / h, and 0 where h is 0."""
-    return where(h == 0, 0, 1 / where(h == 0, 1, h))
+    """1 / h, and 0 where h is 0, with a derivative of NaN there."""
+    return where(h == 0, 0, 1 / h)
 
 
 def _direction_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
-    across = g * _direction(y, x) * _inverse(hypot(x, y))
+    across = g * _direction(y, x) / hypot(x, y)
     return across * _direction(y, x), -across * r
 
 
@@ -316,14 +317,33 @@ atan2 = binary(
     vjp=lambda g, x, y, r: (g * _direction(y, x) * _inverse(hypot(x, y)), -g * _direction(x, y) * _inverse(hypot(x, y))),
     oracle="arctan2",
     domain=(0.2, 2.0),
-    doc="The angle of the point (y, x), in [-pi, pi]; its derivatives at (0, 0) are 0.",
+    doc="The angle of the point (y, x), in [-pi, pi]; its first derivatives at (0, 0) are 0, the second NaN.",
 )
 hypot: Any = binary(
     "hypot",
     "hypot(x, y)",
     vjp=lambda g, x, y, r: (g * _direction(x, y), g * _direction(y, x)),
     domain=(0.2, 2.0),
-    doc="sqrt(x * x + y * y), without overflow; its derivatives at (0, 0) are 0.",
+    doc="sqrt(x * x + y * y), without overflow; its first derivatives at (0, 0) are 0, the second NaN.",
+)
+root_of_squares: Any = unary(
+    "root_of_squares",
+    "sqrt(x)",
+    INEXACT,
+    vjp=lambda g, x, r: g * 0.5 * _inverse(r),
+    domain=(0.1, 4.0),
+    oracle="sqrt",
+    public=False,
+    doc="The square root with a derivative of 0 at 0, as norms have it, and none of higher order there: NaN.",
+)
+size_to_power: Any = binary(
+    "size_to_power",
+    "power(fabs(x), y)",
+    vjp=lambda g, x, y, r: (g * where(x == 0, 0, y * pow(abs(x), y - 1) * sign(x)), None),
+    domain=(0.2, 2.0),
+    oracle=lambda x, y: np.abs(x) ** y,
+    public=False,
+    doc="abs(x) to the constant power y with a derivative of 0 at x = 0, and none of higher order there if y < 2: NaN.",
 )
 sinh = unary("sinh", "sinh(x)", INEXACT, vjp=lambda g, x, r: g * cosh(x), doc="The hyperbolic sine.")
 cosh: Unary = unary("cosh", "cosh(x)", INEXACT, vjp=lambda g, x, r: g * sinh(x), doc="The hyperbolic cosine.")

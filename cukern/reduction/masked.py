@@ -15,7 +15,7 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
 from ..elementwise.operands import normalize_axes, require_array, require_constant
-from ..elementwise.table import equal, hypot, isnan, sqrt, square, where
+from ..elementwise.table import hypot, isnan, root_of_squares, square, where
 from ..shape.views import squeeze
 from .function import masked
 
@@ -130,10 +130,7 @@ def masked_spread(
 @fuse(static=("root",))
 def _spread(total: Any, count: Any, correction: float, none: float, root: bool) -> Any:
     squares = total / where(count > correction, count - correction, none)
-    if not root:
-        return squares
-    zero = equal(squares, 0)
-    return where(zero, 0, sqrt(where(zero, 1, squares)))
+    return root_of_squares(squares) if root else squares
 
 
 def one_correction(name: str, correction: float | None, ddof: float | None) -> float:

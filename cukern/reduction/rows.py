@@ -16,7 +16,7 @@ from ..elementwise.complex_rows import conjugated, imag, real
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr, Reduced
 from ..elementwise.operands import Axis, require_array
-from ..elementwise.table import equal, exp, hypot, where
+from ..elementwise.table import _inverse, equal, exp, hypot, where
 from ..elementwise.ufunc import one_out, written
 from ..kernel.strides import broadcast_axes
 from ..shape.joins import concat, stack
@@ -298,7 +298,7 @@ _INF, _NAN = float("inf"), float("nan")
 _SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
 _VARIANCE = Rule(lambda g, x, y, e, s: (x - e).astype(x.dtype) * (2 * g / s), number=_freedom, other="mean")
 _DEVIATION = Rule(
-    lambda g, x, y, e, s: (x - e).astype(x.dtype) * where(y > 0, g / s / where(y > 0, y, 1), 0),
+    lambda g, x, y, e, s: (x - e).astype(x.dtype) * (g / s * _inverse(y)),
     number=_freedom,
     other="mean",
 )
@@ -476,7 +476,8 @@ std = Spread(
     "float",
     _DEVIATION,
     real=True,
-    doc="The standard deviation over axes, the square root of the variance; its derivative is 0 where it is 0.",
+    doc="The standard deviation over axes, the square root of the variance; its first derivative where it is 0 is 0, "
+    "the second NaN.",
 )
 logsumexp = Statistic(
     Reduction(

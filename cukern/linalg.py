@@ -156,10 +156,10 @@ def outer(x1: Array, x2: Array, /) -> Array:
 @fuse(static=["p"])
 def _power(x: Array, p: float, unit: Array | None = None) -> Array:
     """``abs(x) ** p``, times ``unit`` of a root, with derivative 0 at 0; all derivatives of even powers are right."""
-    if p <= 1:
-        made = root_of_squares(x) if p == 0.5 else size_to_power(x, p)
-        return made if unit is None else made * unit
-    return (x if p % 2 == 0 else ops.abs(x)) ** p
+    if p > 1:
+        return (x if p % 2 == 0 else ops.abs(x)) ** p
+    root: Array = root_of_squares(x) if p == 0.5 else size_to_power(x, p)
+    return root if unit is None else root * unit
 
 
 @fuse

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import array
+import cmath
 import copy
+import ctypes
+import functools
 import math
+import statistics
 from collections.abc import Callable
 from typing import Any
 
@@ -63,6 +68,23 @@ def _element(x: ck.Array) -> Any:
     return made
 
 
+exponential = math.exp
+
+
+class Functions:
+    sine = math.sin
+    number = float
+
+
+functions = Functions()
+
+
+def _appended(x: ck.Array) -> Any:
+    made = array.array("d")
+    made.append(x[0])
+    return made
+
+
 def _added(x: ck.Array) -> Any:
     made = np.zeros(3)
     made += x
@@ -82,6 +104,17 @@ REFUSED: dict[str, Callable[[ck.Array], Any]] = {
     "np.ma": np.ma.array,
     "DLPack": lambda x: x.__dlpack__(),
     "np.vectorize": lambda x: np.vectorize(math.sin)(x),
+    "math.exp": lambda x: math.exp(x[0]),
+    "cmath.exp": lambda x: cmath.exp(x[0]),
+    "a name of its own": lambda x: exponential(x[0]),
+    "an attribute": lambda x: functions.sine(x[0]),
+    "several arguments": lambda x: math.hypot(*x),
+    "an argument of several parts": lambda x: math.exp(x[0] if x.ndim else x),
+    "statistics.fmean": statistics.fmean,
+    "array.array": lambda x: array.array("d", x),
+    "np.float64": lambda x: np.float64(x[0]),
+    "a method": _appended,
+    "ctypes": lambda x: ctypes.c_double(x[0]),
 }
 
 
@@ -111,7 +144,38 @@ def test_the_float_of_an_assigned_element_is_no_call_of_float(device: ck.Device)
         assert isinstance(error.value.__cause__, ck.GradientError)
 
 
+def test_the_error_names_what_takes_a_number(device: ck.Device) -> None:
+    x = ck.asarray([0.5, 0.25, 0.75])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        for call, name in ((REFUSED["math.exp"], "math.exp"), (statistics.fmean, "math.fsum")):
+            with pytest.raises(
+                ck.GradientError, match=f"a float, which {name} takes, of an array of float32"
+            ):
+                call(x)
+
+
+def test_a_call_that_has_run_often_is_refused_as_the_first(device: ck.Device) -> None:
+    """Python exchanges the instructions of what runs often."""
+    x, refused, made = ck.asarray([0.5]), 0, array.array("d")
+    with ck.Tape() as tape:
+        tape.watch(x)
+        for _ in range(100):
+            assert float(x) == 0.5
+            for _ in range(2):
+                try:
+                    math.exp(x)
+                except ck.GradientError:
+                    refused += 1
+            try:
+                made.append(x)
+            except ck.GradientError:
+                refused += 1
+    assert refused == 300
+
+
 def test_what_asks_for_a_constant_gets_one(device: ck.Device) -> None:
+    number = float
     x = ck.asarray([0.5, 0.25, 0.75])
     with ck.Tape() as tape:
         tape.watch(x)
@@ -122,11 +186,25 @@ def test_what_asks_for_a_constant_gets_one(device: ck.Device) -> None:
             y.numpy()[0],
             y.tolist()[0],
             complex(y[0]).real,
+            round(y[0], 3).item(),
+            y[0].__float__(),
+            number(y[0]),
+            Functions.number(y[0]),
+            functools.partial(float)(y[0]),
+            [float][0](y[0]),
+            next(map(float, y)),
+            sorted(map(float, y))[1],
+            sum(map(float, y[:1])),
+            sorted([float(v) for v in y])[1],
+            float(y[0] if y.ndim else y),
+            math.floor(y[0]),
             np.frombuffer(bytes(y), "f4")[0],
         ]
         assert numbers == [1.0] * len(numbers)
-        assert int(y[0]) == 1 and bool(y[0] > 0) and 1.0 in y
+        assert not math.isnan(y[0]) and math.isfinite(y[0]) and math.isclose(y[0], 1)
+        assert round(y[0]) == int(y[0]) == 1 and bool(y[0] > 0) and 1.0 in y
         assert "0.5" in repr(x) and "1.00" in f"{y[0]:.2f}" and "%.2f" % y[0] == "1.00"  # noqa: UP031
+        assert "{:.2f}".format(y[0]) == "1.00"  # noqa: UP032
         np.testing.assert_allclose(y, [1, 0.5, 1.5])
         np.testing.assert_array_equal(y, [1, 0.5, 1.5])
         ck.testing.assert_close(y, [1, 0.5, 1.5])

@@ -120,7 +120,8 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
 
 def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
     # At x = 0 what has no derivative by y again gets NaN: 0 * inf, and the logarithm in the branch that is not taken.
-    base = where((y == 0) & isinf(1 / x), math.inf, x)
+    constant = isinstance(y, (int, float)) and y != 0
+    base = x if constant else where((y == 0) & isinf(1 / x), math.inf, x)
     flat = (x == 0) & (y >= 0)
     return g * y * pow(base, y - 1), g * where(flat, 0, r * log(where(flat & (y > 1), 1, x)))
 

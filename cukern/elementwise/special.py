@@ -19,6 +19,7 @@ from .operands import public, require_array
 from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,
+    _weighted,
     abs,
     equal,
     erfc,
@@ -227,14 +228,6 @@ xlogy = binary(
     vjp=_xlogy_vjp,
     oracle=lambda x, y: x * np.log(y),
     doc="x * log(y), and 0 where x is 0; its first derivatives at (0, 0) are 0.",
-)
-
-_weighted: Any = binary(
-    "weighted",
-    "x == T(0) && y == y ? T(0) : x * y",
-    vjp=lambda g, x, y, r: (g * y, g * x),
-    oracle=lambda x, y: x * y,
-    doc="x * y, and 0 where x is 0, also of an infinite y.",
 )
 
 

@@ -119,13 +119,24 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
 
 
 def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
-    # At x = 0 what has no derivative by y again gets NaN: 0 * inf, and the logarithm in the branch that is not taken.
-    constant = isinstance(y, (int, float)) and y != 0
-    base = x if constant else where((y == 0) & isinf(1 / x), math.inf, x)
     flat = (x == 0) & (y >= 0)
-    return g * y * pow(base, y - 1), g * where(flat, 0, r * log(where(flat & (y > 1), 1, x)))
+    # Finite derivatives at x = 0 whose own are infinite: _weighted has the slope, and 0 / inf that of NaN by y.
+    steep = _weighted(x, where(flat & (y <= 1), -math.inf, 0))
+    by_y = g * where(flat, steep, r * log(where(flat, 1, x)))
+    if isinstance(y, (int, float)) and y != 0:
+        return g * y * pow(x, y - 1), by_y
+    base = where((y == 0) & isinf(1 / x), math.inf, x)
+    return g * (y * pow(base, y - 1) + _weighted(y - 1, where(flat & (y == 1), -math.inf, 0))), by_y
 
 
+_weighted: Any = binary(
+    "weighted",
+    "x == T(0) && y == y ? T(0) : x * y",
+    vjp=lambda g, x, y, r: (g * y, g * x),
+    public=False,
+    oracle=lambda x, y: x * y,
+    doc="x * y, and 0 where x is 0, also of an infinite y.",
+)
 pow: Binary = Power(
     "pow",
     "power(x, y)",

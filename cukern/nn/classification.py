@@ -12,7 +12,8 @@ from ..array import Array
 from ..array.creation import ones
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_arrays
-from ..elementwise.special import _binary_entropy, _weighted
+from ..elementwise.special import _binary_entropy
+from ..elementwise.table import _weighted
 from ..reduction.rows import normalizers
 from .fused import common_dtype, is_int, require_ids
 from .losses import RowTerms, mean_loss, picked, row_terms

@@ -293,13 +293,18 @@ def _freedom(span: Span) -> float:
     return span.n - span.parameter if span.n > span.parameter else 0.0
 
 
+def _freedom_of_root(span: Span) -> float:
+    """Infinity for the deviation of one value, which is 0 with all its derivatives."""
+    return _INF if span.n == 1 and not span.parameter else _freedom(span)
+
+
 _INF, _NAN = float("inf"), float("nan")
 #: The cotangent of an extreme is shared equally by the values that equal it.
 _SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
 _VARIANCE = Rule(lambda g, x, y, e, s: (x - e).astype(x.dtype) * (2 * g / s), number=_freedom, other="mean")
 _DEVIATION = Rule(
-    lambda g, x, y, e, s: (x - e).astype(x.dtype) * (g / s * _inverse(y)),
-    number=_freedom,
+    lambda g, x, y, e, s: (x - e).astype(x.dtype) * (g / s * _inverse(where(equal(s, _INF), _INF, y))),
+    number=_freedom_of_root,
     other="mean",
 )
 #: By the sum of exponentials, as their logarithm is rounded to the digits of large values.

@@ -117,6 +117,19 @@ def test_powers_of_zero(device: ck.Device) -> None:
     assert not np.isfinite(again[:2]).any() and again[2:].tolist() == [0, 0, 0]
 
 
+def test_what_is_constant_has_derivatives_of_zero(device: ck.Device) -> None:
+    """The deviation of one value, and a power of 0 by its exponent."""
+    for function, at in (
+        (ck.std, 3.5),
+        (lambda x: ck.std(x[None], axis=0).sum(), [1.0, 2.0]),
+        (lambda y: ck.pow(0.0, y).sum(), [0.25, 1.0, 2.0]),
+        (lambda y: ck.pow(f64(0.0), y).sum(), [0.25, 1.0, 2.0]),
+    ):
+        for _ in range(3):
+            function = ck.grad(lambda x, function=function: function(x).sum())
+            assert not function(f64(at)).any()
+
+
 def test_derivatives_of_x_log_y_at_zeros(device: ck.Device) -> None:
     x, y = f64([0.0, 0.0, 0.0, 2.0]), f64([0.0, 0.5, 2.0, 4.0])
     by_x = ck.grad(lambda x, y: ck.xlogy(x, y).sum())

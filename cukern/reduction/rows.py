@@ -258,7 +258,9 @@ class Spread(Reduce):
         if isinstance(x, Array) and x.dtype in dtypes.COMPLEX and where is None:
             wanted = None if dtype is None else dtypes.info(dtypes.as_dtype(dtype)).real
             parts = [self._apply(part, axis, keepdims, wanted, taken) for part in (real(x), imag(x))]
-            return hypot(*parts) if self.name == "std" else parts[0] + parts[1]
+            # Of one value each, deviations are 0 with all their derivatives.
+            root = self.name == "std" and parts[0].size != x.size
+            return hypot(*parts) if root else parts[0] + parts[1]
         if where is not None:
             root = self.name == "std"
             return masked_spread(self.name, x, axis, keepdims, dtype, where, taken, root, mean=mean)

@@ -122,6 +122,7 @@ def test_what_is_constant_has_derivatives_of_zero(device: ck.Device) -> None:
     for function, at in (
         (ck.std, 3.5),
         (lambda x: ck.std(x[None], axis=0).sum(), [1.0, 2.0]),
+        (lambda x: ck.std((x * 1j)[None], axis=0).sum(), [1.0, 2.0]),
         (lambda y: ck.pow(0.0, y).sum(), [0.25, 1.0, 2.0]),
         (lambda y: ck.pow(f64(0.0), y).sum(), [0.25, 1.0, 2.0]),
     ):

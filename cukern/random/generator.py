@@ -255,10 +255,23 @@ class Generator(Transformed):
             places = self._weighted(_distribution(p, n, self.device), count, replace)
         elif replace:
             places = self.integers(0, max(n, 1), count)
-        else:
+        elif n < max(_MANY, 64 * count):
             places = self._order(n)[:count]
+        else:
+            places = self._few(n, count)
         places = namespace.reshape(places, shape)
         return namespace.take(a, places, axis=axis) if isinstance(a, Array) else places
+
+    def _few(self, n: int, count: int) -> Array:
+        """``count`` distinct ones of ``n`` integers, at least 64 times as many: the first of more draws, of which too
+        many are alike with a probability below 2**-250.
+        """
+        drawn = self.integers(0, n, 2 * count + 64)
+        order = namespace.argsort(drawn, stable=True)
+        along = namespace.take(drawn, order)
+        again = namespace.diff(along, prepend=along[:1] - 1) == 0
+        first = namespace.sort(namespace.where(again, drawn.size, order))[:count]
+        return namespace.take(drawn, first)
 
     def _weighted(self, p: Array, count: int, replace: bool) -> Array:
         if replace:
@@ -270,6 +283,10 @@ class Generator(Transformed):
             raise ValueError("choice: p: fewer slices of positive probability than draws")
         keys = namespace.log(p) + self.gumbel(size=p.shape, dtype="float64")
         return namespace.argsort(keys, descending=True)[:count]
+
+
+#: From so many on, a few are drawn without the random order of all, which would take their memory.
+_MANY = 1 << 24
 
 
 def _parts(x: Any, device: Device) -> Array | int:

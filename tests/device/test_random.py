@@ -372,6 +372,29 @@ def test_arrays_of_scales_keep_the_side_of_the_tail(device: ck.Device) -> None:
     assert abs(rng.gumbel(5 * ones, 2.0).numpy().mean() - (5 + 2 * np.euler_gamma)) < 0.2
 
 
+@pytest.mark.parametrize("n", [2**24, 2**31, 2**40])
+def test_a_few_of_many_are_chosen_without_memory_for_all(device: ck.Device, n: int) -> None:
+    made = ck.random.default_rng(1).choice(n, (4, 50), replace=False).numpy()
+    assert made.shape == (4, 50) and len(np.unique(made)) == 200
+    assert 0 <= made.min() < n / 20 and n * 19 / 20 < made.max() < n
+    assert made.tolist() == ck.random.default_rng(1).choice(n, (4, 50), replace=False).tolist()
+    with pytest.raises(ValueError, match="cannot draw"):
+        ck.random.default_rng(0).choice(4, 5, replace=False)
+
+
+def test_a_few_of_many_are_distinct_and_equally_probable(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 256 in place of millions, where draws are often alike."""
+    monkeypatch.setattr("cukern.random.generator._MANY", 256)
+    rng = ck.random.default_rng(0)
+    made = np.array([rng.choice(256, 4, replace=False).numpy() for _ in range(500)])
+    assert all(len(set(row)) == 4 for row in made.tolist())
+    counts = np.bincount(made.ravel() // 16, minlength=16)
+    assert ((counts - 125) ** 2 / 125).sum() < 37.7  # of 15 degrees of freedom, in 999 of 1000
+    assert abs(made.mean(0) - 127.5).max() < 4 * 73.9 / np.sqrt(500)
+
+
 def test_parameters_of_numpy_and_lists(device: ck.Device) -> None:
     """Each has a number of its own."""
     rng = ck.random.default_rng(0)

@@ -17,7 +17,7 @@ from cukern.nn.attention import plan
 from cukern.nn.attention.call import Call, Options
 from cukern.nn.attention.scores import traced
 from cukern.nn.attention.staging import staging
-from cukern.nn.attention.tma import TMA_TILES, TmaTile
+from cukern.nn.attention.tma import BARRIERS, TMA_TILES, TmaTile
 from cukern.nn.attention.variables import variables_of
 from cukern.testing import asynchrony
 from cukern.text.render import TEMPLATES
@@ -225,7 +225,7 @@ def test_where_there_is_no_room_the_score_reads_memory() -> None:
             tile = plan.fed(call, kind, (x, x, x))
             if tile is None:  # no one kernel makes all gradients of so many features
                 continue
-            assert tile.shared(call.head, kind) + 1024 <= x.device.properties.max_shared_memory_per_block
+            assert tile.shared(call.head, kind) + BARRIERS <= x.device.properties.max_shared_memory_per_block
             made = variables_of(call, kind, tile, False, None)
             assert made["reads_places"] == (tile.ahead == 0)
             assert made["tiled"] == ("x5" if tile.ahead else None)

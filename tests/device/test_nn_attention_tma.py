@@ -9,7 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 from nn_support import close, sized
-from test_nn_attention_kernels import attended, check_gradients, close_gradient, exact_gradients, given
+from test_nn_attention_kernels import (
+    attended,
+    check_gradients,
+    check_large_scores,
+    close_gradient,
+    exact_gradients,
+    given,
+)
 
 import cukern as ck
 from cukern import nn
@@ -133,6 +140,32 @@ def test_a_cap_of_small_and_of_large_scores() -> None:
     found = made, *pull(ck.asarray(cotangent, dtype="bfloat16"))
     for one, wanted in zip(found, sized(formula, q, k, v, cotangent), strict=True):
         close_gradient(one, wanted)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize(
+    ("dtype", "size", "scale"),
+    [("float16", 99840.0, 0.55), ("float16", 9984.0, 1.0), ("bfloat16", 798720.0, 0.55)],
+)
+def test_gradients_of_large_scores(dtype: str, size: float, scale: float, deterministic: bool) -> None:
+    """Rows of one tile have large sums and small ones, and some attend to nothing."""
+    check_large_scores(dtype, size, 130, scale, deterministic=deterministic)
+    allowed = np.arange(300) <= np.arange(130)[:, None] - 20
+    added = np.where(allowed, 0, -np.inf)
+    check_large_scores(dtype, size, 130, scale, added, causal=True, offset=-20, deterministic=deterministic)
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_gradients_of_large_scores_by_a_function(deterministic: bool) -> None:
+    added = np.arange(130)[:, None] % 3 * (np.arange(300) % 5 - 2.0)
+    check_large_scores(
+        "float16",
+        99840.0,
+        130,
+        added=added,
+        score=lambda s, b, h, i, j: s + (i % 3) * (j % 5 - 2),
+        deterministic=deterministic,
+    )
 
 
 def test_rows_without_keys_have_finite_gradients() -> None:

@@ -103,7 +103,7 @@ def cheaper(
     elif given.gained:
         gain, value = _factor(roots[0]) or (1.0, roots[0])
         if gain > 0:
-            roots, unit = (value, *roots[1:]), Unit(gain)
+            roots, unit = (value, *roots[1:]), Unit(gain, limited=_named(value, "tanh") and gain <= _LIMIT)
     known = frozenset(node for node in order(roots) if _named(node, "tanh"))
     for rule in (lambda node: _by_tanh(node, known), _simpler, made.tanh, made.scaled):
         roots = _rewritten(roots, rule)

@@ -93,7 +93,7 @@ class MmaTile(NamedTuple):
         both = 2 * (size + value)
         if kind in ("forward", "few"):
             return 2 * self.rows * size + self.keys * both
-        return (self.rows + self.keys) * both + 8 * self.rows
+        return (self.rows + self.keys) * both + 12 * self.rows
 
 
 #: For each kernel, and the forward one of few rows, by the most features of a head: tiles whose sums and fragments fit

@@ -20,6 +20,8 @@ from .geometry import Head
 #: Bytes of a tensor map, and elements of 16 bits in the 128 bytes of a line.
 _MAP, _LINE = 128, 64
 _LONGEST_STRIDE = 2**40
+#: At least the bytes of a block's barriers, in shared memory too.
+BARRIERS = 256
 #: Where a tile of keys has too little shared memory for what scores read, rows of a tile.
 _FEWER_ROWS = (96, 80, 64)
 #: Bytes of keys and values that stay in the L2 while the heads of a section are made.
@@ -65,7 +67,7 @@ class TmaTile(NamedTuple):
         size, value = (2 * whole_lines(n) for n in head)
         both, ahead = size + value, self.ahead * self.ahead_stages
         if kind in OF_KEYS:
-            own = self.keys * both + self.stages * self.rows * (both + 8) + 1024 + ahead
+            own = self.keys * both + self.stages * (self.rows * (both + 12) + 8) + 1024 + ahead
             return own + self.rows * (4 * self.keys + 2 * size) * (kind == "backward")
         first = self.held * size if kind == "forward" else both
         return self.rows * first + self.stages * self.keys * both + 1024 + ahead
@@ -80,7 +82,7 @@ class TmaTile(NamedTuple):
             kind: the kernel.
             device: where it runs.
         """
-        limit = device.properties.max_shared_memory_per_block - 1024
+        limit = device.properties.max_shared_memory_per_block - BARRIERS
         for rows in (self.rows, *(n for n in _FEWER_ROWS if n < self.rows and kind in OF_KEYS)):
             own = 2 * tiled * rows * whole_lines(self.keys) + 4 * windows * (rows + self.keys)
             ahead = 1024 * divide_up(own, 1024)
@@ -138,7 +140,7 @@ def tma_tile_for(head: Head, device: Device, kind: str, queries: int, bounded: b
         return None
     if kind == "forward" and queries <= _SHORT and max(head) <= _NARROW:
         tile = SHORT_TILES[bounded]
-    if tile.shared(head, kind) + 1024 > limits.max_shared_memory_per_block:
+    if tile.shared(head, kind) + BARRIERS > limits.max_shared_memory_per_block:
         return None
     return tile._replace(blocks=limits.multiprocessors)
 

@@ -55,6 +55,7 @@ def variables_of(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum |
         "group": 1 if apart else grouped,
         "sharing": grouped if apart else 1,
         "fed": isinstance(tile, TmaTile),
+        "by_fragments": isinstance(tile, MmaTile),
         "summing": summed is not None,
         "listed": call.blocks is not None,
         "lists_by_batch": of_batch,

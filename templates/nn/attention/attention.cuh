@@ -343,9 +343,8 @@ __device__ __forceinline__ Course<tile_m> rows_for(const Place& at, const Sizes&
     return {at.rows_of(key), at.list(sizes, lists, key / tile_n, divide_up(sizes.queries * group, tile_m))};
 }
 
-// Statistics of the rows from `first` on, to shared memory: lse and, unless that is null, rest. A row that attends to nothing gets
-// +inf, with which its weights are 0. Without rest the weights of a row are not rounded apart, but all by the same factor, as its lse
-// is: of half types it is nearer to 1 than they are rounded themselves, of scores up to 1e4.
+// Statistics of the rows from `first` on, to shared memory: lse, and rest as an exponent of what exp_of is a power of. A row that
+// attends to nothing gets +inf, with which its weights are 0.
 template <int COUNT>
 __device__ __forceinline__ void load_statistics(
     A* to, A* rest, const Place& at, const Sizes& sizes, const RowStatistics* from, int first)
@@ -354,7 +353,7 @@ __device__ __forceinline__ void load_statistics(
         const RowStatistics x = first + r < at.rows ? from[at.statistic(sizes, first + r)] : RowStatistics{};
         const bool nothing = x.lse == -limits<A>::infinity();
         to[r] = nothing ? -x.lse : x.lse;
-        if (rest) rest[r] = nothing ? A(0) : x.rest;
+        rest[r] = nothing ? A(0) : x.rest<< " * A(log2_e)" if half >>;
     }
 }
 // The mean of dot products of each row.
@@ -378,7 +377,8 @@ struct Element {
         if (!whole && !at.attends(row, key)) return;
         Score score{product * A(sizes.scale), A(1)};
         if constexpr (!plain) score = scores(product, Spot{at.batch, at.head * group + row % group, row / group, key});
-        const A p = exp_of(score.value - lse - rest);
+        const A apart = << "fma(product, A(sizes.scale), -lse)" if plain and by_fragments else "score.value - lse" >>;
+        const A p = << "power_of_two(fma(apart, A(log2_e), -rest))" if half else "exp_of(apart - rest)" >>;
         if (p == A(0)) return;  // not 0 times a derivative that is infinite there
         A factor = A(1);
         if constexpr (dropping) factor = draw.factor(sizes, at.element(sizes, row, key));

@@ -17,6 +17,8 @@ constexpr int own_columns = by_features ? tile_m : tile_m / 2, own_sums = 64 * o
 constexpr int exchanged = makes_q ? tile_m * tile_n : 0, added = makes_q ? 2 * own_sums : 0;  // `exchanged` twice, by turns
 constexpr bool by_turns = << by_turns | lower >>;  // one warpgroup multiplies while the other makes weights
 static_assert(!by_turns || makes_q);
+// Numbers of a tile's rows: lse of their RowShift, deltas, shifts, and whether some of these are not 0.
+constexpr int size_statistics = 3 * tile_m + 2;
 // The products with the cotangent begin at what is subtracted from them; by turns that is read while the other warpgroup multiplies.
 constexpr bool begun = makes_k && !dropping && !by_turns;
 constexpr bool stops = makes_q || mixed;  // keys beyond the last one must have no weight
@@ -39,6 +41,15 @@ struct Walk : Course<tile_m> {
                row + tile_m <= at.rows && (!stops || key + 64 <= at.keys);
     }
 };
+// Statistics of a tile with large ones, whose lane's first is `to`.
+__device__ __forceinline__ void shift_rows(float* to, const RowStatistics* lse, const Sizes& sizes, const Place& at, int row) {
+    const RowShifts shifts(sizes);
+#pragma unroll 1
+    for (int r = threadIdx.x % 32; r < tile_m && row + r < at.rows; r += 32, to += 32) {
+        const RowShift made = shifts(lse[at.statistic(sizes, row + r)]);
+        to[0] = made.lse, to[2 * tile_m] = made.shift;
+    }
+}
 // Brings what the warpgroups that multiply go through, with the rows' statistics behind each stage; by one warp.
 __device__ __forceinline__ void supply(
     const TensorMap& q, const TensorMap& k, const TensorMap& v, const TensorMap& d, const RowStatistics* lse, const float* delta,
@@ -59,8 +70,9 @@ __device__ __forceinline__ void supply(
         ++keys.number;
         for (int n = 0, i = 0; n < sharing * walk.count; ++n, ++rows.number) {
             const int row = walk[walk.turn(i)];
-            float* const to = statistics + 2 * rows.stage() * tile_m + lane;
+            float* const to = statistics + rows.stage() * size_statistics + lane;
             float of_lse[own_rows], of_delta[own_rows];
+            bool large = false;
 #pragma unroll
             for (int r = 0; r < own_rows; ++r) {
                 const int own = row + 32 * r + lane;
@@ -68,11 +80,15 @@ __device__ __forceinline__ void supply(
                 of_delta[r] = own < at.rows ? delta[at.statistic(turns.sizes, own)] : 0.0f;
                 if (of_lse[r] == limits<float>::infinity()) of_delta[r] = 0.0f;
                 of_delta[r] = -of_delta[r];
+                large = large || is_large(of_lse[r]);
             }
+            large = __any_sync(0xffffffffu, large);
             rows.wait_empty();
 #pragma unroll
             for (int r = 0; r < own_rows; ++r)
-                if (32 * r + lane < tile_m) to[32 * r] = of_lse[r], to[tile_m + 32 * r] = of_delta[r];
+                if (32 * r + lane < tile_m) to[32 * r] = of_lse[r], to[tile_m + 32 * r] = of_delta[r], to[2 * tile_m + 32 * r] = 0.0f;
+            if (lane == 0) to[3 * tile_m] = large;
+            if (large) shift_rows(to, lse, turns.sizes, at, row);
             mbarrier_arrive(&rows.full[rows.stage()]);
             if (lane == 0) {
                 MBarrier* const full = rows.open(rows.size * sizeof(T));
@@ -209,7 +225,7 @@ __device__ __forceinline__ void advance(
     const T* const own_keys = keys + together.group * 64 * line;
     const T *const of_q = rows.tile(), *const of_d = of_q + size_q;
     const int lane_row = row + threadIdx.x % 4 * 2;
-    const float* const of_lse = statistics + 2 * rows.stage() * tile_m + threadIdx.x % 4 * 2;
+    const float *const of_stage = statistics + rows.stage() * size_statistics, *const of_lse = of_stage + threadIdx.x % 4 * 2;
     const Allowed<tile_m, true> allowed[2] = {
         {cotangents.scores, cotangents.sizes, at, key, lane_row, open},
         {cotangents.scores, cotangents.sizes, at, key + 8, lane_row, open}};
@@ -244,12 +260,16 @@ __device__ __forceinline__ void advance(
     const KeptOfKeys kept(cotangents.draw, cotangents.sizes, at, row, key - threadIdx.x % 32 / 4);
     wgmma_wait<makes_k ? 1 : 0>(s);
     wgmma_made(s);
+    if (plain && of_stage[3 * tile_m] != 0.0f) {
+#pragma unroll
+        for (int i = 0; i < tile_m / 2; ++i) s[i] -= of_lse[2 * tile_m + i / 4 * 8 + i % 2];
+    }
     if constexpr (brings_ahead) ahead.wait_full();
     const Arrived arrived(ahead, row, at.tile * tile_n);
-    const auto weigh = [&](int i, const Ahead& of, bool masked, bool beyond) {
-        const float product = s[i], row_lse = of_lse[i / 4 * 8 + i % 2];
-        const float p = masked ? cotangents.weight(product, row_lse, spot(i, true), of, attends(i), beyond)
-                               : cotangents.weight(product, row_lse, spot(i, false), of);
+    const auto weigh = [&](int i, const RowShift& of_row, const Ahead& of, bool masked, bool beyond) {
+        const float product = s[i];
+        const float p = masked ? cotangents.weight(product, of_row, spot(i, true), of, attends(i), beyond)
+                               : cotangents.weight(product, of_row, spot(i, false), of);
         s[i] = cotangents.sloped(p, product, spot(i, masked), of);
         return kept(i) ? p : 0.0f;
     };
@@ -261,8 +281,10 @@ __device__ __forceinline__ void advance(
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 const int at_i = 8 * n + 2 * i;
-                const float low = weigh(at_i, arrived.with(elements[2 * i]), masked, beyond);
-                weights[n][i] = pair(low, weigh(at_i + 1, arrived.with(elements[2 * i + 1]), masked, beyond));
+                const Pack<float, 2> lse = load_pack<2>(of_lse + at_i / 4 * 8), shift = load_pack<2>(of_lse + 2 * tile_m + at_i / 4 * 8);
+                const float low = weigh(at_i, {shift.at[0], lse.at[0]}, arrived.with(elements[2 * i]), masked, beyond);
+                const Ahead of = arrived.with(elements[2 * i + 1]);
+                weights[n][i] = pair(low, weigh(at_i + 1, {shift.at[1], lse.at[1]}, of, masked, beyond));
             }
         }
     };

@@ -1,6 +1,6 @@
 // backward_queries.cu on tensor cores.
 // Launch: a block for each tile of rows, head of keys and batch, in x; a warp for 16 rows. Shared, dynamic: tiles of q, d, k
-// and v, and two statistics of the rows.
+// and v, and three statistics of the rows.
 <% include "nn/attention/tensor_cores.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
@@ -11,13 +11,13 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% include "nn/attention/opening.cuh" %>
     T *const of_q = (T*)shared, *const of_d = of_q + tile_m * head_step, *const of_k = of_d + tile_m * value_step;
     T* const of_v = of_k + tile_n * head_step;
-    float *const of_lse = (float*)(of_v + tile_n * value_step), *const of_delta = of_lse + tile_m;
+    float *const of_lse = (float*)(of_v + tile_n * value_step), *const of_rest = of_lse + tile_m, *const of_delta = of_rest + tile_m;
     const Place at(sizes, starts_q, starts_k, false);
     const int row = at.first_row(sizes), lane = threadIdx.x % 32, warp_row = threadIdx.x / 32 * 16;
     load<tile_m, head_size>(of_q, at.of_rows(q, sizes.q), row);
     load<tile_m, value_size>(of_d, at.of_rows(d, sizes.o), row);
     commit_copies();
-    load_statistics<tile_m>(of_lse, nullptr, at, sizes, lse, row);
+    load_statistics<tile_m>(of_lse, of_rest, at, sizes, lse, row);
     load_deltas<tile_m>(of_delta, at, sizes, delta, row);
     float sums[head_width / 8][4] = {};
     const Course<tile_n> course = keys_for(at, sizes, lists, row);
@@ -39,7 +39,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             const int r = warp_row + lane / 4 + i % 4 / 2 * 8, c = i / 4 * 8 + lane % 4 * 2 + i % 2;
             float& dscore = dscores[i / 4][i % 4];
             dscore = Element(
-                at, sizes, scores, draw, scored[i / 4][i % 4], dscore, of_lse[r], 0.0f, of_delta[r], row + r, key + c, whole).dscore;
+                at, sizes, scores, draw, scored[i / 4][i % 4], dscore, of_lse[r], of_rest[r], of_delta[r], row + r, key + c, whole).dscore;
         }
         multiply_weights<tile_n, head_width>(sums, dscores, of_k);
     }

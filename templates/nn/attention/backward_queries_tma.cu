@@ -45,17 +45,21 @@ __device__ __forceinline__ void supply_ahead(const Scores& scores, const TensorM
 struct Own {
     const Place& at;
     int row;
-    float lse[2], delta[2];
+    RowShift shifts[2];
+    float delta[2];
+    bool shifted;  // one of a warp's rows
 
     __device__ __forceinline__ Own(const Place& at, const Sizes& sizes, int row, const RowStatistics* of_lse, const float* of_delta)
         : at(at), row(row) {
+        const RowShifts made(sizes);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const bool there = row + 8 * half < at.rows;
-            lse[half] = there ? exponent(of_lse[at.statistic(sizes, row + 8 * half)].lse) : limits<float>::infinity();
+            shifts[half] = there ? made(of_lse[at.statistic(sizes, row + 8 * half)]) : RowShift{0.0f, limits<float>::infinity()};
             delta[half] = there ? of_delta[at.statistic(sizes, row + 8 * half)] : 0.0f;
-            if (lse[half] == limits<float>::infinity()) delta[half] = 0.0f;
+            if (shifts[half].lse == limits<float>::infinity()) delta[half] = 0.0f;
         }
+        shifted = __any_sync(0xffffffffu, shifts[0].shift != 0.0f || shifts[1].shift != 0.0f);
     }
     __device__ __forceinline__ bool attends(int half, int key) const {
         const int place = row + 8 * half + at.offset;
@@ -87,6 +91,10 @@ __device__ __forceinline__ void advance(
     if (!first) arrive(&keys.empty[(keys.number - 1) % keys.count]);
     wgmma_wait<1>(s);
     wgmma_made(s);
+    if (plain && own.shifted) {
+#pragma unroll
+        for (int i = 0; i < tile_n / 2; ++i) s[i] -= own.shifts[i / 2 % 2].shift;
+    }
     const auto spot = [&](int i, bool masked) {
         const Place& at = own.at;
         const int column = i / 4 * 8 + i % 2, last_key = masked ? at.keys - 1 : limits<int>::highest();
@@ -105,10 +113,10 @@ __device__ __forceinline__ void advance(
             arrived.elements<false>(elements, n, threadIdx.x / 32 * 16);
 #pragma unroll
             for (int i = 8 * n; i < 8 * n + 8; ++i) {
-                const float lse = own.lse[i / 2 % 2];
+                const RowShift& of_row = own.shifts[i / 2 % 2];
                 const Ahead of = arrived.with(elements[i % 8]);
-                const float p = masked ? cotangents.weight(s[i], lse, spot(i, true), of, attends(i), false)
-                                       : cotangents.weight(s[i], lse, spot(i, false), of);
+                const float p = masked ? cotangents.weight(s[i], of_row, spot(i, true), of, attends(i), false)
+                                       : cotangents.weight(s[i], of_row, spot(i, false), of);
                 s[i] = cotangents.sloped(p, s[i], spot(i, masked), of);
             }
         }

@@ -85,7 +85,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& s = score[i / 2][2 * half + i % 2];
-                s = power_of_two(s * unit - from);
+                s = power_of_two(fma(s, unit, -from));
                 total[half] += s;
                 if constexpr (dropping)
                     s *= draw.factor(sizes, at.element(sizes, own_row, key + i / 2 * 8 + lane % 4 * 2 + i % 2));
@@ -94,6 +94,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         multiply_weights<tile_n, value_width>(sums, score, of_v);
     }
     wait_copies<0>();
+    const float lacks = lacking((plain ? float(sizes.scale) : 1.0f) * log2_e, unit);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         float& whole = total[half];
@@ -101,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         whole += __shfl_xor_sync(0xffffffffu, whole, 2);
         const int own_row = row + warp_row + lane / 4 + 8 * half;
         if (lane % 4 == 0 && own_row < at.rows)
-            of_lse[at.statistic(sizes, own_row)] = statistics_of_powers(settled(largest[half] * unit), whole);
+            of_lse[at.statistic(sizes, own_row)] = statistics_of_powers(settled(largest[half] * unit), whole, lacks);
         whole = whole == 0.0f ? 0.0f : 1 / whole;
     }
     store<value_size>(at.of_rows(at.of_part(o, sizes, sizes.o.batch), sizes.o), row + warp_row, sums, total[0], total[1]);

@@ -141,7 +141,7 @@ struct Task {
 #pragma unroll
             for (int i = 0; i < tile_n / 4; ++i) {
                 float& x = s[i / 2 * 4 + 2 * half + i % 2];
-                x = power_of_two((SMALL && limited ? tanh_of_small(x, unit) : x * unit) - from);
+                x = power_of_two(SMALL && limited ? tanh_of_small(x, unit) - from : fma(x, unit, -from));
                 total[i % 2] += x;
                 if (!known.kept(half, i / 2 * 8 + i % 2)) x = 0.0f;
             }
@@ -342,6 +342,7 @@ struct Worker {
     // Stores what was made, and begins anew.
     __device__ __forceinline__ void store_result(const Work& work, const Sizes& sizes, T* o, RowStatistics* lse, float unit) {
         float factor[2];
+        const float lacks = lacking(gain * (scaled && !prescaled ? float(sizes.scale) : 1.0f) * log2_e, unit);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int own_row = work.own_row() + 8 * half;
@@ -349,7 +350,7 @@ struct Worker {
             total += __shfl_xor_sync(0xffffffffu, total, 1);
             total += __shfl_xor_sync(0xffffffffu, total, 2);
             if (threadIdx.x % 4 == 0 && own_row < work.at.rows)
-                lse[work.at.statistic(sizes, own_row)] = statistics_of_powers(settled(work.of.largest[half] * unit), total);
+                lse[work.at.statistic(sizes, own_row)] = statistics_of_powers(settled(work.of.largest[half] * unit), total, lacks);
             factor[half] = total == 0.0f ? 0.0f : (dropping ? float(sizes.kept) : 1.0f) / total;
         }
         store<value_size>(work.at.of_rows(o, sizes.o), work.warp_row(), sums, factor);

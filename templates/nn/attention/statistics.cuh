@@ -9,11 +9,16 @@ __device__ __forceinline__ RowStatistics statistics_of(acc largest, acc total) {
     const acc more = log(total), lse = largest + more;
     return {lse, fabs(lse) < limits<acc>::infinity() ? largest - lse + more : acc(0)};
 }
+// The share that a factor lacks which was rounded.
+__device__ __forceinline__ float lacking(double exact, float rounded) {
+    return rounded == 0.0f ? 0.0f : __fdividef(float(exact - rounded), rounded);
+}
 // Those of the largest score for powers of two, and the sum of these below it. The logarithm of 2 is that of floats and the rest.
-__device__ __forceinline__ RowStatistics statistics_of_powers(float largest, float total) {
+// `lacks`: of the factor that made exponents of scores.
+__device__ __forceinline__ RowStatistics statistics_of_powers(float largest, float total, float lacks) {
     if (total == 0.0f) return {-limits<float>::infinity(), 0.0f};
     constexpr float unit = float(0.6931471805599453), more_unit = float(0.6931471805599453 - unit);
     const float more = log2(total), lse = (largest + more) * unit;
-    const float apart = fma(largest, unit, -lse) + (largest * more_unit + more * unit);
+    const float apart = fma(largest, unit, -lse) + (largest * fma(unit, lacks, more_unit) + more * unit);
     return {lse, fabs(lse) < limits<float>::infinity() ? apart : 0.0f};
 }

@@ -47,6 +47,7 @@ CHECKS = {
     "autodiff/recompute": "recompute",
     "bench/": "bench",
     "cli/": "cli build_for_gpus",
+    "cli/build": "bundles build_for_gpus",
     "demo/": "cli",
     "device/": "bundle_file bundles trust",
     "device/capture": "capture",
@@ -94,9 +95,10 @@ CHECKS = {
     "generate/vocabulary": "vocabulary",
     "gguf/": "gguf",
     "index/": "index at put shared_memory",
-    "index/assemble": "manipulate",
+    "index/assemble": "assemble",
     "index/bits": "put",
     "index/combine": "at segments",
+    "index/compact": "search",
     "index/fold": "ufunc segments",
     "index/radix": "sort sets",
     "index/scan": "scan",
@@ -105,6 +107,7 @@ CHECKS = {
     "index/select": "select sort",
     "index/sets": "sets",
     "index/sort": "sort select",
+    "index/unravel": "at",
     "kernel/": "kernel plain_kernels",
     "kernel/sizes": "scan reduce",
     "kernel/structs": "structs",
@@ -137,7 +140,7 @@ CHECKS = {
     "nn/fused": "nn_linear nn_layer_norm nn_losses",
     "nn/linear": "nn_linear",
     "nn/linear_cross_entropy": "nn_linear_cross_entropy",
-    "nn/losses": "nn_losses",
+    "nn/losses": "nn_cross_entropy nn_losses",
     "nn/matmul_add_relu": "nn_matmul_add_relu",
     "nn/normalization": "nn_normalization",
     "nn/rearrange": "nn_rearrange",
@@ -255,6 +258,26 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("device/host/settings.py", "seconds = -1.0", "`1.0` is `0.5`", "any negative number"),
     ("array/layout.py", "shape >= 0", "`>=` is `>`", "the way of other shapes, with the same result"),
     ("nn/layer_norm/launch.py", "HOST_SLOTS if", "`==` is `!=`", "another number of partial sums"),
+    (
+        "nn/convolution/depthwise_ring_weights.py",
+        "bands = max(1, min(",
+        "`//` is `*`",
+        "more bands, for speed",
+    ),
+    ("nn/convolution/few_channels.py", "filters <= 32", "`<=` is `<`", "filters of a block, for speed"),
+    (
+        "nn/convolution/shifted_weights.py",
+        "sum(self.lines) / 8",
+        "`/` is `*`",
+        "which form is taken, for speed",
+    ),
+    (
+        "linear/decompositions.py",
+        "a.shape[0] >= a",
+        "`>=` is `>`",
+        "a square matrix's values are its adjoint's",
+    ),
+    ("linear/products.py", "made, x.dtype, copy", "`False` is `True`", "a copy of what has just been made"),
 )
 #: Mutants that a GPU alone could run, or a library on one.
 ON_GPUS: tuple[tuple[str, str, str, str], ...] = (
@@ -264,6 +287,9 @@ ON_GPUS: tuple[tuple[str, str, str, str], ...] = (
     ("quant/warpgroups.py", "<= LARGEST_INDEX", "`<=` is `<`", "as many rows as an index of a GPU has"),
     ("fft.py", "made.size // count", "`//` is `*`", "a plan of cuFFT"),
     ("array/array.py", "self._operand + offset", "`+` is `-`", "views of arrays of GPUs"),
+    ("index/unravel.py", "clipped = all(mode", "`all` is `any`", "indices out of range on a GPU"),
+    ("ops/spaces.py", "not where.addressable and wanted", "the last condition is dropped", "ends on a GPU"),
+    ("linear/diagonals.py", "max(0, offset) :]", "`max` is `min`", "views of arrays of GPUs"),
 )
 #: Seconds of CPU time for the tests of a mutant: those that run its line first, the quickest first.
 SECONDS = 60

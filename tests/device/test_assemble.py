@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "roll shift": (lambda x: ck.roll(x, 0.5), TypeError, "roll: shift: expected integers"),
     "repeat": (lambda x: ck.repeat(x, -1), ValueError, "expected at least 0"),
     "repeat each": (lambda x: ck.repeat(x, [1, 2, 3], 0), ValueError, "expected 2 numbers"),
-    "tile": (lambda x: ck.tile(x, -1), ValueError, "numbers of at least 0"),
+    "tile": (lambda x: ck.tile(x, (2, -1)), ValueError, "numbers of at least 0"),
     "delete": (lambda x: ck.delete(x, 5, 0), IndexError, "out of bounds"),
     "insert": (lambda x: ck.insert(x, 5, 0, 0), IndexError, "out of bounds"),
     "trim": (lambda x: ck.trim_zeros(x, "x"), ValueError, "expected 'f', 'b' or 'fb'"),

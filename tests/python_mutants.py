@@ -45,6 +45,7 @@ CHECKS = {
     "autodiff/": "tape tape_recording inplace_recorded",
     "autodiff/cotangents": "gradient_memory tape tape_recording",
     "autodiff/recompute": "recompute",
+    "autodiff/tape": "tape tape_recording kernel_gradients function",
     "bench/": "bench",
     "cli/": "cli build_for_gpus",
     "cli/build": "bundles build_for_gpus",

@@ -245,6 +245,10 @@ def test_what_is_repeated_is_a_copy(device: ck.Device, call: Any) -> None:
     assert x.tolist() == [1.0, 2.0, 3.0]
 
 
+def test_a_list_of_floats_is_appended_in_the_precision_of_the_array(device: ck.Device) -> None:
+    assert ck.append(ck.ones(1, "float64"), [0.1]).tolist() == [1.0, 0.1]
+
+
 def test_integers_and_lists_of_numpy(device: ck.Device) -> None:
     x = ck.ones((2, 3))
     assert [part.shape for part in ck.split(x, np.int64(3), axis=1)] == [(2, 1)] * 3

@@ -112,8 +112,9 @@ def test_creation(device):
     np.testing.assert_array_equal(ck.eye(2, 3, k=1).numpy(), np.eye(2, 3, k=1))
     for n, k in ((0, 2**31), (2, 2**40), (2, -(2**31)), (2, 2), (2, -1)):
         np.testing.assert_array_equal(ck.eye(n, k=k).numpy(), np.eye(n, k=k))
-    with pytest.raises(ValueError, match="shape: expected sizes of at least 0"):
-        ck.zeros(-1)
+    for shape in (-1, (2, -1)):
+        with pytest.raises(ValueError, match="shape: expected sizes of at least 0"):
+            ck.zeros(shape)
     with pytest.raises(TypeError, match="shape: expected integers"):
         ck.zeros(2.5)
     with pytest.raises(ValueError, match="step: expected a number other than 0"):

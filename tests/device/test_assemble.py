@@ -205,7 +205,7 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "roll shift": (lambda x: ck.roll(x, 0.5), TypeError, "roll: shift: expected integers"),
     "repeat": (lambda x: ck.repeat(x, -1), ValueError, "expected at least 0"),
     "repeat each": (lambda x: ck.repeat(x, [1, 2, 3], 0), ValueError, "expected 2 numbers"),
-    "tile": (lambda x: ck.tile(x, -1), ValueError, "numbers of at least 0"),
+    "tile": (lambda x: ck.tile(x, (2, -1)), ValueError, "numbers of at least 0"),
     "delete": (lambda x: ck.delete(x, 5, 0), IndexError, "out of bounds"),
     "insert": (lambda x: ck.insert(x, 5, 0, 0), IndexError, "out of bounds"),
     "trim": (lambda x: ck.trim_zeros(x, "x"), ValueError, "expected 'f', 'b' or 'fb'"),
@@ -243,6 +243,10 @@ def test_what_is_repeated_is_a_copy(device: ck.Device, call: Any) -> None:
     made += 1
     np.testing.assert_array_equal(made.numpy(), want)
     assert x.tolist() == [1.0, 2.0, 3.0]
+
+
+def test_a_list_of_floats_is_appended_in_the_precision_of_the_array(device: ck.Device) -> None:
+    assert ck.append(ck.ones(1, "float64"), [0.1]).tolist() == [1.0, 0.1]
 
 
 def test_integers_and_lists_of_numpy(device: ck.Device) -> None:

@@ -44,7 +44,7 @@ def test_arange_is_numpys(device: ck.Device, start: int, stop: int, step: int, s
 
 
 def test_arange_of_bools_and_strides_of_nothing(device: ck.Device) -> None:
-    assert ck.arange(2, dtype=bool).tolist() == [False, True]
+    assert ck.arange(2, dtype=bool).tolist() == ck.arange(0, 6, 3, dtype=bool).tolist() == [False, True]
     with pytest.raises(TypeError, match="arange: dtype: expected numbers"):
         ck.arange(3, dtype=bool)
     assert ck.empty((1, 0, 2)).strides == ck.zeros((1, 0, 2)).strides == (0, 0, 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -171,6 +172,13 @@ def test_refusals(device: ck.Device, case: Any) -> None:
         pytest.skip("places are clipped on a GPU")
     with pytest.raises(IndexError, match=message):
         ck.asarray(A)[ours(key)]
+
+
+@pytest.mark.parametrize("shape", [(2,), (1, 2, 9), (2, 3, 7, 9)])
+def test_values_that_do_not_broadcast_are_refused(device: ck.Device, shape: tuple[int, ...]) -> None:
+    x = ck.asarray(A)
+    with pytest.raises(ValueError, match=rf"a value of shape {re.escape(str(shape))} does not broadcast to"):
+        x[ck.asarray([0, 2])] = ck.ones(shape)
 
 
 def test_places_are_clipped_on_a_gpu(device: ck.Device) -> None:

@@ -218,6 +218,16 @@ def test_a_watched_array_that_a_kernel_overwrites(x) -> None:
         assert tape.gradient(target, leaf).tolist() == [6.0, 12.0, 18.0]
 
 
+def test_a_parameter_that_a_kernel_overwrites_after_its_use(x) -> None:
+    parameter = ck.nn.Parameter(f64([1.0, 1.0, 1.0]))
+    with ck.Tape() as tape:
+        tape.watch(x)
+        _ = parameter * 2.0
+        times(x, parameter)
+        with pytest.raises(ck.GradientError, match="was written by times.* after a tape began to track it"):
+            _ = parameter * 2.0
+
+
 def test_what_a_kernel_wrote_and_is_watched_has_a_gradient_itself(x) -> None:
     with ck.Tape(persistent=True) as tape:
         tape.watch(x)

@@ -162,6 +162,8 @@ def test_windows_that_move_by_several_pixels(
     x, w, options = STRIDED[number]
     check(x, w, "bfloat16", last=True, **options)
     assert len(used) == 2 and all(used)
+    launches = [one for made in plan._plans.values() for one in getattr(made, "mapped", ())]
+    assert [type(one) for one in launches] == [strided.Launch] * 2
 
 
 def test_what_windows_that_move_by_several_pixels_fit() -> None:
@@ -181,6 +183,15 @@ def test_what_windows_that_move_by_several_pixels_fit() -> None:
     assert form(2, 1) and form(2, 1, turned=True) and form(2, 0, kernel=1)
     assert not form(1, 1) and not form(2, 0, kernel=1, turned=True) and not form(10, 1)
     assert form(4, 1, kernel=4) and not form(6, 1, kernel=4)
+
+
+def test_a_band_of_windows_that_move_by_several_pixels_has_a_row_at_least() -> None:
+    """Of rows of more than 64 pixels, that is a tile of two halves, of at most 128 filters."""
+    image, output = ((2, 64, (1, n, n), (64 * n * n, 1, 0, 64 * n, 64)) for n in (201, 100))
+    axes = geometry.forward_axes(geometry.Windows((2, 2), (0, 0), (1, 1)), (1, 3, 3), (1, 100, 100))
+    places = geometry.Place(*image), geometry.Place(*output)
+    task = geometry.Task(*places, (576, 1, 0, 192, 64), 64, 64, 1, axes, False, 0)
+    assert [one[:2] for one in strided._forms([task], _MEMORY)] == [(64, 2), (128, 2)]
 
 
 #: Grids with as many taps and with other numbers, an image that they exceed, and channels that are not padded.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -135,6 +136,27 @@ def test_rows_in_turns(as_a_gpu: pytest.MonkeyPatch, columns: int) -> None:
     as_a_gpu.setattr(losses, "_MOST_BLOCKS", 2)
     as_a_gpu.setattr(losses, "SHAPE", losses.Shape(threads=64, lanes=32, block=64, turns=1))
     check(random(0, (50, columns), "float32"), ck.asarray(np.arange(50) % columns))
+
+
+def test_the_gradient_has_no_more_blocks_along_y_than_a_gpu_takes(as_a_gpu: pytest.MonkeyPatch) -> None:
+    bind, grids = losses._backward.bind, []
+
+    def bound(*args: Any, **variables: Any) -> Any:
+        function = bind(*args, **variables).function
+
+        def prepare(grid: Any, *others: Any) -> Any:
+            grids.append(grid)
+            return function.prepare(grid, *others)
+
+        return SimpleNamespace(function=SimpleNamespace(prepare=prepare))
+
+    as_a_gpu.setattr(losses, "_backward", SimpleNamespace(bind=bound))
+    for most in (2, 65535):
+        as_a_gpu.setattr(losses, "_MOST_BLOCKS", most)
+        losses._backwards.clear()
+        check(random(0, (50, 1024), "float32"), ck.asarray(np.arange(50)))
+    (_, few, _), (_, enough, _) = grids
+    assert few == 2 < enough <= 50
 
 
 def test_a_few_long_rows(as_a_gpu: pytest.MonkeyPatch) -> None:

@@ -49,8 +49,14 @@ def test_pixels(device: ck.Device) -> None:
 def test_refused(device: ck.Device) -> None:
     x = ck.zeros((4, 3, 3))
     flat: Any = (1, 2, 3, 4)
+    mixed: Any = [(1, 2), 3]
     for call, error, message in (
         (lambda: nn.pad(x, flat), TypeError, "PyTorch's (1, 2, 3, 4) is [(3, 4), (1, 2)]"),
+        (
+            lambda: nn.pad(x, mixed),
+            TypeError,
+            "padding: expected an int, or a pair (before, after) for each of",
+        ),
         (
             lambda: nn.pad(x, [(1, 1)] * 4),
             ValueError,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.optim import SGD, Adam, AdamW, RMSprop, clip_by_global_norm, multi, step
+from cukern.optim import SGD, Adam, AdamW, RMSprop, clip, clip_by_global_norm, multi, step
 
 RNG = np.random.default_rng(0)
 
@@ -363,6 +363,8 @@ def test_the_norm_of_many_gradients(device: ck.Device, cut: None) -> None:
         np.testing.assert_allclose(
             one.numpy().astype(np.float64), wanted * 2 / norm, rtol=4e-3 if one.dtype == ck.bfloat16 else 1e-6
         )
+    (made,) = clip._known.values()  # 28 bytes of a launch's arguments for an array, of 4096
+    assert max(len(batch.members) for batch, _, _ in made._scales) * 28 <= 4096
     strided, _ = clip_by_global_norm([ck.broadcast_to(ck.asarray([3.0]), (4,)), ck.ones((2, 2)).T], 1e9)
     assert strided[0].tolist() == [3.0] * 4
 

@@ -108,6 +108,11 @@ __global__ void change(Outer* all, const Outer* old, Outer by) {
     assert Outer.numpy(Outer.asarray(by))["mass"] == 2 and Outer.asarray([]).shape == (0, 128)
 
 
+def test_a_field_may_be_an_array_of_one_element() -> None:
+    One = ck.struct("One", x=("int", 1))
+    assert One.dtype["x"].shape == (1,) and One.source == "struct One { int x[1]; };"
+
+
 def test_no_parts_of_dtypes_are_lost() -> None:
     assert Gaps.dtype.fields is not None and Gaps.dtype.fields["late"] == (np.dtype("f4"), 12)
     assert Gaps.source == (

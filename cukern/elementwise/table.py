@@ -120,6 +120,9 @@ def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | No
 
 def _power_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
     flat = (x == 0) & (y >= 0)
+    if dtypes.info(r.dtype).kind == "c":
+        below = where(y == 0, 0, y - 1)  # no infinity in the branch that is not taken
+        return where(y == 0, 0, g * y * pow(x, below)), where(flat, 0, g * r * log(where(flat, 1, x)))
     # Finite derivatives at x = 0 whose own are infinite: _weighted has the slope, and 0 / inf that of NaN by y.
     steep = _weighted(x, where(flat & (y <= 1), -math.inf, 0))
     by_y = g * where(flat, steep, r * log(where(flat, 1, x)))

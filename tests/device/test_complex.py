@@ -390,3 +390,11 @@ def test_descent_goes_against_the_gradient(device: ck.Device) -> None:
         ck.grad(lambda x: x.sum())(x)
     tangent = ck.jvp(lambda x: x * x, [target], [ck.asarray([1j, 1.0])])[1]
     assert_close(tangent, 2 * target.numpy() * np.array([1j, 1]))
+
+
+def test_derivatives_of_powers(device: ck.Device) -> None:
+    """By base and exponent, which are complex numbers or constants."""
+    x, y = (ck.asarray(one, dtype="complex128") for one in ([1 + 2j, 2 - 1j], [0.5 + 1j, 2.5 - 0.5j]))
+    assert gradcheck(lambda x, y: x**y, [x, y], order=2)
+    for exponent in (2.5, -3, 1.5 + 1j):
+        assert gradcheck(lambda x, n=exponent: x**n, [x], order=2)

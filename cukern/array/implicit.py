@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Modules of tests, whose functions only compare what they convert, and how many calls lead there from the conversion.
 _COMPARISONS, _DEEPEST = ("numpy.testing", "_pytest.approx", "_pytest.python_api"), 8
+#: Libraries that know nothing of tapes, whose own ``float(x)`` is none that the program wrote.
+_LIBRARIES = ("numpy.", "scipy.")
 #: Functions of ``math`` that take a number and return what has no gradient.
 _WITHOUT_GRADIENT = {"isnan", "isinf", "isfinite", "isclose", "floor", "ceil", "trunc"}
 #: Python's instruction for ``array[i] = x``, for which NumPy takes the float of a 0-d array.
@@ -78,6 +80,8 @@ def _taker(frame: FrameType) -> str:
 
     Code in C has no frame, so the last frame is that of its caller, and the name in the call that of the C function.
     """
+    if _module(frame).startswith(_LIBRARIES):
+        return f"{_module(frame)}.{frame.f_code.co_name}"
     if frame.f_code.co_code[frame.f_lasti] == _ASSIGNS:
         return "an assignment"
     names = _called(frame.f_code, frame.f_lasti)

@@ -128,11 +128,9 @@ class DiskCache:
 
     def _make(self, folder: Path, key: str, make: Callable[[Path], object]) -> Path:
         path = self._path(folder, key)
-        try:
+        with _writing():
             _make_folder(path.parent)
             _remove_stale(path.parent)
-        except OSError as error:
-            raise _NotWritable from error
         if trust.why_not(path.parent, folder):
             raise _NotWritable
         with _locked(path.with_suffix(".lock")):
@@ -151,6 +149,17 @@ class _NotWritable(Exception):
     """The folder cannot take a new entry."""
 
 
+@contextmanager
+def _writing() -> Iterator[None]:
+    """Errors of a folder as :class:`_NotWritable`; a process without free descriptors can write to no other either."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.EMFILE, errno.ENFILE):
+            raise
+        raise _NotWritable from error
+
+
 def _make_folder(path: Path) -> None:
     """Make a folder and its parents, writable only by this user whatever the process's umask."""
     for folder in (*reversed(path.parents), path):
@@ -159,10 +168,8 @@ def _make_folder(path: Path) -> None:
 
 
 def _new_file(path: Path) -> Path:
-    try:
+    with _writing():
         handle, name = tempfile.mkstemp(".tmp", path.name[:16] + ".", path.parent)
-    except OSError as error:
-        raise _NotWritable from error
     os.close(handle)
     return Path(name)
 
@@ -179,15 +186,13 @@ def _fill(part: Path, make: Callable[[Path], object]) -> None:
 def _publish(part: Path, path: Path) -> None:
     """Append the payload's hash and the magic word to ``part``, and rename it to ``path``."""
     digest = hashlib.sha256(part.read_bytes()).digest()
-    try:
+    with _writing():
         with part.open("ab") as file:
             file.write(digest + _MAGIC)
             file.flush()
             os.fsync(file.fileno())
             os.fchmod(file.fileno(), os.fstat(file.fileno()).st_mode & 0o755)
         os.replace(part, path)
-    except OSError as error:
-        raise _NotWritable from error
 
 
 @contextmanager

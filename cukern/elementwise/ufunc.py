@@ -156,7 +156,11 @@ class Ufunc(Row):
             held = dtypes.result_type(to, kind) == to if is_scalar(operand) else can_cast(kind, to, casting)
             if not held and not (is_scalar(operand) and casting == "unsafe"):
                 raise TypeError(f"{self.name}: cannot cast {kind} to {to}, casting={casting!r}")
-            made.append(operand if is_scalar(operand) else operand.astype(to))
+            if not is_scalar(operand):
+                operand = operand.astype(to)
+            elif not held:
+                operand = np.asarray(operand).astype(to).item()
+            made.append(operand)
         return tuple(made)
 
     def _computed_in(self, dtype: dtypes.DType, kinds: Sequence[Any]) -> tuple[dtypes.DType, ...]:

@@ -295,6 +295,13 @@ def isolated(text: str, wanted: str | None) -> str:
     edits: list[tuple[int, int, bytes]] = []
 
     def blank(node: tree_sitter.Node) -> None:
+        around = node.parent
+        if (
+            around is not None
+            and around.type == "linkage_specification"
+            and around.child_by_field_name("body") == node
+        ):
+            node = around  # an extern "C" left alone would precede what follows
         edits.append((node.start_byte, node.end_byte, _blank(source[node.start_byte : node.end_byte])))
 
     for other in found[0]:

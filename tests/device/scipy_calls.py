@@ -62,4 +62,6 @@ CALLS: dict[str, Callable[[Any], Any]] = {
     "signal.resample": lambda x: sg.resample(x, 18),
     "signal.convolve2d": lambda x: sg.convolve2d(x.reshape(3, 3), SQUARE),
     "signal.welch": lambda x: sg.welch(x, nperseg=8)[1],
+    "signal.lp2hp, which takes float(x)": lambda x: sg.lp2hp([1.0, 0.5], [1.0], x[1])[0],
+    "signal.lp2lp, which takes float(x)": lambda x: sg.lp2lp([1.0, 0.5], [1.0], x[1])[0],
 }

@@ -264,6 +264,18 @@ def test_no_room_anywhere_is_a_device_error(tmp_path, monkeypatch):
         DiskCache(tmp_path).get(KEY, _full)
 
 
+@pytest.mark.parametrize(
+    ("module", "name"), [(disk_cache, "_remove_stale"), (disk_cache.tempfile, "mkstemp"), (os, "replace")]
+)
+def test_no_free_descriptors_are_no_fault_of_the_folder(tmp_path, monkeypatch, module, name):
+    def full(*args, **options):
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(module, name, full)
+    with pytest.raises(OSError, match="Too many open files"):
+        DiskCache(tmp_path).get(KEY, lambda path: path.write_bytes(b"x"))
+
+
 def test_a_compiler_s_full_disk_is_the_cache_s(tmp_path, monkeypatch):
     script = tmp_path / "c++"
     script.write_text("#!/bin/sh\necho 'ld: final link failed: No space left on device' >&2\nexit 1\n")

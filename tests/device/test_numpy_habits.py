@@ -219,6 +219,9 @@ CALLS: dict[str, Callable[[Any, Any], Any]] = {
     "method with a mean": lambda m, v: v(A).var(mean=v([[0.5]])) + v(A).std(mean=v([[0.5]])),
     "clip, cast": lambda m, v: m.clip(v(A), -1, 1, dtype=np.float32, casting="same_kind"),
     "clip, one bound, cast": lambda m, v: m.clip(v(np.arange(4)), None, 2, dtype=np.float64),
+    "clip, bounds cast": lambda m, v: m.clip(v(np.arange(4)), 0.5, 2.5, dtype=np.int64, casting="unsafe"),
+    "add, number cast": lambda m, v: m.add(v(np.arange(4)), 1.7, dtype=np.int32, casting="unsafe"),
+    "power, number cast": lambda m, v: m.power(v(A), 2.7, dtype=np.int64, casting="unsafe"),
     "svd of symmetric matrices": lambda m, v: m.linalg.svd(
         v(A[:, :3] + A[:, :3].T), compute_uv=False, hermitian=True
     ),

@@ -134,3 +134,24 @@ def test_templates_with_several_kernels(device: ck.Device) -> None:
     x = ck.zeros(4, "float64")
     both["two"](x)
     assert x.tolist() == [2] * 4
+
+
+@pytest.mark.parametrize(
+    "last", ["", "static __device__ int twice(int i) { return 2 * i; }\n"], ids=["end", "static"]
+)
+@pytest.mark.parametrize("chosen", ["first", "second", "third"])
+def test_c_linkage_goes_with_the_kernel_that_is_left_out(device: ck.Device, chosen: str, last: str) -> None:
+    names = ("first", "second", "third")
+    text = 'extern "C" __global__ void second(int*);\n' + last
+    text += "".join(
+        f'extern "C" __global__ void {name}(int* p) {{ *p = {i}; }}\n' for i, name in enumerate(names)
+    )
+    text += (
+        "template <int N> __global__ void none(int* p) { *p = N; }\n"
+        + 'extern "C" __global__ void more(int*) {}\n'
+    )
+    kernel, found = ck.Kernel(text, block=1, plain=True), ck.full(1, -1, dtype="int32")
+    kernel[chosen](found)
+    assert found.item() == names.index(chosen)
+    kernel["none<7>"](found)
+    assert found.item() == 7

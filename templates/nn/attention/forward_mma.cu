@@ -76,8 +76,8 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
             for (int i = 0; i < tile_n / 4; ++i) most = maximum(most, score[i / 2][2 * half + i % 2]);
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
             most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
-            const float from = most == -limits<float>::infinity() ? 0.0f : settled(most * unit);
-            const float shrink = power_of_two(settled(largest[half] * unit) - from);
+            const float from = most == -limits<float>::infinity() ? 0.0f : rounded_product(most, unit);
+            const float shrink = power_of_two(rounded_product(largest[half], unit) - from);
             largest[half] = most;
             total[half] *= shrink;
 #pragma unroll
@@ -102,7 +102,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         whole += __shfl_xor_sync(0xffffffffu, whole, 2);
         const int own_row = row + warp_row + lane / 4 + 8 * half;
         if (lane % 4 == 0 && own_row < at.rows)
-            of_lse[at.statistic(sizes, own_row)] = statistics_of_powers(settled(largest[half] * unit), whole, lacks);
+            of_lse[at.statistic(sizes, own_row)] = statistics_of_powers(rounded_product(largest[half], unit), whole, lacks);
         whole = whole == 0.0f ? 0.0f : 1 / whole;
     }
     store<value_size>(at.of_rows(at.of_part(o, sizes, sizes.o.batch), sizes.o), row + warp_row, sums, total[0], total[1]);

@@ -134,8 +134,8 @@ struct Task {
                 if ((largest - of.largest[half]) * unit <= most_growth) largest = of.largest[half];
                 else shrinks = true;
             }
-            const float from = largest == -limits<float>::infinity() ? 0.0f : settled((largest - shift) * unit);
-            shrink[half] = limited || largest == of.largest[half] ? 1.0f : power_of_two(settled((of.largest[half] - shift) * unit) - from);
+            const float from = largest == -limits<float>::infinity() ? 0.0f : rounded_product(largest - shift, unit);
+            shrink[half] = limited || largest == of.largest[half] ? 1.0f : power_of_two(rounded_product(of.largest[half] - shift, unit) - from);
             of.largest[half] = largest;
             float total[2] = {of.total[half] * shrink[half], 0.0f};
 #pragma unroll
@@ -350,7 +350,7 @@ struct Worker {
             total += __shfl_xor_sync(0xffffffffu, total, 1);
             total += __shfl_xor_sync(0xffffffffu, total, 2);
             if (threadIdx.x % 4 == 0 && own_row < work.at.rows)
-                lse[work.at.statistic(sizes, own_row)] = statistics_of_powers(settled(work.of.largest[half] * unit), total, lacks);
+                lse[work.at.statistic(sizes, own_row)] = statistics_of_powers(rounded_product(work.of.largest[half], unit), total, lacks);
             factor[half] = total == 0.0f ? 0.0f : (dropping ? float(sizes.kept) : 1.0f) / total;
         }
         store<value_size>(work.at.of_rows(o, sizes.o), work.warp_row(), sums, factor);

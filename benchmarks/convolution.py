@@ -17,8 +17,8 @@ import numpy as np
 from measure import Benchmark, torch
 
 import cukern as ck
-from cukern.nn.convolution.geometry import Windows
-from cukern.nn.convolution.plan import convolve, weights_gradient
+from cukern.nn.convolution.families import convolve, weights_gradient
+from cukern.nn.convolution.problem import Windows
 
 
 class Case(NamedTuple):

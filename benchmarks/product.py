@@ -2,12 +2,11 @@
 
 Usage: python benchmarks/product.py [--scale N] [--only WORD] [--out FILE]
 
-Every form that `cukern.linear.tensor_cores` has for a product is a line, and the one that a product chooses is marked.
-The last line says which products take longer by that form than by the library's product and a kernel after it. Then
-follow the times as rows of `cukern/linear/measured.py`, by which a product chooses: put them into `TIMES`, where a form
-that has no times is never chosen. `--scale` divides the sizes, for a try without a GPU. Random
-data; every result is compared with float64's. Factors and the added matrix are other copies each time, so that they are
-not in a cache. Without PyTorch its columns are empty.
+Every variant of the family `product` that takes a product is a line, and the one that is chosen is marked. The last
+line says which products take longer by that variant than by the library's product and a kernel after it; `python -m
+cukern tune product` measures by what they choose. `--scale` divides the sizes, for a try without a GPU. Random data;
+every result is compared with float64's. Factors and the added matrix are other copies each time, so that they are not
+in a cache. Without PyTorch its columns are empty.
 """
 
 from __future__ import annotations
@@ -22,11 +21,10 @@ from measure import Benchmark, Call, difference, torch
 import cukern as ck
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
-from cukern.linear import library, tensor_cores
 from cukern.linear.epilogue import of_sum
-from cukern.linear.measured import Times
-from cukern.linear.plan import Plan
-from cukern.linear.task import kind_of, task_of
+from cukern.linear.families import PRODUCT
+from cukern.linear.library import Library
+from cukern.linear.problem import Product
 
 
 class Case(NamedTuple):
@@ -76,9 +74,7 @@ ENDINGS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
     ),
     "residual": (lambda y, bias, other: y + bias + other, lambda y, bias, other: y + bias + other),
 }
-#: What the table of times calls them.
-KINDS = {"ReLU": "bias", "GELU": "function", "GELU by tanh": "function", "residual": "matrix"}
-#: Shapes between those by which a product chooses: whether it chooses well there too.
+#: Shapes between the others: whether a product chooses well there too.
 SPREAD = [
     ((), 2048, 1024, 4096, True),
     ((), 4096, 4096, 1024, False),
@@ -152,7 +148,7 @@ _CACHES = 2**29
 COLUMNS = [
     *(
         "m x k x n",
-        "form",
+        "variant",
         "chosen",
         "one launch",
         "the library's product",
@@ -167,11 +163,11 @@ Sides = list[tuple[ck.Array, ...]]
 
 
 class Line(NamedTuple):
-    """A line's times, for `measured.py`, of which case, and whether its form is chosen."""
+    """A case by the variant that is chosen, and its microseconds by that and by two launches."""
 
     case: Case
-    times: Times
-    chosen: bool
+    own: float
+    apart: float
 
 
 @cache
@@ -182,23 +178,18 @@ def ended(then: str) -> Any:
 
 
 def plans(case: Case, arrays: Sequence[ck.Array]) -> dict[str, tuple[Callable[..., ck.Array], bool]]:
-    """The launch of each form that takes the product, and whether it is the one that is chosen."""
-    a, *layouts = (one._planned() for one in arrays)
-    others = layouts[1:]
-    task = task_of(a, layouts[0], others)
-    assert task is not None, "every case is aligned"
+    """The launch of each variant that takes the product in one, and whether it is the one that is chosen."""
+    a, b, *others = (one._planned() for one in arrays)
     inputs = (a.dtype, *(one.dtype for one in others))
     values = [Expr(input_node(k, dtype)) for k, dtype in enumerate(inputs)]
     made = ENDINGS[case.then][0](*values, *[None] * (3 - len(values)))
     whole = of_sum(program("product", (made.node,), inputs), 0)
-    found: dict[str, tuple[Callable[..., ck.Array], bool]] = {}
-    ending = library.ending_of(whole, task, others) if a.device.kind == "cuda" else None
-    best = tensor_cores.quickest(task, a.device, kind_of(whole, task), ending)
-    for name, form in tensor_cores.forms(task, a.device, case.tf32, ending).items():
-        plan = tensor_cores.make_plan(whole, a, layouts[0], others, form)
-        assert plan is not None
-        found[name] = plan, form == best
-    return found
+    problem = Product(a, b, tuple(others), whole, precision="tf32" if case.tf32 else "highest")
+    return {
+        one.variant: (one.config.plan(problem, a.device.properties), one.chosen)
+        for one in PRODUCT.choices(problem)
+        if not one.why and one.variant != Library.name
+    }
 
 
 def peers(case: Case, arrays: Sequence[ck.Array]) -> list[Call | None]:
@@ -239,9 +230,7 @@ def measure(case: Case, bench: Benchmark) -> list[Line]:
     a, b, *others = (one.astype("float64") for one in arrays[0])
     exact = ended(case.then)(a @ b, *others)
     del a, b, others
-    product: Any = (
-        Plan(*(one._planned() for one in arrays[0][:2])) if bench.device.kind == "cuda" else ck.matmul
-    )
+    product = Library().plan(Product(*(one._planned() for one in arrays[0][:2])), bench.device.properties)
     if torch is not None:
         torch.backends.cuda.matmul.allow_tf32 = case.tf32
     kind = "tf32" if case.tf32 else case.dtype
@@ -267,24 +256,18 @@ def measure(case: Case, bench: Benchmark) -> list[Line]:
         assert time is not None
         cells = (time, alone, f"{time / alone:.3f}", apart, *others, *case.rates(time), errors[name])
         bench.row(case, name, "yes" if chosen else "", *cells)
-        rounded = (round(one, 1) for one in (time, alone, apart))
-        sizes = (math.prod(case.batch), case.m, case.k, case.n, case.swapped)
-        lines.append(Line(case, Times(name, *sizes, *rounded, KINDS[case.then]), chosen))
+        if chosen:
+            lines.append(Line(case, time, apart))
     return lines
 
 
 def main() -> None:
     bench = Benchmark(__doc__, "device times in us", COLUMNS)
-    lines = [line for case in bench.chosen(CASES) for line in measure(case.scaled(bench.scale), bench)]
-    chosen = [one for one in lines if one.chosen]
-    slower = [
-        f"{one.case} by {one.times.own / one.times.apart:.3f}"
-        for one in chosen
-        if one.times.own > one.times.apart
-    ]
-    rows = [one.times for one in lines if one.case.then != "GELU by tanh" and one.case.dtype != "float16"]
-    said = f"Of {len(chosen)} products that are one launch, slower than two: {', '.join(slower) or 'none'}."
-    bench.end(said, "", "```py", *(f"{row!r}," for row in rows), "```")
+    chosen = [line for case in bench.chosen(CASES) for line in measure(case.scaled(bench.scale), bench)]
+    slower = [f"{one.case} by {one.own / one.apart:.3f}" for one in chosen if one.own > one.apart]
+    bench.end(
+        f"Of {len(chosen)} products that are one launch, slower than two: {', '.join(slower) or 'none'}."
+    )
 
 
 if __name__ == "__main__":

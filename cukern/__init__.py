@@ -53,6 +53,7 @@ if TYPE_CHECKING:
     from .kernel.structs import struct as struct
     from .kernel.texture import Surface as Surface
     from .kernel.texture import Texture as Texture
+    from .launch.explain import explain as explain
     from .ops.grids import *  # noqa: F403
     from .ops.sources import *  # noqa: F403
     from .ops.texts import *  # noqa: F403
@@ -65,6 +66,7 @@ _LATER = {
     "io": "load save save_safetensors savez savez_compressed",
     "kernel.structs": "Struct struct",
     "kernel.texture": "Surface Texture",
+    "launch.explain": "explain",
     "ops.grids": "broadcast c_ diag_indices diag_indices_from fromfunction indices ix_ mask_indices mgrid ogrid r_ "
     "tril_indices tril_indices_from triu_indices triu_indices_from",
     "ops.sources": "asarray_chkfinite frombuffer fromfile fromiter fromstring require",

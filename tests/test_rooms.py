@@ -24,6 +24,7 @@ ORDER = """
     autodiff
     array
     kernel
+    launch
     elementwise
     shape
     reduction

@@ -13,7 +13,7 @@ from pathlib import Path
 from .. import __version__
 from ..device import Device, current, device, devices
 from ..errors import CukernError, DeviceError
-from . import check, launch, trace, variables
+from . import check, launch, trace, tune, variables
 
 #: The commands that run a program.
 _PROGRAMS = ("build", "check", "trace")
@@ -38,6 +38,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     launch.add_arguments(
         commands.add_parser("launch", help="run a script as several processes that work together")
     )
+    tune.add_arguments(commands.add_parser("tune", help="measure the variants of kernels on this machine"))
     commands.add_parser("functions", help="list every function, as Markdown").set_defaults(run=_functions)
     own, program = _divided(list(sys.argv[1:] if argv is None else argv))
     options, unknown = parser.parse_known_args(own)

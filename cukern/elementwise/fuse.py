@@ -458,12 +458,12 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     The function cannot compute with a reduction's result, as in ``x - ck.mean(x)``.
 
     It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
-    transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch for float16 and bfloat16
-    on a GPU with tensor cores, and for float32 of up to 16 rows or columns, or where :func:`cukern.matmul_precision`
-    allows tf32, if a table of times says that it is faster; else the device's library multiplies, and one kernel
-    follows. So it is with the reduction of the expression's rows, of up to 256 columns. A tape saves a product that the
-    derivative reads; :func:`cukern.checkpoint` computes it again. On a GPU the derivative's kernel also sums the
-    gradients of rows that were broadcast, as a bias is.
+    transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch where that is
+    predicted, or was measured, to be faster: mostly for float16 and bfloat16 on a GPU with tensor cores, and for
+    float32 of up to 4 rows or columns, or where :func:`cukern.matmul_precision` allows tf32. Else the device's
+    library multiplies, and one kernel follows. So it is with the reduction of the expression's rows, of up to 256
+    columns. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again. On a GPU
+    the derivative's kernel also sums the gradients of rows that were broadcast, as a bias is.
 
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
 

@@ -191,8 +191,7 @@ def new(layouts: Sequence[Layout]) -> list[Array]:
 
 def operands(device: Device, arrays: Sequence[Array | None]) -> list[Any]:
     """What a prepared launch takes for arrays, and for None, a null pointer."""
-    null = device.backend.operand(None)
     for one in arrays:
         if one is not None and one._layout is None:
             one._planned()
-    return [null if one is None else one._operand for one in arrays]
+    return [device.backend.operand(None) if one is None else one._operand for one in arrays]

@@ -29,11 +29,16 @@ def power_of_two(n: int) -> int:
     return 1 << max(0, n - 1).bit_length()
 
 
-def divisor(by: int) -> bytes:
-    """The kernels' struct Divisor; of 0, by which nothing is divided, that of 1."""
+def divisor_of(by: int) -> tuple[int, int, int]:
+    """The fields of the kernels' struct Divisor; of 0, by which nothing is divided, those of 1."""
     by = by or 1
     bits = (by - 1).bit_length()
-    return struct.pack("Iii", divide_up(2 ** (31 + bits), by), 31 + bits, by)
+    return divide_up(2 ** (31 + bits), by), 31 + bits, by
+
+
+def divisor(by: int) -> bytes:
+    """The bytes of the same."""
+    return struct.pack("Iii", *divisor_of(by))
 
 
 def index_type(*sizes: int) -> str:

@@ -4,69 +4,57 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
-from ..device.precision import allows_tf32
+from ..device.precision import get_matmul_precision
 from ..elementwise.function import evaluate, note, pulled
 from ..elementwise.graph import Reduced, input_node, substitute
 from ..elementwise.operands import public
 from ..elementwise.plan import source
 from ..elementwise.program import Backward, Program, program
 from ..elementwise.summed import Totals, totals_of
-from ..kernel.plan import one_device, remember
+from ..kernel.plan import one_device
 from ..shape.views import matrix_transpose
-from .products import adjoint, can_turn, matmul, matmul_turned, pull, recorded_product
+from .products import can_turn, matmul, matmul_turned, product_family, pull, recorded_product
 
 if TYPE_CHECKING:
-    from .library import LibraryPlan
-    from .task import Rows
-    from .tensor_cores import Plan
+    from .library import EpiloguePlan
+    from .problem import Rows
+    from .variants import ProductPlan
 
-_plans: dict[tuple[Any, ...], Plan | LibraryPlan | None] = {}
-_UNKNOWN: Any = object()
+    OneLaunch = ProductPlan | EpiloguePlan
 
 
 def _planned(
     made: Program,
     at: int,
     arrays: Sequence[Array],
-    turned: bool = False,
+    transposed: bool = False,
     rows: Rows | None = None,
     saves: bool = False,
-) -> Plan | LibraryPlan | None:
-    """The launch that computes both; None if the library's product is to be taken."""
-    layouts = [one._layout or one._planned() for one in arrays]
-    key = (made, at, turned, allows_tf32(), rows, saves, *layouts)
-    found: Plan | LibraryPlan | None = _plans.get(key, _UNKNOWN)
-    if found is _UNKNOWN:
-        one_device(made.name, arrays)
-        if turned:
-            layouts[1] = adjoint(arrays[1])._planned()
-        found = remember(_plans, key, _made(made, at, layouts, rows, saves))
-    return found
-
-
-def _made(
-    made: Program, at: int, layouts: Sequence[Layout], rows: Rows | None, saves: bool
-) -> Plan | LibraryPlan | None:
-    from .tensor_cores import make_plan, make_rows, make_saving
-
-    a, b, *others = layouts
+) -> OneLaunch | None:
+    """The launch that computes both; None if the product and what follows it are two computations."""
+    a, b, *others = [one._layout or one._planned() for one in arrays]
     elem = a.dtype
     if elem not in dtypes.FLOATS or min(a.ndim, b.ndim) < 2:
         return None
-    if rows is not None:
-        return make_rows(of_sum(made, at), a, b, others, rows, saves)
-    if elem.itemsize > 4 or made.outputs[0].dtype != elem:
+    if rows is None and made.outputs[0].dtype != elem:
         return None
-    return (make_saving if saves else make_plan)(of_sum(made, at), a, b, others)
+    family, product = product_family()
+    problem = product(a, b, tuple(others), of_sum(made, at), rows, saves, get_matmul_precision(), transposed)
+    plan: Any = family.known(problem)
+    if plan is None:
+        one_device(made.name, arrays)
+        plan = family(problem)
+    return None if plan.apart else plan
 
 
+@lru_cache(maxsize=4096)
 def of_sum(made: Program, at: int) -> Program:
     """The program that takes the product first, as a sum that is not rounded yet.
 
@@ -120,10 +108,9 @@ def product_then(
                 return _recorded(plan, found, arrays, scalars, tracking)
         if end is None or not end.reduction.reads_values():
             plan = _planned(made, at, arrays, turned, rows, saves=True)
-            from .tensor_cores import Plan
-
-            if isinstance(plan, Plan):
-                return _saved(plan, made, at, arrays, scalars, turned, end)
+            if plan is not None:
+                saving: Any = plan  # the library saves no product
+                return _saved(saving, made, at, arrays, scalars, turned, end)
     y = matmul_turned(a, b) if turned else matmul(a, b)
     return _then(made, (*others[:at], y, *others[at:]), scalars, end)
 
@@ -132,7 +119,7 @@ def _rows(end: Reduced | None) -> Rows | None:
     """The reduction of rows, as a kernel makes it at its end; None if there is none, or it takes a parameter."""
     if end is None or end.reduction.row.parameter:
         return None
-    from .task import Rows
+    from .problem import Rows
 
     return Rows(end.reduction.row, end.keepdims, end.dtype)
 
@@ -148,7 +135,7 @@ def _then(made: Program, arrays: Sequence[Array], scalars: Sequence[Any], end: R
 
 
 def _saved(
-    plan: Plan,
+    plan: ProductPlan,
     made: Program,
     at: int,
     arrays: Sequence[Array],
@@ -183,7 +170,7 @@ class _Derivative(NamedTuple):
 
 
 def _derived(
-    plan: Plan | LibraryPlan,
+    plan: OneLaunch,
     made: Program,
     at: int,
     arrays: Sequence[Array],
@@ -207,7 +194,7 @@ def _derived(
 
 
 def _recorded(
-    plan: Plan | LibraryPlan,
+    plan: OneLaunch,
     of: _Derivative,
     arrays: Sequence[Array],
     scalars: Sequence[Any],

@@ -2,63 +2,69 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from .. import dtypes
-from ..device import Device
-from ..elementwise.program import Program
+from ..array.layout import fresh_layout
+from ..device.interface import Properties
+from ..elementwise.graph import input_node
+from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
-from ..text import Dim3
-from .task import Task, parts_of, structs, variables
+from ..launch import cost
+from ..launch.params import Params
+from ..launch.variant import Launch, prepared
+from .problem import Gemm, Product, epilogue_steps, variables
+from .variants import OneLaunch, ProductPlan
 
-_KERNEL = Kernel("linear/few_rows.cu")
-#: Rows at most, by the bytes of an element: twice those of the tensor cores' instruction, or as many as one lane's
-#: multiply-adds keep up with.
-MOST_ROWS = {2: 16, 4: 4}
-#: Bytes of a slab along the depth.
-_SLAB = 64
-#: Columns of a block, and those where so many leave multiprocessors idle, of which each then has two blocks. More make
-#: fewer blocks read the few rows.
-_COLUMNS, _FEWER_COLUMNS = 32, 16
-#: Warps of a block at most, each of which has a slab at least, and slabs that it asks for at once: of up to eight rows,
-#: and of more, which take more registers.
-_WARPS, _AHEAD = 16, (3, 2)
-#: Blocks that share what they bring of the few rows, and the most pieces of those, of a slab for each warp, for each of
-#: which a text has its own lines.
-_CLUSTER, _PIECES = 2, 16
-#: Bytes of the large factor that a block reads at least where several share the depth, which takes another launch, and
-#: how many share it at most.
-_FEWEST_BYTES, _MOST_PARTS = 2**17, 16
-#: Bytes of the large factor that a block asks for early, by itself and in a cluster: measured on an H200.
-_ASKED, _CLUSTER_ASKED = 2**16, 3 * 2**14
-#: Blocks that begin at one place of the depth, and how many such places there are: measured on an H200. Where rows of
-#: the large factor are contiguous and the few are at most eight, all blocks begin at one.
-_GROUP, _GROUPS = 8, 16
+_SIZES = Params(
+    "Sizes",
+    batch_x="index",
+    batch_w="index",
+    row_x="index",
+    row_w="index",
+    batch_d="index",
+    row_d="index",
+    column_d="index",
+    rows="int",
+    columns="int",
+    k="int",
+)
+_SUM_SIZES = Params("Sizes", batches="int", m="int", n="int")
+#: Blocks that begin at one place of the depth.
+_GROUP = 8
 
 
-class FewRows(NamedTuple):
-    """How the work is divided.
+@dataclass(frozen=True)
+class FewRows(OneLaunch):
+    """A matrix that is read once for up to 16 rows of 16-bit floats, on tensor cores, or 4 of float32.
 
     Attributes:
-        turned: whether the result has few columns, so that its transpose is computed.
+        transposed: whether the result has few columns, so that its transpose is computed.
         rows: the few, rounded up.
         columns: of a block.
         warps: of a block, which share the depth.
-        parts: blocks that share the depth, whose sums another kernel adds up.
-        ahead: slabs that a warp asks for before it multiplies the first of them.
+        splits: blocks that share the depth, whose partial sums a second kernel adds up (split-K).
+        ahead: k-blocks that a warp asks for before it multiplies the first of them.
         resident: blocks that a multiprocessor must have room for.
-        asked: bytes of the large factor that a block asks for while the kernel before it ends.
+        asked: bytes of the large factor that a block prefetches while the kernel before it ends.
         groups: places of the depth where blocks begin.
-        cluster: blocks that bring the few rows to the shared memory of all, if they are more than one.
+        cluster: blocks that load the few rows to the shared memory of all, if they are more than one.
         held: bytes of the few rows there.
     """
 
-    turned: bool
+    name = "few rows"
+    kernel = Kernel("linear/few_rows.cu")
+    needs = (8, 0)
+
+    transposed: bool
     rows: int
     columns: int
     warps: int
-    parts: int = 1
+    splits: int = 1
     ahead: int = 1
     resident: int = 1
     asked: int = 0
@@ -66,97 +72,185 @@ class FewRows(NamedTuple):
     cluster: int = 1
     held: int = 0
 
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel."""
-        return _KERNEL
+    #: Rows at most, by the bytes of an element: twice those of the tensor cores' instruction, or as many as one lane's
+    #: multiply-adds keep up with.
+    most_rows: ClassVar[dict[int, int]] = {2: 16, 4: 4}
+    #: Bytes of a k-block along the depth.
+    k_block: ClassVar[int] = 64
+    #: Columns of a block, and those where so many leave multiprocessors idle, of which each then has two blocks.
+    most_columns: ClassVar[int] = 32
+    fewer_columns: ClassVar[int] = 16
+    #: Warps of a block at most, each of which has a k-block at least.
+    most_warps: ClassVar[int] = 16
+    #: K-blocks that a warp asks for at once: of up to eight rows, and of more, which take more registers.
+    prefetched: ClassVar[tuple[int, int]] = (3, 2)
+    #: Pieces of the few rows in a cluster's shared memory, of a k-block for each warp: each has its own lines of text.
+    most_pieces: ClassVar[int] = 16
+    #: Bytes of the large factor that a block reads at least where several share the depth, and splits at most.
+    fewest_bytes: ClassVar[int] = 2**17
+    most_splits: ClassVar[int] = 16
+    #: Bytes of the large factor that a block prefetches, by itself and in a cluster.
+    alone_asks: ClassVar[int] = 2**16
+    cluster_asks: ClassVar[int] = 3 * 2**14
+    #: Places where blocks begin, unless rows of the large factor are contiguous and the few are at most eight.
+    most_groups: ClassVar[int] = 16
+    #: Seconds before the first k-block of a block has come.
+    latency: ClassVar[float] = 1e-6
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For few rows or columns, without a reduction and with one result."""
+        if problem.elem.itemsize not in cls.most_rows:
+            return "for 16-bit floats and float32"
+        gemm = problem.gemm
+        if gemm is None:
+            return "factors do not lie in rows that begin at multiples of 16 bytes"
+        most = cls.most_rows[gemm.itemsize]
+        if min(gemm.m, gemm.n) > most:
+            return f"for at most {most} rows or columns"
+        return "for one result, whose rows are not reduced" if gemm.saves or gemm.rows is not None else ""
+
+    @classmethod
+    def configs(cls, problem: Product, limits: Properties) -> Iterator[FewRows]:
+        """How the work is divided."""
+        gemm = problem.gemm
+        assert gemm is not None
+        return iter([cls.divided(gemm, limits)])
+
+    @classmethod
+    def divided(cls, gemm: Gemm, limits: Properties) -> FewRows:
+        """As many columns a block, and blocks that share the depth, as keep all multiprocessors busy."""
+        transposed = gemm.n < gemm.m
+        few = gemm.turned if transposed else gemm
+        rows = few.m if gemm.itemsize == 4 else 8 * divide_up(few.m, 8)
+        columns, splits, multiprocessors = cls.most_columns, 1, limits.multiprocessors
+        if 8 * gemm.batches * divide_up(few.n, columns) < 7 * multiprocessors:
+            columns = cls.fewer_columns
+        blocks = gemm.batches * divide_up(few.n, columns)
+        read = columns * gemm.k * gemm.itemsize  # bytes of the large factor, by a block
+        while (
+            2 * splits * blocks <= multiprocessors
+            and read >= 2 * splits * cls.fewest_bytes
+            and splits < cls.most_splits
+        ):
+            splits *= 2
+        warps = min(cls.most_warps, power_of_two(divide_up(gemm.k * gemm.itemsize, cls.k_block)))
+        resident = 2 if columns == cls.fewer_columns and blocks > multiprocessors else 1
+        ahead = cls.prefetched[resident > 1 or rows > 8]
+        groups = cls.most_groups if gemm.itemsize == 2 and (rows > 8 or few.b.by_depth) else 1
+        one = cls(transposed, rows, columns, warps, splits, ahead, resident, cls.alone_asks, groups)
+        at_once = columns == cls.most_columns and splits == 1 and blocks <= multiprocessors
+        return one.sharing(few, limits) if at_once else one
+
+    def sharing(self, few: Gemm, limits: Properties) -> FewRows:
+        """With clusters that share the few rows, if the device, the layout and the size allow it.
+
+        Args:
+            few: the product, or the transpose that is computed.
+            limits: of the device.
+        """
+        k_block = self.k_block // few.itemsize
+        pieces, left = divmod(few.k, k_block * self.warps)
+        held = pieces * self.rows * (self.k_block * self.warps + self.k_block)
+        sums = 4 * self.warps * self.rows * (self.columns + 4)
+        fits = (
+            pieces <= self.most_pieces
+            and held + sums + 8 * self.most_pieces <= limits.max_shared_memory_per_block
+        )
+        if limits.compute_capability[0] != 9 or few.itemsize == 4 or not few.a.by_depth or left or not fits:
+            return self
+        return replace(
+            self, ahead=self.prefetched[0], asked=self.cluster_asks, groups=1, cluster=2, held=held
+        )
 
     @property
     def threads(self) -> int:
         """Threads of a block."""
         return 32 * self.warps
 
-    @property
-    def shared(self) -> int:
-        """Bytes of dynamic shared memory of a block."""
-        return self.held
+    def seconds(self, gemm: Gemm, limits: Properties) -> float:
+        """The bytes of the large factor that the busiest multiprocessor reads."""
+        blocks = gemm.batches * divide_up(max(gemm.m, gemm.n), self.columns) * self.splits
+        read = self.resident * self.columns * divide_up(gemm.k, self.splits) * gemm.itemsize
+        wave = self.latency + read * limits.multiprocessors / cost.bandwidth(limits)
+        adding = cost.launch(limits) if self.splits > 1 else 0.0
+        return cost.waves(blocks, limits, self.resident) * wave + adding
 
-    def variables(self, program: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
-        """The template variables."""
-        few = task.turned if self.turned else task
-        return {
-            **variables(program, elem, task),
-            "name": f"{program.name}_{dtypes.info(elem).name}_{self.rows}x{self.columns}",
-            "block": self.threads,
-            "rows": self.rows,
-            "columns": self.columns,
-            "warps": self.warps,
-            "ahead": self.ahead,
-            "resident": self.resident,
-            "asked": self.asked,
-            "group": _GROUP,
-            "groups": self.groups,
-            "cluster": self.cluster,
-            "pieces": few.k * task.itemsize // (_SLAB * self.warps),
-            "turned": self.turned,
-            "x_by_depth": few.a.by_depth,
-            "w_by_depth": few.b.by_depth,
-        }
-
-    def grid(self, task: Task) -> Dim3:
-        """Blocks along each axis."""
-        few = task.turned if self.turned else task
-        return (
-            self.cluster * divide_up(few.n, self.columns * self.cluster),
-            task.batches,
-            parts_of(task, self.parts, self.warps * _SLAB // task.itemsize),
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """See :class:`.OneLaunch`."""
+        few = gemm.turned if self.transposed else gemm
+        k_blocks = divide_up(gemm.k * gemm.itemsize, self.warps * self.k_block)
+        across = self.cluster * divide_up(few.n, self.columns * self.cluster)
+        sizes = _SIZES(
+            batch_x=few.a.batch,
+            batch_w=few.b.batch,
+            row_x=few.a.row,
+            row_w=few.b.row,
+            batch_d=gemm.m * gemm.n,
+            row_d=1 if self.transposed else gemm.n,
+            column_d=gemm.n if self.transposed else 1,
+            rows=few.m,
+            columns=few.n,
+            k=few.k,
+        )
+        return Launch(
+            # Each split but the last has equally many k-blocks, and none is without one.
+            grid=(across, gemm.batches, divide_up(k_blocks, divide_up(k_blocks, self.splits))),
+            block=self.threads,
+            shared=self.held,
+            constants={
+                **variables(program, elem, gemm),
+                "name": f"{program.name}_{dtypes.info(elem).name}_{self.rows}x{self.columns}",
+                "group": _GROUP,
+                "pieces": few.k * gemm.itemsize // (self.k_block * self.warps),
+                "x_by_depth": few.a.by_depth,
+                "w_by_depth": few.b.by_depth,
+            },
+            params=(sizes, epilogue_steps(gemm.operands)),
         )
 
-    def tail(self, task: Task) -> tuple[bytes, bytes]:
-        """The kernel's structs."""
-        few = task.turned if self.turned else task
-        of_d = (1, task.n) if self.turned else (task.n, 1)
-        steps = (few.a.batch, few.b.batch, few.a.row, few.b.row, task.m * task.n, *of_d)
-        return structs(task, steps, (few.m, few.n, few.k))
+    def plan(self, problem: Product, limits: Properties) -> ProductPlan:
+        """One launch, or of splits two."""
+        gemm, made, elem, device = problem.gemm, problem.program, problem.elem, problem.device
+        assert gemm is not None
+        splits = self.launch_of(gemm, made, elem, limits).grid[2]
+        if splits == 1:
+            return super().plan(problem, limits)
+        sums = program(f"{made.name}_splits", (input_node(0, dtypes.float32),), (dtypes.float32,))
+        first = self.launch_of(gemm._replace(operands=(), paired=()), sums, elem, limits)
+        adding = SumSplits(splits)
+        runs = [
+            prepared(self, first, device),
+            prepared(adding, adding.launch_of(gemm, made, elem, limits), device),
+        ]
+        partials = fresh_layout(device, dtypes.float32, (splits, gemm.batches, gemm.m, gemm.n))
+        return ProductPlan(made, problem.results, runs, partials)
 
 
-def few_rows_for(task: Task, device: Device) -> FewRows | None:
-    """How to divide the work of a product; None if neither its rows nor its columns are few."""
-    turned = task.n < task.m
-    few = task.turned if turned else task
-    if few.m > MOST_ROWS[task.itemsize]:
-        return None
-    rows = few.m if task.itemsize == 4 else 8 * divide_up(few.m, 8)
-    columns, parts = _COLUMNS, 1
-    multiprocessors = device.properties.multiprocessors
-    if 8 * task.batches * divide_up(few.n, columns) < 7 * multiprocessors:
-        columns = _FEWER_COLUMNS
-    blocks = task.batches * divide_up(few.n, columns)
-    read = columns * task.k * task.itemsize  # bytes of the large factor, by a block
-    while 2 * parts * blocks <= multiprocessors and read >= 2 * parts * _FEWEST_BYTES and parts < _MOST_PARTS:
-        parts *= 2
-    warps = min(_WARPS, power_of_two(divide_up(task.k * task.itemsize, _SLAB)))
-    resident = 2 if columns == _FEWER_COLUMNS and blocks > multiprocessors else 1
-    ahead = _AHEAD[resident > 1 or rows > 8]
-    groups = _GROUPS if task.itemsize == 2 and (rows > 8 or few.b.by_depth) else 1
-    form = FewRows(turned, rows, columns, warps, parts, ahead, resident, _ASKED, groups)
-    at_once = columns == _COLUMNS and parts == 1 and blocks <= multiprocessors
-    return sharing(form, few, device) if at_once else form
+@dataclass(frozen=True)
+class SumSplits(OneLaunch):
+    """The second kernel of split-K: adds up partial sums in order, and ends with the epilogue.
 
-
-def sharing(form: FewRows, few: Task, device: Device) -> FewRows:
-    """The form with clusters that share the few rows, if the device, the layout and the size allow it.
-
-    Args:
-        form: has one part of the depth.
-        few: the product, or the transpose that is computed.
-        device: where it runs.
+    Attributes:
+        splits: how many there are.
     """
-    limits, slab = device.properties, _SLAB // few.itemsize
-    pieces, left = divmod(few.k, slab * form.warps)
-    held = pieces * form.rows * (_SLAB * form.warps + _SLAB)
-    sums = 4 * form.warps * form.rows * (form.columns + 4)
-    fits = pieces <= _PIECES and held + sums + 8 * _PIECES <= limits.max_shared_memory_per_block
-    if limits.compute_capability[0] != 9 or few.itemsize == 4 or not few.a.by_depth or left or not fits:
-        return form
-    return form._replace(ahead=_AHEAD[0], asked=_CLUSTER_ASKED, groups=1, cluster=_CLUSTER, held=held)
+
+    name = "sum of splits"
+    kernel = Kernel("linear/sum_splits.cu")
+
+    splits: int
+
+    #: Threads of a block.
+    threads: ClassVar[int] = 256
+
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """See :class:`.OneLaunch`."""
+        return Launch(
+            grid=(divide_up(math.prod((gemm.batches, gemm.m, gemm.n)), self.threads), 1, 1),
+            block=self.threads,
+            constants={
+                **variables(program, elem, gemm),
+                "name": f"{program.name}_{dtypes.info(elem).name}_{self.splits}",
+            },
+            params=(_SUM_SIZES(batches=gemm.batches, m=gemm.m, n=gemm.n), epilogue_steps(gemm.operands)),
+        )

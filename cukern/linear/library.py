@@ -1,21 +1,26 @@
-"""Products to which the device's library adds a bias and a matrix and applies a ReLU: a form beside the kernels."""
+"""Products by the device's library, alone or with a bias, an added matrix and a ReLU in the same call: variants."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..device.cuda import cublas_lt
-from ..device.interface import Prepared
-from ..device.precision import allows_tf32
+from ..device.interface import Prepared, Properties
+from ..elementwise.function import astype, evaluate
 from ..elementwise.graph import Node, cast, input_node
 from ..elementwise.program import Program
 from ..elementwise.table import add, relu
 from ..kernel.plan import Plan, on
-from .task import Factor, Task
+from ..launch import cost
+from ..launch.variant import Variant
+from .blas import HostPlan, LibraryPlan
+from .problem import Factor, Gemm, Product
 
 
 class _Matrix(NamedTuple):
@@ -39,12 +44,12 @@ class Ending(NamedTuple):
     relu: bool
 
 
-def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending | None:
+def ending_of(made: Program, gemm: Gemm, operands: Sequence[Layout]) -> Ending | None:
     """What follows a product in a program, whose first input it is; None if the library cannot do that.
 
     Args:
         made: the program, of the product before it is rounded and of ``operands``.
-        task: the product.
+        gemm: the product.
         operands: none, a bias, an array of the product's shape, or both.
     """
     elem = made.outputs[0].dtype
@@ -60,13 +65,13 @@ def ending_of(made: Program, task: Task, operands: Sequence[Layout]) -> Ending |
         or not (operands or ends)
     ):
         return None
-    matrix = (task.m * task.n if task.batches > 1 else 0, task.n, 1)
+    matrix = (gemm.m * gemm.n if gemm.batches > 1 else 0, gemm.n, 1)
     names: dict[tuple[int, ...], str] = {(0, 0, 1): "row"}
-    if task.n * elem.itemsize % cublas_lt.ALIGNMENT == 0:  # else the product is rounded before it is added
+    if gemm.n * elem.itemsize % cublas_lt.ALIGNMENT == 0:  # else the product is rounded before it is added
         names[matrix] = "matrix"
     added = [
         names.get(steps, "") if one.aligned else ""
-        for steps, one in zip(task.operands, operands, strict=True)
+        for steps, one in zip(gemm.operands, operands, strict=True)
     ]
     return Ending(tuple(added), ends) if "" not in added and len({*added}) == len(added) else None
 
@@ -86,55 +91,153 @@ def _uncast(node: Node, elem: dtypes.DType, acc: dtypes.DType) -> Node:
     return node
 
 
-class LibraryPlan(Plan):
+class EpiloguePlan(Plan):
     """A product and what follows it by one call of the library, for arrays of given layouts.
 
     Attributes:
         backwards: what a tape records of a call, by which inputs are tracked.
+        source: what stands for the text of a kernel.
     """
 
-    __slots__ = ("_ending", "backwards")
+    __slots__ = ("backwards", "source")
+    apart = False
 
     def __init__(self, ending: Ending, out: Layout, launch: Prepared) -> None:
         super().__init__(out.device, (out,), launch)
         self.backwards: dict[tuple[bool, ...], Any] = {}
-        self._ending = ending
+        value = " + ".join(["A @ B", *({"row": "bias", "matrix": "C"}[one] for one in ending.added)])
+        self.source = f"// One call of cuBLASLt: D = {f'relu({value})' if ending.relu else value}"
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any]) -> Array:
         """Multiply and return the result, a new array; there are no numbers."""
         return self(*arrays)
 
-    @property
-    def source(self) -> str:
-        """What stands for the text of a kernel."""
-        value = " + ".join(["A @ B", *({"row": "bias", "matrix": "C"}[one] for one in self._ending.added)])
-        return f"// One call of cuBLASLt: D = {f'relu({value})' if self._ending.relu else value}"
-
-
-def make_plan(ending: Ending, task: Task, out: Layout) -> LibraryPlan | None:
-    """The call of the library for a product of layouts; None if it cannot do that.
-
-    Args:
-        ending: what follows the product.
-        task: the product.
-        out: the layout of the result, which is dense.
-    """
-    size = out.dtype.itemsize
-    sizes = ((task.m, task.k), (task.k, task.n), (task.m, task.n))
-    steps = (_steps(task.a), _steps(task.b)[::-1], (task.n, 1))
-    matrices = [
-        _Matrix(out.dtype, shape, (size * row, size * column))
-        for shape, (row, column) in zip(sizes, steps, strict=True)
-    ]
-    apart = (task.a.batch, task.b.batch, task.m * task.n)
-    left, right, made = matrices
-    with on(out.device):
-        launch = cublas_lt.prepare(
-            out.device.xp, left, right, made, task.batches, apart, ending.added, ending.relu, allows_tf32()
-        )
-    return None if launch is None else LibraryPlan(ending, out, launch)
-
 
 def _steps(factor: Factor) -> tuple[int, int]:
     """The steps of a factor along its own axis and along the depth."""
     return (factor.row, 1) if factor.by_depth else (1, factor.row)
+
+
+#: The share of the peak that a GPU's library reaches, and the seconds of a product that no size explains.
+EFFICIENCY = 0.75
+LATENCY = 1.8e-6
+#: The rate of the host's library beside plain C++.
+BLAS_RATE = 8
+
+
+def library_seconds(problem: Product, limits: Properties) -> float:
+    """The time of a library's product: that of its operations at a share of the peak, or of its bytes."""
+    unit = cost.TENSOR_CORES[problem.elem.itemsize] if problem.by_tensor_cores else 1
+    if cost.is_host(limits):
+        unit = BLAS_RATE
+    rate = EFFICIENCY * unit * cost.flops(limits)
+    factors = problem.a.nbytes + problem.b.nbytes + problem.results[0].nbytes
+    seconds = max(problem.operations / rate, factors / cost.bandwidth(limits)) + cost.launch(limits)
+    return seconds if cost.is_host(limits) else seconds + LATENCY
+
+
+@dataclass(frozen=True)
+class LibraryEpilogue(Variant[Product]):
+    """cuBLASLt's product with a bias, an added matrix and a ReLU in the same call."""
+
+    name = "cuBLASLt with epilogue"
+    needs = (8, 0)
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For float32, and 16-bit floats whose rows begin at multiples of 16 bytes."""
+        ending = _ending(problem)
+        if problem.elem.itemsize > 4 or problem.saves or problem.rows is not None or ending is None:
+            return "for one result, and what follows a bias, a matrix and a ReLU"
+        return "" if _epilogue_plan(problem, ending) else "cuBLASLt does not take it"
+
+    def cost(self, problem: Product, limits: Properties) -> float:
+        """The library's time, and some of that of the matrix."""
+        others = sum(one.nbytes for one in problem.operands)
+        return library_seconds(problem, limits) + others / cost.bandwidth(limits)
+
+    def plan(self, problem: Product, limits: Properties) -> EpiloguePlan:
+        """The call."""
+        ending = _ending(problem)
+        found = ending and _epilogue_plan(problem, ending)
+        assert found is not None
+        return found
+
+
+def _ending(problem: Product) -> Ending | None:
+    gemm = problem.gemm
+    if gemm is None or problem.epilogue is None:
+        return None
+    return ending_of(problem.epilogue, gemm, problem.operands)
+
+
+def _epilogue_plan(problem: Product, ending: Ending) -> EpiloguePlan | None:
+    """The call of the library; None if it cannot compute the product."""
+    gemm, out = problem.gemm, problem.results[0]
+    assert gemm is not None
+    size = out.dtype.itemsize
+    sizes = ((gemm.m, gemm.k), (gemm.k, gemm.n), (gemm.m, gemm.n))
+    steps = (_steps(gemm.a), _steps(gemm.b)[::-1], (gemm.n, 1))
+    matrices = [
+        _Matrix(out.dtype, shape, (size * row, size * column))
+        for shape, (row, column) in zip(sizes, steps, strict=True)
+    ]
+    apart = (gemm.a.batch, gemm.b.batch, gemm.m * gemm.n)
+    left, right, made = matrices
+    with on(out.device):
+        launch = cublas_lt.prepare(
+            out.device.xp, left, right, made, gemm.batches, apart, ending.added, ending.relu, problem.tf32
+        )
+    return None if launch is None else EpiloguePlan(ending, out, launch)
+
+
+class Apart:
+    """A product by the library, and what follows it by a kernel of its own; rows are not reduced.
+
+    Who asks for a plan takes it as a sign to compute, and to record, the two by themselves.
+    """
+
+    apart = True
+
+    def __init__(self, problem: Product) -> None:
+        self._problem = problem
+        self._product: Plan | None = None
+
+    def __call__(self, a: Array, b: Array, *operands: Array) -> Array:
+        """The result, a new array."""
+        if self._product is None:
+            self._product = _library_plan(self._problem)
+        assert self._problem.epilogue is not None
+        product = astype(self._product(a, b), self._problem.epilogue.inputs[0])
+        return evaluate(self._problem.epilogue, (product, *operands))[0]
+
+
+def _library_plan(problem: Product) -> Plan:
+    """The product alone."""
+    made = HostPlan if problem.device.addressable else LibraryPlan
+    return made(problem.a, problem.right)
+
+
+@dataclass(frozen=True)
+class Library(Variant[Product]):
+    """The product by cuBLAS, cuBLASLt or the host's BLAS; what follows it, if anything, by a kernel of its own."""
+
+    name = "library"
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """Any."""
+        return ""
+
+    def cost(self, problem: Product, limits: Properties) -> float:
+        """The library's time, and that of the bytes that the second kernel reads and writes."""
+        seconds = library_seconds(problem, limits)
+        if problem.epilogue is None:
+            return seconds
+        product = math.prod(problem.sizes[:3]) * problem.elem.itemsize
+        moved = product + sum(one.nbytes for one in (*problem.operands, problem.results[-1]))
+        return seconds + moved / cost.bandwidth(limits) + cost.launch(limits)
+
+    def plan(self, problem: Product, limits: Properties) -> Callable[..., Array]:
+        """The product alone, or that it is one computation and what follows it another."""
+        return _library_plan(problem) if problem.epilogue is None else Apart(problem)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -43,7 +43,11 @@ from ..shape.views import (
     squeeze,
     swapaxes,
 )
-from .plan import known, multiply, planned
+from .blas import fits_library, multiply
+
+if TYPE_CHECKING:
+    from ..launch.family import Family
+    from .problem import Product
 
 __all__ = [
     "dot",
@@ -59,16 +63,37 @@ __all__ = [
 ]
 
 
+#: The family of products and the class of its problems: imported with the first product, as many programs have none.
+_asked: tuple[Family[Any], type[Product]] | None = None
+
+
+def product_family() -> tuple[Family[Any], type[Product]]:
+    """The family of products, and the class of its problems."""
+    global _asked
+    if _asked is None:
+        from .families import PRODUCT
+        from .problem import Product
+
+        _asked = PRODUCT, Product
+    return _asked
+
+
+def _known(a: object, b: object) -> Any:
+    """The plan for two arguments, if they are arrays with the layouts of an earlier product; else None."""
+    if _asked is not None and isinstance(a, Array) and isinstance(b, Array):
+        family, problem = _asked
+        return family.known(problem(a._layout or a._planned(), b._layout or b._planned()))
+    return None
+
+
 def _product(a: Array, b: Array) -> Array:
-    """The product of two arrays of one dtype; half types in float32 if the library lacks their product."""
-    if not a.device.addressable and a.dtype in dtypes.FLOATS:
-        plan = planned(a, b)
-        if plan is not None:
-            return plan(a, b)
-    if a.device.addressable and dtypes.info(a.dtype).narrow:
-        acc = dtypes.info(a.dtype).acc
-        with tape.stop_recording():
-            return astype(_product(astype(a, acc), astype(b, acc)), a.dtype)
+    """The product of two arrays of one dtype."""
+    if a.dtype in dtypes.FLOATS:
+        layouts = a._layout or a._planned(), b._layout or b._planned()
+        if fits_library(*layouts):
+            family, problem = product_family()
+            made: Array = family(problem(*layouts))(a, b)
+            return made
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 
@@ -98,7 +123,7 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
             target is None or found.shape[found.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
         )
         return written("matmul", found, target, broadcast=fits)
-    plan = known(x1, x2)
+    plan = _known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))
     if (made := _by_vector(x1, x2)) is not None:
@@ -228,7 +253,7 @@ def matmul_turned(a: Array, b: Array) -> Array:
         return recorded_product(a, b, plan(a, b), turned=True)
     view = matrix_transpose(b)
     made = matmul(a, view)
-    found = known(a, view)
+    found = _known(a, view)
     if found is not None and not found.copies:
         remember(_turned, key, found)
     return made
@@ -300,7 +325,7 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
         return plan(other, g) if swapped else plan(g, other)
     x, y = factors(g, other, right)
     made = matmul(x, y)
-    found, begins, swapped = known(x, y), (g._operand, other._operand), factors is _of_right
+    found, begins, swapped = _known(x, y), (g._operand, other._operand), factors is _of_right
     if (
         found is not None
         and not found.copies

@@ -1,196 +1,252 @@
-"""Products whose factors the hardware brings by tensor maps, for GPUs of compute capability 9.0."""
+"""Products whose factors the hardware loads by tensor maps (TMA), on the tensor cores of sm_90a."""
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from .. import dtypes
-from ..device import Device
-from ..device.interface import Tiles
+from ..device.interface import Properties, Tiles
 from ..elementwise.graph import input_node, order, substitute
 from ..elementwise.program import Program, program
 from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
-from ..text import Dim3
-from .task import Factor, Task, tiled_structs, tiled_variables
+from ..launch import cost
+from ..launch.variant import Launch
+from .problem import Factor, Gemm, Product, epilogue_steps, tiled_sizes, tiled_variables
+from .variants import UNIT, OneLaunch
 
-_KERNEL, _DEFERRED = Kernel("linear/product_tma.cu"), Kernel("linear/product_tma_deferred.cu")
+_KERNEL = Kernel("linear/product_tma.cu")
+_DEFERRED = Kernel("linear/product_tma_deferred.cu")
 #: Bytes of a line, and those to which strides are aligned.
 _LINE = 128
-#: The threads of two warpgroups that multiply, and of one that brings.
-_THREADS = 384
-#: Rows of a part of D, through which a warpgroup stores, and the bytes before the stages for alignment.
-_PART_ROWS, _ALIGNMENT = 64, 1024
+#: Rows of a part of D, through which a warpgroup stores.
+_PART_ROWS = 64
+#: Bytes before the stages, for alignment.
+_ALIGNMENT = 1024
 _LONGEST_STRIDE = 2**40
-#: Bytes that the L2 fetches where it lacks a line of a slab: the next one is part of the slab after it.
+#: Bytes that the L2 fetches where it lacks a line of a k-block: the next one is part of the k-block after it.
 _FETCHED = 128
 #: Groups of multiprocessors (GPCs) of a GPU, and about how many multiprocessors one has.
-_GROUPS, _IN_GROUP = 8, 16
-#: What making and storing an element of D takes, in slabs that are multiplied at rate 1: where nothing hides it, where
-#: another warpgroup multiplies meanwhile, and where the same does. Then what the last tile takes besides, of the first
-#: and of the last kind, and what a matrix takes that is not brought. Estimated.
-_STORE, _HIDDEN_STORE, _DEFERRED_STORE = 0.7, 0.3, 0.235
-_LAST_STORE, _LAST_DEFERRED_STORE, _MATRIX = 2.2, 1.86, 1.2
-#: What is left of the rate of blocks without clusters in a batch, whose products share no factors. Estimated.
-_BATCHED = 0.85
+_GROUPS = 8
+_IN_GROUP = 16
+
+#: Seconds before the first k-block has come to the ring.
+FILLING = 0.8e-6
+#: In k-blocks that are multiplied at rate 1: what making and storing an element of D takes where nothing hides it,
+STORE_COST = 0.7
+#: where another warpgroup multiplies meanwhile,
+HIDDEN_STORE_COST = 0.3
+#: and where the same does.
+DEFERRED_STORE_COST = 0.235
+#: What the last tile takes besides, where nothing is deferred, and where its store is.
+LAST_STORE_COST = 2.2
+LAST_DEFERRED_STORE_COST = 1.86
+#: What a matrix takes that is not loaded by a map.
+MATRIX_COST = 1.2
+#: What is left of the rate of blocks without clusters in a batch, whose products share no factors.
+BATCHED_RATE = 0.85
 
 
-class TmaTile(NamedTuple):
-    """What the warpgroups of a block make of the product at a time.
+@dataclass(frozen=True)
+class Tma(OneLaunch):
+    """Tiles whose k-blocks tensor maps bring to a ring of stages; warpgroups that multiply, and one that loads.
 
     Attributes:
-        m, n: rows and columns of a tile.
-        stages: slabs of the factors in shared memory.
-        rate: about which share of the tensor cores' arithmetic it reaches, in the unit of the other forms; estimated.
+        tile_m, tile_n: rows and columns of a tile.
+        stages: k-blocks of the factors in shared memory.
         band: rows of tiles that are made column by column.
-        cluster: blocks that make tiles below one another, each of which brings a part of the right factor for all.
-        depth: bytes of a slab along the depth.
-        blocks: at most, which take tiles by turns.
-        by_turns: whether each of a block's warpgroups makes every second of its tiles alone.
+        cluster: blocks that make tiles below one another, each of which loads a part of the right factor for all.
+        by_turns: whether each of a block's warpgroups makes every second of its tiles alone (ping-pong).
         deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
-        brings: whether the hardware also brings a matrix that follows the product, to where D's parts will be, which
+        brings: whether the hardware also loads a matrix that follows the product, to where D's parts will be, which
             are of half lines then.
         slots: for parts of D in shared memory, of each warpgroup: they divide the parts of a tile.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
         apart: from a cluster to that which makes the tiles after its own: the number of the GPU's groups of
             multiprocessors, so that both are in one group, or 1.
-        parts: blocks that share the depth: one.
+        blocks: at most, which take tiles by turns; 0 for one a multiprocessor.
     """
 
-    m: int
-    n: int
+    name = "tma"
+    needs = (9, 0)
+
+    tile_m: int
+    tile_n: int
     stages: int
-    rate: float
     band: int
     cluster: int = 1
-    depth: int = _LINE
-    blocks: int = 1
     by_turns: bool = False
     deferred: bool = False
     brings: bool = False
     slots: int = 2
     with_next: bool = False
     apart: int = 1
-    parts: int = 1
+    blocks: int = 0
 
-    @property
-    def kernel(self) -> Kernel:
-        """The kernel."""
+    #: The threads of two warpgroups that multiply, and of one that loads.
+    threads: ClassVar[int] = 384
+
+    def template(self) -> Kernel:
+        """That of tiles which are finished at once, or while the next is multiplied."""
         return _DEFERRED if self.deferred else _KERNEL
 
     @property
-    def threads(self) -> int:
-        """Threads of a block."""
-        return _THREADS
-
-    @property
     def shared(self) -> int:
-        """Bytes of shared memory of a block."""
-        parts, row = self.slots * _PART_ROWS * self.part_line, 4 * self.n if self.deferred else 0
-        return self.stages * self.depth * (self.m + self.n) + 2 * (parts + row) + _ALIGNMENT
+        """Bytes of dynamic shared memory of a block."""
+        parts, row = self.slots * _PART_ROWS * self.part_line, 4 * self.tile_n if self.deferred else 0
+        return self.stages * _LINE * (self.tile_m + self.tile_n) + 2 * (parts + row) + _ALIGNMENT
 
     @property
     def part_line(self) -> int:
         """Bytes of a line of a part of D."""
         return _LINE // 2 if self.brings else _LINE
 
-    def variables(self, made: Program, elem: dtypes.DType, task: Task) -> dict[str, Any]:
-        """The template variables."""
-        made, begins = _begun(made, task) if self.deferred else (made, 0)
-        return {
-            **tiled_variables(made, elem, task, self.m, self.n),
-            "begins": begins,
-            "brought": task.mapped if self.brings else 0,
-            "block": self.threads,
-            "apart": self.apart,
-            "cluster": self.cluster,
-            "depth": self.depth // task.itemsize,
-            "stages": self.stages,
-            "band": self.band,
-            "by_turns": self.by_turns,
-            "slots": self.slots,
-            "with_next": self.with_next,
-            "wide": True,
-        }
-
-    def tiles(self, task: Task) -> tuple[int, int]:
+    def tiles(self, gemm: Gemm) -> tuple[int, int]:
         """The tiles of a matrix along its rows, up to whole clusters, and along its columns."""
-        return divide_up(task.m, self.m * self.cluster) * self.cluster, divide_up(task.n, self.n)
+        return divide_up(gemm.m, self.tile_m * self.cluster) * self.cluster, divide_up(gemm.n, self.tile_n)
 
-    def count(self, task: Task) -> int:
+    def count(self, gemm: Gemm) -> int:
         """The tiles of a product."""
-        return task.batches * math.prod(self.tiles(task))
+        return gemm.batches * math.prod(self.tiles(gemm))
 
-    def grid(self, task: Task) -> Dim3:
-        """Blocks along each axis."""
-        count, most = self.count(task), max(1, self.blocks // self.cluster) * self.cluster
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For products that tensor maps describe, of 16-bit floats, or floats that may be rounded to tf32."""
+        if not problem.by_tensor_cores:
+            return "for 16-bit floats, or floats that may be rounded to tf32"
+        gemm = problem.gemm
+        if gemm is None:
+            return "factors do not lie in rows that begin at multiples of 16 bytes"
+        if gemm.rows is not None:
+            return "rows are reduced"
+        if limits.compute_capability[0] != 9:
+            return "needs compute capability 9.0"
+        if not takes(gemm):
+            return "tensor maps do not describe the factors or the result"
+        return "" if next(cls.configs(problem, limits), None) else "there are more tiles than a launch counts"
+
+    @classmethod
+    def configs(cls, problem: Product, limits: Properties) -> Iterator[Tma]:
+        """The tiles that can end as the product does."""
+        gemm = problem.gemm
+        assert gemm is not None
+        return cls.tiles_for(gemm)
+
+    @classmethod
+    def tiles_for(cls, gemm: Gemm) -> Iterator[Tma]:
+        """The same for sizes and strides."""
+        # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the
+        # products of a kernel whose warpgroups make tiles by turns wait for one another.
+        for one in TMA_TILES if gemm.itemsize == 2 else TF32_TMA_TILES:
+            if (gemm.saves and one.deferred) or (one.deferred and one.brings != (gemm.mapped > 0)):
+                continue
+            if gemm.alone and gemm.itemsize == 2 and one.by_turns:
+                continue
+            if one.count(gemm) <= LARGEST_INDEX:
+                whole = gemm.batches > 1 and one.count(gemm) <= _IN_GROUP * gemm.batches
+                yield replace(one, apart=_GROUPS) if whole else one
+
+    def seconds(self, gemm: Gemm, limits: Properties) -> float:
+        """The tiles of the busiest multiprocessor."""
+        waves = cost.waves(self.count(gemm), limits)
+        store = HIDDEN_STORE_COST if self.by_turns else DEFERRED_STORE_COST if self.deferred else STORE_COST
+        k_blocks = max(divide_up(gemm.k * gemm.itemsize, _LINE), self.tile_n // 16 if self.deferred else 1)
+        rate = RATES[gemm.itemsize][self.tile_m, self.tile_n, self.deferred]
+        rate *= BATCHED_RATE if gemm.batches > 1 and self.cluster == 1 else 1
+        last = 0.0
+        if gemm.itemsize == 2 and not gemm.saves:
+            last = 0 if self.by_turns else LAST_DEFERRED_STORE_COST if self.deferred else LAST_STORE_COST
+            store += MATRIX_COST if gemm.mapped and not self.brings else 0
+        return FILLING + UNIT * self.tile_m * self.tile_n * (waves * (k_blocks / rate + store) + last)
+
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """See :class:`.OneLaunch`."""
+        made, begins = _begun(program, gemm) if self.deferred else (program, 0)
+        count, blocks = self.count(gemm), self.blocks or limits.multiprocessors
+        most = max(1, blocks // self.cluster) * self.cluster
         fewest = divide_up(count, divide_up(count, most))  # of blocks that make as many tiles each
-        return divide_up(fewest, self.cluster) * self.cluster, 1, 1
-
-    def tail(self, task: Task) -> tuple[bytes, bytes]:
-        """The kernel's structs."""
-        return tiled_structs(task, self.tiles(task))
-
-    def maps(self, task: Task, elem: dtypes.DType, row: int) -> tuple[Tiles, ...]:
-        """How the kernel finds tiles of the factors, of a matrix that it brings, and of D, without addresses.
-
-        Args:
-            task: the product.
-            elem: of the factors and of D.
-            row: bytes from a row of D to the next.
-        """
-        shape, strides = (task.batches, task.m, task.n), (task.m * row, row)
-        line = self.part_line
-        part = (1, _PART_ROWS, line // task.itemsize)
-        brought = []
-        if self.brings:
-            batch, step, _ = task.operands[task.mapped - 1]
-            steps = tuple(task.itemsize * one or ACCESS for one in (batch, step))
-            brought = [
-                Tiles(
-                    *(0, elem, (task.batches if batch else 1, task.m, task.n), steps, part, line, False),
-                    fetched=_FETCHED,
-                )
-            ]
-        return (
-            self._map(task, elem, task.a, task.m, self.m, 1),
-            self._map(task, elem, task.b, task.n, self.n, self.cluster),
-            *brought,
-            Tiles(0, elem, shape, strides, part, line, True),
+        return Launch(
+            grid=(divide_up(fewest, self.cluster) * self.cluster, 1, 1),
+            block=self.threads,
+            shared=self.shared,
+            constants={
+                **tiled_variables(made, elem, gemm, self.tile_m, self.tile_n),
+                "begins": begins,
+                "brought": gemm.mapped if self.brings else 0,
+                "depth": _LINE // gemm.itemsize,
+                "wide": True,
+            },
+            params=(tiled_sizes(gemm, self.tiles(gemm)), epilogue_steps(gemm.operands)),
+            maps=self.maps(gemm, program, elem),
         )
 
-    def _map(
-        self, task: Task, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int
-    ) -> Tiles:
-        lines, elements = (size, task.k) if factor.by_depth else (task.k, size)
-        shape = (task.batches if factor.batch else 1, lines, elements)
-        strides = tuple(task.itemsize * step or ACCESS for step in (factor.batch, factor.row))
-        line = _LINE // task.itemsize
+    def maps(self, gemm: Gemm, program: Program, elem: dtypes.DType, row: int = 0) -> dict[int, list[Tiles]]:
+        """How the kernel finds tiles of the factors, of a matrix that it loads, and of D.
+
+        Args:
+            gemm: the product.
+            program: the epilogue.
+            elem: of the factors and of D.
+            row: bytes from a row of D to the next, by default without gaps.
+        """
+        row = row or gemm.n * gemm.itemsize
+        line = self.part_line
+        part = (1, _PART_ROWS, line // gemm.itemsize)
+        found = {
+            0: [self._map(gemm, elem, gemm.a, gemm.m, self.tile_m, 1)],
+            1: [self._map(gemm, elem, gemm.b, gemm.n, self.tile_n, self.cluster)],
+        }
+        if self.brings:
+            batch, step, _ = gemm.operands[gemm.mapped - 1]
+            steps = tuple(gemm.itemsize * one or ACCESS for one in (batch, step))
+            shape = (gemm.batches if batch else 1, gemm.m, gemm.n)
+            found[1 + gemm.mapped] = [Tiles(0, elem, shape, steps, part, line, False, _FETCHED)]
+        shape, strides = (gemm.batches, gemm.m, gemm.n), (gemm.m * row, row)
+        last = 1 + len(program.inputs) + len(program.scalars) + gemm.saves
+        found[last] = [Tiles(0, elem, shape, strides, part, line, True)]
+        return found
+
+    @staticmethod
+    def _map(gemm: Gemm, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int) -> Tiles:
+        lines, elements = (size, gemm.k) if factor.by_depth else (gemm.k, size)
+        shape = (gemm.batches if factor.batch else 1, lines, elements)
+        strides = tuple(gemm.itemsize * step or ACCESS for step in (factor.batch, factor.row))
+        line = _LINE // gemm.itemsize
         box = (1, (tile if factor.by_depth else line) // blocks, line)
         return Tiles(0, elem, shape, strides, box, _LINE, False, _FETCHED)
 
 
-#: Large tiles read each factor from the L2 less often, small ones waste less of the last wave.
+#: Large tiles read each factor from the L2 less often, small ones waste less of the last wave. Deferred tiles are no
+#: larger, because the registers hold the sums of two.
 TMA_TILES = (
-    TmaTile(128, 256, 4, 2.15, 16, 2),
-    TmaTile(256, 128, 4, 2.1, 8, 2),
-    TmaTile(128, 128, 6, 1.9, 16, by_turns=True),
-    # Deferred tiles: the registers hold the sums of two, so they are no larger.
-    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, slots=1),
-    TmaTile(128, 192, 5, 2.09, 16, 2, deferred=True, brings=True, slots=3),
-    TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True),
-    TmaTile(128, 128, 6, 1.95, 16, 2, deferred=True, brings=True),
+    Tma(128, 256, 4, 16, 2),
+    Tma(256, 128, 4, 8, 2),
+    Tma(128, 128, 6, 16, by_turns=True),
+    Tma(128, 192, 5, 16, 2, deferred=True, slots=1),
+    Tma(128, 192, 5, 16, 2, deferred=True, brings=True, slots=3),
+    Tma(128, 128, 6, 16, 2, deferred=True),
+    Tma(128, 128, 6, 16, 2, deferred=True, brings=True),
 )
 #: Of floats that are cut to tf32.
-TF32_TMA_TILES = (
-    TmaTile(128, 256, 4, 2.0, 16, 2),
-    TmaTile(128, 128, 6, 1.8, 16, by_turns=True),
-)
+TF32_TMA_TILES = (Tma(128, 256, 4, 16, 2), Tma(128, 128, 6, 16, by_turns=True))
+#: The rate of each in the unit of :data:`.UNIT`, by bytes of an element: by rows and columns, and whether deferred.
+RATES = {
+    2: {
+        (128, 256, False): 2.15,
+        (256, 128, False): 2.1,
+        (128, 128, False): 1.9,
+        (128, 192, True): 2.09,
+        (128, 128, True): 1.95,
+    },
+    4: {(128, 256, False): 2.0, (128, 128, False): 1.8},
+}
 
 
-def _begun(made: Program, task: Task) -> tuple[Program, int]:
+def _begun(made: Program, gemm: Gemm) -> tuple[Program, int]:
     """What follows the sum of the product and of a row that is added first, and the number of that; 0 if there is none.
 
     Sums of deferred tiles begin with the row, so that nothing adds it.
@@ -204,60 +260,27 @@ def _begun(made: Program, task: Task) -> tuple[Program, int]:
     uses = sum(node.args.count(other) for node in order(made.outputs))
     if other.kind != "input" or other is product or uses != 1:
         return made, 0
-    (_, row, _), paired = task.operands[other.value - 1], task.paired[other.value - 1]
+    (_, row, _), paired = gemm.operands[other.value - 1], gemm.paired[other.value - 1]
     if row or not paired:
         return made, 0
     then = substitute(made.outputs, {users[0]: product})
     return program(made.name, then, made.inputs, made.scalars), other.value
 
 
-def takes(task: Task) -> bool:
+def takes(gemm: Gemm) -> bool:
     """Whether tensor maps describe the product: all step forward by 16 bytes, and no two rows have one address.
 
     Floats have to be contiguous along the depth: the tensor cores do not read them otherwise.
     """
-    size = task.itemsize
-    steps = size * task.m * task.n < _LONGEST_STRIDE and size * task.n % ACCESS == 0
+    size = gemm.itemsize
+    steps = size * gemm.m * gemm.n < _LONGEST_STRIDE and size * gemm.n % ACCESS == 0
     return (
-        (size == 2 or (size == 4 and task.a.by_depth and task.b.by_depth))
+        (size == 2 or (size == 4 and gemm.a.by_depth and gemm.b.by_depth))
         and steps
         and all(
             one.batch >= 0
-            and (one.row > 0 or (task.k if not one.by_depth else across) == 1)
+            and (one.row > 0 or (gemm.k if not one.by_depth else across) == 1)
             and size * max(one.batch, one.row) < _LONGEST_STRIDE
-            for one, across in ((task.a, task.m), (task.b, task.n))
+            for one, across in ((gemm.a, gemm.m), (gemm.b, gemm.n))
         )
     )
-
-
-def tma_tile_for(task: Task, device: Device) -> TmaTile | None:
-    """The tile of the least time, that of the busiest multiprocessor; None if the GPU or tensor maps do not take it."""
-    limits = device.properties
-    if limits.compute_capability[0] != 9 or not takes(task):
-        return None
-
-    def cost(tile: TmaTile) -> float:
-        waves = divide_up(tile.count(task), limits.multiprocessors)
-        store = _HIDDEN_STORE if tile.by_turns else _DEFERRED_STORE if tile.deferred else _STORE
-        slabs = max(divide_up(task.k * task.itemsize, tile.depth), tile.n // 16 if tile.deferred else 1)
-        rate = tile.rate * (_BATCHED if task.batches > 1 and tile.cluster == 1 else 1)
-        last = 0.0
-        if task.itemsize == 2 and not task.saves:
-            last = 0 if tile.by_turns else _LAST_DEFERRED_STORE if tile.deferred else _LAST_STORE
-            store += _MATRIX if task.mapped and not tile.brings else 0
-        return tile.m * tile.n * (waves * (slabs / rate + store) + last)
-
-    # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the products
-    # of a kernel whose warpgroups make tiles by turns wait for one another.
-    fits = [
-        tile
-        for tile in (TMA_TILES if task.itemsize == 2 else TF32_TMA_TILES)
-        if not (task.saves and tile.deferred)
-        and not (tile.deferred and tile.brings != (task.mapped > 0))
-        and not (task.alone and task.itemsize == 2 and tile.by_turns)
-    ]
-    best = min(fits, key=cost)
-    if best.count(task) > LARGEST_INDEX:
-        return None
-    groups = task.batches > 1 and best.count(task) <= _IN_GROUP * task.batches  # each makes whole products
-    return best._replace(blocks=limits.multiprocessors, apart=_GROUPS if groups else 1)

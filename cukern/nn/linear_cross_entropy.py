@@ -17,7 +17,7 @@ from ..elementwise.operands import require_array, require_arrays
 from ..kernel import Kernel
 from ..kernel.plan import Plan, on, remember
 from ..kernel.sizes import divide_up
-from ..linear.plan import Part, Product, readable
+from ..linear.blas import Part, Product, readable
 from . import losses
 from .fused import common_dtype, fused_vjp, is_int, require_ids
 from .linear import linear

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from ..array import Array
@@ -9,9 +10,10 @@ from ..array.layout import Layout
 from ..device import Device
 from ..kernel.plan import allocate, on, remember
 from ..kernel.sizes import divide_up
+from ..launch.variant import prepared
 from ..linear import tma
-from ..linear.task import Factor, Task
-from ..linear.tensor_cores import Plan
+from ..linear.problem import Factor, Gemm
+from ..linear.variants import ProductPlan
 from .array import QuantArray
 from .blocks import dequantized
 from .tiles import ended
@@ -28,10 +30,10 @@ def first_outputs(rows: int, outputs: int, device: Device) -> int:
     the second are dequantised by those that the first leaves idle. 0 if all tiles are made in one turn.
     """
     multiprocessors = device.properties.multiprocessors // _TILE.cluster * _TILE.cluster
-    down = divide_up(rows, _TILE.m * _TILE.cluster) * _TILE.cluster
-    across = divide_up(outputs, _TILE.n)
+    down = divide_up(rows, _TILE.tile_m * _TILE.cluster) * _TILE.cluster
+    across = divide_up(outputs, _TILE.tile_n)
     turns = divide_up(down * across, multiprocessors) - 1
-    second = turns * multiprocessors // down * _TILE.n
+    second = turns * multiprocessors // down * _TILE.tile_n
     return max(0, outputs - second) if turns else 0
 
 
@@ -41,26 +43,29 @@ def are_quicker(x: Array, w: QuantArray) -> bool:
     if device.style == "serial" or device.properties.compute_capability[0] != 9:
         return False
     fits = x.dtype.itemsize == 2 and w._row.dtype is None and 0 < x.shape[0] <= _MOST_ROWS and w.ndim == 2
-    if not fits or w.shape[0] % _TILE.n or not (first := first_outputs(x.shape[0], w.shape[0], device)):
+    if not fits or w.shape[0] % _TILE.tile_n or not (first := first_outputs(x.shape[0], w.shape[0], device)):
         return False
-    return tma.takes(_task(x.shape[0], first, x.shape[1], False))
+    return tma.takes(_gemm(x.shape[0], first, x.shape[1], False))
 
 
-def _task(m: int, n: int, k: int, biased: bool) -> Task:
-    return Task(1, m, n, k, Factor(0, k, True), Factor(0, k, True), ((0, 0, 1),) if biased else ())
+def _gemm(m: int, n: int, k: int, biased: bool) -> Gemm:
+    return Gemm(1, m, n, k, Factor(0, k, True), Factor(0, k, True), ((0, 0, 1),) if biased else ())
 
 
-_plans: dict[tuple[Layout, Layout, bool], Plan] = {}
+_plans: dict[tuple[Layout, Layout, bool], ProductPlan] = {}
 
 
-def _planned(x: Layout, out: Layout, biased: bool) -> Plan:
+def _planned(x: Layout, out: Layout, biased: bool) -> ProductPlan:
     key = (x, out, biased)
     found = _plans.get(key)
     if found is None:
-        (m, k), n = x.shape, out.shape[1]
-        blocks = max(x.device.properties.multiprocessors, _TILE.cluster)
-        tile = _TILE._replace(blocks=blocks, with_next=True)
-        found = remember(_plans, key, Plan(ended(x.dtype, biased), _task(m, n, k, biased), tile, out))
+        (m, k), n, limits = x.shape, out.shape[1], x.device.properties
+        tile = replace(_TILE, blocks=max(limits.multiprocessors, _TILE.cluster), with_next=True)
+        gemm, made = _gemm(m, n, k, biased), ended(x.dtype, biased)
+        launch = tile.launch_of(gemm, made, x.dtype, limits)
+        launch = replace(launch, maps=tile.maps(gemm, made, x.dtype, out.strides[-2]))
+        with on(x.device):
+            found = remember(_plans, key, ProductPlan(made, (out,), [prepared(tile, launch, x.device)]))
     return found
 
 

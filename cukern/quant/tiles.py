@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
-from ..device.interface import Prepared
+from ..device.interface import Properties
 from ..elementwise.graph import Expr, cast, input_node
 from ..elementwise.program import Program, program
 from ..kernel.plan import on, remember
-from ..linear.task import Factor, Task
-from ..linear.tensor_cores import Tile, tile_for
+from ..launch.variant import Run, prepared
+from ..linear.problem import Factor, Gemm
+from ..linear.variants import TensorCores
 from .array import QuantArray
 from .kinds import Kind
 
@@ -53,44 +55,51 @@ def _takes(shape: tuple[int, ...], dtype: dtypes.DType, kind: Kind, weights: int
     return bool(dtype.itemsize == 2 and kind.dtype is None and k % 8 == 0 and m * k * weights)
 
 
-def _task(m: int, k: int, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool) -> Task:
+def _gemm(m: int, k: int, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool) -> Gemm:
     """The product of rows with weights of a kind and a shape, whose rows have bytes in place of elements."""
     right = Factor(0, kind.row_bytes(shape[1]), not transposed)
-    return Task(1, m, shape[int(transposed)], k, Factor(0, k, True), right, ((0, 0, 1),) if biased else ())
+    return Gemm(1, m, shape[int(transposed)], k, Factor(0, k, True), right, ((0, 0, 1),) if biased else ())
 
 
-_Plan = tuple[Layout, Prepared]
+_Plan = tuple[Layout, Run]
 _plans: dict[Any, _Plan] = {}
 
 
 def _planned(
-    x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: Tile | None
+    x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: TensorCores | None
 ) -> _Plan:
     key = (x, kind, shape, biased, transposed, tile)
     found = _plans.get(key)
     return remember(_plans, key, _plan(*key)) if found is None else found
 
 
+def tile_for(gemm: Gemm, limits: Properties) -> TensorCores:
+    """The tile of the least time."""
+    found = [one for one in (TensorCores(*given) for given in TensorCores.tiles) if one.runs_on(limits)]
+    return min(found, key=lambda one: one.seconds(gemm, limits))
+
+
 def _plan(
-    x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: Tile | None
+    x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: TensorCores | None
 ) -> _Plan:
     assert _takes(x.shape, x.dtype, kind, shape[0] * shape[1])
     m, k = x.shape
-    task = _task(m, k, kind, shape, biased, transposed)
-    tile = tile or tile_for(task, x.device, (1,))
-    made = ended(x.dtype, biased)
-    variables = tile.variables(made, x.dtype, task)
-    variables["name"] = f"{variables['name']}_{kind.header}{'_transposed' if transposed else ''}"
+    gemm, limits = _gemm(m, k, kind, shape, biased, transposed), x.device.properties
+    tile = tile or tile_for(gemm, limits)
+    launch = tile.launch_of(gemm, ended(x.dtype, biased), x.dtype, limits)
+    name = f"{launch.constants['name']}_{kind.header}{'_transposed' if transposed else ''}"
+    launch = replace(launch, constants={**launch.constants, "name": name, "kind": kind.header})
     with on(x.device):
-        bound = tile.kernel.bind(x.device, **variables, kind=kind.header)
-        launch = bound.function.prepare(
-            tile.grid(task), (tile.threads, 1, 1), tile.shared, tile.tail(task), ()
-        )
-    return fresh_layout(x.device, x.dtype, (task.m, task.n)), launch
+        run = prepared(tile, launch, x.device)
+    return fresh_layout(x.device, x.dtype, (gemm.m, gemm.n)), run
 
 
 def product(
-    x: Array, w: QuantArray, bias: Array | None = None, transposed: bool = False, tile: Tile | None = None
+    x: Array,
+    w: QuantArray,
+    bias: Array | None = None,
+    transposed: bool = False,
+    tile: TensorCores | None = None,
 ) -> Array:
     """``x @ W.T + bias``, or ``x @ W`` if ``transposed``, of weights rounded to the dtype of ``x``.
 
@@ -99,13 +108,11 @@ def product(
         w: its kind is one of blocks.
         bias: contiguous, of the dtype of ``x``.
         transposed: whether the rows of W are summed over.
-        tile: the form; the quickest by its measure when None.
+        tile: the constants; those of the least time when None.
     """
-    layout, launch = _planned(x._planned(), w._row, w.shape, bias is not None, transposed, tile)
+    layout, run = _planned(x._planned(), w._row, w.shape, bias is not None, transposed, tile)
     arrays = [x, w.blocks, *([] if bias is None else [bias])]
-    for one in arrays:
-        one._planned()
     with on(x.device):
         made = Array._made(layout)
-        launch(*[one._operand for one in arrays], made._operand)
+        run([*arrays, made])
     return made

@@ -4,9 +4,7 @@ using T = << elem >>;       // of the factors
 using Out = << out >>;  // of D: float for sums of parts of the depth, which another kernel adds up
 using index = << index >>;
 // Strides of the epilogue's operands, in elements: through the batch, the rows and the columns.
-struct Steps {
-    index of[<< [operands | length, 1] | max >>][3];
-};
+<< Steps >>
 // An element of each operand, in its type of computation.
 struct Operands {
 <% for x in operands %>

@@ -43,28 +43,16 @@ template <int SIZE, bool BY_DEPTH>
 using LoaderOfRight = Loader<SIZE, BY_DEPTH>;
 <% endif %>
 
-// The part of the depth that is this block's: where it begins, and its slabs. Blocks along z share the depth.
-struct Depth {
-    int first, left, slabs;
-
-    __device__ __forceinline__ explicit Depth(const Sizes& sizes) {
-        const int each = divide_up(divide_up(sizes.k, depth), int(gridDim.z)) * depth;
-        first = blockIdx.z * each;
-        left = min(each, sizes.k - first);
-        slabs = divide_up(left, depth);
-    }
-};
-
 // Copies slab after slab of both factors to stages of shared memory.
 struct Feed {
     Loader<tile_m, a_by_depth> of_a;
     LoaderOfRight<tile_n, b_by_depth> of_b;
     int slabs;
 
-    __device__ __forceinline__ Feed(const T* a, const Right* b, const Sizes& sizes, const Place& at, const Depth& along)
-        : of_a(a + (at.batch * sizes.batch_a + along.first * (a_by_depth ? 1 : sizes.row_a)), sizes.row_a, at.m0, sizes.m, along.left),
-          of_b(b + (at.batch * sizes.batch_b + along.first * (b_by_depth ? 1 : sizes.row_b)), sizes.row_b, at.n0, sizes.n, along.left),
-          slabs(along.slabs) {}
+    __device__ __forceinline__ Feed(const T* a, const Right* b, const Sizes& sizes, const Place& at)
+        : of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k),
+          of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k),
+          slabs(divide_up(sizes.k, depth)) {}
     // Brings slab i, if there is one; the copies are a group in any case.
     __device__ __forceinline__ void bring(int i, T* stage) {
         if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);

@@ -26,17 +26,14 @@ constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, a
 constexpr int asked = << asked >>;  // bytes of W that a block asks for while earlier kernels end
 constexpr int group = << group >>, groups = << groups >>;  // blocks that begin at one slab, and slabs where groups begin
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
-constexpr bool turned = << "true" if turned else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
+constexpr bool transposed = << "true" if transposed else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
 constexpr int chunk = 16 / sizeof(T), depth = 4 * chunk;  // of a lane and of a slab, along the depth
 constexpr int own = columns / 8;                          // columns of a lane
 constexpr int pitch = columns + 4;                        // of rows of sums in shared memory: lanes do not meet in the banks
 using Bits = << "unsigned" if elem == "float" else "unsigned short" >>;  // of an element
 // Strides of the factors in elements, through the batch and between their contiguous rows; those of D.
-struct Sizes {
-    index batch_x, batch_w, row_x, row_w, batch_d, row_d, column_d;
-    int rows, columns, k;
-};
+<< Sizes >>
 
 // The words of N neighbouring elements, of which the first `present` are in memory, `apart` elements from each other; the
 // others are zeros. WHOLE: all are there. ONCE: no other thread reads them.
@@ -79,8 +76,8 @@ struct Factors {
     }
     // Where this lane's part of the block's slab of that number begins along the depth.
     __device__ __forceinline__ int begin(int slab) const {
-        const int turned_round = slab + start < slabs ? slab + start : slab + start - slabs;
-        return turned_round * depth + threadIdx.x % 4 * chunk;
+        const int transposed_round = slab + start < slabs ? slab + start : slab + start - slabs;
+        return transposed_round * depth + threadIdx.x % 4 * chunk;
     }
     __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
 
@@ -300,13 +297,13 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     __shared__ float of_warps[warps][rows][pitch];
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
-    const T *const x = turned ? b : a, *const w = turned ? a : b;
+    const T *const x = transposed ? b : a, *const w = transposed ? a : b;
     const int slabs = divide_up(sizes.k, depth), start = groups > 1 ? blockIdx.x / group % groups * slabs / groups : 0;
     const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs, start};
     const auto operands_of = [&](int i) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) return Operands{};
-        return turned ? epilogue.load(batch, column, row) : epilogue.load(batch, row, column);
+        return transposed ? epilogue.load(batch, column, row) : epilogue.load(batch, row, column);
     };
     allow_next_kernel();
     if (asked) factors.ask();

@@ -1,10 +1,8 @@
 // What the kernels of D = epilogue(A @ B) share: sizes, and the order of tiles.
 <% include "linear/tile.cuh" %>
 // The sizes of the product; strides of the factors in elements, through the batch and between their contiguous rows.
-struct Sizes {
-    index batch_a, batch_b, row_a, row_b;
-    int batches, m, n, k, tiles_m, tiles_n;
-
+<< TiledSizes >>
+struct Sizes : TiledSizes {
     __device__ __forceinline__ index row(int of_d) const { return (index)of_d * n; }
 };
 

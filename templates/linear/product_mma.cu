@@ -1,8 +1,7 @@
-// D = epilogue(A @ B) on the tensor cores of sm_80 and later, for A (m, k) and B (k, n) of 16-bit floats, or of floats that are
-// rounded to tf32, in batches: sums in float, and the epilogue an elementwise expression of the sum and of operands that
-// broadcast to (m, n). A factor is contiguous along one of its two axes, in rows that begin at multiples of 16 bytes.
-// Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch,
-// blockIdx.z parts of the depth, whose sums lie behind one another in D.
+// D = epilogue(A @ B) on the tensor cores of sm_80 and later, for A (m, k) and B (k, n) of 16-bit floats in batches: sums in
+// float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). A factor is contiguous
+// along one of its two axes, in rows that begin at multiples of 16 bytes.
+// Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch.
 // Further results are those of linear/tile_ends.cuh.
 // Shared, dynamic: `stages` slabs of both factors. While one is multiplied the next are on their way.
 <% include "linear/product.cuh" %>
@@ -17,10 +16,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
     const Place at(sizes, blockIdx.y, blockIdx.x);
-    const Depth along(sizes);
-    const index batch_of_d = ((index)blockIdx.z * gridDim.y + at.batch) * sizes.m;
-    const Results to{<< "saved + (index)at.batch * sizes.m * sizes.n, " if saves >>d + batch_of_d * (by_rows ? 1 : sizes.n)};
-    Feed feed(a, b, sizes, at, along);
+    const index rows = (index)at.batch * sizes.m;  // of the matrices before
+    const Results to{<< "saved + rows * sizes.n, " if saves >>d + rows * (by_rows ? 1 : sizes.n)};
+    Feed feed(a, b, sizes, at);
     const int warp = threadIdx.x / 32;
     const int warp_row = warp / warps_n * warp_m, warp_column = warp % warps_n * warp_n;
     float sums[warp_m / 16][warp_n / 2] = {};

@@ -62,7 +62,7 @@ class Definition:
         axes = "xyz"[: len(kernel)]
         for tap, read in self.taps(kernel, dy.shape[3:]):
             dw[tap] = np.einsum(f"ngf{axes},ngc{axes}->gfc", dy, x[read])
-        return dw.reshape(-1, *dw.shape[2:])
+        return dw.reshape(dw.shape[0] * dw.shape[1], *dw.shape[2:])
 
     def grouped(self, x: np.ndarray, axis: int) -> np.ndarray:
         return x.reshape(*x.shape[:axis], self.groups, x.shape[axis] // self.groups, *x.shape[axis + 1 :])

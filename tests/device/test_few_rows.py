@@ -2,26 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from product_support import limits_of, make_plan
 from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
-from cukern.linear import few_rows, tensor_cores
+from cukern.launch.family import STAND_IN
 from cukern.linear.few_rows import FewRows
-from cukern.linear.task import Factor, Task, task_of
+from cukern.linear.problem import Factor, Gemm, gemm_of
 from cukern.testing import asynchrony
 
 
 def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2) -> FewRows:
     """As the library divides the work, but for the given numbers."""
-    task = task_of(a._planned(), b._planned(), [])
-    assert task is not None
-    found = few_rows.few_rows_for(task, a.device)
-    assert found is not None
-    return found._replace(columns=columns, warps=warps)
+    gemm = gemm_of(a._planned(), b._planned(), [])
+    assert gemm is not None
+    return replace(FewRows.divided(gemm, limits_of(a.device)), columns=columns, warps=warps, splits=1)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -32,15 +32,15 @@ def test_layouts_of_the_factors(device: ck.Device, dtype: str, x_swapped: bool, 
     """The last columns are cut, and some warps have a slab more than others, and more than are on their way."""
     x = random(device, dtype, 16 if dtype == "bfloat16" else 4, 320, swapped=x_swapped)
     w = random(device, dtype, 320, 72, swapped=w_swapped)
-    check(x, w, random(device, dtype, 72), form(x, w, warps=3)._replace(ahead=3))
+    check(x, w, random(device, dtype, 72), replace(form(x, w, warps=3), ahead=3))
 
 
 def sharing(x: ck.Array, w: ck.Array, warps: int = 3) -> FewRows:
     """The form with clusters, whatever the device."""
-    task = task_of(x._planned(), w._planned(), [])
-    assert task is not None
-    few = task.turned if task.n < task.m else task
-    found = few_rows.sharing(form(x, w, warps=warps), few, gpu())
+    gemm = gemm_of(x._planned(), w._planned(), [])
+    assert gemm is not None
+    few = gemm.turned if gemm.n < gemm.m else gemm
+    found = form(x, w, warps=warps).sharing(few, STAND_IN)
     assert found.cluster == 2
     return found
 
@@ -102,7 +102,7 @@ def test_few_columns(device: ck.Device, dtype: str, biases: list[tuple[int, ...]
 def test_groups_of_blocks_begin_at_slabs_of_their_own(device: ck.Device, swapped: bool) -> None:
     """Three groups, the last of which is cut; the last slab is cut too, and groups after the first go round over it."""
     x, w = random(device, "bfloat16", 9, 1032), random(device, "bfloat16", 1032, 296, swapped=swapped)
-    check(x, w, random(device, "bfloat16", 296), form(x, w, columns=16)._replace(asked=4096))
+    check(x, w, random(device, "bfloat16", 296), replace(form(x, w, columns=16), asked=4096))
     assert form(x, w).groups > 1
     assert form(x[:8], w).groups == (16 if swapped else 1)
 
@@ -123,23 +123,14 @@ def test_what_is_not_finite_stays_in_its_row_and_column(device: ck.Device) -> No
         a, b = (ck.asarray(one, dtype=dtype, device=device) for one in (x, w))
         layouts = [one._planned() for one in (a, b)]
         bias = ck.zeros(40, dtype, device)
-        plan = tensor_cores.make_plan(
-            bias_and_relu(a.dtype), *layouts, [bias._planned()], form(a, b, columns=16)
-        )
+        plan = make_plan(bias_and_relu(a.dtype), *layouts, [bias._planned()], form(a, b, columns=16))
         assert plan is not None
         np.testing.assert_array_equal(plan(a, b, bias).numpy(), np.maximum(x @ w, 0))
 
 
-def gpu(**limits: Any) -> Any:
-    """An H200, but for the given limits."""
-    known = {"compute_capability": (9, 0), "multiprocessors": 132, "max_shared_memory_per_block": 232448}
-    return type("", (), {"style": "simt", "properties": type("", (), {**known, **limits})})
-
-
-def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = True) -> FewRows | None:
+def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = True) -> FewRows:
     factor = Factor(0, 4096, by_depth)
-    task = Task(1, m, n, k, factor, factor, (), itemsize)
-    return few_rows.few_rows_for(task, gpu())
+    return FewRows.divided(Gemm(1, m, n, k, factor, factor, (), itemsize), STAND_IN)
 
 
 def test_how_the_work_is_divided() -> None:
@@ -149,31 +140,27 @@ def test_how_the_work_is_divided() -> None:
     assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 3, 1, *shared, 2 * of_eight)
     assert divided(4096, 3) == FewRows(True, 8, 32, 16, 1, 3, 1, *shared, of_eight)
     assert divided(2, 4096, itemsize=4) == FewRows(False, 2, 32, 16, 1, 3, 1, 2**16)
-    assert divided(5, 4096, itemsize=4) is None
     assert divided(9, 8192, by_depth=False) == FewRows(False, 16, 32, 16, 1, 2, 1, *asked)
     assert divided(9, 512, by_depth=False) == FewRows(False, 16, 16, 16, 1, 2, 1, *asked)
     assert divided(4, 3000) == FewRows(False, 8, 16, 16, 1, 2, 2, *asked)
     assert divided(4, 4096, k=200) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
     assert divided(4, 4096, k=256) == FewRows(False, 8, 32, 8, 1, 3, 1, *shared, 8 * (512 + 64))
     assert divided(4, 4096, k=224) == FewRows(False, 8, 32, 8, 1, 3, 1, *asked)
-    assert divided(17, 4096) is None
 
 
 def test_which_rows_two_blocks_share() -> None:
     """Of 16 bits, that lie along whole slabs and have room in the shared memory of a GPU with clusters."""
     factor = Factor(0, 8192, True)
-    task = Task(1, 16, 4096, 4096, factor, factor, ())
+    gemm = Gemm(1, 16, 4096, 4096, factor, factor, ())
 
-    def cluster(task: Task, **limits: Any) -> int:
-        found = few_rows.few_rows_for(task, gpu(**limits))
-        assert found is not None
-        return found.cluster
+    def cluster(gemm: Gemm, **limits: Any) -> int:
+        return FewRows.divided(gemm, STAND_IN._replace(**limits)).cluster
 
-    assert cluster(task) == 2
-    assert cluster(task, compute_capability=(8, 0)) == 1
-    assert cluster(task, max_shared_memory_per_block=101376) == 1
-    assert cluster(task._replace(a=Factor(0, 8192, False))) == 1
-    assert cluster(task._replace(k=4104)) == 1
-    assert cluster(task._replace(k=8192)) == 1
-    assert cluster(task._replace(k=8192, m=8)) == 2
-    assert cluster(task._replace(m=4, itemsize=4)) == 1
+    assert cluster(gemm) == 2
+    assert cluster(gemm, compute_capability=(8, 0)) == 1
+    assert cluster(gemm, max_shared_memory_per_block=101376) == 1
+    assert cluster(gemm._replace(a=Factor(0, 8192, False))) == 1
+    assert cluster(gemm._replace(k=4104)) == 1
+    assert cluster(gemm._replace(k=8192)) == 1
+    assert cluster(gemm._replace(k=8192, m=8)) == 2
+    assert cluster(gemm._replace(m=4, itemsize=4)) == 1

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import dataclasses
+import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -12,14 +13,21 @@ from nn_support import close, sized
 
 import cukern as ck
 from cukern import dtypes
+from cukern.array.layout import fresh_layout
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
-from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear.task import Factor, Task, kind_of
+from cukern.launch.family import STAND_IN
+from cukern.linear import epilogue
+from cukern.linear.families import PRODUCT
+from cukern.linear.few_rows import FewRows
+from cukern.linear.library import Library
+from cukern.linear.problem import Product
+from cukern.linear.tma import Tma
+from cukern.linear.variants import OneLaunch, ProductPlan, Simt, TensorCores
 from cukern.testing import assert_close, gradcheck
 
-SMALL = tensor_cores.TILES[-1]
+SMALL = TensorCores(*TensorCores.tiles[-1])
 #: Roundings of an expression after the library's product, which is rounded to a half type first.
 LIBRARY = {"float16": 2, "bfloat16": 2, "float32": None, "float64": None}
 
@@ -44,33 +52,34 @@ def gelu(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.fixture
-def own(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def own(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The names of programs that ran on tensor cores; all that the kernel takes runs there, on the host too."""
     ran: list[str] = []
-    run = tensor_cores.Plan.run_all
+    run = ProductPlan.run_all
 
-    def counted(plan: tensor_cores.Plan, *given: Any) -> list[ck.Array]:
-        ran.append(plan.bound.rendered.variables["name"].partition("_")[0])
+    def counted(plan: ProductPlan, *given: Any) -> list[ck.Array]:
+        ran.extend(re.findall(r"__launch_bounds__\(threads\) ([a-z]+)_", plan.source))
         return run(plan, *given)
 
-    def own(
-        task: Task, where: ck.Device, then: bool = True, ending: object = None
-    ) -> tensor_cores.Form | None:
-        return SMALL if then and task.itemsize == 2 else None
+    monkeypatch.setattr(ProductPlan, "run_all", counted)
+    with PRODUCT.only("tensor cores", "library", **dataclasses.asdict(SMALL)):
+        yield ran
 
-    monkeypatch.setattr(tensor_cores.Plan, "run_all", counted)
-    monkeypatch.setattr(tensor_cores, "quickest", own)
-    monkeypatch.setattr(epilogue, "_plans", {})
-    return ran
+
+@pytest.fixture
+def apart(device: ck.Device) -> Iterator[None]:
+    """Products are the library's, and what follows is a kernel of its own."""
+    with PRODUCT.only("library"):
+        yield
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_values(device: ck.Device, dtype: str) -> None:
+def test_values(apart: None, dtype: str) -> None:
     arrays = [random(dtype, *shape) for shape in ((2, 9, 16), (16, 24), (24,), (9, 24))]
     close(hidden(*arrays), sized(lambda x, w, b, r: gelu(x @ w + b) + r, *arrays), LIBRARY[dtype])
 
 
-def test_the_product_and_one_kernel(device: ck.Device, launches: list[str]) -> None:
+def test_the_product_and_one_kernel(apart: None, launches: list[str]) -> None:
     arrays = [random("float64", *shape) for shape in ((3, 4), (4, 5), (5,), (3, 5))]
     launches.clear()
     with ck.Tape() as tape:
@@ -219,7 +228,7 @@ def test_one_array_as_both_factors_and_as_an_operand(device: ck.Device, own: lis
     close(tape.gradient(y, x), (y.numpy() > 0).astype(float))
 
 
-def test_several_products(device: ck.Device, launches: list[str]) -> None:
+def test_several_products(apart: None, launches: list[str]) -> None:
     @ck.fuse
     def gated(x: ck.Array, w: ck.Array, v: ck.Array) -> ck.Array:
         return ck.silu(x @ w) * (x @ v)
@@ -342,22 +351,38 @@ def test_refusals(device: ck.Device, case: Any) -> None:
         ck.fuse(lambda x, w: x @ w)(ck.ones(()), ck.ones(2))
 
 
-def test_the_measured_choice() -> None:
+def problem(*shapes: tuple[int, ...], dtype: str = "bfloat16", follows: Any = ck.add) -> Product:
+    """A product of two factors, the second transposed, and what follows of it and the other operands."""
+    a, b, *others = (fresh_layout(ck.Device("host"), dtypes.as_dtype(dtype), one) for one in shapes)
+    given = [Expr(input_node(k, a.dtype)) for k in range(1 + len(others))]
+    made = None if follows is None else program("made", (follows(*given).node,), (a.dtype,) * len(given))
+    return Product(a, b, tuple(others), made, transposed=True)
+
+
+def test_the_predicted_choice() -> None:
     """Fed by tensor maps one launch is faster; otherwise if the result is large beside the arithmetic."""
 
-    def is_own_faster(*product: Any, form: str = "tiles") -> bool:
-        return measured.ratio(*product, form) < 1
+    def is_faster(
+        variant: type[OneLaunch], batch: int, m: int, k: int, n: int, dtype: str = "bfloat16"
+    ) -> bool:
+        """Than two launches."""
+        leading = (batch,) if batch > 1 else ()
+        asked = problem((*leading, m, k), (*leading, n, k), (n,), dtype=dtype)
+        assert variant.fits(asked, STAND_IN) == ""
+        cost = min(one.cost(asked, STAND_IN) for one in variant.configs(asked, STAND_IN))
+        return cost < Library().cost(asked, STAND_IN)
 
-    assert not is_own_faster(1, 8192, 8192, 8192, False)
-    assert is_own_faster(1, 8192, 8192, 8192, False, form="tma")
-    assert is_own_faster(32, 512, 512, 512, False)
-    assert is_own_faster(1, 16384, 768, 3072, True, form="tma")
-    assert is_own_faster(1, 128, 128, 128, False)
-    assert is_own_faster(1, 8, 4096, 4096, True, form="few rows")
-    assert is_own_faster(1, 4, 4096, 4096, True, form="few rows of float32")
-    assert measured.ratio(1, 4096, 4096, 4096, True, "no such form") == math.inf
+    assert not is_faster(TensorCores, 1, 8192, 8192, 8192)
+    assert is_faster(Tma, 1, 8192, 8192, 8192)
+    assert is_faster(TensorCores, 32, 512, 512, 512)
+    assert is_faster(Tma, 1, 16384, 768, 3072)
+    assert is_faster(TensorCores, 1, 128, 128, 128)
+    assert is_faster(FewRows, 1, 8, 4096, 4096)
+    assert is_faster(FewRows, 1, 4, 4096, 4096, dtype="float32")
     # Without an expression the library's product has no kernel after it.
-    assert measured.ratio(32, 512, 512, 512, False, "tiles", then="") > 1
+    alone = problem((512, 512), (512, 512), follows=None)
+    for variant in (TensorCores, Simt):
+        assert variant.fits(alone, STAND_IN) == "nothing follows: compiling it takes longer than it saves"
 
 
 @pytest.mark.parametrize(
@@ -371,20 +396,15 @@ def test_the_measured_choice() -> None:
     ],
 )
 def test_kinds_of_what_follows(kind: str, expression: Any) -> None:
-    y, b, r = (Expr(input_node(k, dtypes.bfloat16)) for k in range(3))
-    made = epilogue.of_sum(program("made", (expression(y, b, r).node,), (dtypes.bfloat16,) * 3), 0)
-    factor = Factor(0, 64, True)
-    task = Task(1, 64, 64, 64, factor, factor, ((0, 0, 1), (0, 64, 1) if kind != "bias" else (0, 0, 0)))
-    assert kind_of(made, task) == kind
+    asked = problem((64, 64), (64, 64), (64,), (64, 64) if kind != "bias" else (64, 1), follows=expression)
+    assert asked._replace(epilogue=epilogue.of_sum(asked.program, 0)).then == kind
+    assert problem((64, 64), (64, 64), follows=None).then == "nothing"
 
 
 def test_only_gpus_with_tensor_cores_take_the_kernel() -> None:
-    def gpu(major: int) -> Any:
-        limits = type("", (), {"compute_capability": (major, 0), "multiprocessors": 108})
-        limits.max_shared_memory_per_block = 160 * 1024  # type: ignore[attr-defined]
-        return type("", (), {"style": "simt", "properties": limits})
-
-    factor = Factor(0, 128, False)
-    task = Task(1, 128, 128, 128, factor, factor, ())
-    assert tensor_cores.quickest(task, gpu(7)) is None
-    assert tensor_cores.quickest(task, gpu(8)) in tensor_cores.TILES
+    older = STAND_IN._replace(compute_capability=(8, 0), max_shared_memory_per_block=163 * 1024)
+    asked = problem((128, 128), (128, 128), (128,))
+    assert TensorCores.needs == (8, 0)
+    found = list(TensorCores.configs(asked, older))
+    assert found and not any(one.grouped for one in found)
+    assert any(one.grouped for one in TensorCores.configs(asked, STAND_IN))

@@ -13,12 +13,14 @@ from test_tensor_cores import bias_and_relu, random
 
 import cukern as ck
 from cukern import dtypes
-from cukern.device.interface import Properties
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import Program, program
-from cukern.linear import library, measured, tensor_cores
-from cukern.linear.library import Ending
-from cukern.linear.task import task_of
+from cukern.launch.family import STAND_IN
+from cukern.linear import library
+from cukern.linear.families import PRODUCT
+from cukern.linear.library import Ending, EpiloguePlan
+from cukern.linear.problem import Product, Rows, gemm_of
+from cukern.reduction.rows import sum as row_sum
 from cukern.testing import assert_close
 
 
@@ -57,9 +59,9 @@ def test_what_the_library_can_do(case: Any) -> None:
     with ck.device("host"):
         a, b = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24)))
         others = [ck.zeros(shape, dtype)._planned() for dtype in operands]
-    task = task_of(a, b, others)
-    assert task is not None
-    assert library.ending_of(of_product(expression, *operands), task, others) == expected
+    gemm = gemm_of(a, b, others)
+    assert gemm is not None
+    assert library.ending_of(of_product(expression, *operands), gemm, others) == expected
 
 
 def test_a_bias_and_a_matrix_in_either_order() -> None:
@@ -68,11 +70,11 @@ def test_a_bias_and_a_matrix_in_either_order() -> None:
             ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24), (24,), (8, 24))
         )
     for others, added in (((row, matrix), ("row", "matrix")), ((matrix, row), ("matrix", "row"))):
-        task = task_of(a, b, others)
-        assert task is not None
+        gemm = gemm_of(a, b, others)
+        assert gemm is not None
         for expression in (lambda x, b, c: b + (x + c), lambda x, b, c: x + b + c):
             made = of_product(expression, "bfloat16", "bfloat16")
-            assert library.ending_of(made, task, others) == Ending(added, False)
+            assert library.ending_of(made, gemm, others) == Ending(added, False)
 
 
 def test_sums_of_sums_are_not_followed_to_all_their_terms() -> None:
@@ -85,51 +87,51 @@ def test_sums_of_sums_are_not_followed_to_all_their_terms() -> None:
             x = x + x
         return x
 
-    task = task_of(a, b, [row])
-    assert task is not None
-    assert library.ending_of(of_product(doubled, "bfloat16"), task, [row]) is None
+    gemm = gemm_of(a, b, [row])
+    assert gemm is not None
+    assert library.ending_of(of_product(doubled, "bfloat16"), gemm, [row]) is None
 
 
 def test_a_bias_that_begins_anywhere_is_not_the_librarys() -> None:
     with ck.device("host"):
         a, b, row = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (16, 24), (24,)))
-    task, made = task_of(a, b, [row]), of_product(lambda x, b: x + b, "bfloat16")
-    assert task is not None
-    assert library.ending_of(made, task, [types.SimpleNamespace(aligned=False)]) is None  # type: ignore[list-item]
+    gemm, made = gemm_of(a, b, [row]), of_product(lambda x, b: x + b, "bfloat16")
+    assert gemm is not None
+    assert library.ending_of(made, gemm, [types.SimpleNamespace(aligned=False)]) is None  # type: ignore[list-item]
 
 
 def test_a_matrix_whose_rows_begin_anywhere_is_not_the_librarys() -> None:
     with ck.device("host"):
         a, matrix = (ck.zeros(size, "bfloat16")._planned() for size in ((8, 16), (8, 20)))
         b = ck.zeros((20, 16), "bfloat16").T._planned()
-    task = task_of(a, b, [matrix])
-    assert task is not None
-    assert library.ending_of(of_product(lambda x, c: x + c, "bfloat16"), task, [matrix]) is None
+    gemm = gemm_of(a, b, [matrix])
+    assert gemm is not None
+    assert library.ending_of(of_product(lambda x, c: x + c, "bfloat16"), gemm, [matrix]) is None
 
 
-class _Gpu:
-    style = "simt"
-    properties = Properties(
-        "a GPU", 1024, (1024, 1024, 64), (2**31 - 1, 65535, 65535), 232448, 32, 132, 8, (9, 0)
-    )
-
-
-def test_the_table_chooses_among_the_library_and_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_call_is_predicted_to_be_faster() -> None:
+    """Than the library's product and a kernel."""
     with ck.device("host"):
         a, b, row = (ck.zeros(size, "bfloat16")._planned() for size in ((512, 512), (512, 512), (512,)))
-    task, gpu = task_of(a, b, [row]), _Gpu()
-    assert task is not None
-    times = (
-        measured.Times("tma", 1, 512, 512, 512, False, 5, 4, 7),
-        measured.Times("library", 1, 512, 512, 512, False, 6, 4, 7),
-    )
-    for own, then, expected in ((5, True, "tma"), (6.5, True, "library"), (6.5, False, "")):
-        monkeypatch.setattr(measured, "TIMES", (times[0]._replace(own=own), times[1]))
-        ending = BOTH if then else None
-        found = tensor_cores.quickest(task, gpu, then, ending)  # type: ignore[arg-type]
-        assert {"tma": tensor_cores.TmaTile, "library": Ending, "": type(None)}[expected] is type(found)
-    monkeypatch.setattr(measured, "TIMES", (times[0]._replace(own=8), times[1]))
-    assert tensor_cores.quickest(task, gpu) is None  # type: ignore[arg-type]
+    problem = Product(a, b, (row,), bias_and_relu(dtypes.bfloat16))
+    assert library.LibraryEpilogue().cost(problem, STAND_IN) < library.Library().cost(problem, STAND_IN)
+
+
+def test_what_is_refused_before_the_library_is_asked() -> None:
+    layouts = [ck.zeros(size, "bfloat16", "host")._planned() for size in ((8, 16), (16, 24), (24,))]
+    problem = Product(layouts[0], layouts[1], (layouts[2],), bias_and_relu(dtypes.bfloat16))
+    sums = Rows(row_sum.row, False, dtypes.bfloat16)
+    gelu = of_product(lambda x, b: ck.gelu(x + b), "bfloat16")
+    why = "for one result, and what follows a bias, a matrix and a ReLU"
+    for other in (
+        problem._replace(saves=True),
+        problem._replace(rows=sums),
+        problem._replace(epilogue=gelu),
+        problem._replace(operands=(), epilogue=None),
+    ):
+        assert library.LibraryEpilogue.fits(other, STAND_IN) == why
+    choice = PRODUCT.choices(problem)[1]
+    assert (choice.variant, choice.why) == ("cuBLASLt with epilogue", "needs compute capability 8.0")
 
 
 def on_a_gpu(device: ck.Device) -> None:
@@ -137,13 +139,32 @@ def on_a_gpu(device: ck.Device) -> None:
         pytest.skip("needs a GPU")
 
 
-def planned(a: ck.Array, b: ck.Array, ending: Ending = BOTH) -> library.LibraryPlan:
-    layouts = [one._planned() for one in (a, b)]
-    task = task_of(*layouts, [])
-    assert task is not None
-    plan = library.make_plan(ending, task, tensor_cores._result(*layouts))
-    assert plan is not None
-    return plan
+def asked(a: ck.Array, b: ck.Array, *operands: ck.Array, relu: bool = True) -> Product:
+    """The sum of a product and of operands, and its ReLU."""
+    elem, acc = a.dtype, dtypes.info(a.dtype).acc
+    made = Expr(input_node(0, acc))
+    for number in range(1, 1 + len(operands)):
+        made = made + Expr(input_node(number, elem))
+    made = (ck.relu(made) if relu else made).astype(elem)
+    epilogue = program("ended", (made.node,), (acc, *(one.dtype for one in operands)))
+    left, right, *others = (one._planned() for one in (a, b, *operands))
+    return Product(left, right, tuple(others), epilogue)
+
+
+def planned(*given: ck.Array) -> EpiloguePlan:
+    problem, limits = asked(*given), given[0].device.properties
+    assert library.LibraryEpilogue.fits(problem, limits) == ""
+    return library.LibraryEpilogue().plan(problem, limits)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_two_computations_are_a_plan_too(device: ck.Device, dtype: str) -> None:
+    """By which they are timed beside one launch."""
+    a, b, bias = (random(device, dtype, *s) for s in ((3, 40, 64), (64, 48), (48,)))
+    plan = library.Library().plan(asked(a, b, bias), device.properties)
+    roundings = 2 if dtypes.info(a.dtype).narrow else None
+    for _ in range(2):
+        close(plan(a, b, bias), sized(lambda x, y, z: np.maximum(x @ y + z, 0), a, b, bias), roundings)
 
 
 ENDINGS = (
@@ -183,7 +204,9 @@ def test_values(device: ck.Device, dtype: str, shapes: Any) -> None:
         adds = {"row": (bias, row), "matrix": (matrix, matrix.numpy().astype(float))}
         for ending in ENDINGS if turns[1:] else ENDINGS[:3]:
             operands = (a, b, *(adds[one][0] for one in ending.added))
-            plan = planned(a, b, ending)
+            problem = asked(*operands, relu=ending.relu)
+            plan = library._epilogue_plan(problem, ending)
+            assert plan is not None
             made = plan(*operands)
             exact = plain + sum(adds[one][1] for one in ending.added)
             exact = np.maximum(exact, 0) if ending.relu else exact
@@ -204,7 +227,7 @@ def test_not_a_number_stays(device: ck.Device, dtype: str) -> None:
         )
         a[3, 5], bias[7], bias[8], bias[9] = np.nan, np.nan, np.inf, -np.inf
         bias._planned()
-        got, wanted = planned(a, b)(a, b, bias).numpy(), ck.relu(a @ b + bias).numpy()
+        got, wanted = planned(a, b, bias)(a, b, bias).numpy(), ck.relu(a @ b + bias).numpy()
         np.testing.assert_array_equal(np.isnan(got), np.isnan(wanted))
         assert np.isnan(got[3]).all()
         assert np.isnan(got[:, 7]).all()
@@ -212,21 +235,20 @@ def test_not_a_number_stays(device: ck.Device, dtype: str) -> None:
         assert not np.delete(got[:, 9], 3).any()
 
 
-def test_a_fused_function_and_its_derivative(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fused_function_and_its_derivative(device: ck.Device) -> None:
     on_a_gpu(device)
-    ran: list[str] = []
-    run = library.LibraryPlan.run
-    monkeypatch.setattr(
-        library.LibraryPlan, "run", lambda plan, *given: (ran.append(plan.source), run(plan, *given))[1]
-    )
-    times = measured.Times("library", 1, 64, 64, 64, False, 1, 2, 3)
-    monkeypatch.setattr(measured, "TIMES", (times,))
+    with PRODUCT.only("cuBLASLt with epilogue", "library") as used:
+        check_a_fused_function(device)
+    assert used[0] == library.LibraryEpilogue()
+
+
+def check_a_fused_function(device: ck.Device) -> None:
     ended = ck.fuse(lambda x, w, b: ck.relu(x @ w + b))
     arrays = [random(device, "bfloat16", *size) for size in ((96, 72), (72, 136), (136,))]
     with ck.Tape() as tape:
         tape.watch(*arrays)
         y = ended(*arrays)
-    assert ran == [ended.source(*arrays)] == ["// One call of cuBLASLt: D = relu(A @ B + bias)"]
+    assert ended.source(*arrays) == "// One call of cuBLASLt: D = relu(A @ B + bias)"
     x, w, b = (one.astype("float64") for one in arrays)
     with ck.Tape() as exact:
         exact.watch(x, w, b)
@@ -248,7 +270,7 @@ def test_captured_steps_and_threads(device: ck.Device) -> None:
     rows = [random(device, "bfloat16", 256) + i for i in range(4)]
     for row in rows:
         row._planned()
-    plan = planned(a, b)
+    plan = planned(a, b, rows[0])
     wanted = [plan(a, b, row).numpy().tobytes() for row in rows]
     assert len(set(wanted)) == len(rows)
     step = ck.capture(lambda x, row: plan(x, b, row))
@@ -277,7 +299,7 @@ def test_the_first_call_of_a_thread(device: ck.Device) -> None:
     a, b = random(device, "bfloat16", 64, 128), random(device, "bfloat16", 128, 64)
     row = random(device, "bfloat16", 64)
     row._planned()
-    plan = planned(a, b)
+    plan = planned(a, b, row)
     wanted = plan(a, b, row).numpy().tobytes()
     freed = [plan(a, b, row) for _ in range(4)]
     device.synchronize()
@@ -303,6 +325,6 @@ def test_products_at_any_address(device: ck.Device, dtype: str) -> None:
 
 def test_the_program_of_the_other_tests_is_one_of_the_librarys(device: ck.Device) -> None:
     a, b, bias = (random(device, "bfloat16", *s)._planned() for s in ((8, 16), (16, 24), (24,)))
-    task = task_of(a, b, [bias])
-    assert task is not None
-    assert library.ending_of(bias_and_relu(dtypes.bfloat16), task, [bias]) == BOTH
+    gemm = gemm_of(a, b, [bias])
+    assert gemm is not None
+    assert library.ending_of(bias_and_relu(dtypes.bfloat16), gemm, [bias]) == BOTH

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.linear.plan import in_pieces
+from cukern.linear.blas import in_pieces
 from cukern.testing import assert_close, gradcheck
 
 SHAPES = [

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_few_rows import gpu
 from test_tensor_cores import bias_and_relu, random
 
 import cukern as ck
-from cukern.linear import measured, tensor_cores
-from cukern.linear.few_rows import FewRows
-from cukern.linear.task import Factor, Task
-from cukern.testing import assert_close
+from cukern.elementwise.program import Program
+from cukern.launch.family import STAND_IN
+from cukern.linear.problem import Product
+from cukern.linear.tma import Tma
+from cukern.linear.variants import OneLaunch, Simt, TensorCores
 
 
 @pytest.fixture(autouse=True)
@@ -59,44 +59,18 @@ def test_the_host_stays_exact() -> None:
         np.testing.assert_array_equal((x @ y).numpy(), x.numpy() @ y.numpy())
 
 
-def tf32(x: np.ndarray) -> np.ndarray:
-    """Rounded to 10 bits of mantissa, halves away from zero."""
-    return ((x.view(np.uint32) + 0x1000) & ~np.uint32(0x1FFF)).view(np.float32).astype(float)
+def test_which_variants_may_round() -> None:
+    """Tensor cores only where the precision allows it and something follows; few rows stay exact."""
+    layouts = [ck.zeros(shape)._planned() for shape in ((64, 64), (64, 64))]
+    follows = bias_and_relu(ck.float32)
+    bias = ck.zeros(64)._planned()
 
+    def fits(variant: type[OneLaunch], precision: str, program: Program | None = follows) -> bool:
+        operands = () if program is None else (bias,)
+        problem = Product(*layouts[:1], layouts[1], operands, program, precision=precision, transposed=True)
+        return not variant.fits(problem, STAND_IN)
 
-@pytest.mark.parametrize("tile", tensor_cores.TF32_TILES[::2], ids=["large", "small"])
-@pytest.mark.parametrize(("a_swapped", "b_swapped"), [(False, False), (False, True), (True, False)])
-def test_the_kernel_rounds_its_factors(
-    device: ck.Device, a_swapped: bool, b_swapped: bool, tile: tensor_cores.Tile
-) -> None:
-    a = random(device, "float32", 132, 84, swapped=a_swapped)
-    b = random(device, "float32", 84, 76 if b_swapped else 264, swapped=b_swapped)
-    for last in (0, 1) if b_swapped else (0,):
-        columns = b[:, : b.shape[1] - last]  # rows of the result that are not aligned
-        bias = random(device, "float32", columns.shape[1])
-        operands = [x._planned() for x in (a, columns, bias)]
-        plan = tensor_cores.make_plan(bias_and_relu(a.dtype), *operands[:2], operands[2:], tile)
-        assert plan is not None
-        left, right = tf32(a.numpy()), tf32(columns.numpy())
-        exact = np.maximum(left @ right + bias.numpy(), 0)
-        size = np.abs(left) @ np.abs(right) + np.abs(bias.numpy())
-        assert_close(plan(a, columns, bias), exact, rtol=0, atol=2e-6 * size)
-
-
-def test_when_the_kernel_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    times = (
-        measured.Times("tf32", 32, 512, 512, 512, False, 50, 44, 66),
-        measured.Times("tf32", 1, 4096, 4096, 4096, False, 550, 373, 430),
-        measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 18, 17, 19),
-    )
-    monkeypatch.setattr(measured, "TIMES", times)
-    factor = Factor(0, 512, True)
-    task = Task(32, 512, 512, 512, factor._replace(batch=2**18), factor._replace(batch=2**18), (), 4)
-    assert tensor_cores.quickest(task, gpu()) is None
-    with ck.matmul_precision("tf32"):
-        chosen = tensor_cores.quickest(task, gpu())
-        assert isinstance(chosen, tensor_cores.Tile)
-        assert chosen in tensor_cores.TF32_TILES
-        large = task._replace(batches=1, m=4096, n=4096, k=4096)
-        assert tensor_cores.quickest(large, gpu()) is None  # the library's is faster
-        assert isinstance(tensor_cores.quickest(large._replace(m=4), gpu()), FewRows)
+    assert fits(Tma, "tf32") and not fits(Tma, "highest") and not fits(Tma, "direct")
+    assert not fits(Tma, "tf32", None)  # the library rounds
+    assert not fits(TensorCores, "tf32")
+    assert fits(Simt, "highest") and fits(Simt, "tf32")

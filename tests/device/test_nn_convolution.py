@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import tracemalloc
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -14,7 +17,18 @@ from nn_support import close, epsilon, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.convolution import direct, exact, geometry, halves, plan, tensor, tiles, winograd
+from cukern.launch.family import Used
+from cukern.nn.convolution import problem, splitting
+from cukern.nn.convolution.families import (
+    CONVOLUTION,
+    DEPTHWISE,
+    DEPTHWISE_WEIGHTS,
+    WEIGHTS_GRADIENT,
+    weights_gradient,
+)
+from cukern.nn.convolution.problem import Windows
+from cukern.nn.convolution.tensor_cores import TensorCores
+from cukern.nn.convolution.variants import SIMT_TILES, TILES
 from cukern.testing import gradcheck
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -60,13 +74,6 @@ def test_few_channels_a_group(
     check(shape, w, "float32" if shape[1] < 16 else "bfloat16", last=last, groups=groups, **options)
 
 
-def test_threads_share_a_gradient_of_weights(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(direct, "share_of", lambda task, of, width: direct.Share(width, 2, 64, 3))
-    check((2, 24, 7, 10), (24, 1, 3, 2), "bfloat16", last=True, groups=24, stride=2, padding=1)
-    check((2, 3, 6, 9), (6, 1, 3, 3), groups=3, padding=1)
-
-
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_dtypes(device: ck.Device, dtype: str) -> None:
     check((2, 3, 7, 6), (4, 3, 3, 3), dtype, padding=1)
@@ -82,46 +89,48 @@ ALIGNED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 ]
 
 
+@contextmanager
+def using(*names: str, weights: Sequence[str] = ("portable",), **fields: Any) -> Iterator[Used]:
+    """Convolutions and gradients of images by variants of these names, gradients of weights by others."""
+    with CONVOLUTION.only(*names, **fields) as used, WEIGHTS_GRADIENT.only(*weights):
+        yield used
+
+
 #: The tiles of tests that are always run: the smallest of warpgroups, and of warps.
-ALL = (*tensor.TILES, tensor.WEIGHT_TILES[0])
-QUICK = (3, len(tensor.TILES) - 1)
+TENSOR_TILES = TensorCores.tiles_of_halves
+QUICK = (3, len(TENSOR_TILES) - 1)
 
 
 @pytest.mark.parametrize(
     "number",
-    [pytest.param(i, marks=() if i in QUICK else pytest.mark.thorough) for i in range(len(ALL))],
+    [pytest.param(i, marks=() if i in QUICK else pytest.mark.thorough) for i in range(len(TENSOR_TILES))],
 )
-def test_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
-    """Every tile, with parts of the pixels whose sums are added up."""
-    tile = ALL[number]
+def test_tensor_cores(device: ck.Device, number: int) -> None:
+    """Every tile."""
+    tile = TensorCores(*TENSOR_TILES[number])
     if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("the instructions of sm_90a")
-    others = tensor.TILES[-1]
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda elem, of, groups, *n: groups == 1 or n[0] % 8 == n[1] % 8 == 0)
-    monkeypatch.setattr(tensor, "tile_for", lambda task, *_: tile if task.product[2] else others)
-    monkeypatch.setattr(tensor, "parts_for", lambda task, *_: 2 if task.pixels > 64 else 1)
     few = ALIGNED if number == QUICK[1] or device.kind == "cuda" else ALIGNED[:1]
     for i, (x, w, options) in enumerate(few):
-        check(x, w, "bfloat16", last=i % 2 == 0, **options)
+        with using("tensor cores", **dataclasses.asdict(tile)) as used:
+            check(x, w, "bfloat16", last=i % 2 == 0, **options)
+        assert used == [tile] * 2
 
 
-def test_rounded_to_tf32(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda *_: True)
-    monkeypatch.setattr(tensor, "tile_for", lambda *_: tensor.TF32_TILES[-1])
-    check((2, 8, 5, 6), (12, 8, 3, 3), last=True, padding=1, ulps=2**13)
+def test_rounded_to_tf32(device: ck.Device) -> None:
+    with ck.matmul_precision("tf32"), using("tensor cores", tile_m=64, tile_n=64) as used:
+        check((2, 8, 5, 6), (12, 8, 3, 3), last=True, padding=1, ulps=2**13)
+    assert len(used) == 2
 
 
-@pytest.mark.parametrize("tile", tiles.TILES[1:4], ids=str)
-def test_tiles_of_many_threads(device: ck.Device, monkeypatch: pytest.MonkeyPatch, tile: Any) -> None:
-    """Those of a GPU, with parts of the pixels."""
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda *_: False)
-    monkeypatch.setattr(tiles, "tile_for", lambda *_: tile)
-    monkeypatch.setattr(tiles, "parts_for", lambda task, *_: 2)
+@pytest.mark.parametrize("tile", TILES[1:4], ids=str)
+def test_tiles_of_many_threads(device: ck.Device, tile: Any) -> None:
+    """Those of a GPU."""
+    fields = dict(zip(("tile_m", "tile_n", "items_m", "items_n", "depth"), tile, strict=True))
     for last in (False, True):
-        check((2, 5, 9, 8), (20, 5, 3, 2), last=last, padding=(2, 1), stride=(1, 2))
+        with using("portable", **fields) as used:
+            check((2, 5, 9, 8), (20, 5, 3, 2), last=last, padding=(2, 1), stride=(1, 2))
+        assert [one.threads for one in used] == [tile[0] * tile[1] // tile[2] // tile[3]] * 2
 
 
 #: Channels that are no multiples of a slab, filters that are padded, pixels without a tap, and groups.
@@ -141,40 +150,30 @@ EXACT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
         (0, 2),
         *(
             pytest.param(*one, marks=pytest.mark.thorough)
-            for one in itertools.product(range(len(EXACT)), range(len(exact.TILES)))
+            for one in itertools.product(range(len(EXACT)), range(len(SIMT_TILES)))
             if one != (0, 2)
         ),
     ],
 )
-def test_tiles_whose_slabs_are_copied_ahead(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, number: int, tile: int, last: bool
-) -> None:
-    """Those of a GPU for many channels, with parts of the pixels."""
-    made = []
-    real = exact.launch_of
-    monkeypatch.setattr(exact, "launch_of", lambda *given: (made.append(given), real(*given))[1])
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(plan, "takes", lambda *_: False)
-    monkeypatch.setattr(winograd, "takes", lambda *_: False)
-    monkeypatch.setattr(exact, "takes", lambda elem, of, groups, filters, _: groups == 1 or filters % 4 == 0)
-    monkeypatch.setattr(exact, "takes_weights", lambda *_: True)
-    monkeypatch.setattr(exact, "tile_for", lambda *_: exact.TILES[tile])
-    monkeypatch.setattr(exact, "parts_for", lambda task, _: 2 if task.pixels > 16 else 1)
+def test_tiles_whose_k_blocks_are_copied_ahead(device: ck.Device, number: int, tile: int, last: bool) -> None:
+    """Those of a GPU for many channels; others where 16 bytes are not copied at a time."""
+    tile_m, tile_n, items_m, items_n, _ = SIMT_TILES[tile]
     x, w, options = EXACT[number]
-    check(x, w, last=last, **options)
-    reversed_dy, image = random(4, (2, 6, 4, 5), "float32")[..., ::-1], random(5, (2, 5, 4, 5), "float32")
-    found = plan.weights_gradient(reversed_dy, image, geometry.Windows((1, 1), (0, 0), (1, 1)), (1, 1), last)
-    close(found, sized(lambda a, b: Definition(2).weights(a, b, (1, 1)), reversed_dy, image))
-    assert made or (last and w[1] % 4)  # others are not copied in packs
+    fields = {"tile_m": tile_m, "tile_n": tile_n, "items_m": items_m, "items_n": items_n}
+    with using("simt", "portable", **fields) as used:
+        check(x, w, last=last, **options)
+    taken = [type(one).name for one in used]
+    assert "simt" in taken or (last and w[1] % 4)
 
 
 def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of arrays with more than 2**31 elements."""
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(geometry, "LARGEST_INDEX", 100)
-    check((2, 3, 5, 6), (4, 3, 3, 2), padding=1, stride=2)
-    check((2, 4, 5, 6), (4, 1, 3, 2), padding=1, groups=4)
-    with pytest.raises(ValueError, match="at most 100 pixels, got 120"):
+    monkeypatch.setattr(problem, "LARGEST_INDEX", 100)
+    with using("portable"):
+        check((2, 3, 5, 6), (4, 3, 3, 2), padding=1, stride=2)
+    with DEPTHWISE.only("direct"), DEPTHWISE_WEIGHTS.only("direct"):
+        check((2, 4, 5, 6), (4, 1, 3, 2), padding=1, groups=4)
+    with using("portable"), pytest.raises(ValueError, match="at most 100 pixels, got 120"):
         check((4, 3, 5, 6), (4, 3, 1, 3), padding=(0, 1))
 
 
@@ -198,7 +197,7 @@ def test_more_pixels_than_a_kernel_counts(
     options: dict[str, Any],
     last: bool,
 ) -> None:
-    monkeypatch.setattr(halves, "LARGEST_INDEX", 20)
+    monkeypatch.setattr(splitting, "LARGEST_INDEX", 20)
     check(x, w, last=last, **options)
 
 
@@ -217,12 +216,12 @@ def test_gradients_of_weights_by_halves_are_rounded_once(
     groups: int,
     last: bool,
 ) -> None:
-    monkeypatch.setattr(halves, "LARGEST_INDEX", 20)
+    monkeypatch.setattr(splitting, "LARGEST_INDEX", 20)
     padding = kernel // 2
     dy, x = random(0, (40, filters, 4, 4), dtype), random(1, (40, 2, 4, 4), dtype)
-    windows = geometry.Windows((1, 1), (padding,) * 2, (1, 1), groups)
+    windows = Windows((1, 1), (padding,) * 2, (1, 1), groups)
     arrays = [innermost(one) if last else one for one in (dy, x)]
-    found = plan.weights_gradient(*arrays, windows, (kernel,) * 2, last)
+    found = weights_gradient(*arrays, windows, (kernel,) * 2, last)
     doubles = (one.numpy().astype(np.float64) for one in (dy, x))
     wanted = Definition(2, padding=padding, groups=groups).weights(*doubles, (kernel,) * 2)
     assert found.dtype == dy.dtype

@@ -2,109 +2,113 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from convolution_support import Definition, check, innermost
-from nn_support import close, random, sized
+from nn_support import close, epsilon, random, sized
 
 import cukern as ck
 from cukern import nn
 from cukern.array.layout import fresh_layout
-from cukern.nn.convolution import geometry, plan, winograd
-from cukern.testing import gradcheck
+from cukern.kernel import sizes
+from cukern.nn.convolution import families, problem
+from cukern.nn.convolution.families import CONVOLUTION, WEIGHTS_GRADIENT
+from cukern.nn.convolution.problem import Convolution, WeightsGradient, Windows
+
+Used = tuple[list[Any], list[Any]]
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """The transforms that are made, of all arrays for whose windows there are some."""
-    found: list[object] = []
-    for name in ("Convolution", "Weights"):
-        real = getattr(winograd, name)
-        monkeypatch.setattr(winograd, name, lambda *given, real=real: found.append(given) or real(*given))
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(winograd, "_pays", lambda *_: True)
-    return found
+def used(device: ck.Device) -> Iterator[Used]:
+    """The transforms, which alone compute convolutions, and those of weights gradients."""
+    with CONVOLUTION.only("winograd") as forward, WEIGHTS_GRADIENT.only("winograd") as weights:
+        yield forward, weights
 
 
 #: The roundings of a result: of sums of transformed tiles, which are larger than it.
 TRANSFORMED = 128
-#: Planes of whole tiles, and whose rows and columns end within one; padding of one, and larger than a window's.
+#: Planes of whole tiles, and whose rows and columns end within one; padding of one and of two.
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
-    ((2, 3, 7, 6), (4, 3, 3, 3), {"padding": 1}),
-    ((3, 4, 4, 12), (8, 4, 3, 3), {"padding": 1}),
-    ((2, 3, 5, 6), (3, 4, 3, 3), {"transposed": True, "padding": 1}),
-    ((1, 3, 4, 4), (2, 3, 3, 3), {"padding": (3, 0)}),
+    ((2, 17, 7, 6), (18, 17, 3, 3), {"padding": 1}),
+    ((3, 20, 4, 12), (16, 20, 3, 3), {"padding": 1}),
+    ((2, 16, 5, 6), (16, 17, 3, 3), {"transposed": True, "padding": 1}),
+    ((1, 16, 4, 4), (17, 16, 3, 3), {"padding": (2, 0)}),
+    ((2, 16, 1, 5, 6), (16, 16, 1, 3, 3), {"padding": (0, 1, 1)}),
 ]
 
 
 @pytest.mark.parametrize("last", [False, True])
-@pytest.mark.parametrize(("x", "w", "options"), CASES, ids=str)
-def test_is_the_definition(
-    device: ck.Device,
-    made: list[object],
-    x: tuple[int, ...],
-    w: tuple[int, ...],
-    options: dict[str, Any],
-    last: bool,
-) -> None:
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_is_the_definition(used: Used, number: int, last: bool) -> None:
+    x, w, options = CASES[number]
     check(x, w, last=last, ulps=TRANSFORMED, **options)
-    assert len(made) == 3
+    assert (len(used[0]), len(used[1])) == (2, 1)
+
+
+def test_windows_beyond_the_image(used: Used) -> None:
+    """Their sums are zeros but for the roundings of their tile, which has pixels of the image too."""
+    x, w = random(0, (1, 16, 4, 4), "float32"), random(1, (17, 16, 3, 3), "float32")
+    right = sized(Definition(2, padding=(3, 0)).forward, x, w)
+    found = nn.conv2d(x, w, padding=(3, 0)).numpy()
+    assert not right.exact[:, :, 0].any() and found.shape == right.exact.shape
+    assert np.abs(found - right.exact).max() < TRANSFORMED * epsilon("float32") * right.size.max()
 
 
 @pytest.mark.parametrize("last", [False, True])
-def test_parts_of_the_batch_and_of_tiles(
-    device: ck.Device, made: list[object], monkeypatch: pytest.MonkeyPatch, last: bool
-) -> None:
+def test_parts_of_the_batch_and_of_tiles(device: ck.Device, last: bool) -> None:
     """As of large arrays, and for as many multiprocessors as a GPU has."""
-    monkeypatch.setattr(winograd, "_batch", lambda *_: 2)
-    monkeypatch.setattr(winograd, "parts_for", lambda *_: 3)
-    check((3, 4, 9, 12), (8, 4, 3, 3), last=last, padding=1, ulps=TRANSFORMED)
-    assert len(made) == 3
+    forward = CONVOLUTION.only("winograd", images=2)
+    weights = WEIGHTS_GRADIENT.only("winograd", images=2, parts=3)
+    with forward as used, weights as others:
+        check((3, 20, 9, 12), (16, 20, 3, 3), last=last, padding=1, ulps=TRANSFORMED)
+    assert [one.images for one in (*used, *others)] == [2, 2, 2] and others[0].parts == 3
 
 
-def test_images_of_another_order_than_the_result(device: ck.Device, made: list[object]) -> None:
+def test_images_of_another_order_than_the_result(used: Used) -> None:
     x, w, dy = (
-        random(0, (2, 3, 7, 8), "float32"),
-        random(1, (5, 3, 3, 3), "float32"),
-        random(2, (2, 5, 5, 6), "float32"),
+        random(i, shape, "float32") for i, shape in enumerate(((2, 16, 7, 8), (17, 16, 3, 3), (2, 17, 5, 6)))
     )
-    windows = geometry.Windows((1, 1), (0, 0), (1, 1))
+    windows = Windows((1, 1), (0, 0), (1, 1))
     for image, output, last in (
         (x, innermost(dy), True),
         (innermost(x), dy, False),
         (x[..., ::-1], dy, True),
     ):
-        found = plan.convolve(image, w, (), windows, (5, 6), False, last)
+        found = families.convolve(image, w, (), windows, (5, 6), False, last)
         close(found, sized(Definition(2).forward, image, w), TRANSFORMED)
-        found = plan.weights_gradient(output, image, windows, (3, 3), last)
+        found = families.weights_gradient(output, image, windows, (3, 3), last)
         close(found, sized(lambda d, own: Definition(2).weights(d, own, (3, 3)), dy, image), TRANSFORMED)
-    assert len(made) == 6
+    assert (len(used[0]), len(used[1])) == (3, 3)
 
 
-def test_offsets_of_64_bits(device: ck.Device, made: list[object], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_offsets_of_64_bits(used: Used, monkeypatch: pytest.MonkeyPatch) -> None:
     """As of arrays with more than 2**31 elements."""
-    for module in (geometry, winograd):
+    for module in (problem, sizes):
         monkeypatch.setattr(module, "LARGEST_INDEX", 200)
-    x, w = random(0, (2, 3, 7, 6), "float32"), random(1, (4, 3, 3, 3), "float32")
+    x, w = random(0, (2, 16, 7, 6), "float32"), random(1, (17, 16, 3, 3), "float32")
     close(nn.conv2d(x, w), sized(Definition(2).forward, x, w), TRANSFORMED)
-    assert len(made) == 1
+    assert len(used[0]) == 1
 
 
-def test_nothing_to_convolve(device: ck.Device, made: list[object]) -> None:
-    w = ck.ones((4, 8, 3, 3))
-    assert nn.conv2d(ck.zeros((0, 8, 9, 8)), w).shape == (0, 4, 7, 6)
-    assert not nn.conv2d(ck.zeros((2, 0, 9, 8)), w[:, :0]).numpy().any()
-    assert not made
+def test_nothing_to_convolve(device: ck.Device) -> None:
+    w = ck.ones((16, 16, 3, 3))
+    with CONVOLUTION.only("winograd", "portable") as used:
+        assert nn.conv2d(ck.zeros((0, 16, 9, 8)), w).shape == (0, 16, 7, 6)
+        assert not nn.conv2d(ck.zeros((2, 0, 9, 8)), w[:, :0]).numpy().any()
+    assert [one.name for one in used] == ["portable", "portable"]
 
 
-@pytest.mark.parametrize("last", [False, pytest.param(True, marks=pytest.mark.thorough)])
-def test_derivatives_of_second_order(device: ck.Device, made: list[object], last: bool) -> None:
-    x, w, bias = random(0, (2, 2, 5, 6)), random(1, (3, 2, 3, 3)), random(2, (3,))
-    if last:
-        x, w = innermost(x), innermost(w)
-    gradcheck(lambda x, w, b: nn.conv2d(x, w, b, padding=1, activation=ck.sin), (x, w, bias), order=2)
-    assert len(made) >= 3
+def test_activations_of_sums_and_a_bias(used: Used) -> None:
+    x, w, bias = (
+        random(i, shape, "float32") for i, shape in enumerate(((2, 16, 6, 7), (17, 16, 3, 3), (17,)))
+    )
+    found = nn.conv2d(x, w, bias, padding=1, activation=ck.sin)
+    right = sized(lambda a, b, c: Definition(2, padding=1).forward(a, b) + c.reshape(-1, 1, 1), x, w, bias)
+    close(found, right._replace(exact=ck.sin(ck.asarray(right.exact)).numpy()), TRANSFORMED)
+    assert len(used[0]) == 1
 
 
 def test_where_they_are_chosen(device: ck.Device) -> None:
@@ -115,40 +119,41 @@ def test_where_they_are_chosen(device: ck.Device) -> None:
         channels: int = 128,
         kernel: tuple[int, ...] = (3, 3),
         size: tuple[int, ...] = (28, 28),
-        stride: int = 1,
-        dilation: int = 1,
-        groups: int = 1,
+        precision: str = "highest",
+        **options: int,
     ) -> bool:
         axes = len(size)
-        windows = geometry.Windows((stride,) * axes, (1,) * axes, (dilation,) * axes, groups)
-        shapes = (64, channels, *size), (channels, channels // groups, *kernel), (64, channels, *size)
-        x, w, y = (fresh_layout(device, ck.zeros(0, dtype).dtype, shape) for shape in shapes)
-        found = [winograd.task_of(x, w, y, windows, turned) for turned in (False, True)]
-        one, other = (task is not None and winograd.takes(task, x.dtype, device) for task in found)
-        assert one == other
+        groups, stride, dilation = (options.get(name, 1) for name in ("groups", "stride", "dilation"))
+        windows = Windows((stride,) * axes, (1,) * axes, (dilation,) * axes, groups)
+        of = Definition(axes, stride, 1, dilation)
+        shapes = (64, channels, *size), (channels, channels // groups, *kernel)
+        x, w = (fresh_layout(device, ck.zeros(0, dtype).dtype, shape) for shape in shapes)
+        out = of.output(size, kernel)
+        y = fresh_layout(device, x.dtype, (64, channels, *out))
+        own = kernel, False, x.dtype, precision
+        found = [
+            CONVOLUTION.choices(Convolution(x, w, windows, out, False, False, None, precision)),
+            CONVOLUTION.choices(Convolution(y, w, windows, size, True, False, None, precision)),
+            WEIGHTS_GRADIENT.choices(WeightsGradient(y, x, windows, *own)),
+        ]
+        one, *others = ([each.variant for each in some if each.chosen] == ["winograd"] for some in found)
+        assert others == [one, one]
         return one
 
     assert chosen()
-    for other in (
-        {"kernel": (3, 1)},
-        {"kernel": (5, 5)},
-        {"kernel": (3,), "size": (28,)},
-        {"dtype": "float64"},
-    ):
-        assert not chosen(**other)
-    assert not chosen(kernel=(3, 3, 3), size=(5, 28, 28))
-    assert not chosen("bfloat16")
+    for other in ((3, 1), (5, 5), (1, 1)):
+        assert not chosen(kernel=other)
+    assert not chosen(kernel=(3,), size=(28,)) and not chosen(kernel=(3, 3, 3), size=(5, 28, 28))
+    assert not chosen("float64") and not chosen("bfloat16")
     assert not chosen(size=(5000, 5000)) and not chosen(channels=2048)  # transforms that need much memory
     assert not chosen(channels=1) and not chosen(size=(1, 1), channels=2)
     assert not chosen(stride=2) and not chosen(dilation=2) and not chosen(groups=2)
-    for precision in ("direct", "tf32"):
-        with ck.matmul_precision(precision):
-            assert not chosen()
+    assert not chosen(precision="direct") and not chosen(precision="tf32")
 
 
 def test_weights_whose_window_of_three_axes_lies_in_the_padding(device: ck.Device) -> None:
-    x = ck.ones((2, 8, 1, 8, 8), device=device, dtype="float32")
-    w = ck.ones((8, 8, 1, 3, 3), device=device, dtype="float32")
+    x = ck.ones((2, 16, 1, 8, 8), device=device, dtype="float32")
+    w = ck.ones((16, 16, 1, 3, 3), device=device, dtype="float32")
     with ck.Tape() as tape:
         tape.watch(w)
         y = ck.nn.conv3d(x, w, stride=(3, 1, 1), padding=(1, 1, 1))

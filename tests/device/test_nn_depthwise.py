@@ -2,340 +2,313 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 from convolution_support import Definition, check, innermost
-from nn_support import close, random
+from nn_support import Sized, close, random
 
 import cukern as ck
-from cukern.nn.convolution import (
-    depthwise,
-    depthwise_column_weights,
-    depthwise_plane_weights,
-    depthwise_planes,
-    depthwise_ring,
-    depthwise_ring_weights,
-    depthwise_weights,
-    direct,
-    plan,
-)
-from cukern.nn.convolution.geometry import Windows
+from cukern.device.interface import Properties
+from cukern.launch.family import STAND_IN
+from cukern.nn.convolution import depthwise, depthwise_gradients
+from cukern.nn.convolution.families import DEPTHWISE, DEPTHWISE_WEIGHTS, weights_gradient
+from cukern.nn.convolution.problem import Convolution, WeightsGradient, Windows
+
+thorough = pytest.mark.thorough
+
+
+def small(memory: int) -> Properties:
+    """A GPU with less shared memory a block, in bytes, and fewer multiprocessors."""
+    return STAND_IN._replace(max_shared_memory_per_block=memory, multiprocessors=64)
+
+
+def windows_of(channels: int) -> Windows:
+    """Those of 3 by 3, with padding."""
+    return Windows((1, 1), (1, 1), (1, 1), channels)
+
+
+def forward_of(x: ck.Array, weights: ck.Array, channels_last: bool = False) -> Convolution:
+    own = x._planned(), weights._planned()
+    return Convolution(*own, windows_of(x.shape[1]), x.shape[2:], False, channels_last, None, "highest")
+
+
+def sized(function: Callable[..., np.ndarray], *arrays: np.ndarray) -> Sized:
+    """A sum of products, and by that of their squares the size of what is rounded."""
+    return Sized(function(*arrays), np.sqrt(function(*(one * one for one in arrays))))
+
+
+def require_sm_90(device: ck.Device) -> None:
+    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
+        pytest.skip("the kernel needs sm_90")
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "dtype"),
+    ("shape", "kernel", "padding", "dtype", "last"),
     [
-        ((2, 40, 5, 9), (3, 2), (1, 0), "bfloat16"),
-        ((2, 3, 5, 8), (3, 3), (1, 1), "float32"),
-        pytest.param((1, 5, 1, 1), (3, 3), (1, 1), "float32", marks=pytest.mark.thorough),
-        pytest.param((2, 3, 7, 8), (2, 3), (0, 2), "float64", marks=pytest.mark.thorough),
+        ((2, 40, 5, 9), (3, 2), (1, 0), "bfloat16", True),
+        ((2, 3, 5, 8), (3, 3), (1, 1), "float32", False),
+        ((2, 3, 6, 9), (3, 2), (1, 0), "float32", False),
+        pytest.param((2, 24, 7, 10), (3, 3), (1, 1), "float16", True, marks=thorough),
+        pytest.param((3, 8, 9, 5), (2, 3), (2, 0), "float32", True, marks=thorough),
+        pytest.param((3, 5, 7, 16), (3, 3), (1, 1), "bfloat16", False, marks=thorough),
+        pytest.param((1, 2, 4, 4), (3, 1), (0, 1), "float16", False, marks=thorough),
+        pytest.param((2, 3, 7, 8), (2, 3), (0, 2), "float64", False, marks=thorough),
+        pytest.param((2, 144, 4, 4), (3, 1), (0, 1), "float16", True, marks=thorough),
+        pytest.param((1, 5, 1, 1), (3, 3), (1, 1), "float32", False, marks=thorough),
+        pytest.param((2, 4, 5, 10), (1, 3), (0, 0), "float64", False, marks=thorough),
     ],
     ids=str,
 )
 def test_threads_walk_down_rows(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
     shape: tuple[int, ...],
     kernel: tuple[int, int],
     padding: Any,
     dtype: str,
+    last: bool,
 ) -> None:
-    """Blocks, bands of rows and channels as on a GPU, with threads beyond the last."""
-    forms, last = [], shape[1] == 40
-    chosen = depthwise.form_for
-
-    def form_for(*given: Any) -> Any:
-        form = chosen(*given)
-        assert form is not None
-        forms.append(
-            form._replace(across=3 if last else 1, block=16, rows=2, ahead=1 if last else form.ahead)
-        )
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_ring, "form_for", lambda *given: None)
-    monkeypatch.setattr(depthwise, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, last=last, groups=shape[1], padding=padding)
-    assert len(forms) == 2 and forms[0].last == last and forms[0].whole == (shape[3] == 8)
+    """Bands of rows, threads beyond the last, and parts whose sums are added up."""
+    ahead = {"ahead": 1} if last else {}
+    forward = {"across": 3 if last else 1, "threads": 16, "rows": 2, **ahead}
+    of_weights = {"threads": 32, "rows": 3, "splits": 2, "ahead": 2 if kernel[0] == 2 else 1}
+    if last:
+        of_weights["threads"] = 128 if shape[1] == 144 else 16
+    with (
+        DEPTHWISE.only("rows", **forward) as used,
+        DEPTHWISE_WEIGHTS.only("rows" if last else "columns", **of_weights) as sums,
+    ):
+        check(shape, (shape[1], 1, *kernel), dtype, last=last, groups=shape[1], padding=padding)
+    assert len(used) == 2 and len(sums) == 1
+    whole = not last and kernel[1] > 1 and shape[3] % 2 == 0
+    assert used[0].whole == whole and (last or sums[0].whole == whole) and (used[0].width > 1) == last
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "padding"),
+    ("shape", "kernel", "padding", "dtype", "memory"),
     [
-        ((2, 72, 9, 70), (3, 2), (1, 0)),
-        pytest.param((1, 136, 3, 7), (2, 3), (0, 2), marks=pytest.mark.thorough),
+        ((2, 72, 9, 70), (3, 2), (1, 0), "float16", 112 * 1024),
+        pytest.param((1, 136, 9, 7), (2, 3), (0, 2), "bfloat16", 58 * 1024, marks=thorough),
     ],
     ids=str,
 )
-def test_rows_are_brought_ahead(
+def test_rows_are_loaded_ahead(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
     shape: tuple[int, ...],
     kernel: tuple[int, int],
     padding: Any,
-) -> None:
-    """Tiles of columns and of channels, bands, and rings that go round."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("the form is chosen on sm_90 alone")
-    forms = []
-
-    def form_for(task: Any, image: Any, _: Any) -> Any:
-        forms.append(depthwise_ring.form_of(task, image, 64 * 1024, 64))
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_ring, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), "bfloat16", last=True, groups=shape[1], padding=padding)
-    assert len(forms) == 2 and all(forms)
-
-
-@pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "memory"),
-    [
-        ((2, 72, 9, 70), (3, 2), (1, 0), 112 * 1024),
-        pytest.param((1, 136, 9, 7), (2, 3), (0, 2), 58 * 1024, marks=pytest.mark.thorough),
-    ],
-    ids=str,
-)
-def test_rows_of_gradients_of_weights_are_brought_ahead(
-    device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, ...],
-    kernel: tuple[int, int],
-    padding: Any,
+    dtype: str,
     memory: int,
 ) -> None:
     """Tiles of columns and of channels, bands, and rings that go round."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("the form is chosen on sm_90 alone")
-    forms = []
-
-    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        forms.append(depthwise_ring_weights.form_of(task, image, output, memory, 64))
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_ring_weights, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), "bfloat16", last=True, groups=shape[1], padding=padding)
-    (form,) = forms
-    assert 1 < form.stages < form.rows < shape[2]
+    require_sm_90(device)
+    with (
+        DEPTHWISE.only("ring", limits=small(64 * 1024)) as used,
+        DEPTHWISE_WEIGHTS.only("ring", limits=small(memory)) as sums,
+    ):
+        check(shape, (shape[1], 1, *kernel), dtype, last=True, groups=shape[1], padding=padding)
+    assert len(used) == 2
+    (tile,) = sums
+    assert 1 < tile.stages < tile.rows < shape[2]
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "dtype"),
+    ("shape", "kernel", "padding", "dtype", "fields"),
     [
-        ((2, 24, 7, 10), (3, 3), (1, 1), "bfloat16"),
-        pytest.param((3, 8, 9, 5), (2, 3), (2, 0), "float32", marks=pytest.mark.thorough),
-        pytest.param((2, 144, 4, 4), (3, 1), (0, 1), "float16", marks=pytest.mark.thorough),
+        ((9, 3, 19, 24), (3, 3), (1, 1), "float16", (8, 8, 10)),
+        pytest.param((3, 2, 9, 56), (3, 3), (0, 1), "bfloat16", (8, 16, 7), marks=thorough),
+        pytest.param((4, 9, 8, 8), (3, 3), (1, 1), "bfloat16", (4, 4, 8), marks=thorough),
+        pytest.param((2, 3, 8, 10), (3, 1), (1, 0), "bfloat16", (2, 4, 8), marks=thorough),
+        pytest.param((1, 4, 16, 16), (3, 1), (2, 0), "bfloat16", (4, 4, 9), marks=thorough),
+        pytest.param((2, 3, 4, 36), (1, 3), (2, 1), "bfloat16", (4, 12, 8), marks=thorough),
+        pytest.param((1, 2, 28, 28), (3, 3), (1, 1), "float16", (4, 8, 14), marks=thorough),
     ],
     ids=str,
 )
-def test_gradients_of_weights_walk_down_rows(
+def test_planes_are_loaded_ahead(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
     shape: tuple[int, ...],
     kernel: tuple[int, int],
     padding: Any,
     dtype: str,
+    fields: tuple[int, int, int],
 ) -> None:
-    """Bands of rows, threads beyond the last, and parts whose sums are added up."""
-    forms = []
-
-    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        form = depthwise_weights.form_of(task, image, output)
-        assert form is not None
-        forms.append(form if kernel[1] == 1 else form._replace(block=16))
-        assert (forms[-1].parts(task) > 1) == (kernel[1] > 1)
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_ring_weights, "form_for", lambda *given: None)
-    monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
-    monkeypatch.setattr(depthwise_weights, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, last=True, groups=shape[1], padding=padding)
-    assert len(forms) == 1
+    """Warps that have several planes and some that have none, bands of rows and a last one of fewer, parts."""
+    require_sm_90(device)
+    with (
+        DEPTHWISE.only("planes", "rows", warps=2, stages=2, resident=1) as used,
+        DEPTHWISE_WEIGHTS.only("planes", warps=2, stages=2, share=5) as sums,
+    ):
+        check(shape, (shape[1], 1, *kernel), dtype, ulps=2, groups=shape[1], padding=padding)
+    assert len(used) == 2 and isinstance(used[0], depthwise.Planes)
+    (own,) = sums
+    assert (own.items, own.per, own.each) == fields
 
 
-@pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "dtype"),
-    [
-        ((3, 5, 7, 16), (3, 3), (1, 1), "bfloat16"),
-        ((2, 3, 6, 9), (3, 2), (1, 0), "float32"),
-        pytest.param((2, 3, 9, 8), (2, 3), (2, 2), "float32", marks=pytest.mark.thorough),
-        pytest.param((2, 4, 5, 10), (1, 3), (0, 0), "float64", marks=pytest.mark.thorough),
-        pytest.param((1, 2, 4, 4), (3, 1), (0, 1), "float16", marks=pytest.mark.thorough),
-    ],
-    ids=str,
-)
-def test_gradients_of_weights_of_rows_of_columns(
-    device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, ...],
-    kernel: tuple[int, int],
-    padding: Any,
-    dtype: str,
-) -> None:
-    """Bands of rows, strips that threads take by turns, and parts whose sums are added up."""
-    forms = []
-
-    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        form = depthwise_column_weights.form_of(task, image, output, 1)
-        assert form is not None and form.whole == (kernel[1] > 1 and shape[3] % 2 == 0)
-        forms.append(form._replace(rows=3, block=32, wanted=2, ahead=2 if kernel[0] == 2 else 1))
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_plane_weights, "form_for", lambda *given: None)
-    monkeypatch.setattr(depthwise_column_weights, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
-    assert len(forms) == 1
-
-
-@pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "dtype"),
-    [
-        ((4, 9, 8, 8), (3, 3), (1, 1), "bfloat16"),
-        pytest.param((2, 3, 9, 16), (2, 3), (0, 1), "float16", marks=pytest.mark.thorough),
-        pytest.param((1, 4, 16, 10), (3, 1), (2, 0), "bfloat16", marks=pytest.mark.thorough),
-    ],
-    ids=str,
-)
-def test_planes_are_brought_ahead(
-    device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
-    shape: tuple[int, ...],
-    kernel: tuple[int, int],
-    padding: Any,
-    dtype: str,
-) -> None:
-    """Warps that have several planes and some that have none, bands of rows, and rings that go round."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
-        pytest.skip("bulk copies came with sm_90")
-    forms = []
-
-    def form_for(task: Any, image: Any, _: Any) -> Any:
-        form = depthwise_planes.form_of(task, image, 227 * 1024)
-        forms.append(form and form._replace(warps=2, stages=2, resident=1))
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_planes, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, groups=shape[1], padding=padding)
-    assert len(forms) == 2 and forms[0] is not None
-
-
-def test_planes_that_are_not_brought(device: ck.Device) -> None:
+def test_planes_that_are_not_loaded() -> None:
     """Sizes in bytes that are no multiple of 16, views, and planes of which not two a warp are in shared memory."""
-    forms = []
 
-    def formed(task: Any, image: Any, _: Any) -> None:
-        forms.append(depthwise_planes.form_of(task, image, 227 * 1024))
+    def fits(x: ck.Array) -> bool:
+        own = forward_of(x, ck.zeros((4, 1, 3, 3), "bfloat16"))
+        return not depthwise.Planes.fits(own, STAND_IN) and any(depthwise.Planes.configs(own, STAND_IN))
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "_plans", {})
-        patch.setattr(depthwise_planes, "form_for", formed)
-        whole = ck.zeros((1, 4, 56, 56), "bfloat16")
-        weights = ck.zeros((4, 1, 3, 3), "bfloat16")
-        for x in (
-            whole,
-            whole[:, :, :14, :14].copy(),
-            whole[:, :, 1:],
-            ck.zeros((1, 4, 112, 112), "bfloat16"),
-        ):
-            ck.nn.conv2d(x, weights, padding=1, groups=4)
-    assert [one is not None for one in forms] == [True, False, False, False]
+    whole = ck.zeros((1, 4, 56, 56), "bfloat16")
+    assert fits(whole)
+    for x in (whole[:, :, :14, :14].copy(), whole[:, :, 1:], ck.zeros((1, 4, 112, 112), "bfloat16")):
+        assert not fits(x)
+
+
+def test_an_output_gradient_in_another_memory_order_than_the_image(device: ck.Device) -> None:
+    """Channels lie innermost in the image, and so in its gradient, and not in the output's gradient."""
+    require_sm_90(device)
+    x, dy = (random(seed, (2, 8, 8, 8), "bfloat16") for seed in range(2))
+    w = random(2, (8, 1, 3, 3), "bfloat16")
+    a, b, c = (one.numpy().astype(float) for one in (x, dy, w))
+    of = Definition(2, padding=1, groups=8)
+    with DEPTHWISE.only("ring", "planes", "rows", "direct") as used:
+        planes = ck.nn.conv2d(x, w, padding=1, groups=8)
+        ring, pull = ck.vjp(lambda x: ck.nn.conv2d(x, w, padding=1, groups=8), innermost(x))
+        (dx,) = pull(dy)
+    assert [one.name for one in used] == ["planes", "ring", "direct"]
+    close(planes, of.forward(a, c), 2)
+    close(ring, of.forward(a, c), 2)
+    close(dx, of.image(b, c, (8, 8)), 2)
 
 
 @pytest.mark.parametrize(
-    ("shape", "kernel", "padding", "dtype", "form"),
+    ("shape", "w", "dtype", "last", "options"),
     [
-        ((9, 3, 19, 24), (3, 3), (1, 1), "bfloat16", (8, 8, 10)),
-        ((3, 2, 9, 56), (3, 3), (0, 1), "float16", (8, 16, 7)),
-        pytest.param((2, 3, 8, 10), (3, 1), (1, 0), "bfloat16", (2, 4, 8), marks=pytest.mark.thorough),
-        pytest.param((2, 3, 4, 36), (1, 3), (2, 1), "bfloat16", (4, 12, 8), marks=pytest.mark.thorough),
-        pytest.param((1, 2, 28, 28), (3, 3), (1, 1), "float16", (4, 8, 14), marks=pytest.mark.thorough),
+        ((2, 24, 7, 10), (24, 1, 3, 2), "bfloat16", True, {"stride": 2, "padding": 1}),
+        pytest.param((2, 8, 9), (8, 1, 3), "float16", True, {"dilation": 2}, marks=thorough),
+        pytest.param((2, 3, 6, 9), (6, 1, 3, 3), "float32", False, {"padding": 1}, marks=thorough),
+        pytest.param(
+            (1, 2, 3, 3, 4), (2, 1, 2, 1, 2), "float64", False, {"stride": (1, 1, 3)}, marks=thorough
+        ),
     ],
     ids=str,
 )
-def test_planes_of_gradients_of_weights_are_brought_ahead(
+def test_threads_sum_by_themselves(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
     shape: tuple[int, ...],
-    kernel: tuple[int, int],
-    padding: Any,
+    w: tuple[int, ...],
     dtype: str,
-    form: tuple[int, int, int],
+    last: bool,
+    options: dict[str, Any],
 ) -> None:
-    """Bands of rows and a last one of fewer, lanes beyond the columns, warps without an image, parts of the batch."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] < 9:
-        pytest.skip("bulk copies came with sm_90")
-    forms = []
+    """Packs of channels, windows over one to three axes, and threads that share a gradient of weights."""
+    with (
+        DEPTHWISE.only("direct") as used,
+        DEPTHWISE_WEIGHTS.only("direct", across=2, threads=64, splits=3) as sums,
+    ):
+        check(shape, w, dtype, last=last, groups=shape[1], **options)
+    assert len(used) == 2 and (sums[0].width > 1) == last
 
-    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        made = depthwise_plane_weights.form_of(task, image, output, 227 * 1024, 132)
-        assert made is not None and (made.items, made.per, made.each) == form
-        forms.append(made._replace(warps=2, stages=2, share=5))
-        return forms[-1]
 
-    monkeypatch.setattr(plan, "_plans", {})
-    monkeypatch.setattr(depthwise_plane_weights, "form_for", form_for)
-    check(shape, (shape[1], 1, *kernel), dtype, ulps=2, groups=shape[1], padding=padding)
-    assert len(forms) == 1
+@pytest.mark.parametrize(
+    ("forward", "of_weights", "shape", "dtype"),
+    [
+        ("rows", "rows", (1, 8, 5, 4), "float16"),
+        ("", "rows", (1, 8, 5, 4), "float32"),
+        ("", "columns", (1, 2, 5, 8), "float16"),
+        ("rows", "columns", (1, 2, 5, 4), "float64"),
+        ("direct", "direct", (1, 8, 5, 4), "float16"),
+        ("direct", "direct", (1, 3, 5, 4), "float64"),
+    ],
+)
+def test_other_dtypes(
+    device: ck.Device, forward: str, of_weights: str, shape: tuple[int, ...], dtype: str
+) -> None:
+    """The dtypes of a variant in which no other test runs it."""
+    x, dy, w = random(0, shape, dtype), random(1, shape, dtype), random(2, (shape[1], 1, 3, 3), dtype)
+    a, b, c = (one.numpy().astype(np.float64) for one in (x, dy, w))
+    of, windows = Definition(2, padding=1, groups=shape[1]), windows_of(shape[1])
+    last = shape[1] == 8
+    if last:
+        x, dy = innermost(x), innermost(dy)
+    if forward:
+        with DEPTHWISE.only(forward) as used:
+            close(ck.nn.conv2d(x, w, padding=1, groups=shape[1]), sized(of.forward, a, c))
+        assert len(used) == 1
+    with DEPTHWISE_WEIGHTS.only(of_weights) as used:
+        found = weights_gradient(dy, x, windows, (3, 3), False)
+    assert len(used) == 1
+    close(found, sized(lambda b, a: of.weights(b, a, (3, 3)), b, a))
 
 
 @pytest.mark.parametrize("of_image", [True, False])
 @pytest.mark.parametrize(
-    ("module", "shape"),
+    ("name", "shape", "options"),
     [
-        (depthwise_plane_weights, (1, 120, 15, 8)),
-        (depthwise_plane_weights, (1, 80, 2, 40)),
-        (depthwise_column_weights, (1, 56, 7, 8)),
-        (depthwise_column_weights, (1, 63, 7, 9)),
-        (depthwise_weights, (1, 48, 7, 6)),
-        (depthwise_ring_weights, (1, 64, 7, 9)),
-        (direct, (1, 12, 3, 4)),
+        ("planes", (1, 120, 15, 8), {}),
+        ("planes", (1, 80, 2, 40), {}),
+        ("columns", (1, 56, 7, 8), {"rows": 3, "threads": 32}),
+        ("columns", (1, 63, 7, 9), {"rows": 3, "threads": 32}),
+        ("rows", (1, 48, 7, 6), {"rows": 3}),
+        ("ring", (1, 64, 7, 9), {"limits": small(112 * 1024)}),
+        ("direct", (1, 12, 3, 4), {}),
     ],
-    ids=lambda one: one.__name__.rpartition(".")[2] if hasattr(one, "__name__") else str(one),
+    ids=lambda one: "" if isinstance(one, dict) else str(one),
 )
 def test_infinity_is_multiplied_by_what_its_windows_read(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, module: Any, shape: tuple[int, ...], of_image: bool
+    device: ck.Device, name: str, shape: tuple[int, ...], options: dict[str, Any], of_image: bool
 ) -> None:
     """By the padding's zeros, which make NaN of it, and not by zeros in place of outputs that are not a thread's."""
-    by_copies = module in (depthwise_plane_weights, depthwise_ring_weights)
-    if by_copies and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("the form is chosen on sm_90 alone")
-    forms = []
-    given: dict[Any, tuple[int, ...]] = {
-        depthwise_plane_weights: (227 * 1024, 132),
-        depthwise_ring_weights: (112 * 1024, 64),
-        depthwise_column_weights: (1,),
-    }
-
-    def form_for(task: Any, image: Any, output: Any, _: Any) -> Any:
-        form = module.form_of(task, image, output, *given.get(module, ()))
-        forms.append(form._replace(rows=3, block=32) if module is depthwise_column_weights else form)
-        return forms[-1]
-
-    monkeypatch.setattr(plan, "_plans", {})
-    kinds = depthwise_ring_weights, depthwise_weights, depthwise_plane_weights, depthwise_column_weights
-    for one in kinds:
-        monkeypatch.setattr(one, "form_for", form_for if one is module else lambda *_: None)
-    monkeypatch.setattr(depthwise_weights, "_ROWS", 3)
+    if name in ("planes", "ring"):
+        require_sm_90(device)
     dy, x = (random(seed, shape, "bfloat16").numpy() for seed in range(2))
     channels, pixels = shape[1], shape[2] * shape[3]
     own = (x if of_image else dy).reshape(channels, pixels)
     own[range(channels), np.arange(channels) % pixels] = np.inf
-    last = module in (depthwise_weights, depthwise_ring_weights)
+    last = name in ("rows", "ring")
     arrays = [innermost(ck.asarray(one)) if last else ck.asarray(one) for one in (dy, x)]
-    found = plan.weights_gradient(*arrays, Windows((1, 1), (1, 1), (1, 1), channels), (3, 3), last)
+    with DEPTHWISE_WEIGHTS.only(name, **options) as used:
+        found = weights_gradient(*arrays, windows_of(channels), (3, 3), last)
     with np.errstate(invalid="ignore"):
         doubles = (one.astype(np.float64) for one in (dy, x))
         wanted = Definition(2, padding=1, groups=channels).weights(*doubles, (3, 3))
-    assert len(forms) == (module is not direct) and all(forms)
+    assert len(used) == 1
     close(found, wanted, 2)
+
+
+@pytest.mark.parametrize(
+    ("last", "dtype", "size", "wanted"),
+    [
+        (True, "bfloat16", (14, 14), ("ring", "ring")),
+        (True, "float32", (14, 14), ("rows", "rows")),
+        (False, "bfloat16", (14, 16), ("planes", "planes")),
+        (False, "bfloat16", (14, 15), ("rows", "columns")),
+        (False, "float64", (14, 16), ("rows", "columns")),
+        (True, "bfloat16", (14, 1), ("ring", "ring")),
+        (True, "float32", (14, 1), ("rows", "rows")),
+    ],
+    ids=str,
+)
+def test_the_order_of_preference_on_sm_90(
+    device: ck.Device,
+    last: bool,
+    dtype: str,
+    size: tuple[int, int],
+    wanted: tuple[str, str],
+) -> None:
+    """By the cost models, whatever was measured."""
+    x = random(0, (4, 64, *size), dtype)
+    x = innermost(x) if last else x
+    own = WeightsGradient(x._planned(), x._planned(), windows_of(64), (3, 3), last, x.dtype, "highest")
+    problems: Any = (
+        (DEPTHWISE, forward_of(x, random(1, (64, 1, 3, 3), dtype), last)),
+        (DEPTHWISE_WEIGHTS, own),
+    )
+    for (family, problem), name in zip(problems, wanted, strict=True):
+        costs = {
+            one.name: config.cost(problem, STAND_IN)
+            for one in family.variants.values()
+            if not one.fits(problem, STAND_IN)
+            for config in one.configs(problem, STAND_IN)
+        }
+        assert min(costs, key=costs.__getitem__) == name, costs
 
 
 def test_parts_of_many_images_are_found_in_few_trials():
@@ -367,6 +340,6 @@ def test_parts_of_many_images_are_found_in_few_trials():
         (1, 7, 8, 12),
     ):
         image = Image(batch)
-        task = SimpleNamespace(image=image, groups=groups)
-        assert depthwise_plane_weights._parts(task, warps, places) == best(batch, groups, warps, places)
+        gemm = SimpleNamespace(image=image, groups=groups)
+        assert depthwise_gradients.fastest_splits(gemm, warps, places) == best(batch, groups, warps, places)
         assert image.tried <= 2 * places + 1

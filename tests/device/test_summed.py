@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any
 
@@ -13,7 +14,8 @@ from nn_support import sized
 import cukern as ck
 from cukern.elementwise import geometry, summed
 from cukern.elementwise import plan as launch
-from cukern.linear import epilogue, tensor_cores
+from cukern.linear.families import PRODUCT
+from cukern.linear.variants import TensorCores
 from cukern.testing import assert_close, gradcheck
 
 
@@ -186,16 +188,17 @@ def test_products(
     np.testing.assert_allclose(db.numpy().astype(float), want, rtol=0.02, atol=0.02 * abs(want).max())
 
 
-def test_products_on_tensor_cores(made: list[launch.Plan | None], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tensor_cores, "quickest", lambda *args, **options: tensor_cores.TILES[-1])
-    monkeypatch.setattr(epilogue, "_plans", {})
+def test_products_on_tensor_cores(made: list[launch.Plan | None]) -> None:
+    tile = TensorCores(*TensorCores.tiles[-1])
     f = ck.fuse(lambda x, w, b, k: ck.relu(x @ w * k + b))
     x, w, b = (random("bfloat16", *shape) for shape in ((40, 16), (16, 256), (256,)))
     g = random("bfloat16", 40, 256)
-    with ck.Tape() as tape:
-        tape.watch(x, w, b)
-        y = f(x, w, b, 0.5)
-    dx, dw, db = tape.gradient(y, (x, w, b), g)
+    with PRODUCT.only("tensor cores", "library", **dataclasses.asdict(tile)) as used:
+        with ck.Tape() as tape:
+            tape.watch(x, w, b)
+            y = f(x, w, b, 0.5)
+        assert used == [tile]
+        dx, dw, db = tape.gradient(y, (x, w, b), g)
     assert [one is not None for one in made] == [True]
     down = np.where(y.numpy().astype(float) > 0, g.numpy().astype(float), 0)
     left, right = (one.numpy().astype(float) for one in (x, w))

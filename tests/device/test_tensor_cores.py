@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from product_support import make_plan
 
 import cukern as ck
 from cukern import dtypes
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import Program, program
-from cukern.linear import tensor_cores
+from cukern.linear.variants import OneLaunch, TensorCores
 from cukern.testing import assert_close
 
-SMALL, LARGE = tensor_cores.TILES[-1], tensor_cores.TILES[2]
-GROUPED = tensor_cores.TILES[1]
+TILES = [TensorCores(*one) for one in TensorCores.tiles]
+SMALL, LARGE, GROUPED = TILES[-1], TILES[2], TILES[1]
 
 
 def bias_and_relu(dtype: dtypes.DType) -> Program:
@@ -22,9 +23,9 @@ def bias_and_relu(dtype: dtypes.DType) -> Program:
     return program("product", (made.node,), (dtypes.float32, dtype))
 
 
-def check(a: ck.Array, b: ck.Array, bias: ck.Array, tile: tensor_cores.Tile) -> None:
+def check(a: ck.Array, b: ck.Array, bias: ck.Array, tile: OneLaunch) -> None:
     """The product against NumPy's; the kernel must take the layouts."""
-    plan = tensor_cores.make_plan(bias_and_relu(a.dtype), a._planned(), b._planned(), [bias._planned()], tile)
+    plan = make_plan(bias_and_relu(a.dtype), a._planned(), b._planned(), [bias._planned()], tile)
     assert plan is not None
     made = plan(a, b, bias)
     left, right, added = (x.numpy().astype(float) for x in (a, b, bias))
@@ -44,7 +45,7 @@ def random(device: ck.Device, dtype: str, *shape: int, swapped: bool = False) ->
     return ck.swapaxes(x, -1, -2) if swapped else x
 
 
-def needs(device: ck.Device, tile: tensor_cores.Tile) -> None:
+def needs(device: ck.Device, tile: TensorCores) -> None:
     if tile.grouped and device.kind == "cuda" and device.properties.compute_capability[0] != 9:
         pytest.skip("no GPU of compute capability 9.0")
 
@@ -62,7 +63,7 @@ _LAYOUTS = [
 @pytest.mark.parametrize(("a_swapped", "b_swapped", "dtype"), _LAYOUTS)
 @pytest.mark.parametrize("tile", [SMALL, GROUPED], ids=["mma", "wgmma"])
 def test_layouts_of_the_factors(
-    device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool, tile: tensor_cores.Tile
+    device: ck.Device, dtype: str, a_swapped: bool, b_swapped: bool, tile: TensorCores
 ) -> None:
     needs(device, tile)
     a = random(device, dtype, 152, 328, swapped=a_swapped)
@@ -77,8 +78,8 @@ def test_sizes_that_no_tile_divides(device: ck.Device, sizes: tuple[int, int, in
     check(random(device, "bfloat16", m, k), b, random(device, "bfloat16", n), SMALL)
 
 
-@pytest.mark.parametrize("tile", [LARGE, tensor_cores.TILES[0]], ids=["mma", "wgmma"])
-def test_the_largest_tile(device: ck.Device, tile: tensor_cores.Tile) -> None:
+@pytest.mark.parametrize("tile", [LARGE, TILES[0]], ids=["mma", "wgmma"])
+def test_the_largest_tile(device: ck.Device, tile: TensorCores) -> None:
     needs(device, tile)
     a, b = random(device, "float16", 260, 200), random(device, "float16", 200, 264)
     check(a, b, random(device, "float16", 264), tile)
@@ -97,7 +98,7 @@ def test_layouts_that_the_kernel_cannot_take(device: ck.Device) -> None:
 
     def plan(a: ck.Array, b: ck.Array) -> object:
         one = random(device, "bfloat16", 1)
-        return tensor_cores.make_plan(relu, a._planned(), b._planned(), [one._planned()], SMALL)
+        return make_plan(relu, a._planned(), b._planned(), [one._planned()], SMALL)
 
     a, b = random(device, "bfloat16", 16, 24), random(device, "bfloat16", 24, 32)
     assert plan(a, b) is not None

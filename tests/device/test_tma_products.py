@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
+import dataclasses
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from nn_support import close, sized
-from test_few_rows import gpu
+from product_support import make_plan
 from test_tensor_cores import bias_and_relu, check, random
 
 import cukern as ck
 from cukern.elementwise.graph import Expr, input_node
 from cukern.elementwise.program import program
-from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear.task import Factor, Task, task_of
-from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, TmaTile, takes, tma_tile_for
+from cukern.launch.family import STAND_IN
+from cukern.linear.families import PRODUCT
+from cukern.linear.problem import Factor, Gemm, Product, gemm_of
+from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, Tma, takes
 from cukern.testing import assert_close, asynchrony
 
 TALL, SQUARE, DEFERRED, BRINGS, SMALL, SMALL_BRINGS = (
-    one._replace(blocks=2, cluster=1) for one in TMA_TILES[1:]
+    replace(one, blocks=2, cluster=1) for one in TMA_TILES[1:]
 )
 
 
@@ -42,7 +45,7 @@ def hopper(device: ck.Device) -> None:
         (DEFERRED, True, True),
     ],
 )
-def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: bool, b_swapped: bool) -> None:
+def test_layouts_of_the_factors(device: ck.Device, tile: Tma, a_swapped: bool, b_swapped: bool) -> None:
     """No tile divides the sizes; each block makes several tiles, so that stages go round more than once."""
     a = random(device, "bfloat16", 264, 152, swapped=a_swapped)
     b = random(device, "bfloat16", 152, 392, swapped=b_swapped)
@@ -50,37 +53,37 @@ def test_layouts_of_the_factors(device: ck.Device, tile: TmaTile, a_swapped: boo
 
 
 @pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (SQUARE, True), (DEFERRED, False)])
-def test_blocks_that_bring_for_each_other(device: ck.Device, tile: TmaTile, b_swapped: bool) -> None:
+def test_blocks_that_bring_for_each_other(device: ck.Device, tile: Tma, b_swapped: bool) -> None:
     """The last tile of a cluster may lie beyond the product."""
-    a = random(device, "bfloat16", 2 * tile.m + 8, 152)
+    a = random(device, "bfloat16", 2 * tile.tile_m + 8, 152)
     b = random(device, "bfloat16", 152, 264, swapped=b_swapped)
-    check(a, b, random(device, "bfloat16", 264), tile._replace(cluster=2, blocks=5))
+    check(a, b, random(device, "bfloat16", 264), replace(tile, cluster=2, blocks=5))
 
 
 def test_the_widest_tile(device: ck.Device) -> None:
     a, b = random(device, "float16", 130, 72), random(device, "float16", 72, 520, swapped=True)
-    check(a, b, random(device, "float16", 130, 1), TMA_TILES[0]._replace(blocks=2))
+    check(a, b, random(device, "float16", 130, 1), replace(TMA_TILES[0], blocks=2))
 
 
 @pytest.mark.parametrize("tile", [TALL, SQUARE, DEFERRED], ids=["tall", "square", "deferred"])
-def test_more_turns_than_a_warp_has_lanes(device: ck.Device, tile: TmaTile) -> None:
+def test_more_turns_than_a_warp_has_lanes(device: ck.Device, tile: Tma) -> None:
     """Lanes know where the tiles of 32 turns are."""
     a, b = random(device, "bfloat16", 2056, 16), random(device, "bfloat16", 16, 520)
     row = random(device, "bfloat16", 520)
     if tile.deferred:
-        check_begun(tile._replace(blocks=1), a, b, row)
+        check_begun(replace(tile, blocks=1), a, b, row)
     else:
-        check(a, b, row, tile._replace(blocks=1))
+        check(a, b, row, replace(tile, blocks=1))
 
 
 @pytest.mark.parametrize("tile", TF32_TMA_TILES, ids=["wide", "square"])
-def test_floats_are_cut_to_tf32(device: ck.Device, tile: TmaTile) -> None:
+def test_floats_are_cut_to_tf32(device: ck.Device, tile: Tma) -> None:
     """No tile divides the sizes; the low 13 bits of the factors do not count."""
     a, b = random(device, "float32", 264, 84), random(device, "float32", 84, 268, swapped=True)
     bias = random(device, "float32", 268)
     operands = [x._planned() for x in (a, b, bias)]
-    own = tile._replace(blocks=2, cluster=1)
-    plan = tensor_cores.make_plan(bias_and_relu(a.dtype), *operands[:2], operands[2:], own)
+    own = replace(tile, blocks=2, cluster=1)
+    plan = make_plan(bias_and_relu(a.dtype), *operands[:2], operands[2:], own)
     assert plan is not None
     left, right = ((x.numpy().view(np.uint32) & 0xFFFFE000).view(np.float32).astype(float) for x in (a, b))
     exact = np.maximum(left @ right + bias.numpy(), 0)
@@ -99,9 +102,9 @@ def test_operands_in_pairs(device: ck.Device) -> None:
         *matrices,
         random(device, "bfloat16", 136, 1),
     ]
-    task = task_of(*(x._planned() for x in (a, b)), [x._planned() for x in operands])
-    assert task is not None
-    assert task.paired == (device.kind == "host", False, False, True, False, True, False)
+    gemm = gemm_of(*(x._planned() for x in (a, b)), [x._planned() for x in operands])
+    assert gemm is not None
+    assert gemm.paired == (device.kind == "host", False, False, True, False, True, False)
     for one in operands:
         check(a, b, one, TALL)
         check(a, b, one, SQUARE)
@@ -130,8 +133,8 @@ def test_a_tile_is_finished_while_the_next_is_multiplied(device: ck.Device) -> N
 def test_a_matrix_is_brought_to_where_results_will_be(device: ck.Device, dtype: str, k: int) -> None:
     """Several tiles a block, with fewer slabs than slices and with more; no tile divides the sizes."""
     a, b = random(device, dtype, 136, k), random(device, dtype, k, 376, swapped=True)
-    check(a, b, random(device, dtype, 136, 376), BRINGS._replace(blocks=1))
-    check(a, b, random(device, dtype, 136, 384)[:, 8:], BRINGS._replace(cluster=2))
+    check(a, b, random(device, dtype, 136, 376), replace(BRINGS, blocks=1))
+    check(a, b, random(device, dtype, 136, 384)[:, 8:], replace(BRINGS, cluster=2))
 
 
 @pytest.mark.parametrize("blocks", [2, 6, 14])
@@ -139,8 +142,8 @@ def test_clusters_that_follow_one_another_are_apart(device: ck.Device, blocks: i
     """Every tile of a batch is made once, also where the groups have unequally many clusters, or one has none."""
     a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 264)
     matrix = random(device, "bfloat16", 3, 136, 264)
-    check(a, b, matrix[:, 0:1], SMALL._replace(blocks=blocks, cluster=2, apart=2))
-    check(a, b, matrix, SMALL_BRINGS._replace(blocks=blocks, cluster=2, apart=4))
+    check(a, b, matrix[:, 0:1], replace(SMALL, blocks=blocks, cluster=2, apart=2))
+    check(a, b, matrix, replace(SMALL_BRINGS, blocks=blocks, cluster=2, apart=4))
 
 
 def test_matrices_of_a_batch_are_brought(device: ck.Device) -> None:
@@ -158,17 +161,17 @@ def test_which_matrices_are_brought(device: ck.Device) -> None:
     others += [random(device, "bfloat16", 136, 264, swapped=True), random(device, "bfloat16", 136, 1)]
     layouts = [x._planned() for x in (a, b)]
     for operands, number in (([*others], 0), ([*others, matrix], 6), ([matrix, *others, matrix], 1)):
-        task = task_of(*layouts, [x._planned() for x in operands])
-        assert task is not None
-        assert task.mapped == number
+        gemm = gemm_of(*layouts, [x._planned() for x in operands])
+        assert gemm is not None
+        assert gemm.mapped == number
 
 
-def added(expression: Any, tile: TmaTile, a: ck.Array, b: ck.Array, *others: ck.Array) -> str:
+def added(expression: Any, tile: Tma, a: ck.Array, b: ck.Array, *others: ck.Array) -> str:
     """The source of a product in a tile, with its own dtype as that of all; the result is checked."""
     given = [Expr(input_node(k, a.dtype)) for k in range(1 + len(others))]
     made = program("made", (expression(*given).node,), (a.dtype,) * len(given))
     operands = [one._planned() for one in (a, b, *others)]
-    plan = tensor_cores.make_plan(made, *operands[:2], operands[2:], tile)
+    plan = make_plan(made, *operands[:2], operands[2:], tile)
     assert plan is not None
 
     def exact(a: np.ndarray, b: np.ndarray, *others: np.ndarray) -> ck.Array:
@@ -178,9 +181,7 @@ def added(expression: Any, tile: TmaTile, a: ck.Array, b: ck.Array, *others: ck.
     return str(plan.source)
 
 
-def check_begun(
-    tile: TmaTile, a: ck.Array, b: ck.Array, row: ck.Array, matrix: ck.Array | None = None
-) -> None:
+def check_begun(tile: Tma, a: ck.Array, b: ck.Array, row: ck.Array, matrix: ck.Array | None = None) -> None:
     """A product in a deferred tile whose sums begin with a row; of a tile that brings, with a matrix after the ReLU."""
     if tile.brings:
         assert matrix is not None
@@ -193,14 +194,14 @@ def check_begun(
 @pytest.mark.parametrize(
     "tile", [DEFERRED, BRINGS, SMALL, SMALL_BRINGS], ids=["192", "brings", "128", "small"]
 )
-def test_sums_begin_with_a_row_in_any_tile_of_a_block(device: ck.Device, tile: TmaTile) -> None:
+def test_sums_begin_with_a_row_in_any_tile_of_a_block(device: ck.Device, tile: Tma) -> None:
     """The last one may be the first, the second or the third; with clusters, and with more slabs than slices."""
     a, b = random(device, "bfloat16", 136, 88), random(device, "bfloat16", 88, 392)
     row, matrix = random(device, "bfloat16", 392), random(device, "bfloat16", 136, 392)
     for rows, blocks, cluster in ((136, 8, 1), (136, 3, 1), (120, 1, 1), (136, 2, 2)):
-        check_begun(tile._replace(blocks=blocks, cluster=cluster), a[:rows], b, row, matrix[:rows])
+        check_begun(replace(tile, blocks=blocks, cluster=cluster), a[:rows], b, row, matrix[:rows])
     a, b = random(device, "bfloat16", 136, 904), random(device, "bfloat16", 904, 264)
-    check_begun(tile._replace(blocks=1), a, b, row[:264], random(device, "bfloat16", 136, 264))
+    check_begun(replace(tile, blocks=1), a, b, row[:264], random(device, "bfloat16", 136, 264))
 
 
 def test_sums_begin_with_a_row_of_floats(device: ck.Device) -> None:
@@ -210,7 +211,7 @@ def test_sums_begin_with_a_row_of_floats(device: ck.Device) -> None:
     product, bias = (Expr(input_node(k, row.dtype)) for k in range(2))
     made = program("made", (ck.relu(product + bias).astype(a.dtype).node,), (row.dtype, row.dtype))
     layouts = [one._planned() for one in (a, b, row)]
-    plan = tensor_cores.make_plan(made, *layouts[:2], layouts[2:], DEFERRED)
+    plan = make_plan(made, *layouts[:2], layouts[2:], DEFERRED)
     assert plan is not None
     assert "no row is added" not in plan.source
     close(plan(a, b, row), sized(lambda a, b, row: np.maximum(a @ b + row, 0), a, b, row))
@@ -221,7 +222,7 @@ def test_a_row_is_added_to_the_sums_of_the_next_tile(device: ck.Device, dtype: s
     """In batches of its own rows, where tiles end beyond the product, and before a matrix."""
     a, b = random(device, dtype, 2, 264, 72) / 8, random(device, dtype, 2, 72, 392)
     row, matrix = random(device, dtype, 2, 1, 392), random(device, dtype, 2, 264, 392)
-    two = DEFERRED._replace(cluster=2, blocks=4)
+    two = replace(DEFERRED, cluster=2, blocks=4)
     assert "no row is added" not in added(lambda y, c: ck.gelu(y + c), two, a, b, row)
     with asynchrony("random", 3) if device.kind == "host" else nullcontext():
         assert "no row is added" not in added(lambda y, c, m: ck.relu(y + c) + m, BRINGS, a, b, row, matrix)
@@ -249,21 +250,21 @@ def test_sums_begin_with_a_row(device: ck.Device) -> None:
     [TALL, SQUARE, DEFERRED, BRINGS, SMALL_BRINGS],
     ids=["tall", "square", "deferred", "brings", "small"],
 )
-def test_copies_and_products_at_any_time(tile: TmaTile) -> None:
+def test_copies_and_products_at_any_time(tile: Tma) -> None:
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 264, 216), random(host, "bfloat16", 216, 376, swapped=True)
     for when, seed in (("at_once", 0), ("random", 1), ("random", 2)):
         row, matrix = random(host, "bfloat16", 376), random(host, "bfloat16", 264, 376)
         with asynchrony(when, seed):
-            check(a, b, matrix if tile.brings else row, tile._replace(blocks=1))
+            check(a, b, matrix if tile.brings else row, replace(tile, blocks=1))
             if tile.deferred:
-                check_begun(tile._replace(blocks=1), a, b, row, matrix)
+                check_begun(replace(tile, blocks=1), a, b, row, matrix)
 
 
 class Planted(NamedTuple):
     """A wait that is missing in the kernel of a tile: what stands there, and without it; when the host works then."""
 
-    tile: TmaTile
+    tile: Tma
     right: str
     wrong: str
     when: Any = "late"
@@ -299,13 +300,13 @@ PLANTED = {
 }
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, tile: TmaTile, right: str, wrong: str) -> None:
+def plant(monkeypatch: pytest.MonkeyPatch, tile: Tma, right: str, wrong: str) -> None:
     """Put a mistake into the kernel of a tile."""
     from cukern.linear import tma
     from cukern.text.render import TEMPLATES
 
     shared = (Path(TEMPLATES) / "linear" / "product_tma.cuh").read_text()
-    text = (Path(TEMPLATES) / tile.kernel.template).read_text()
+    text = (Path(TEMPLATES) / tile.template().template).read_text()
     text = text.replace('<% include "linear/product_tma.cuh" %>', shared)
     assert text.count(right) == 1
     if wrong == "free(current);":
@@ -327,9 +328,9 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
     def run() -> None:
         with asynchrony(when):
             if tile.deferred:
-                check_begun(tile._replace(blocks=1), a, b, row, matrix)
+                check_begun(replace(tile, blocks=1), a, b, row, matrix)
             else:
-                check(a, b, row, tile._replace(blocks=1))
+                check(a, b, row, replace(tile, blocks=1))
 
     run()
     plant(monkeypatch, tile, right, wrong)
@@ -338,14 +339,14 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
 
 
 @pytest.mark.parametrize("tile", [TALL, SMALL_BRINGS], ids=["tall", "brings"])
-def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: TmaTile) -> None:
+def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: Tma) -> None:
     """Blocks of a cluster arrive at each other's barriers, up to the last slab."""
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 136, 344), random(host, "bfloat16", 344, 136)
 
     def run() -> None:
         with ck.testing.checked():
-            check(a, b, random(host, "bfloat16", 136, 136), tile._replace(blocks=2, cluster=2))
+            check(a, b, random(host, "bfloat16", 136, 136), replace(tile, blocks=2, cluster=2))
 
     run()
     count = "brings ? stages - 1 : stages" if tile.deferred else "stages"
@@ -357,112 +358,74 @@ def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPat
 def test_a_fused_function_and_one_map_for_each_address(
     device: ck.Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(epilogue, "_plans", {})
-    monkeypatch.setattr(
-        tensor_cores,
-        "quickest",
-        lambda task, where, then=True, ending=None: SQUARE if then and task.itemsize == 2 else None,
-    )
     encoded: list[Any] = []
     encode = device.backend.tensor_map
     monkeypatch.setattr(device.backend, "tensor_map", lambda tiles: (encoded.append(tiles), encode(tiles))[1])
     ended = ck.fuse(lambda x, w, r, scale: ck.tanh(x @ w.T * scale) + r)
     x, w, r = (random(device, "bfloat16", *shape) for shape in ((40, 64), (72, 64), (40, 72)))
     exact = np.tanh(x.numpy().astype(float) @ w.numpy().astype(float).T * 0.125) + r.numpy().astype(float)
-    for _ in range(3):
-        made = ended(x, w, r, 0.125)
-        np.testing.assert_allclose(made.numpy().astype(float), exact, rtol=2**-7, atol=2**-7)
+    with PRODUCT.only("tma", **dataclasses.asdict(SQUARE)):
+        for _ in range(3):
+            made = ended(x, w, r, 0.125)
+            np.testing.assert_allclose(made.numpy().astype(float), exact, rtol=2**-7, atol=2**-7)
+        assert "copy_tile" in ended.source(x, w, r, 0.125)
     factors = [tiles for tiles in encoded if not tiles.writes]
     assert len(factors) == 2
-    assert "copy_tile" in ended.source(x, w, r, 0.125)
+
+
+def best(gemm: Gemm) -> Tma:
+    """The tile of the least time."""
+    return min(Tma.tiles_for(gemm), key=lambda one: one.seconds(gemm, STAND_IN))
 
 
 def test_what_tensor_maps_take() -> None:
     """Others go to the tiles that warps copy."""
     factor = Factor(0, 4096, True)
-    task = Task(1, 4096, 4096, 4096, factor, factor, ())
-    chosen = tma_tile_for(task, gpu())
-    assert chosen is not None
-    assert (chosen.m, chosen.n, chosen.blocks) == (128, 256, 132)
-    room = gpu().properties.max_shared_memory_per_block - 256  # for the barriers
-    assert chosen.shared <= room
-    assert tma_tile_for(task, gpu(compute_capability=(8, 0))) is None
-    assert tma_tile_for(task, gpu(compute_capability=(10, 0))) is None
-    assert takes(task._replace(itemsize=4))
-    assert not takes(task._replace(itemsize=4, b=Factor(0, 4096, False)))
-    assert not takes(task._replace(itemsize=8))
-    assert not takes(task._replace(n=4095))
-    assert not takes(task._replace(a=Factor(0, 0, True)))
-    assert takes(task._replace(a=Factor(0, 0, True), m=1))
-    assert not takes(task._replace(batches=2, b=Factor(-4096, 4096, True)))
-    assert not takes(task._replace(b=Factor(0, 2**39, True)))
+    gemm = Gemm(1, 4096, 4096, 4096, factor, factor, ())
+    assert takes(gemm)
+    assert takes(gemm._replace(itemsize=4))
+    assert not takes(gemm._replace(itemsize=4, b=Factor(0, 4096, False)))
+    assert not takes(gemm._replace(itemsize=8))
+    assert not takes(gemm._replace(n=4095))
+    assert not takes(gemm._replace(a=Factor(0, 0, True)))
+    assert takes(gemm._replace(a=Factor(0, 0, True), m=1))
+    assert not takes(gemm._replace(batches=2, b=Factor(-4096, 4096, True)))
+    assert not takes(gemm._replace(b=Factor(0, 2**39, True)))
+    room = STAND_IN.max_shared_memory_per_block - 256  # for the barriers
     assert all(tile.shared <= room for tile in TMA_TILES)
+
+
+def test_the_tile_of_the_least_time() -> None:
+    factor = Factor(0, 4096, True)
+    gemm = Gemm(1, 4096, 4096, 4096, factor, factor, ())
+    assert best(gemm) == TMA_TILES[0]
     # Of a short depth what follows a tile counts; sums are not saved while the next tile is multiplied.
-    short = task._replace(m=16384, n=3072, k=768)
-    assert tma_tile_for(short, gpu()) == TMA_TILES[3]._replace(blocks=132)
-    assert tma_tile_for(short._replace(saves=True), gpu()) == TMA_TILES[0]._replace(blocks=132)
-    assert tma_tile_for(short._replace(mapped=1), gpu()) == TMA_TILES[4]._replace(blocks=132)
-    assert TMA_TILES[3]._replace(blocks=132).grid(short) == (128, 1, 1)  # 16 tiles each, as with 132
+    short = gemm._replace(m=16384, n=3072, k=768)
+    assert best(short) == TMA_TILES[3]
+    assert best(short._replace(saves=True)) == TMA_TILES[0]
+    assert best(short._replace(mapped=1)) == TMA_TILES[4]
     # The smallest waste in the last wave.
-    small = task._replace(m=1024, n=1024)
-    assert tma_tile_for(small, gpu()) == TMA_TILES[2]._replace(blocks=132)
-    alone = small._replace(alone=True)  # no turns where nothing follows
-    assert tma_tile_for(alone, gpu()) == TMA_TILES[5]._replace(blocks=132)
+    small = gemm._replace(m=1024, n=1024)
+    assert best(small) == TMA_TILES[2]
+    assert best(small._replace(alone=True)) == TMA_TILES[5]  # no turns where nothing follows
     # Products of a batch, which share nothing; small ones are made by one group of multiprocessors each.
     one = Factor(2**20, 1024, True)
-    batch = Task(8, 1024, 1024, 1024, one, one, ())
-    assert tma_tile_for(batch, gpu()) == TMA_TILES[5]._replace(blocks=132)
-    assert tma_tile_for(batch._replace(mapped=1), gpu()) == TMA_TILES[6]._replace(blocks=132)
+    batch = Gemm(8, 1024, 1024, 1024, one, one, ())
+    assert best(batch) == TMA_TILES[5]
+    assert best(batch._replace(mapped=1)) == TMA_TILES[6]
     many = batch._replace(batches=32, m=512, n=512, k=512)
-    assert tma_tile_for(many, gpu()) == TMA_TILES[5]._replace(blocks=132, apart=8)
+    assert best(many) == replace(TMA_TILES[5], apart=8)
 
 
-def test_a_function_of_the_product_alone_is_that_of_its_dtype(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_of_the_product_alone_is_that_of_its_dtype(device: ck.Device) -> None:
     """As short as with a bias; and a tile may be made by turns, which the rounded product alone is not."""
-    tasks: list[Task] = []
-    monkeypatch.setattr(epilogue, "_plans", {})
-    monkeypatch.setattr(
-        tensor_cores, "quickest", lambda task, where, then="", ending=None: (tasks.append(task), SQUARE)[1]
-    )
     x, w = random(device, "bfloat16", 40, 64) / 8, random(device, "bfloat16", 64, 72)
     ended = ck.fuse(lambda x, w: ck.gelu(x @ w))
-    close(ended(x, w), sized(lambda x, w: ck.gelu(ck.asarray(x @ w, device="host")), x, w), 2)
-    assert "gelu_of_bfloat16(a0)" in ended.source(x, w)
-    made = program("same", (input_node(0, x.dtype),), (x.dtype,))
-    tensor_cores.make_plan(made, x._planned(), w._planned(), [])
-    assert [task.alone for task in tasks] == [False, True]
-
-
-def test_which_form_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By the times in the table: the library's where it is faster, and none that has no times."""
-    factor = Factor(0, 4096, True)
-    task = Task(1, 16384, 3072, 768, factor, factor, ())
-    table = [
-        measured.Times("tiles", 1, 16384, 768, 3072, True, 100, 100, 120),
-        measured.Times("tiles", 1, 8192, 8192, 8192, True, 100, 80, 90),
-    ]
-    monkeypatch.setattr(measured, "TIMES", table)
-    assert isinstance(tensor_cores.quickest(task, gpu()), tensor_cores.Tile)
-    table += [
-        measured.Times("tma", 1, 16384, 768, 3072, True, 80, 100, 120),
-        measured.Times("tma", 1, 8192, 8192, 8192, True, 100, 80, 90),
-    ]
-    assert isinstance(tensor_cores.quickest(task, gpu()), TmaTile)
-    odd = task._replace(n=3071)  # rows of the result that tensor maps do not take
-    assert isinstance(tensor_cores.quickest(odd, gpu()), tensor_cores.Tile)
-    assert isinstance(tensor_cores.quickest(task, gpu(compute_capability=(8, 0))), tensor_cores.Tile)
-    assert tensor_cores.quickest(task._replace(m=8192, n=8192, k=8192), gpu()) is None
-    # By what follows, if the form was measured with that.
-    assert isinstance(tensor_cores.quickest(task, gpu(), "matrix"), TmaTile)
-    table += [measured.Times("tma", 1, 16384, 768, 3072, True, 130, 100, 120, "matrix")]
-    assert isinstance(tensor_cores.quickest(task, gpu(), "matrix"), tensor_cores.Tile)
-    assert isinstance(tensor_cores.quickest(task, gpu(), "function"), TmaTile)
-    floats = task._replace(itemsize=4)
-    table += [measured.Times("tf32 tma", 1, 8192, 8192, 8192, True, 90, 80, 100)]
-    assert tensor_cores.quickest(floats, gpu()) is None
-    with ck.matmul_precision("tf32"):
-        assert isinstance(tensor_cores.quickest(floats, gpu()), TmaTile)
-        assert tensor_cores.quickest(floats, gpu(), then="") is None  # the library rounds
-        assert tensor_cores.quickest(floats._replace(b=Factor(0, 4096, False)), gpu()) is None
+    with PRODUCT.only("tma", **dataclasses.asdict(SQUARE)) as used:
+        close(ended(x, w), sized(lambda x, w: ck.gelu(ck.asarray(x @ w, device="host")), x, w), 2)
+        assert "gelu_of_bfloat16(a0)" in ended.source(x, w)
+    (problem,) = used.problems
+    alone = Product(x._planned(), w._planned())
+    assert [one.gemm.alone for one in (problem, alone) if one.gemm] == [False, True]
+    assert any(one.by_turns for one in Tma.configs(problem, STAND_IN))
+    assert not any(one.by_turns for one in Tma.configs(alone, STAND_IN))

@@ -13,7 +13,7 @@ from blocks import BLOCKS, random_blocks
 import cukern as ck
 from cukern.array.layout import address
 from cukern.generate.kernels import gated_planes
-from cukern.linear import tensor_cores
+from cukern.linear.variants import TensorCores
 from cukern.quant import few_rows, many_rows, planes, tiles
 from cukern.quant.few_rows import Shape
 from cukern.quant.kinds import KINDS
@@ -182,8 +182,10 @@ def test_outputs_of_the_first_of_two_products() -> None:
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q6_K"])
-@pytest.mark.parametrize("tile", [tensor_cores.TILES[-1], tensor_cores.TILES[1]], ids=["warps", "warpgroups"])
-def test_tiles_that_dequantise(device: ck.Device, kind: str, tile: tensor_cores.Tile) -> None:
+@pytest.mark.parametrize(
+    "tile", [TensorCores(*TensorCores.tiles[i]) for i in (-1, 1)], ids=["warps", "warpgroups"]
+)
+def test_tiles_that_dequantise(device: ck.Device, kind: str, tile: TensorCores) -> None:
     """Both ways round; rows, columns and the depth are cut."""
     if device.kind == "cuda" and device.properties.compute_capability[0] != 9 and tile.grouped:
         pytest.skip("has no warpgroups")

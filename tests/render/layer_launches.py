@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,12 +22,18 @@ from array_launches import (
 import cukern as ck
 from cukern import dtypes
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
-from cukern.linear import by_rows, epilogue, measured, tensor_cores
+from cukern.launch.family import Family, Used
+from cukern.linear.families import PRODUCT
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
-from cukern.nn.convolution import plan as convolutions
-from cukern.nn.convolution import tensor as convolution
-from cukern.nn.convolution import winograd
-from cukern.nn.convolution.geometry import Windows
+from cukern.linear.variants import OneLaunch, Simt, TensorCores
+from cukern.nn.convolution.families import (
+    CONVOLUTION,
+    DEPTHWISE,
+    DEPTHWISE_WEIGHTS,
+    WEIGHTS_GRADIENT,
+    weights_gradient,
+)
+from cukern.nn.convolution.problem import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling import plan as pool_launch
 from cukern.optim.multi import Copies
@@ -255,41 +264,57 @@ def launch_pool2d_as_it_is(dtype: Any) -> None:
 
 
 def launch_convolution(dtype: Any) -> None:
-    """Products of plain tiles and of tensor cores, of an order of axes each, and sums by threads; few filters."""
-    first, last, weight = arrays(dtype, (2, 16, 9, 8), (2, 9, 8, 16), (32, 16, 3, 3))
-    image = ck.moveaxis(last, -1, 1) if dtype in (ck.float16, ck.bfloat16) else first
-    with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
+    """By every variant that takes a call: few channels and many, of both orders, windows of several sizes, a bias."""
+    narrow = dtype in (ck.float16, ck.bfloat16)
     if dtype not in (ck.float32, ck.bfloat16):
-        return
-    if dtype == ck.bfloat16:
-        wide, weights = arrays(dtype, (2, 6, 14, 64), (64, 64, 3, 3))
-        with_derivatives(lambda x, w: ck.nn.conv2d(ck.moveaxis(x, -1, 1), w, padding=1), wide, weights)
-        ck.nn.conv2d(ck.moveaxis(wide, -1, 1), weights, stride=2)
-        ck.nn.conv2d(ck.zeros((2, 64, 6, 14), dtype), weights, padding=1)
-        ck.nn.conv2d(ck.zeros((2, 16, 8, 8), dtype), ck.zeros((16, 1, 3, 3), dtype), padding=1, groups=16)
-        for one in (image, *arrays(dtype, (2, 16, 8, 8), (2, 16, 3, 10))):
-            convolutions.weights_gradient(one, one, Windows((1, 1), (1, 1), (1, 1), 16), (3, 3), one is image)
-    bias, alone = arrays(dtype, (16,), (16, 1, 3, 3))
-    with_derivatives(lambda x, w, b: ck.nn.conv2d(x, w, b, groups=16, activation=ck.relu), image, alone, bias)
-    with_derivatives(lambda x: ck.nn.unfold(x, 2), first)
-    ck.nn.conv2d(first, ck.zeros((3, 16, 3, 3), dtype), bias[:3], activation=ck.relu)
-    ck.nn.conv2d(ck.zeros((2, 3, 9, 9), dtype), ck.zeros((40, 3, 3, 3), dtype), stride=2, padding=1)
-    if dtype == ck.float32:
-        rows = ck.moveaxis(last, -1, 1)  # of 16-bit floats they come by tensor maps
-        convolutions.weights_gradient(rows, rows, Windows((1, 1), (1, 1), (1, 1), 16), (3, 3), True)
-        many, weights = arrays(dtype, (2, 64, 8, 8), (64, 64, 3, 3))
-        inner = ck.moveaxis(ck.zeros((2, 8, 8, 64), dtype), -1, 1)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(winograd, "_pays", lambda *_: True)
-            for given in (many, inner):
-                with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), given, weights)
-        with ck.matmul_precision("direct"):
-            with_derivatives(lambda x, w: ck.nn.conv2d(x, w, padding=1), many, weights)
-    form = convolution.TF32_TILES[-1] if dtype == ck.float32 else convolution.TILES[-1]
-    with pytest.MonkeyPatch.context() as patch, ck.matmul_precision("tf32"):
-        patch.setattr(convolutions, "_plans", {})
-        patch.setattr(convolution, "tile_for", lambda *given: form)
-        with_derivatives(lambda x, w: ck.nn.conv2d(x, w), image, weight)
+        x, weight = arrays(dtype, (2, 16, 9, 8), (32, 16, 3, 3))
+        return with_derivatives(lambda x, w: ck.nn.conv2d(x, w), x, weight)
+    with_derivatives(lambda x: ck.nn.unfold(x, 2), *arrays(dtype, (2, 16, 9, 8)))
+    calls: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+        ((2, 64, 6, 14), (64, 64, 3, 3), {"padding": 1}),
+        ((2, 64, 6, 14), (64, 64, 3, 3), {"stride": 2}),
+        ((2, 16, 9, 8), (3, 16, 3, 3), {}),
+        ((2, 3, 9, 9), (64, 3, 3, 3), {"stride": 2, "padding": 1}),
+        ((2, 16, 8, 8), (32, 16, 1, 1), {}),
+        ((2, 16, 8, 8), (16, 1, 3, 3), {"groups": 16, "padding": 1}),
+    ]
+    dense, depthwise = (CONVOLUTION, WEIGHTS_GRADIENT), (DEPTHWISE, DEPTHWISE_WEIGHTS)
+    for shape, weights, options in calls:
+        for last in (False, True):
+            x, w, bias = arrays(dtype, shape, weights, (weights[0],))
+            x = ck.moveaxis(ck.moveaxis(x, 1, -1).contiguous(), -1, 1) if last else x
+
+            def call(x: Any, w: Any, bias: Any = bias, options: dict[str, Any] = options) -> Any:
+                return ck.nn.conv2d(x, w, bias if weights[0] == 3 else None, **options)  # noqa: B023
+
+            for family in depthwise if "groups" in options else dense:
+                for name in family.variants:
+                    run_only(family, name, partial(with_derivatives, call, x, w))
+    image = ck.moveaxis(ck.zeros((2, 8, 8, 64), dtype), -1, 1)
+    windows = Windows((1, 1), (1, 1), (1, 1), 64)
+    for name in DEPTHWISE_WEIGHTS.variants:  # both arrays with channels innermost
+        run_only(DEPTHWISE_WEIGHTS, name, partial(weights_gradient, image, image, windows, (3, 3), True))
+    if not narrow:
+        with ck.matmul_precision("tf32"):
+            for family in dense:
+                given = arrays(dtype, (2, 64, 6, 14), (64, 64, 3, 3))
+                run_only(family, "tensor cores", partial(with_derivatives, ck.nn.conv2d, *given))
+
+
+#: The variants of each family that have been launched.
+launched: set[tuple[str, str]] = set()
+
+
+def run_only(family: Family[Any], name: str, call: Callable[[], object]) -> None:
+    """Call a function with one variant of a family, if that fits."""
+    with family.only(name) as used:
+        try:
+            call()
+        except ck.LaunchError as error:
+            if "no variant fits" not in str(error):
+                raise
+    if used:
+        launched.add((family.name, name))
 
 
 def launch_optimizers(dtype: Any) -> None:
@@ -311,91 +336,77 @@ def launch_optimizers(dtype: Any) -> None:
 
 
 def launch_product(dtype: Any) -> None:
-    """A batch that takes two steps."""
+    """A batch that takes two steps; of each variant tiles with what follows the product, and with the product saved."""
     a, b = (x.transpose(0, 2, 1, 3) for x in arrays(dtype, (2, 3, 4, 5), (2, 5, 4, 3)))
     ck.matmul(a, b)
+    ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
+    added = ck.fuse(lambda a, b, bias, other: ck.gelu(a @ b + bias) + other)
+    c, d, bias = arrays(dtype, (304, 128), (128, 264), (264,))
+    turned = ck.zeros((128, 304), dtype).T
+    configs: list[OneLaunch] = [Simt(64, 64 // dtypes.info(dtype).acc.itemsize)]
     if dtypes.info(dtype).narrow:
-        c, d, bias = arrays(dtype, (304, 128), (128, 264), (264,))
-        ended = ck.fuse(lambda a, b, bias, scale: ck.gelu(a @ b * scale + bias))
-        turned = ck.zeros((128, 304), dtype).T
-        for left, fed in ((c, TMA_TILES[0]), (turned, TMA_TILES[2]), (turned, TMA_TILES[3])):
-            tiles = (
-                tensor_cores.TILES[0],
-                tensor_cores.TILES[-1]._replace(parts=2),
-                fed._replace(blocks=2),
-            )
-            for tile in tiles:
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(epilogue, "_plans", {})
-                    patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile)
-                    ended(left, d, bias, 0.5)
-                    if tile.parts == 1 and tile != TMA_TILES[3]._replace(blocks=2):  # the product is saved
-                        with ck.Tape() as tape:
-                            tape.watch(d)
-                            ended(left, d, bias, 0.5)
-        added = ck.fuse(lambda a, b, bias, other: ck.gelu(a @ b + bias) + other)
+        configs += [TensorCores(*TensorCores.tiles[0]), TensorCores(*TensorCores.tiles[-1])]
+        configs += [replace(TMA_TILES[i], blocks=2) for i in (0, 2, 3)]
         for tile in (TMA_TILES[4], TMA_TILES[6]):
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(epilogue, "_plans", {})
-                patch.setattr(tensor_cores, "quickest", lambda *given, tile=tile: tile._replace(blocks=2))
+            with only(replace(tile, blocks=2)):
                 added(c, d, bias, ck.zeros((304, 264), dtype))
+    for config in configs:
+        with only(config):
+            for left in (c, turned):
+                ended(left, d, bias, 0.5)
+            if not getattr(config, "deferred", False):
+                saved(lambda x: ended(c, x, bias, 0.5), d)
     launch_rows_of_products(dtype)
     if dtype != ck.float64:
-        with pytest.MonkeyPatch.context() as patch:
-            forms = ("tf32", "few rows", "few rows of float32")
-            patch.setattr(
-                measured, "TIMES", [measured.Times(form, 1, 64, 64, 64, True, 1, 2, 3) for form in forms]
-            )
-            patch.setattr(epilogue, "_plans", {})
-            launch_products_of_other_forms(dtype)
+        launch_products_of_other_forms(dtype)
+
+
+def only(config: OneLaunch) -> AbstractContextManager[Used]:
+    """Products of these constants, where the variant takes them."""
+    return PRODUCT.only(config.name, "library", **PRODUCT.fields(config))
+
+
+def saved(function: Callable[[ck.Array], ck.Array], x: ck.Array) -> None:
+    """Under a tape, whose derivative reads the product."""
+    with ck.Tape() as tape:
+        tape.watch(x)
+        function(x)
 
 
 def launch_rows_of_products(dtype: Any) -> None:
     """Reduced on tensor cores and without, by several reductions; once with the product saved."""
     a, b, bias = arrays(dtype, (300, 128), (128, 56), (56,))
     made = [ck.fuse(lambda a, b, bias, f=f: f(ck.tanh(a @ b + bias), axis=-1)) for f in (ck.sum, ck.argmax)]
-    tiles: list[Any] = [by_rows.lanes_for]
+    configs: list[OneLaunch] = [Simt(64, 64 // dtypes.info(dtype).acc.itemsize)]
     if dtypes.info(dtype).narrow:
-        tiles += [tensor_cores.TILES[1], tensor_cores.TILES[-1]]
-    for tile in tiles:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(epilogue, "_plans", {})
-            taken = None if tile is by_rows.lanes_for else tile
-            patch.setattr(tensor_cores, "quickest", lambda *given, taken=taken: taken)
-            patch.setattr(
-                tensor_cores, "_by_lanes", lambda task, a: by_rows.lanes_for(task, dtypes.info(a.dtype).acc)
-            )
+        configs += [TensorCores(*TensorCores.tiles[i]) for i in (1, -1)]
+    for config in configs:
+        with only(config):
             for one in made:
                 one(a, b, bias)
-            one(a, ck.zeros((56, 128), dtype).T, ck.zeros((300, 1), dtype))
-            with ck.Tape() as tape:
-                tape.watch(b)
-                made[0](a, b, bias)
+            made[0](a, ck.zeros((56, 128), dtype).T, ck.zeros((300, 1), dtype))
+            saved(lambda x: made[0](a, x, bias), b)
 
 
 def launch_products_of_other_forms(dtype: Any) -> None:
     """Of few rows, and of floats rounded to tf32."""
     ended = ck.fuse(lambda a, b, bias: ck.gelu(a @ b + bias))
-    if dtype == ck.float32:
-        c, d, bias = arrays(dtype, (8, 300, 64), (8, 64, 264), (264,))
-        with ck.matmul_precision("tf32"):
-            ended(c, d, bias)
-            ended(ck.swapaxes(ck.zeros((8, 64, 60), dtype), -1, -2), d, bias)
-            for tile in TF32_TMA_TILES:
-                with pytest.MonkeyPatch.context() as patch:
-                    patch.setattr(epilogue, "_plans", {})
-                    own = tile._replace(blocks=2)
-                    patch.setattr(tensor_cores, "quickest", lambda *given, own=own: own)
-                    ended(c, turned := ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2), bias)
-                    with ck.Tape() as tape:
-                        tape.watch(bias)
-                        ended(c, turned, bias)
-    else:
-        ended(*arrays(dtype, (16, 64), (64, 4096), (4096,)))  # clusters share the rows
     weights, bias = arrays(dtype, (64, 264), (264,))
-    ended(ck.zeros((3, 64), dtype), weights, bias)
-    ended(ck.zeros((64, 16), dtype).T, ck.zeros((264, 64), dtype).T, bias)
-    ended(weights.T, ck.zeros((64, 9), dtype), ck.zeros((264, 1), dtype))
+    with PRODUCT.only("few rows"):
+        if dtype != ck.float32:
+            ended(*arrays(dtype, (16, 64), (64, 4096), (4096,)))  # clusters share the rows
+        ended(ck.zeros((3, 64), dtype), weights, bias)
+        few = 16 if dtypes.info(dtype).narrow else 4
+        ended(ck.zeros((64, few), dtype).T, ck.zeros((264, 64), dtype).T, bias)
+        ended(weights.T, ck.zeros((64, few), dtype), ck.zeros((264, 1), dtype))
+    with PRODUCT.only("few rows", splits=2):
+        ended(*arrays(dtype, (3, 4096), (4096, 264), (264,)))
+    if dtype == ck.float32:
+        c, d = ck.zeros((8, 300, 64), dtype), ck.swapaxes(ck.zeros((8, 264, 64), dtype), -1, -2)
+        for tile in TF32_TMA_TILES:
+            with only(replace(tile, blocks=2)), ck.matmul_precision("tf32"):
+                ended(c, d, bias)
+                saved(lambda x: ended(c, d, x), bias)
 
 
 def launch_generate(dtype: Any) -> None:
@@ -433,8 +444,8 @@ def launch_quantised(dtype: Any) -> None:
         else:
             few_rows.product(x, w, None)
         if dtype == ck.bfloat16 and kind.name in ("Q4_0", "Q6_K"):
-            for tile in (tensor_cores.TILES[1], tensor_cores.TILES[-1]):
-                tiles.product(wide, w, bias, tile=tile)
+            for i in (1, -1):
+                tiles.product(wide, w, bias, tile=TensorCores(*TensorCores.tiles[i]))
             w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(inputs)), "uint8"), (72, inputs), kind.name)
             many_rows.product(wide, w, None, 64)
             w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(2048)), "uint8"), (72, 2048), kind.name)

@@ -14,9 +14,15 @@ import pytest
 from gpu_without_one import cublas, cublas_lt, gpu_without_one
 
 import cukern as ck
-from cukern.linear import epilogue, measured, tensor_cores
-from cukern.linear import plan as products
+from cukern.array.layout import fresh_layout
+from cukern.linear import blas as products
+from cukern.linear import epilogue
 from cukern.linear import products as operators
+from cukern.linear.families import PRODUCT
+from cukern.linear.few_rows import FewRows
+from cukern.linear.library import Library, LibraryEpilogue
+from cukern.linear.problem import Product
+from cukern.linear.tma import Tma
 
 
 def _matrix(address: int, like: Any) -> np.ndarray:
@@ -46,9 +52,12 @@ def calls() -> Iterator[list[int]]:
     def prepare_pointers(xp: Any, a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
         return lambda table: made.append(-batch)
 
-    with gpu_without_one(compiles=False), pytest.MonkeyPatch.context() as monkeypatch:
+    with (
+        gpu_without_one(compiles=False),
+        PRODUCT.only("library"),
+        pytest.MonkeyPatch.context() as monkeypatch,
+    ):
         monkeypatch.setattr(products, "_prepared", {})
-        monkeypatch.setattr(products, "_plans", {})
         # No kernel of this GPU writes anything: copies are NumPy's.
         monkeypatch.setattr(products, "in_order", lambda device, data: data.copy(order="C"))
         monkeypatch.setattr(cublas, "prepare", prepare)
@@ -178,55 +187,60 @@ def test_tf32_is_the_librarys_for_float32_alone(monkeypatch: pytest.MonkeyPatch)
         assert asked == [70 if dtype == "float64" else 68, expected] * 2
 
 
-def test_a_kernel_of_few_rows_takes_the_librarys_place_where_it_is_faster(
-    calls: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """By the table of times; for what the kernel cannot take, the library stays."""
-    ran: list[Any] = []
-    run = tensor_cores.Plan.run
-    monkeypatch.setattr(
-        tensor_cores.Plan,
-        "run",
-        lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
-    )
+def test_a_kernel_of_few_rows_takes_the_librarys_place(calls: list[int]) -> None:
+    """For what the kernel cannot take, the library stays."""
     x, w = _random(3, 64), _random(64, 40)
-    faster = measured.Times("few rows of float32", 1, 8, 4096, 4096, True, 1, 2, 3)
-    slower = faster._replace(own=4)
-    for row, wanted in ((None, []), (slower, []), (faster, ["linear/few_rows.cu"])):
-        monkeypatch.setattr(measured, "TIMES", () if row is None else (row,))
-        monkeypatch.setattr(products, "_plans", {})
-        for multiply in (ck.matmul, lambda x, w: ck.einsum("ij,jk->ik", x, w)):
-            ran.clear()
-            calls.clear()
-            assert multiply(x, w).shape == (3, 40)
-            assert (ran, len(calls)) == (wanted, 1 - len(wanted))
-    ran.clear()
-    x[:, 1:] @ w[1:]  # rows begin at any address
-    x.astype("float64") @ w.astype("float64")
-    assert ran == []
+    for names, wanted in ((("library",), Library), (("few rows", "library"), FewRows)):
+        with PRODUCT.only(*names) as used:
+            for multiply in (ck.matmul, lambda x, w: ck.einsum("ij,jk->ik", x, w)):
+                calls.clear()
+                assert multiply(x, w).shape == (3, 40)
+                assert len(calls) == (wanted is Library)
+            assert {type(one) for one in used} == {wanted}
+            before = len(used)
+            x[:, 1:] @ w[1:]  # rows begin at any address
+            x.astype("float64") @ w.astype("float64")
+            assert {type(one) for one in used[before:]} == {Library}
 
 
-def test_a_fused_product_follows_the_precision_of_its_call(
-    calls: list[int], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("rows", "chosen"), [(1, "few rows"), (4, "few rows"), (5, "library"), (512, "library")]
+)
+def test_few_rows_are_predicted_to_be_faster_by_their_kernel(
+    calls: list[int], rows: int, chosen: str
 ) -> None:
+    x, w = (fresh_layout(ck.zeros(1).device, ck.float32, one) for one in ((rows, 4096), (4096, 4096)))
+    found = {one.variant: one.chosen for one in PRODUCT.choices(Product(x, w))}
+    assert [name for name, is_chosen in found.items() if is_chosen] == [chosen]
+
+
+def test_what_cublas_lt_does_in_one_call_is_a_variant(calls: list[int]) -> None:
+    """Where it has an algorithm; else two computations."""
+    ended = ck.fuse(lambda x, w, b: ck.relu(x @ w + b))
+    given = _random(3, 64), _random(64, 40), _random(40)
+    names = ("cuBLASLt with epilogue", "library")
+    with PRODUCT.only(*names) as used:
+        ended(*given)
+    assert ([type(one) for one in used], calls) == ([Library, Library], [1])
+    with gpu_without_one(compiles=False), PRODUCT.only(*names) as used:
+        given = _random(3, 64), _random(64, 40), _random(40)
+        assert ended(*given).shape == (3, 40)
+        assert ended.source(*given) == "// One call of cuBLASLt: D = relu(A @ B + bias)"
+    assert used == [LibraryEpilogue()]
+
+
+def test_a_fused_product_follows_the_precision_of_its_call(calls: list[int]) -> None:
     """What is remembered of one precision is not taken for another."""
-    monkeypatch.setattr(epilogue, "_plans", {})
-    monkeypatch.setattr(measured, "TIMES", (measured.Times("tf32", 32, 512, 512, 512, False, 1, 2, 3),))
-    ran: list[str] = []
-    run = tensor_cores.Plan.run
-    monkeypatch.setattr(
-        tensor_cores.Plan,
-        "run",
-        lambda plan, *given: (ran.append(plan.bound.rendered.template), run(plan, *given))[1],
-    )
-    ended = ck.fuse(lambda x, w: ck.relu(x @ w))
-    x, w = _random(4, 40, 64), _random(4, 64, 40)
-    for precision, wanted in (("highest", []), ("tf32", ["linear/product_mma.cu"]), ("highest", [])):
-        ran.clear()
-        calls.clear()
-        with ck.matmul_precision(precision):
-            ended(x, w)
-        assert (ran, len(calls)) == (wanted, 1 - len(wanted))
+    ended = ck.fuse(lambda x, w: ck.relu(x @ w.mT))
+    x, w = _random(4, 40, 64), _random(4, 40, 64)
+    with PRODUCT.only("tma", "library") as used:
+        for precision, by_library in (("highest", 1), ("tf32", 0), ("highest", 1)):
+            calls.clear()
+            with ck.matmul_precision(precision):
+                ended(x, w)
+            assert len(calls) == by_library
+    found = [type(one) for one, of in zip(used, used.problems, strict=True) if of.epilogue is not None]
+    assert found == [Library, Tma]
 
 
 class _CublasLt:

@@ -1,152 +1,452 @@
-"""Convolutions of each channel with one filter of its own, whose threads walk down the image's rows."""
+"""Depthwise convolutions, and others of few channels and filters a group: sums by threads, not products of matrices."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from ... import dtypes
 from ...array.layout import Layout
-from ...device import Device
-from ...device.interface import Prepared
+from ...device.interface import Properties
 from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up
-from .epilogue import steps, variables
-from .geometry import Axis, Task, Windows
+from ...launch import cost
+from ...launch.params import Given, Params
+from ...launch.variant import Launch
+from .arrangement import (
+    PLANE,
+    TAPS,
+    Arranged,
+    channels_last,
+    is_packed,
+    packed_channels,
+    plane_of,
+    taps_of,
+    widest_pack,
+)
+from .problem import Convolution, Gemm, WeightsGradient, operand_steps
+from .tma import LINE, image_tiles
+from .variants import Implicit, constants_of
 
-_KERNEL = Kernel("nn/convolution/depthwise.cu")
-#: Taps along rows and columns up to which sums and factors stay in registers.
-_TAPS = 3
-#: Threads of a block, and those that have neighbouring packs of channels at most.
-_BLOCK, _ACROSS = 128, 32
-#: Columns of a thread where they are not read in packs; rows of a thread at most, fewer of packs of 16-bit floats,
-#: and at least if there are few.
-_COLUMNS, _ROWS, _NARROW_ROWS, _FEWEST_ROWS = 4, 16, 8, 4
-#: Threads in the time of one, where rows are few.
-_WAVES = 2
+#: Products of channels and filters of a group up to which threads sum by themselves, and taps of a row.
+FEW = 4
+LONGEST_ROW = 16
+#: Taps along rows, and along columns, up to which a thread that walks down rows keeps sums and weights in registers.
+MOST_TAPS = 3
 
 
-class Form(NamedTuple):
-    """How threads share a convolution: the template variables of depthwise.cu that do not follow from its windows.
+def why_not_few(problem: Convolution | WeightsGradient) -> str:
+    """Why threads do not sum by themselves; "" if they do."""
+    if problem.windows.groups == 1:
+        return "for several groups"
+    if problem.filters * problem.channels > FEW:
+        return f"for at most {FEW} products of a group's filters and channels"
+    return "" if problem.kernel[-1] <= LONGEST_ROW else f"for windows of at most {LONGEST_ROW} columns"
+
+
+class BySums:
+    """What variants share whose threads sum by themselves, for whichever problem."""
+
+    #: The share of the rate of memory or of arithmetic, estimated.
+    efficiency: ClassVar[float]
+
+    def cost(self, problem: Convolution | WeightsGradient, limits: Properties) -> float:
+        """The least time of the bytes or of the operations, by the share of the rate that is reached (roofline)."""
+        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
+
+
+class Walking(BySums):
+    """What variants share whose threads walk down rows: windows of few taps, and arrays that lie as they need to."""
+
+    @classmethod
+    def gemm(cls, problem: Any) -> Gemm | None:
+        """What is summed; None of an empty result."""
+        raise NotImplementedError
+
+    @classmethod
+    def fits(cls, problem: Any, limits: Properties) -> str:
+        """For depthwise windows of few taps."""
+        if not problem.depthwise:
+            return "for one filter a channel, and windows that move by one pixel, without dilation"
+        if len(problem.kernel) != 2 or max(problem.kernel) > MOST_TAPS:
+            return f"for windows of at most {MOST_TAPS} x {MOST_TAPS}"
+        gemm = cls.gemm(problem)
+        return "for arrays that have elements" if gemm is None else cls.why_not(gemm, problem, limits)
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: Any, limits: Properties) -> str:
+        """Why arrays do not lie as they need to; "" if they do."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Direct(BySums, Implicit):
+    """Threads sum neighbouring outputs of a row, for any windows over one to three axes (direct convolution)."""
+
+    name = "direct"
+    kernel = Kernel("nn/convolution/direct.cu")
+    efficiency = 0.2
+
+    #: Threads of a block.
+    threads: ClassVar[int] = 256
+    #: Outputs of a thread along a row at most, and columns of the image that they may span.
+    most_items: ClassVar[int] = 4
+    most_columns: ClassVar[int] = 24
+    #: Rows of neighbouring threads where channels lie innermost.
+    band: ClassVar[int] = 8
+
+    @classmethod
+    def fits(cls, problem: Convolution, limits: Properties) -> str:
+        """For few filters and channels a group."""
+        return why_not_few(problem)
+
+    @classmethod
+    def width(cls, problem: Convolution) -> int:
+        """The channels of a thread."""
+        one = problem.filters == problem.channels == 1
+        return packed_channels(problem.x) if one and problem.channels_last else 1
+
+    @classmethod
+    def arranged(cls, problem: Convolution) -> tuple[Arranged, Arranged]:
+        """See :class:`Implicit`; for packs of channels, those of the weights lie innermost too."""
+        if cls.width(problem) == 1:
+            return super().arranged(problem)
+        return Arranged(problem.x), channels_last(problem.weights, transposed=True)
+
+    @classmethod
+    def gemms(cls, problem: Convolution) -> list[Gemm]:
+        """See :class:`Implicit`."""
+        x, weights = (one.layout for one in cls.arranged(problem))
+        return problem.gemms(x, weights, cls.written(problem), weights_transposed=cls.width(problem) > 1)
+
+    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
+        """See :class:`Implicit`."""
+        z, y, x = gemm.axes
+        items, width, last = self.most_items, self.width(problem), gemm.output.channels_last
+        while items > 1 and (items - 1) * x.step + 1 + (x.taps - 1) * abs(x.tap_step) > self.most_columns:
+            items //= 2
+        runs, packs = divide_up(x.pixels, items), gemm.groups * gemm.filters // width
+        rows = gemm.image.batch * z.pixels * y.pixels
+        sizes = rows, gemm.filters, gemm.channels if gemm.taps else 0
+        walked = divide_up(rows, self.band) * self.band if last else rows
+        return Launch(
+            grid=(divide_up(runs * packs * walked, self.threads), 1, 1),
+            block=self.threads,
+            constants={
+                **constants_of(gemm, problem, epilogue, f"direct_{width}x{items}"),
+                "items": items,
+                "band": self.band,
+                "width": width,
+                **{f"taps_{axis}": max(1, one.taps) for axis, one in zip("zyx", gemm.axes, strict=True)},
+                "step_x": x.step,
+                "tap_step_x": x.tap_step,
+                "channels_last": last,
+                "taps_inside": False,
+            },
+            params=(gemm.geometry((runs, packs), 0, False, sizes), operand_steps(gemm, epilogue)),
+        )
+
+
+class _Walking(Walking, Implicit):
+    """The same of convolutions and gradients of images, which have one phase."""
+
+    @classmethod
+    def gemm(cls, problem: Convolution) -> Gemm | None:
+        """See :class:`Walking`."""
+        return next(iter(cls.gemms(problem)), None)
+
+    @staticmethod
+    def constants_of(gemm: Gemm, problem: Convolution, epilogue: Program, kind: str) -> dict[str, Any]:
+        """The template variables that all of them have."""
+        _, y, x = gemm.axes
+        own = {"taps_y": y.taps, "taps_x": x.taps, "transposed": x.tap_step < 0}
+        return {**constants_of(gemm, problem, epilogue, kind), **own}
+
+
+@dataclass(frozen=True)
+class Rows(_Walking):
+    """Threads walk down the image's rows, and add each to the sums of all outputs whose windows it is in.
 
     Attributes:
-        last: whether channels lie innermost.
-        whole: whether rows are read in packs of columns.
         width: channels of a thread.
         items: columns of a thread.
+        whole: whether rows are read in packs of columns.
         ahead: rows of the image that are on their way, a divisor of a window's rows.
         rows: of the output, of a thread.
-        block: threads of a block.
-        resident: blocks that a multiprocessor has at a time.
         across: neighbouring threads that have packs of channels.
+        threads: of a block.
+        resident: blocks that a multiprocessor has at a time.
     """
 
-    last: bool
-    whole: bool
+    name = "rows"
+    kernel = Kernel("nn/convolution/depthwise.cu")
+    efficiency = 0.75
+
     width: int
     items: int
+    whole: bool
     ahead: int
     rows: int
-    block: int
+    across: int
+    threads: int
     resident: int
-    across: int = 1
+
+    #: Neighbouring threads that have packs of channels at most.
+    most_across: ClassVar[int] = 32
+    #: Columns of a thread where they are not read in packs.
+    spread_items: ClassVar[int] = 4
+    #: Rows of a thread at most, fewer of long packs, and at least where threads are few.
+    most_rows: ClassVar[int] = 16
+    most_rows_of_packs: ClassVar[int] = 8
+    fewest_rows: ClassVar[int] = 4
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        last = gemm.image.channels_last and gemm.image.strides[1] == 1
+        return "" if gemm.output.channels_last == last else "for image and output in one memory order"
+
+    @classmethod
+    def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Rows]:
+        """Packs as wide as the arrays allow, and as many rows as leave each multiprocessor enough threads."""
+        (gemm,), item, out = cls.gemms(problem), problem.elem.itemsize, cls.written(problem)
+        _, y, x = gemm.axes
+        width, packed, across, threads = 1, 1, 1, 128
+        if gemm.output.channels_last:
+            width = widest_pack(ACCESS // 2 // item, 1, problem.x, out)
+            packs = divide_up(gemm.groups, width)
+            across = divide_up(packs, divide_up(packs, cls.most_across))
+            ahead, resident = (1, 3) if item == 2 else (y.taps, 4)
+        else:
+            packed = widest_pack(ACCESS // item if x.pads_within else 1, 3, problem.x, out)
+            ahead, resident = 1, 6
+        items = packed if packed > 1 else cls.spread_items
+        strips = gemm.image.batch * divide_up(gemm.groups, width) * divide_up(x.pixels, items)
+        wanted = 2 * limits.multiprocessors * resident * threads
+        most = cls.most_rows_of_packs if items > cls.spread_items else cls.most_rows
+        fewest = min(divide_up(wanted, strips), divide_up(y.pixels, cls.fewest_rows))
+        rows = divide_up(y.pixels, max(divide_up(y.pixels, most), fewest))
+        if cost.is_host(limits):
+            rows, across, threads, resident = y.pixels, 1, 1, 1
+        yield cls(width, items, packed > 1, ahead, rows, across, threads, resident)
+
+    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
+        """See :class:`Implicit`."""
+        _, y, x = gemm.axes
+        last, batch = gemm.output.channels_last, gemm.image.batch
+        runs, bands = divide_up(x.pixels, self.items), divide_up(y.pixels, self.rows)
+        tiles = divide_up(gemm.groups, self.across * self.width) if last else 1
+        strips = runs * bands * batch * (1 if last else gemm.groups)
+        sizes = bands, gemm.groups, batch
+        return Launch(
+            grid=(divide_up(strips, self.threads // self.across) * tiles, 1, 1),
+            block=self.threads,
+            constants={
+                **self.constants_of(gemm, problem, epilogue, f"rows_{self.width}x{self.items}"),
+                "channels_last": last,
+                "before": -x.lowest if self.whole else 0,
+                "taps_inside": False,
+            },
+            params=(gemm.geometry((runs, tiles), self.rows, False, sizes), operand_steps(gemm, epilogue)),
+        )
 
 
-def takes(groups: int, filters: int, channels: int, windows: Windows, kernel: tuple[int, ...]) -> bool:
-    """Whether threads walk down rows to make the outputs of so many filters and channels of a group."""
-    dense = max(*windows.stride, *windows.dilation) == 1
-    return groups > 1 and filters == channels == 1 and len(kernel) == 2 and dense and max(kernel) <= _TAPS
+def why_not_planes(gemm: Gemm, *loaded: Layout) -> str:
+    """Why whole planes of image and output are not loaded by bulk copies from arrays; "" if they are."""
+    if loaded[0].dtype.itemsize != 2 or gemm.wide:
+        return "for 16-bit floats, and offsets of 32 bits"
+    if not (gemm.image.dense_planes(gemm.groups) and gemm.output.dense_planes(gemm.groups)):
+        return "for planes behind one another"
+    if any(2 * math.prod(one.shape[2:]) % ACCESS or not one.aligned for one in loaded):
+        return f"for planes that begin at multiples of {ACCESS} bytes"
+    same = gemm.axes[2].pads_within and gemm.axes[2].pixels == gemm.image.size[2]
+    return "" if same else "for as many columns of output as of image"
 
 
-def is_even(layout: Layout, chunk: int, axis: int) -> bool:
-    """Whether packs of ``chunk`` elements along an axis, on which array's elements lie side by side, are aligned."""
-    steps = [
-        step // layout.dtype.itemsize for n, step in zip(layout.shape, layout.strides, strict=True) if n > 1
-    ]
-    side_by_side = layout.strides[axis] == layout.dtype.itemsize
-    return (
-        layout.aligned
-        and side_by_side
-        and layout.shape[axis] % chunk == 0
-        and all(step == 1 or step % chunk == 0 for step in steps)
-    )
+_PLANES = Params("Sizes", planes="int", channels="int", top="int")
 
 
-def form_for(task: Task, x: Layout, out: Layout, device: Device) -> Form | None:
-    """How threads share a convolution, by where the channels of image and output lie; None if that differs."""
-    item, serial = x.dtype.itemsize, device.style == "serial"
-    _, y, along = task.axes
-    last = task.output.last
-    if last != (task.image.last and task.image.steps[1] == 1):
-        return None
-    if last:
-        width = widest(max(1, ACCESS // 2 // item), lambda n: is_even(x, n, 1) and is_even(out, n, 1))
-        narrow = item == 2
-        form = Form(True, False, width, _COLUMNS, 1 if narrow else y.taps, 0, _BLOCK, 3 if narrow else 4)
-    else:
-        within = 0 <= -low(along) < along.taps
-        items = widest(ACCESS // item, lambda n: within and is_even(x, n, 3) and is_even(out, n, 3))
-        whole = items > 1
-        form = Form(False, whole, 1, items if whole else _COLUMNS, 1, 0, _BLOCK, 6)
-    form = form._replace(block=1, resident=1) if serial else _across(form, task)
-    return form._replace(rows=y.pixels if serial else _rows(form, task, device))
+@dataclass(frozen=True)
+class Planes(_Walking):
+    """Warps walk down the rows of whole planes of 16-bit floats, which bulk copies load to shared memory (sm_90).
+
+    Attributes:
+        items: columns of a lane.
+        stages: planes of a warp in shared memory.
+        stage: elements of one.
+        warps: of a block.
+        resident: blocks that a multiprocessor has at a time.
+    """
+
+    name = "planes"
+    kernel = Kernel("nn/convolution/depthwise_planes.cu")
+    needs = (9, 0)
+    efficiency = 0.83
+
+    items: int
+    stages: int
+    stage: int
+    warps: int = 8
+    resident: int = 2
+
+    #: Planes of a warp in shared memory at most; at least two.
+    most_stages: ClassVar[int] = 4
+    #: Bytes of shared memory that blocks leave.
+    left: ClassVar[int] = 2048
+
+    @staticmethod
+    def columns_of_lane(columns: int) -> int:
+        """Those of a lane, for so many of a plane; 0 if the lanes of a warp do not divide them."""
+        return next((n for n in (8, 4, 2) if columns % n == 0 and columns // n <= 32), 0)
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        _, y, x = gemm.axes
+        if why := why_not_planes(gemm, problem.x):
+            return why
+        taps = zip((gemm.weight_group, *gemm.weights[3:]), (gemm.taps, x.taps, 1), strict=True)
+        sizes = gemm.groups, y.taps, x.taps
+        if any(n > 1 and a != b for n, (a, b) in zip(sizes, taps, strict=True)):
+            return "for weights behind one another"
+        return "" if cls.columns_of_lane(x.pixels) else "for columns that the 32 lanes of a warp divide"
+
+    @classmethod
+    def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Planes]:
+        """As many planes as fit in shared memory."""
+        _, height, columns = cls.gemms(problem)[0].image.size
+        stage = divide_up(height * columns, LINE) * LINE
+        memory = limits.max_shared_memory_per_block // cls.resident - cls.left
+        stages = min(cls.most_stages, memory // (2 * cls.warps * stage))
+        if stages >= 2:
+            yield cls(cls.columns_of_lane(columns), stages, stage)
+
+    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
+        """See :class:`Implicit`."""
+        _, y, x = gemm.axes
+        _, height, columns = gemm.image.size
+        planes = gemm.image.batch * gemm.groups
+        sizes = _PLANES(planes=planes, channels=gemm.groups, top=y.lowest)
+        own = {"width": 1, "before": -x.lowest, "height": height, "columns": columns, "out_height": y.pixels}
+        return Launch(
+            grid=(min(divide_up(planes, self.warps), self.resident * limits.multiprocessors), 1, 1),
+            block=32 * self.warps,
+            shared=2 * self.warps * self.stages * self.stage,
+            constants={**self.constants_of(gemm, problem, epilogue, f"planes_{self.items}"), **own},
+            params=(sizes, operand_steps(gemm, epilogue)),
+        )
 
 
-def widest(most: int, fits: Callable[[int], bool]) -> int:
-    """The largest half of a half ... of ``most`` that fits, or 1."""
-    while most > 1 and not fits(most):
-        most //= 2
-    return most
+_RING = Params(
+    "Sizes",
+    output=PLANE,
+    weights=TAPS,
+    **dict.fromkeys(("channels", "bands", "each", "tiles_x", "tiles_c", "top", "left"), "int"),
+)
 
 
-def strips_of(task: Task, columns: int, rows: int) -> tuple[int, int, int]:
-    """The strips of columns and bands of rows into which threads cut a channel of all images; those of each alone."""
-    _, y, x = task.axes
-    runs, bands = divide_up(x.pixels, columns), divide_up(y.pixels, rows)
-    return task.image.batch * runs * bands, runs, bands
+@dataclass(frozen=True)
+class RingTile(Walking):
+    """A block's part where one warp loads rows of 64 channels to a ring in shared memory, and eight walk down them.
+
+    Attributes:
+        items: columns of a warp.
+        rows: of the output, of a block.
+        stages: rows of the image, and of the output for gradients of weights, in shared memory.
+        resident: blocks that a multiprocessor has at a time.
+    """
+
+    items: int
+    rows: int
+    stages: int = 1
+    resident: int = 2
+
+    #: Warps that walk down rows, and threads of a block: theirs, and those of the warp that loads.
+    warps: ClassVar[int] = 8
+    threads: ClassVar[int] = 288
+    #: Columns of a warp at most.
+    most_items: ClassVar[int] = 7
+    #: Bytes of shared memory that blocks leave.
+    left: ClassVar[int] = 4096
+
+    @classmethod
+    def configs(cls, problem: Any, limits: Properties) -> Iterator[Self]:
+        """Tiles of equal width, bands for as many blocks as run at a time or twice as many, and what memory holds."""
+        gemm = cls.gemm(problem)
+        assert gemm is not None
+        _, y, x = gemm.axes
+        across = divide_up(x.pixels, cls.warps * cls.most_items)
+        tile = cls(divide_up(divide_up(x.pixels, across), cls.warps), y.pixels)
+        tiles, across, _ = tile.tiles(gemm)
+        blocks = (1 if gemm.of_weights else 2) * cls.resident * limits.multiprocessors
+        bands = max(1, min(blocks // (gemm.image.batch * tiles * across), divide_up(y.pixels, cls.warps)))
+        sums = cls.warps * LINE * 4 * gemm.taps if gemm.of_weights else 0
+        most = (limits.max_shared_memory_per_block // cls.resident - cls.left - sums) // tile.shared(gemm)
+        for stages in [n for n in (range(8, 1, -1) if gemm.of_weights else (8, 4, 2)) if n <= most][:1]:
+            yield replace(tile, rows=divide_up(y.pixels, bands), stages=stages)
+
+    def tiles(self, gemm: Gemm) -> tuple[int, int, int]:
+        """Tiles of channels and of columns, and bands of rows."""
+        _, y, x = gemm.axes
+        across = divide_up(x.pixels, self.warps * self.items)
+        return divide_up(gemm.groups, LINE), across, divide_up(y.pixels, self.rows)
+
+    def columns(self, gemm: Gemm) -> tuple[int, ...]:
+        """Columns of each row in shared memory: for gradients of weights of the output, and of the image."""
+        own = self.warps * self.items
+        return (own, own + gemm.axes[2].taps - 1)[not gemm.of_weights :]
+
+    def shared(self, gemm: Gemm) -> int:
+        """Bytes of dynamic shared memory."""
+        return self.stages * sum(self.columns(gemm)) * LINE * 2
+
+    def launching(
+        self, gemm: Gemm, loaded: Sequence[Layout], constants: dict[str, Any], *params: Given
+    ) -> Launch:
+        """The launch for arrays that are loaded by maps, with these constants and further parameters."""
+        _, y, x = gemm.axes
+        tiles, across, bands = self.tiles(gemm)
+        counts = {"channels": gemm.groups, "bands": bands, "each": self.rows}
+        place = {"tiles_x": across, "tiles_c": tiles, "top": y.lowest, "left": x.lowest}
+        sizes = _RING(output=plane_of(gemm.output), weights=taps_of(gemm), **counts, **place)
+        boxes = zip(loaded, self.columns(gemm), strict=True)
+        return Launch(
+            grid=(tiles * across * bands * gemm.image.batch, 1, 1),
+            block=self.threads,
+            shared=self.shared(gemm),
+            constants={**constants, "whole": x.pixels % self.items == 0},
+            params=(sizes, *params),
+            maps={i: [image_tiles(one, (1, n))._replace(swizzle=0)] for i, (one, n) in enumerate(boxes)},
+        )
 
 
-def low(axis: Axis) -> int:
-    """The place in the image of a window's least tap, of the first pixel."""
-    return axis.base - (axis.taps - 1 if axis.tap_step < 0 else 0)
+def why_not_mapped(gemm: Gemm, image: Layout, output: Layout, limits: Properties) -> str:
+    """Why rows of image and output are not loaded by maps; "" if they are."""
+    if image.dtype.itemsize != 2 or gemm.wide:
+        return "for 16-bit floats, and offsets of 32 bits"
+    last = all(view.channels_last and view.unique for view in (gemm.image, gemm.output))
+    if not (last and is_packed(image) and is_packed(output)):
+        return "for channels that lie innermost, in multiples of 16 bytes"
+    return "" if limits.compute_capability[0] == 9 else "for compute capability 9"
 
 
-def _across(form: Form, task: Task) -> Form:
-    """The form with as many neighbouring packs of channels as fill a block best."""
-    packs = divide_up(task.groups, form.width)
-    return form._replace(across=divide_up(packs, divide_up(packs, _ACROSS))) if form.last else form
+@dataclass(frozen=True)
+class Ring(RingTile, _Walking):
+    """Warps walk down rows of 16-bit floats, channels innermost, which tensor maps load to shared memory (sm_90)."""
 
+    name = "ring"
+    kernel = Kernel("nn/convolution/depthwise_ring.cu")
+    needs = (9, 0)
+    efficiency = 0.88
 
-def _rows(form: Form, task: Task, device: Device) -> int:
-    """Rows of a thread: as many as leave each multiprocessor enough threads."""
-    _, y, x = task.axes
-    strips = task.image.batch * divide_up(task.groups, form.width) * divide_up(x.pixels, form.items)
-    wanted = _WAVES * device.properties.multiprocessors * form.resident * form.block
-    most = _NARROW_ROWS if form.items > _COLUMNS else _ROWS
-    bands = max(divide_up(y.pixels, most), min(divide_up(wanted, strips), divide_up(y.pixels, _FEWEST_ROWS)))
-    return divide_up(y.pixels, bands)
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: Convolution, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        return why_not_mapped(gemm, problem.x, cls.written(problem), limits)
 
-
-def launch_of(task: Task, made: Program, device: Device, elem: dtypes.DType, form: Form) -> Prepared:
-    """The launch of a convolution, as :func:`.tiles.launch_of`."""
-    _, y, x = task.axes
-    runs, bands = divide_up(x.pixels, form.items), divide_up(y.pixels, form.rows)
-    down = form.block // form.across
-    tiles = divide_up(task.groups, form.across * form.width) if form.last else 1
-    bound = _KERNEL.bind(
-        device,
-        **variables(task, made, elem),
-        name=f"{made.name}_{dtypes.info(elem).name}_rows_{form.width}x{form.items}",
-        **form._asdict(),
-        taps_y=y.taps,
-        taps_x=x.taps,
-        turned=x.tap_step < 0,
-        before=-low(x) if form.whole else 0,
-        taps_inside=False,
-    )
-    sizes = bands, task.groups, task.image.batch
-    tail = (task.packed((runs, tiles), form.rows, False, sizes), steps(task, made))
-    jobs = math.prod((runs, bands, task.image.batch, 1 if form.last else task.groups))
-    return bound.function.prepare((divide_up(jobs, down) * tiles, 1, 1), (form.block, 1, 1), 0, tail)
+    def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
+        """See :class:`Implicit`."""
+        constants = self.constants_of(gemm, problem, epilogue, f"ring_{self.items}")
+        return self.launching(gemm, [problem.x], constants, operand_steps(gemm, epilogue))

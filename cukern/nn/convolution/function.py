@@ -10,8 +10,8 @@ from ...array import Array
 from ...elementwise.operands import require_array, require_arrays
 from ...ops.padding import folded
 from ..fused import common_dtype, is_int, several
-from .geometry import Windows
 from .operation import Activation, applied
+from .problem import Windows
 
 #: An int, or one for each axis.
 Sizes = int | tuple[int, ...]

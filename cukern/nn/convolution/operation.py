@@ -14,14 +14,14 @@ from ...elementwise.function import pulled
 from ...elementwise.graph import Expr, input_node
 from ...elementwise.program import Program, program
 from ...function import Function
-from . import plan as launch
-from .geometry import Windows, place_of
+from .families import convolve, weights_gradient
+from .problem import Windows, view_of
 
 Activation = Callable[[Array], Array]
 
 
 class _Convolution(Function):
-    """A convolution, or if ``turned`` the gradient of one's image, and an elementwise expression of it and a bias.
+    """A convolution, or if ``transposed`` the gradient of one's image, and an elementwise expression of it and a bias.
 
     Each is bilinear, and the derivative of the other one and of :class:`_Weights`.
     """
@@ -36,14 +36,14 @@ class _Convolution(Function):
         bias: Array | None,
         windows: Windows,
         size: tuple[int, ...],
-        turned: bool,
+        transposed: bool,
         last: bool,
         made: Program | None,
     ) -> Array:
         operands = () if bias is None else (bias,)
-        y = launch.convolve(x, weight, operands, windows, size, turned, last, made)
+        y = convolve(x, weight, operands, windows, size, transposed, last, made)
         needs = ctx.needs_input_grad
-        ctx.windows, ctx.turned, ctx.back = windows, turned, None
+        ctx.windows, ctx.transposed, ctx.back = windows, transposed, None
         ctx.lasts = _last(x), _last(weight)
         ctx.sizes = x.shape[2:], weight.shape[2:]
         then: tuple[Array, ...] = ()
@@ -58,14 +58,16 @@ class _Convolution(Function):
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
         x, weight, *then = ctx.saved_arrays
-        windows, turned = ctx.windows, ctx.turned
+        windows, transposed = ctx.windows, ctx.transposed
         parts = [dy, None] if ctx.back is None else [*pulled(ctx.back, (), (dy,), then, None), None]
         g = parts[0]
         dx = dweight = None
         if g is not None and weight is not None:
-            dx = _Convolution.apply(g, weight, None, windows, ctx.sizes[0], not turned, ctx.lasts[0], None)
+            dx = _Convolution.apply(
+                g, weight, None, windows, ctx.sizes[0], not transposed, ctx.lasts[0], None
+            )
         if g is not None and x is not None:
-            dweight = _Weights.apply(*((x, g) if turned else (g, x)), windows, ctx.sizes[1], ctx.lasts[1])
+            dweight = _Weights.apply(*((x, g) if transposed else (g, x)), windows, ctx.sizes[1], ctx.lasts[1])
         return dx, dweight, parts[1], None, None, None, None, None
 
 
@@ -81,7 +83,7 @@ class _Weights(Function):
         ctx.windows = windows
         ctx.lasts, ctx.sizes = (_last(output), _last(image)), (output.shape[2:], image.shape[2:])
         ctx.save_for_backward(output, image)
-        return launch.weights_gradient(output, image, windows, kernel, last)
+        return weights_gradient(output, image, windows, kernel, last)
 
     @staticmethod
     def backward(ctx: Any, second: Array) -> tuple[Any, ...]:
@@ -101,7 +103,7 @@ class _Weights(Function):
 
 def _last(x: Array) -> bool:
     """Whether channels lie innermost in memory."""
-    return place_of(x._layout or x._planned()).last
+    return view_of(x._layout or x._planned()).channels_last
 
 
 @lru_cache(maxsize=1024)
@@ -125,7 +127,7 @@ def applied(
     bias: Array | None,
     windows: Windows,
     size: tuple[int, ...],
-    turned: bool,
+    transposed: bool,
     activation: Activation | None,
 ) -> Array:
     """The activation of a convolution with a bias, where all arrays have one dtype.
@@ -134,12 +136,12 @@ def applied(
     """
     if bias is not None:
         bias = ops.reshape(bias, (bias.shape[0], *(1,) * len(size)))
-    args: Sequence[Any] = (windows, size, turned, _last(x))
+    args: Sequence[Any] = (windows, size, transposed, _last(x))
     if bias is None and activation is None:
         return _Convolution.apply(x, weight, None, *args, None)  # type: ignore[no-any-return]
     made = _program(activation, x.dtype, bias is not None)
     if activation is not None and tape.tracked((x, weight, *(() if bias is None else (bias,)))) is not None:
         needs = (True, True)[: 1 + (bias is not None)]
         if 0 in made.backward(needs, (False, True)[: len(needs)]).saved("input"):
-            return activation(applied(x, weight, bias, windows, size, turned, None))
+            return activation(applied(x, weight, bias, windows, size, transposed, None))
     return _Convolution.apply(x, weight, bias, *args, made)  # type: ignore[no-any-return]

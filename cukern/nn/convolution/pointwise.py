@@ -4,70 +4,141 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import Layout
-from ...elementwise.program import Program
+from ...device.interface import Properties
+from ...launch import cost
+from ...launch.variant import Plan, Variant
+from ...linear.blas import sums
 from ...linear.epilogue import product_then
-from ...linear.plan import sums
-from .epilogue import added
-from .geometry import Windows, place_of
-
-#: How many times as large as the products of a batch's elements its arrays are at least.
-_SMALL = 4
+from .arrangement import added
+from .problem import Convolution, WeightsGradient, Windows, view_of
 
 
-def takes(windows: Windows, kernel: tuple[int, ...], image: tuple[int, ...], output: tuple[int, ...]) -> bool:
+def is_pointwise(
+    windows: Windows, kernel: Sequence[int], image: Sequence[int], output: Sequence[int]
+) -> bool:
     """Whether each pixel of the output is made of the same pixel of the image, of these sizes."""
     ones = max(*kernel, *windows.stride) == 1
-    return ones and image == output and not any(windows.padding) and windows.groups == 1
+    return ones and tuple(image) == tuple(output) and not any(windows.padding) and windows.groups == 1
 
 
-def convolve(
-    x: Array, weights: Array, operands: Sequence[Array], turned: bool, last: bool, made: Program | None
-) -> Array:
-    """As :func:`.plan.convolve`."""
-    size, pixels = x.shape[2:], math.prod(x.shape[2:])
-    factor = ops.reshape(weights, weights.shape[:2])
-    if turned:
-        factor = factor.T
-    others = [ops.reshape(one, (-1,) if last else (-1, 1)) for one in operands]
-    if last:
-        rows = _rows(x)
-        factors = rows, factor.T
-    else:
-        factors = factor, ops.reshape(x, (*x.shape[:2], pixels))
-    y = ops.matmul(*factors) if made is None else product_then(made, 0, *factors, others, ())
-    if last:
-        return ops.moveaxis(ops.reshape(y, (x.shape[0], *size, y.shape[-1])), -1, 1)
-    return ops.reshape(y, (x.shape[0], y.shape[-2], *size))
-
-
-def weights_gradient(output: Array, image: Array) -> Array:
-    """As :func:`.plan.weights_gradient`, for arrays with channels innermost in memory."""
-    made = ops.matmul(_rows(output).T, _rows(image))
-    return ops.reshape(made, (*made.shape, *(1,) * (image.ndim - 2)))
-
-
-def has_batches(output: Layout, image: Layout) -> bool:
-    """Whether :func:`weights_gradient_of_batches` takes arrays of these layouts: they are larger than its products."""
-    device, elem = output.device, output.dtype
-    if device.addressable or elem == dtypes.float64 or place_of(output).last or place_of(image).last:
-        return False
-    channels, pixels = (output.shape[1], image.shape[1]), math.prod(image.shape[2:])
-    of_each = math.prod(channels) * dtypes.info(elem).acc.itemsize
-    return 0 < _SMALL * of_each * output.shape[0] <= sum(channels) * pixels * elem.itemsize * output.shape[0]
-
-
-def weights_gradient_of_batches(output: Array, image: Array) -> Array:
-    """The same for arrays with pixels innermost: the sum of a product of each element of the batch."""
-    rows, columns = (ops.reshape(one, (*one.shape[:2], -1)) for one in (output, image))
-    made = added(sums(rows, ops.swapaxes(columns, 1, 2)), output.dtype)
-    return ops.reshape(made, (*made.shape, *(1,) * (image.ndim - 2)))
-
-
-def _rows(x: Array) -> Array:
+def pixels_as_rows(x: Array) -> Array:
     """The channels of each pixel as a row."""
     return ops.reshape(ops.moveaxis(x, 1, -1), (x.shape[0] * math.prod(x.shape[2:]), x.shape[1]))
+
+
+@dataclass(frozen=True)
+class Pointwise(Variant[Convolution]):
+    """The matrix product of pixels and filters, by whichever kernel or library multiplies matrices."""
+
+    name = "matrix product"
+
+    @classmethod
+    def fits(cls, problem: Convolution, limits: Properties) -> str:
+        """For windows of one element."""
+        own = problem.windows, problem.kernel, problem.x.shape[2:], problem.size
+        return "" if is_pointwise(*own) else "for windows of one element"
+
+    def cost(self, problem: Convolution, limits: Properties) -> float:
+        """The product's operations, of half types on tensor cores, or its bytes."""
+        return product_cost(problem, limits)
+
+    def plan(self, problem: Convolution, limits: Properties) -> Plan:
+        """The product, with the epilogue in the same launch where that is fastest."""
+
+        def convolve(x: Array, weights: Array, *operands: Array) -> Array:
+            size, last = problem.size, problem.channels_last
+            factor = ops.reshape(weights, weights.shape[:2])
+            if problem.transposed:
+                factor = factor.T
+            if last:
+                factors = pixels_as_rows(x), factor.T
+            else:
+                factors = factor, ops.reshape(x, (*x.shape[:2], math.prod(size)))
+            others = [ops.reshape(one, (-1,) if last else (-1, 1)) for one in operands]
+            if problem.epilogue is None:
+                y = ops.matmul(*factors)
+            else:
+                y = product_then(problem.epilogue, 0, *factors, others, ())
+            if last:
+                return ops.moveaxis(ops.reshape(y, (x.shape[0], *size, y.shape[-1])), -1, 1)
+            return ops.reshape(y, (x.shape[0], y.shape[-2], *size))
+
+        return convolve
+
+
+def product_cost(problem: Convolution, limits: Properties) -> float:
+    """The seconds of a convolution as a product of matrices, estimated."""
+    filters, channels = problem.filters, problem.channels
+    pixels = problem.x.shape[0] * math.prod(problem.size)
+    moved = (pixels * (filters + channels) + filters * channels) * problem.elem.itemsize
+    rate = (8 if problem.elem.itemsize == 2 and not cost.is_host(limits) else 0.9) * cost.flops(limits)
+    products = 2.0 * pixels * filters * channels / rate
+    return max(products, moved / cost.bandwidth(limits)) + cost.launch(limits)
+
+
+def moving(problem: WeightsGradient, limits: Properties) -> float:
+    """The seconds of a launch that reads output and image and writes the weights once."""
+    moved = problem.output.nbytes + problem.image.nbytes + problem.layout().nbytes
+    return moved / cost.bandwidth(limits) + cost.launch(limits)
+
+
+@dataclass(frozen=True)
+class PointwiseWeights(Variant[WeightsGradient]):
+    """The matrix product of the pixels of output and image, by whichever kernel or library multiplies matrices."""
+
+    name = "matrix product"
+
+    #: How many times as large as the products of a batch's elements its arrays are at least.
+    small: ClassVar[int] = 4
+
+    @staticmethod
+    def _rows(problem: WeightsGradient) -> bool:
+        """Whether both arrays have channels innermost."""
+        return view_of(problem.image).channels_last and view_of(problem.output).channels_last
+
+    @classmethod
+    def fits(cls, problem: WeightsGradient, limits: Properties) -> str:
+        """For windows of one element, and channels that lie innermost in both arrays, or in none."""
+        output, image = problem.output, problem.image
+        if not is_pointwise(problem.windows, problem.kernel, image.shape[2:], output.shape[2:]):
+            return "for windows of one element"
+        if problem.dtype != problem.elem:
+            return "sums are not to be rounded"
+        if cls._rows(problem):
+            return ""
+        if problem.device.addressable or problem.elem == dtypes.float64:
+            return "channels do not lie innermost"
+        if view_of(output).channels_last or view_of(image).channels_last:
+            return "channels of one array lie innermost alone"
+        products = output.shape[0] * math.prod(problem.shape) * dtypes.info(problem.elem).acc.itemsize
+        large = 0 < cls.small * products <= output.nbytes + image.nbytes
+        return "" if large else "the products of the batch's elements are large beside the arrays"
+
+    def cost(self, problem: WeightsGradient, limits: Properties) -> float:
+        """The products, of half types and tf32 on tensor cores, and the bytes."""
+        efficiency = 0.9
+        if not cost.is_host(limits):
+            efficiency = 8 if problem.elem.itemsize == 2 else 4 if problem.precision == "tf32" else 0.9
+        pixels = problem.image.shape[0] * math.prod(problem.image.shape[2:])
+        products = 2.0 * pixels * problem.filters * problem.channels / (efficiency * cost.flops(limits))
+        return products + moving(problem, limits)
+
+    def plan(self, problem: WeightsGradient, limits: Properties) -> Plan:
+        """One product, or the sum of those of the batch's elements."""
+        ones, by_rows = (1,) * len(problem.kernel), self._rows(problem)
+
+        def gradient(output: Array, image: Array) -> Array:
+            if by_rows:
+                made = ops.matmul(pixels_as_rows(output).T, pixels_as_rows(image))
+            else:
+                rows, columns = (ops.reshape(one, (*one.shape[:2], -1)) for one in (output, image))
+                made = added(sums(rows, ops.swapaxes(columns, 1, 2)), problem.elem)
+            return ops.reshape(made, (*made.shape, *ones))
+
+        return gradient

@@ -1,4 +1,4 @@
-"""Convolutions of floats by windows of 3 x 3 that move by one pixel, as products of transformed tiles.
+"""Float32 convolutions by windows of 3 x 3 that move by one pixel: Winograd's minimal filtering, F(4 x 4, 3 x 3).
 
 Tiles of 4 x 4 outputs take 36 multiplications a channel in place of 144. Source: Lavin and Gray, "Fast Algorithms for
 Convolutional Neural Networks", 2016; the transforms are those of Toom and Cook, at the points 0, ±1/√2, ±√2 and
@@ -8,402 +8,383 @@ infinity, with which outputs have smaller rounding errors than with those at 0, 
 from __future__ import annotations
 
 import math
-import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.layout import Layout, fresh_layout
-from ...device import Device
-from ...device.interface import Prepared
-from ...device.precision import get_matmul_precision
-from ...elementwise.graph import input_node
-from ...elementwise.program import Program, program
+from ...device.interface import Properties
+from ...elementwise.program import Program
 from ...kernel import Kernel
-from ...kernel.bound import BoundKernel
-from ...kernel.sizes import LARGEST_INDEX, divide_up, divisor
-from .depthwise import low
-from .epilogue import steps, variables
-from .geometry import Place, Task, Windows, forward_axes, place_of, three, turned_axes
+from ...kernel.sizes import ACCESS, divide_up, divisor_of, index_type
+from ...launch import cost
+from ...launch.params import Given, Params
+from ...launch.variant import Launch, Plan, Run, Variant, prepared
+from .arrangement import Pipeline
+from .problem import (
+    DIVISOR,
+    Convolution,
+    Gemm,
+    View,
+    WeightsGradient,
+    epilogue_constants,
+    operand_steps,
+    rounding,
+)
 
-_TILES, _RESULT = Kernel("nn/convolution/winograd_tiles.cu"), Kernel("nn/convolution/winograd_result.cu")
 #: Points of a transform, and rows of outputs of a tile.
-_POINTS, _OUTPUTS = 6, 4
-#: Threads of a block, elements of a pack, bytes of the transforms of several images at most, and of one.
-_BLOCK, _PACK, _WORKSPACE, _MOST_BYTES = 128, 4, 2**29, 2**31
-#: Parts into which the tiles are cut for gradients of weights, by whether there are many channels, and tiles of a part
-#: at least; measured.
-_PARTS, _FEWEST_TILES = {False: 7, True: 3}, 256
-_FEW, _MOST_PARTS = 128, max(_PARTS.values())
-#: Tiles of an image at most of which the gradient's transforms have channels innermost, wherever the gradient has them.
+_POINTS = 6
+_OUTPUTS = 4
+#: Floats of a pack.
+_PACK = ACCESS // 4
+#: Bytes of the transforms of several images at most, and of one.
+_WORKSPACE = 2**29
+_MOST_BYTES = 2**31
+#: Parts into which a GPU cuts the tiles of a weights gradient, by whether channels are few, and tiles of each at least.
+_PARTS = {False: 3, True: 7}
+_FEW_CHANNELS = 128
+_FEWEST_TILES = 256
+#: Tiles of an image at most of which the output's gradient has transforms with channels innermost, however it lies.
 _FEW_TILES = 4
-#: On a GPU, channels and filters, tiles of a gradient of weights, and products of windows' elements at least; measured.
-_CHANNELS, _PRODUCTS = 16, 2**21
-#: On the host, channels and filters, and pixels of a batch, at least; measured.
-_HOST_CHANNELS, _HOST_PIXELS = 8, 64
+
+_Matrix = tuple[tuple[float, ...], ...]
+#: Seconds of a small product by NumPy.
+_BLAS_CALL = 2.5e-6
 
 
 class _Transform(NamedTuple):
-    """A transform of tiles.
-
-    Attributes:
-        size: rows of a tile.
-        step: from one tile to the next.
-        matrix: with a row for each number that is made of a column.
-    """
+    """A transform of tiles: their rows, the rows from one to the next, and what makes each number of a column."""
 
     size: int
     step: int
-    matrix: tuple[tuple[float, ...], ...]
+    matrix: _Matrix
 
     @property
     def rows(self) -> list[str]:
         """What makes each number, in C++."""
-        return [
-            " + ".join(
-                f"x[{i}]" if factor == 1 else f"acc({factor!r}) * x[{i}]"
-                for i, factor in enumerate(row)
-                if factor
-            )
-            for row in self.matrix
-        ]
+
+        def term(i: int, factor: float) -> str:
+            return f"x[{i}]" if factor == 1 else f"acc({factor!r}) * x[{i}]"
+
+        return [" + ".join(term(i, factor) for i, factor in enumerate(row) if factor) for row in self.matrix]
 
 
-def _powers(count: int) -> tuple[tuple[float, ...], ...]:
-    """The values at each point of powers from the 0th on; at infinity the last one alone has a value."""
-    a, b = math.sqrt(0.5), math.sqrt(2)
-    rows = [[point**i for i in range(count)] for point in (0, a, -a, b, -b)]
-    return (*map(tuple, rows), (0,) * (count - 1) + (1,))
+_A, _B = math.sqrt(0.5), math.sqrt(2)
 
 
-def _scaled(count: int) -> tuple[tuple[float, ...], ...]:
-    """The same, divided by the product of each point's distances to the others."""
-    scales = 1, -2 / 3, -2 / 3, 1 / 6, 1 / 6, 1
-    return tuple(tuple(s * x for x in row) for s, row in zip(scales, _powers(count), strict=True))
+def _powers(count: int, scales: Sequence[float] = (1,) * _POINTS) -> _Matrix:
+    """The values at each point of powers from the 0th on, scaled; at infinity the last one alone has a value."""
+    rows = [[point**i for i in range(count)] for point in (0, _A, -_A, _B, -_B)]
+    rows.append([0.0] * (count - 1) + [1.0])
+    return tuple(tuple(s * x for x in row) for s, row in zip(scales, rows, strict=True))
 
 
-def _turned(matrix: tuple[tuple[float, ...], ...]) -> tuple[tuple[float, ...], ...]:
-    return tuple(zip(*matrix, strict=True))
+#: One by the product of each point's distances to the others.
+_SCALES = (1, -2 / 3, -2 / 3, 1 / 6, 1 / 6, 1)
+#: The coefficients of the products of (x - point) over all points but one, and over all.
+_PRODUCTS = (
+    (1, 0, -2.5, 0, 1, 0),
+    (0, -_B, -2, _A, 1, 0),
+    (0, _B, -2, -_A, 1, 0),
+    (0, -_A, -0.5, _B, 1, 0),
+    (0, _A, -0.5, -_B, 1, 0),
+    (0, 1, 0, -2.5, 0, 1),
+)
+_IMAGE = _Transform(_POINTS, _OUTPUTS, _PRODUCTS)
+_FILTERS, _GRADIENT = (_Transform(n, n, _powers(n, _SCALES)) for n in (3, _OUTPUTS))
+_WEIGHTS, _OUTPUT = (_Transform(n, n, tuple(zip(*_powers(n), strict=True))) for n in (3, _OUTPUTS))
+_PLANES = Params(
+    "Planes",
+    **dict.fromkeys(("batch", "channel", "row", "column", "first"), "index"),
+    **dict.fromkeys(("height", "width", "top", "left", "tiles", "count"), "int"),
+    **dict.fromkeys(("point", "part", "channel_to", "tile_to", "parts"), "int"),
+    **dict.fromkeys(("inner", "each", "across", "down"), DIVISOR),
+)
 
 
-def _products() -> tuple[tuple[float, ...], ...]:
-    """The coefficients of the products of (x - point) over all points but one, and over all."""
-    a, b = math.sqrt(0.5), math.sqrt(2)
-    return (
-        (1, 0, -2.5, 0, 1, 0),
-        (0, -b, -2, a, 1, 0),
-        (0, b, -2, -a, 1, 0),
-        (0, -a, -0.5, b, 1, 0),
-        (0, a, -0.5, -b, 1, 0),
-        (0, 1, 0, -2.5, 0, 1),
-    )
+@dataclass(frozen=True)
+class _ToTiles(Variant[Any]):
+    kernel = Kernel("nn/convolution/winograd_tiles.cu")
 
 
-_IMAGE = _Transform(_POINTS, _OUTPUTS, _products())
-_FILTERS, _GRADIENT = (_Transform(n, n, _scaled(n)) for n in (3, _OUTPUTS))
-_WEIGHTS, _OUTPUT = (_Transform(n, n, _turned(_powers(n))) for n in (3, _OUTPUTS))
+@dataclass(frozen=True)
+class _FromTiles(Variant[Any]):
+    kernel = Kernel("nn/convolution/winograd_result.cu")
 
 
 class _Tiles(NamedTuple):
     """The tiles of planes, and where their transforms lie.
 
     Attributes:
-        place: of the planes; a tile has all channels.
-        down, across: tiles of a plane.
-        top, left: where the first one begins.
-        last: whether neighbouring threads have neighbouring channels.
+        view: of the planes; a tile has all channels.
+        grid: tiles of a plane, down and across.
+        corner: the row and the column where the first one begins.
+        last: whether neighbouring threads have neighbouring channels, whose transforms lie side by side.
         each: tiles of a channel whose transforms lie together.
         parts: how often as many are there.
-        turned: whether planes are read backwards.
+        reversed: whether planes are read backwards.
     """
 
-    place: Place
-    down: int
-    across: int
-    top: int
-    left: int
+    view: View
+    grid: tuple[int, int]
+    corner: tuple[int, int]
     last: bool
     each: int
     parts: int = 1
-    turned: bool = False
+    reversed: bool = False
 
     @property
-    def tiles(self) -> int:
-        """Tiles of a channel."""
-        return self.place.batch * self.down * self.across
+    def sizes(self) -> tuple[int, int]:
+        """Rows and columns of the matrix of a point and a part."""
+        return (self.each, self.view.channels) if self.last else (self.view.channels, self.each)
 
-    @property
-    def shape(self) -> tuple[int, int, int]:
-        """Of the transforms: a matrix for each point and part."""
-        sizes = (self.each, self.place.channels) if self.last else (self.place.channels, self.each)
-        return _POINTS**2 * self.parts, *sizes
+    def _packs(self, before: int) -> bool:
+        """Whether four elements of a row lie together at multiples of 16 bytes, after ``before`` ones of each tile."""
+        batch, channel, _, y, x = self.view.strides
+        even = all(n % _PACK == 0 for n in (batch, channel, y, self.view.size[2]))
+        return even and x == 1 and not (self.last or self.reversed) and self.corner[1] == -before
 
-    @property
-    def wide(self) -> bool:
-        """Whether an offset may exceed 32 bits, those outside of the planes included."""
-        outside = 2 * _POINTS * (abs(self.place.steps[3]) + abs(self.place.steps[4]))
-        return self.place.span + outside > LARGEST_INDEX
-
-    def packs(self, aligned: bool, before: int) -> bool:
-        """Whether four elements of a row lie together and are aligned, from the ``before``-th of each tile on."""
-        batch, channel, _, y, x = self.place.steps
-        even = all(n % _PACK == 0 for n in (batch, channel, y, self.place.size[2]))
-        return aligned and even and x == 1 and not (self.last or self.turned) and self.left == -before
-
-    def packed(self, threads: int, wide: bool) -> bytes:
-        """The kernels' struct Planes.
-
-        Args:
-            threads: tiles of a channel that have a thread.
-            wide: whether strides have 64 bits.
-        """
-        place, (_, rows, columns) = self.place, self.shape
-        batch, channel, _, *at = place.steps
-        first = 0
-        if self.turned:
-            first = sum(step * (n - 1) for step, n in zip(at, place.size[1:], strict=True))
-            at = [-step for step in at]
-        of_part = rows * columns
-        to_channel, to_tile = (1, columns) if self.last else (columns, 1)
-        strides = struct.pack(f"5{'q' if wide else 'i'}", batch, channel, *at, first)
-        numbers = struct.pack(
-            "11i",
-            *(*place.size[1:], self.top, self.left),
-            *(self.tiles, threads * place.channels),
-            *(of_part * self.parts, of_part, to_channel, to_tile, self.parts),
+    def _planes(self, threads: int) -> Given:
+        """The kernels' struct Planes, where so many tiles of a channel have a thread."""
+        view, columns, first = self.view, self.sizes[1], 0
+        batch, channel, _, row, column = view.strides
+        if self.reversed:
+            first = row * (view.size[1] - 1) + column * (view.size[2] - 1)
+            row, column = -row, -column
+        return _PLANES(
+            batch=batch,
+            channel=channel,
+            row=row,
+            column=column,
+            first=first,
+            height=view.size[1],
+            width=view.size[2],
+            top=self.corner[0],
+            left=self.corner[1],
+            tiles=view.batch * math.prod(self.grid),
+            count=threads * view.channels,
+            point=math.prod(self.sizes) * self.parts,
+            part=math.prod(self.sizes),
+            channel_to=1 if self.last else columns,
+            tile_to=columns if self.last else 1,
+            parts=self.parts,
+            inner=divisor_of(view.channels if self.last else threads),
+            each=divisor_of(self.each),
+            across=divisor_of(self.grid[1]),
+            down=divisor_of(self.grid[0]),
         )
-        inner = place.channels if self.last else threads
-        made = strides + numbers + b"".join(map(divisor, (inner, self.each, self.across, self.down)))
-        return made + bytes(-len(made) % 8 if wide else 0)
 
+    def _launch(self, of: _Transform, threads: int, limits: Properties, *more: Given, **own: Any) -> Launch:
+        block = 1 if cost.is_host(limits) else 128
+        return Launch(
+            grid=(divide_up(threads * self.view.channels, block), 1, 1),
+            block=block,
+            constants={**own, "size": of.size, "step": of.step, "rows": of.rows, "last": self.last},
+            params=(self._planes(threads), *more),
+        )
 
-def _variables(tiles: _Tiles, of: _Transform, packs: bool, wide: bool, device: Device) -> dict[str, Any]:
-    """The template variables of both kernels."""
-    return {
-        "size": of.size,
-        "step": of.step,
-        "rows": of.rows,
-        "last": tiles.last,
-        "packs": packs,
-        "index": "long long" if wide else "int",
-        "block": 1 if device.style == "serial" else _BLOCK,
-    }
-
-
-def _prepared(bound: BoundKernel, threads: int, tail: tuple[bytes, ...]) -> Prepared:
-    return bound.function.prepare((divide_up(threads, bound.block[0]), 1, 1), bound.block, 0, tail)
-
-
-class _Transformed:
-    """A launch that makes the transforms of an array's tiles."""
-
-    def __init__(
-        self, tiles: _Tiles, of: _Transform, device: Device, elem: dtypes.DType, aligned: bool
-    ) -> None:
-        before, wide = max(0, -tiles.left), tiles.wide
-        packs = before + _PACK <= of.size and tiles.packs(aligned, before)
-        bound = _TILES.bind(
-            device,
-            elem=elem,
-            name=f"convolution_{dtypes.info(elem).name}_tiles_{of.size}",
+    def transforms(self, of: _Transform, given: Layout, limits: Properties) -> Callable[[Array], Array]:
+        """What makes the transforms of an array of a layout, shape (points and parts, channels, tiles)."""
+        before, (*_, y, x) = max(0, -self.corner[1]), self.view.strides
+        packs = before + _PACK <= of.size and given.aligned and self._packs(before)
+        reach = self.view.span + 2 * _POINTS * (abs(y) + abs(x))  # with what lies outside of the planes
+        launch = self._launch(
+            *(of, self.each * self.parts, limits),
+            elem=given.dtype,
+            index=index_type(reach),
+            name=f"convolution_{dtypes.info(given.dtype).name}_tiles_{of.size}",
+            packs=packs,
             first=before if packs else 0,
-            **_variables(tiles, of, packs, wide, device),
         )
-        self._swapped = tiles.last
-        self._fresh = fresh_layout(device, elem, tiles.shape)
-        threads = tiles.each * tiles.parts
-        self._launch = _prepared(bound, threads * tiles.place.channels, (tiles.packed(threads, wide),))
+        run = prepared(_ToTiles(), launch, given.device)
+        fresh = fresh_layout(given.device, given.dtype, (_POINTS**2 * self.parts, *self.sizes))
 
-    def __call__(self, x: Array) -> Array:
-        """The transforms, shape (points and parts, channels, tiles)."""
-        made = Array._made(self._fresh)
-        self._launch(x._operand, made._operand)
-        return ops.swapaxes(made, 1, 2) if self._swapped else made
+        def transformed(x: Array) -> Array:
+            made = Array._made(fresh)
+            run((x, made))
+            return ops.swapaxes(made, 1, 2) if self.last else made
 
+        return transformed
 
-def _of_filters(task: Task, device: Device, elem: dtypes.DType) -> _Transformed:
-    filters, channels, _, *at = task.weights
-    turned = task.axes[2].tap_step < 0
-    place = Place(task.filters, task.channels, (1, 3, 3), (filters, channels, 0, at[0], at[1]))
-    tiles = _Tiles(place, 1, 1, 0, 0, channels <= filters, task.filters, turned=turned)
-    return _Transformed(tiles, _FILTERS, device, elem, False)
-
-
-def _result(
-    tiles: _Tiles,
-    of: _Transform,
-    task: Task,
-    made: Program,
-    device: Device,
-    elem: dtypes.DType,
-    aligned: bool = False,
-) -> Prepared:
-    """The launch that makes planes of transforms, for these, operands of one number a channel, and the planes."""
-    packs = of.size == _PACK and tiles.packs(aligned, 0)
-    name = f"{made.name}_{dtypes.info(elem).name}_result_{of.size}"
-    shared = _variables(tiles, of, packs, task.wide, device)
-    bound = _RESULT.bind(device, **variables(task, made, elem) | shared | {"name": name, "first": 0})
-    tail = tiles.packed(tiles.tiles, task.wide), steps(task, made)
-    return _prepared(bound, tiles.tiles * tiles.place.channels, tail)
+    def result(self, of: _Transform, gemm: Gemm, epilogue: Program, out: Layout, limits: Properties) -> Run:
+        """The launch that makes planes of transforms, for these, operands of one number a channel, and new planes."""
+        threads, name = (
+            self.view.batch * math.prod(self.grid),
+            f"{epilogue.name}_{dtypes.info(out.dtype).name}",
+        )
+        own = epilogue_constants(gemm, epilogue, out.dtype) | {"name": f"{name}_result_{of.size}", "first": 0}
+        own["packs"] = of.size == _PACK and self._packs(0)
+        launch = self._launch(of, threads, limits, operand_steps(gemm, epilogue), **own)
+        return prepared(_FromTiles(), launch, out.device)
 
 
-def _grid(task: Task) -> tuple[int, int]:
+def _tiles(gemm: Gemm, of_image: bool, batch: int, parts: int = 1) -> _Tiles:
+    """Those of so many images or outputs, in whole packs."""
+    view, grid, (_, y, x) = gemm.image if of_image else gemm.output, _grid(gemm), gemm.axes
+    each = divide_up(divide_up(batch * math.prod(grid), parts), _PACK) * _PACK
+    corner = (y.lowest, x.lowest) if of_image else (0, 0)
+    return _Tiles(view._replace(batch=batch), grid, corner, view.channels_last, each, parts)
+
+
+def _tiles_of_weights(gemm: Gemm, last: bool, parts: int = 1) -> _Tiles:
+    """A tile for each filter and channel."""
+    view = View(gemm.filters, gemm.channels, (1, 3, 3), gemm.weights)
+    return _Tiles(view, (1, 1), (0, 0), last, gemm.filters, parts, gemm.axes[2].tap_step < 0)
+
+
+def _grid(gemm: Gemm) -> tuple[int, int]:
     """Tiles of a plane of outputs, down and across."""
-    _, y, x = task.axes
-    return divide_up(y.pixels, _OUTPUTS), divide_up(x.pixels, _OUTPUTS)
+    return divide_up(gemm.axes[1].pixels, _OUTPUTS), divide_up(gemm.axes[2].pixels, _OUTPUTS)
 
 
-def _tiles(place: Place, grid: tuple[int, int], corner: tuple[int, int], parts: int = 1) -> _Tiles:
-    """The tiles of an image's or an output's planes, in whole packs."""
-    each = divide_up(divide_up(place.batch * math.prod(grid), parts), _PACK) * _PACK
-    return _Tiles(place, *grid, *corner, place.last, each, parts)
-
-
-def task_of(x: Layout, weights: Layout, out: Layout, windows: Windows, turned: bool) -> Task | None:
-    """The task of a convolution, or if ``turned`` of the gradient of its image; None if it has not this form."""
-    if x.ndim != 4 or max(windows.stride) > 1 or not out.size:
-        return None
-    kernel, size = three(weights.shape[2:], 1), three(out.shape[2:], 1)
-    axes = next(turned_axes(windows, kernel, size)) if turned else forward_axes(windows, kernel, size)
-    strides = place_of(weights).steps
-    if turned:
-        strides = (strides[1], strides[0], *strides[2:])
-    places, groups = (place_of(x), place_of(out)), windows.groups
-    return Task(*places, strides, out.shape[1] // groups, x.shape[1] // groups, groups, axes, False, 0)
-
-
-def takes(task: Task, elem: dtypes.DType, device: Device) -> bool:
-    """Whether a convolution, or the gradient of its weights, has this form: where it was measured to be faster."""
-    z, y, x = task.axes
-    plain = all(one.taps == 3 and abs(one.tap_step) == 1 and one.step == one.every == 1 for one in (y, x))
-    flat = z.taps == task.image.size[0] == task.output.size[0] == task.groups == 1 and z.base == 0
-    some = min(task.pixels, task.image.elements, task.filters) > 0
-    if not (plain and flat and some and get_matmul_precision() == "highest"):
-        return False
-    of_windows = _POINTS**2 * _MOST_PARTS * task.filters * task.channels * elem.itemsize
-    return max(_bytes(task, elem), of_windows) <= _MOST_BYTES and _pays(task, elem, device)
-
-
-def _pays(task: Task, elem: dtypes.DType, device: Device) -> bool:
-    if elem != dtypes.float32:
-        return False
-    fewest = min(task.filters, task.channels)
-    if device.style == "serial":
-        return fewest >= _HOST_CHANNELS and task.pixels >= _HOST_PIXELS
-    few = task.of_weights and task.image.batch * math.prod(_grid(task)) < _CHANNELS
-    return fewest >= _CHANNELS and not few and task.filters * task.channels * task.pixels >= _PRODUCTS
-
-
-def _batch(task: Task, elem: dtypes.DType) -> int:
-    """The images whose transforms lie in memory at a time."""
-    return max(1, min(task.image.batch, _WORKSPACE // _bytes(task, elem)))
-
-
-def _bytes(task: Task, elem: dtypes.DType) -> int:
+def _bytes(gemm: Gemm, elem: dtypes.DType) -> int:
     """The bytes of the transforms of an image and its output."""
-    return _POINTS**2 * math.prod(_grid(task)) * (task.filters + task.channels) * elem.itemsize
+    return _POINTS**2 * math.prod(_grid(gemm)) * (gemm.filters + gemm.channels) * elem.itemsize
 
 
-class Convolution:
-    """The launches of a convolution, for image, weights and operands."""
-
-    def __init__(self, task: Task, made: Program, device: Device, image: Layout) -> None:
-        self._task, self._made, self._device, self._image = task, made, device, image
-        self._each = _batch(task, image.dtype)
-        self._last = task.output.last
-        self._of_filters = _of_filters(task, device, image.dtype)
-        self._passes = {n: self._pass(n) for n in {self._each, task.image.batch % self._each or self._each}}
-
-    def _pass(self, batch: int) -> tuple[_Transformed, Prepared]:
-        """The launches of so many images."""
-        task, elem, grid = self._task, self._image.dtype, _grid(self._task)
-        _, y, x = task.axes
-        image = _tiles(task.image._replace(batch=batch), grid, (low(y), low(x)))
-        output = _tiles(task.output._replace(batch=batch), grid, (0, 0))
-        return (
-            _Transformed(image, _IMAGE, self._device, elem, self._image.aligned),
-            _result(output, _OUTPUT, task, self._made, self._device, elem, True),
-        )
-
-    def __call__(self, arrays: Sequence[Array], out: Array) -> None:
-        """Launch."""
-        image, weights, *operands = arrays
-        filters, batch = self._of_filters(weights), self._task.image.batch
-        for start in range(0, batch, self._each):
-            n = min(self._each, batch - start)
-            tiles, result = self._passes[n]
-            some, to = _images(start, n, batch, image, out)
-            transformed = tiles(some)
-            if self._last:
-                product = ops.matmul(ops.swapaxes(transformed, 1, 2), filters)
-            else:
-                product = ops.matmul(ops.swapaxes(filters, 1, 2), transformed)
-            product._planned()
-            result(product._operand, *(one._operand for one in operands), to._operand)
+def _gemms(problem: Convolution | WeightsGradient) -> list[Gemm]:
+    if isinstance(problem, WeightsGradient):
+        return [problem.gemm(problem.output, problem.image, problem.layout())]
+    return problem.gemms(problem.x, problem.weights, problem.layout())
 
 
-class Weights:
-    """The launches of the gradient of a convolution's weights, for the output's gradient and the image.
+def _batches(whole: int, images: int) -> list[tuple[int, int]]:
+    """The start and the size of each part of a batch."""
+    return [(start, min(images, whole - start)) for start in range(0, whole, images)]
+
+
+def _part(x: Array, start: int, count: int) -> Array:
+    return x if count == x.shape[0] else x[start : start + count]
+
+
+@dataclass(frozen=True)
+class _Filtering(Variant[Any]):
+    """What convolutions and weights gradients share.
 
     Attributes:
-        shares: how many results they write behind one another, each of a part of the batch.
+        images: whose transforms lie in memory at a time.
     """
 
-    def __init__(self, task: Task, device: Device, output: Layout, image: Layout) -> None:
-        self._task, self._device, self._layouts = task, device, (output, image)
-        self._each = _batch(task, image.dtype)
-        self.shares = divide_up(task.image.batch, self._each)
-        self._passes = {n: self._pass(n) for n in {self._each, task.image.batch % self._each or self._each}}
+    name = "winograd"
 
-    def _pass(self, batch: int) -> tuple[_Transformed, _Transformed, Prepared]:
-        task, (output, image), grid = self._task, self._layouts, _grid(self._task)
-        _, y, x = task.axes
-        parts = parts_for(task, batch * math.prod(grid), self._device)
-        of_gradient = _tiles(task.output._replace(batch=batch), grid, (0, 0), parts)
-        if math.prod(grid) <= _FEW_TILES:
-            of_gradient = of_gradient._replace(last=True)
-        planes = (
-            (output, _GRADIENT, of_gradient),
-            (image, _IMAGE, _tiles(task.image._replace(batch=batch), grid, (low(y), low(x)), parts)),
-        )
-        of_output, of_image = (
-            _Transformed(tiles, of, self._device, given.dtype, given.aligned) for given, of, tiles in planes
-        )
-        filters, channels, _, *at = task.weights
-        windows = Place(task.filters, task.channels, (1, 3, 3), (filters, channels, 0, at[0], at[1]))
-        tiles = _Tiles(windows, 1, 1, 0, 0, True, task.filters, parts)
-        own = program("convolution_weights", (input_node(0, image.dtype),), (image.dtype,))
-        return of_output, of_image, _result(tiles, _WEIGHTS, task, own, self._device, image.dtype)
+    images: int
 
-    def __call__(self, arrays: Sequence[Array], out: Array) -> None:
-        """Launch."""
-        batch = self._task.image.batch
-        for number, start in enumerate(range(0, batch, self._each)):
-            n = min(self._each, batch - start)
-            of_output, of_image, result = self._passes[n]
-            output, image = _images(start, n, batch, *arrays)
-            product = ops.matmul(of_output(output), ops.swapaxes(of_image(image), 1, 2))
-            to = out[number] if self.shares > 1 else out
-            for one in (product, to):
-                one._planned()
-            result(product._operand, to._operand)
+    @classmethod
+    def fits(cls, problem: Convolution | WeightsGradient, limits: Properties) -> str:
+        """For windows of 3 x 3 elements that move by one pixel, of float32."""
+        if problem.elem != dtypes.float32 or problem.precision != "highest":
+            return "for float32 at the precision 'highest'"
+        gemms = _gemms(problem)
+        if not gemms or min(gemms[0].pixels, gemms[0].image.elements, gemms[0].filters) == 0:
+            return "there is nothing to sum up"
+        gemm, *others = gemms
+        z, y, x = gemm.axes
+        plain = all(one.taps == 3 and abs(one.tap_step) == 1 and one.step == one.every == 1 for one in (y, x))
+        flat = z.taps == gemm.image.size[0] == gemm.output.size[0] == gemm.groups == 1 and z.base == 0
+        if others or not (plain and flat):
+            return "for windows of 3 x 3 elements that move by one pixel, and one group"
+        fewest = 8 if cost.is_host(limits) else 16
+        if min(gemm.filters, gemm.channels) < fewest:
+            return f"for at least {fewest} channels and filters"
+        of_weights = _POINTS**2 * max(_PARTS.values()) * gemm.filters * gemm.channels * problem.elem.itemsize
+        most = max(_bytes(gemm, problem.elem), of_weights)
+        return f"its transforms exceed {_MOST_BYTES} bytes" if most > _MOST_BYTES else ""
 
+    @classmethod
+    def configs(cls, problem: Any, limits: Properties) -> Iterator[_Filtering]:
+        """As many images as the workspace holds."""
+        (gemm,) = _gemms(problem)
+        yield cls(max(1, min(gemm.image.batch, _WORKSPACE // _bytes(gemm, problem.elem))))
 
-def parts_for(task: Task, tiles: int, device: Device) -> int:
-    """Into how many parts the tiles are cut, which have products of their own, so that no multiprocessor is idle."""
-    if device.style == "serial":
-        return 1
-    wanted = _PARTS[min(task.filters, task.channels) > _FEW]
-    return max(1, min(wanted, tiles // _FEWEST_TILES))
+    def cost(self, problem: Convolution | WeightsGradient, limits: Properties) -> float:
+        """A quarter of the products, by a library, and the transforms, half of which caches hold until read."""
+        (gemm,) = _gemms(problem)
+        tiles, weights = gemm.image.batch * math.prod(_grid(gemm)), gemm.filters * gemm.channels
+        transforms = _POINTS**2 * (tiles * (gemm.filters + gemm.channels) + weights)
+        moved = (gemm.elements + 1.5 * transforms) * problem.elem.itemsize
+        products = 2.0 * _POINTS**2 * tiles * weights
+        efficiency = 8 if cost.is_host(limits) else 0.9
+        seconds = products / (efficiency * cost.flops(limits)) + moved / cost.bandwidth(limits)
+        calls = (
+            _POINTS**2 * _BLAS_CALL if cost.is_host(limits) else 0.0
+        )  # NumPy multiplies one matrix after the other
+        return seconds + calls + 3 * cost.launch(limits)
 
 
-def _images(start: int, count: int, batch: int, *arrays: Array) -> list[Array]:
-    """Images of a batch."""
-    if count == batch:
-        return list(arrays)
-    found = [one[start : start + count] for one in arrays]
-    for one in found:
-        one._planned()
-    return found
+@dataclass(frozen=True)
+class Winograd(_Filtering):
+    """A convolution, or the gradient of its image, by products of transformed tiles."""
+
+    def plan(self, problem: Convolution, limits: Properties) -> Plan:
+        """The transforms of the filters, and for parts of the batch those of the image, the product and the result."""
+        (gemm,), out = _gemms(problem), problem.layout()
+        batches, last = _batches(gemm.image.batch, self.images), gemm.output.channels_last
+        epilogue = rounding(problem.epilogue, problem.elem)
+        filters = _tiles_of_weights(gemm, gemm.channels <= gemm.filters)
+        of_filters = filters.transforms(_FILTERS, problem.weights, limits)
+        passes = {}
+        for n in {n for _, n in batches}:
+            of_image = _tiles(gemm, True, n).transforms(_IMAGE, problem.x, limits)
+            passes[n] = (
+                of_image,
+                _tiles(gemm, False, n).result(_OUTPUT, gemm, epilogue, out, limits),
+            )
+
+        def run(arrays: Sequence[Any]) -> None:
+            image, weights, *operands, to = arrays
+            factor = of_filters(weights)
+            for start, n in batches:
+                of_image, result = passes[n]
+                tiles = of_image(_part(image, start, n))
+                factors = (tiles, factor) if last else (factor, tiles)
+                product = ops.matmul(ops.swapaxes(factors[0], 1, 2), factors[1])
+                result((product, *operands, _part(to, start, n)))
+
+        return Pipeline(problem.device, out, (), [run])
+
+
+@dataclass(frozen=True)
+class WinogradWeights(_Filtering):
+    """The gradient of a convolution's weights by products of transformed tiles.
+
+    Attributes:
+        parts: into which the tiles are cut, each with a product of its own, so that no multiprocessor is idle.
+    """
+
+    parts: int = 1
+
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[WinogradWeights]:
+        """As many images as the workspace holds."""
+        for one in super().configs(problem, limits):
+            assert isinstance(one, cls)
+            (gemm,) = _gemms(problem)
+            wanted = 1 if cost.is_host(limits) else _PARTS[min(gemm.filters, gemm.channels) <= _FEW_CHANNELS]
+            parts = min(wanted, one.images * math.prod(_grid(gemm)) // _FEWEST_TILES)
+            yield replace(one, parts=max(1, parts))
+
+    def plan(self, problem: WeightsGradient, limits: Properties) -> Plan:
+        """For parts of the batch the transforms of output and image, their product, and weights, which are added up."""
+        (gemm,), out = _gemms(problem), problem.layout()
+        batches, epilogue, passes = _batches(gemm.image.batch, self.images), rounding(None, problem.elem), {}
+        weights = _tiles_of_weights(gemm, True, self.parts).result(_WEIGHTS, gemm, epilogue, out, limits)
+        for n in {n for _, n in batches}:
+            of_output, of_image = (_tiles(gemm, of_image, n, self.parts) for of_image in (False, True))
+            if math.prod(_grid(gemm)) <= _FEW_TILES:
+                of_output = of_output._replace(last=True)
+            passes[n] = (
+                of_output.transforms(_GRADIENT, problem.output, limits),
+                of_image.transforms(_IMAGE, problem.image, limits),
+            )
+
+        def run(arrays: Sequence[Any]) -> None:
+            *given, to = arrays
+            for number, (start, n) in enumerate(batches):
+                tiles, factor = (of(_part(x, start, n)) for of, x in zip(passes[n], given, strict=True))
+                product = ops.matmul(tiles, ops.swapaxes(factor, 1, 2))
+                weights((product, to[number] if len(batches) > 1 else to))
+
+        return Pipeline(problem.device, out, (), [run], len(batches))

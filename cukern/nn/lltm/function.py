@@ -28,7 +28,7 @@ from ...elementwise.operands import require_array, require_arrays
 from ...function import Function
 from ...kernel import Kernel
 from ...kernel.plan import on, remember
-from ...linear.plan import multiply, readable
+from ...linear.blas import multiply, readable
 from .. import init
 from ..fused import common_dtype, fused_vjp, require_sizes
 from ..module import Module, Parameter

@@ -14,7 +14,7 @@ from ...device.interface import Prepared
 from ...kernel import Kernel
 from ...kernel.plan import Plan
 from ...kernel.sizes import divide_up, index_type
-from ...linear.plan import Part, Product
+from ...linear.blas import Part, Product
 from .small import Small, fits
 
 FORWARD = Kernel("nn/lltm/forward.cu", name="lltm_forward")
@@ -92,7 +92,7 @@ class Step(Plan):
 
     Args:
         layouts: the layouts of the input, the weights, the bias, the old h and the old cell, of one floating dtype and
-            one device; bias and cell in C order, the others as from :func:`cukern.linear.plan.readable`.
+            one device; bias and cell in C order, the others as from :func:`cukern.linear.blas.readable`.
 
     The results are the new h and the new cell.
     """

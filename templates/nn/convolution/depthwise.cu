@@ -1,21 +1,21 @@
 // A convolution of each channel with one filter of its own, by windows that move by one pixel along rows and columns: a thread
 // owns `items` neighbouring columns of the output of `width` channels, and walks down the image's rows. It reads each row once, adds
 // it to the sums of all rows of the output whose windows it is in, and ends with an elementwise expression of each sum and of operands.
-// Memory: `last`, channels lie innermost in image and output, and `width` divides them; else width is 1. `whole`: rows of image and
-// output are read and written in packs of `items` columns, which divide them.
+// Memory: `channels_last`, in image and output, and `width` divides the channels; else width is 1. `whole`: rows of image and output
+// are read and written in packs of `items` columns, which divide them.
 // Launch: a thread for g.each rows of its columns. << across >> neighbouring threads have packs of channels, the others of a block
-// columns; without `last`, columns alone. Shared, static: the windows of the block's channels, if `last`.
+// columns; without `channels_last`, columns alone. Shared, static: the windows of the block's channels, if `channels_last`.
 <% include "linear/epilogue.cuh" %>
 <% include "nn/convolution/geometry.cuh" %>
 <% include "nn/convolution/depthwise.cuh" %>
 using size = unsigned << index >>;
 constexpr int block = << block >>, across = << across >>, down = block / across;
 constexpr int ahead = << ahead >>;
-constexpr bool last = << last | lower >>, turned = << turned | lower >>;
+constexpr bool channels_last = << channels_last | lower >>, transposed = << transposed | lower >>;
 using Row = << "WholeRow" if whole else "SpreadRow" >>;
-// The number of a tap of the weights: windows are turned where the image's places fall as taps rise.
+// The number of a tap of the weights: windows are transposed where places in the image fall as taps rise.
 __device__ __forceinline__ index tap_of(const Geometry& g, int b, int c) {
-    return (turned ? taps_y - 1 - b : b) * g.weight_at[1] + (turned ? taps_x - 1 - c : c) * g.weight_at[2];
+    return (transposed ? taps_y - 1 - b : b) * g.weight_at[1] + (transposed ? taps_x - 1 - c : c) * g.weight_at[2];
 }
 
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
@@ -23,16 +23,16 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 {
     const Epilogue epilogue{<% for one in operands %>x<< one.k >>, <% endfor %>steps};
     // m: bands of rows; n: channels; tiles_m: runs of `items` columns; tiles_n: blocks for all channels.
-    const int tile = last ? int(blockIdx.x % g.tiles_n) : 0, pack = last ? tile * across + threadIdx.x % across : 0;
-    size rest = size(last ? blockIdx.x / g.tiles_n : blockIdx.x) * down + threadIdx.x / across;
+    const int tile = channels_last ? int(blockIdx.x % g.tiles_n) : 0, pack = channels_last ? tile * across + threadIdx.x % across : 0;
+    size rest = size(channels_last ? blockIdx.x / g.tiles_n : blockIdx.x) * down + threadIdx.x / across;
     const int column = int(rest % g.tiles_m) * items;
     rest /= g.tiles_m;
     const int first = int(rest % g.m) * g.each;
     rest /= g.m;
-    const int channel = last ? pack * width : int(rest % g.n), batch = int(last ? rest : rest / g.n);
+    const int channel = channels_last ? pack * width : int(rest % g.n), batch = int(channels_last ? rest : rest / g.n);
     w += g.weight_first;
     acc factors[taps_y][taps_x][width];
-    if constexpr (last) {
+    if constexpr (channels_last) {
         __shared__ acc shared[taps_y * taps_x][across * width];
         for (int i = threadIdx.x; i < taps_y * taps_x * across * width; i += block) {
             const int tap = i % (taps_y * taps_x), own = i / (taps_y * taps_x), of = tile * across * width + own;
@@ -46,7 +46,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
         }
     }
     if (batch >= g.k || channel >= g.n || int(threadIdx.x) >= down * across) return;
-    if constexpr (!last) {
+    if constexpr (!channels_last) {
 #pragma unroll
         for (int tap = 0; tap < taps_y * taps_x; ++tap)
             factors[tap / taps_x][tap % taps_x][0] = cast<acc>(w[channel * g.weight_group + tap_of(g, tap / taps_x, tap % taps_x)]);
@@ -56,7 +56,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     for (int v = 0; v < width; ++v) of[v] = epilogue.load(channel + v, 0, 0);
 
     const int rows = minimum(g.each, g.pixels[1].by - first), columns = g.pixels[2].by;
-    const int top = first + g.base[1] - (turned ? taps_y - 1 : 0), shift = g.base[2] - (turned ? taps_x - 1 : 0) + before;
+    const int top = first + g.base[1] - (transposed ? taps_y - 1 : 0), shift = g.base[2] - (transposed ? taps_x - 1 : 0) + before;
     x += batch * g.image.batch + channel * g.image.group;
     y += batch * g.output.batch + channel * g.output.group + first * g.output.at[1] + column * g.output.at[2];
     auto load = [&](Row& row, int r) {

@@ -11,16 +11,9 @@ constexpr int block = << block >>, warps = block / 32, ahead = << ahead >>, taps
 constexpr bool whole = << whole | lower >>;
 using Row = << "WholeRow" if whole else "SpreadRow" >>;
 
-struct Place {
-    index batch, channel, row, column;  // strides
-    int rows, columns;
-};
-struct Sizes {
-    Place image, output;
-    index weight_group, weight_y, weight_x;
-    int channels, strips, share, runs, bands, each;  // strips of a channel and of a part, those of a row, bands of rows, rows of one
-    int top, left;                                   // in the image, of the first output's window
-};
+// Strides and sizes of image and output, strides of the weights; channels and tiles of them; strips of a channel and of a part, those of
+// a row, and bands of `each` rows; top and left: the place in the image of the first output's window.
+<< Sizes >>
 // A row of the image and one of the output that a thread has on their way.
 struct Rows {
     Row image;
@@ -90,10 +83,10 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
         if (threadIdx.x % 32 == 0) of_warps[threadIdx.x / 32][tap] = sums[tap];
     }
     __syncthreads();
-    d += (index)part * g.channels * taps + channel * g.weight_group;
+    d += (index)part * g.channels * taps + channel * g.weights.group;
     for (int tap = threadIdx.x; tap < taps; tap += block) {
         acc total = of_warps[0][tap];
         for (int warp = 1; warp < warps; ++warp) total += of_warps[warp][tap];
-        d[tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+        d[tap / taps_x * g.weights.row + tap % taps_x * g.weights.column] = cast< << out >> >(total);
     }
 }

@@ -1,6 +1,6 @@
 // The gradient of nn/convolution/depthwise_weights.cu for 16-bit floats whose pixels lie innermost, by tensor cores, with whole planes
 // of image and output in shared memory (sm_90 and up). A block owns a channel in a part of the batch: each warp has every so many-th
-// image of it, whose planes are brought while it multiplies those before.
+// image of it, whose planes are copied while it multiplies those before.
 // A band of rows of the output are the rows of A, and the rows of the image that its windows read, moved by a column of taps, the
 // columns of B: row o of the one and o + a of the other make a sum of tap row a, and the other elements of D are left out.
 // A product's depth may be counted in any order: a lane has `per` neighbouring columns of each of its rows.
@@ -20,10 +20,8 @@ constexpr int each = << each >>, left = out_height % each, blocks = (each + taps
 static_assert(sizeof(T) == 2 && columns % items == 0 && per % items == 0 && per % 4 == 0 && 4 * per >= columns, "lanes share a row");
 static_assert(each + taps_y - 1 <= 16 && before < taps_x && taps_x <= 3, "B has 16 columns at most, each with a word on either side");
 
-struct Sizes {
-    index weight_group, weight_y, weight_x;
-    int channels, batch, share, top;  // share: images of a part; top: in the image, of the first output's window
-};
+// Strides of the weights; channels; images, and those of a part; top: the row in the image of the first output's window.
+<< Sizes >>
 // Elements of D, of a block of B each.
 using Sums = float[taps_x][blocks][4];
 
@@ -101,7 +99,7 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
     }
     __syncwarp();
     const int end = minimum((part + 1) * g.share, g.batch);
-    const auto bring = [&](int number, int stage) {
+    const auto copy_planes = [&](int number, int stage) {
         constexpr int of_image = height * columns, of_output = out_height * columns;
         if (lane != 0 || number >= end) return;
         T* const to = ring + stage * stage_size;
@@ -111,7 +109,7 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
         copy_bulk(to + image_stage, output + plane * of_output, of_output * sizeof(T), &full[warp][stage]);
     };
     const int own = part * g.share + warp;
-    for (int i = 0; i < stages; ++i) bring(own + i * warps, i);
+    for (int i = 0; i < stages; ++i) copy_planes(own + i * warps, i);
     Sums sums = {}, last = {};  // of bands of `each` rows, and of `left`
     for (int number = own, turn = 0; number < end; number += warps, ++turn) {
         const int stage = turn % stages;
@@ -121,7 +119,7 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
         for (; row + each <= out_height; row += each) add_band(sums, x, dy, g.top + row, row);
         if (left > 0) add_band(last, x, dy, g.top + row, row);
         __syncwarp();
-        bring(number + stages * warps, stage);
+        copy_planes(number + stages * warps, stage);
     }
     float of_taps[taps] = {};
     add_taps(of_taps, sums, each);
@@ -133,10 +131,10 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
         if (lane == 0) of_warps[warp][tap] = of_taps[tap];
     }
     __syncthreads();
-    d += (index)part * g.channels * taps + channel * g.weight_group;
+    d += (index)part * g.channels * taps + channel * g.weights.group;
     for (int tap = threadIdx.x; tap < taps; tap += 32 * warps) {
         float total = of_warps[0][tap];
         for (int i = 1; i < warps; ++i) total += of_warps[i][tap];
-        d[tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+        d[tap / taps_x * g.weights.row + tap % taps_x * g.weights.column] = cast< << out >> >(total);
     }
 }

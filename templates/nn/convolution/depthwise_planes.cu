@@ -1,5 +1,5 @@
 // The convolution of nn/convolution/depthwise.cu for 16-bit floats whose pixels lie innermost, with whole planes of the image in
-// shared memory (sm_90 and up): a warp has every so many-th plane, which is brought while it makes those before. Its lanes own
+// shared memory (sm_90 and up): a warp has every so many-th plane, which is copied while it convolves those before. Its lanes own
 // `items` columns each, and as many bands of rows as there are lanes for; they walk down the plane's rows.
 // Launch: blocks of << warps >> warps. Shared, dynamic: `stages` planes of each warp.
 <% include "linear/epilogue.cuh" %>
@@ -9,12 +9,10 @@ constexpr int warps = << warps >>, stages = << stages >>, height = << height >>,
 constexpr int across = columns / items, bands = 32 / across, each = (out_height + bands - 1) / bands;  // lanes of a row, and rows of one
 constexpr int plane = height * columns, stage_size = << stage >>;  // elements, and those of a stage of whole lines
 constexpr int taps = taps_y * taps_x;
-constexpr bool turned = << turned | lower >>;
+constexpr bool transposed = << transposed | lower >>;
 static_assert(columns % items == 0 && across <= 32 && taps <= 32 && width == 1, "lanes share a plane");
 
-struct Sizes {
-    int planes, channels, top;  // top: the first row of the image that the first output's window reads
-};
+<< Sizes >>  // planes of all images; channels; top: the first row of the image that the first output's window reads
 
 extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name >>(
     const T* x, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y, Sizes g, Steps steps)
@@ -29,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
         fence_mbarrier_init();
     }
     __syncthreads();
-    const auto bring = [&](int number, int stage) {
+    const auto copy_plane = [&](int number, int stage) {
         if (lane != 0 || number >= g.planes) return;
         mbarrier_arrive_expecting(&full[warp][stage], plane * int(sizeof(T)));
         copy_bulk(ring + stage * stage_size, x + (index)number * plane, plane * sizeof(T), &full[warp][stage]);
@@ -37,9 +35,9 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
     const int own = blockIdx.x * warps + warp, tap = minimum(lane, taps - 1);
     const int band = lane / across, column = lane % across * items, first = band * each;
     const int rows = band < bands ? minimum(each, out_height - first) : 0, top = first + g.top;
-    // A lane reads the weight of one tap: windows are turned where the image's places fall as taps rise.
-    const auto weight = [&](int number) { return w[(minimum(number, g.planes - 1) % g.channels) * taps + (turned ? taps - 1 - tap : tap)]; };
-    for (int i = 0; i < stages; ++i) bring(own + i * apart, i);
+    // A lane reads the weight of one tap: windows are transposed where places in the image fall as taps rise.
+    const auto weight = [&](int number) { return w[(minimum(number, g.planes - 1) % g.channels) * taps + (transposed ? taps - 1 - tap : tap)]; };
+    for (int i = 0; i < stages; ++i) copy_plane(own + i * apart, i);
     T next = weight(own);
     for (int number = own, turn = 0; number < g.planes; number += apart, ++turn) {
         const int stage = turn % stages;
@@ -75,6 +73,6 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
             }
         }
         __syncwarp();
-        bring(number + stages * apart, stage);
+        copy_plane(number + stages * apart, stage);
     }
 }

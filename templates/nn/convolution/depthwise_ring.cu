@@ -1,23 +1,20 @@
 // The convolution of nn/convolution/depthwise.cu for 16-bit floats whose channels lie innermost, with rows of the image in shared
-// memory (sm_90 and up): a block owns 64 channels of a tile of columns, and walks down the image's rows, which one thread brings to
-// a ring ahead of it, by a map that fills in zeros beyond the image. Each lane has two channels, each warp `items` columns.
-// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have read it.
-// Launch: blocks of nine warps, of which the last brings; blockIdx.x numbers tiles of channels, tiles of columns, bands and images.
+// memory (sm_90 and up): a block owns 64 channels of a tile of columns, and walks down the image's rows, which one thread loads to a
+// ring ahead of it, by a map that fills in zeros beyond the image. Each lane has two channels, each warp `items` columns.
+// A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have read it.
+// Launch: blocks of nine warps, of which the last loads; blockIdx.x numbers tiles of channels, tiles of columns, bands and images.
 // Shared, dynamic: the ring.
 <% include "linear/epilogue.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
 using acc = << acc >>;
 constexpr int items = << items >>, taps_x = << taps_x >>, taps_y = << taps_y >>, stages = << stages >>, warps = 8, line = 64;
-constexpr bool turned = << turned | lower >>, whole = << whole | lower >>;  // whether all warps have columns, or none
+constexpr bool transposed = << transposed | lower >>, whole = << whole | lower >>;  // whether all warps have columns, or none
 constexpr int span = items + taps_x - 1, stage_size = (warps * items + taps_x - 1) * line;
 
-struct Sizes {
-    index batch, row, column;                          // strides of the output
-    index weight_group, weight_y, weight_x;            // and of the weights
-    int rows, columns, channels, bands, each, tiles_x, tiles_c;
-    int top, left;                                     // in the image, of the first output's window
-};
+// Strides and sizes of the output, strides of the weights; channels; bands of `each` rows; tiles of columns and of channels; top and
+// left: the place in the image of the first output's window.
+<< Sizes >>
 
 extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
     const __grid_constant__ TensorMap image, const T* w, <% for one in operands %>const << one.type >>* x<< one.k >>, <% endfor %>Out* y,
@@ -39,7 +36,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
     const int first_column = rest % g.tiles_x * warps * items;
     rest /= g.tiles_x;
     const int first = rest % g.bands * g.each, batch = rest / g.bands;
-    const int rows = minimum(g.each, g.rows - first), count = rows + taps_y - 1;
+    const int rows = minimum(g.each, g.output.rows - first), count = rows + taps_y - 1;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (warp == warps) {
         for (int r = 0; lane == 0 && r < count; ++r) {
@@ -51,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
         return;
     }
     const int column = first_column + warp * items, channel = first_channel + 2 * lane;
-    const int own_columns = channel < g.channels ? g.columns - column : 0;
+    const int own_columns = channel < g.channels ? g.output.columns - column : 0;
     acc factors[taps_y][taps_x][2];
     Operands of[2];
 #pragma unroll
@@ -60,11 +57,11 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
         of[v] = epilogue.load(own, 0, 0);
 #pragma unroll
         for (int tap = 0; tap < taps_y * taps_x; ++tap) {
-            const int b = turned ? taps_y - 1 - tap / taps_x : tap / taps_x, c = turned ? taps_x - 1 - tap % taps_x : tap % taps_x;
-            factors[tap / taps_x][tap % taps_x][v] = cast<acc>(w[own * g.weight_group + b * g.weight_y + c * g.weight_x]);
+            const int b = transposed ? taps_y - 1 - tap / taps_x : tap / taps_x, c = transposed ? taps_x - 1 - tap % taps_x : tap % taps_x;
+            factors[tap / taps_x][tap % taps_x][v] = cast<acc>(w[own * g.weights.group + b * g.weights.row + c * g.weights.column]);
         }
     }
-    y += batch * g.batch + first * g.row + column * g.column + channel;
+    y += batch * g.output.batch + first * g.output.row + column * g.output.column + channel;
     const T* const own = ring + warp * items * line + 2 * lane;
     acc sums[taps_y][items][2] = {};  // of row o of the output at o % taps_y
     for (int start = 0; start < count; start += taps_y) {
@@ -96,7 +93,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
             for (int i = 0; i < items; ++i) {
                 if (made >= 0 && (whole ? 0 : i) < own_columns) {
                     alignas(4) const Pack<Out, 2> two{{epilogue(done[i][0], of[0]), epilogue(done[i][1], of[1])}};
-                    store_pack(y + made * g.row + i * g.column, two);
+                    store_pack(y + made * g.output.row + i * g.output.column, two);
                 }
                 done[i][0] = done[i][1] = acc(0);
             }

@@ -1,8 +1,8 @@
 // The gradient of nn/convolution/depthwise_weights.cu for 16-bit floats, with rows of image and output in shared memory (sm_90 and up):
-// a block owns 64 channels of a tile of columns in a band of rows, and walks down the image's rows, which one thread brings to a ring
+// a block owns 64 channels of a tile of columns in a band of rows, and walks down the image's rows, which one thread loads to a ring
 // ahead of it with those of the output, by maps that fill in zeros beyond both. Each lane has two channels, each warp `items` columns.
-// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have read it.
-// Launch: blocks of nine warps, of which the last brings; blockIdx.x numbers tiles of channels, then tiles of columns, bands and images,
+// A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have read it.
+// Launch: blocks of nine warps, of which the last loads; blockIdx.x numbers tiles of channels, then tiles of columns, bands and images,
 // whose sums lie behind one another. Shared: the ring, dynamic; the sums of the block's warps, static.
 <% include "prelude/packs.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
@@ -15,11 +15,9 @@ constexpr int warps = 8, line = 64, span = items + taps_x - 1;
 constexpr bool whole = << whole | lower >>;  // whether warps have all their columns, or none
 constexpr int image_size = (warps * items + taps_x - 1) * line, output_size = warps * items * line, stage_size = image_size + output_size;
 
-struct Sizes {
-    index weight_group, weight_y, weight_x;
-    int rows, columns, channels, bands, each, tiles_x, tiles_c;
-    int top, left;  // in the image, of the first output's window
-};
+// Strides and sizes of the output, strides of the weights; channels; bands of `each` rows; tiles of columns and of channels; top and
+// left: the place in the image of the first output's window.
+<< Sizes >>
 
 extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
     const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap image, << out >>* d, Sizes g)
@@ -37,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
     const int first_channel = blockIdx.x % g.tiles_c * line, part = blockIdx.x / g.tiles_c;
     const int first_column = part % g.tiles_x * warps * items;
     const int first = part / g.tiles_x % g.bands * g.each, batch = part / g.tiles_x / g.bands;
-    const int rows = minimum(g.each, g.rows - first), count = rows + taps_y - 1;
+    const int rows = minimum(g.each, g.output.rows - first), count = rows + taps_y - 1;
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
     if (warp == warps) {
         for (int r = 0; lane == 0 && r < count; ++r) {
@@ -51,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
         return;
     }
     const T* const own = ring + warp * items * line + 2 * lane;
-    const int columns = g.columns - first_column - warp * items, own_rows = columns > 0 ? rows : 0;  // that the output has of a warp's
+    const int columns = g.output.columns - first_column - warp * items, own_rows = columns > 0 ? rows : 0;  // that the output has of a warp's
     acc sums[taps][2] = {}, factors[taps_y][items][2] = {};  // of row o of the output at o % taps_y
     for (int start = 0; start < count; start += taps_y) {
 #pragma unroll
@@ -96,6 +94,6 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
         acc total = of_warps[0][tap][i % line];
 #pragma unroll
         for (int j = 1; j < warps; ++j) total += of_warps[j][tap][i % line];
-        if (channel < g.channels) d[channel * g.weight_group + tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+        if (channel < g.channels) d[channel * g.weights.group + tap / taps_x * g.weights.row + tap % taps_x * g.weights.column] = cast< << out >> >(total);
     }
 }

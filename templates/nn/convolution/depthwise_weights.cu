@@ -1,9 +1,9 @@
 // The gradient of the weights of a convolution of each channel with one filter of its own, by windows that move by one pixel: for
 // each channel and tap the sum, over the pixels, of products of output and image. Channels lie innermost in both, and `width`
-// divides them. A thread owns `items` neighbouring columns of the output of `width` channels in a band of rows. It walks down the
-// image's rows, and reads each row of image and output once.
-// Launch: << across >> neighbouring threads have packs of channels, the others of a block columns; blockIdx.x numbers tiles of
-// channels, then groups of columns, whose sums lie behind one another.
+// divides them. A thread owns a strip: `items` neighbouring columns of the output of `width` channels in a band of rows. It walks down
+// the image's rows, and reads each row of image and output once.
+// Launch: << across >> neighbouring threads have packs of channels, the others of a block strips; blockIdx.x numbers tiles of
+// channels, then parts of the strips, whose sums lie behind one another.
 // Shared, static: the sums of the block's threads.
 <% include "prelude/packs.cuh" %>
 using T = << elem >>;
@@ -13,22 +13,15 @@ constexpr int block = << block >>, across = << across >>, down = block / across,
 constexpr int taps_y = << taps_y >>, taps_x = << taps_x >>, taps = taps_y * taps_x, span = items + taps_x - 1;
 constexpr bool whole = << whole | lower >>;  // whether threads have all their columns
 
-struct Place {
-    index batch, row, column;  // strides
-    int rows, columns;
-};
-struct Sizes {
-    Place image, output;
-    index weight_group, weight_y, weight_x;
-    int channels, tiles, strips, runs, bands, each;  // tiles of channels; columns of threads, those of a row, and bands of rows
-    int top, left;                                   // in the image, of the first output's window
-};
+// Strides and sizes of image and output, strides of the weights; channels and tiles of them; strips of a channel and of a part, those of
+// a row, and bands of `each` rows; top and left: the place in the image of the first output's window.
+<< Sizes >>
 // Some columns of a row: zeros where it has none.
 template <int COUNT>
 struct Row {
     Pack<T, width> packs[COUNT];
 
-    __device__ __forceinline__ void load(const T* from, const Place& of, int row, int column, bool is) {
+    __device__ __forceinline__ void load(const T* from, const Plane& of, int row, int column, bool is) {
         const bool there = is && unsigned(row) < unsigned(of.rows);
 #pragma unroll
         for (int i = 0; i < COUNT; ++i)
@@ -94,6 +87,6 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
         const int tap = i / (width * across), v = i / across % width, of = (tile * across + i % across) * width + v;
         acc total = 0;
         for (int j = 0; j < down; ++j) total += shared[j][tap][v][i % across];
-        if (of < g.channels) d[of * g.weight_group + tap / taps_x * g.weight_y + tap % taps_x * g.weight_x] = cast< << out >> >(total);
+        if (of < g.channels) d[of * g.weights.group + tap / taps_x * g.weights.row + tap % taps_x * g.weights.column] = cast< << out >> >(total);
     }
 }

@@ -10,7 +10,7 @@ using acc = << acc >>;
 using size = unsigned << index >>;
 constexpr int block = << block >>, items = << items >>, width = << width >>, taps_x = << taps_x >>;
 constexpr int band = << band >>, step_x = << step_x >>, tap_step_x = << tap_step_x >>;
-constexpr bool channels_first = << channels_first | lower >>;
+constexpr bool channels_last = << channels_last | lower >>;
 // The columns that the windows of a thread's outputs span, from the first one on.
 constexpr int low = tap_step_x < 0 ? (taps_x - 1) * tap_step_x : 0;
 constexpr int span = (items - 1) * step_x + 1 + (taps_x - 1) * (tap_step_x < 0 ? -tap_step_x : tap_step_x);
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     // tiles_m: runs of items in a row; tiles_n: packs of `width` filters, of all groups; m: rows of the whole batch.
     size rest = size(blockIdx.x) * block + threadIdx.x;
     int run, pack, row;
-    if constexpr (channels_first) {  // runs of a row, rows of a plane
+    if constexpr (!channels_last) {  // runs of a row, rows of a plane
         const int rows = g.pixels[0].by * g.pixels[1].by;
         run = rest % g.tiles_m;
         rest /= g.tiles_m;

@@ -6,20 +6,9 @@
 
 <% include "lib/divisor.cuh" %>
 
-// Strides in elements, along the batch, the channels or filters, and the three axes.
-struct Strides {
-    index batch, channel, at[3], group;
-};
-
-struct Geometry {
-    Strides image;
-    index weight_filter, weight_channel, weight_at[3], weight_group, weight_first;
-    Strides output;
-    index output_first;
-    int size[3], base[3], step[3], tap_step[3];  // of the image
-    int m, n, k, tiles_m, tiles_n, each;         // the product's sizes, and its depth for a block
-    Divisor pixels[3], taps[2], inner;           // sizes of the grid and the window; of the taps, or of the channels
-};
+// Strides in elements; sizes, first place, step and tap's step in the image along its axes; the product's sizes m, n, k, its tiles,
+// and its depth for a block; divisors by the sizes of the grid and the window, and by that of the taps, or of the channels.
+<< Geometry >>
 
 // What a row, a column or a place along the depth adds to an element's offset, and to its place in the image. A place that is
 // far outside along the second axis tells that the array does not have it.

@@ -29,11 +29,9 @@ constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line;
 constexpr int width = << width >>, access = << access >>, plane_size = halves * 64 + 8;
 constexpr int part_size = << "plane_size" if planes else "halves * 64" >> * line;
 
-struct Sizes {
-    int bands, of_image, tiles_n, filters, slabs;  // all bands, those of an image, tiles across, and stages of 64 channels
-    int base_y, base_x;                            // of the first line that a band's windows read
-    int rows;                                      // of the output
-};
+// All bands, those of an image, tiles across, filters, and k-blocks of 64 channels; the first line that a band's windows read; rows of
+// the output.
+<< Sizes >>
 // A tap's number among those of the weights, of which the window has every << each_y >>th row from << tap_y >> on, and so along columns.
 __device__ __forceinline__ int of_weights_taps(int tap) {
     return (<< tap_y >> + tap / taps_x * << each_y >>) * << row >> + << tap_x >> + tap % taps_x * << each_x >>;

@@ -29,9 +29,10 @@ constexpr int stages = << stages >>, line = 64;
 constexpr int brought = band * pitch, brought_image = << brought_image >>, lines = << lines >>, lines_image = << lines_image >>;
 constexpr int stage_size = (lines + phases * lines_image) * line;
 
-struct Sizes {
-    int bands, of_image, each, tiles_n, filters, channels;
-    int base_y, base_x;
+// All bands, those of an image and those of a part; tiles across; filters and channels; where the first window begins.
+<< Sizes >>
+struct Images {
+    TensorMap of[phases];
 };
 
 // The sums of a block's threads, plus those that the other blocks of the cluster have of the same places, in the order of blocks.
@@ -63,7 +64,7 @@ __device__ __forceinline__ void add_up(float (&sums)[own_taps][32], float* from_
 }
 
 extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster > 1 >> __launch_bounds__(512, 1) << name >>(
-    const __grid_constant__ TensorMap output, <% for i in range(phases) %>const __grid_constant__ TensorMap image<< i >>, <% endfor %>Out* d, Sizes g, Steps steps)
+    const __grid_constant__ TensorMap output, const __grid_constant__ Images image, Out* d, Sizes g, Steps steps)
 {
     const Epilogue epilogue{steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -88,11 +89,11 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
             mbarrier_wait(&empty[stage], i / stages % 2 ^ 1);
             mbarrier_arrive_expecting(&full[stage], (brought + phases * brought_image) * line * int(sizeof(T)));
             copy_tile(to, output, {of, row, 0, first_filter}, &full[stage]);
-<% for i in range(phases) %>
-            copy_tile(to + (lines + << i >> * lines_image) * line, image<< i >>,
-                      {of, row + ((g.base_y + << i >> / phases_x) >> (by - 1)), (g.base_x + << i >> % phases_x) >> (by - 1), first_channel},
-                      &full[stage]);
-<% endfor %>
+#pragma unroll
+            for (int p = 0; p < phases; ++p)
+                copy_tile(to + (lines + p * lines_image) * line, image.of[p],
+                          {of, row + ((g.base_y + p / phases_x) >> (by - 1)), (g.base_x + p % phases_x) >> (by - 1), first_channel},
+                          &full[stage]);
         }
         return;
     }

@@ -24,17 +24,10 @@ constexpr int line = 64, lines = 64 * halves, brought = images * band * width;  
 constexpr int stage_size = (2 * lines + tile_n) * line, part_size = lines * line;
 static_assert(brought <= lines, "a band is in shared memory");
 
-struct Grid {
-    int first, bands, of_images, tap, taps;  // its first tile; its bands, and those of some images; its first tap, and how many
-};
-struct Tap {
-    int plane, row, column, weights;  // of the image, from a pixel's place in its grid on, and its number among the weights' taps
-};
-struct Sizes {
-    int tiles, tiles_n, filters, slabs;  // all tiles, those across, and slabs of a tap
-    Grid of[grids];
-    Tap taps[<< taps >>];
-};
+// All tiles, those across, filters, and k-blocks of a tap. Of a grid: its first tile; its bands, and those of some images; its first
+// tap, and how many. Of a tap: a plane of the image, the row and column in it from a pixel's place in its grid on, and its number
+// among the weights' taps.
+<< Sizes >>
 struct Planes {
     TensorMap of[<< planes >>];
 };

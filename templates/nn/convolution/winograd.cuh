@@ -7,14 +7,11 @@ constexpr bool last = << last | lower >>;  // neighbouring threads have neighbou
 constexpr bool packs = << packs | lower >>;  // four elements of a row lie together and are aligned, from each tile's << first >>th on
 <% include "lib/divisor.cuh" %>
 
-struct Planes {
-    index batch, channel, at[2], first;    // strides of the planes, and the first element, in elements
-    int height, width, top, left;          // of a plane; where the first tile begins
-    int tiles, count;                      // of all planes of a channel; threads
-    int point, part, channel_to, tile_to;  // strides of the transforms
-    int parts;                             // into which tiles are cut
-    Divisor inner, each, across, down;     // channels or tiles; tiles of a part; tiles along a row, and along a column
-};
+// Strides of the planes along the batch, the channels, rows and columns, and the first element, in elements; rows and columns of a
+// plane; where the first tile begins; tiles of all planes of a channel; threads. Of the transforms: strides from a point, a part, a
+// channel and a tile to the next, and the parts. Divisors by the channels or tiles that threads count fastest, by the tiles of a part,
+// and by those along a row and along a column.
+<< Planes >>
 
 // The channel and the number of the tile of a thread.
 struct Place {

@@ -40,7 +40,7 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     }
     const Operands operands = epilogue.load(0, 0, place.channel);
     const Corner corner(g, place);
-    y += corner.plane + corner.top * g.at[0] + corner.left * g.at[1];
+    y += corner.plane + corner.top * g.row + corner.left * g.column;
 #pragma unroll
     for (int i = 0; i < size; ++i) {
         acc row[points], made[size];
@@ -48,7 +48,7 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
         for (int j = 0; j < points; ++j) row[j] = halves[j][i];
         transform(row, made);
         if (corner.top + i >= g.height) continue;
-        Out* const to = y + i * g.at[0];
+        Out* const to = y + i * g.row;
         if constexpr (packs) {
             Pack<Out, 4> some;
 #pragma unroll
@@ -57,7 +57,7 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
         } else {
 #pragma unroll
             for (int j = 0; j < size; ++j)
-                if (corner.left + j < g.width) to[j * g.at[1]] = epilogue(made[j], operands);
+                if (corner.left + j < g.width) to[j * g.column] = epilogue(made[j], operands);
         }
     }
 }

@@ -27,7 +27,7 @@ __device__ __forceinline__ void load(const T* row, bool inside, int left, const 
     } else {
 #pragma unroll
         for (int j = 0; j < size; ++j)
-            to[j] = inside && unsigned(left + j) < unsigned(g.width) ? cast<acc>(row[j * g.at[1]]) : acc(0);
+            to[j] = inside && unsigned(left + j) < unsigned(g.width) ? cast<acc>(row[j * g.column]) : acc(0);
     }
 }
 
@@ -39,10 +39,10 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(const T* x, T* y,
     acc tile[size][size];
     if (place.tile < g.tiles) {
         const Corner corner(g, place);
-        x += corner.plane + corner.top * g.at[0] + corner.left * g.at[1];
+        x += corner.plane + corner.top * g.row + corner.left * g.column;
 #pragma unroll
         for (int i = 0; i < size; ++i)
-            load(x + i * g.at[0], unsigned(corner.top + i) < unsigned(g.height), corner.left, g, tile[i]);
+            load(x + i * g.row, unsigned(corner.top + i) < unsigned(g.height), corner.left, g, tile[i]);
     } else {
 #pragma unroll
         for (int i = 0; i < size * size; ++i) tile[i / size][i % size] = 0;

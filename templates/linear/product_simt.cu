@@ -1,8 +1,8 @@
-// d[row] = reduction over columns of epilogue(A @ B), for A (m, k) and B (k, n) of any floating dtype and any strides, in batches:
-// sums in `acc`, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n), whose rows a
-// reduction makes numbers of. With `saves` it stores the sums too.
-// Launch: a block makes << tile_m >> rows and all columns; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch. A
-// thread has 4 rows and 8 columns, two fours; neighbouring lanes share the rows.
+// D = epilogue(A @ B) on CUDA cores, for A (m, k) and B (k, n) of any floating dtype and any strides, in batches: sums in `acc`, and
+// the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). With `rows` a reduction makes a number
+// of each row of D, and a tile has all columns. With `saves` the sums are stored too.
+// Launch: a block makes << tile_m >> rows and << tile_n >> columns; blockIdx.x numbers the tiles, blockIdx.y the matrices of the
+// batch. A thread has 4 rows and 8 columns, two fours; neighbouring lanes share the rows.
 // Shared: a slab of each factor, << depth >> deep, as accumulators.
 <% include "linear/epilogue.cuh" %>
 <% include "linear/ends.cuh" %>
@@ -15,11 +15,8 @@ constexpr bool b_own_unit = << (unit_b == "own") | lower >>, b_depth_unit = << (
 static_assert(lanes <= 32 && threads / lanes * 4 == tile_m, "a warp has whole rows");
 using Left = Slab<T, acc, index, threads, tile_m, depth, 1, << a_by_depth | lower >>>;
 using Right = Slab<T, acc, index, threads, tile_n, depth, 1, << b_by_depth | lower >>>;
-// Strides of the factors in elements, through the batch, along their own axis and along the depth.
-struct Sizes {
-    index batch_a, batch_b, own_a, own_b, depth_a, depth_b;
-    int m, n, k;
-};
+// Strides of the factors in elements, through the batch, along their own axis and along the depth; the product's sizes.
+<< Sizes >>
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const T* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
@@ -28,14 +25,15 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     __shared__ alignas(16) acc left_slab[depth * tile_m];
     __shared__ alignas(16) acc right_slab[depth * tile_n];
-    const int batch = blockIdx.y, m0 = blockIdx.x * tile_m, lane = threadIdx.x % lanes, own_row = threadIdx.x / lanes * 4;
+    const int batch = blockIdx.y, tiles_n = divide_up(sizes.n, tile_n), m0 = blockIdx.x / tiles_n * tile_m;
+    const int n0 = blockIdx.x % tiles_n * tile_n, lane = threadIdx.x % lanes, own_row = threadIdx.x / lanes * 4;
     const index own_a = a_own_unit ? 1 : sizes.own_a, depth_a = a_depth_unit ? 1 : sizes.depth_a;
     const index own_b = b_own_unit ? 1 : sizes.own_b, depth_b = b_depth_unit ? 1 : sizes.depth_b;
     acc sums[4][8] = {};
     Left left;
     Right right;
     left.begin(a + batch * sizes.batch_a + m0 * own_a, sizes.m - m0, own_a, depth_a);
-    right.begin(b + batch * sizes.batch_b, sizes.n, own_b, depth_b);
+    right.begin(b + batch * sizes.batch_b + n0 * own_b, sizes.n - n0, own_b, depth_b);
     // The first slab is the short one, so that no other needs a check.
     const int slabs = divide_up(sizes.k, depth), first = sizes.k - (slabs - 1) * depth;
     left.load_first(first);
@@ -66,15 +64,17 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 #pragma unroll
     for (int y = 0; y < 4; ++y) {
         const int row = minimum(m0 + own_row + y, sizes.m - 1);
-        Row::State state = Row::identity();
+        const bool inside = m0 + own_row + y < sizes.m;
+        const index of_d = (index)batch * sizes.m + row;
+        << "Row::State state = Row::identity();" if rows >>
 #pragma unroll
         for (int x = 0; x < 8; ++x) {
-            const int column = x / 4 * (tile_n / 2) + 4 * lane + x % 4;
+            const int column = n0 + x / 4 * (tile_n / 2) + 4 * lane + x % 4;
             if (column >= sizes.n) continue;
-            state = Row::push(state, epilogue(sums[y][x], epilogue.load(batch, row, column)), column);
-            << "if (m0 + own_row + y < sizes.m) saved[((index)batch * sizes.m + row) * sizes.n + column] = Rounded{}(sums[y][x], Operands{});" if saves >>
+            const Out value = epilogue(sums[y][x], epilogue.load(batch, row, column));
+            << "state = Row::push(state, value, column);" if rows else "if (inside) d[of_d * sizes.n + column] = value;" >>
+            << "if (inside) saved[of_d * sizes.n + column] = Rounded{}(sums[y][x], Operands{});" if saves >>
         }
-        state = Row::of_lanes<lanes>(state);
-        if (lane == 0 && m0 + own_row + y < sizes.m) d[(index)batch * sizes.m + row] = Row::finish(state, sizes.n);
+        << "state = Row::of_lanes<lanes>(state); if (inside && lane == 0) d[of_d] = Row::finish(state, sizes.n);" if rows >>
     }
 }

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ... import namespace as ops
 from ...array import Array
 from ...kernel.sizes import LARGEST_INDEX
-from .geometry import Windows
+from .problem import Windows
 
 Shape = Sequence[int]
 
@@ -33,7 +33,7 @@ class Half(NamedTuple):
         return x[(slice(None),) * self.axis + (self.image if of_image else self.output,)]
 
 
-def are_needed(image: Shape, output: Shape, of_image: bool) -> bool:
+def is_needed(image: Shape, output: Shape, of_image: bool) -> bool:
     """Whether shapes (batch, channels, ...) have more pixels than a kernel counts, and what is cut can be halved."""
     most = max(shape[0] * math.prod(shape[2:]) for shape in (image, output))
     cut = image if of_image else output
@@ -69,29 +69,29 @@ def convolution(
     windows: Windows,
     kernel: Shape,
     size: Shape,
-    turned: bool,
-    last: bool,
+    transposed: bool,
+    channels_last: bool,
     of_half: Callable[[Array, Windows, tuple[int, ...]], Array],
 ) -> Array:
-    """A convolution, or if ``turned`` the gradient of one's image, by halves of the result.
+    """A convolution, or if ``transposed`` the gradient of one's image, by halves of the result.
 
     Args:
-        x: the image, or the output if ``turned``.
+        x: the image, or the output if ``transposed``.
         windows: how the windows lie.
         kernel: the sizes of a window.
         size: of the result, along its axes of pixels.
-        turned: whether the image's gradient is computed.
-        last: whether the channels of the result lie innermost in memory.
+        transposed: whether the image's gradient is computed.
+        channels_last: whether the channels of the result lie innermost in memory.
         of_half: computes a half of the result, of a part of ``x``, its windows and the half's size.
     """
     made = (x.shape[0], 1, *size)
-    shapes = (made, x.shape) if turned else (x.shape, made)
+    shapes = (made, x.shape) if transposed else (x.shape, made)
     parts, axis = [], 0
-    for half in _halves(*shapes, windows, kernel, turned):
-        own, axis = half.image if turned else half.output, half.axis
+    for half in _halves(*shapes, windows, kernel, transposed):
+        own, axis = half.image if transposed else half.output, half.axis
         sizes = [own.stop - own.start if k == axis - 2 else n for k, n in enumerate(size)]
-        parts.append(of_half(half.part(x, not turned), half.windows, tuple(sizes)))
-    if not last:
+        parts.append(of_half(half.part(x, not transposed), half.windows, tuple(sizes)))
+    if not channels_last:
         return ops.concat(parts, axis)
     joined = ops.concat([ops.moveaxis(one, 1, -1) for one in parts], axis and axis - 1)
     return ops.moveaxis(joined, -1, 1)

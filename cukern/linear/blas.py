@@ -1,4 +1,4 @@
-"""Products of ndarrays: by direct calls of cuBLAS, NumPy's and CuPy's ``matmul``, or a kernel where that is faster."""
+"""Products of ndarrays by libraries: direct calls of cuBLAS and cuBLASLt, NumPy's and CuPy's ``matmul``."""
 
 from __future__ import annotations
 
@@ -41,13 +41,21 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
     """
     xp = device.xp
     if device.addressable:
-        return quiet().run(np.matmul, a, b, out=out)
+        return _by_numpy(a, b, out)
     if a.dtype not in dtypes.FLOATS:
         return xp.matmul(a, b) if out is None else xp.matmul(a, b, out=out)
     return in_pieces(xp, a, b, _LIMIT) if out is None else _blas(xp, a, b, out)
 
 
-class Plan(kernel_plan.Plan):
+def _by_numpy(a: Any, b: Any, out: Any = None) -> Any:
+    """The product by NumPy, which calls its BLAS; half types, which that lacks, by way of float32."""
+    if out is None and dtypes.info(a.dtype).narrow:
+        wide = (one.astype(dtypes.info(one.dtype).acc) for one in (a, b))
+        return _by_numpy(*wide).astype(a.dtype)
+    return quiet().run(np.matmul, a, b, out=out)
+
+
+class LibraryPlan(kernel_plan.Plan):
     """A product of GPU arrays of given layouts: one call of the library, after copies of operands it cannot read."""
 
     __slots__ = ("_copied",)
@@ -89,46 +97,34 @@ class Plan(kernel_plan.Plan):
         return super().__call__(*arrays)
 
 
+class HostPlan(kernel_plan.Plan):
+    """A product of arrays of the host by NumPy, which calls its BLAS."""
+
+    __slots__ = ()
+
+    def __init__(self, a: Layout, b: Layout) -> None:
+        batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+        super().__init__(a.device, (fresh_layout(a.device, a.dtype, (*batch, a.shape[-2], b.shape[-1])),))
+
+    def __call__(self, *arrays: Array) -> Array:
+        """Compute and return the product of two arrays, a new array."""
+        a, b = arrays
+        return Array._wrap(_by_numpy(a._data, b._data), self.device)
+
+
 def _copy(x: Array) -> Array:
     made = Array._wrap(in_order(x.device, x._data), x.device)
     made._planned()
     return made
 
 
-_plans: dict[tuple[Layout, Layout], kernel_plan.Plan | None] = {}
-
-
-def planned(a: Array, b: Array) -> kernel_plan.Plan | None:
-    """The plan for two GPU arrays of one floating dtype whose shapes fit; None if a size is 0 or exceeds C's int.
-
-    It is the library's, or that of a kernel where that is faster.
-
-    Raises:
-        ValueError: the batches do not broadcast.
-    """
-    key = (a._layout or a._planned(), b._layout or b._planned())
-    if key not in _plans:
-        from .tensor_cores import make_alone
-
-        made = (make_alone(*key) or Plan(*key)) if _plain(*key) else None
-        remember(_plans, key, made)
-        return made
-    return _plans[key]
-
-
-def known(a: object, b: object) -> kernel_plan.Plan | None:
-    """The cached plan for two arguments, if they are arrays with the layouts of an earlier product; else None."""
-    if isinstance(a, Array) and isinstance(b, Array):
-        return _plans.get((a._layout or a._planned(), b._layout or b._planned()))
-    return None
-
-
-def _plain(a: Layout, b: Layout) -> bool:
+def fits_library(a: Layout, b: Layout) -> bool:
+    """Whether no size is 0 or exceeds C's int."""
     sizes = (*a.shape, *b.shape, a.size // max(1, a.shape[-1]), b.size // max(1, b.shape[-1]))
     return min(sizes) > 0 and max(sizes) <= _LIMIT
 
 
-_sums: dict[tuple[Layout, Layout], Plan] = {}
+_sums: dict[tuple[Layout, Layout], LibraryPlan] = {}
 
 
 def sums(a: Array, b: Array) -> Array:
@@ -140,7 +136,7 @@ def sums(a: Array, b: Array) -> Array:
     found = _sums.get(key)
     if found is None:
         with on(a.device):
-            found = remember(_sums, key, Plan(*key, dtypes.info(a.dtype).acc))
+            found = remember(_sums, key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
     return found(a, b)
 
 

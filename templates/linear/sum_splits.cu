@@ -2,10 +2,8 @@
 // are added in order, so that the result is the same each time.
 // Launch: a thread for each element of D, blocks along x. Shared memory: none.
 <% include "linear/epilogue.cuh" %>
-constexpr int parts = << parts >>;
-struct Sizes {
-    int batches, m, n;
-};
+constexpr int parts = << splits >>;
+<< Sizes >>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const float* sums, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>

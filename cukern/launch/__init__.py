@@ -1,0 +1,1 @@
+"""Launches as data: the parameters, the variants and the families of the library's kernels."""

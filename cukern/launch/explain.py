@@ -1,0 +1,65 @@
+"""Why a call runs the kernels that it runs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from . import family
+
+
+class Explanation:
+    """What :func:`explain` found: printed, a table for each problem.
+
+    Attributes:
+        problems: a family and a problem of it, for each problem that the call had.
+        counts: how often it had each of them.
+        result: what the call returned.
+    """
+
+    def __init__(self, problems: list[tuple[family.Family[Any], Any]], result: Any) -> None:
+        self.counts = Counter((one.name, problem) for one, problem in problems)
+        self.problems = list({(one.name, problem): (one, problem) for one, problem in problems}.values())
+        self.result = result
+
+    def __repr__(self) -> str:
+        if not self.problems:
+            return "no family of kernels was asked: this call has kernels of one form each, or a library's"
+        return "\n\n".join(
+            f"{self.counts[one.name, problem]} x {one.explain(problem)}" for one, problem in self.problems
+        )
+
+
+def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
+    """Call a function, and tell which kernels computed it, of those that could have, and why.
+
+    For each problem that a family of kernels was given, such as one convolution, the table names all variants: the
+    one chosen (``>``), the times of each as its cost model predicts them and as they were measured on this model of
+    GPU (see ``python -m cukern tune``), the constants of its template, or why it does not fit. The least time is that
+    in which the device's memory moves the arrays, or its units multiply, whichever takes longer.
+
+    Args:
+        function: what is called.
+        args, kwargs: its arguments.
+
+    Returns:
+        An :class:`Explanation`, which prints the tables.
+
+    >>> import cukern as ck
+    >>> x, weight = ck.ones((1, 3, 8, 8)), ck.ones((4, 3, 3, 3))
+    >>> found = ck.explain(ck.nn.conv2d, x, weight)  # print(found) shows the table
+    >>> [family.name for family, problem in found.problems], found.result.shape
+    (['convolution'], (1, 4, 6, 6))
+    """
+    problems: list[tuple[family.Family[Any], Any]] = []
+
+    def watch(of: family.Family[Any], problem: Any) -> None:
+        problems.append((of, problem))
+
+    family.watchers.append(watch)
+    try:
+        result = function(*args, **kwargs)
+    finally:
+        family.watchers.remove(watch)
+    return Explanation(problems, result)

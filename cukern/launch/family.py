@@ -1,0 +1,260 @@
+"""Families: the variants of one computation, of which the fastest that fits a problem is chosen, once for its form."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Generic, NamedTuple
+
+from ..array import Array
+from ..device import Device
+from ..device.interface import Properties
+from ..errors import LaunchError
+from ..kernel.plan import on, remember
+from . import tuned
+from .variant import P, Plan, Variant
+
+#: The limits for which variants that need a GPU are laid out where a test has them run on the host: an H200's.
+STAND_IN = Properties(
+    name="a stand-in for a GPU of compute capability 9.0",
+    max_threads_per_block=1024,
+    max_block=(1024, 1024, 64),
+    max_grid=(2**31 - 1, 65535, 65535),
+    max_shared_memory_per_block=227 * 1024,
+    warp_size=32,
+    multiprocessors=132,
+    max_blocks_per_cluster=8,
+    compute_capability=(9, 0),
+)
+
+
+class Choice(NamedTuple):
+    """What a family knows of one of its variants for a problem.
+
+    Attributes:
+        variant: its name.
+        config: the best constants; None where it does not fit.
+        why: why it does not fit, or "".
+        predicted: seconds by its cost model.
+        measured: seconds by the tuned data of the device, carried over from problems within their reach; or None.
+        chosen: whether it computes the problem.
+    """
+
+    variant: str
+    config: Any
+    why: str
+    predicted: float = 0.0
+    measured: float | None = None
+    chosen: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """The measured time, or else the predicted one."""
+        return self.predicted if self.measured is None else self.measured
+
+
+class Used(list[Any]):
+    """The constants that a family has used, one entry for each new problem.
+
+    Attributes:
+        problems: what they were used for.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.problems: list[Any] = []
+
+
+class _Only(NamedTuple):
+    """The variants that alone are used, in order of preference, and constants that replace those chosen."""
+
+    names: tuple[str, ...]
+    limits: Properties | None
+    fields: dict[str, Any]
+    used: Used
+
+
+class Family(Generic[P]):
+    """The variants of one computation.
+
+    Args:
+        name: of the family.
+        variants: in no order: the one of the least time is chosen.
+        reference: a composition of other operations that computes any problem: what results are compared with.
+        samples: problems for which variants are measured, with arrays for them, on a device, by a seed.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *variants: type[Variant[P]],
+        reference: Callable[[P], Plan],
+        samples: Callable[[Device, int], Iterator[tuple[P, Sequence[Array]]]] | None = None,
+    ) -> None:
+        self.name, self.reference, self.samples = name, reference, samples
+        self.variants = {one.name: one for one in variants}
+        self._plans: dict[P, Plan] = {}
+        self._only: _Only | None = None
+        FAMILIES[name] = self
+
+    def __repr__(self) -> str:
+        return f"Family({self.name!r}: {', '.join(self.variants)})"
+
+    def __call__(self, problem: P) -> Plan:
+        """What computes a problem: chosen and compiled at the first call for it.
+
+        Raises:
+            LaunchError: no variant fits.
+        """
+        if watchers:
+            for watch in watchers:
+                watch(self, problem)
+        plan = self._plans.get(problem)
+        if plan is None:
+            with on(problem.device):
+                config, limits = self._chosen(problem)
+                plan = remember(self._plans, problem, config.plan(problem, limits))
+        return plan
+
+    def known(self, problem: P) -> Plan | None:
+        """What computes a problem, if it has been chosen before and nobody asks why."""
+        return None if watchers else self._plans.get(problem)
+
+    def choices(self, problem: P) -> list[Choice]:
+        """What is known of each variant for a problem."""
+        limits = problem.device.properties
+        found = [self._choice(one, problem, limits) for one in self.variants.values()]
+        predicted = {one.variant: one.predicted for one in found if not one.why}
+        known = tuned.times(limits.name, self.name, problem.features, predicted) if predicted else {}
+        found = [one._replace(measured=known.get(one.variant)) for one in found]
+        fitting = [one for one in found if not one.why]
+        if not fitting:
+            return found
+        best = min(fitting, key=lambda one: one.seconds)
+        return [one._replace(chosen=one is best) for one in found]
+
+    def explain(self, problem: P) -> str:
+        """A table of the variants: whether each fits or why not, its constants, and the predicted and measured time."""
+        limits = problem.device.properties
+        rows = [("", "variant", "predicted", "measured", "constants")]
+        for one in sorted(self.choices(problem), key=lambda one: (bool(one.why), one.seconds)):
+            measured = "" if one.measured is None else f"{1e6 * one.measured:.1f} us"
+            predicted = "" if one.why else f"{1e6 * one.predicted:.1f} us"
+            about = one.why or ", ".join(f"{k}={v}" for k, v in self.fields(one.config).items())
+            rows.append((">" if one.chosen else "", one.variant, predicted, measured, about))
+        widths = [max(len(row[i]) for row in rows) for i in range(4)]
+        lines = (
+            " ".join([*(text.ljust(n) for text, n in zip(row, widths, strict=False)), row[4]]) for row in rows
+        )
+        least = f"{1e6 * problem.least_seconds(limits):.1f} us at least on {limits.name}"
+        return "\n".join([f"{self.name}: {problem.summary}; {least}", *(line.rstrip() for line in lines)])
+
+    def candidates(self, choice: Choice, problem: P, count: int) -> list[Variant[P]]:
+        """The ``count`` best constants of a variant that fits, by its cost model; none of one that does not."""
+        limits = problem.device.properties
+        if choice.why:
+            return []
+        found = self.variants[choice.variant].configs(problem, limits)
+        return sorted(found, key=lambda one: one.cost(problem, limits))[:count]
+
+    @staticmethod
+    def fields(config: Variant[P]) -> dict[str, Any]:
+        """The constants of a variant, by name."""
+        return {one.name: getattr(config, one.name) for one in dataclasses.fields(config)}  # type: ignore[arg-type]
+
+    @contextmanager
+    def only(self, *names: str, limits: Properties | None = None, **fields: Any) -> Iterator[Used]:
+        """Have these variants alone compute what is asked for in the with-block: the first that fits.
+
+        On the host they are laid out for a GPU if they need one. It holds for all threads.
+
+        Args:
+            names: of variants.
+            limits: those for which they are laid out, by default those of the device.
+            fields: constants that the ones used have, where a variant has them: those of the least time among its own,
+                or if it has none of these, those that would be chosen with these in their place.
+
+        Yields:
+            The list of what is used, one entry for each new problem.
+
+        Raises:
+            ValueError: the family has no variant of a name.
+        """
+        for name in names:
+            if name not in self.variants:
+                raise ValueError(
+                    f"only: {self.name} has no variant {name!r}; it has {', '.join(self.variants)}"
+                )
+        before = self._plans, self._only
+        self._plans, self._only = {}, _Only(names, limits, fields, Used())
+        try:
+            yield self._only.used
+        finally:
+            self._plans, self._only = before
+
+    def _chosen(self, problem: P) -> tuple[Variant[P], Properties]:
+        if self._only is not None:
+            return self._forced(problem, self._only)
+        found, limits = self.choices(problem), problem.device.properties
+        for one in found:
+            if one.chosen:
+                return self._tuned(one, problem, limits), limits
+        raise LaunchError(
+            f"{self.name}: no variant fits: {'; '.join(f'{one.variant}: {one.why}' for one in found)}"
+        )
+
+    def _tuned(self, chosen: Choice, problem: P, limits: Properties) -> Variant[P]:
+        """The constants with which the variant was fastest for this very problem, if they still are some of its own."""
+        own = tuned.config(limits.name, self.name, problem.features, chosen.variant)
+        if own is not None:
+            for one in self.variants[chosen.variant].configs(problem, limits):
+                if self.fields(one) == own:
+                    return one
+        config: Variant[P] = chosen.config
+        return config
+
+    def _forced(self, problem: P, only: _Only) -> tuple[Variant[P], Properties]:
+        whys = []
+        for name in only.names:
+            variant, limits = self.variants[name], only.limits or problem.device.properties
+            if limits.compute_capability < variant.needs and problem.device.style == "serial":
+                limits = STAND_IN
+            one = self._choice(variant, problem, limits)
+            if one.why:
+                whys.append(f"{name}: {one.why}")
+                continue
+            own = {key: value for key, value in only.fields.items() if key in self.fields(one.config)}
+            alike = [
+                each
+                for each in variant.configs(problem, limits)
+                if all(getattr(each, key) == value for key, value in own.items())
+            ]
+            if alike:
+                config = min(alike, key=lambda each: each.cost(problem, limits))
+            else:
+                config = dataclasses.replace(one.config, **own)
+            only.used.append(config)
+            only.used.problems.append(problem)
+            return config, limits
+        raise LaunchError(f"{self.name}: no variant fits: {'; '.join(whys)}")
+
+    def _choice(self, variant: type[Variant[P]], problem: P, limits: Properties) -> Choice:
+        if limits.compute_capability < variant.needs:
+            return Choice(variant.name, None, "needs compute capability {}.{}".format(*variant.needs))
+        why = variant.fits(problem, limits)
+        if why:
+            return Choice(variant.name, None, why)
+        priced = [
+            (one.cost(problem, limits), i, one) for i, one in enumerate(variant.configs(problem, limits))
+        ]
+        if not priced:
+            return Choice(variant.name, None, f"no constants fit {limits.name}")
+        cost, _, config = min(priced)
+        return Choice(variant.name, config, "", cost)
+
+
+#: All families by name.
+FAMILIES: dict[str, Family[Any]] = {}
+#: Called with each family and problem for which a plan is asked.
+watchers: list[Callable[[Family[Any], Any], None]] = []

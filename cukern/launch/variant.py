@@ -1,0 +1,196 @@
+"""Variants: the ways in which a family of kernels computes a problem, as data that can be listed, priced and chosen."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from ..array import Array
+from ..array.layout import Layout, address
+from ..device import Device
+from ..device.interface import Prepared, Properties, Tiles
+from ..kernel import Kernel
+from ..kernel.plan import new, on, remember
+from ..text import Dim3
+from .params import Given
+
+#: Bytes of a tensor map.
+MAP_BYTES = 128
+
+
+class Problem(Hashable, Protocol):
+    """What one call asks of a family, as far as a launch depends on it."""
+
+    @property
+    def device(self) -> Device:
+        """Where it is computed."""
+
+    @property
+    def results(self) -> Sequence[Layout]:
+        """The layouts of the new arrays that the call returns."""
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        """What its time depends on: words, which problems near it share, and sizes of at least 0."""
+
+    @property
+    def summary(self) -> str:
+        """The problem in a line."""
+
+    def least_seconds(self, limits: Properties) -> float:
+        """The time in which a device moves its arrays once, or computes its products, whichever is longer."""
+
+
+P = TypeVar("P", bound=Problem)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One launch of a template.
+
+    Attributes:
+        grid: blocks along x, y and z.
+        block: threads of a block.
+        shared: bytes of dynamic shared memory of a block.
+        constants: the template's variables besides the fields of the variant.
+        params: what the kernel takes after the arrays.
+        maps: the tensor maps by which the kernel knows an array, by the number of the argument: one, or those of a
+            struct of several. Their addresses are counted in bytes from the array's first element.
+    """
+
+    grid: Dim3
+    block: int
+    shared: int = 0
+    constants: Mapping[str, Any] = field(default_factory=dict)
+    params: Sequence[Given | bytes | int | float] = ()
+    maps: Mapping[int, Sequence[Tiles]] = field(default_factory=dict)
+
+
+#: Computes a problem for arrays of its layouts.
+Plan = Callable[..., Any]
+
+
+class Variant(Generic[P]):
+    """A template, and a frozen dataclass whose fields are constants of it.
+
+    A variant that a library computes, or that is composed of others, has no template and its own :meth:`plan`.
+
+    Attributes:
+        name: by which a family's variants are told apart.
+        kernel: the template.
+        needs: the least compute capability of the devices that have it; (0, 0) for the host too.
+    """
+
+    name: ClassVar[str]
+    kernel: ClassVar[Kernel | None] = None
+    needs: ClassVar[tuple[int, int]] = (0, 0)
+
+    def template(self) -> Kernel | None:
+        """The template, where it depends on the constants."""
+        return self.kernel
+
+    @classmethod
+    def fits(cls, problem: P, limits: Properties) -> str:
+        """Why it cannot compute a problem; "" if it can."""
+        raise NotImplementedError
+
+    @classmethod
+    def configs(cls, problem: P, limits: Properties) -> Iterable[Variant[P]]:
+        """The constants with which it can, for a device with these limits."""
+        return (cls(),)
+
+    def cost(self, problem: P, limits: Properties) -> float:
+        """The time in seconds, estimated."""
+        raise NotImplementedError
+
+    def launch(self, problem: P, limits: Properties) -> Launch:
+        """The launch that computes a problem."""
+        raise NotImplementedError
+
+    def plan(self, problem: P, limits: Properties) -> Plan:
+        """The launch, prepared for arrays of the problem's layouts."""
+        return Replay(
+            problem.device, prepared(self, self.launch(problem, limits), problem.device), problem.results
+        )
+
+    def constants(self) -> dict[str, Any]:
+        """The template's variables that are fields."""
+        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}  # type: ignore[arg-type]
+
+
+def prepared(variant: Variant[Any], launch: Launch, device: Device) -> Run:
+    """A launch of a variant's template, ready to be replayed."""
+    constants = {**variant.constants(), **launch.constants}
+    declared = {one.params.name: one.source(constants) for one in launch.params if isinstance(one, Given)}
+    kernel = variant.template()
+    assert kernel is not None
+    bound = kernel.bind(device, block=launch.block, **declared, **constants)
+    tail = [one.packed(constants) if isinstance(one, Given) else one for one in launch.params]
+    structs = [MAP_BYTES * len(launch.maps[i]) for i in sorted(launch.maps)]
+    run = bound.function.prepare(launch.grid, (launch.block, 1, 1), launch.shared, tail, structs)
+    return Run(run, device, bound.rendered.text, launch.maps)
+
+
+class Run:
+    """A launch that is ready to be replayed.
+
+    Attributes:
+        source: the text of the kernel.
+    """
+
+    __slots__ = ("_device", "_known", "_maps", "_run", "source")
+
+    def __init__(
+        self, run: Prepared, device: Device, source: str, maps: Mapping[int, Sequence[Tiles]]
+    ) -> None:
+        self._run, self._device, self.source, self._maps = run, device, source, dict(maps)
+        #: The tensor maps of arrays at addresses that came before.
+        self._known: dict[tuple[int, int], bytes] = {}
+
+    def __call__(self, values: Sequence[Array | int | float | None]) -> None:
+        """Launch for arrays, None for a null pointer, and numbers, in the order of the kernel's parameters."""
+        null = self._device.backend.operand(None)
+        given: list[Any] = []
+        for one in values:
+            if isinstance(one, Array):
+                if one._layout is None:
+                    one._planned()
+                given.append(one._operand)
+            else:
+                given.append(null if one is None else one)
+        for number in self._maps:
+            given[number] = self._map(number, values[number])
+        self._run(*given)
+
+    def _map(self, number: int, array: Any) -> bytes:
+        at = address(array._data)
+        found = self._known.get((number, at))
+        if found is None:
+            make = self._device.backend.tensor_map
+            made = b"".join([make(one._replace(address=at + one.address)) for one in self._maps[number]])
+            found = remember(self._known, (number, at), made)
+        return found
+
+
+class Replay:
+    """A launch of given arrays that returns new ones.
+
+    Args:
+        device: where it runs.
+        run: the launch.
+        layouts: those of the results.
+    """
+
+    __slots__ = ("_device", "_layouts", "_run")
+
+    def __init__(self, device: Device, run: Run, layouts: Sequence[Layout]) -> None:
+        self._device, self._run, self._layouts = device, run, tuple(layouts)
+
+    def __call__(self, *arrays: Array | None) -> Any:
+        """Launch, and return the result, or the list of several."""
+        with on(self._device):
+            made = new(self._layouts)
+            self._run((*arrays, *made))
+        return made[0] if len(made) == 1 else made

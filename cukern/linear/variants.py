@@ -1,0 +1,366 @@
+"""Products of matrices that end with an elementwise expression in the same launch, on CUDA cores and tensor cores."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout
+from ..device.interface import Properties
+from ..elementwise.plan import converter
+from ..elementwise.program import Program
+from ..kernel import Kernel
+from ..kernel.plan import Plan, on
+from ..kernel.sizes import ACCESS, divide_up, power_of_two
+from ..launch import cost
+from ..launch.params import Params
+from ..launch.variant import Launch, Run, Variant, prepared
+from .problem import (
+    Factor,
+    Gemm,
+    Product,
+    ending_name,
+    ending_variables,
+    epilogue_steps,
+    tiled_sizes,
+    tiled_variables,
+)
+
+#: Seconds in which a multiprocessor's tensor cores make an element of a tile of 64 products of 16-bit floats, or 32 of
+#: floats, at rate 1. Large tiles on an H200 reach rate 2.
+UNIT = 4.5e-11
+#: Bytes of a k-block along the depth.
+K_BLOCK = 128
+#: Why a product alone is left to the library.
+NOTHING_FOLLOWS = "nothing follows: compiling it takes longer than it saves"
+
+
+class ProductPlan(Plan):
+    """The launches of a product for arrays of its layouts.
+
+    Attributes:
+        converters: functions that convert each Python number to the dtype in which it is computed.
+        backwards: what a tape records of a call, by which inputs are tracked.
+        reads: the plan, without a launch, of what follows the saved product, as a tape records that.
+        source: the text of the kernels.
+    """
+
+    __slots__ = ("_partials", "_runs", "backwards", "converters", "reads", "source")
+    apart = False
+
+    def __init__(
+        self, program: Program, results: Sequence[Layout], runs: Sequence[Run], partials: Layout | None = None
+    ) -> None:
+        super().__init__(results[0].device, results)
+        self.converters = tuple(map(converter, program.scalars))
+        self.backwards: dict[tuple[bool, ...], Any] = {}
+        self.reads: Any = None
+        self.source = "\n".join(run.source for run in runs)
+        self._runs, self._partials = tuple(runs), partials
+
+    def run(self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None) -> Array:
+        """Launch and return the result: ``into``, or a new array if it is None."""
+        return self.run_all(arrays, scalars, into)[-1]
+
+    def run_all(
+        self, arrays: Sequence[Array], scalars: Sequence[Any], into: Array | None = None
+    ) -> list[Array]:
+        """Launch and return the product, if it is saved, and the result."""
+        with on(self.device):
+            outs = [Array._made(self.layouts[0]) if into is None else into]
+            outs += [Array._made(layout) for layout in self.layouts[1:]]
+            values: list[Any] = list(arrays)
+            if scalars:
+                values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
+            if self._partials is not None:
+                partials = Array._made(self._partials)
+                self._runs[0]([*values[:2], partials])
+                values[:2] = [partials]
+            self._runs[-1]([*values, *outs])
+        return outs
+
+    def __call__(self, *arrays: Array) -> Array:
+        """The result of a program that takes no numbers."""
+        return self.run(arrays, ())
+
+
+class OneLaunch(Variant[Product]):
+    """A product and what follows it by one launch."""
+
+    @classmethod
+    def gemm_of(cls, problem: Product) -> Gemm | None:
+        """The sizes and strides; None if the kernel does not read factors that lie so."""
+        return problem.gemm
+
+    def seconds(self, gemm: Gemm, limits: Properties) -> float:
+        """The time of the product."""
+        raise NotImplementedError
+
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """The launch of the product.
+
+        Args:
+            gemm: its sizes and strides.
+            program: makes an element of the result of a sum and of operands.
+            elem: of the factors.
+            limits: of the device.
+        """
+        raise NotImplementedError
+
+    def cost(self, problem: Product, limits: Properties) -> float:
+        """See :class:`~cukern.launch.variant.Variant`."""
+        gemm = self.gemm_of(problem)
+        assert gemm is not None
+        moved = problem.nbytes / cost.bandwidth(limits)
+        return max(self.seconds(gemm, limits), moved) + cost.launch(limits)
+
+    def launch(self, problem: Product, limits: Properties) -> Launch:
+        """See :class:`~cukern.launch.variant.Variant`."""
+        gemm = self.gemm_of(problem)
+        assert gemm is not None
+        return self.launch_of(gemm, problem.program, problem.elem, limits)
+
+    def plan(self, problem: Product, limits: Properties) -> ProductPlan:
+        """The launch, prepared."""
+        run = prepared(self, self.launch(problem, limits), problem.device)
+        return ProductPlan(problem.program, problem.results, [run])
+
+
+_SIMT_SIZES = Params(
+    "Sizes",
+    batch_a="index",
+    batch_b="index",
+    own_a="index",
+    own_b="index",
+    depth_a="index",
+    depth_b="index",
+    m="int",
+    n="int",
+    k="int",
+)
+
+
+@dataclass(frozen=True)
+class Simt(OneLaunch):
+    """Factors of any floating dtype and any strides, multiplied on CUDA cores.
+
+    Attributes:
+        tile_n: columns of a block's tile, a power of two; where rows are reduced, all that there are.
+        depth: elements of a k-block.
+    """
+
+    name = "simt"
+    kernel = Kernel("linear/product_simt.cu")
+
+    tile_n: int
+    depth: int
+
+    #: Columns of a tile at most: a lane of a warp has eight; and at least, for k-blocks that threads share evenly.
+    widest: ClassVar[int] = 256
+    narrowest: ClassVar[int] = 32
+    #: Columns of a tile where rows are not reduced.
+    ordinary: ClassVar[int] = 64
+    #: Threads of a block, and the rows and columns of each.
+    threads: ClassVar[int] = 256
+    rows: ClassVar[int] = 4
+    columns: ClassVar[int] = 8
+    #: Bytes of a k-block along the depth, as accumulators.
+    k_block: ClassVar[int] = 64
+    #: The share of the peak in float32 that it reaches on a GPU, and in float64; and on the host, where threads of a
+    #: block take turns.
+    efficiency: ClassVar[float] = 0.55
+    efficiency_float64: ClassVar[float] = 0.18
+    host_efficiency: ClassVar[float] = 0.25
+
+    @classmethod
+    def gemm_of(cls, problem: Product) -> Gemm | None:
+        """See :class:`OneLaunch`."""
+        return problem.strided
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For any product that something follows; of a row that is reduced all columns have to fit a tile."""
+        if problem.epilogue is None:
+            return NOTHING_FOLLOWS
+        gemm = problem.strided
+        if gemm is None:
+            return "matrices of the batch are not at equal distances"
+        if gemm.rows is not None and gemm.n > cls.widest:
+            return f"for rows of at most {cls.widest} columns"
+        return ""
+
+    @classmethod
+    def configs(cls, problem: Product, limits: Properties) -> Iterator[Simt]:
+        """The tile that the columns fill."""
+        gemm = problem.strided
+        assert gemm is not None
+        most = cls.widest if gemm.rows is not None else cls.ordinary
+        width = min(most, max(cls.narrowest, power_of_two(gemm.n)))
+        return iter([cls(width, cls.k_block // dtypes.info(problem.elem).acc.itemsize)])
+
+    @property
+    def tile_m(self) -> int:
+        """Rows of a tile."""
+        return self.threads * self.columns // self.tile_n * self.rows
+
+    def seconds(self, gemm: Gemm, limits: Properties) -> float:
+        """The products of the busiest multiprocessor."""
+        blocks = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
+        share = self.efficiency_float64 if gemm.itemsize == 8 else self.efficiency
+        share = self.host_efficiency if cost.is_host(limits) else share
+        rate = share * cost.flops(limits) / limits.multiprocessors
+        return cost.waves(blocks, limits) * 2.0 * self.tile_m * self.tile_n * gemm.k / rate
+
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """See :class:`OneLaunch`."""
+        # Strides along the own axis, and along the depth.
+        a, b = ((one.row, one.unit) if one.by_depth else (one.unit, one.row) for one in (gemm.a, gemm.b))
+        tiles = divide_up(gemm.m, self.tile_m), divide_up(gemm.n, self.tile_n)
+        sizes = _SIMT_SIZES(
+            batch_a=gemm.a.batch,
+            batch_b=gemm.b.batch,
+            own_a=a[0],
+            own_b=b[0],
+            depth_a=a[1],
+            depth_b=b[1],
+            m=gemm.m,
+            n=gemm.n,
+            k=gemm.k,
+        )
+        return Launch(
+            grid=(math.prod(tiles), gemm.batches, 1),
+            block=self.threads,
+            constants={
+                **ending_variables(program, elem, gemm),
+                "name": f"{ending_name(program, elem, gemm)}_{self.tile_m}x{self.tile_n}",
+                "tile_m": self.tile_m,
+                "a_by_depth": gemm.a.by_depth,
+                "b_by_depth": gemm.b.by_depth,
+                "unit_a": _contiguous(gemm.a),
+                "unit_b": _contiguous(gemm.b),
+            },
+            params=(sizes, epilogue_steps(gemm.operands)),
+        )
+
+
+def _contiguous(factor: Factor) -> str:
+    """The axis along which a factor is known to be contiguous."""
+    return "" if factor.unit != 1 else "depth" if factor.by_depth else "own"
+
+
+@dataclass(frozen=True)
+class TensorCores(OneLaunch):
+    """Tiles of 16-bit floats whose k-blocks threads copy: mma of sm_80, wgmma of sm_90a.
+
+    Attributes:
+        tile_m, tile_n: rows and columns of a block's tile, multiples of 64.
+        warps_m, warps_n: warps that share its rows, and its columns.
+        stages: k-blocks of the factors in shared memory, all but one of them on their way.
+        grouped: whether a warpgroup multiplies 64 rows together, by wgmma.
+        band: rows of tiles that are made column by column, so that those made at a time share factors in the L2.
+    """
+
+    name = "tensor cores"
+    needs = (8, 0)
+
+    tile_m: int
+    tile_n: int
+    warps_m: int
+    warps_n: int
+    stages: int
+    grouped: bool = False
+    band: int = 8
+
+    #: Elements of a k-block.
+    depth: ClassVar[int] = 64
+    #: Rows of a tile at most where rows are reduced: what is little work beside loading is shared by more blocks.
+    few_rows: ClassVar[int] = 128
+    #: A warp with 64 by 64 elements reads shared memory half as often as one with 32 by 32.
+    tiles: ClassVar[tuple[tuple[Any, ...], ...]] = (
+        (256, 128, 16, 1, 4, True),
+        (128, 128, 8, 1, 3, True),
+        (128, 256, 2, 4, 3),
+        (128, 128, 2, 2, 3),
+        (64, 128, 2, 2, 4),
+        (64, 64, 2, 2, 4),
+    )
+    #: The rate of each, in the unit of :data:`UNIT`.
+    rates: ClassVar[dict[tuple[int, int, bool], float]] = {
+        (256, 128, True): 1.5,
+        (128, 128, True): 1.2,
+        (128, 256, False): 0.75,
+        (128, 128, False): 0.68,
+        (64, 128, False): 0.52,
+        (64, 64, False): 0.45,
+    }
+
+    def template(self) -> Kernel:
+        """That of mma or wgmma."""
+        return _WGMMA if self.grouped else _MMA
+
+    @property
+    def threads(self) -> int:
+        """Threads of a block."""
+        return 32 * self.warps_m * self.warps_n
+
+    @property
+    def shared(self) -> int:
+        """Bytes of dynamic shared memory of a block, of wgmma with those for its alignment."""
+        return self.stages * K_BLOCK * (self.tile_m + self.tile_n) + (1024 if self.grouped else 0)
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For 16-bit floats in rows that begin at multiples of 16 bytes, with something after the product."""
+        if problem.elem.itemsize != 2:
+            return "for 16-bit floats"
+        if problem.gemm is None:
+            return "factors do not lie in rows that begin at multiples of 16 bytes"
+        if problem.epilogue is None:
+            return NOTHING_FOLLOWS
+        return "" if next(cls.configs(problem, limits), None) else "no tile has whole rows"
+
+    @classmethod
+    def configs(cls, problem: Product, limits: Properties) -> Iterator[TensorCores]:
+        """The tiles that a device has; if rows are reduced, the narrowest that has whole ones."""
+        gemm = problem.gemm
+        assert gemm is not None
+        found = [one for one in (cls(*given) for given in cls.tiles) if one.runs_on(limits)]
+        if gemm.rows is None:
+            return iter(found)
+        width = min((one.tile_n for one in found if one.tile_n >= gemm.n), default=0)
+        return (one for one in found if one.tile_n == width and one.tile_m <= cls.few_rows)
+
+    def runs_on(self, limits: Properties) -> bool:
+        """Whether a device has its instructions and enough shared memory."""
+        has = limits.compute_capability[0] == 9 or not self.grouped
+        return has and self.shared <= limits.max_shared_memory_per_block
+
+    def seconds(self, gemm: Gemm, limits: Properties) -> float:
+        """The tiles of the busiest multiprocessor."""
+        tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
+        k_blocks = divide_up(gemm.k * gemm.itemsize, K_BLOCK)
+        rate = self.rates[self.tile_m, self.tile_n, self.grouped]
+        return UNIT * cost.waves(tiles, limits) * k_blocks * self.tile_m * self.tile_n / rate
+
+    def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
+        """See :class:`OneLaunch`."""
+        tiles = divide_up(gemm.m, self.tile_m), divide_up(gemm.n, self.tile_n)
+        return Launch(
+            grid=(math.prod(tiles), gemm.batches, 1),
+            block=self.threads,
+            shared=self.shared,
+            constants={
+                **tiled_variables(program, elem, gemm, self.tile_m, self.tile_n),
+                "depth": self.depth,
+                "wide": gemm.n * gemm.itemsize % ACCESS == 0,
+            },
+            params=(tiled_sizes(gemm, tiles), epilogue_steps(gemm.operands)),
+        )
+
+
+_MMA = Kernel("linear/product_mma.cu")
+_WGMMA = Kernel("linear/product_wgmma.cu")

@@ -1,0 +1,419 @@
+"""Gradients of the weights of depthwise convolutions, and of others of few channels and filters a group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from ... import dtypes
+from ...device.interface import Properties
+from ...kernel import Kernel
+from ...kernel.sizes import ACCESS, divide_up, power_of_two
+from ...launch import cost
+from ...launch.params import Params
+from ...launch.variant import Launch, Plan, Variant, prepared
+from .arrangement import PLANE, TAPS, Pipeline, packed_channels, plane_of, taps_of, widest_pack
+from .depthwise import (
+    BySums,
+    RingTile,
+    Walking,
+    why_not_few,
+    why_not_mapped,
+    why_not_planes,
+)
+from .problem import Gemm, WeightsGradient
+from .tma import LINE
+
+
+class _BySums(BySums, Variant[WeightsGradient]):
+    """What the variants share: partial sums of parts of the pixels, behind one another, which are added up in order."""
+
+    @classmethod
+    def sums(cls, problem: WeightsGradient) -> Gemm:
+        """What is summed."""
+        return problem.gemm(problem.output, problem.image, problem.layout())
+
+    def partials(self, gemm: Gemm) -> int:
+        """How many partial sums of each weight there are."""
+        raise NotImplementedError
+
+    def plan(self, problem: WeightsGradient, limits: Properties) -> Plan:
+        """The launch, and the addition of its partial sums."""
+        gemm, layout = self.sums(problem), problem.layout()
+        gemm.check()
+        runs = [prepared(self, self.launch(problem, limits), problem.device)] if layout.size else []
+        return Pipeline(problem.device, layout, (), runs, self.partials(gemm))
+
+    def constants_of(self, gemm: Gemm, problem: WeightsGradient, kind: str) -> dict[str, Any]:
+        """The template variables that all of them have."""
+        info = dtypes.info(problem.elem)
+        out = info.acc if self.partials(gemm) > 1 else problem.dtype
+        return {
+            "name": f"convolution_weights_{info.name}_{self.name}_{kind}",
+            "elem": problem.elem,
+            "out": dtypes.info(out).cxx,
+            "index": gemm.offsets,
+            "taps_y": gemm.axes[1].taps,
+            "taps_x": gemm.axes[2].taps,
+        }
+
+
+@dataclass(frozen=True)
+class Direct(_BySums):
+    """Threads of a block sum a tap's row over pixels, for any windows over one to three axes (direct convolution).
+
+    Attributes:
+        width: channels of a thread.
+        across: neighbouring threads that have the same pixels.
+        threads: of a block.
+        splits: partial sums.
+    """
+
+    name = "direct"
+    kernel = Kernel("nn/convolution/direct_weights.cu")
+    efficiency = 0.15
+
+    width: int
+    across: int
+    threads: int
+    splits: int
+
+    #: Pixels that each thread sums at least, and partial sums at most.
+    fewest_pixels: ClassVar[int] = 16
+    most_splits: ClassVar[int] = 256
+    #: Blocks for each multiprocessor, where pixels are many.
+    blocks: ClassVar[int] = 8
+
+    @classmethod
+    def fits(cls, problem: WeightsGradient, limits: Properties) -> str:
+        """For few filters and channels a group."""
+        return why_not_few(problem)
+
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Direct]:
+        """As many partial sums as give each multiprocessor enough blocks."""
+        gemm, threads = cls.sums(problem), 256
+        one = problem.filters == problem.channels == 1
+        width = packed_channels(problem.output, problem.image) if one else 1
+        if cost.is_host(limits):
+            yield cls(width, 1, threads=1, splits=1)
+            return
+        z, y, _ = gemm.axes
+        pairs = gemm.groups * gemm.filters * gemm.channels
+        last = gemm.image.channels_last and gemm.output.channels_last
+        across = min(limits.warp_size, power_of_two(divide_up(pairs, width))) if last else 1
+        wanted = (
+            cls.blocks * limits.multiprocessors // max(1, divide_up(pairs, across * width) * z.taps * y.taps)
+        )
+        most = gemm.pixels * across // (threads * cls.fewest_pixels)
+        splits = max(1, min(wanted, most, cls.most_splits))
+        yield cls(width, across, threads, divide_up(gemm.pixels, max(1, divide_up(gemm.pixels, splits))) or 1)
+
+    def partials(self, gemm: Gemm) -> int:
+        """See :class:`_BySums`."""
+        return self.splits
+
+    def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
+        """A block for filters' channels, a part of the pixels, and the taps of a row."""
+        gemm = self.sums(problem)
+        z, y, x = gemm.axes
+        pairs, each = gemm.groups * gemm.filters * gemm.channels, max(1, divide_up(gemm.pixels, self.splits))
+        constants = self.constants_of(gemm, problem, f"{self.width}x{x.taps}")
+        return Launch(
+            grid=(divide_up(pairs, self.across * self.width), self.splits, z.taps * y.taps),
+            block=self.threads,
+            constants={**constants, "taps_inside": False},
+            params=(gemm.geometry((pairs, y.taps), each, False, (gemm.filters, gemm.channels, gemm.pixels)),),
+        )
+
+
+class _Walking(Walking, _BySums):
+    """The same of those that read each row of image and output once, on a GPU."""
+
+    needs = (5, 0)
+
+    @classmethod
+    def gemm(cls, problem: WeightsGradient) -> Gemm | None:
+        """See :class:`.Walking`."""
+        gemm = cls.sums(problem)
+        return gemm if gemm.pixels and gemm.groups else None
+
+
+def _equal(pixels: int, most: int) -> int:
+    """The rows of bands of equal height, of at most so many."""
+    return divide_up(pixels, divide_up(pixels, most))
+
+
+_STRIPS = Params(
+    "Sizes",
+    image=PLANE,
+    output=PLANE,
+    weights=TAPS,
+    **dict.fromkeys(("channels", "tiles", "strips", "share", "runs", "bands", "each", "top", "left"), "int"),
+)
+
+
+@dataclass(frozen=True)
+class _Strips(_Walking):
+    """What the variants share whose threads walk down strips: some columns of a channel in a band of rows.
+
+    Attributes:
+        width: channels of a thread.
+        items: columns of a thread.
+        whole: whether all threads have as many columns; if these lie innermost, they are read in packs.
+        rows: of the output, of a thread at a time.
+        resident: blocks that a multiprocessor has at a time.
+        across: neighbouring threads that have packs of channels.
+        threads: of a block.
+    """
+
+    width: int
+    items: int
+    whole: bool
+    rows: int
+    resident: int
+    across: int = 1
+    threads: int = 128
+
+    def share(self, gemm: Gemm) -> int:
+        """The strips of a partial sum."""
+        raise NotImplementedError
+
+    def strips(self, gemm: Gemm) -> tuple[int, int, int]:
+        """The strips of a channel of all images; those of a row, and bands of rows."""
+        _, y, x = gemm.axes
+        runs, bands = divide_up(x.pixels, self.items), divide_up(y.pixels, self.rows)
+        return gemm.image.batch * runs * bands, runs, bands
+
+    def partials(self, gemm: Gemm) -> int:
+        """See :class:`_BySums`."""
+        return divide_up(self.strips(gemm)[0], self.share(gemm))
+
+    def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
+        """A block for a tile of channels and a part of the strips."""
+        gemm = self.sums(problem)
+        _, y, x = gemm.axes
+        tiles, (strips, runs, bands) = divide_up(gemm.groups, self.across * self.width), self.strips(gemm)
+        planes = {"image": plane_of(gemm.image), "output": plane_of(gemm.output), "weights": taps_of(gemm)}
+        counts = {"channels": gemm.groups, "tiles": tiles, "strips": strips, "share": self.share(gemm)}
+        place = {"runs": runs, "bands": bands, "each": self.rows, "top": y.base, "left": x.base}
+        return Launch(
+            grid=(tiles * self.partials(gemm), 1, 1),
+            block=self.threads,
+            constants={
+                **self.constants_of(gemm, problem, str(self.items)),
+                "before": -x.base if self.whole else 0,
+            },
+            params=(_STRIPS(**planes, **counts, **place),),
+        )
+
+
+@dataclass(frozen=True)
+class Rows(_Strips):
+    """Threads walk down the rows of packs of channels, which lie innermost."""
+
+    name = "rows"
+    kernel = Kernel("nn/convolution/depthwise_weights.cu")
+    efficiency = 0.75
+
+    #: Neighbouring threads that have packs of channels, and rows of a thread, at most.
+    most_across: ClassVar[int] = 32
+    most_rows: ClassVar[int] = 28
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        width = widest_pack(ACCESS // 2 // problem.elem.itemsize, 1, problem.image, problem.output)
+        return "" if width > 1 and not gemm.wide else "for packs of channels, and offsets of 32 bits"
+
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Rows]:
+        """As many neighbouring threads as fill a block best."""
+        gemm = cls.sums(problem)
+        width = widest_pack(ACCESS // 2 // problem.elem.itemsize, 1, problem.image, problem.output)
+        across = _equal(divide_up(gemm.groups, width), cls.most_across)
+        _, y, x = gemm.axes
+        yield cls(width, 4, x.pixels % 4 == 0, _equal(y.pixels, cls.most_rows), 3, across)
+
+    def share(self, gemm: Gemm) -> int:
+        """See :class:`_Strips`: one for each thread that has other columns."""
+        return self.threads // self.across
+
+
+@dataclass(frozen=True)
+class Columns(_Strips):
+    """Threads walk down strips of a plane, whose columns lie innermost.
+
+    Attributes:
+        splits: partial sums of each channel, at most.
+        ahead: rows that a thread has on their way, a divisor of a window's rows.
+    """
+
+    name = "columns"
+    kernel = Kernel("nn/convolution/depthwise_column_weights.cu")
+    efficiency = 0.65
+
+    splits: int = 1
+    ahead: int = 1
+
+    #: Columns of a thread that are not read in packs, and rows of a thread at most.
+    spread_items: ClassVar[int] = 4
+    most_rows: ClassVar[int] = 14
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        steps = {gemm.image.strides[4], gemm.output.strides[4]}
+        return "for columns that lie innermost, and offsets of 32 bits" if steps - {0, 1} or gemm.wide else ""
+
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Columns]:
+        """Packs as wide as the arrays allow, and as many partial sums as multiprocessors have blocks."""
+        gemm = cls.sums(problem)
+        _, y, x = gemm.axes
+        most = ACCESS // problem.elem.itemsize if x.pads_within else 1
+        packed = widest_pack(most, 3, problem.image, problem.output)
+        items = packed if packed > 1 else cls.spread_items
+        own = cls(1, items, packed > 1, _equal(y.pixels, cls.most_rows), 6)
+        wanted = round(own.resident * limits.multiprocessors / gemm.groups)
+        yield replace(own, splits=max(1, min(wanted, own.strips(gemm)[0] // own.threads)))
+
+    def share(self, gemm: Gemm) -> int:
+        """See :class:`_Strips`."""
+        return divide_up(self.strips(gemm)[0], self.splits)
+
+
+_PLANES = Params("Sizes", weights=TAPS, **dict.fromkeys(("channels", "batch", "share", "top"), "int"))
+
+
+@dataclass(frozen=True)
+class Planes(_Walking):
+    """Warps multiply rows of whole planes on tensor cores, which bulk copies load to shared memory (sm_90).
+
+    Attributes:
+        items: columns of an access.
+        per: columns of a lane.
+        each: rows of the output that are multiplied at a time.
+        image_stage: elements of a plane of the image in shared memory.
+        stage: the same of image and output.
+        warps: of a block.
+        stages: planes of image and output of a warp.
+        resident: blocks that a multiprocessor has at a time.
+        share: images of a block.
+    """
+
+    name = "planes"
+    kernel = Kernel("nn/convolution/depthwise_plane_weights.cu")
+    needs = (9, 0)
+    efficiency = 0.95
+
+    items: int
+    per: int
+    each: int
+    image_stage: int
+    stage: int
+    warps: int
+    stages: int
+    resident: int
+    share: int
+
+    #: Warps of a block and of a multiprocessor at most, and its blocks at least.
+    most_warps: ClassVar[int] = 8
+    most_resident_warps: ClassVar[int] = 16
+    fewest_blocks: ClassVar[int] = 2
+    #: Bytes of shared memory that each block leaves.
+    left: ClassVar[int] = 2048
+    #: Columns of a row at most, rows of a product, and columns of a step of its depth.
+    most_columns: ClassVar[int] = 64
+    mma_rows: ClassVar[int] = 16
+    mma_depth: ClassVar[int] = 16
+    #: Planes of image and output of a warp in shared memory at most.
+    most_stages: ClassVar[int] = 2
+
+    @classmethod
+    def columns_of_lane(cls, columns: int) -> tuple[int, int]:
+        """Those of a lane, and those of an access: 0 if no access divides both them and a row."""
+        per = divide_up(columns, cls.mma_depth) * (cls.mma_depth // 4)
+        return per, next((n for n in (8, 4, 2) if columns % n == per % n == 0), 0)
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        columns = gemm.image.size[2]
+        if why := why_not_planes(gemm, problem.image, problem.output):
+            return why
+        fits = columns <= cls.most_columns and cls.columns_of_lane(columns)[1]
+        return "" if fits else f"for an even number of columns up to {cls.most_columns}"
+
+    @classmethod
+    def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[Planes]:
+        """As many warps and planes as fit in shared memory."""
+        gemm, memory = cls.sums(problem), limits.max_shared_memory_per_block
+        _, y, x = gemm.axes
+        per, items = cls.columns_of_lane(x.pixels)
+        image, output = (divide_up(v.size[1] * v.size[2], LINE) * LINE for v in (gemm.image, gemm.output))
+        stage, batch = 2 * (image + output), gemm.image.batch
+        warps = min(cls.most_warps, batch, (memory // cls.fewest_blocks - cls.left) // stage)
+        if warps < 1:
+            return
+        resident = min(cls.most_resident_warps // warps, memory // (warps * stage + cls.left))
+        stages = min(cls.most_stages, (memory // resident - cls.left) // (warps * stage))
+        each = _equal(y.pixels, cls.mma_rows + 1 - y.taps)
+        share = divide_up(batch, fastest_splits(gemm, warps, resident * limits.multiprocessors))
+        yield cls(items, per, each, image, image + output, warps, stages, resident, share)
+
+    def partials(self, gemm: Gemm) -> int:
+        """See :class:`_BySums`."""
+        return divide_up(gemm.image.batch, self.share)
+
+    def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
+        """A block for a channel and a part of the batch."""
+        gemm = self.sums(problem)
+        _, y, x = gemm.axes
+        own = {"before": -x.base, "height": gemm.image.size[1], "out_height": y.pixels, "columns": x.pixels}
+        sizes = {"channels": gemm.groups, "batch": gemm.image.batch, "share": self.share, "top": y.base}
+        return Launch(
+            grid=(gemm.groups * self.partials(gemm), 1, 1),
+            block=32 * self.warps,
+            shared=2 * self.warps * self.stages * self.stage,
+            constants={**self.constants_of(gemm, problem, str(self.items)), **own},
+            params=(_PLANES(weights=taps_of(gemm), **sizes),),
+        )
+
+
+def fastest_splits(gemm: Gemm, warps: int, places: int) -> int:
+    """Parts of the batch for which multiprocessors with places for so many blocks take the least time."""
+
+    def time(splits: int) -> int:  # in halves of that of a plane a warp; a block's first takes twice as long
+        planes = divide_up(divide_up(gemm.image.batch, splits), warps)
+        return 2 * divide_up(gemm.groups * splits, places) * (planes + 1) + (splits > 1)
+
+    # As many parts as places fill them with less than two planes a warp too many: twice as many parts waste more.
+    return min(range(1, min(divide_up(gemm.image.batch, warps), 2 * places) + 1), key=time)
+
+
+@dataclass(frozen=True)
+class Ring(RingTile, _Walking):
+    """Warps walk down rows of 16-bit floats, channels innermost, which tensor maps load to shared memory (sm_90)."""
+
+    name = "ring"
+    kernel = Kernel("nn/convolution/depthwise_ring_weights.cu")
+    needs = (9, 0)
+    efficiency = 0.9
+
+    @classmethod
+    def why_not(cls, gemm: Gemm, problem: WeightsGradient, limits: Properties) -> str:
+        """See :class:`_Walking`."""
+        return why_not_mapped(gemm, problem.image, problem.output, limits)
+
+    def partials(self, gemm: Gemm) -> int:
+        """See :class:`_BySums`."""
+        _, across, bands = self.tiles(gemm)
+        return across * bands * gemm.image.batch
+
+    def launch(self, problem: WeightsGradient, limits: Properties) -> Launch:
+        """A block for 64 channels of a tile of columns in a band of rows."""
+        gemm = self.sums(problem)
+        constants = self.constants_of(gemm, problem, str(self.items))
+        return self.launching(gemm, [problem.output, problem.image], constants)

@@ -1,0 +1,348 @@
+"""Families of variants: which one is chosen and why, by cost models and measured times; parameters of kernels."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import cukern as ck
+from cukern.array.layout import Layout, fresh_layout
+from cukern.cli import main
+from cukern.cli.tune import measure
+from cukern.device.interface import Properties
+from cukern.launch import family as families
+from cukern.launch import tuned
+from cukern.launch.explain import explain
+from cukern.launch.family import FAMILIES, Family
+from cukern.launch.params import Params
+from cukern.launch.tuned import Entry, Timed
+from cukern.launch.variant import Launch, Variant
+from cukern.linear import families as products
+from cukern.linear.families import PRODUCT
+from cukern.nn.convolution.families import CONVOLUTION, DEPTHWISE, DEPTHWISE_WEIGHTS, WEIGHTS_GRADIENT
+
+SIZES = Params("Sizes", n="int", factor="acc")
+SCALE = ck.Kernel(
+    """
+using T = << elem >>;
+<< Sizes >>
+extern "C" __global__ void << name >>(const T* x, T* y, Sizes g) {
+    for (int k = 0; k < << items >>; ++k) {
+        const int i = (blockIdx.x * << block >> + threadIdx.x) * << items >> + k;
+        if (i < g.n) y[i] = x[i] * g.factor << wrong >>;
+    }
+}""",
+    name="scale",
+)
+
+
+class Problem(NamedTuple):
+    x: Layout
+    factor: float
+
+    @property
+    def device(self) -> ck.Device:
+        return self.x.device
+
+    @property
+    def results(self) -> Sequence[Layout]:
+        return (fresh_layout(self.device, self.x.dtype, self.x.shape),)
+
+    @property
+    def features(self) -> Mapping[str, Any]:
+        return {"dtype": str(self.x.dtype), "size": self.x.size}
+
+    @property
+    def summary(self) -> str:
+        return f"{self.x.size} numbers by {self.factor}"
+
+    def least_seconds(self, limits: Properties) -> float:
+        return 1e-6
+
+
+@dataclass(frozen=True)
+class Some(Variant[Problem]):
+    name = "some"
+    kernel = SCALE
+
+    items: int
+    wrong = ""
+
+    @classmethod
+    def fits(cls, problem: Problem, limits: Properties) -> str:
+        return "" if problem.x.size % 2 == 0 else "sizes are odd"
+
+    @classmethod
+    def configs(cls, problem: Problem, limits: Properties) -> Iterator[Some]:
+        return (cls(n) for n in (4, 2, 8))
+
+    def cost(self, problem: Problem, limits: Properties) -> float:
+        return 1e-6 * abs(self.items - 2.5) * problem.x.size
+
+    def launch(self, problem: Problem, limits: Properties) -> Launch:
+        n = problem.x.size
+        return Launch(
+            grid=(-(-n // (32 * self.items)), 1, 1),
+            block=32,
+            constants={
+                "elem": problem.x.dtype,
+                "acc": "float",
+                "wrong": self.wrong,
+                "name": f"scale_{self.items}",
+            },
+            params=(SIZES(n=n, factor=problem.factor),),
+        )
+
+
+@dataclass(frozen=True)
+class One(Some):
+    name = "one"
+
+    items: int = 1
+
+    @classmethod
+    def fits(cls, problem: Problem, limits: Properties) -> str:
+        return ""
+
+    @classmethod
+    def configs(cls, problem: Problem, limits: Properties) -> Iterator[One]:
+        return iter([cls()])
+
+    def cost(self, problem: Problem, limits: Properties) -> float:
+        return 1e-5
+
+
+@dataclass(frozen=True)
+class Newest(One):
+    name = "newest"
+    needs = (99, 0)
+
+
+def reference(problem: Problem) -> Callable[[ck.Array], ck.Array]:
+    return lambda x: x * problem.factor
+
+
+def samples(device: ck.Device, seed: int) -> Iterator[tuple[Problem, tuple[ck.Array, ...]]]:
+    for n in (8, 16, 64, 512, 513):
+        with ck.device(device):
+            x = ck.random.default_rng(seed).standard_normal(n, dtype="float32")
+        yield Problem(x._planned(), 3.0), (x,)
+
+
+@pytest.fixture
+def scaling(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Family[Problem]]:
+    """A family of which three variants run, and one needs a GPU that there is not."""
+    monkeypatch.setattr(families, "FAMILIES", FAMILIES)
+    monkeypatch.setenv("CUKERN_TUNED_DIR", str(tmp_path))
+    tuned.load.cache_clear()
+    yield Family("scaling", Some, One, Newest, reference=reference, samples=samples)
+    del FAMILIES["scaling"]
+    tuned.load.cache_clear()
+
+
+def problem_of(x: ck.Array, factor: float = 3.0) -> Problem:
+    return Problem(x._planned(), factor)
+
+
+def test_the_variant_of_the_least_time_is_chosen(device: ck.Device, scaling: Family[Problem]) -> None:
+    few, many, odd = (ck.arange(n, dtype="float32") for n in (8, 64, 7))
+    for x, variant in ((few, "some"), (many, "one"), (odd, "one")):
+        (chosen,) = [one for one in scaling.choices(problem_of(x)) if one.chosen]
+        assert chosen.variant == variant
+        np.testing.assert_array_equal(scaling(problem_of(x))(x).numpy(), 3 * x.numpy())
+    assert {one.variant: one.config for one in scaling.choices(problem_of(few))}["some"] == Some(2)
+
+
+def test_only_named_variants_are_used(device: ck.Device, scaling: Family[Problem]) -> None:
+    x, odd = ck.arange(8, dtype="float32"), ck.arange(7, dtype="float32")
+    with scaling.only("some", "one", items=8) as used:
+        for one in (x, odd, x):
+            np.testing.assert_array_equal(scaling(problem_of(one))(one).numpy(), 3 * one.numpy())
+    assert used == [Some(8), One(8)]
+    with (
+        scaling.only("some"),
+        pytest.raises(ck.LaunchError, match="scaling: no variant fits: some: sizes are odd"),
+    ):
+        scaling(problem_of(odd))
+    with (
+        pytest.raises(ValueError, match="scaling has no variant 'best'; it has some, one, newest"),
+        scaling.only("best"),
+    ):
+        pass
+    with scaling.only("newest"), pytest.raises(ck.LaunchError, match=r"needs compute capability 99\.0"):
+        scaling(problem_of(x))
+    assert scaling.choices(problem_of(x))[0].chosen  # all is as before
+
+
+def test_explain_tells_why(device: ck.Device, scaling: Family[Problem]) -> None:
+    x = ck.arange(8, dtype="float32")
+    found = explain(lambda x: scaling(problem_of(x))(x) + scaling(problem_of(x))(x), x)
+    lines = repr(found).splitlines()
+    assert lines[0].startswith("2 x scaling: 8 numbers by 3.0; 1.0 us at least on ")
+    assert lines[1].split() == ["variant", "predicted", "measured", "constants"]
+    assert lines[2].split() == [">", "some", "4.0", "us", "items=2"]
+    assert lines[3].split() == ["one", "10.0", "us", "items=1"]
+    assert lines[4].split() == ["newest", "needs", "compute", "capability", "99.0"]
+    np.testing.assert_array_equal(found.result.numpy(), 6 * x.numpy())
+    assert "no family of kernels was asked" in repr(explain(lambda: None))
+
+
+def test_measured_times_decide_within_their_reach(
+    device: ck.Device, scaling: Family[Problem], tmp_path: Path
+) -> None:
+    features = {"dtype": "float32", "size": 8}
+    entry = Entry(features, {"some": Timed(9e-6, 1e-6, {"items": 8}), "one": Timed(2e-6, 1e-6, {"items": 1})})
+    name = device.properties.name
+    tuned.save(tmp_path / tuned.file_name(name), {"device": name}, {"scaling": [entry]})
+    tuned.load.cache_clear()
+    seconds = {one.variant: one.measured for one in scaling.choices(problem_of(ck.zeros(8)))}
+    assert seconds == pytest.approx({"some": 4e-6 * 9, "one": 1e-5 * 2, "newest": None})
+    assert [one.variant for one in scaling.choices(problem_of(ck.zeros(8))) if one.chosen] == ["one"]
+    with scaling.only("some"):
+        assert scaling.choices(problem_of(ck.zeros(8)))[0].config == Some(2)
+    far = scaling.choices(problem_of(ck.zeros(8 * 64)))
+    assert [one.measured for one in far] == [None] * 3
+    other = scaling.choices(problem_of(ck.zeros(8, "float64")))  # words have to be equal
+    assert [one.measured for one in other] == [None] * 3
+    assert tuned.times("another GPU", "scaling", features, {"some": 1e-6}) == {}
+
+
+def test_a_measured_problem_has_its_own_constants(
+    device: ck.Device, scaling: Family[Problem], tmp_path: Path
+) -> None:
+    features = {"dtype": "float32", "size": 8}
+    entry = Entry(features, {"some": Timed(1e-6, 4e-6, {"items": 8})})
+    name = device.properties.name
+    tuned.save(tmp_path / tuned.file_name(name), {"device": name}, {"scaling": [entry]})
+    tuned.load.cache_clear()
+    assert scaling._chosen(problem_of(ck.zeros(8)))[0] == Some(8)
+    assert scaling._chosen(problem_of(ck.zeros(10)))[0] == Some(2)
+
+
+def test_regret_is_that_of_problems_left_out() -> None:
+    def entry(size: int, a: float, b: float) -> Entry:
+        return Entry({"size": size}, {"a": Timed(a, 1.0, {}), "b": Timed(b, 1.0, {})})
+
+    alike = [entry(n, 1.0, 2.0) for n in (8, 16, 32)]
+    assert tuned.regret(alike) == [0, 0, 0]
+    turned = [*alike, entry(64, 3.0, 2.0)]
+    assert tuned.regret(turned)[-1] == pytest.approx(0.5)
+    assert tuned.regret([entry(8, 1.2, 1.0), entry(10**6, 1.0, 9.0)])[0] == pytest.approx(0.2)  # out of reach
+
+
+def test_the_shipped_times_are_of_todays_variants_and_choose_well() -> None:
+    # Of each family the regret that was measured: on average, and at most.
+    bounds = {
+        PRODUCT.name: (0.002, 0.03),
+        CONVOLUTION.name: (0.045, 0.6),
+        WEIGHTS_GRADIENT.name: (0.012, 0.55),
+        DEPTHWISE.name: (0.0, 0.0),
+        DEPTHWISE_WEIGHTS.name: (0.0, 0.0),
+    }
+    (path,) = Path(tuned.__file__).with_name("measured").glob("*.json")
+    shipped = tuned.read(path)
+    assert shipped.keys() == bounds.keys() and path.name == tuned.file_name("NVIDIA H200")
+    for name, entries in shipped.items():
+        for one in entries:
+            assert all(
+                timed.config.keys()
+                == {field.name for field in dataclasses.fields(FAMILIES[name].variants[each])}
+                for each, timed in one.variants.items()
+            ), (name, one)
+        regrets = tuned.regret(entries)
+        mean, most = bounds[name]
+        assert sum(regrets) / len(regrets) <= mean and max(regrets) <= most, (name, regrets)
+        by_models = sum(
+            min(one.variants.values(), key=lambda timed: timed.predicted).seconds
+            / min(timed.seconds for timed in one.variants.values())
+            - 1
+            for one in entries
+        )
+        assert sum(regrets) <= by_models, (name, "the cost models alone choose better")
+
+
+def test_a_users_times_replace_those_of_one_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUKERN_TUNED_DIR", str(tmp_path))
+    own = Entry({"m": 1}, {"simt": Timed(1.0, 2.0, {})})
+    tuned.save(tmp_path / tuned.file_name("NVIDIA H200"), {}, {"product": [own]})
+    tuned.load.cache_clear()
+    try:
+        found = tuned.load("NVIDIA H200")
+    finally:
+        tuned.load.cache_clear()
+    assert found["product"] == [own] and len(found["convolution"]) > 40
+
+
+def test_a_file_of_other_content_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "gpu.json"
+    for text in ("", "[]", '{"families": {"a": [{"problem": {}, "variants": {"b": {"seconds": 1}}}]}}'):
+        path.write_text(text)
+        with pytest.raises(ValueError, match=r"gpu\.json: not a file of measured times"):
+            tuned.read(path)
+
+
+def test_tune_measures_and_refuses_what_is_wrong(
+    device: ck.Device, scaling: Family[Problem], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    options = ["tune", "scaling", "--problems", "5", "--configs", "1"]
+    with ck.device(device):
+        assert main(options) == 0
+    path = tmp_path / tuned.file_name(device.properties.name)
+    (entries,) = tuned.read(path).values()
+    assert [entry.features["size"] for entry in entries] == [8, 16, 64, 512, 513]
+    assert [sorted(entry.variants) for entry in entries] == [["one", "some"]] * 4 + [["one"]]
+    assert all(timed.seconds > 0 for entry in entries for timed in entry.variants.values())
+    assert json.loads(path.read_text())["about"]["device"] == device.properties.name
+    wrong = dataclasses.make_dataclass(
+        "Wrong", (), bases=(One,), frozen=True, namespace={"wrong": "+ (i == g.n - 1)"}
+    )
+    wrong.name = "wrong"  # type: ignore[attr-defined]
+    scaling.variants["wrong"] = wrong
+    with ck.device(device):
+        assert main(options) == 1
+    assert "refused: scaling, 8 numbers by 3.0" in capsys.readouterr().out
+    assert all("wrong" not in entry.variants for entry in tuned.read(path)["scaling"])
+    assert main(["tune", "nothing"]) == 2
+
+
+def test_parameters_are_checked_by_name() -> None:
+    sizes = Params("Sizes", n="int", at=("index", 2))
+    with pytest.raises(TypeError, match=r"Sizes: no value for \['at'\], no field \['to'\]"):
+        sizes(n=1, to=2)
+    assert sizes(n=1, at=(2, 3)).packed({"index": "int"}) == np.array([1, 2, 3], np.int32).tobytes()
+    with pytest.raises(ValueError, match="Sizes: field n"):
+        sizes(n="many", at=(2, 3)).packed({"index": "int"})
+    with pytest.raises(ValueError, match="Sizes: field n"):
+        sizes(n=2**40, at=(2, 3)).packed({"index": "int"})
+
+
+def test_parameters_may_have_others_within() -> None:
+    inner = Params("Inner", at=("index", 2))
+    outer = Params("Outer", first="int", inner=(inner, 2))
+    given = outer(first=1, inner=[inner(at=(2, 3)), inner(at=(4, 5))])
+    source = given.source({"index": "long long"})
+    assert source.index("struct Inner { long long at[2]; };") < source.index("struct Outer")
+    dtype = np.dtype([("first", "i4"), ("inner", [("at", "i8", 2)], 2)], align=True)
+    (back,) = np.frombuffer(given.packed({"index": "long long"}), dtype)
+    assert back["first"] == 1 and back["inner"]["at"].tolist() == [[2, 3], [4, 5]]
+
+
+def test_products_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every variant that fits, as `python -m cukern tune product` compares them."""
+    monkeypatch.setattr(products, "_MODELS", ((1, 64, 64), (8, 128, 40), (70, 64, 72)))
+    entries, refused = measure(PRODUCT, device, 12, 1, 1, 60)
+    assert refused == []
+    assert len(entries) == 12
+    for one in entries:
+        assert ("library" in one.variants, "simt" in one.variants) == (
+            True,
+            one.features["then"] != "nothing",
+        )
+    assert {one.features["then"] for one in entries} == {"nothing", "bias", "function", "matrix"}

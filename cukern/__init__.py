@@ -11,6 +11,7 @@ from .array.scalar_types import ScalarType as _ScalarType
 from .autodiff.tape import Tape, stop_recording
 from .capture import capture
 from .device import Device, device, devices
+from .device.kernels_only import kernels_only
 from .device.precision import get_matmul_precision, matmul_precision, set_matmul_precision
 from .dtypes import default_dtype, get_default_dtype, result_type, set_default_dtype
 from .errors import *  # noqa: F403
@@ -120,6 +121,7 @@ __all__ = [
     "int16",
     "int32",
     "int64",
+    "kernels_only",
     "lib",
     "linalg",
     "matmul_precision",

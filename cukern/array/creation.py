@@ -12,6 +12,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
+from ..device.kernels_only import allows_numpy, asked
 from .array import Array, copied
 from .host_data import holds_array, host_data
 from .layout import Shape, fresh_layout, known_layout, shape_of
@@ -247,7 +248,7 @@ def full(
     wanted = dtypes.result_type(fill_value) if dtype is None else dtypes.as_named(dtype)
     if not plain and isinstance(fill_value, complex):
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
-    if where.addressable:
+    if where.addressable and not asked():  # a trace shows what is done with the array alone
         made = where.backend.empty(shape_of(shape), wanted)
         with np.errstate(over="ignore"):
             if plain and wanted.kind == "f":
@@ -448,7 +449,7 @@ def tri(
     """Make a matrix with ones on and below the ``k``-th diagonal and zeros above."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     where = _device(device)
-    if where.addressable:
+    if allows_numpy(where):
         return _built(where, wanted, lambda xp: xp.tri(N, M, k, dtype=bool))
     return _triangle(N, N if M is None else M, k, where).astype(wanted, copy=False)
 

@@ -12,7 +12,7 @@ from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..autodiff.state import opened
-from ..device.host.checked import mode
+from ..device import kernels_only
 
 #: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
 MANY, LARGE = 1 << 14, 1 << 21
@@ -26,11 +26,11 @@ quiet = _quiet.copy
 
 
 def is_free(arrays: Sequence[Array]) -> bool:
-    """Whether no tape tracks one of the arrays, and launches are not checked.
+    """Whether no tape tracks one of the arrays, and not kernels alone compute.
 
-    In checked launches NumPy would read what nothing has set without a word.
+    In checked launches, too, NumPy would read what nothing has set without a word.
     """
-    return not mode.active() and (not opened or not tape.recording(arrays))
+    return not kernels_only.active() and (not opened or not tape.recording(arrays))
 
 
 def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
@@ -47,7 +47,7 @@ def serves(x: Array, *others: Array, least: int = MANY, times: int = 1) -> bool:
     form = x._layout or x._ndarray  # a view may have no layout yet, which would take longer to find
     size, device = form.size * times, x.device
     # In this one function, as another call would be a twentieth of what serving takes.
-    if size < least or form.dtype.kind not in _KINDS or not device.addressable or mode.active():
+    if size < least or form.dtype.kind not in _KINDS or not device.addressable or kernels_only.active():
         return False
     if size >= LARGE and device.properties.multiprocessors > 1:
         return False

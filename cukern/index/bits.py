@@ -9,6 +9,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, zeros
+from ..device.kernels_only import allows_numpy
 from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..kernel import Kernel
@@ -67,7 +68,7 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     if x.dtype.kind not in "biu":
         raise TypeError(f"packbits: x: expected bool or integers, got {x.dtype}")
     _check(bitorder, "packbits")
-    if x.device.addressable:
+    if allows_numpy(x.device):
         where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
         return Array._wrap(np.packbits(x._data, where, bitorder), x.device)
     bits, place = _with_last(x, axis, "packbits")
@@ -114,7 +115,7 @@ def unpackbits(
     if x.dtype != dtypes.uint8:
         raise TypeError(f"unpackbits: x: expected uint8, got {x.dtype}")
     _check(bitorder, "unpackbits")
-    if x.device.addressable:
+    if allows_numpy(x.device):
         where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
         return Array._wrap(np.unpackbits(x._data, where, count, bitorder), x.device)
     places = _places(bitorder, x)

@@ -11,6 +11,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of, full, ones
 from ..autodiff import tape
+from ..device.kernels_only import allows_numpy
 from ..elementwise.function import as_operands, astype
 from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
@@ -270,7 +271,7 @@ def isin(
         elements, among = _pair(x1, x2, "isin", kept=False)
         if not among.size:
             return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
-        if elements.device.addressable and dtypes.info(elements.dtype).kind in "biu":
+        if allows_numpy(elements.device) and dtypes.info(elements.dtype).kind in "biu":
             # NumPy looks integers up in a table.
             inside = np.isin(elements._data, among._data, invert=bool(invert))
             return Array._wrap(inside, elements.device)

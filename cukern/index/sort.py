@@ -17,6 +17,7 @@ from ..array.creation import asarray, device_of
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
+from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
@@ -279,7 +280,7 @@ def sort(
 
 def _sorted_by_numpy(x: Array, place: int, descending: bool) -> Array | None:
     """What NumPy sorts in vectors on the host: integers, and many floats, if the order of equal ones does not show."""
-    if not x.device.addressable:
+    if not allows_numpy(x.device):
         return None
     if dtypes.info(x.dtype).kind in "biu":
         made = Array._wrap(np.sort(x._data, place), x.device)
@@ -366,7 +367,7 @@ def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, k
 def _partitioned_by_numpy(x: Array) -> bool:
     """Whether ``x`` is on the host and large, and no tape is to record the order."""
     fast = x.dtype in (*dtypes.INTS, dtypes.float32, dtypes.float64)
-    return x.device.addressable and fast and x.size >= _MANY and not tape.recording((x,))
+    return allows_numpy(x.device) and fast and x.size >= _MANY and not tape.recording((x,))
 
 
 @public

@@ -14,6 +14,8 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.host_data import holds_array
 from ..autodiff import tape, writes
+from ..device import kernels_only
+from ..device.kernels_only import allows_numpy
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
@@ -361,6 +363,8 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
     if not takes_number(x, value) or not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
         return False
     layout = x._planned()
+    if layout.on_host and not allows_numpy(x.device):
+        return False
     try:
         if layout.on_host:
             x._data[key] = value
@@ -384,6 +388,8 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
         source = _source(x, value)
         target = x._data[(*part, ...)]
         data = apart(x.device, source._data, target)
+        if kernels_only.active() and data.ndim <= target.ndim:
+            data = x.device.xp.broadcast_to(data, target.shape)
         if data.shape == target.shape:
             write(x.device, target, data)
         else:
@@ -413,10 +419,11 @@ def _put(
     x: Array, places: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
 ) -> None:
     """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
-    if is_scalar(value) and x.is_contiguous and (x.itemsize <= 8 if not serial(x.device) else _few(shape)):
+    by_host = serial(x.device) and not kernels_only.active()
+    if is_scalar(value) and x.is_contiguous and (_few(shape) if by_host else x.itemsize <= 8):
         number = convert_scalar(value, x.dtype)
         places = apart(x.device, places, x._data)
-        if serial(x.device):
+        if by_host:
             raw(x._data).reshape(sizes)[:, places] = raw(np.array(number, x.dtype))
         else:
             put_number(x, places, number, *sizes)

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple
 
 from ..array import Array
-from ..device import Device
+from ..device import Device, kernels_only
 from ..device.interface import Properties
 from ..errors import LaunchError
 from ..kernel.plan import on, remember
@@ -94,7 +94,8 @@ class Family(Generic[P]):
     ) -> None:
         self.name, self.reference, self.samples = name, reference, samples
         self.variants = {one.name: one for one in variants}
-        self._plans: dict[P, Plan] = {}
+        #: Those for all variants, and those for kernels only.
+        self._plans: tuple[dict[P, Plan], dict[P, Plan]] = {}, {}
         self._only: _Only | None = None
         FAMILIES[name] = self
 
@@ -110,21 +111,28 @@ class Family(Generic[P]):
         if watchers:
             for watch in watchers:
                 watch(self, problem)
-        plan = self._plans.get(problem)
+        plans = self._plans[kernels_only.active()]
+        plan = plans.get(problem)
         if plan is None:
             with on(problem.device):
                 config, limits = self._chosen(problem)
-                plan = remember(self._plans, problem, config.plan(problem, limits))
+                plan = remember(plans, problem, config.plan(problem, limits))
         return plan
 
     def known(self, problem: P) -> Plan | None:
         """What computes a problem, if it has been chosen before and nobody asks why."""
-        return None if watchers else self._plans.get(problem)
+        return None if watchers else self._plans[kernels_only.active()].get(problem)
 
     def choices(self, problem: P) -> list[Choice]:
         """What is known of each variant for a problem."""
         limits = problem.device.properties
-        found = [self._choice(one, problem, limits) for one in self.variants.values()]
+        own = kernels_only.active()
+        found = [
+            Choice(one.name, None, "kernels only")
+            if own and one.of_library
+            else self._choice(one, problem, limits)
+            for one in self.variants.values()
+        ]
         predicted = {one.variant: one.predicted for one in found if not one.why}
         known = tuned.times(limits.name, self.name, problem.features, predicted) if predicted else {}
         found = [one._replace(measured=known.get(one.variant)) for one in found]
@@ -187,7 +195,7 @@ class Family(Generic[P]):
                     f"only: {self.name} has no variant {name!r}; it has {', '.join(self.variants)}"
                 )
         before = self._plans, self._only
-        self._plans, self._only = {}, _Only(names, limits, fields, Used())
+        self._plans, self._only = ({}, {}), _Only(names, limits, fields, Used())
         try:
             yield self._only.used
         finally:

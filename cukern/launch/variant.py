@@ -81,11 +81,13 @@ class Variant(Generic[P]):
         name: by which a family's variants are told apart.
         kernel: the template.
         needs: the least compute capability of the devices that have it; (0, 0) for the host too.
+        of_library: whether a library computes it, which :func:`cukern.kernels_only` leaves out.
     """
 
     name: ClassVar[str]
     kernel: ClassVar[Kernel | None] = None
     needs: ClassVar[tuple[int, int]] = (0, 0)
+    of_library: ClassVar[bool] = False
 
     def template(self) -> Kernel | None:
         """The template, where it depends on the constants."""

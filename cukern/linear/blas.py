@@ -12,16 +12,20 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
-from ..device import Device
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..device import Device, kernels_only
 from ..device.cuda import cublas, cublas_lt
 from ..device.precision import allows_tf32
 from ..elementwise.by_numpy import quiet
+from ..elementwise.function import astype
+from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
-from ..shape.copy import in_order
+from ..shape.copy import in_order, write
 
 #: The largest size that the libraries take, that of C's int.
 _LIMIT = 2**31 - 1
@@ -40,11 +44,30 @@ def multiply(device: Device, a: Any, b: Any, out: Any = None) -> Any:
         The product, of shape (..., m, n).
     """
     xp = device.xp
+    if kernels_only.active():
+        return _by_kernels(device, a, b, a.dtype if out is None else out.dtype, out)
     if device.addressable:
         return _by_numpy(a, b, out)
     if a.dtype not in dtypes.FLOATS:
         return xp.matmul(a, b) if out is None else xp.matmul(a, b, out=out)
     return in_pieces(xp, a, b, _LIMIT) if out is None else _blas(xp, a, b, out)
+
+
+def _by_kernels(
+    device: Device, a: Any, b: Any, dtype: dtypes.DType, out: Any = None, plus: bool = False
+) -> Any:
+    """The product of ndarrays by the library's own kernels in ``dtype``, which is that of ``out``, if it is given.
+
+    With ``plus`` it is added to what ``out`` holds.
+    """
+    with tape.stop_recording():
+        left, right = (astype(Array._wrap(one, device), dtype, copy=False) for one in (a, b))
+        made: Array = FUNCTIONS["matmul"](left, right)
+        made = add(Array._wrap(out, device), made) if plus else made
+    if out is None:
+        return made._data
+    write(device, out, made._data)
+    return out
 
 
 def _by_numpy(a: Any, b: Any, out: Any = None) -> Any:
@@ -132,6 +155,9 @@ def sums(a: Array, b: Array) -> Array:
 
     Their sizes are neither 0 nor exceed C's int.
     """
+    if kernels_only.active():
+        acc = dtypes.info(a.dtype).acc
+        return Array._wrap(_by_kernels(a.device, a._data, b._data, acc), a.device)
     key = (a._planned(), b._planned())
     found = _sums.get(key)
     if found is None:
@@ -175,11 +201,15 @@ class Product:
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the product; the current device must be that of the arrays."""
-        if self._call is not None:
+        own = kernels_only.active()
+        if self._call is not None and not own:
             i, j, k = self._offsets
             self._call(a._operand + i, b._operand + j, out._operand + k)
             return
         left, right, made = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
+        if own:
+            _by_kernels(self._device, left, right, made.dtype, made, self._add)
+            return
         if self._convert is not None:
             left, right = left.astype(self._convert), right.astype(self._convert)
         if self._add:

@@ -25,7 +25,7 @@ from ..launch.family import Family
 from ..shape.views import reshape, swapaxes
 from .blas import multiply
 from .few_rows import FewRows
-from .library import Library, LibraryEpilogue
+from .library import InSteps, Library, LibraryEpilogue
 from .problem import Product
 from .tma import Tma
 from .variants import Simt, TensorCores
@@ -129,6 +129,7 @@ PRODUCT: Family[Product] = Family(
     TensorCores,
     Tma,
     FewRows,
+    InSteps,
     reference=reference,
     samples=samples,
 )

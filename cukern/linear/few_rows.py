@@ -100,7 +100,7 @@ class FewRows(OneLaunch):
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
         """For few rows or columns, without a reduction and with one result."""
-        if problem.elem.itemsize not in cls.most_rows:
+        if problem.float_bytes not in cls.most_rows:
             return "for 16-bit floats and float32"
         gemm = problem.gemm
         if gemm is None:

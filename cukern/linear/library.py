@@ -5,11 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
+from ..array.operators import FUNCTIONS
+from ..autodiff import tape
+from ..device import kernels_only
 from ..device.cuda import cublas_lt
 from ..device.interface import Prepared, Properties
 from ..elementwise.function import astype, evaluate
@@ -17,10 +21,13 @@ from ..elementwise.graph import Node, cast, input_node
 from ..elementwise.program import Program
 from ..elementwise.table import add, relu
 from ..kernel.plan import Plan, on
+from ..kernel.strides import broadcast_shapes
 from ..launch import cost
 from ..launch.variant import Variant
+from ..shape.joins import concat
+from ..shape.views import broadcast_to, reshape, swapaxes
 from .blas import HostPlan, LibraryPlan
-from .problem import Factor, Gemm, Product
+from .problem import MOST_MATRICES, Factor, Gemm, Product
 
 
 class _Matrix(NamedTuple):
@@ -142,6 +149,7 @@ class LibraryEpilogue(Variant[Product]):
 
     name = "cuBLASLt with epilogue"
     needs = (8, 0)
+    of_library = True
 
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
@@ -192,21 +200,21 @@ def _epilogue_plan(problem: Product, ending: Ending) -> EpiloguePlan | None:
 
 
 class Apart:
-    """A product by the library, and what follows it by a kernel of its own; rows are not reduced.
+    """A product, by the library or by a kernel, and what follows it by a kernel of its own; rows are not reduced.
 
     Who asks for a plan takes it as a sign to compute, and to record, the two by themselves.
     """
 
     apart = True
 
-    def __init__(self, problem: Product) -> None:
-        self._problem = problem
-        self._product: Plan | None = None
+    def __init__(self, problem: Product, product: Callable[[], Callable[..., Array]]) -> None:
+        self._problem, self._make = problem, product
+        self._product: Callable[..., Array] | None = None
 
     def __call__(self, a: Array, b: Array, *operands: Array) -> Array:
         """The result, a new array."""
         if self._product is None:
-            self._product = _library_plan(self._problem)
+            self._product = self._make()
         assert self._problem.epilogue is not None
         product = astype(self._product(a, b), self._problem.epilogue.inputs[0])
         return evaluate(self._problem.epilogue, (product, *operands))[0]
@@ -223,6 +231,7 @@ class Library(Variant[Product]):
     """The product by cuBLAS, cuBLASLt or the host's BLAS; what follows it, if anything, by a kernel of its own."""
 
     name = "library"
+    of_library = True
 
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
@@ -240,4 +249,59 @@ class Library(Variant[Product]):
 
     def plan(self, problem: Product, limits: Properties) -> Callable[..., Array]:
         """The product alone, or that it is one computation and what follows it another."""
-        return _library_plan(problem) if problem.epilogue is None else Apart(problem)
+        return (
+            _library_plan(problem)
+            if problem.epilogue is None
+            else Apart(problem, partial(_library_plan, problem))
+        )
+
+
+@dataclass(frozen=True)
+class InSteps(Variant[Product]):
+    """The product of factors that are copied where no kernel reads them as they lie, and what follows it by itself."""
+
+    name = "in steps"
+
+    #: The share of the peak that copies leave at least: it is for what no other kernel takes.
+    efficiency: ClassVar[float] = 0.05
+
+    @classmethod
+    def fits(cls, problem: Product, limits: Properties) -> str:
+        """For kernels only, and what they do not compute in one launch."""
+        if not kernels_only.active():
+            return "the library takes fewer"
+        if problem.epilogue is None and problem.strided is not None:
+            return "one launch reads the factors as they lie"
+        return ""
+
+    def cost(self, problem: Product, limits: Properties) -> float:
+        """More than that of any other."""
+        rate = self.efficiency * cost.flops(limits)
+        return problem.operations / rate + problem.nbytes / cost.bandwidth(limits) + 2 * cost.launch(limits)
+
+    def plan(self, problem: Product, limits: Properties) -> Callable[..., Array]:
+        """The product of copies, or that it is one computation and what follows it another."""
+        if problem.epilogue is None:
+            return partial(_copied, problem.transposed)
+        return Apart(problem, lambda: partial(_multiplied, problem.transposed))
+
+
+def _multiplied(transposed: bool, a: Array, b: Array) -> Array:
+    """The product of two arrays by itself, not recorded."""
+    with tape.stop_recording():
+        made: Array = FUNCTIONS["matmul"](a, swapaxes(b, -1, -2) if transposed else b)
+    return made
+
+
+def _copied(transposed: bool, a: Array, b: Array) -> Array:
+    """The product of two arrays whose batch is neither of one stride nor of few matrices."""
+    with tape.stop_recording():
+        b = swapaxes(b, -1, -2) if transposed else b
+        batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
+        left, right = (
+            reshape(broadcast_to(x, (*batch, *x.shape[-2:])), (math.prod(batch), *x.shape[-2:]))
+            for x in (a, b)
+        )
+        parts = range(0, len(left), MOST_MATRICES)
+        made = [FUNCTIONS["matmul"](*(x[i : i + MOST_MATRICES] for x in (left, right))) for i in parts]
+        return reshape(concat(made), (*batch, a.shape[-2], b.shape[-1]))

@@ -22,7 +22,7 @@ from ..launch.params import Given, Params
 from ..reduction.plan import Reduction, accumulator
 
 #: Matrices of a batch at most: blocks along y.
-_MOST_MATRICES = 65535
+MOST_MATRICES = 65535
 #: Rows or columns beyond a product's last, to which a tile may reach.
 _BEYOND = 256
 #: A division, or the call of a function that takes more than an instruction.
@@ -120,7 +120,7 @@ def gemm_of(a: Layout, b: Layout, operands: Sequence[Layout], strided: bool = Fa
                 *((s, x[-1]) for s, x in zip(own[1:], steps[2:], strict=True)),
             ]
     axes = collapse(batch, [one[:-2] for one in steps])
-    if len(axes.shape) > 1 or math.prod(axes.shape) > _MOST_MATRICES:
+    if len(axes.shape) > 1 or math.prod(axes.shape) > MOST_MATRICES:
         return None
     through = [(one or (0,))[0] for one in axes.steps]
     chunk = ACCESS // a.dtype.itemsize
@@ -298,7 +298,7 @@ class Product(NamedTuple):
     """A product of matrices in batches, and what follows it in the same launch.
 
     Attributes:
-        a: shape (..., m, k), of a floating dtype.
+        a: shape (..., m, k), of a floating dtype; for kernels only of any.
         b: shape (..., k, n), of the same dtype; (..., n, k) if ``transposed``.
         operands: of the epilogue, broadcast to the product.
         epilogue: makes an element of the result of a sum and of the operands; None if nothing follows.
@@ -334,6 +334,11 @@ class Product(NamedTuple):
     def elem(self) -> dtypes.DType:
         """The dtype of the factors."""
         return self.a.dtype
+
+    @property
+    def float_bytes(self) -> int:
+        """Bytes of an element of a floating dtype; 0 of others."""
+        return self.elem.itemsize if self.elem in dtypes.FLOATS else 0
 
     @property
     def tf32(self) -> bool:

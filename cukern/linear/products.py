@@ -11,9 +11,12 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.creation import full
 from ..array.layout import Layout
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
+from ..device import kernels_only
+from ..device.kernels_only import allows_numpy
 from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
@@ -29,8 +32,9 @@ from ..elementwise.operands import (
     require_written,
 )
 from ..elementwise.ufunc import can_cast, one_out, written
-from ..errors import DeviceError
+from ..errors import DeviceError, LaunchError
 from ..kernel.plan import Plan, on, remember
+from ..kernel.strides import broadcast_shapes
 from ..reduction.rows import sum
 from ..shape.copy import write
 from ..shape.views import (
@@ -88,12 +92,18 @@ def _known(a: object, b: object) -> Any:
 
 def _product(a: Array, b: Array) -> Array:
     """The product of two arrays of one dtype."""
-    if a.dtype in dtypes.FLOATS:
+    own = kernels_only.active()
+    if own or a.dtype in dtypes.FLOATS:
         layouts = a._layout or a._planned(), b._layout or b._planned()
         if fits_library(*layouts):
             family, problem = product_family()
             made: Array = family(problem(*layouts))(a, b)
             return made
+    if own:
+        shape = (*broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-1])
+        if a.size and b.size:
+            raise LaunchError(f"matmul: kernels have no product of shapes {a.shape} and {b.shape}: too large")
+        return full(shape, 0, a.dtype, a.device)
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 
@@ -143,7 +153,7 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
     if (
         a.ndim == b.ndim == 1
         and a.shape == b.shape
-        and not a.device.addressable
+        and not allows_numpy(a.device)
         and a.dtype in dtypes.INEXACT
     ):
         # A product of matrices gives the work to one block.
@@ -248,12 +258,12 @@ _turned: dict[tuple[Layout, Layout], Plan] = {}
 def matmul_turned(a: Array, b: Array) -> Array:
     """``a @ b.T`` for a matrix of floats on a GPU, without a view of ``b``, and recorded as one operation."""
     key = (a._layout or a._planned(), b._layout or b._planned())
-    plan = _turned.get(key)
+    plan = None if kernels_only.active() else _turned.get(key)
     if plan is not None:
         return recorded_product(a, b, plan(a, b), turned=True)
     view = matrix_transpose(b)
     made = matmul(a, view)
-    found = _known(a, view)
+    found = None if kernels_only.active() else _known(a, view)
     if found is not None and not found.copies:
         remember(_turned, key, found)
     return made
@@ -319,13 +329,14 @@ _pulls: dict[tuple[Any, ...], tuple[Plan, bool]] = {}
 def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
     """The product of two factors that are views of the cotangent and of the other factor."""
     key = (factors, g._layout or g._planned(), other._layout or other._planned(), right)
-    repeated = None if tape.active() else _pulls.get(key)
+    own = kernels_only.active()
+    repeated = None if own or tape.active() else _pulls.get(key)
     if repeated is not None:  # without the views
         plan, swapped = repeated
         return plan(other, g) if swapped else plan(g, other)
     x, y = factors(g, other, right)
     made = matmul(x, y)
-    found, begins, swapped = _known(x, y), (g._operand, other._operand), factors is _of_right
+    found, begins, swapped = None if own else _known(x, y), (g._operand, other._operand), factors is _of_right
     if (
         found is not None
         and not found.copies

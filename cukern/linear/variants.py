@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
+from ..device import kernels_only
 from ..device.interface import Properties
 from ..elementwise.plan import converter
 from ..elementwise.program import Program
@@ -37,6 +38,11 @@ UNIT = 4.5e-11
 K_BLOCK = 128
 #: Why a product alone is left to the library.
 NOTHING_FOLLOWS = "nothing follows: compiling it takes longer than it saves"
+
+
+def _is_left(problem: Product) -> bool:
+    """Whether a product is left to the library."""
+    return problem.epilogue is None and not kernels_only.active()
 
 
 class ProductPlan(Plan):
@@ -146,7 +152,7 @@ _SIMT_SIZES = Params(
 
 @dataclass(frozen=True)
 class Simt(OneLaunch):
-    """Factors of any floating dtype and any strides, multiplied on CUDA cores.
+    """Factors of any dtype and any strides, multiplied on CUDA cores.
 
     Attributes:
         tile_n: columns of a block's tile, a power of two; where rows are reduced, all that there are.
@@ -168,8 +174,9 @@ class Simt(OneLaunch):
     threads: ClassVar[int] = 256
     rows: ClassVar[int] = 4
     columns: ClassVar[int] = 8
-    #: Bytes of a k-block along the depth, as accumulators.
+    #: Bytes of a k-block along the depth, as accumulators, and elements at least.
     k_block: ClassVar[int] = 64
+    least_depth: ClassVar[int] = 8
     #: The share of the peak in float32 that it reaches on a GPU, and in float64; and on the host, where threads of a
     #: block take turns.
     efficiency: ClassVar[float] = 0.55
@@ -184,7 +191,7 @@ class Simt(OneLaunch):
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
         """For any product that something follows; of a row that is reduced all columns have to fit a tile."""
-        if problem.epilogue is None:
+        if _is_left(problem):
             return NOTHING_FOLLOWS
         gemm = problem.strided
         if gemm is None:
@@ -200,7 +207,8 @@ class Simt(OneLaunch):
         assert gemm is not None
         most = cls.widest if gemm.rows is not None else cls.ordinary
         width = min(most, max(cls.narrowest, power_of_two(gemm.n)))
-        return iter([cls(width, cls.k_block // dtypes.info(problem.elem).acc.itemsize)])
+        depth = max(cls.least_depth, cls.k_block // dtypes.info(problem.elem).acc.itemsize)
+        return iter([cls(width, depth)])
 
     @property
     def tile_m(self) -> int:
@@ -315,11 +323,11 @@ class TensorCores(OneLaunch):
     @classmethod
     def fits(cls, problem: Product, limits: Properties) -> str:
         """For 16-bit floats in rows that begin at multiples of 16 bytes, with something after the product."""
-        if problem.elem.itemsize != 2:
+        if problem.float_bytes != 2:
             return "for 16-bit floats"
         if problem.gemm is None:
             return "factors do not lie in rows that begin at multiples of 16 bytes"
-        if problem.epilogue is None:
+        if _is_left(problem):
             return NOTHING_FOLLOWS
         return "" if next(cls.configs(problem, limits), None) else "no tile has whole rows"
 

@@ -13,6 +13,7 @@ from ..array.array import Array
 from ..array.creation import arange, asarray, device_of, ones
 from ..array.layout import Shape, shape_of
 from ..device import Device, current
+from ..device.kernels_only import allows_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import require_array, require_each
 from ..elementwise.row import is_scalar
@@ -197,7 +198,7 @@ def indices(
     sizes = shape_of(dimensions)
     wanted = dtypes.default_int if dtype is None else dtypes.as_dtype(dtype)
     where = Device(device) if device is not None else current()
-    if where.addressable and not sparse and not dtypes.info(wanted).extension:
+    if allows_numpy(where) and not sparse and not dtypes.info(wanted).extension:
         return Array._wrap(np.indices(sizes, wanted), where)
     lines = [arange(n, dtype=wanted, device=device) for n in sizes]
     made = [
@@ -254,7 +255,7 @@ def tril_indices(
     [[0, 1, 1], [0, 0, 1]]
     """
     where = Device(device) if device is not None else current()
-    if not where.addressable:
+    if not allows_numpy(where):
         ends = _diagonal_at(n, k + 1, m)
         return ranges(where, np.zeros_like(ends), ends)
     return tuple(Array._wrap(places, where) for places in np.tril_indices(n, k, m))
@@ -265,7 +266,7 @@ def triu_indices(
 ) -> tuple[Array, ...]:
     """The row and column indices on and above the ``k``-th diagonal of ``n`` rows and ``m`` columns."""
     where = Device(device) if device is not None else current()
-    if not where.addressable:
+    if not allows_numpy(where):
         first = _diagonal_at(n, k, m)
         return ranges(where, first, (n if m is None else max(m, 0)) - first)
     return tuple(Array._wrap(places, where) for places in np.triu_indices(n, k, m))

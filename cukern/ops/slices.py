@@ -14,6 +14,7 @@ from ..array import Array
 from ..array.creation import arange, asarray, device_of
 from ..array.layout import address
 from ..autodiff import tape
+from ..device.kernels_only import allows_numpy
 from ..elementwise.function import as_operands, astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -174,7 +175,7 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     if require_written(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     rows, columns = x.shape[0], x.shape[1]
-    if x.ndim == 2 and x.device.addressable and x.is_contiguous and takes_number(x, val):
+    if x.ndim == 2 and allows_numpy(x.device) and x.is_contiguous and takes_number(x, val):
         end = x.size if wrap else columns * columns
         x._data.reshape(-1)[: end : columns + 1] = val
         x._bump("fill_diagonal")

@@ -14,6 +14,7 @@ from ..array import Array
 from ..array.creation import asarray, full
 from ..array.host_data import holds_array
 from ..autodiff import tape
+from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -134,7 +135,7 @@ class _Sample:
     def middle(self) -> tuple[Array, Array]:
         """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""
         place = self.n // 2
-        if not self.tracked and self.rows.device.addressable and not dtypes.info(self.rows.dtype).extension:
+        if not self.tracked and allows_numpy(self.rows.device) and not dtypes.info(self.rows.dtype).extension:
             # Selecting by NumPy's partition is faster than sorting.
             parts = np.split(np.partition(self.rows._data, place, axis=-1), [place], axis=-1)
             low = (parts[0] if self.n % 2 == 0 else parts[1][..., :1]).max(-1, keepdims=True)

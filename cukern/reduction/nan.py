@@ -10,6 +10,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, ones
+from ..device.kernels_only import allows_numpy
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -91,12 +92,12 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
         and axis is None
         and not keepdims
         and x.dtype == dtypes.bool_
-        and x.device.addressable
+        and allows_numpy(x.device)
     ):
         return Array._wrap(np.asarray(np.count_nonzero(x._data)), x.device)
     x = _taken(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
-    if isinstance(x, Array) and x.device.addressable and x.dtype == dtypes.bool_ and len(axes) == x.ndim:
+    if isinstance(x, Array) and allows_numpy(x.device) and x.dtype == dtypes.bool_ and len(axes) == x.ndim:
         count = np.array(np.count_nonzero(x._data), np.int64, ndmin=x.ndim if keepdims else 0)
         return Array._wrap(count, x.device)
     made: Array = _nonzero(x, axes, dtypes.int64, bool(keepdims))

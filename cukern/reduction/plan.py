@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of
-from ..device import Device
+from ..device import Device, kernels_only
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..elementwise.by_numpy import quiet
@@ -86,6 +86,7 @@ class Plan(kernel_plan.Plan):
         kept: that shape with size 1 for the reduced axes.
         count: values per result.
         direct: NumPy's function on the host, where it is taken.
+        prepare: compiles the launch, which waits for a call that ``direct`` does not take.
         parts: the memory for the states of pieces, if there are several.
         final: the kernel that combines them.
         converters: functions that convert each Python number to the dtype in which it is computed.
@@ -107,6 +108,7 @@ class Plan(kernel_plan.Plan):
         "operands",
         "parameter",
         "parts",
+        "prepare",
         "program",
         "pulls",
         "rendered",
@@ -132,6 +134,7 @@ class Plan(kernel_plan.Plan):
         self.parts: Layout | None = None
         self.final: Prepared | None = None
         self.direct: Callable[[Any, Any], object] | None = None
+        self.prepare: Callable[[], None] | None = None
         self.axes = tuple(sorted(axes))
         self.pulls: dict[tuple[bool, ...], Any] = {}
         self.rendered: list[tuple[Any, dict[str, Any]]] = []
@@ -143,8 +146,11 @@ class Plan(kernel_plan.Plan):
                 return self.run(arrays, scalars, parameter)
         made = Array._made(self.layouts[0])
         if self.direct is not None:
-            self.direct(arrays[0]._data, made._data)
-            return made
+            if not kernels_only.active():
+                self.direct(arrays[0]._data, made._data)
+                return made
+            if self.prepare is not None:
+                self.prepare()
         if self.launch is None:
             return made
         values: list[Any] = [one._operand for one in arrays]
@@ -252,16 +258,23 @@ def make_plan(
     keepdims: bool,
     result: DType,
 ) -> Plan:
-    """Choose and compile the launches of ``reduction`` over ``axes`` of ``program``'s value."""
+    """The plan of ``reduction`` over ``axes`` of ``program``'s value."""
     plan = Plan(reduction, program, operands, axes, keepdims, result)
     device, shape = plan.device, plan.shape
     if 0 in plan.layouts[0].shape:
         return plan
     on_host = _style(device) == "serial"
+    prepare = partial(_launches, plan, reduction, _task(reduction, program, operands, shape, axes), result)
     if on_host and device.addressable and _is_for_numpy(plan, reduction):
-        plan.direct = _direct(reduction.name, plan.axes, operands[0], keepdims)
-        return plan
-    task = _task(reduction, program, operands, shape, axes)
+        plan.direct, plan.prepare = _direct(reduction.name, plan.axes, operands[0], keepdims), prepare
+    else:
+        prepare()
+    return plan
+
+
+def _launches(plan: Plan, reduction: Reduction, task: Task, result: DType) -> None:
+    """Choose and compile the launches of a plan."""
+    device, program, on_host = plan.device, plan.program, _style(plan.device) == "serial"
     work = serial(task, device.properties.multiprocessors) if on_host else on_gpu(task)
     bound = _variables(reduction, program, result, work)
     tail = (work.layout, plan.count, *work.tail)
@@ -274,7 +287,7 @@ def make_plan(
         final["state_bytes"] = task.state
         last = Work(PARTS, {}, (blocks, 1, 1), block, b"", ())
         plan.final = _prepare(plan, last, final, (plan.count, task.rows, work.pieces))
-    return plan
+    plan.prepare = None
 
 
 def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
@@ -385,6 +398,8 @@ def source(
     """The text of the one or two kernels that a plan launches."""
     operands = [layout_of(device, data) for data in datas]
     plan = make_plan(reduction, program, operands, reduced, False, result)
+    if plan.prepare is not None:
+        plan.prepare()
     return "\n".join(kernel.source(**bound) for kernel, bound in plan.rendered)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from ..array import Array
 from ..array.layout import Layout, layout
 from ..autodiff import tape
+from ..device.kernels_only import allows_numpy
 from ..elementwise import constants
 from ..elementwise.constants import Shared
 from ..kernel.plan import raw, remember
@@ -39,7 +40,7 @@ def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:
 
 def with_repeats(x: Array, times: int, axis: int) -> Array:
     """A copy of ``x`` in which each element along an axis is there ``times`` times."""
-    if x.device.addressable and x.size * times < LARGE and not tape.recording((x,)):
+    if allows_numpy(x.device) and x.size * times < LARGE and not tape.recording((x,)):
         return Array._wrap(np.repeat(raw(x._data), times, axis).view(x.dtype), x.device)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     spread = broadcast_to(expand_dims(x, axis + 1), (*before, x.shape[axis], times, *after))

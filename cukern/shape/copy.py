@@ -12,6 +12,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..device import Device
+from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.graph import cast, input_node, scalar_node
 from ..elementwise.plan import run_into
@@ -51,7 +52,7 @@ def in_order(device: Device, data: Any) -> Any:
 
     Elements are copied as integers: converting a half type to float32 and back would lose the payload of NaN.
     """
-    if device.addressable and data.size < LARGE:
+    if data.size < LARGE and allows_numpy(device):
         return np.array(data, order="C")
     bits, made = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
@@ -60,7 +61,7 @@ def in_order(device: Device, data: Any) -> Any:
 
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of another array that has its shape."""
-    if device.addressable and source.dtype == target.dtype and source.size < LARGE:
+    if source.dtype == target.dtype and source.size < LARGE and allows_numpy(device):
         target[...] = source
     elif source.dtype == target.dtype:
         bits = dtypes.info(source.dtype).bits

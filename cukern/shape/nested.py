@@ -14,6 +14,7 @@ from ..array.host_data import holds_array
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device
+from ..device.kernels_only import allows_numpy
 from ..elementwise.function import astype
 from .joins import stack
 
@@ -62,7 +63,7 @@ def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> 
     arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
     where = arrays[0].device if device is None else device
     wanted = dtypes.result_type(*leaves) if dtype is None else dtype
-    if where.addressable and not tape.recording(arrays):
+    if allows_numpy(where) and not tape.recording(arrays):
         return asarray(np.asarray(_plain(items)).astype(wanted, copy=False), device=where)
     return _stacked(items, wanted, where)
 

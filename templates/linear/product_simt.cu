@@ -1,4 +1,4 @@
-// D = epilogue(A @ B) on CUDA cores, for A (m, k) and B (k, n) of any floating dtype and any strides, in batches: sums in `acc`, and
+// D = epilogue(A @ B) on CUDA cores, for A (m, k) and B (k, n) of any dtype and any strides, in batches: sums in `acc`, and
 // the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). With `rows` a reduction makes a number
 // of each row of D, and a tile has all columns. With `saves` the sums are stored too.
 // Launch: a block makes << tile_m >> rows and << tile_n >> columns; blockIdx.x numbers the tiles, blockIdx.y the matrices of the

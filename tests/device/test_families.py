@@ -334,6 +334,7 @@ def test_parameters_may_have_others_within() -> None:
     assert back["first"] == 1 and back["inner"]["at"].tolist() == [[2, 3], [4, 5]]
 
 
+@pytest.mark.unchecked_only("checked ones leave the library out")
 def test_products_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every variant that fits, as `python -m cukern tune product` compares them."""
     monkeypatch.setattr(products, "_MODELS", ((1, 64, 64), (8, 128, 40), (70, 64, 72)))

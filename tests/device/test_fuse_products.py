@@ -176,6 +176,7 @@ def smooth(x: ck.Array, w: ck.Array, b: ck.Array, scale: float) -> ck.Array:
     return ck.tanh(x @ w * scale) * b
 
 
+@pytest.mark.unchecked_only("checked ones have kernels for products alone, too")
 @pytest.mark.parametrize("function", [kept, smooth], ids=["result", "product"])
 def test_second_order_from_tensor_cores(
     device: ck.Device, own: list[str], function: Callable[..., ck.Array]
@@ -359,6 +360,7 @@ def problem(*shapes: tuple[int, ...], dtype: str = "bfloat16", follows: Any = ck
     return Product(a, b, tuple(others), made, transposed=True)
 
 
+@pytest.mark.unchecked_only("checked ones leave the library out")
 def test_the_predicted_choice() -> None:
     """Fed by tensor maps one launch is faster; otherwise if the result is large beside the arithmetic."""
 

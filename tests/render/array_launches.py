@@ -287,6 +287,14 @@ def launch_equations(dtype: Any) -> None:
         ck.linalg.det(*arrays(dtype, (2, 5, 5)))
 
 
+def launch_matmul(dtype: Any) -> None:
+    """By a kernel, of factors that lie along their rows and along their columns."""
+    a, b = arrays(dtype, (70, 33), (33, 130))
+    with ck.kernels_only():
+        ck.matmul(a, b)
+        ck.matmul(b.T, a.T)
+
+
 #: What takes every dtype.
 EVERY: tuple[Callable[[Any], None], ...] = (
     launch_elementwise,
@@ -300,4 +308,5 @@ EVERY: tuple[Callable[[Any], None], ...] = (
     launch_at,
     launch_segments,
     launch_equations,
+    launch_matmul,
 )

@@ -24,6 +24,7 @@ from ...array.creation import zeros
 from ...array.layout import Layout, fresh_layout
 from ...autodiff import tape
 from ...device import Device
+from ...device.kernels_only import allows_numpy
 from ...elementwise.operands import require_array, require_arrays
 from ...function import Function
 from ...kernel import Kernel
@@ -94,11 +95,11 @@ class _Sequence:
 
     def _factor(self, x: Any) -> Any:
         """Raw memory in a dtype that the device's library multiplies: NumPy lacks products of half types."""
-        return x.astype(self.product, copy=False) if self.device.addressable else x
+        return x.astype(self.product, copy=False) if allows_numpy(self.device) else x
 
     def _laid_out(self, factor: Any) -> Any:
         """A factor of every step in the layout that is fastest for the library: C order for NumPy."""
-        return self.device.xp.ascontiguousarray(factor) if self.device.addressable else factor
+        return self.device.xp.ascontiguousarray(factor) if allows_numpy(self.device) else factor
 
     def _matmul(self, a: Any, b: Any, out: Any = None) -> Any:
         if out is None:

@@ -36,7 +36,7 @@ class Mode:
 
 
 #: The modes of the with-blocks that are open, the innermost last.
-_modes: list[Mode] = [Mode()] if os.environ.get("CUKERN_CHECK", "0") not in ("", "0") else []
+modes: list[Mode] = [Mode()] if os.environ.get("CUKERN_CHECK", "0") not in ("", "0") else []
 _divert: Callable[[int], object] | None = None
 #: Whether the host's arrays are its own, of which a checked launch knows the sizes.
 _possible = True
@@ -44,12 +44,12 @@ _possible = True
 
 def current() -> Mode:
     """The mode of a checked launch now."""
-    return _modes[-1] if _modes else Mode()
+    return modes[-1] if modes else Mode()
 
 
 def active() -> bool:
     """Whether all launches are checked."""
-    return _possible and bool(_modes)
+    return _possible and bool(modes)
 
 
 def forbid() -> None:
@@ -87,7 +87,7 @@ def _apply() -> None:
     on = active()
     capture_hooks.made_empty = unset.made if on else None
     capture_hooks.watch_reads(_read, on)
-    unset.nested(len(_modes))
+    unset.nested(len(modes))
     if not on:
         unset.forget()
     if _divert is not None:
@@ -96,7 +96,7 @@ def _apply() -> None:
 
 def enter(mode: Mode) -> None:
     """Check all launches from now on, as ``mode`` says."""
-    _modes.append(mode)
+    modes.append(mode)
     _apply()
 
 
@@ -114,9 +114,9 @@ def finish(mode: Mode) -> None:
 
 def leave(mode: Mode) -> None:
     """End ``mode``."""
-    for i in reversed(range(len(_modes))):
-        if _modes[i] is mode:
-            del _modes[i]
+    for i in reversed(range(len(modes))):
+        if modes[i] is mode:
+            del modes[i]
             break
     _apply()
 
@@ -129,5 +129,5 @@ def diverting(divert: Callable[[int], object]) -> None:
         divert(1)
 
 
-if _modes:
+if modes:
     _apply()

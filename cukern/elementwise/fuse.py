@@ -465,7 +465,8 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     columns. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again. On a GPU
     the derivative's kernel also sums the gradients of rows that were broadcast, as a bias is.
 
-    float16 and bfloat16 inputs are computed in float32 and rounded only when stored.
+    float16 and bfloat16 inputs are computed in float32 and rounded only when stored. A kernel does not refuse values:
+    an integer to a negative power, which ``**`` of arrays refuses, is 0, but of 1 and -1.
 
     Args:
         function: uses elementwise functions and operators, may end with reductions, and returns one result or a pytree.

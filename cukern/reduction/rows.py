@@ -159,7 +159,7 @@ class Search(Reduce):
 
     Raises:
         AxisError: the axis is out of range.
-        TypeError: ``axis`` is not an integer.
+        TypeError: ``axis`` is not an integer, or ``out`` is not an array of integers that hold the result.
         ValueError: there is no value.
     """
 
@@ -167,7 +167,10 @@ class Search(Reduce):
         self, x: Array, /, axis: int | None = None, out: Array | None = None, *, keepdims: bool = False
     ) -> Array:
         if out is not None:
-            return written(self.name, self(x, axis, keepdims=keepdims), one_out(self.name, out))
+            target = one_out(self.name, out)
+            if target is not None and target.dtype.kind != "i":
+                raise TypeError(f"{self.name}: out: expected an array of integers, got {target.dtype}")
+            return written(self.name, self(x, axis, keepdims=keepdims), target)
         return self._apply(x, None if axis is None else operator.index(axis), keepdims)
 
 

@@ -151,3 +151,14 @@ def test_ranges_of_histograms_keep_their_digits(device: ck.Device) -> None:
     counts, edges = ck.histogram(ck.asarray(share), 7, range=(0.1, 0.8))
     np.testing.assert_array_equal(counts.numpy(), np.histogram(share, 7, range=(0.1, 0.8))[0])
     assert edges.dtype == ck.float32
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "nanargmax", "nanargmin"])
+def test_an_index_is_not_written_to_another_kind_of_array(device: ck.Device, name: str) -> None:
+    x, search = ck.asarray([1.0, 5.0, 2.0], device=device), getattr(ck, name)
+    for dtype in ("float32", "complex64", "bool", "uint64"):
+        with pytest.raises(TypeError, match=rf"{name}: out: expected an array of integers, got {dtype}"):
+            search(x, out=ck.zeros((), dtype, device))
+    out = ck.full((), 7, "int64", device)
+    assert search(x, out=out) is out
+    assert out.item() == {"max": 1, "min": 0}[name[-3:]]

@@ -170,7 +170,7 @@ def test_quotients_by_nothing_and_at_the_ends(dtype: str) -> None:
 
 
 def test_writes() -> None:
-    x, y = ck.asarray(M), M.copy()
+    x, y = ck.array(M), M.copy()
     ck.put(x, ck.asarray(ROWS), 2.0)
     np.put(y, ROWS, 2.0)
     ck.fill_diagonal(x, 3)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,15 @@ from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.pooling import plan as pool_launch
-from cukern.nn.pooling.function import avg_pool2d_reference, max_pool2d_reference
+from cukern.cli.tune import measure
+from cukern.device.interface import Properties
+from cukern.launch.family import STAND_IN
+from cukern.nn.pooling import families, samples, variants
+from cukern.nn.pooling.families import GRADIENT, POOLING
 from cukern.nn.pooling.geometry import Windows
-from cukern.nn.pooling.plan import Shape
+from cukern.nn.pooling.problem import Pooling, channels_last
+from cukern.nn.pooling.reference import avg_pool2d_reference, max_pool2d_reference
+from cukern.nn.pooling.variants import Tiles
 from cukern.testing import gradcheck
 
 AVERAGES: list[dict[str, Any]] = [
@@ -36,8 +41,14 @@ MAXIMA: list[dict[str, Any]] = [
 ]
 
 
-def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
-    """Pooling as the definition says it: the windows one by one, as far as they start on the padded plane."""
+def each_window(
+    plane: tuple[int, ...], options: dict[str, Any]
+) -> Iterator[tuple[tuple[int, int], np.ndarray, np.ndarray, int]]:
+    """The windows one by one, as the definition says it, as far as they start on the padded plane.
+
+    Yields:
+        The place of a window's result, the rows and columns of its elements on the plane, and how many it counts.
+    """
 
     def pair(name: str, default: Any) -> tuple[int, int]:
         value = options.get(name, default)
@@ -47,7 +58,7 @@ def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
     stride, padding, dilation = pair("stride", kernel), pair("padding", 0), pair("dilation", 1)
     starts = []
     for axis in range(2):
-        size, found = x.shape[axis - 2], []
+        size, found = plane[axis], []
         for start in itertools.count(-padding[axis], stride[axis]):
             last = start + dilation[axis] * (kernel[axis] - 1)
             fits = last < size + padding[axis]
@@ -57,22 +68,42 @@ def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
                 break
             found.append(start)
         starts.append(found)
-    y = np.empty((*x.shape[:-2], len(starts[0]), len(starts[1])))
     for (i, top), (j, left) in itertools.product(enumerate(starts[0]), enumerate(starts[1])):
         rows = top + np.arange(kernel[0]) * dilation[0]
         columns = left + np.arange(kernel[1]) * dilation[1]
-        inside = x[..., rows[(rows >= 0) & (rows < x.shape[-2])], :]
-        inside = inside[..., columns[(columns >= 0) & (columns < x.shape[-1])]].astype(np.float64)
-        if maximum:
-            y[..., i, j] = inside.max((-2, -1)) if inside.size else -np.inf
-            continue
-        counted = inside.shape[-2] * inside.shape[-1]
+        inner = rows[(rows >= 0) & (rows < plane[0])], columns[(columns >= 0) & (columns < plane[1])]
+        counted = len(inner[0]) * len(inner[1])
         if options.get("count_include_pad", True):
-            counted = int(
-                (rows < x.shape[-2] + padding[0]).sum() * (columns < x.shape[-1] + padding[1]).sum()
-            )
-        y[..., i, j] = inside.sum((-2, -1)) / counted
-    return y
+            counted = int((rows < plane[0] + padding[0]).sum() * (columns < plane[1] + padding[1]).sum())
+        yield (i, j), *inner, counted
+
+
+def loop(x: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
+    """Pooling by its definition."""
+    made = {}
+    for at, rows, columns, counted in each_window(x.shape[-2:], options):
+        inside = x[..., rows, :][..., columns].astype(np.float64)
+        if maximum:
+            made[at] = inside.max((-2, -1)) if inside.size else np.full(x.shape[:-2], -np.inf)
+        else:
+            made[at] = inside.sum((-2, -1)) / counted
+    last = max(made)
+    return np.stack(list(made.values()), -1).reshape(*x.shape[:-2], last[0] + 1, last[1] + 1)
+
+
+def loop_gradient(x: np.ndarray, dy: np.ndarray, options: dict[str, Any], maximum: bool) -> np.ndarray:
+    """That of ``x``: what each window gives to its elements, or to the first of the largest."""
+    dx = np.zeros(x.shape)
+    for at, rows, columns, counted in each_window(x.shape[-2:], options):
+        share = dy[(..., *at)].astype(np.float64)
+        if not maximum:
+            dx[..., rows[:, None], columns] += share[..., None, None] / counted
+            continue
+        inside = x[..., rows, :][..., columns].reshape(*x.shape[:-2], -1)
+        for plane in np.ndindex(x.shape[:-2]):
+            row, column = np.unravel_index(inside[plane].argmax(), (len(rows), len(columns)))
+            dx[(*plane, rows[row], columns[column])] += share[plane]
+    return dx
 
 
 @pytest.mark.parametrize("options", AVERAGES, ids=str)
@@ -125,21 +156,35 @@ TILED: list[tuple[dict[str, Any], tuple[int, int]]] = [
 
 
 def pooled(
-    monkeypatch: pytest.MonkeyPatch,
-    shape: Shape | None,
+    name: str,
+    limits: Properties | None,
+    pick: Callable[..., Tiles],
     x: ck.Array,
     windows: Windows,
     maximum: bool,
     dy: Callable[..., ck.Array] = random,
 ) -> list[np.ndarray]:
-    """What the kernels of one shape make of ``x``, y, y without winners, dx of a fixed dy, the winners."""
-    monkeypatch.setitem(pool_launch.SHAPES, pool_launch._kind(x.device, x.dtype), (shape, shape))
-    monkeypatch.setattr(pool_launch, "_BUSY", 0)
-    pool_launch._plan.cache_clear()
-    y, winners = pool_launch.forward(x, windows, maximum, keep=maximum)
-    untracked, _ = pool_launch.forward(x, windows, maximum)
-    dx = pool_launch.backward(dy(5, y.shape, x.dtype), x.shape, windows, winners)
-    pool_launch._plan.cache_clear()
+    """What one variant makes of ``x``: y, y without winners, dx of a fixed dy, the winners.
+
+    Tiles are those picked of the constants for a device with these limits, with 32 threads of a block.
+    """
+
+    def fields(family: Any, gradient: bool, start: ck.Array) -> dict[str, Any]:
+        if name != "tiles":
+            return {}
+        where, aligned = (x.device, x.dtype, x.shape, False, windows, maximum), families._aligned(start)
+        problem = Pooling(*where, keep=False, aligned=aligned, gradient=gradient)
+        found = family.variants[name].configs(problem, limits or x.device.properties)
+        return {**family.fields(pick(list(found), key=lambda one: one.rows)), "threads": 32}
+
+    with POOLING.only(name, **fields(POOLING, False, x)) as used:
+        y, winners = families.pool(x, windows, maximum, keep=maximum)
+        untracked, _ = families.pool(x, windows, maximum)
+    given = dy(5, y.shape, x.dtype)
+    arrays = (given,) if winners is None else (given, winners)
+    with GRADIENT.only(name, **fields(GRADIENT, True, given)) as others:
+        dx = families.gradient(given, x.shape, windows, winners)
+    assert {one.name for one in (*used, *others)} == {name} and families._aligned(*arrays)
     found = [y, untracked, dx, *([] if winners is None else [winners])]
     return [one.numpy().astype(np.float64) for one in found]
 
@@ -147,7 +192,12 @@ def pooled(
 #: Windows that overlap, are padded and go over the edge, in aligned memory and not, in all tiles; others, and windows
 #: with gaps, in one. The rest is thorough.
 _USUAL = (0, 0), (3, 0), (3, 1), (4, 0), (6, 0)
-_TILES = ("float32", Shape(16, 4, 32)), ("bfloat16", Shape(16, 2, 32)), ("float32", Shape(32, 1, 32))
+_TILES = (
+    ("float32", STAND_IN, max),
+    ("bfloat16", STAND_IN, max),
+    ("float32", None, min),
+    ("bfloat16", None, max),
+)
 _TILED = [
     pytest.param(
         *TILED[i],
@@ -161,15 +211,15 @@ _TILED = [
 ]
 
 
-@pytest.mark.parametrize("options, plane, start, dtype, tile", _TILED, ids=str)
+@pytest.mark.parametrize("options, plane, start, dtype, limits, pick", _TILED, ids=str)
 def test_tiles_are_the_loop(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
     options: dict[str, Any],
     plane: tuple[int, int],
     start: int,
     dtype: str,
-    tile: Shape,
+    limits: Properties | None,
+    pick: Callable[..., Tiles],
 ) -> None:
     """With wide accesses and, of memory that is not aligned, with narrow ones; ties, -inf and NaN among the values."""
     rng, shape = np.random.default_rng(3), (2, 2, *plane)
@@ -177,35 +227,77 @@ def test_tiles_are_the_loop(
     values = rng.choice([-np.inf, -1.0, -0.0, 0.0, 1.0, np.nan], size + 1, p=[0.6, 0.1, 0.1, 0.1, 0.08, 0.02])
     x = ck.reshape(ck.astype(ck.asarray(values), dtype)[start : start + size], shape)
     windows = windows_of(options)
-    for one, other in zip(*(pooled(monkeypatch, s, x, windows, True) for s in (None, tile)), strict=True):
+    names = "portable", "tiles"
+    for one, other in zip(*(pooled(name, limits, pick, x, windows, True) for name in names), strict=True):
         np.testing.assert_array_equal(one, other)
         np.testing.assert_array_equal(np.signbit(one[one == 0]), np.signbit(other[other == 0]))
     x = ck.reshape(random(4, (size + 1,), dtype)[start : start + size], shape)
-    terms = pooled(monkeypatch, None, abs(x), windows, False, lambda *given: abs(random(*given)))
-    made = (pooled(monkeypatch, s, x, windows, False) for s in (None, tile))
+    terms = pooled("portable", limits, pick, abs(x), windows, False, lambda *given: abs(random(*given)))
+    made = (pooled(name, limits, pick, x, windows, False) for name in names)
     for one, other, size in zip(*made, terms, strict=True):
         close(ck.asarray(other.astype(x.dtype)), Sized(one, size))
 
 
-def test_what_a_thread_computes(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> None:
-    """The widest accesses that the sizes and the memory admit, and fewer rows where a GPU would have idle threads."""
-    monkeypatch.setattr(pool_launch, "_BUSY", 4)
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("name", POOLING.variants)
+def test_every_variant_is_the_loop(device: ck.Device, name: str, dtype: str) -> None:
+    x, last = random(0, (2, 8, 9, 10), dtype), name == "channels last"
+    given = channels_last(x) if last else x
+    for maximum, options in ((True, MAXIMA[2]), (False, AVERAGES[3])):
+        windows = windows_of(options)
+        with POOLING.only(name) as used, GRADIENT.only(name) as others:
+            y, winners = families.pool(given, windows, maximum, keep=maximum)
+            dy = random(1, y.shape, dtype)
+            dx = families.gradient(channels_last(dy) if last else dy, x.shape, windows, winners)
+        assert [one.name for one in (*used, *others)] == [name, name]
+        close(y, sized(lambda x, of=options, kind=maximum: loop(x, of, kind), x))
+        close(dx, sized(lambda dy, of=options, kind=maximum: loop_gradient(x.numpy(), dy, of, kind), dy))
 
-    def tiles(dtype: Any, aligned: bool, shape: tuple[int, ...], **options: Any) -> list[tuple[int, ...]]:
-        call = pool_launch._Call(
-            device, ck.zeros(0, dtype).dtype, shape, windows_of(options), True, True, aligned
-        )
-        found = (make(call, Shape(16, 4)) for make in (pool_launch._forward_tile, pool_launch._backward_tile))
-        return [(one.rows, one.items, one.pack, one.store) for one in found]
+
+def test_variants_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every variant that fits, as ``python -m cukern tune pooling`` compares them."""
+    shapes = samples.Shape(2, 3, 9, 3, 2, 1, True), samples.Shape(2, 4, 8, 2, 2, 0, False)
+    monkeypatch.setattr(samples, "MODELS", shapes)
+    for family in (POOLING, GRADIENT):
+        entries, refused = measure(family, device, 8, 1, 0, 60)
+        assert refused == [] and len(entries) == 8
+        for one in entries:
+            wanted = {"channels last"} if one.features["channels_last"] else {"portable", "tiles"}
+            assert one.variants.keys() == wanted
+    x = ck.asarray([[[float("-inf"), float("-inf"), 1.0], [float("nan"), float("nan"), 2.0]]])
+    windows = Windows((2, 2), (1, 1), (1, 1), (2, 2))
+    problem = Pooling(x.device, x.dtype, x.shape, False, windows, True, True, True)
+    for found, want in zip(POOLING(problem)(x), POOLING.reference(problem)(x), strict=True):
+        np.testing.assert_array_equal(found.numpy(), want.numpy())
+
+
+def test_what_a_thread_computes(device: ck.Device) -> None:
+    """The widest accesses that the sizes and the memory admit, and fewer rows where a GPU would have idle threads."""
+
+    def tiles(
+        dtype: Any, aligned: bool, shape: tuple[int, ...], limits: Properties = STAND_IN, **options: Any
+    ) -> list[tuple[int, ...]]:
+        made = []
+        for family, gradient in ((POOLING, False), (GRADIENT, True)):
+            where = device, ck.zeros(0, dtype).dtype, shape, False, windows_of(options), True
+            problem = Pooling(*where, keep=not gradient, aligned=aligned, gradient=gradient)
+            found = [family._choice(one, problem, limits) for one in family.variants.values()]
+            best = min((one for one in found if not one.why), key=lambda one: one.seconds)
+            made.append(tuple(family.fields(best.config).values())[:-1])
+        return made
 
     large, pair = (64, 64, 224, 224), {"kernel_size": 2}
     assert tiles("float32", True, large, **pair) == [(4, 2, 4, 2), (4, 4, 2, 4)]
-    assert tiles("bfloat16", True, large, **pair) == [(4, 4, 8, 4), (4, 8, 4, 8)]
+    assert tiles("bfloat16", True, large, **pair) == [(4, 2, 4, 2), (8, 8, 4, 8)]
     assert tiles("float32", False, large, **pair) == [(4, 2, 1, 1), (4, 4, 1, 1)]
     assert tiles("float32", True, large, kernel_size=3, stride=2) == [(4, 2, 4, 1), (4, 4, 1, 4)]
     assert tiles("float32", True, (1, 2, 2), **pair) == [(1, 1, 2, 1), (2, 2, 1, 2)]
-    assert tiles("float32", True, large, kernel_size=224) == [(1, 1, 0, 1), (1, 1, 0, 1)]
+    assert tiles("float32", True, (8, 64, 64, 64), **pair) == [(1, 2, 4, 2), (2, 4, 2, 4)]
+    assert tiles("float32", True, large, kernel_size=224) == [(1,), (1,)]
     assert tiles("float64", True, large, kernel_size=8, stride=1)[0] == (1, 2, 2, 1)
+    host = STAND_IN._replace(compute_capability=(0, 0), multiprocessors=2)
+    assert tiles("bfloat16", True, large, host, **pair) == [(2, 8, 8, 8), (2, 16, 8, 8)]
+    assert tiles("float32", True, large, host, kernel_size=5) == [(4,), (5, 20, 4, 4)]
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES[:3])
@@ -286,13 +378,12 @@ def test_derivatives_to_second_order(device: ck.Device) -> None:
 
 
 def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_launch, "index_type", lambda *sizes: "long long")
-    pool_launch._plan.cache_clear()
+    monkeypatch.setattr(variants, "index_type", lambda *sizes: "long long")
     x, options = random(0, (2, 7, 6)), MAXIMA[2]
     windows = windows_of(options)
-    check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x])
-    check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x])
-    pool_launch._plan.cache_clear()
+    with POOLING.only("tiles", "portable"), GRADIENT.only("tiles", "portable"):
+        check_equal(lambda x: nn.avg_pool2d(x, **options), lambda x: avg_pool2d_reference(x, windows), [x])
+        check_equal(lambda x: nn.max_pool2d(x, **options), lambda x: max_pool2d_reference(x, windows), [x])
 
 
 def test_no_images(device: ck.Device) -> None:
@@ -347,7 +438,14 @@ def test_a_window_of_many_places_is_a_loop(device: ck.Device) -> None:
     close(nn.avg_pool2d(x, (32, 40)), sized(lambda x: x.mean((1, 2), keepdims=True), x))
     np.testing.assert_array_equal(nn.max_pool2d(x, (32, 40)).numpy(), x.numpy().max((1, 2), keepdims=True))
     windows = {"stride": (1, 1), "padding": (0, 0), "dilation": (1, 1), "count_padding": True}
-    variables = {**windows, "keep": False, "winner": "int", "no_winner": -1}
+    variables = {
+        **windows,
+        "keep": False,
+        "winner": "int",
+        "no_winner": -1,
+        "channels_last": False,
+        "pack": 1,
+    }
     for kernel, loops in (((3, 3), False), ((32, 40), True)):
         text = ck.Kernel("nn/pooling/forward.cu").source(
             elem="float32", index="int", kind="average", items=4, kernel=kernel, **variables

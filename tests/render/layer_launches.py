@@ -35,7 +35,9 @@ from cukern.nn.convolution.families import (
 )
 from cukern.nn.convolution.problem import Windows
 from cukern.nn.matmul_add_relu import HOST_TILE, launch
-from cukern.nn.pooling import plan as pool_launch
+from cukern.nn.pooling.families import GRADIENT as POOLING_GRADIENT
+from cukern.nn.pooling.families import POOLING
+from cukern.nn.pooling.variants import Tiles, TilesGradient
 from cukern.optim.multi import Copies
 from cukern.quant import few_rows, many_rows, planes, tiles, warpgroups
 from cukern.quant.kinds import KINDS
@@ -244,18 +246,22 @@ def launch_lltm(dtype: Any) -> None:
 
 def launch_pool2d(dtype: Any) -> None:
     """Tiles of one row, as for so small an array, and those of several; windows taken one by one."""
-    launch_pool2d_as_it_is(dtype)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(pool_launch, "_BUSY", 0)
-        pool_launch._plan.cache_clear()
-        launch_pool2d_as_it_is(dtype)
+    small, large = arrays(dtype, (2, 3, 9, 8), (64, 64, 33, 32))
+    launch_pool2d_of(small)
+    one = small.device.properties._replace(multiprocessors=1)
+    names = "tiles", "portable", "channels last"
+    with POOLING.only(*names, limits=one) as used, POOLING_GRADIENT.only(*names, limits=one) as others:
+        launch_pool2d_of(large)
+    assert {type(config) for config in (*used, *others) if getattr(config, "rows", 1) > 1} == {
+        Tiles,
+        TilesGradient,
+    }
     for pool in (ck.nn.avg_pool2d, ck.nn.max_pool2d):
-        with_derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), *arrays(dtype, (2, 3, 9, 8)))
+        with_derivatives(lambda x, pool=pool: pool(x, (9, 8), stride=17), small)
         with_derivatives(lambda x, pool=pool: pool(ck.moveaxis(x, -1, 1), 3), *arrays(dtype, (2, 9, 8, 16)))
 
 
-def launch_pool2d_as_it_is(dtype: Any) -> None:
-    (x,) = arrays(dtype, (2, 3, 9, 8))
+def launch_pool2d_of(x: ck.Array) -> None:
     for options in ({}, {"stride": 1, "padding": 1}, {"stride": (2, 3), "ceil_mode": True}):
         with_derivatives(lambda x, given=options: ck.nn.avg_pool2d(x, 3, **given), x)
         with_derivatives(lambda x, given=options: ck.nn.max_pool2d(x, 3, **given), x)

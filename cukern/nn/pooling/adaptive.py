@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import asarray
-from ...elementwise.operands import require_array
-from ..fused import common_dtype, is_int
+from ..fused import is_int
 from ..resampling import bands
 from ..resampling.function import area
-from .function import avg_pool1d, avg_pool2d, max_pool1d, max_pool2d, max_pool3d
+from .function import avg_pool1d, avg_pool2d, checked, max_pool1d, max_pool2d, max_pool3d, of_axes
 
 #: A size for all axes, or one for each, where None keeps that of the input.
 Output = int | None | Sequence[int | None]
@@ -25,13 +24,7 @@ _LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
 
 def _checked(name: str, x: Array, output_size: Output, count: int) -> tuple[Array, tuple[int, ...]]:
     """``x``, and the sizes of the result's last axes."""
-    x = require_array(x, name)
-    common_dtype(name, {"x": x})
-    beside = ("L", "H, W", "D, H, W")[count - 1]
-    if x.ndim not in (count + 1, count + 2):
-        raise ValueError(f"{name}: x: expected shape (N, C, {beside}) or (C, {beside}), got {x.shape}")
-    if 0 in x.shape[-count - 1 :]:
-        raise ValueError(f"{name}: x: only N may be 0, got shape {x.shape}")
+    x = checked(name, x, count)
     given: tuple[Any, ...] = (
         tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * count
     )
@@ -55,7 +48,7 @@ def _divided(x: Array, sizes: Sequence[int]) -> list[int] | None:
     )
 
 
-def _average(name: str, x: Array, output_size: Output, count: int) -> Array:
+def _average(name: str, count: int, x: Array, output_size: Output) -> Array:
     x, sizes = _checked(name, x, output_size, count)
     if max(sizes) == 1:
         return ops.mean(x, axis=tuple(range(-count, 0)), keepdims=True)
@@ -63,7 +56,7 @@ def _average(name: str, x: Array, output_size: Output, count: int) -> Array:
     return area(x, sizes) if kernel is None or count == 3 else _AVERAGE[count](x, kernel)
 
 
-def _largest(name: str, x: Array, output_size: Output, count: int) -> Array:
+def _largest(name: str, count: int, x: Array, output_size: Output) -> Array:
     x, sizes = _checked(name, x, output_size, count)
     kernel = _divided(x, sizes)
     if kernel is not None:
@@ -84,145 +77,55 @@ def _largest_along(x: Array, axis: int, out: int) -> Array:
     return ops.squeeze(ops.take_along_axis(values, winners, axis=axis + 1), axis=axis + 1)
 
 
-def adaptive_avg_pool1d(x: Array, output_size: Output) -> Array:
-    """The mean of each of as many windows of every line as are wanted.
+class AdaptivePool(Protocol):
+    """A function of windows whose number is given."""
 
-    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
-    For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.
-
-    Args:
-        x: shape (N, C, L) or (C, L), a floating dtype.
-        output_size: the number of windows; None keeps the size of ``x``.
-
-    Returns:
-        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
-
-    >>> import cukern as ck
-    >>> ck.nn.adaptive_avg_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2).tolist()
-    [[2.0, 4.0]]
-    """
-    return _average("adaptive_avg_pool1d", x, output_size, 1)
+    def __call__(self, x: Array, output_size: Output) -> Array: ...
 
 
-def adaptive_avg_pool2d(x: Array, output_size: Output) -> Array:
-    """The mean of each of as many windows of every plane as are wanted.
-
-    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
-    For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.
-
-    Args:
-        x: shape (N, C, H, W) or (C, H, W), a floating dtype.
-        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
-
-    Returns:
-        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
-
-    >>> import cukern as ck
-    >>> ck.nn.adaptive_avg_pool2d(ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)).tolist()
-    [[[2.0, 3.0]]]
-    """
-    return _average("adaptive_avg_pool2d", x, output_size, 2)
+_AVERAGES = (
+    "For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``."
+)
+_MAXIMA = "NaN if the window contains NaN. The gradient goes to the first of equal elements."
 
 
-def adaptive_avg_pool3d(x: Array, output_size: Output) -> Array:
-    """The mean of each of as many windows of every volume as are wanted.
+def _adaptive(kind: str, count: int, given: str, result: str) -> AdaptivePool:
+    name = f"adaptive_{kind}_pool{count}d"
+    run, of, more = (
+        (_average, "The mean", _AVERAGES) if kind == "avg" else (_largest, "The largest element", _MAXIMA)
+    )
 
-    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
-    For three axes, and where sizes do not divide, windows of each axis are weights of one pass over ``x``.
+    @of_axes(name, count, given, result, of=of, more=more)
+    def pool(x: Array, output_size: Output) -> Array:
+        """{of} of each of as many windows of every {whole} as are wanted.
 
-    Args:
-        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
-        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
+        Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before
+        ``ceil((i + 1) * n / m)``.
+        {more}
 
-    Returns:
-        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
+        Args:
+            x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
+            output_size: {number}; None keeps the size of ``x``.
 
-    Raises:
-        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+        Returns:
+            Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
 
-    >>> import cukern as ck
-    >>> ck.nn.adaptive_avg_pool3d(ck.asarray([[[[1.0, 3.0]]]]), 1).tolist()
-    [[[[2.0]]]]
-    """
-    return _average("adaptive_avg_pool3d", x, output_size, 3)
+        Raises:
+            TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
+            ValueError: a size is less than 1, or the shape of ``x`` does not fit.
+        """
+        return run(name, count, x, output_size)
 
-
-def adaptive_max_pool1d(x: Array, output_size: Output) -> Array:
-    """The largest element of each of as many windows of every line as are wanted.
-
-    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
-    NaN if the window contains NaN. The gradient goes to the first of equal elements.
-
-    Args:
-        x: shape (N, C, L) or (C, L), a floating dtype.
-        output_size: the number of windows; None keeps the size of ``x``.
-
-    Returns:
-        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
-
-    >>> import cukern as ck
-    >>> ck.nn.adaptive_max_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2).tolist()
-    [[3.0, 5.0]]
-    """
-    return _largest("adaptive_max_pool1d", x, output_size, 1)
+    return pool
 
 
-def adaptive_max_pool2d(x: Array, output_size: Output) -> Array:
-    """The largest element of each of as many windows of every plane as are wanted.
-
-    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
-    NaN if the window contains NaN. The gradient goes to the first of equal elements.
-
-    Args:
-        x: shape (N, C, H, W) or (C, H, W), a floating dtype.
-        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
-
-    Returns:
-        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
-
-    >>> import cukern as ck
-    >>> ck.nn.adaptive_max_pool2d(ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)).tolist()
-    [[[3.0, 4.0]]]
-    """
-    return _largest("adaptive_max_pool2d", x, output_size, 2)
-
-
-def adaptive_max_pool3d(x: Array, output_size: Output) -> Array:
-    """The largest element of each of as many windows of every volume as are wanted.
-
-    Along an axis of n elements, window i of m begins at ``floor(i * n / m)`` and ends before ``ceil((i + 1) * n / m)``.
-    NaN if the window contains NaN. The gradient goes to the first of equal elements.
-
-    Args:
-        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
-        output_size: the number of windows along each axis; an int for all; None keeps the size of ``x``.
-
-    Returns:
-        Shape (N, C, *output_size) or (C, *output_size), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or ``output_size`` is no such number.
-        ValueError: a size is less than 1, or the shape of ``x`` does not fit.
-
-    >>> import cukern as ck
-    >>> ck.nn.adaptive_max_pool3d(ck.asarray([[[[1.0, 3.0]]]]), 1).tolist()
-    [[[[3.0]]]]
-    """
-    return _largest("adaptive_max_pool3d", x, output_size, 3)
+adaptive_avg_pool1d = _adaptive("avg", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[2.0, 4.0]]")
+adaptive_avg_pool2d = _adaptive(
+    "avg", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[2.0, 3.0]]]"
+)
+adaptive_avg_pool3d = _adaptive("avg", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[2.0]]]]")
+adaptive_max_pool1d = _adaptive("max", 1, "ck.asarray([[1.0, 2.0, 3.0, 4.0, 5.0]]), 2", "[[3.0, 5.0]]")
+adaptive_max_pool2d = _adaptive(
+    "max", 2, "ck.asarray([[[1.0, 2.0], [3.0, 4.0]]]), (1, None)", "[[[3.0, 4.0]]]"
+)
+adaptive_max_pool3d = _adaptive("max", 3, "ck.asarray([[[[1.0, 3.0]]]]), 1", "[[[[3.0]]]]")

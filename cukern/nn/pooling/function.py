@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -17,68 +18,46 @@ from ...function import Function
 from ..fused import common_dtype, several
 from ..resampling import bands
 from ..resampling.function import resampled
-from . import plan as pool_launch
-from .geometry import Windows as Windows
+from . import families
+from .geometry import Windows
 
 
-class _AvgPool2d(Function):
-    """The average is linear: it and its gradient are each other's derivatives, of any order."""
+class _Pool2d(Function):
+    """An average is linear: it and its gradient are each other's derivatives, of any order."""
 
     _only_reads = True
 
     @staticmethod
-    def forward(ctx: Any, x: Array, windows: Windows) -> Array:
+    def forward(ctx: Any, x: Array, windows: Windows, maximum: bool) -> Array:
         ctx.shape, ctx.windows = x.shape, windows
-        return pool_launch.forward(x, windows, maximum=False)[0]
-
-    @staticmethod
-    def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        return _AvgPool2dGradient.apply(dy, ctx.shape, ctx.windows), None
-
-
-class _AvgPool2dGradient(Function):
-    _only_reads = True
-
-    @staticmethod
-    def forward(ctx: Any, dy: Array, x_shape: tuple[int, ...], windows: Windows) -> Array:
-        ctx.windows = windows
-        return pool_launch.backward(dy, x_shape, windows)
-
-    @staticmethod
-    def backward(ctx: Any, second: Array) -> tuple[Array | None, ...]:
-        return _AvgPool2d.apply(second, ctx.windows), None, None
-
-
-class _MaxPool2d(Function):
-    _only_reads = True
-
-    @staticmethod
-    def forward(ctx: Any, x: Array, windows: Windows) -> Array:
-        ctx.shape, ctx.windows = x.shape, windows
-        y, winners = pool_launch.forward(x, windows, maximum=True, keep=any(ctx.needs_input_grad))
+        y, winners = families.pool(x, windows, maximum, keep=maximum and any(ctx.needs_input_grad))
         ctx.save_for_backward(winners)
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
         (winners,) = ctx.saved_arrays
-        return _MaxPool2dGradient.apply(dy, winners, ctx.shape, ctx.windows), None
+        return _Pool2dGradient.apply(dy, winners, ctx.shape, ctx.windows), None, None
 
 
-class _MaxPool2dGradient(Function):
-    """Linear in ``dy``: each element is added to its window's winner, and gets its own cotangent from there."""
+class _Pool2dGradient(Function):
+    """Linear in ``dy``: of a maximum each element is added to its window's winner, and gets its own cotangent there."""
 
     _only_reads = True
 
     @staticmethod
-    def forward(ctx: Any, dy: Array, winners: Array, x_shape: tuple[int, ...], windows: Windows) -> Array:
+    def forward(
+        ctx: Any, dy: Array, winners: Array | None, x_shape: tuple[int, ...], windows: Windows
+    ) -> Array:
         ctx.save_for_backward(winners)
         ctx.windows = windows
-        return pool_launch.backward(dy, x_shape, windows, winners)
+        return families.gradient(dy, x_shape, windows, winners)
 
     @staticmethod
     def backward(ctx: Any, second: Array) -> tuple[Array | None, ...]:
         (winners,) = ctx.saved_arrays
+        if winners is None:
+            return _Pool2d.apply(second, ctx.windows, False), None, None, None
         return _at_winners(second, winners, ctx.windows), None, None, None
 
 
@@ -103,6 +82,33 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
 _AXES = {1: "L", 2: "H, W", 3: "D, H, W"}
 #: A size for all axes, or one for each.
 Sizes = int | Sequence[int]
+F = TypeVar("F", bound=Callable[..., Array])
+
+
+def of_axes(name: str, count: int, given: str, result: str, **more: str) -> Callable[[F], F]:
+    """Name a function of arrays that are pooled along so many axes, and finish its docstring.
+
+    Args:
+        name: the public name.
+        count: of axes, in whose words the docstring is put: there they stand in braces.
+        given, result: the arguments and the result of a doctest, which follows.
+        more: other words that it has in braces.
+    """
+    words = {
+        "axes": _AXES[count],
+        "whole": ("line", "plane", "volume")[count - 1],
+        "result": ("length", "rows, columns", "depth, rows, columns")[count - 1],
+        "kernel": "the window's length" if count == 1 else "the window's sizes; an int for all",
+        "number": f"the number of windows{' along each axis; an int for all' if count > 1 else ''}",
+    }
+
+    def put(function: F) -> F:
+        text = inspect.cleandoc(function.__doc__ or "").format(**words, **more)
+        function.__doc__ = f"{text}\n\n>>> import cukern as ck\n>>> ck.nn.{name}({given}).tolist()\n{result}"
+        function.__name__ = function.__qualname__ = name
+        return function
+
+    return put
 
 
 class _Axis(NamedTuple):
@@ -113,53 +119,48 @@ class _Axis(NamedTuple):
     padding: int
     dilation: int
     ceil_mode: bool
-    count_padding: bool
+    count_padding: bool = True
+
+    @property
+    def single(self) -> _Axis:
+        """Single elements along another axis."""
+        return self._replace(kernel=1, stride=1, padding=0, dilation=1)
 
 
-def _windows(rows: _Axis | None, columns: _Axis | None = None) -> Windows:
-    """The windows of planes; an axis that is None has single elements."""
-    given = rows or columns
-    assert given is not None
-    down, across = (
-        one or given._replace(kernel=1, stride=1, padding=0, dilation=1) for one in (rows, columns)
-    )
-    return Windows(
-        (down.kernel, across.kernel),
-        (down.stride, across.stride),
-        (down.padding, across.padding),
-        (down.dilation, across.dilation),
-        given.ceil_mode,
-        given.count_padding,
-    )
+def _windows(rows: _Axis, columns: _Axis | None = None) -> Windows:
+    """The windows of planes, by default of columns of single elements."""
+    kernel, stride, padding, dilation = zip(rows[:4], (columns or rows.single)[:4], strict=True)
+    return Windows(kernel, stride, padding, dilation, *rows[4:])
 
 
-def _axes(
-    name: str,
-    count: int,
-    kernel_size: Sizes,
-    stride: Sizes | None,
-    padding: Sizes,
-    dilation: Sizes,
-    ceil_mode: bool,
-    count_include_pad: bool = True,
-) -> list[_Axis]:
-    """The checked arguments of a call, for each axis."""
-    kernels = several(kernel_size, count, name, "kernel_size", 1)
-    strides = kernels if stride is None else several(stride, count, name, "stride", 1)
-    paddings = several(padding, count, name, "padding", 0)
-    dilations = several(dilation, count, name, "dilation", 1)
-    each = zip(kernels, strides, paddings, dilations, strict=True)
-    return [_Axis(*one, bool(ceil_mode), bool(count_include_pad)) for one in each]
-
-
-def _checked(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
-    x, count = require_array(x, name), len(axes)
+def checked(name: str, x: Array, count: int) -> Array:
+    """The array, of one of the two forms that are pooled along ``count`` axes."""
+    x, axes = require_array(x, name), _AXES[count]
     common_dtype(name, {"x": x})
     if x.ndim not in (count + 1, count + 2):
-        beside = _AXES[count]
-        raise ValueError(f"{name}: x: expected shape (N, C, {beside}) or (C, {beside}), got {x.shape}")
+        raise ValueError(f"{name}: x: expected shape (N, C, {axes}) or (C, {axes}), got {x.shape}")
     if 0 in x.shape[-count - 1 :]:
         raise ValueError(f"{name}: x: only N may be 0, got shape {x.shape}")
+    return x
+
+
+def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[_Axis]]:
+    """The array, and the windows along each axis.
+
+    Args:
+        name: the function's.
+        count: of axes.
+        x: what is pooled.
+        sizes: kernel size, stride, padding, dilation, and whether to round up and to count the padding.
+    """
+    kernel, stride, *others = sizes
+    kernels = several(kernel, count, name, "kernel_size", 1)
+    strides = kernels if stride is None else several(stride, count, name, "stride", 1)
+    paddings = several(others[0], count, name, "padding", 0)
+    dilations = several(others[1], count, name, "dilation", 1)
+    each = zip(kernels, strides, paddings, dilations, strict=True)
+    axes = [_Axis(*one, *map(bool, others[2:])) for one in each]
+    x = checked(name, x, count)
     padding = tuple(one.padding for one in axes)
     spans = tuple(_windows(one).span[0] for one in axes)
     for span, one in zip(spans, padding, strict=True):
@@ -167,24 +168,29 @@ def _checked(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
             raise ValueError(
                 f"{name}: padding: expected at most half of the window's span {span}, got {padding}"
             )
-    for axis, n in zip(axes, x.shape[-count:], strict=True):
+    for axis, n in zip(axes, x.shape[-len(axes) :], strict=True):
         if _windows(axis).output_shape(n, 1)[0] < 1:
             raise ValueError(
                 f"{name}: kernel_size: no window of span {spans} fits x of shape {x.shape} "
                 f"with padding {padding}"
             )
-    return x
+    return x, axes
 
 
-def _average(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
-    """Of one or two axes by the kernels of planes; of three as sums with weights along each."""
-    x = _checked(name, x, axes)
+def _planes(x: Array, axes: Sequence[_Axis], maximum: bool) -> Array:
+    """Pooling of one or two axes, by the kernels of planes."""
     if len(axes) == 2:
-        y: Array = _AvgPool2d.apply(x, _windows(*axes))
+        y: Array = _Pool2d.apply(x, _windows(*axes), maximum)
         return y
-    if len(axes) == 1:
-        y = _AvgPool2d.apply(ops.expand_dims(x, axis=-2), _windows(None, axes[0]))
-        return y[..., 0, :]
+    y = _Pool2d.apply(ops.expand_dims(x, axis=-2), _windows(axes[0].single, axes[0]), maximum)
+    return y[..., 0, :]
+
+
+def _average(count: int, *given: Any) -> Array:
+    """Of three axes as sums with weights along each."""
+    x, axes = _checked(f"avg_pool{count}d", count, *given)
+    if count < 3:
+        return _planes(x, axes, False)
     matrices = []
     for axis, n in zip(axes, x.shape[-3:], strict=True):
         lines = _windows(axis)
@@ -196,254 +202,115 @@ def _average(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
     return resampled(x, matrices)
 
 
-def _largest(name: str, x: Array, axes: Sequence[_Axis]) -> Array:
+def _largest(count: int, *given: Any) -> Array:
     """Of three axes by a second pass over the first of them; both give the gradient to the first of equal elements."""
-    x = _checked(name, x, axes)
-    if len(axes) == 2:
-        y: Array = _MaxPool2d.apply(x, _windows(*axes))
-        return y
-    if len(axes) == 1:
-        y = _MaxPool2d.apply(ops.expand_dims(x, axis=-2), _windows(None, axes[0]))
-        return y[..., 0, :]
-    planes: Array = _MaxPool2d.apply(x, _windows(*axes[1:]))
+    x, axes = _checked(f"max_pool{count}d", count, *given)
+    if count < 3:
+        return _planes(x, axes, True)
+    planes = _planes(x, axes[1:], True)
     lines = ops.reshape(planes, (*planes.shape[:-2], math.prod(planes.shape[-2:])))
-    y = _MaxPool2d.apply(lines, _windows(axes[0]))
+    y = _Pool2d.apply(lines, _windows(axes[0]), True)
     return ops.reshape(y, (*y.shape[:-1], *planes.shape[-2:]))
 
 
-def _taken(x: Array, windows: Windows, outside: float) -> Array:
-    """The windows of ``x`` (..., height, width) as (..., outputs, elements of a window)."""
-    height, width = x.shape[-2:]
-    table = windows.positions(height, width)
-    flat = ops.reshape(x, (*x.shape[:-2], height * width))
-    padding = ops.broadcast_to(asarray(np.array(outside, x.dtype), device=x.device), (*x.shape[:-2], 1))
-    positions = asarray(np.where(table < 0, height * width, table).reshape(-1), device=x.device)
-    taken = ops.take(ops.concat([flat, padding], axis=-1), positions, axis=-1)
-    return ops.reshape(taken, (*x.shape[:-2], *table.shape))
+class AveragePool(Protocol):
+    """A function of averages."""
+
+    def __call__(
+        self,
+        x: Array,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Array: ...
 
 
-def avg_pool2d_reference(x: Array, windows: Windows) -> Array:
-    """The mean of each window of ``x`` (..., height, width) as a composition, for tests."""
-    divisors = asarray(windows.divisors(*x.shape[-2:]).astype(x.dtype), device=x.device)
-    means = ops.divide(ops.sum(_taken(x, windows, 0.0), axis=-1), divisors)
-    return ops.reshape(means, (*x.shape[:-2], *windows.output_shape(*x.shape[-2:])))
+def _averages(count: int, given: str, result: str) -> AveragePool:
+    @of_axes(f"avg_pool{count}d", count, given, result)
+    def pool(
+        x: Array,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ) -> Array:
+        """The mean of each window of every {whole}.
+
+        Args:
+            x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
+            kernel_size: {kernel}.
+            stride: from one window to the next; ``kernel_size`` when None.
+            padding: zeros around each {whole}, at most half of ``kernel_size``.
+            ceil_mode: whether the number of windows is rounded up rather than down.
+            count_include_pad: whether the divisor of a mean includes the padding.
+
+        Returns:
+            Shape (N, C, {result}) or (C, {result}), in the dtype of ``x``.
+
+        Raises:
+            TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+            ValueError: a size is out of range, or no window fits.
+        """
+        return _average(count, x, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
+
+    return pool
 
 
-def max_pool2d_reference(x: Array, windows: Windows) -> Array:
-    """The largest element of each window of ``x`` (..., height, width): the first of equal ones, or of NaNs.
+class MaxPool(Protocol):
+    """A function of maxima."""
 
-    A composition, for tests.
-    """
-    values = _taken(x, windows, -np.inf)
-    winners = ops.expand_dims(ops.argmax(values, axis=-1), axis=-1)
-    largest = ops.take_along_axis(values, winners, axis=-1)
-    return ops.reshape(largest, (*x.shape[:-2], *windows.output_shape(*x.shape[-2:])))
-
-
-def avg_pool1d(
-    x: Array,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Array:
-    """The mean of each window of every line.
-
-    Args:
-        x: shape (N, C, L) or (C, L), a floating dtype.
-        kernel_size: the window's length.
-        stride: from one window to the next; ``kernel_size`` when None.
-        padding: zeros around each line, at most half of ``kernel_size``.
-        ceil_mode: whether the number of windows is rounded up rather than down.
-        count_include_pad: whether the divisor of a mean includes the padding.
-
-    Returns:
-        Shape (N, C, length) or (C, length), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-        ValueError: a size is out of range, or no window fits.
-
-    >>> import cukern as ck
-    >>> ck.nn.avg_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2).tolist()
-    [[1.5, 3.5]]
-    """
-    axes = _axes("avg_pool1d", 1, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _average("avg_pool1d", x, axes)
+    def __call__(
+        self,
+        x: Array,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> Array: ...
 
 
-def avg_pool2d(
-    x: Array,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Array:
-    """The mean of each window of every plane.
+def _maxima(count: int, given: str, result: str) -> MaxPool:
+    @of_axes(f"max_pool{count}d", count, given, result)
+    def pool(
+        x: Array,
+        kernel_size: Sizes,
+        stride: Sizes | None = None,
+        padding: Sizes = 0,
+        dilation: Sizes = 1,
+        ceil_mode: bool = False,
+    ) -> Array:
+        """The largest element of each window of every {whole}; NaN if the window contains NaN.
 
-    Args:
-        x: shape (N, C, H, W) or (C, H, W), a floating dtype.
-        kernel_size: the window's sizes; an int for all.
-        stride: from one window to the next; ``kernel_size`` when None.
-        padding: zeros around each plane, at most half of ``kernel_size``.
-        ceil_mode: whether the number of windows is rounded up rather than down.
-        count_include_pad: whether the divisor of a mean includes the padding.
+        The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
+        possible only with dilation, gives -inf.
 
-    Returns:
-        Shape (N, C, rows, columns) or (C, rows, columns), in the dtype of ``x``.
+        Args:
+            x: shape (N, C, {axes}) or (C, {axes}), a floating dtype.
+            kernel_size: {kernel}.
+            stride: from one window to the next; ``kernel_size`` when None.
+            padding: positions around each {whole}, at most half of a window's span.
+            dilation: from one element of a window to the next.
+            ceil_mode: whether the number of windows is rounded up rather than down.
 
-    Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-        ValueError: a size is out of range, or no window fits.
+        Returns:
+            Shape (N, C, {result}) or (C, {result}), in the dtype of ``x``.
 
-    >>> import cukern as ck
-    >>> x = ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
-    >>> ck.nn.avg_pool2d(x, 2).tolist()
-    [[[3.5, 5.5]]]
-    """
-    axes = _axes("avg_pool2d", 2, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _average("avg_pool2d", x, axes)
+        Raises:
+            TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
+            ValueError: a size is out of range, or no window fits.
+        """
+        return _largest(count, x, kernel_size, stride, padding, dilation, ceil_mode)
 
-
-def avg_pool3d(
-    x: Array,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Array:
-    """The mean of each window of every volume.
-
-    Args:
-        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
-        kernel_size: the window's sizes; an int for all.
-        stride: from one window to the next; ``kernel_size`` when None.
-        padding: zeros around each volume, at most half of ``kernel_size``.
-        ceil_mode: whether the number of windows is rounded up rather than down.
-        count_include_pad: whether the divisor of a mean includes the padding.
-
-    Returns:
-        Shape (N, C, depth, rows, columns) or (C, depth, rows, columns), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-        ValueError: a size is out of range, or no window fits.
-
-    >>> import cukern as ck
-    >>> ck.nn.avg_pool3d(ck.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
-    [[[[3.5]]]]
-    """
-    axes = _axes("avg_pool3d", 3, kernel_size, stride, padding, 1, ceil_mode, count_include_pad)
-    return _average("avg_pool3d", x, axes)
+    return pool
 
 
-def max_pool1d(
-    x: Array,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Array:
-    """The largest element of each window of every line; NaN if the window contains NaN.
-
-    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
-    possible only with dilation, gives -inf.
-
-    Args:
-        x: shape (N, C, L) or (C, L), a floating dtype.
-        kernel_size: the window's length.
-        stride: from one window to the next; ``kernel_size`` when None.
-        padding: positions around each line, at most half of a window's span.
-        dilation: from one element of a window to the next.
-        ceil_mode: whether the number of windows is rounded up rather than down.
-
-    Returns:
-        Shape (N, C, length) or (C, length), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-        ValueError: a size is out of range, or no window fits.
-
-    >>> import cukern as ck
-    >>> ck.nn.max_pool1d(ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2).tolist()
-    [[2.0, 4.0]]
-    """
-    axes = _axes("max_pool1d", 1, kernel_size, stride, padding, dilation, ceil_mode)
-    return _largest("max_pool1d", x, axes)
-
-
-def max_pool2d(
-    x: Array,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Array:
-    """The largest element of each window of every plane; NaN if the window contains NaN.
-
-    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
-    possible only with dilation, gives -inf.
-
-    Args:
-        x: shape (N, C, H, W) or (C, H, W), a floating dtype.
-        kernel_size: the window's sizes; an int for all.
-        stride: from one window to the next; ``kernel_size`` when None.
-        padding: positions around each plane, at most half of a window's span.
-        dilation: from one element of a window to the next.
-        ceil_mode: whether the number of windows is rounded up rather than down.
-
-    Returns:
-        Shape (N, C, rows, columns) or (C, rows, columns), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-        ValueError: a size is out of range, or no window fits.
-
-    >>> import cukern as ck
-    >>> x = ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]])
-    >>> ck.nn.max_pool2d(x, 2).tolist()
-    [[[6.0, 8.0]]]
-    """
-    axes = _axes("max_pool2d", 2, kernel_size, stride, padding, dilation, ceil_mode)
-    return _largest("max_pool2d", x, axes)
-
-
-def max_pool3d(
-    x: Array,
-    kernel_size: Sizes,
-    stride: Sizes | None = None,
-    padding: Sizes = 0,
-    dilation: Sizes = 1,
-    ceil_mode: bool = False,
-) -> Array:
-    """The largest element of each window of every volume; NaN if the window contains NaN.
-
-    The gradient goes to the first of equal elements. Padding never wins; a window entirely in the padding, which is
-    possible only with dilation, gives -inf.
-
-    Args:
-        x: shape (N, C, D, H, W) or (C, D, H, W), a floating dtype.
-        kernel_size: the window's sizes; an int for all.
-        stride: from one window to the next; ``kernel_size`` when None.
-        padding: positions around each volume, at most half of a window's span.
-        dilation: from one element of a window to the next.
-        ceil_mode: whether the number of windows is rounded up rather than down.
-
-    Returns:
-        Shape (N, C, depth, rows, columns) or (C, depth, rows, columns), in the dtype of ``x``.
-
-    Raises:
-        TypeError: ``x`` is not a floating array, or a size is not an int or one for each axis.
-        ValueError: a size is out of range, or no window fits.
-
-    >>> import cukern as ck
-    >>> ck.nn.max_pool3d(ck.arange(8.0).reshape(1, 2, 2, 2), 2).tolist()
-    [[[[7.0]]]]
-    """
-    axes = _axes("max_pool3d", 3, kernel_size, stride, padding, dilation, ceil_mode)
-    return _largest("max_pool3d", x, axes)
+avg_pool1d = _averages(1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[1.5, 3.5]]")
+avg_pool2d = _averages(2, "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2", "[[[3.5, 5.5]]]")
+avg_pool3d = _averages(3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[3.5]]]]")
+max_pool1d = _maxima(1, "ck.asarray([[1.0, 2.0, 3.0, 4.0]]), 2", "[[2.0, 4.0]]")
+max_pool2d = _maxima(2, "ck.asarray([[[1.0, 2.0, 3.0, 4.0], [5.0, 6.0, 7.0, 8.0]]]), 2", "[[[6.0, 8.0]]]")
+max_pool3d = _maxima(3, "ck.arange(8.0).reshape(1, 2, 2, 2), 2", "[[[[7.0]]]]")

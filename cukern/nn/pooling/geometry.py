@@ -89,7 +89,27 @@ class Windows:
                 counts.append(np.minimum(last, size) - np.maximum(first, 0))
         return (counts[0][:, None] * counts[1]).reshape(-1).astype(np.int64)
 
+    def touched(self, rows: int) -> tuple[int, ...]:
+        """The rows that ``rows`` windows down read, counted from the first row of the first window."""
+        (kernel, _), (stride, _), (dilation, _) = self.kernel, self.stride, self.dilation
+        return tuple(
+            sorted({window * stride + a * dilation for window in range(rows) for a in range(kernel)})
+        )
+
+    def reaching(self, rows: int, items: int) -> Pair:
+        """The number of windows down and across that overlap a tile of ``rows`` rows and ``items`` neighbours."""
+        counts = []
+        for axis, size in enumerate((rows, items)):
+            stride, padding, reach = self.stride[axis], self.padding[axis], self.span[axis] - 1
+            counts.append((size - 1 + padding) // stride + (reach - padding) // stride + 1)
+        return counts[0], counts[1]
+
     @property
     def winner_dtype(self) -> dtypes.DType:
         """The dtype for the index of a window's largest element."""
         return dtypes.uint8 if math.prod(self.kernel) < 256 else dtypes.int32
+
+    @property
+    def no_winner(self) -> int:
+        """The index of a window without an element in the plane."""
+        return 255 if self.winner_dtype == dtypes.uint8 else -1

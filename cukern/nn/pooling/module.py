@@ -16,7 +16,14 @@ class _Pool(Module):
     """A function of an array and the options that a module of it was made with."""
 
     _function: ClassVar[Callable[..., Array]]
+    _arguments: ClassVar[str] = "its arguments are those"
     options: tuple[Any, ...]
+
+    def __init_subclass__(cls, of: Callable[..., Array] | None = None) -> None:
+        super().__init_subclass__()
+        if of is not None:
+            cls._function = staticmethod(of)
+            cls.__doc__ = f":func:`{of.__name__}` as a module; {cls._arguments} of the function."
 
     def forward(self, x: Array) -> Array:
         """The pooled ``x``."""
@@ -48,77 +55,43 @@ class _MaxPool(_Pool):
 
 
 class _Adaptive(_Pool):
+    _arguments = "its argument is that"
+
     def __init__(self, output_size: Output) -> None:
         self.options = (output_size,)
 
 
-class AvgPool1d(_AvgPool):
-    """:func:`avg_pool1d` as a module; its arguments are those of the function."""
-
-    _function = staticmethod(function.avg_pool1d)
+class AvgPool1d(_AvgPool, of=function.avg_pool1d): ...
 
 
-class AvgPool2d(_AvgPool):
-    """:func:`avg_pool2d` as a module; its arguments are those of the function."""
-
-    _function = staticmethod(function.avg_pool2d)
+class AvgPool2d(_AvgPool, of=function.avg_pool2d): ...
 
 
-class AvgPool3d(_AvgPool):
-    """:func:`avg_pool3d` as a module; its arguments are those of the function."""
-
-    _function = staticmethod(function.avg_pool3d)
+class AvgPool3d(_AvgPool, of=function.avg_pool3d): ...
 
 
-class MaxPool1d(_MaxPool):
-    """:func:`max_pool1d` as a module; its arguments are those of the function."""
-
-    _function = staticmethod(function.max_pool1d)
+class MaxPool1d(_MaxPool, of=function.max_pool1d): ...
 
 
-class MaxPool2d(_MaxPool):
-    """:func:`max_pool2d` as a module; its arguments are those of the function."""
-
-    _function = staticmethod(function.max_pool2d)
+class MaxPool2d(_MaxPool, of=function.max_pool2d): ...
 
 
-class MaxPool3d(_MaxPool):
-    """:func:`max_pool3d` as a module; its arguments are those of the function."""
-
-    _function = staticmethod(function.max_pool3d)
+class MaxPool3d(_MaxPool, of=function.max_pool3d): ...
 
 
-class AdaptiveAvgPool1d(_Adaptive):
-    """:func:`adaptive_avg_pool1d` as a module; its argument is that of the function."""
-
-    _function = staticmethod(adaptive.adaptive_avg_pool1d)
+class AdaptiveAvgPool1d(_Adaptive, of=adaptive.adaptive_avg_pool1d): ...
 
 
-class AdaptiveAvgPool2d(_Adaptive):
-    """:func:`adaptive_avg_pool2d` as a module; its argument is that of the function."""
-
-    _function = staticmethod(adaptive.adaptive_avg_pool2d)
+class AdaptiveAvgPool2d(_Adaptive, of=adaptive.adaptive_avg_pool2d): ...
 
 
-class AdaptiveAvgPool3d(_Adaptive):
-    """:func:`adaptive_avg_pool3d` as a module; its argument is that of the function."""
-
-    _function = staticmethod(adaptive.adaptive_avg_pool3d)
+class AdaptiveAvgPool3d(_Adaptive, of=adaptive.adaptive_avg_pool3d): ...
 
 
-class AdaptiveMaxPool1d(_Adaptive):
-    """:func:`adaptive_max_pool1d` as a module; its argument is that of the function."""
-
-    _function = staticmethod(adaptive.adaptive_max_pool1d)
+class AdaptiveMaxPool1d(_Adaptive, of=adaptive.adaptive_max_pool1d): ...
 
 
-class AdaptiveMaxPool2d(_Adaptive):
-    """:func:`adaptive_max_pool2d` as a module; its argument is that of the function."""
-
-    _function = staticmethod(adaptive.adaptive_max_pool2d)
+class AdaptiveMaxPool2d(_Adaptive, of=adaptive.adaptive_max_pool2d): ...
 
 
-class AdaptiveMaxPool3d(_Adaptive):
-    """:func:`adaptive_max_pool3d` as a module; its argument is that of the function."""
-
-    _function = staticmethod(adaptive.adaptive_max_pool3d)
+class AdaptiveMaxPool3d(_Adaptive, of=adaptive.adaptive_max_pool3d): ...

@@ -246,12 +246,6 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("elementwise/geometry.py", "pieces, steps = ", "`//` is `*`", "more blocks, which find no rows"),
     ("elementwise/kinds.py", "copy=False", "`False` is `True`", "a copy of what has just been made"),
     ("elementwise/special.py", "< 1e37", "`1e37` is `2e+37`", "the product with pi is finite up to 1.08e38"),
-    (
-        "nn/layer_norm/launch.py",
-        'device.style != "serial" and _packed',
-        "`!=` is `==`",
-        "another kernel with the same results",
-    ),
     ("nn/resampling/bands.py", "if out > 1 else 0.0", "`0.0` is `1.0`", "the first place is 0 times that"),
     ("device/recording/library.py", "last = sum(", "`-` is `+`", "a view of more memory than is used"),
     ("reduction/geometry.py", "pieces = max(1, min(size", "`//` is `*`", "pieces of a row, for speed"),
@@ -260,7 +254,6 @@ EQUIVALENT: tuple[tuple[str, str, str, str], ...] = (
     ("sparse/products.py", "along = min(_WARP", "`1` is off by one", "the power of two of 0 is 1 too"),
     ("device/host/settings.py", "seconds = -1.0", "`1.0` is `0.5`", "any negative number"),
     ("array/layout.py", "shape >= 0", "`>=` is `>`", "the way of other shapes, with the same result"),
-    ("nn/layer_norm/launch.py", "HOST_SLOTS if", "`==` is `!=`", "another number of partial sums"),
     (
         "nn/convolution/depthwise_ring_weights.py",
         "bands = max(1, min(",

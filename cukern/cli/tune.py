@@ -26,7 +26,7 @@ from ..launch import tuned
 from ..launch.family import FAMILIES, Family
 
 #: The modules of families that are measured.
-_FAMILIES = ("linear.families", "nn.convolution.families", "nn.pooling.families")
+_FAMILIES = ("linear.families", "nn.convolution.families", "nn.layer_norm.families", "nn.pooling.families")
 #: Seconds of the measurement of one variant at most, and batches of launches at least.
 _SECONDS = 0.03
 _BATCHES = 3
@@ -142,7 +142,7 @@ def _compiled(candidates: list[Any], problem: Any, device: Device) -> list[Calla
         return [pool.submit(make, one).result for one in candidates]
 
 
-def _timed(plan: Any, arrays: Sequence[Array], wanted: Array, device: Device) -> float:
+def _timed(plan: Any, arrays: Sequence[Array], wanted: Any, device: Device) -> float:
     """The seconds of a plan.
 
     Raises:
@@ -154,14 +154,19 @@ def _timed(plan: Any, arrays: Sequence[Array], wanted: Array, device: Device) ->
     return seconds
 
 
-def _check(result: Array, wanted: Array) -> None:
-    given, right = (one.numpy().astype(np.float64) for one in (result, wanted))
-    if given.shape != right.shape:
-        raise ValueError(f"its result has shape {given.shape}, that of the reference is {right.shape}")
-    if right.size:
-        error = float(np.abs(given - right).max() / max(np.abs(right).max(), 1e-30))
-        if not error <= _TOLERANCE[result.dtype.itemsize]:
-            raise ValueError(f"its result is off by {error:.1e} of the largest number")
+def _check(result: Any, wanted: Any) -> None:
+    results, rights = (
+        [x for x in one if x is not None] if isinstance(one, (list, tuple)) else [one]
+        for one in (result, wanted)
+    )
+    for one, its in zip(results, rights, strict=True):
+        given, right = (x.numpy().astype(np.float64) for x in (one, its))
+        if given.shape != right.shape:
+            raise ValueError(f"its result has shape {given.shape}, that of the reference is {right.shape}")
+        if right.size:
+            error = float(np.abs(given - right).max() / max(np.abs(right).max(), 1e-30))
+            if not error <= _TOLERANCE[one.dtype.itemsize]:
+                raise ValueError(f"its result is off by {error:.1e} of the largest number")
 
 
 def _clock(call: Callable[[], Any], device: Device) -> float:

@@ -13,7 +13,7 @@ from .. import namespace as ops
 from .. import nn
 from ..array import Array
 from ..array.creation import asarray
-from ..nn.layer_norm.function import layer_norm_reference
+from ..nn.layer_norm.reference import layer_norm_reference
 from ..nn.lltm.function import lltm_reference
 from ..nn.pooling.geometry import Windows
 from ..nn.pooling.reference import avg_pool2d_reference, max_pool2d_reference

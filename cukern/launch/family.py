@@ -94,8 +94,8 @@ class Family(Generic[P]):
     ) -> None:
         self.name, self.reference, self.samples = name, reference, samples
         self.variants = {one.name: one for one in variants}
-        #: Those for all variants, and those for kernels only.
-        self._plans: tuple[dict[P, Plan], dict[P, Plan]] = {}, {}
+        #: Those for all variants, and those for kernels only; None of problems that no variant computes.
+        self._plans: tuple[dict[P, Plan | None], dict[P, Plan | None]] = {}, {}
         self._only: _Only | None = None
         FAMILIES[name] = self
 
@@ -116,12 +116,24 @@ class Family(Generic[P]):
         if plan is None:
             with on(problem.device):
                 config, limits = self._chosen(problem)
-                plan = remember(plans, problem, config.plan(problem, limits))
+                plan = config.plan(problem, limits)
+                remember(plans, problem, plan)
         return plan
 
     def known(self, problem: P) -> Plan | None:
         """What computes a problem, if it has been chosen before and nobody asks why."""
         return None if watchers else self._plans[kernels_only.active()].get(problem)
+
+    def computes(self, problem: P) -> bool:
+        """Whether a variant computes a problem, of those alone that are used."""
+        plans = self._plans[kernels_only.active()]
+        if problem in plans:
+            return plans[problem] is not None
+        names = self.variants if self._only is None else self._only.names
+        found = any(not self._laid_out(name, problem)[0].why for name in names)
+        if not found:
+            remember(plans, problem, None)
+        return found
 
     def choices(self, problem: P) -> list[Choice]:
         """What is known of each variant for a problem."""
@@ -225,10 +237,8 @@ class Family(Generic[P]):
     def _forced(self, problem: P, only: _Only) -> tuple[Variant[P], Properties]:
         whys = []
         for name in only.names:
-            variant, limits = self.variants[name], only.limits or problem.device.properties
-            if limits.compute_capability < variant.needs and problem.device.style == "serial":
-                limits = STAND_IN
-            one = self._choice(variant, problem, limits)
+            variant = self.variants[name]
+            one, limits = self._laid_out(name, problem)
             if one.why:
                 whys.append(f"{name}: {one.why}")
                 continue
@@ -246,6 +256,15 @@ class Family(Generic[P]):
             only.used.problems.append(problem)
             return config, limits
         raise LaunchError(f"{self.name}: no variant fits: {'; '.join(whys)}")
+
+    def _laid_out(self, name: str, problem: P) -> tuple[Choice, Properties]:
+        """What is known of a variant, for the limits for which it is laid out where it alone is used."""
+        variant, limits = self.variants[name], problem.device.properties
+        if self._only is not None:
+            limits = self._only.limits or limits
+            if limits.compute_capability < variant.needs and problem.device.style == "serial":
+                limits = STAND_IN
+        return self._choice(variant, problem, limits), limits
 
     def _choice(self, variant: type[Variant[P]], problem: P, limits: Properties) -> Choice:
         if limits.compute_capability < variant.needs:

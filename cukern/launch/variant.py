@@ -12,7 +12,7 @@ from ..array.layout import Layout, address
 from ..device import Device
 from ..device.interface import Prepared, Properties, Tiles
 from ..kernel import Kernel
-from ..kernel.plan import new, on, remember
+from ..kernel.plan import new, remember
 from ..text import Dim3
 from .params import Given
 
@@ -142,26 +142,27 @@ class Run:
         source: the text of the kernel.
     """
 
-    __slots__ = ("_device", "_known", "_maps", "_run", "source")
+    __slots__ = ("_device", "_known", "_maps", "_null", "_run", "source")
 
     def __init__(
         self, run: Prepared, device: Device, source: str, maps: Mapping[int, Sequence[Tiles]]
     ) -> None:
         self._run, self._device, self.source, self._maps = run, device, source, dict(maps)
+        self._null = device.backend.operand(None)
         #: The tensor maps of arrays at addresses that came before.
         self._known: dict[tuple[int, int], bytes] = {}
 
     def __call__(self, values: Sequence[Array | int | float | None]) -> None:
         """Launch for arrays, None for a null pointer, and numbers, in the order of the kernel's parameters."""
-        null = self._device.backend.operand(None)
-        given: list[Any] = []
-        for one in values:
-            if isinstance(one, Array):
-                if one._layout is None:
-                    one._planned()
-                given.append(one._operand)
-            else:
-                given.append(null if one is None else one)
+        null = self._null
+        given: list[Any] = [
+            (one._operand if one._layout is not None else _planned(one))
+            if isinstance(one, Array)
+            else null
+            if one is None
+            else one
+            for one in values
+        ]
         for number in self._maps:
             given[number] = self._map(number, values[number])
         self._run(*given)
@@ -176,6 +177,11 @@ class Run:
         return found
 
 
+def _planned(array: Array) -> Any:
+    array._planned()
+    return array._operand
+
+
 class Replay:
     """A launch of given arrays that returns new ones.
 
@@ -185,14 +191,17 @@ class Replay:
         layouts: those of the results.
     """
 
-    __slots__ = ("_device", "_layouts", "_run")
+    __slots__ = ("_device", "_layouts", "_run", "_which")
 
     def __init__(self, device: Device, run: Run, layouts: Sequence[Layout]) -> None:
         self._device, self._run, self._layouts = device, run, tuple(layouts)
+        self._which = device.which
 
     def __call__(self, *arrays: Array | None) -> Any:
         """Launch, and return the result, or the list of several."""
-        with on(self._device):
-            made = new(self._layouts)
-            self._run((*arrays, *made))
+        if self._which is not None and self._which() != self._device.index:
+            with self._device.activate():
+                return self(*arrays)
+        made = new(self._layouts)
+        self._run((*arrays, *made))
         return made[0] if len(made) == 1 else made

@@ -22,7 +22,7 @@ from . import channel_clusters as clusters
 from .channel_places import Places, Share, packed_sizes
 from .channel_places import bound as bound_kernel
 from .fused import fused_vjp
-from .layer_norm.launch import launch_groups
+from .layer_norm.families import launch_groups
 
 _sums = Kernel("nn/channel_norm/sums.cu")
 _statistics = Kernel("nn/channel_norm/statistics.cu")

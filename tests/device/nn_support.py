@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import ml_dtypes
 import numpy as np
 
 import cukern as ck
+from cukern.device.interface import Properties
+from cukern.launch.family import STAND_IN, Family, Used
+from cukern.launch.variant import Variant
 from cukern.testing import assert_close
 from cukern.transforms import vjp
 
@@ -25,6 +29,21 @@ def random(seed: int, shape: tuple[int, ...], dtype: Any = "float64", scale: flo
     return ck.asarray(
         (np.random.default_rng(seed).normal(size=shape) * scale).astype(ck.zeros(0, dtype).dtype)
     )
+
+
+def gpu_limits(device: ck.Device, clusters: int = 1) -> Properties:
+    """Those for which kernels of a GPU are laid out: of the device, with so many blocks a cluster at most."""
+    limits = device.properties
+    if device.style == "serial":
+        limits = limits._replace(compute_capability=STAND_IN.compute_capability)
+    return limits._replace(max_blocks_per_cluster=min(clusters, limits.max_blocks_per_cluster))
+
+
+def only_like(
+    family: Family[Any], config: Variant[Any], limits: Properties | None = None
+) -> AbstractContextManager[Used]:
+    """The family with this variant alone, and these constants."""
+    return family.only(config.name, limits=limits, **family.fields(config))
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:

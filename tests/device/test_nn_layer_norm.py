@@ -2,29 +2,34 @@
 
 from __future__ import annotations
 
-from importlib import import_module
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
+from nn_support import DTYPE_NAMES, Sized, check_equal, close, gpu_limits, only_like, random, sized
 
 import cukern as ck
 from cukern import nn
+from cukern.cli.tune import measure
 from cukern.kernel.arguments import address
-from cukern.nn.layer_norm.function import layer_norm_reference as reference
-from cukern.nn.layer_norm.geometry import Limits, Rows, Shape, backward_rows, forward_shape, gpu_shape
-from cukern.nn.layer_norm.launch import launch_backward, launch_forward
+from cukern.launch.family import STAND_IN, Family
+from cukern.launch.variant import Variant
+from cukern.nn.layer_norm import reference as references
+from cukern.nn.layer_norm.families import GRADIENT, LAYER_NORM, launch_backward, launch_forward
+from cukern.nn.layer_norm.problem import Normalization
+from cukern.nn.layer_norm.reference import layer_norm_reference as reference
+from cukern.nn.layer_norm.variants import GradientPacks, Registers, TwoPasses
 from cukern.testing import gradcheck
 
-SHAPES = [
-    pytest.param(Shape(1, 1, 0, 16), id="a thread a row"),
-    pytest.param(Shape(128, 8, 16, 1), id="8 threads a row"),
-    pytest.param(Shape(128, 32, 1, 4), id="a warp a row"),
-    pytest.param(Shape(128, 32, 1, 4, ahead=True), id="a warp a row, weight and bias ahead"),
-    pytest.param(Shape(128, 128, 1, 1), id="a block a row"),
-    pytest.param(Shape(64, 64, 0, 1), id="a block a row, read again"),
-    pytest.param(Shape(1, 1, 0, 4, tile=32), id="a thread a row, several tiles"),
+CONFIGS = [
+    pytest.param(TwoPasses(1, 1, 16), id="a thread a row"),
+    pytest.param(Registers(8, 16, 1, chunks=16), id="8 threads a row"),
+    pytest.param(Registers(32, 4, 4), id="a warp a row"),
+    pytest.param(Registers(32, 4, 4, ahead=True), id="a warp a row, weight and bias ahead"),
+    pytest.param(Registers(128, 1, 1), id="a block a row"),
+    pytest.param(TwoPasses(64, 1, 1), id="a block a row, read again"),
+    pytest.param(TwoPasses(1, 1, 4, tile=32), id="a thread a row, several tiles"),
 ]
 
 
@@ -62,25 +67,60 @@ def test_equals_the_reference(device: ck.Device, dtype: str, affine: tuple[bool,
 
 
 def check_a_launch(
-    shape: Shape | Rows, rows: int, columns: int, dtype: str = "float32", backward: bool = True
+    config: Variant[Normalization], device: ck.Device, rows: int, columns: int, dtype: str = "float32"
 ) -> None:
+    """The result, where the forward pass has the variant, and the gradients."""
     x, dy = random(0, (rows, columns), dtype), random(1, (rows, columns), dtype)
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
-    forward = shape if isinstance(shape, Shape) else None
-    y, statistics = launch_forward(x, weight, bias, 1e-5, columns, forward)
+    limits = gpu_limits(device, clusters=8) if config.needs > (0, 0) else None
     wanted = exact(x, dy, weight, bias)
+    forward = LAYER_NORM if config.name in LAYER_NORM.variants else None
+    with only_like(forward or GRADIENT, config, limits) as used:
+        y, statistics = launch_forward(x, weight, bias, 1e-5, columns)
+    assert used == [config] * (forward is not None)
     close(y, wanted[0])
     close(statistics[:, 0], sized(lambda x: (x - x[:, :1]).mean(-1), x))
-    if backward:
-        for one, want in zip(
-            launch_backward(x, dy, weight, statistics, columns, shape=shape), wanted[1:], strict=True
-        ):
-            close(one, want)
+    with only_like(GRADIENT, config, limits) as used:
+        gradients = launch_backward(x, dy, weight, statistics, columns)
+    (own,) = map(GRADIENT.fields, used)
+    assert own.items() <= GRADIENT.fields(config).items()
+    for one, want in zip(gradients, wanted[1:], strict=True):
+        close(one, want)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_each_launch_shape(device: ck.Device, shape: Shape) -> None:
-    check_a_launch(shape, 19, 100)
+@pytest.mark.parametrize("config", CONFIGS)
+def test_each_launch_shape(device: ck.Device, config: Variant[Normalization]) -> None:
+    check_a_launch(config, device, 19, 100)
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+@pytest.mark.parametrize("variant", GRADIENT.variants)
+def test_every_variant_in_every_dtype(device: ck.Device, variant: str, dtype: str) -> None:
+    x, dy, weight, bias = (random(i, (11, 104)[i // 2 :], dtype) for i in range(4))
+    by_x, *others = exact(x, dy, weight, bias)
+    forward = LAYER_NORM.only(variant if variant in LAYER_NORM.variants else "registers")
+    for summed in (True, False):
+        with forward if summed else LAYER_NORM.only("two passes"), GRADIENT.only(variant) as used:
+            y, statistics = launch_forward(x, weight, bias, 1e-5, 104)
+            found = launch_backward(x, dy, weight, statistics, 104, (summed, summed))
+        assert [one.name for one in used] == [variant]
+        close(y, by_x)
+        for one, want in zip(found, others if summed else [others[0], None, None], strict=True):
+            assert (one is None) == (want is None)
+            if one is not None:
+                close(one, want)
+
+
+@pytest.mark.parametrize("family", [LAYER_NORM, GRADIENT], ids=lambda one: one.name)
+def test_results_are_what_the_reference_says(
+    device: ck.Device, family: Family[Normalization], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of every variant that fits, as ``python -m cukern tune`` compares them."""
+    monkeypatch.setattr(references, "_MOST", 2**17)
+    monkeypatch.setattr(references, "_MOST_ON_HOST", 2**17)
+    entries, refused = measure(family, device, 12, 1, 1, 60)
+    assert refused == [] and len(entries) == 12
+    assert all(one.variants for one in entries)
 
 
 #: Every length in float32, and of each other size of element part of a warp, a warp or a block.
@@ -102,7 +142,6 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
     rows = 67
     x, dy = random(0, (rows, columns), dtype), random(1, (rows, columns), dtype)
     weight, bias = random(2, (columns,), dtype), random(3, (columns,), dtype)
-    limits = Limits(1, device.properties.max_shared_memory_per_block)
     _, statistics = launch_forward(x, weight, bias, 1e-5, columns)
     cases = [
         (weight, (True, True)),
@@ -112,9 +151,8 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
         (None, (False, False)),
     ]
     for scaled, wanted in cases:
-        shape = backward_rows(columns, x.itemsize, limits, any(wanted))
-        assert shape is not None
-        found = launch_backward(x, dy, scaled, statistics, columns, (True, *wanted), shape)
+        with GRADIENT.only("packs", limits=gpu_limits(device)):
+            found = launch_backward(x, dy, scaled, statistics, columns, wanted)
         for want, made, expected in zip((True, *wanted), found, exact(x, dy, scaled)[1:], strict=True):
             assert (made is not None) == want
             if made is not None:
@@ -124,93 +162,100 @@ def test_rows_of_packs(device: ck.Device, columns: int, dtype: str) -> None:
 @pytest.mark.parametrize("columns, turn", [(4, 4), (16, 3), (260, 3), (1280, 3), (1280, 2)])
 def test_rows_of_a_turn(device: ck.Device, columns: int, turn: int) -> None:
     """As many as lanes share evenly and others, the last turn short of a row or more."""
-    shape = backward_rows(columns, 4, Limits(1, device.properties.max_shared_memory_per_block), True)
-    assert shape is not None
-    check_a_launch(shape._replace(turn=turn, resident=1), 2 * turn + 1, columns)
+    (config,) = GradientPacks.of(columns, 4, gpu_limits(device), True)
+    check_a_launch(replace(config, turn=turn, resident=1), device, 2 * turn + 1, columns)
 
 
 @pytest.mark.parametrize("rows, columns", [(7, 8000), (133, 760)])
 def test_rows_that_registers_do_not_hold(device: ck.Device, rows: int, columns: int) -> None:
     """Those of a block, and those of a warp, are read again from shared memory."""
-    shape = Rows(512, 512, 2, 8, stages=2, turn=2) if rows < 8 else Rows(256, 32, 3, 8, stages=2, turn=4)
-    assert not shape.keeps_row
-    if shape.shared > device.properties.max_shared_memory_per_block:
+    turns: Any = {"stages": 2, "turn": 2 if rows < 8 else 4}
+    config = GradientPacks(512, 1, 8, 1, 2, **turns) if rows < 8 else GradientPacks(32, 8, 8, 1, 3, **turns)
+    assert not config.keeps_row
+    if config.shared > device.properties.max_shared_memory_per_block:
         pytest.skip("needs a GPU with more shared memory")
-    check_a_launch(shape, rows, columns, "bfloat16")
+    check_a_launch(config, device, rows, columns, "bfloat16")
+
+
+def packs(
+    columns: int, itemsize: int, clusters: int = 1, memory: int = 227 * 1024, sums: bool = True
+) -> GradientPacks | None:
+    limits = STAND_IN._replace(max_blocks_per_cluster=clusters, max_shared_memory_per_block=memory)
+    return next(GradientPacks.of(columns, itemsize, limits, sums), None)
 
 
 def test_rows_of_packs_by_length() -> None:
-    limits = Limits(8, 227 * 1024)
     for itemsize in (2, 4, 8):
         for columns in (8, 96, 768, 1024, 1280, 2560, 4096, 16384):
             for sums in (True, False):
-                shape = backward_rows(columns, itemsize, limits, sums)
-                assert shape is not None and shape.cluster <= 8 and shape.block <= 512
-                assert shape.threads * shape.chunks * shape.width >= columns
-                assert shape.threads <= 32 or shape.threads == shape.block * shape.cluster
-                assert shape.turn in (1, 2, 4)  # whose sums lanes share evenly
-                assert shape.stages != 1 and shape.resident * shape.shared <= limits.memory
-    for found in (backward_rows(7, 4, limits, True), backward_rows(1 << 20, 4, limits, True)):
-        assert found is None
-    assert backward_rows(16384, 4, Limits(1, 227 * 1024), True) is None
+                one = packs(columns, itemsize, 8, sums=sums)
+                assert one is not None and one.cluster <= 8 and one.block <= 512
+                assert one.threads * one.chunks * one.width >= columns
+                assert one.threads <= 32 or one.threads == one.block * one.cluster
+                assert one.turn in (1, 2, 4)  # whose sums lanes share evenly
+                assert one.stages != 1 and one.resident * one.shared <= 227 * 1024
+    assert packs(7, 4, 8) is None and packs(1 << 20, 4, 8) is None
+    assert packs(16384, 4) is None
     # With little memory fewer blocks have rows in it, or blocks fewer rows.
     for memory in (48 * 1024, 64 * 1024, 99 * 1024):
-        small = backward_rows(64, 4, Limits(1, memory), True)
+        small = packs(64, 4, memory=memory)
         assert small is not None and 0 < small.shared * small.resident < memory
     for columns, itemsize in ((512, 2), (768, 2), (1024, 2), (768, 4), (4096, 4), (512, 8)):
-        small = backward_rows(columns, itemsize, Limits(1, 99 * 1024), True)
+        small = packs(columns, itemsize, memory=99 * 1024)
         assert small is not None and small.shared * small.resident < 99 * 1024
         assert small.block % 128 == 0
-    assert backward_rows(1024, 4, Limits(1, 16 * 1024), True) is None
+    assert packs(1024, 4, memory=16 * 1024) is None
 
 
 @pytest.mark.parametrize("itemsize", [2, 4, 8])
 def test_rows_are_read_once_up_to_the_length_that_is_said(itemsize: int) -> None:
     for clusters, longest in ((1, 32_768), (8, 262_144)):
         for columns in (16, 1024, 8192, 20_000, longest):
-            shape = forward_shape(columns, itemsize, clusters)
-            assert shape.chunks * shape.threads * shape.width >= columns
-            assert shape.cluster <= clusters and shape.block * shape.resident <= 2048
-        assert forward_shape(longest + 16, itemsize, clusters).chunks == 0
+            (one,) = Registers.of_packs(columns, itemsize, clusters)
+            assert one.chunks * one.threads * one.width >= columns
+            assert one.cluster <= clusters and one.block * one.resident <= 2048
+        assert not list(Registers.of_packs(longest + 16, itemsize, clusters))
 
 
-def test_the_gpu_gets_a_shape_for_every_length() -> None:
+def test_the_gpu_gets_constants_for_every_length() -> None:
     for columns in [1, 2, 31, 64, 65, 1000, 1024, 4096, 5000, 12288, 32768, 100_000]:
         for width in (1, 4, 8):
-            shape = gpu_shape(columns, width if columns % width == 0 else 1, registers=32)
-            assert shape.block % shape.threads == 0
-            assert shape.block % 32 == 0
-            assert shape.threads <= 32 or shape.threads == shape.block
-            assert shape.cluster == 1
-            assert shape.chunks == 0 or shape.chunks * shape.width * shape.threads >= columns
-            assert shape.chunks * shape.width <= 32
+            width = width if columns % width == 0 else 1
+            found = list(Registers.fewest(columns, width, 32, clusters=1))
+            assert len(found) == (columns <= 32768)
+            for one in found:
+                assert one.block % one.threads == 0
+                assert one.block % 32 == 0
+                assert one.threads <= 32 or one.threads == one.block
+                assert one.cluster == 1
+                assert one.chunks * one.width * one.threads >= columns
+                assert one.chunks * one.width <= 32
+    assert list(TwoPasses.configs(None, STAND_IN)) == [TwoPasses(512, 1, 1)]  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("registers", [16, 32])
 def test_clusters_hold_rows_that_blocks_do_not(registers: int) -> None:
     for columns in (1024 * registers + 4, 50_000, 4096 * registers, 8192 * registers):
-        shape = gpu_shape(columns, 4, registers, clusters=8)
-        assert shape.block == 1024 and shape.threads == 1024 * shape.cluster and 2 <= shape.cluster <= 8
-        assert (
-            columns <= shape.chunks * shape.width * shape.threads and shape.chunks * shape.width <= registers
-        )
-    assert gpu_shape(8192 * registers + 4, 4, registers, clusters=8) == Shape(512, 512, 0, 1)
+        (one,) = Registers.fewest(columns, 4, registers, clusters=8)
+        assert one.block == 1024 and one.threads == 1024 * one.cluster and 2 <= one.cluster <= 8
+        assert columns <= one.chunks * one.width * one.threads and one.chunks * one.width <= registers
+    assert not list(Registers.fewest(8192 * registers + 4, 4, registers, clusters=8))
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("columns", [104, 4096])
 def test_rows_of_packs_in_registers(device: ck.Device, columns: int, dtype: str) -> None:
-    itemsize = ck.dtypes.as_dtype(dtype).itemsize
-    shape = forward_shape(columns, itemsize, 1)
-    check_a_launch(shape, 11, columns, dtype, backward=False)
     x, weight, bias = (
         random(0, (11, columns), dtype),
         random(1, (columns,), dtype),
         random(2, (columns,), dtype),
     )
-    for scale, shift in ((weight, None), (None, bias), (None, None)):
-        y, _ = launch_forward(x, scale, shift, 1e-5, columns, shape)
-        close(y, exact(x, x, scale, shift)[0])
+    with LAYER_NORM.only("registers", limits=gpu_limits(device)) as used:
+        for scale, shift in ((weight, bias), (weight, None), (None, bias), (None, None)):
+            y, statistics = launch_forward(x, scale, shift, 1e-5, columns)
+            close(y, exact(x, x, scale, shift)[0])
+            close(statistics[:, 0], sized(lambda x: (x - x[:, :1]).mean(-1), x))
+    assert used == [*Registers.of_packs(columns, x.itemsize, 1)] * 4
 
 
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
@@ -227,13 +272,15 @@ def test_rows_of_one_number(device: ck.Device, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
-    "shape", [Shape(64, 128, 1, 1, cluster=2), Shape(32, 256, 1, 1, cluster=8)], ids=["2 blocks", "8 blocks"]
+    "config",
+    [Registers(128, 1, 1, cluster=2), Registers(256, 1, 1, cluster=8)],
+    ids=["2 blocks", "8 blocks"],
 )
-def test_clusters_take_rows_in_turn(device: ck.Device, shape: Shape, dtype: str) -> None:
+def test_clusters_take_rows_in_turn(device: ck.Device, config: Registers, dtype: str) -> None:
     """More rows than clusters, and in a cluster of eight blocks some without a column."""
-    if device.properties.max_blocks_per_cluster < shape.cluster:
+    if device.properties.max_blocks_per_cluster < config.cluster:
         pytest.skip("needs a GPU of compute capability 9 or later: no blocks share a row here")
-    check_a_launch(shape, 4 * device.properties.multiprocessors + 7, 100, dtype)
+    check_a_launch(config, device, 4 * device.properties.multiprocessors + 7, 100, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
@@ -242,15 +289,16 @@ def test_clusters_take_rows_of_a_turn(device: ck.Device, dtype: str) -> None:
     if device.properties.max_blocks_per_cluster < 2:
         pytest.skip("needs a GPU of compute capability 9 or later: no blocks share a row here")
     width = 16 // ck.dtypes.as_dtype(dtype).itemsize
-    shape = Rows(64, 128, 2, width, cluster=2, stages=3, turn=2)
-    check_a_launch(shape, 4 * device.properties.multiprocessors + 7, 150 * width, dtype)
+    config = GradientPacks(128, 1, width, 2, 2, stages=3, turn=2)
+    check_a_launch(config, device, 4 * device.properties.multiprocessors + 7, 150 * width, dtype)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_a_mean_that_is_large_beside_the_spread(device: ck.Device, shape: Shape) -> None:
+@pytest.mark.parametrize("config", CONFIGS)
+def test_a_mean_that_is_large_beside_the_spread(device: ck.Device, config: Variant[Normalization]) -> None:
     values = (np.random.default_rng(0).normal(size=(4, 100)) + 1e4).astype(np.float32)
     values[1, 0] = 0.0  # the first element, which the kernel subtracts, far from the others
-    y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 100, shape)
+    with only_like(LAYER_NORM, config):
+        y, _ = launch_forward(ck.asarray(values), None, None, 1e-5, 100)
     close(y, exact(values, values)[0])
 
 
@@ -387,16 +435,15 @@ def test_gradients_of_one_argument_alone(device: ck.Device) -> None:
         check_equal(fused, composed, [arrays[i]])
 
 
-def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        import_module("cukern.nn.layer_norm.launch"), "index_type", lambda *sizes: "long long"
-    )
-    monkeypatch.setattr(import_module("cukern.nn.layer_norm.launch"), "_plans", {})
-    check_equal(
-        lambda x, w: nn.layer_norm(x, 7, w),
-        lambda x, w: reference(x, 1, w),
-        [random(0, (3, 7)), random(1, (7,))],
-    )
+@pytest.mark.parametrize("variant", LAYER_NORM.variants)
+def test_64_bit_indices(device: ck.Device, variant: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Normalization, "offsets", "long long")
+    with LAYER_NORM.only(variant), GRADIENT.only(variant):
+        check_equal(
+            lambda x, w: nn.layer_norm(x, 7, w),
+            lambda x, w: reference(x, 1, w),
+            [random(0, (3, 7)), random(1, (7,))],
+        )
 
 
 def test_64_bit_indices_of_packs(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -405,21 +452,18 @@ def test_64_bit_indices_of_packs(device: ck.Device, monkeypatch: pytest.MonkeyPa
         random(1, (3, 104), "float32"),
         random(2, (104,), "float32"),
     )
-    limits = Limits(1, device.properties.max_shared_memory_per_block)
+    limits = gpu_limits(device)
 
     def results() -> list[ck.Array]:
-        y, statistics = launch_forward(x, weight, None, 1e-5, 104, forward_shape(104, 4, 1))
-        found = [y, statistics]
-        for sums in (True, False):
-            shape = backward_rows(104, 4, limits, sums)
-            found += launch_backward(x, dy, weight, statistics, 104, (True, sums, sums), shape)
+        with LAYER_NORM.only("registers", limits=limits), GRADIENT.only("packs", limits=limits):
+            y, statistics = launch_forward(x, weight, None, 1e-5, 104)
+            found = [y, statistics]
+            for sums in (True, False):
+                found += launch_backward(x, dy, weight, statistics, 104, (sums, sums))
         return [one for one in found if one is not None]
 
     expected = [one.numpy() for one in results()]
-    monkeypatch.setattr(
-        import_module("cukern.nn.layer_norm.launch"), "index_type", lambda *sizes: "long long"
-    )
-    monkeypatch.setattr(import_module("cukern.nn.layer_norm.launch"), "_plans", {})
+    monkeypatch.setattr(Normalization, "offsets", "long long")
     for made, want in zip(results(), expected, strict=True):
         close(made, want, 8)
 

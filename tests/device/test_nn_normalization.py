@@ -9,15 +9,14 @@ from typing import Any
 
 import numpy as np
 import pytest
-from nn_support import Sized, check_equal, close, random, sized, with_gradients
+from nn_support import Sized, check_equal, close, gpu_limits, random, sized, with_gradients
 
 import cukern as ck
 from cukern import nn
 from cukern.device.cuda.architectures import properties
 from cukern.nn import channel_clusters, channel_norms
 from cukern.nn.channel_places import Places, Share
-from cukern.nn.layer_norm.geometry import forward_shape
-from cukern.nn.layer_norm.launch import launch_groups
+from cukern.nn.layer_norm.families import LAYER_NORM
 from cukern.testing import gradcheck
 
 X = np.random.default_rng(0).normal(2, 3, size=(3, 4, 2, 2))
@@ -100,13 +99,8 @@ def test_gradients_of_long_channels(device: ck.Device, dtype: str) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=pytest.mark.thorough)])
-def test_groups_that_registers_hold(device: ck.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_groups_that_registers_hold(device: ck.Device, dtype: str) -> None:
     """The kernel of rows, as on a GPU: packs within a channel and across channels."""
-
-    def launched(x: ck.Array, *args: Any) -> Any:
-        return launch_groups(x, *args, forward_shape(args[4], x.itemsize, 1))
-
-    monkeypatch.setattr(channel_norms, "launch_groups", launched)
     for sizes in ((8, 8), (7, 8)):
         x, weight, bias = random(0, (2, 6, *sizes), dtype) + 3, random(1, (6,), dtype), random(2, (6,), dtype)
 
@@ -119,8 +113,10 @@ def test_groups_that_registers_hold(device: ck.Device, dtype: str, monkeypatch: 
             y = apart / ck.sqrt(ck.mean(apart * apart, axis=2, keepdims=True) + 1e-5)
             return y.reshape(x.shape) * w[:, None, None] + b[:, None, None]
 
-        check_equal(group, composed, [x, weight, bias])
-        assert group(x, weight, bias).tolist() == ck.vjp(group, x, weight, bias)[0].tolist()
+        with LAYER_NORM.only("registers", limits=gpu_limits(device)) as used:
+            check_equal(group, composed, [x, weight, bias])
+            assert group(x, weight, bias).tolist() == ck.vjp(group, x, weight, bias)[0].tolist()
+        assert [problem.groups for problem in used.problems] == [3]
 
 
 def exact_norms(x: ck.Array, dy: ck.Array, axis: int, groups: int = 4) -> list[Sized]:

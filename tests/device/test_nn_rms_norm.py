@@ -4,27 +4,45 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nn_support import check_equal, close, random, sized
+from nn_support import check_equal, close, gpu_limits, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.layer_norm.geometry import Limits, Shape, backward_rows, forward_shape
-from cukern.nn.layer_norm.launch import launch_backward, launch_forward
-from cukern.nn.layer_norm.rms import rms_norm_reference
+from cukern.nn.layer_norm.families import GRADIENT, LAYER_NORM, launch_backward, launch_forward
+from cukern.nn.layer_norm.reference import layer_norm_reference
 from cukern.testing import gradcheck
 
+#: The forward pass's variant, the gradient's, their constants, and columns; of packs those that are chosen.
 RMS_LAUNCHES = [
-    pytest.param(Shape(1, 1, 0, 4, tile=32), None, 100, id="a thread a row"),
-    pytest.param(Shape(64, 64, 0, 1), Shape(64, 64, 0, 1), 100, id="a block a row, read again"),
-    pytest.param(Shape(128, 32, 1, 4), Shape(128, 32, 1, 4), 100, id="registers"),
-    pytest.param(None, None, 104, id="packs"),
+    pytest.param(
+        "two passes",
+        "two passes",
+        {"threads": 1, "groups": 1, "width": 4, "tile": 32},
+        100,
+        id="a thread a row",
+    ),
+    pytest.param(
+        "two passes",
+        "two passes",
+        {"threads": 64, "groups": 1, "width": 1, "tile": 8},
+        100,
+        id="a block a row",
+    ),
+    pytest.param(
+        "registers",
+        "registers",
+        {"threads": 32, "groups": 4, "width": 4, "chunks": 1, "ahead": False, "resident": 1},
+        100,
+        id="registers",
+    ),
+    pytest.param("registers", "packs", {}, 104, id="packs"),
 ]
 
 
-@pytest.mark.parametrize("forward, backward, columns", RMS_LAUNCHES)
+@pytest.mark.parametrize("forward, backward, constants, columns", RMS_LAUNCHES)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_root_mean_square(
-    device: ck.Device, forward: Shape | None, backward: Shape | None, columns: int, dtype: str
+    device: ck.Device, forward: str, backward: str, constants: dict[str, int], columns: int, dtype: str
 ) -> None:
     """The kernels of rows that are not centered, the derivative with and without sums for the weight."""
     x, dy = random(0, (19, columns), dtype) + 3, random(1, (19, columns), dtype)
@@ -41,18 +59,14 @@ def test_root_mean_square(
         ]
 
     result, rstd, by_x, by_weight = sized(formula, x, dy, weight)
-    if forward is None:
-        forward = forward_shape(columns, x.itemsize, 1)
-    y, statistics = launch_forward(x, weight, None, 1e-5, columns, forward, centered=False)
+    limits = None if forward == "two passes" else gpu_limits(device)
+    with LAYER_NORM.only(forward, limits=limits, **constants):
+        y, statistics = launch_forward(x, weight, None, 1e-5, columns, centered=False)
     close(y, result)
     close(statistics[:, 1:], rstd)
-    limits = Limits(1, device.properties.max_shared_memory_per_block)
     for summed in (True, False):
-        shape = backward or backward_rows(columns, x.itemsize, limits, summed)
-        wanted = (True, summed, False)
-        dx, dweight, dbias = launch_backward(
-            x, dy, weight, statistics, columns, wanted, shape, centered=False
-        )
+        with GRADIENT.only(backward, limits=limits, **constants):
+            dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, (summed, False), False)
         close(dx, by_x)
         assert dbias is None and (dweight is not None) == summed
         if dweight is not None:
@@ -64,7 +78,7 @@ def test_root_mean_square_of_layouts_and_derivatives(device: ck.Device) -> None:
     for view in (ck.permute_dims(random(3, (10, 6)), (1, 0)), ck.broadcast_to(x[:1], (6, 10))):
         check_equal(
             lambda x, own: nn.rms_norm(x, 10, own, 1e-3),
-            lambda x, own: rms_norm_reference(x, 1, own, 1e-3),
+            lambda x, own: layer_norm_reference(x, 1, own, None, 1e-3, centered=False),
             (view, weight),
             cotangents=[ck.broadcast_to(ck.asarray(np.float64(0.7)), (6, 10))],
         )

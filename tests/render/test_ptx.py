@@ -8,7 +8,7 @@ from gpu_without_one import gpu_without_one
 import cukern as ck
 from cukern.device import nvrtc
 from cukern.device.cuda import driver
-from cukern.nn.layer_norm.geometry import forward_shape
+from cukern.nn.layer_norm.variants import Registers
 from cukern.text import signature
 
 
@@ -69,10 +69,11 @@ def packs_read(ptx):
 
 @pytest.mark.parametrize("dtype, itemsize", [("float32", 4), ("bfloat16", 2)])
 def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, itemsize):
-    shape = forward_shape(1024, itemsize, clusters=1)
-    assert shape.ahead and not forward_shape(4096, itemsize, clusters=1).ahead
+    (one,), (longer,) = (Registers.of_packs(n, itemsize, clusters=1) for n in (1024, 4096))
+    assert one.ahead and not longer.ahead
     ptx = ck.Kernel("nn/layer_norm/forward_rows.cu", name="layer_norm").ptx(
-        **shape._asdict(),
+        **one.constants(),
+        block=one.block,
         elem=dtype,
         index="int",
         half=itemsize == 2,
@@ -82,7 +83,7 @@ def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, item
         centered=True,
         grouped=False,
     )
-    assert packs_read(ptx) == [3 * shape.chunks, 0]
+    assert packs_read(ptx) == [3 * one.chunks, 0]
 
 
 def test_elementwise_kernels_read_several_rows_before_they_compute():

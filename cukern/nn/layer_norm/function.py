@@ -12,62 +12,99 @@ from ...array.creation import ones, zeros
 from ...device import Device
 from ...elementwise.operands import first_array, require_array
 from ...kernel.plan import remember
+from ...ops.info import finfo
 from ..fused import common_dtype, is_int, layouts_of, record_fused, require_eps, tracked
 from ..module import Module, Parameter
-from .launch import expect_backward, launch_backward, launch_forward
+from .families import expect_backward, launch_backward, launch_forward
+from .reference import layer_norm_reference
 
 
-def layer_norm_reference(
-    x: Array, normalized_ndim: int, weight: Array | None = None, bias: Array | None = None, eps: float = 1e-5
+def normalized(
+    name: str,
+    x: Array,
+    normalized_shape: int | Sequence[int],
+    weight: Array | None,
+    bias: Array | None,
+    eps: float | None,
+    centered: bool,
 ) -> Array:
-    """:func:`layer_norm` of checked arguments as a composition: for derivatives of higher order, and for tests."""
-    axes = tuple(range(-normalized_ndim, 0))
-    centered = ops.subtract(x, ops.mean(x, axis=axes, keepdims=True))
-    variance = ops.mean(ops.square(centered), axis=axes, keepdims=True)
-    y = ops.divide(centered, ops.sqrt(ops.add(variance, eps)))
-    y = y if weight is None else ops.multiply(y, weight)
-    return y if bias is None else ops.add(y, bias)
+    """:func:`layer_norm`, or :func:`.rms_norm`, which does not center rows."""
+    layouts = layouts_of(x, weight, bias)
+    sizes = normalized_shape if isinstance(normalized_shape, tuple) else (normalized_shape,)
+    key = (sizes, layouts) if all(type(n) is int for n in sizes) else None
+    if key in _checked:
+        return _recorded(name, x, weight, bias, sizes, _eps_of(name, eps, x), centered)
+    x = require_array(x, name, "x", first_array((weight, bias)))
+    weight = None if weight is None else require_array(weight, name, "weight", x)
+    bias = None if bias is None else require_array(bias, name, "bias", x)
+    dtype = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
+    sizes = require_normalized_shape(normalized_shape, name)
+    if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
+        raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
+    for argument, one in (("weight", weight), ("bias", bias)):
+        if one is not None and one.shape != sizes:
+            raise ValueError(f"{name}: {argument}: expected shape {sizes}, got {one.shape}")
+    eps = _eps_of(name, eps, x)
+    x = ops.astype(x, dtype, copy=False)
+    weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias))
+    if not x.size:
+        return layer_norm_reference(x, len(sizes), weight, bias, eps, centered) if all(sizes) else x
+    if key is not None and layouts is not None and layouts == layouts_of(x, weight, bias):
+        remember(_checked, key, True)
+    return _recorded(name, x, weight, bias, sizes, eps, centered)
 
 
-def _normalized(
-    x: Array, weight: Array | None, bias: Array | None, normalized_ndim: int, eps: float
+def _eps_of(name: str, eps: float | None, x: Array) -> float:
+    return float(finfo(x.dtype).eps) if eps is None else require_eps(name, eps)
+
+
+#: ``normalized_shape`` and the layouts of checked arguments of one dtype.
+_checked: dict[Any, bool] = {}
+
+
+def _recorded(
+    name: str,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    sizes: tuple[int, ...],
+    eps: float,
+    centered: bool,
 ) -> Array:
-    """:func:`layer_norm` of checked arguments, recorded."""
-    columns = math.prod(x.shape[x.ndim - normalized_ndim :])
+    """The same of checked arguments, on tapes that track them."""
+    columns = math.prod(sizes)
     primals = (x, weight, bias)
     tracking = tracked(primals)
     if tracking is not None:
-        expect_backward(x, columns, weight is not None)
-    y, statistics = launch_forward(x, weight, bias, eps, columns)
+        expect_backward(x, columns, weight is not None, centered)
+    y, statistics = launch_forward(x, weight, bias, eps, columns, centered)
     if tracking is not None:
 
         def kernels(
             saved: Sequence[Any], cotangents: Sequence[Array], wanted: Sequence[bool]
         ) -> Sequence[Array | None]:
             x, weight, bias, statistics = saved
-            which = (wanted[0], wanted[1], wanted[2])
-            dx, dweight, dbias = launch_backward(x, cotangents[0], weight, statistics, columns, which)
-            return [dx, shaped(dweight, weight), shaped(dbias, bias)]
+            which = (wanted[1], wanted[2])
+            dx, dweight, dbias = launch_backward(
+                x, cotangents[0], weight, statistics, columns, which, centered
+            )
+            return [dx, _shaped(dweight, weight), _shaped(dbias, bias)]
 
         def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return layer_norm_reference(x, normalized_ndim, weight, bias, eps)
+            return layer_norm_reference(x, len(sizes), weight, bias, eps, centered)
 
         def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
-            return launch_forward(x, weight, bias, eps, columns)[0]
+            return launch_forward(x, weight, bias, eps, columns, centered)[0]
 
-        record_fused("layer_norm", primals, (y,), (statistics,), kernels, composed, tracking, again)
+        record_fused(name, primals, (y,), (statistics,), kernels, composed, tracking, again)
     return y
 
 
-def shaped(gradient: Array | None, like: Array | None) -> Array | None:
+def _shaped(gradient: Array | None, like: Array | None) -> Array | None:
     """A gradient with the shape of ``like``; None if there is none."""
     if gradient is None or like is None or gradient.shape == like.shape:
         return gradient
     return ops.reshape(gradient, like.shape)
-
-
-#: How many axes are normalized, by ``normalized_shape`` and the layouts of checked arguments of one dtype.
-_checked: dict[Any, int] = {}
 
 
 def layer_norm(
@@ -106,34 +143,10 @@ def layer_norm(
     >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    layouts = layouts_of(x, weight, bias)
-    sizes = normalized_shape if isinstance(normalized_shape, tuple) else (normalized_shape,)
-    key = (sizes, layouts) if all(type(n) is int for n in sizes) else None
-    if (axes := _checked.get(key)) is not None:
-        return _normalized(x, weight, bias, axes, require_eps("layer_norm", eps))
-    x = require_array(x, "layer_norm", "x", first_array((weight, bias)))
-    weight = None if weight is None else require_array(weight, "layer_norm", "weight", x)
-    bias = None if bias is None else require_array(bias, "layer_norm", "bias", x)
-    dtype = common_dtype("layer_norm", {"x": x}, {"weight": weight, "bias": bias})
-    sizes = require_normalized_shape(normalized_shape)
-    if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
-        raise ValueError(f"layer_norm: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
-    for name, one in (("weight", weight), ("bias", bias)):
-        if one is not None and one.shape != sizes:
-            raise ValueError(f"layer_norm: {name}: expected shape {sizes}, got {one.shape}")
-    eps = require_eps("layer_norm", eps)
-    x = ops.astype(x, dtype, copy=False)
-    weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias))
-    if not x.size:
-        return layer_norm_reference(x, len(sizes), weight, bias, eps) if all(sizes) else x
-    if key is not None and layouts is not None and layouts == layouts_of(x, weight, bias):
-        remember(_checked, key, len(sizes))
-    return _normalized(x, weight, bias, len(sizes), eps)
+    return normalized("layer_norm", x, normalized_shape, weight, bias, eps, True)
 
 
-def require_normalized_shape(
-    normalized_shape: int | Sequence[int], name: str = "layer_norm"
-) -> tuple[int, ...]:
+def require_normalized_shape(normalized_shape: int | Sequence[int], name: str) -> tuple[int, ...]:
     """The sizes of the trailing axes.
 
     Raises:
@@ -166,7 +179,7 @@ class LayerNorm(Module):
         dtype: Any = None,
         device: Device | str | None = None,
     ) -> None:
-        self.normalized_shape = require_normalized_shape(normalized_shape)
+        self.normalized_shape = require_normalized_shape(normalized_shape, "layer_norm")
         self.eps = eps
         sizes = self.normalized_shape
         self.weight = Parameter(ones(sizes, dtype, device)) if affine else None

@@ -2,58 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-from ... import namespace as ops
 from ...array import Array
 from ...array.creation import ones
 from ...device import Device
-from ...elementwise.operands import first_array, require_array
-from ...ops.info import finfo
-from ..fused import common_dtype, record_fused, require_eps, tracked
+from ..fused import require_eps
 from ..module import Module, Parameter
-from .function import require_normalized_shape, shaped
-from .launch import expect_backward, launch_backward, launch_forward
-
-
-def rms_norm_reference(
-    x: Array, normalized_ndim: int, weight: Array | None = None, eps: float = 1e-5
-) -> Array:
-    """:func:`rms_norm` of checked arguments as a composition: for derivatives of higher order, and for tests."""
-    axes = tuple(range(-normalized_ndim, 0))
-    y = ops.divide(x, ops.sqrt(ops.add(ops.mean(ops.square(x), axis=axes, keepdims=True), eps)))
-    return y if weight is None else ops.multiply(y, weight)
-
-
-def _normalized(x: Array, weight: Array | None, normalized_ndim: int, eps: float) -> Array:
-    """:func:`rms_norm` of checked arguments, recorded."""
-    columns = math.prod(x.shape[x.ndim - normalized_ndim :])
-    primals = (x, weight)
-    tracking = tracked(primals)
-    if tracking is not None:
-        expect_backward(x, columns, weight is not None, centered=False)
-    y, statistics = launch_forward(x, weight, None, eps, columns, centered=False)
-    if tracking is not None:
-
-        def kernels(
-            saved: Sequence[Any], cotangents: Sequence[Array], wanted: Sequence[bool]
-        ) -> Sequence[Array | None]:
-            x, weight, statistics = saved
-            dx, dweight, _ = launch_backward(
-                x, cotangents[0], weight, statistics, columns, (wanted[0], wanted[1], False), centered=False
-            )
-            return [dx, shaped(dweight, weight)]
-
-        def composed(x: Array, weight: Array | None) -> Array:
-            return rms_norm_reference(x, normalized_ndim, weight, eps)
-
-        def again(x: Array, weight: Array | None) -> Array:
-            return launch_forward(x, weight, None, eps, columns, centered=False)[0]
-
-        record_fused("rms_norm", primals, (y,), (statistics,), kernels, composed, tracking, again)
-    return y
+from .function import normalized, require_normalized_shape
 
 
 def rms_norm(
@@ -82,21 +39,7 @@ def rms_norm(
     >>> ck.nn.rms_norm(ck.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
     [[1.0, 1.0]]
     """
-    name = "rms_norm"
-    x = require_array(x, name, "x", first_array((weight,)))
-    weight = None if weight is None else require_array(weight, name, "weight", x)
-    result = common_dtype(name, {"x": x}, {"weight": weight})
-    sizes = require_normalized_shape(normalized_shape, name)
-    if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
-        raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
-    if weight is not None and weight.shape != sizes:
-        raise ValueError(f"{name}: weight: expected shape {sizes}, got {weight.shape}")
-    eps = float(finfo(x.dtype).eps) if eps is None else require_eps(name, eps)
-    x = ops.astype(x, result, copy=False)
-    weight = None if weight is None else ops.astype(weight, result, copy=False)
-    if not x.size:
-        return rms_norm_reference(x, len(sizes), weight, eps) if all(sizes) else x
-    return _normalized(x, weight, len(sizes), eps)
+    return normalized("rms_norm", x, normalized_shape, weight, None, eps, False)
 
 
 class RMSNorm(Module):

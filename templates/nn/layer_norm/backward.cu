@@ -5,16 +5,10 @@
 // (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards.
 // Launch: any grid; a slot is a group of `threads` threads of it, and rows are dealt to the slots in turn. Shared: the
 // states of warps. A block owns its slots; no atomics, so every run gives the same bits.
-<% include "prelude/reduce.cuh" %>
-using T = << elem >>;
-using acc = << acc >>;
-using index = << index >>;
-constexpr int threads = << threads >>, width = << width >>;
-constexpr bool weighted = << weighted | lower >>;
+<% include "nn/layer_norm/statistics.cuh" %>
 <# Of g and of g * n. #>
 <% set sums = 2 %>
 <% include "lib/row_sums.cuh" %>
-<% include "nn/layer_norm/statistics.cuh" %>
 
 // What a column adds to the column's sums, of dy * n and dy, and to the row's, of g and g * n.
 __device__ __forceinline__ void add_up(

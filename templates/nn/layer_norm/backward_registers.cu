@@ -4,16 +4,12 @@
 // (slots, columns) or null: sums over the rows of one slot, to be summed over the slots afterwards.
 // Launch: any grid, of whole clusters; a slot is a group of `threads` threads of it, and rows are dealt to the slots in
 // turn. A thread has `chunks` packs of `width` elements of each array. Shared: the states of warps. No atomics.
-<% include "prelude/reduce.cuh" %>
+<% include "nn/layer_norm/statistics.cuh" %>
 <% include "prelude/packs.cuh" %>
-using T = << elem >>;
-using acc = << acc >>;
-using index = << index >>;
-constexpr int threads = << threads >>, chunks = << chunks >>, width = << width >>;
+constexpr int chunks = << chunks >>;
 <# Of g and of g * n. #>
 <% set sums = 2 %>
 <% include "lib/row_sums.cuh" %>
-<% include "nn/layer_norm/statistics.cuh" %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, const T* __restrict__ dy, const T* __restrict__ weight,

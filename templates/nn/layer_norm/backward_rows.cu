@@ -2,8 +2,6 @@
 // x, dy, dx (rows, columns); weight (columns), or not read; statistics (rows, 2) as forward.cu writes them.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread keeps `chunks` packs of `width` elements of
 // each array, aligned, in registers. Shared: the states of warps.
-<% include "prelude/reduce.cuh" %>
-<% include "prelude/packs.cuh" %>
 <% include "nn/layer_norm/derivative.cuh" %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(

@@ -5,8 +5,6 @@
 // Launch: any grid, of whole clusters; rows are dealt to their groups of `threads` threads, a turn at a time. A thread has
 // `chunks` packs of `width` elements of each array, aligned. Shared: the states of warps; dynamic: the packs of the stages,
 // at the end the groups' sums. No atomics.
-<% include "prelude/reduce.cuh" %>
-<% include "prelude/packs.cuh" %>
 <% include "prelude/copy_async.cuh" %>
 <% include "nn/layer_norm/derivative.cuh" %>
 constexpr int stages = << stages >>;

@@ -1,16 +1,13 @@
 // What derivatives of rows of packs share. With n = (x - mean) * rstd and g = dy * weight:
 // dx = (g - mean(g) - n * mean(g * n)) * rstd.
-using T = << elem >>;
-using acc = << acc >>;
-using index = << index >>;
-constexpr int block = << block >>, threads = << threads >>, groups = << groups >>;
-constexpr int chunks = << chunks >>, width = << width >>, turn = << turn >>;
-constexpr bool weighted = << weighted | lower >>, narrow = << half | lower >>, exact = << exact | lower >>;
+<% include "nn/layer_norm/statistics.cuh" %>
+<% include "prelude/packs.cuh" %>
+constexpr int block = << block >>, groups = << groups >>, chunks = << chunks >>, turn = << turn >>;
+constexpr bool narrow = << half | lower >>, exact = << exact | lower >>;
 using Held = Pack<T, width>;
 <# The sums of g and of g * n, of each row of a turn. #>
 <% set sums = 2 * turn %>
 <% include "lib/row_sums.cuh" %>
-<% include "nn/layer_norm/statistics.cuh" %>
 
 // Where the elements of a thread's chunk begin.
 __device__ __forceinline__ index start_of(int chunk) { return (chunk * threads + row_lane()) * width; }

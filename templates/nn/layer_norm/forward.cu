@@ -3,13 +3,9 @@
 // x, y (rows, columns); weight, bias (columns), or not read; statistics (rows, 2): those of statistics.cuh, with
 // rstd = 1 / sqrt(variance + eps).
 // Launch: block / threads rows a block. Shared: the states of warps.
-<% include "prelude/reduce.cuh" %>
-using T = << elem >>;
-using acc = << acc >>;
-using index = << index >>;
-constexpr int threads = << threads >>, width = << width >>, tile = << tile >>;
-constexpr bool weighted = << weighted | lower >>, biased = << biased | lower >>;
 <% include "nn/layer_norm/statistics.cuh" %>
+constexpr int tile = << tile >>;
+constexpr bool biased = << biased | lower >>;
 using RowState = double;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "lib/row.cuh" %>
@@ -42,8 +38,8 @@ __device__ __forceinline__ RowMoments joined(RowMoments a, const T* elements, in
     return {count, a.mean + distance * part, a.squares + square[0] + distance * distance * a.count * part};
 }
 
-extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const T* x, const T* weight, const T* bias, T* y, acc* statistics, index rows, index columns, acc eps)
+extern "C" __global__ void __launch_bounds__(<< block >>, 1) << name >>(
+    const T* x, const T* weight, const T* bias, acc eps, T* y, acc* statistics, index rows, index columns)
 {
     const int lane = row_lane();
     const index row = index(row_team()) * row_groups + row_group();

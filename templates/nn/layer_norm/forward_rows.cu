@@ -5,22 +5,17 @@
 // channels, and rows take the groups in turn.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread has `chunks` packs of `width` elements, and
 // with `ahead` those of weight and bias, which it reads together with x. Shared: the states of warps.
-<% include "prelude/reduce.cuh" %>
+<% include "nn/layer_norm/statistics.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
-using T = << elem >>;
-using acc = << acc >>;
-using index = << index >>;
-constexpr int threads = << threads >>, chunks = << chunks >>, width = << width >>;
-constexpr bool weighted = << weighted | lower >>, biased = << biased | lower >>;
-constexpr bool narrow = << half | lower >>, exact = << exact | lower >>;
+constexpr int chunks = << chunks >>;
+constexpr bool biased = << biased | lower >>, narrow = << half | lower >>, exact = << exact | lower >>;
 constexpr bool ahead = << ahead | lower >> && (weighted || biased);
 <% if grouped %>
 // Whether a pack lies in one channel.
 constexpr bool even = << even | lower >>;
 <% endif %>
 using Held = Pack<T, width>;
-<% include "nn/layer_norm/statistics.cuh" %>
 <% if half %>
 using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
@@ -100,7 +95,7 @@ __device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc fi
 <% endif %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const T* x, const T* weight, const T* bias, T* y, acc* statistics, index rows, index columns, acc eps<< ", index groups, index inner" if grouped >>)
+    const T* x, const T* weight, const T* bias, acc eps, T* y, acc* statistics, index rows, index columns<< ", index groups, index inner" if grouped >>)
 {
     const int lane = row_lane();
     const index row = index(row_team()) * row_groups + row_group();

@@ -1,7 +1,12 @@
 // What the forward pass leaves of a row: the mean less the row's first element, which costs no digits where the mean is
 // large beside the spread, and 1 / sqrt(variance + eps). Rows that are not `centered` have 0 in the place of the mean, and
 // the mean square in that of the variance: Zhang and Sennrich, "Root mean square layer normalization", 2019.
-constexpr bool centered = << centered | lower >>;
+<% include "prelude/reduce.cuh" %>
+using T = << elem >>;
+using acc = << acc >>;
+using index = << index >>;
+constexpr int threads = << threads >>, width = << width >>;
+constexpr bool weighted = << weighted | lower >>, centered = << centered | lower >>;
 struct alignas(2 * sizeof(acc)) Statistics {
     acc mean, rstd;
 };

@@ -1,0 +1,120 @@
+"""The families of layer norm and of its gradient, and their launches for arrays."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from ... import dtypes
+from ...array import Array
+from ...array.creation import zeros
+from ...array.layout import Layout
+from ...device import Device
+from ...launch.family import Family
+from . import reference
+from .problem import Normalization
+from .variants import (
+    HOST_SLOTS,
+    GradientPacks,
+    GradientRegisters,
+    GradientTwoPasses,
+    Registers,
+    TwoPasses,
+)
+
+#: Of layer norm, RMS norm, and group norm where registers hold a group.
+LAYER_NORM: Family[Normalization] = Family(
+    "layer norm",
+    TwoPasses,
+    Registers,
+    reference=reference.normalization,
+    samples=reference.samples(of_gradient=False),
+)
+#: Of the gradients of layer norm and RMS norm.
+GRADIENT: Family[Normalization] = Family(
+    "gradient of layer norm",
+    GradientTwoPasses,
+    GradientRegisters,
+    GradientPacks,
+    reference=reference.gradient,
+    samples=reference.samples(of_gradient=True),
+)
+#: Elements at most on which the host's gradient is run to compile it ahead of need.
+_REHEARSED = 1 << 17
+
+
+def _layout(x: Array | None) -> Layout | None:
+    return None if x is None else x._layout or x._planned()
+
+
+def _dense(x: Array | None) -> Array | None:
+    return None if x is None else x.contiguous()
+
+
+def launch_forward(
+    x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, centered: bool = True
+) -> tuple[Array, Array]:
+    """The normalized ``x`` and its statistics (rows, 2); all arrays have one dtype.
+
+    Rows that are not ``centered`` are divided by the root of their mean square.
+    """
+    x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
+    problem = Normalization(x._layout or x._planned(), _layout(weight), _layout(bias), columns, centered)
+    plan = LAYER_NORM.known(problem) or LAYER_NORM(problem)
+    y, statistics = plan(x, weight, bias, eps)
+    return y, statistics
+
+
+def launch_groups(
+    x: Array, weight: Array | None, bias: Array | None, eps: float, groups: int, columns: int, inner: int
+) -> tuple[Array, Array] | None:
+    """:func:`launch_forward` of dense rows that are groups of channels; None where no registers hold a row.
+
+    Weight and bias have one number for each channel, of ``inner`` neighbouring elements, of all groups.
+    """
+    weight, bias = _dense(weight), _dense(bias)
+    layouts = x._planned(), _layout(weight), _layout(bias)
+    problem = Normalization(*layouts, columns, groups=groups, inner=inner)
+    if not LAYER_NORM.computes(problem):
+        return None
+    y, statistics = LAYER_NORM(problem)(x, weight, bias, eps)
+    return y, statistics
+
+
+def launch_backward(
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    columns: int,
+    wanted: tuple[bool, bool] = (True, True),
+    centered: bool = True,
+) -> tuple[Array, Array | None, Array | None]:
+    """The gradients of x, weight and bias; the last two have shape (columns,), or are None unless ``wanted``."""
+    x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
+    layouts = x._layout or x._planned(), _layout(weight), None
+    problem = Normalization(*layouts, columns, centered, dy=_layout(dy), wanted=wanted)
+    plan = GRADIENT.known(problem) or GRADIENT(problem)
+    dx, dweight, dbias = plan(x, dy, weight, statistics)
+    return dx, dweight, dbias
+
+
+def expect_backward(x: Array, columns: int, weighted: bool, centered: bool) -> None:
+    """Compile the host's gradient for rows of ``x`` ahead of need."""
+    rows = min(x.size // columns, HOST_SLOTS)
+    if x.device.style == "serial" and rows * columns <= _REHEARSED:
+        _rehearse(x.device, x.dtype, rows, columns, weighted, centered)
+
+
+@cache
+def _rehearse(
+    device: Device, elem: dtypes.DType, rows: int, columns: int, weighted: bool, centered: bool
+) -> None:
+    """Have the kernels of a gradient run on a few rows."""
+
+    def run() -> None:
+        x = zeros((rows, columns), elem, device)
+        weight = zeros((columns,), elem, device) if weighted else None
+        statistics = zeros((rows, 2), dtypes.info(elem).acc, device)
+        launch_backward(x, x, weight, statistics, columns, (weighted, weighted and centered), centered)
+
+    device.backend.ahead(run)

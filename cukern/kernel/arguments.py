@@ -305,24 +305,6 @@ def plain(signature: Signature, args: Sequence[Any], values: Sequence[Any]) -> b
     return True
 
 
-def check_spans(signature: Signature, args: Sequence[Any], written: Sequence[int]) -> None:
-    """:func:`check_overlap` for contiguous arrays of a GPU, by their addresses.
-
-    Raises:
-        LaunchError: naming both arguments.
-    """
-    spans = [
-        (i, arg._operand, arg._operand + arg._layout.nbytes)
-        for i, arg in enumerate(args)
-        if isinstance(arg, Array) and arg._layout is not None
-    ]
-    for i, low, high in spans:
-        if i in written:
-            for j, start, end in spans:
-                if low < end and start < high and i != j and low < high and start < end:
-                    raise _overlapping(signature, i, j)
-
-
 def _overlapping(signature: Signature, i: int, j: int) -> LaunchError:
     params = signature.params
     return LaunchError(

@@ -10,16 +10,15 @@ from typing import Any
 from ..array import Array
 from ..autodiff import tape, writes
 from ..device import Device, bundles, capture_hooks
-from ..device.interface import CompiledFunction, CompilerFailure, Prepared
+from ..device.interface import CompiledFunction, CompilerFailure
 from ..errors import CompileError, LaunchError
 from ..text import Dim3, render, signature
 from ..text.syntax import unclosed
 from . import arguments
+from .plan import remember
+from .repeat import Repeat, form_of
 from .sizes import as_dim3
 from .variables import State
-
-#: The most forms of checked arguments that a kernel remembers.
-_CAPACITY = 4096
 
 
 class BoundKernel:
@@ -57,7 +56,7 @@ class BoundKernel:
         self._state = state if self.function.variables else None
         if self._state is not None:
             self._state.compiled(device, self.function)
-        self._prepared: dict[tuple[Any, ...], Prepared] = {}
+        self._repeats: dict[Any, Repeat] = {}
         self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
         self._converters = arguments.converters(unit.signature, device)
         self._maps = [i for i, p in enumerate(unit.signature.params) if arguments.is_tensor_map(p)]
@@ -92,29 +91,30 @@ class BoundKernel:
             LaunchError: an argument does not fit its parameter, or the launch does not fit the device.
             KernelFault: the kernel failed while it ran.
         """
+        form = form_of(args, grid, shared)
+        repeat = self._repeats.get(form)
+        if repeat is None or not repeat(args):
+            repeat = self.launch(args, grid, shared)
+            if form is not None and repeat is not None:
+                remember(self._repeats, form, repeat)
+
+    def launch(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> Repeat | None:
+        """Launch as a call does, with all checks; return what launches again for arguments of the same form."""
         if not self.device.is_current():
             with self.device.activate():
-                return self(args, grid, shared)
+                return self.launch(args, grid, shared)
         name = self.signature.name
         if len(args) != len(self._converters):
             wanted = ", ".join(f"{p.type_text} {p.name}" for p in self.signature.params)
             raise LaunchError(
                 f"{name}: expected {len(self._converters)} arguments ({wanted}), got {len(args)}"
             )
-        key: tuple[Any, ...] = ()
-        if self.device.style == "simt" and self._state is None:
-            if not isinstance(grid, (int, tuple)):
-                grid = as_dim3(grid, "grid")
-            key = (grid, shared, *_forms(args))
-            launch = self._prepared.get(key)
-            if launch is not None and self._launch_again(launch, args):
-                return
         values = [convert(arg) for convert, arg in zip(self._converters, args, strict=True)]
         if self._written or self._maps:
             arguments.check_overlap(self.signature, args, values, self._written)
         blocks = as_dim3(grid, "grid")
         if 0 in blocks:
-            return
+            return None
         self._check_launch(blocks, shared)
         if capture_hooks.made_empty is not None:
             for array in arguments.arrays_in(args):
@@ -129,26 +129,12 @@ class BoundKernel:
             self._bump(args)
             if self._state is not None:
                 self._state.after(self.device, self.function)
-        if key and arguments.plain(self.signature, args, values):
-            if len(self._prepared) >= _CAPACITY:
-                self._prepared.clear()
-            made = self.function.prepare(blocks, self.block, shared, ())
-            self._prepared[grid, shared, *_forms(args)] = made
-
-    def _launch_again(self, launch: Prepared, args: Sequence[Any]) -> bool:
-        """Launch on a GPU with arguments of a checked form; return False if a number has to be checked again."""
-        arguments.check_spans(self.signature, args, self._written)
-        pairs = zip(self._converters, args, strict=True)
-        values = [
-            arg._operand if isinstance(arg, Array) else 0 if arg is None else convert(arg)
-            for convert, arg in pairs
-        ]
-        try:
-            launch(*values)
-        except OverflowError:
-            return False
-        self._bump(args)
-        return True
+        if self._state is not None or not arguments.plain(self.signature, args, values):
+            return None
+        if not any(isinstance(arg, Array) for arg in args):  # it runs on whichever device is current
+            return None
+        prepared = self.function.prepare(blocks, self.block, shared, ())
+        return Repeat(self, prepared, self._converters, self._written, args)
 
     def _bump(self, args: Sequence[Any]) -> None:
         written = arguments.arrays_in([args[i] for i in self._written])
@@ -157,11 +143,13 @@ class BoundKernel:
         for array in written:
             array._bump(self.signature.name)
         if tape.active():
-            given = [
-                (p.name, getattr(a, "array", a)) for p, a in zip(self.signature.params, args, strict=True)
-            ]
-            arrays = [(name, one) for name, a in given for one in arguments.arrays_in([a])]
-            writes.launched(self.signature.name, arrays, written)
+            self.tell_tapes(args, written)
+
+    def tell_tapes(self, args: Sequence[Any], written: Sequence[Array]) -> None:
+        """Tell the tapes of this thread of a launch that wrote to these arrays."""
+        given = [(p.name, getattr(a, "array", a)) for p, a in zip(self.signature.params, args, strict=True)]
+        arrays = [(name, one) for name, a in given for one in arguments.arrays_in([a])]
+        writes.launched(self.signature.name, arrays, written)
 
     def _check_launch(self, grid: Dim3, shared: int) -> None:
         limits = self.device.properties
@@ -183,11 +171,6 @@ class BoundKernel:
                 f"{self.signature.name}: shared is {shared} bytes besides {self._static_shared} static ones, "
                 f"and {limits.name} has {limits.max_shared_memory_per_block} a block"
             )
-
-
-def _forms(args: Sequence[Any]) -> list[Any]:
-    """The form of arguments, on which the checks depend: layouts of arrays, and types of other arguments."""
-    return [arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args]
 
 
 def _check_block(block: Dim3, device: Device, parsed: signature.Signature) -> None:

@@ -17,6 +17,8 @@ from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
 from ..text import Dim3, render
+from .plan import remember
+from .repeat import Repeat, form_of
 from .sizes import LARGEST_INDEX, as_dim3
 from .variables import Globals, State
 
@@ -26,6 +28,9 @@ if TYPE_CHECKING:
 
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
+
+#: Types of template variables of which equal ones render alike.
+_PLAIN = frozenset((str, int, *map(type, dtypes.ALL)))
 
 #: What a call of a kernel does instead of launching it: takes the kernel, arguments, grid, shared memory and overrides.
 through: Callable[[Kernel, Sequence[Any], Any, int, dict[str, Any]], None] | None = None
@@ -116,6 +121,7 @@ class Kernel:
         self.checked = bool(checked)
         self.variables = copy.deepcopy(variables)
         self._bound: dict[Any, BoundKernel] = {}
+        self._repeats: dict[Any, Repeat] = {}
         #: For each form, the lock that the thread holds which compiles it.
         self._making: dict[Any, threading.Lock] = {}
         self._entries: dict[str, Kernel] = {}
@@ -144,7 +150,8 @@ class Kernel:
         made = self._entries.get(entry)
         if made is None:
             made = copy.copy(self)
-            made.entry, made._bound, made._making, made._entries = entry, {}, {}, {}
+            made.entry, made._bound, made._repeats = entry, {}, {}
+            made._making, made._entries = {}, {}
             made._state = self._state
             _KERNELS.add(made)
             self._entries[entry] = made
@@ -196,12 +203,12 @@ class Kernel:
     @contextmanager
     def _rewritten(self, source: str) -> Iterator[None]:
         """Give the kernel another text while the with-block runs."""
-        before = self.template, self._bound
-        self.template, self._bound = render.add_source(source, self.name), {}
+        before = self.template, self._bound, self._repeats
+        self.template, self._bound, self._repeats = render.add_source(source, self.name), {}, {}
         try:
             yield
         finally:
-            self.template, self._bound = before
+            self.template, self._bound, self._repeats = before
 
     def __reduce__(self) -> tuple[Any, ...]:
         source = render.source_of(self.template) if self.template.startswith("<") else self.template
@@ -290,15 +297,34 @@ class Kernel:
     def _launch(
         self, args: Sequence[Any], grid: int | Sequence[int] | None, shared: int, overrides: dict[str, Any]
     ) -> None:
+        form = self._form(args, grid, shared, overrides)
+        repeat = self._repeats.get(form)
+        if repeat is not None and repeat(args):
+            return
         device, overrides = self._defaults(args, overrides)
         bound = self.bind(device, **overrides)
         try:
-            bound(args, bound.grid_for(args) if grid is None else grid, shared)
+            repeat = bound.launch(args, bound.grid_for(args) if grid is None else grid, shared)
         except LaunchError as error:
             named = [p.name for p in bound.signature.params[len(args) :] if p.name in overrides]
             if named:
                 raise LaunchError(f"{error}; {_BY_POSITION}, not {named[0]}=") from None
             raise
+        if form is not None and repeat is not None:
+            remember(self._repeats, form, repeat)
+
+    @staticmethod
+    def _form(
+        args: Sequence[Any], grid: Any, shared: Any, overrides: dict[str, Any]
+    ) -> tuple[Any, ...] | None:
+        """The form of a launch with its template variables; None if a variable is not of a plain type."""
+        form = form_of(args, grid, shared)
+        if form is None or not overrides:
+            return form
+        for name, value in overrides.items():
+            if type(value) not in _PLAIN and (name != "block" or type(value) is not tuple):
+                return None
+        return (*form, *overrides.items(), *map(type, overrides.values()))
 
     def source(self, *args: Any, **overrides: Any) -> str:
         """The text that a call with these arguments compiles.

@@ -1,0 +1,110 @@
+"""Launches of a kernel for arguments of a form that came before, with the checks that depend on more than the form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..array import Array
+from ..autodiff import tape
+from ..device import capture_hooks
+from ..device.interface import Prepared
+
+if TYPE_CHECKING:
+    from .bound import BoundKernel
+
+_INTEGERS = frozenset((int,))
+
+
+def form_of(args: Sequence[Any], grid: Any, shared: Any) -> tuple[Any, ...] | None:
+    """The form of a launch, on which its checks depend: layouts of arrays, types of other arguments, grid, and shared.
+
+    None if the grid, or the bytes of shared memory, have to be converted or refused.
+    """
+    plain = (
+        type(grid) is int or grid is None or (type(grid) is tuple and _INTEGERS.issuperset(map(type, grid)))
+    )
+    if not plain or type(shared) is not int:
+        return None
+    return (
+        grid,
+        shared,
+        *[arg._layout or arg._planned() if isinstance(arg, Array) else type(arg) for arg in args],
+    )
+
+
+class Repeat:
+    """A launch for arguments of a form that has passed all checks which depend on the form alone.
+
+    Args:
+        bound: the kernel.
+        launch: what launches operands of arrays and numbers.
+        converters: of each parameter.
+        written: the numbers of the arguments that it writes to.
+        args: arguments of the form.
+    """
+
+    __slots__ = ("_bound", "_launch", "_nulls", "_numbers", "_pairs", "_written")
+
+    def __init__(
+        self,
+        bound: BoundKernel,
+        launch: Prepared,
+        converters: Sequence[Callable[[Any], Any]],
+        written: Sequence[int],
+        args: Sequence[Any],
+    ) -> None:
+        self._bound, self._launch = bound, launch
+        arrays = [i for i, arg in enumerate(args) if isinstance(arg, Array)]
+        self._written = [i for i in written if i in arrays]
+        self._pairs = [(i, j) for i in self._written for j in arrays if j not in self._written or i < j]
+        self._nulls = [i for i, arg in enumerate(args) if arg is None]
+        self._numbers = [(i, converters[i]) for i in range(len(args)) if i not in {*arrays, *self._nulls}]
+
+    def __call__(self, args: Sequence[Any]) -> bool:
+        """Launch on the current stream; return False if that takes the checks of a first launch.
+
+        Raises:
+            LaunchError: a number does not fit its parameter.
+            KernelFault: the kernel failed while it ran.
+        """
+        bound = self._bound
+        device = bound.device
+        if device.which is not None and device.which() != device.index:
+            return False
+        if capture_hooks.made_empty is not None:
+            return False
+        for i in self._written:
+            if args[i]._storage.constant:
+                return False
+        for i, j in self._pairs:
+            if _overlap(args[i], args[j]):
+                return False
+        values = [arg._operand if isinstance(arg, Array) else arg for arg in args]
+        for i, convert in self._numbers:
+            values[i] = convert(args[i])
+        for i in self._nulls:
+            values[i] = device.backend.operand(None)
+        try:
+            self._launch(*values)
+        except OverflowError:  # of a number, which a first launch rounds; nothing was launched
+            return False
+        finally:  # a kernel that fails may already have written
+            for i in self._written:
+                args[i]._bump(bound.signature.name)
+        if tape.active():
+            bound.tell_tapes(args, [args[i] for i in self._written])
+        return True
+
+
+def _overlap(a: Array, b: Array) -> bool:
+    """Whether two contiguous arrays of one device, whose layouts are known, share memory."""
+    if a.device.addressable:
+        return np.may_share_memory(a._data, b._data)
+    if a._layout is None or b._layout is None:  # never
+        return True
+    low, start = a._operand, b._operand
+    high, end = low + a._layout.nbytes, start + b._layout.nbytes
+    return bool(max(low, start) < min(high, end))

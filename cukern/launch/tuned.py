@@ -3,8 +3,8 @@
 ``python -m cukern tune`` writes such a file: for problems of each family the seconds of the variants, measured, and
 predicted by their cost models. A problem's own times are the predicted ones, each multiplied by how far off its cost
 model was for the measured problems near it: the geometric mean of measured / predicted, weighted by the inverse of the
-squared distance. Where no measured problem is within :data:`REACH`, the cost model alone decides. Times of one model of
-GPU are never used on another.
+squared distance, among them one in which the model was right, at a distance of its own. Where no measured problem is
+within :data:`REACH`, the cost model alone decides. Times of one model of GPU are never used on another.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ from ..files import write_text
 REACH = 3.0
 #: Added to squared distances, so that a measured problem has its own times, and nearly equal ones nearly its weight.
 _NEAREST = 1e-3
+#: The weight of the cost model: a problem at a distance of about 3 in which it was right.
+_PRIOR = 0.1
 _SHIPPED = Path(__file__).with_name("measured")
 
 Kind = tuple[tuple[str, Any], ...]
@@ -105,7 +107,7 @@ def carried(
                 weights += weight
                 total += weight * math.log(timed.seconds / timed.predicted)
         if weights:
-            found[name] = seconds * math.exp(total / weights)
+            found[name] = seconds * math.exp(total / (weights + _PRIOR))
     return found
 
 

@@ -57,7 +57,9 @@ def test_a_form_has_dtypes_shapes_grid_block_and_types_of_variables(device: ck.D
 def test_what_a_form_does_not_say_is_still_refused(device: ck.Device, scale: ck.Kernel) -> None:
     x, y = ck.asarray([1.0, 2.0, 3.0, 4.0], device=device), ck.zeros(4, device=device)
     whole = ck.zeros(9, device=device)
-    with pytest.raises(ck.LaunchError, match="argument y is written, and its memory overlaps that of argument x"):
+    with pytest.raises(
+        ck.LaunchError, match="argument y is written, and its memory overlaps that of argument x"
+    ):
         scale(x, x, 2.0, 4)
     for first, second in ((whole[:4], whole[3:7]), (whole[3:7], whole[:4])):
         scale(first, y, 2.0, 4)
@@ -111,7 +113,11 @@ def test_null_pointers_and_contiguous_copies(device: ck.Device) -> None:
         y[threadIdx.x] = x ? x[threadIdx.x] : -1.0f; }"""
     kernel, y = ck.Kernel(text, block=3, name="or_null"), ck.zeros(3, device=device)
     x = ck.asarray([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]], device=device)
-    for given, expected in ((None, [-1.0] * 3), (x[0], [1.0, 2.0, 3.0]), (x.reshape(6)[::2], [1.0, 3.0, 5.0])) * 2:
+    for given, expected in (
+        (None, [-1.0] * 3),
+        (x[0], [1.0, 2.0, 3.0]),
+        (x.reshape(6)[::2], [1.0, 3.0, 5.0]),
+    ) * 2:
         kernel(given, y, grid=1)
         assert y.tolist() == expected
 

@@ -72,14 +72,22 @@ class Pointwise(Variant[Convolution]):
         return convolve
 
 
+#: The rates of a library's products, as shares of that of float32 on CUDA cores: in general, of the sum of a batch's
+#: products in float32, and on tensor cores by the bytes of an element, and whether float32 is multiplied as tf32.
+_EFFICIENCY, _EFFICIENCY_OF_BATCHES = 0.9, 0.35
+_TENSOR_CORES = {(2, False): 8.0, (2, True): 8.0, (4, True): 4.0}
+
+
 def product_cost(problem: Convolution, limits: Properties) -> float:
     """The seconds of a convolution as a product of matrices, estimated."""
     filters, channels = problem.filters, problem.channels
     pixels = problem.x.shape[0] * math.prod(problem.size)
     moved = (pixels * (filters + channels) + filters * channels) * problem.elem.itemsize
-    rate = (8 if problem.elem.itemsize == 2 and not cost.is_host(limits) else 0.9) * cost.flops(limits)
-    products = 2.0 * pixels * filters * channels / rate
-    return max(products, moved / cost.bandwidth(limits)) + cost.launch(limits)
+    products = 2.0 * pixels * filters * channels / cost.flops(limits)
+    if cost.is_host(limits):
+        return max(products / _EFFICIENCY, moved / cost.bandwidth(limits)) + cost.launch(limits)
+    rate = _TENSOR_CORES.get((problem.elem.itemsize, problem.precision == "tf32"), _EFFICIENCY)
+    return products / rate + moved / cost.bandwidth(limits) + cost.launch(limits)
 
 
 def moving(problem: WeightsGradient, limits: Properties) -> float:
@@ -122,9 +130,10 @@ class PointwiseWeights(Variant[WeightsGradient]):
 
     def cost(self, problem: WeightsGradient, limits: Properties) -> float:
         """The products, of half types and tf32 on tensor cores, and the bytes."""
-        efficiency = 0.9
+        efficiency = _EFFICIENCY
         if not cost.is_host(limits):
-            efficiency = 8 if problem.elem.itemsize == 2 else 4 if problem.precision == "tf32" else 0.9
+            slow = _EFFICIENCY if self._rows(problem) else _EFFICIENCY_OF_BATCHES
+            efficiency = _TENSOR_CORES.get((problem.elem.itemsize, problem.precision == "tf32"), slow)
         pixels = problem.image.shape[0] * math.prod(problem.image.shape[2:])
         products = 2.0 * pixels * problem.filters * problem.channels / (efficiency * cost.flops(limits))
         return products + moving(problem, limits)

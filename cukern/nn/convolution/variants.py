@@ -95,6 +95,10 @@ def reordering(problem: Convolution | WeightsGradient, channels_last: bool, limi
     return 2 * problem.layout().nbytes / (_TRANSPOSING * cost.bandwidth(limits)) + cost.launch(limits)
 
 
+#: The share of the rate of plain arithmetic that tiles of portable kernels reach, on a GPU and on the host.
+_EFFICIENCY, _HOST_EFFICIENCY = 0.46, 0.6
+
+
 @dataclass(frozen=True)
 class Portable(Implicit):
     """Tiles of an implicit GEMM that threads multiply by plain arithmetic, of arrays with any strides.
@@ -144,7 +148,8 @@ class Portable(Implicit):
         """The same of one product by so many blocks of its whole depth."""
         # A thread that has few elements reads more of shared memory for each.
         reads = 1 + (self.items_m + self.items_n) / (self.items_m * self.items_n)
-        rate = 0.6 * cost.flops(limits) / limits.multiprocessors
+        share = _HOST_EFFICIENCY if cost.is_host(limits) else _EFFICIENCY
+        rate = share * cost.flops(limits) / limits.multiprocessors
         products = 2.0 * self.tile_m * self.tile_n * gemm.sizes[2] * reads
         return cost.waves(blocks, limits) * products / rate + cost.launch(limits)
 
@@ -426,7 +431,8 @@ class FewFilters(Implicit):
         """Its products, or its bytes."""
         seconds = 0.0
         for one in self.gemms(problem):
-            products = one.flops / (0.5 * cost.flops(limits))
+            share = 0.5 if cost.is_host(limits) else 0.31
+            products = one.flops / (share * cost.flops(limits))
             loads = one.elements * problem.elem.itemsize / (0.7 * cost.bandwidth(limits))
             seconds += max(products, loads) + cost.launch(limits)
         return seconds
@@ -537,7 +543,7 @@ class FewChannels(Implicit):
         seconds = 0.0
         for one in self.gemms(problem):
             full = divide_up(one.filters, self.filters) * self.filters / one.filters
-            products = full * one.flops / (0.7 * cost.flops(limits))
+            products = full * one.flops / (0.48 * cost.flops(limits))
             loads = one.elements * problem.elem.itemsize / (0.8 * cost.bandwidth(limits))
             seconds += max(products, loads) + cost.launch(limits)
         return seconds

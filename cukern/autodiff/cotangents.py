@@ -114,20 +114,20 @@ class Handed:
         given: the user's own cotangents, whose memory is theirs alone.
     """
 
-    def __init__(self, given: Iterable[Array]) -> None:
+    def __init__(self, cotangents: Iterable[Array]) -> None:
         self._by_storage: dict[int, list[Array]] = {}
-        for one in given:
+        for one in cotangents:
             self._beside(one).append(one)
 
     def _beside(self, array: Array) -> list[Array]:
         return self._by_storage.setdefault(id(array._storage), [])
 
-    def own(self, found: Array) -> Array:
-        """``found``, or a copy if it shares memory with an earlier one."""
-        beside = self._beside(found)
-        made = registered().own(found, beside)
-        (beside if made is found else self._beside(made)).append(made)
-        return made
+    def own(self, gradient: Array) -> Array:
+        """``gradient``, or a copy if it shares memory with an earlier one."""
+        beside = self._beside(gradient)
+        result = registered().own(gradient, beside)
+        (beside if result is gradient else self._beside(result)).append(result)
+        return result
 
 
 def is_array(value: object) -> TypeGuard[Array]:
@@ -226,9 +226,9 @@ def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
 
 def float_leaves(tree: Any, what: str) -> list[Array]:
     """The leaves of ``tree``, each of which must be an array of a floating dtype."""
-    found = pytree.leaves(tree)
-    require_floats(found, tree, what)
-    return found
+    leaves = pytree.leaves(tree)
+    require_floats(leaves, tree, what)
+    return leaves
 
 
 def require_floats(leaves: Sequence[Any], tree: Any, what: str) -> None:
@@ -257,10 +257,10 @@ class Forgotten:
 
     def again(self) -> Array:
         """The array, to tapes the same as the original, which has not been written since."""
-        made: Array = self.recipe.array(self.shape)
-        made._planned()
-        made._key, made._storage.version = self._key, self._storage.version
-        return made
+        result: Array = self.recipe.array(self.shape)
+        result._planned()
+        result._key, result._storage.version = self._key, self._storage.version
+        return result
 
 
 def read(name: str, saved: Sequence[Array | Forgotten | None], versions: Sequence[int]) -> list[Array | None]:
@@ -269,15 +269,15 @@ def read(name: str, saved: Sequence[Array | Forgotten | None], versions: Sequenc
     Raises:
         GradientError: one was written since.
     """
-    found: list[Array | None] = []
+    arrays: list[Array | None] = []
     for array, version in zip(saved, versions, strict=True):
         if array is not None and array._storage.version != version:
             raise GradientError(
                 f"{name}: {describe(array)}, saved for its backward, was written since by "
                 f"{array._storage.writer}; compute the gradient first, or write to a copy"
             )
-        found.append(array.again() if isinstance(array, Forgotten) else array)
-    return found
+        arrays.append(array.again() if isinstance(array, Forgotten) else array)
+    return arrays
 
 
 #: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
@@ -396,22 +396,22 @@ def _pull(
 ) -> None:
     """Pull the cotangents of one record's outputs back to its inputs."""
     operation, inputs, outputs, saved, versions = recorded
-    given: list[Array | None] = []
+    of_outputs: list[Array | None] = []
     missing = 0
     for key in outputs:
         cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
-        given.append(cotangent)
+        of_outputs.append(cotangent)
         if cotangent is None:
             missing += 1
-    if missing == len(given):
+    if missing == len(of_outputs):
         return
     if missing and operation.materialize:
-        given = [
+        of_outputs = [
             zeros_like(form) if one is None else one
-            for one, form in zip(given, operation.output_forms, strict=True)
+            for one, form in zip(of_outputs, operation.output_forms, strict=True)
         ]
     needs = tuple([key in reached for key in inputs])
-    gradients = operation.pull(given, saved, versions, needs)
+    gradients = operation.pull(of_outputs, saved, versions, needs)
     for i, gradient in enumerate(gradients):
         if gradient is not None and needs[i]:
             like, key = operation.input_forms[i], inputs[i]

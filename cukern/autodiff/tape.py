@@ -64,6 +64,8 @@ __all__ = [
     "stop_recording",
 ]
 
+#: The cotangents or the saved arrays that a :data:`Vjp` gets.
+Arrays: TypeAlias = "Sequence[Array]"
 #: Which inputs of a call are tracked, the keys of all, and the tapes that track one.
 Tracking: TypeAlias = "tuple[tuple[bool, ...], Keys, Sequence[Tape]]"
 
@@ -125,9 +127,9 @@ def tracked(inputs: Sequence[Array]) -> Tracking | None:
         return (needs, keys, active) if True in needs else None
     tapes: list[Tape] = []
     for tape in active:
-        found, keys = tape._needs(inputs)
-        if True in found:
-            needs = tuple(map(or_, needs, found)) if tapes else found
+        some, keys = tape._needs(inputs)
+        if True in some:
+            needs = tuple(map(or_, needs, some)) if tapes else some
             tapes.append(tape)
     return (needs, keys, tapes) if tapes else None
 
@@ -176,14 +178,14 @@ def record_tracked(
     Args:
         outputs: arrays of known layouts that have just been made, one of them of a floating dtype.
     """
-    made = []
+    output_keys = []
     for array in outputs:
         if array._layout.floating:  # type: ignore[union-attr]
             array._key = key = next(_keys)
             for tape in tapes:
                 tape._tracked[key] = array._storage.version
-        made.append(array._key)
-    append(operation, keys, made, saved, tapes)
+        output_keys.append(array._key)
+    append(operation, keys, output_keys, saved, tapes)
 
 
 def append(
@@ -221,7 +223,7 @@ def _append(
     materialize: bool,
 ) -> None:
     output_forms = list(map(form_of, outputs))
-    made: list[int | None] = []
+    output_keys: list[int | None] = []
     for array, form in zip(outputs, output_forms, strict=True):
         key = None
         if form.dtype in FLOATING:
@@ -230,10 +232,10 @@ def _append(
             array._key = key = next(_keys)
             for tape in tapes:
                 tape._tracked[key] = array._storage.version
-        made.append(key)
-    if made != [None] * len(made):
+        output_keys.append(key)
+    if output_keys != [None] * len(output_keys):
         operation = Operation(name, forms, output_forms, vjp, materialize)
-        append(operation, keys, made, tuple(saved), tapes)
+        append(operation, keys, output_keys, tuple(saved), tapes)
 
 
 class Tape:
@@ -422,23 +424,23 @@ class Tape:
             end(self)
             self._records, self._tracked, self._watched, self._recipes = [], {}, set(), {}
             self._opaque = _NOTHING
-        made: dict[int, Array | None] = {}
+        gradients: dict[int, Array | None] = {}
         handed = Handed([] if output_gradients is None else pytree.leaves(output_gradients))
 
         def give(i: int) -> None:
-            found = cotangents.get(wanted[i]._key)
-            if found is None and unconnected == "zero":
-                found = zeros_like(wanted[i])
-            made[i] = None if found is None else handed.own(found)
+            gradient = cotangents.get(wanted[i]._key)
+            if gradient is None and unconnected == "zero":
+                gradient = zeros_like(wanted[i])
+            gradients[i] = None if gradient is None else handed.own(gradient)
             if finished is not None:
-                finished(i, made[i])
+                finished(i, gradients[i])
 
         due = None if finished is None else _due(relevant, wanted)
         walk(relevant, reached, keys, cotangents, due, give, recipes)
         for i in range(len(wanted)):
-            if i not in made:
+            if i not in gradients:
                 give(i)
-        return replaced([made[i] for i in range(len(wanted))])
+        return replaced([gradients[i] for i in range(len(wanted))])
 
     def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
         """The cotangents that the walk begins with."""
@@ -454,10 +456,10 @@ class Tape:
                 if array._key in self._tracked:
                     accumulate(seeds, array._key, ones_for(array))
             return seeds
-        given = float_leaves(output_gradients, "output_gradients")
-        if len(given) != len(targets):
-            raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(given)}")
-        for (path, array), cotangent in zip(pytree.leaves_with_path(target, "target"), given, strict=True):
+        leaves = float_leaves(output_gradients, "output_gradients")
+        if len(leaves) != len(targets):
+            raise ValueError(f"output_gradients: expected {len(targets)} arrays, got {len(leaves)}")
+        for (path, array), cotangent in zip(pytree.leaves_with_path(target, "target"), leaves, strict=True):
             if cotangent.shape != array.shape:
                 raise ValueError(
                     f"output_gradients: expected shape {array.shape} for {path}, got shape {cotangent.shape}"
@@ -481,12 +483,12 @@ class Tape:
 
 def _due(records: Sequence[Record], wanted: Sequence[Array]) -> dict[int, list[int]]:
     """Which of ``wanted`` have their whole gradient once the record of an index has been pulled back."""
-    places: dict[int | None, list[int]] = {}
+    positions: dict[int | None, list[int]] = {}
     for i, array in enumerate(wanted):
-        places.setdefault(array._key, []).append(i)
+        positions.setdefault(array._key, []).append(i)
     due: dict[int, list[int]] = {}
     for number, (_, inputs, *_) in enumerate(records):
         for key in inputs:
-            if key in places:
-                due.setdefault(number, []).extend(places.pop(key))
+            if key in positions:
+                due.setdefault(number, []).extend(positions.pop(key))
     return due

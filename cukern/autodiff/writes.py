@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def _all_tapes() -> list[Tape]:
     """The tapes of all threads."""
-    return [tape for found in tuple(_tapes) if (tape := found()) is not None]
+    return [tape for reference in tuple(_tapes) if (tape := reference()) is not None]
 
 
 def is_leaf(array: Array) -> bool:

@@ -32,7 +32,7 @@ from ..elementwise.operands import Axis, normalize_axes
 from ..elementwise.row import is_scalar
 from ..kernel.strides import broadcast_shapes
 from .function import Reduce, Rule
-from .plan import Reduction, keep, known, planned
+from .plan import Reduction, cached, keep, planned
 
 __all__ = ["reduction"]
 
@@ -65,31 +65,29 @@ class CustomReduction(Reduce):
 
     def __call__(self, *operands: ArrayLike | Expr, axis: Axis = None, keepdims: bool = False) -> Any:
         key: list[Any] = []
-        if type(axis) in (NoneType, int, tuple) and all(type(one) is Array for one in operands):
-            plain: Any = operands
+        if type(axis) in (NoneType, int, tuple) and all(type(operand) is Array for operand in operands):
+            arrays: Any = operands
             key = [self, dtypes.get_default_dtype(), axis, keepdims]
-            key += [one._layout or one._planned() for one in plain]
-            if (plan := known(*key)) is not None:
-                return self._run(plan, plain, (), 0.0, None if self.rule is None else tape.tracked(plain))
+            key += [array._layout or array._planned() for array in arrays]
+            if (plan := cached(*key)) is not None:
+                return self._run(plan, arrays, (), 0.0, None if self.rule is None else tape.tracked(arrays))
         check_count(self.name, self.values.names, operands)
-        if any(isinstance(one, SYMBOLS) for one in operands):
+        if any(isinstance(operand, SYMBOLS) for operand in operands):
             x = symbolic(self.values, operands)
             axes = normalize_axes(axis, x.ndim, self.name)
             return Reduced(self, x, axes, bool(keepdims), self._result(x.dtype), 0.0)
-        given = as_operands(self.name, operands, self.values.names)
-        arrays = [one for one in given if isinstance(one, Array)]
+        inputs = as_operands(self.name, operands, self.values.names)
+        arrays = [x for x in inputs if isinstance(x, Array)]
         if not arrays:
-            return self(asarray(given[0]), *given[1:], axis=axis, keepdims=keepdims)
-        made = self.values._program(
-            tuple(one.dtype if isinstance(one, Array) else type(one) for one in given)
-        )
-        scalars = [one for one in given if not isinstance(one, Array)]
-        shape = broadcast_shapes(self.name, [one.shape for one in arrays])
+            return self(asarray(inputs[0]), *inputs[1:], axis=axis, keepdims=keepdims)
+        mapped = self.values._program(tuple(x.dtype if isinstance(x, Array) else type(x) for x in inputs))
+        scalars = [x for x in inputs if not isinstance(x, Array)]
+        shape = broadcast_shapes(self.name, [array.shape for array in arrays])
         axes = normalize_axes(axis, len(shape), self.name)
-        result = self._result(made.outputs[0].dtype)
-        y = self.evaluate(made, arrays, scalars, axes, bool(keepdims), result)
+        result = self._result(mapped.outputs[0].dtype)
+        y = self.evaluate(mapped, arrays, scalars, axes, bool(keepdims), result)
         if key:
-            keep(planned(self.row, made, arrays, axes, bool(keepdims), result), *key)
+            keep(planned(self.row, mapped, arrays, axes, bool(keepdims), result), *key)
         return y
 
     def _result(self, value: dtypes.DType) -> dtypes.DType:
@@ -181,7 +179,7 @@ def reduction(
         identity=_identity(name, identity),
         finish=f"({post_map_expr})",
         wide=wide,
-        own=True,
+        custom=True,
     )
     return CustomReduction(row, values, rule, truth, doc or f"``{map_expr}`` combined by ``{reduce_expr}``.")
 

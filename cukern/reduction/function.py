@@ -25,13 +25,13 @@ from ..elementwise.row import Scalar
 from ..kernel.plan import remember
 from ..shape.broadcast import repeated
 from ..shape.views import broadcast_to, reshape
-from .plan import Plan, Reduction, keep, known, planned, source
+from .plan import Plan, Reduction, cached, keep, planned, source
 
 _INT = frozenset((int,))
 
 
 class Span(NamedTuple):
-    """A reduction's properties for its derivative: its axes, the number of values per result, the parameter."""
+    """What a derivative needs of its reduction: the axes, the number of values per result, the parameter."""
 
     axes: tuple[int, ...]
     n: int
@@ -98,10 +98,10 @@ def masked(x: Array, mask: Any, name: str) -> Array:
         TypeError: the mask is not bool.
         ValueError: the mask does not broadcast to the shape of ``x``.
     """
-    made = mask if isinstance(mask, Array) else asarray(mask, device=x.device)
-    if made.dtype != dtypes.bool_:
-        raise TypeError(f"{name}: where: expected an array of bool, got {made.dtype}")
-    return made if made.shape == x.shape else broadcast_to(made, x.shape)
+    chosen = mask if isinstance(mask, Array) else asarray(mask, device=x.device)
+    if chosen.dtype != dtypes.bool_:
+        raise TypeError(f"{name}: where: expected an array of bool, got {chosen.dtype}")
+    return chosen if chosen.shape == x.shape else broadcast_to(chosen, x.shape)
 
 
 class Pulled(NamedTuple):
@@ -123,8 +123,8 @@ def _pulled(
     rule: Rule, forward: Program, result: DType, needs: tuple[bool, ...], wide: tuple[bool, ...]
 ) -> Pulled:
     key = (rule, forward, result, needs, wide)
-    found = _rules.get(key)
-    return remember(_rules, key, _derive(*key)) if found is None else found
+    pulled = _rules.get(key)
+    return remember(_rules, key, _derive(*key)) if pulled is None else pulled
 
 
 def _dtype_of_other(rule: Rule, value: DType) -> DType:
@@ -137,18 +137,18 @@ def _derive(
 ) -> Pulled:
     k, value = len(forward.inputs), forward.outputs[0]
     acc = dtypes.info(value.dtype).acc
-    given, below = input_node(k, result), acc if rule.other == "exponentials" else result
+    cotangent, below = input_node(k, result), acc if rule.other == "exponentials" else result
     # A half type would round the number of values or overflow.
-    g, y = (cast(node, acc) for node in (given, input_node(k + 1, below)))
+    g, y = (cast(node, acc) for node in (cotangent, input_node(k + 1, below)))
     number = scalar_node(len(forward.scalars), dtypes.float64, weak=True)
     values = value.args if rule.operands else (value,)
     x = tuple(Expr(cast(node, acc)) for node in values)
     rest = map(Expr, (y, input_node(k + 2, _dtype_of_other(rule, value.dtype)), number))
-    made = rule.cotangent(Expr(g), x if rule.operands else x[0], *rest)
+    pulled = rule.cotangent(Expr(g), x if rule.operands else x[0], *rest)
     pairs = [
-        (node, given if one.node is g else cast(one.node, node.dtype))
-        for node, one in zip(values, made if rule.operands else (made,), strict=True)
-        if one is not None
+        (node, cotangent if seed.node is g else cast(seed.node, node.dtype))
+        for node, seed in zip(values, pulled if rule.operands else (pulled,), strict=True)
+        if seed is not None
     ]
     to = program(forward.name, [node for node, _ in pairs], forward.inputs, forward.scalars)
     roots, results = roots_from(to, [seed for _, seed in pairs], needs, wide)
@@ -249,9 +249,9 @@ class Reduce:
         )
         if plain and simple and isinstance(x, Array):
             layout = x._layout or x._planned()
-            plan = known(self, layout, axis, keepdims)
+            plan = cached(self, layout, axis, keepdims)
             if plan is None and self.result == "float":
-                plan = known(dtypes.get_default_dtype(), self, layout, axis, keepdims)
+                plan = cached(dtypes.get_default_dtype(), self, layout, axis, keepdims)
             if plan is not None:
                 tracking = None if self.rule is None else tape.tracked((x,))
                 return self._run(plan, (x,), (), parameter, tracking)
@@ -275,15 +275,15 @@ class Reduce:
             end: Any = Reduced(self, x.astype(value), axes, bool(keepdims), result, parameter)
             return end  # type: ignore[no-any-return]
         arrays: tuple[Array, ...] = (x,)
-        made = load(x.dtype, value)
+        mapped = load(x.dtype, value)
         if where is not None:
             arrays = (x, masked(x, where, self.name))
-            made = _load_where(x.dtype, value, _number(self.neutral, value))
+            mapped = _load_where(x.dtype, value, _number(self.neutral, value))
         empty = initial is not None
-        y = self.evaluate(made, arrays, (), axes, keepdims, result, parameter, empty)
+        y = self.evaluate(mapped, arrays, (), axes, keepdims, result, parameter, empty)
         if initial is None:
             if plain and simple:
-                plan = planned(self.row, made, arrays, axes, keepdims, result)
+                plan = planned(self.row, mapped, arrays, axes, keepdims, result)
                 by_default = self.result == "float" and x.dtype not in dtypes.INEXACT
                 default = (dtypes.get_default_dtype(),) if by_default else ()
                 keep(plan, *default, self, x._planned(), axis, keepdims)
@@ -302,14 +302,14 @@ class Reduce:
         return self.rule is not None
 
     def source(
-        self, made: Program, device: Device, datas: Sequence[Any], axes: frozenset[int], result: DType
+        self, mapped: Program, device: Device, datas: Sequence[Any], axes: frozenset[int], result: DType
     ) -> str:
         """The text of the kernels that reduce a program's value for such ndarrays."""
-        return source(self.row, made, device, datas, axes, result)
+        return source(self.row, mapped, device, datas, axes, result)
 
     def evaluate(
         self,
-        made: Program,
+        mapped: Program,
         arrays: Sequence[Array],
         scalars: Sequence[Any],
         axes: tuple[int, ...],
@@ -328,11 +328,11 @@ class Reduce:
             ValueError: the shapes do not broadcast, or there are no values and the reduction of none has no result.
         """
         tracking = None if self.rule is None else tape.tracked(arrays)
-        if tracking is not None and made.name != "load" and self.reads_values():
-            arrays, scalars = evaluate(made, arrays, scalars), ()
-            made = load(arrays[0].dtype, arrays[0].dtype)
+        if tracking is not None and mapped.name != "load" and self.reads_values():
+            arrays, scalars = evaluate(mapped, arrays, scalars), ()
+            mapped = load(arrays[0].dtype, arrays[0].dtype)
             tracking = tape.tracked(arrays)
-        plan = planned(self.row, made, arrays, axes, keepdims, result)
+        plan = planned(self.row, mapped, arrays, axes, keepdims, result)
         if plan.count == 0 and not (self.row.empty or empty):
             raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")
         return self._run(plan, arrays, scalars, parameter, tracking)
@@ -353,23 +353,23 @@ class Reduce:
 
     def note(
         self,
-        made: Program,
+        mapped: Program,
         arrays: Sequence[Array],
         scalars: Sequence[Any],
         end: Reduced,
         y: Array,
-        known: Plan | None = None,
+        cached_plan: Plan | None = None,
     ) -> Plan | None:
         """Record ``y``, which another kernel has computed, as the reduction ``end`` of a program's value.
 
         Args:
-            known: what this method has returned for the same program, layouts and reduction.
+            cached_plan: what this method has returned for the same program, layouts and reduction.
         """
         tracking = None if self.rule is None else tape.tracked(arrays)
         if tracking is None:
-            return known
-        layouts = [one._layout or one._planned() for one in arrays]
-        plan = known or Plan(self.row, made, layouts, frozenset(end.axes), end.keepdims, end.dtype)
+            return cached_plan
+        layouts = [array._layout or array._planned() for array in arrays]
+        plan = cached_plan or Plan(self.row, mapped, layouts, frozenset(end.axes), end.keepdims, end.dtype)
         self._record(plan, arrays, scalars, end.parameter, y, tracking)
         return plan
 
@@ -428,20 +428,20 @@ class _Call:
             self.reads: tuple[int, ...] = (0,)
             self.keeps_y = True
             return
-        wide = tuple(one.shape != plan.shape for one in plan.operands)
+        wide = tuple(operand.shape != plan.shape for operand in plan.operands)
         self.pulled = _pulled(rule, plan.program, plan.layouts[0].dtype, needs, wide)
         self.reads = tuple(i for i in range(k) if i in self.pulled.inputs or rule.other)
         self.keeps_y = k + 1 in self.pulled.inputs or rule.other == "count"
         self._numbers = (*scalars, rule.number(self.span))
 
-    def _pull(self, given: Sequence[Array], saved: Sequence[Array], wanted: object) -> list[Array | None]:
+    def _pull(self, cotangents: tape.Arrays, saved: tape.Arrays, wanted: object) -> list[Array | None]:
         """Compute the cotangents by one elementwise kernel, after the reduction ``rule.other``."""
         rule, pulled = self.rule, self.pulled
         assert isinstance(rule, Rule)
-        k, g = self.inputs, given[0]
+        k, g = self.inputs, cotangents[0]
         read: dict[int, Array] = dict(zip(self.reads, saved, strict=False))
         if pulled.program is None:
-            return [None if one is None else self._spread(g) for one in pulled.results]
+            return [None if result is None else self._spread(g) for result in pulled.results]
         read[k] = self._kept(g)
         if self.keeps_y:
             read[k + 1] = self._kept(saved[-1])
@@ -453,11 +453,11 @@ class _Call:
         outs = evaluate(pulled.program, inputs, [self._numbers[i] for i in pulled.scalars])
         return [
             None
-            if one is None
+            if result is None
             else self._spread(g)
-            if one[0] == "cotangent"
-            else repeated(outs[one[1]], self.shape)
-            for one in pulled.results
+            if result[0] == "cotangent"
+            else repeated(outs[result[1]], self.shape)
+            for result in pulled.results
         ]
 
     def _kept(self, g: Array) -> Array:
@@ -497,7 +497,7 @@ class _Call:
             term = call(FUNCTIONS["equal"], (value, operand))
         else:
             term = exponential_below(Expr(cast(value, acc)), Expr(operand)).node
-        made = program(
+        terms = program(
             f"{self.program.name}_{which}",
             (cast(term, acc),),
             (*self.program.inputs, y.dtype),
@@ -505,14 +505,14 @@ class _Call:
         )
         reduce = FUNCTIONS["sum"]
         if which != "count":
-            return reduce.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
+            return reduce.evaluate(terms, (*arrays, y), self.scalars, axes, True, acc)
         with tape.stop_recording():
-            return reduce.evaluate(made, (*arrays, y), self.scalars, axes, True, acc)
+            return reduce.evaluate(terms, (*arrays, y), self.scalars, axes, True, acc)
 
     def _pull_function(
-        self, given: Sequence[Array], saved: Sequence[Array], wanted: object
+        self, cotangents: Sequence[Array], saved: Sequence[Array], wanted: object
     ) -> list[Array | None]:
         """Compute the cotangents by a function of arrays."""
         assert not isinstance(self.rule, Rule)
-        g, y = reshape(given[0], self.kept), reshape(saved[1], self.kept)
+        g, y = reshape(cotangents[0], self.kept), reshape(saved[1], self.kept)
         return [broadcast_to(self.rule(g, saved[0], y, self.span), self.shape)]

@@ -1,4 +1,8 @@
-"""How the threads of a reduction share its values: the template, its variables and the grid."""
+"""Launch geometry of reductions: the template, its constants, the grid, and whether a result takes two launches.
+
+Rows are reduced along contiguous elements, columns where neighbouring results read neighbouring elements. A reduction
+with too few results to fill the GPU splits each into pieces, whose partial states a second launch combines.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +33,7 @@ class RowShape(NamedTuple):
         warp: the most packs of a row that one warp reduces; a block reduces longer rows.
         blocks: the number of blocks that keeps the last wave short, about four times the resident ones. With fewer
             rows, each row is split into pieces, whose states a second launch combines.
-        whole: loads per thread up to which a row is not split, even if multiprocessors stay idle, because a second
+        unsplit: loads per thread up to which a row is not split, even if multiprocessors stay idle, because a second
             launch would cost as much.
         long: threads of the block that reduces such a row.
     """
@@ -38,7 +42,7 @@ class RowShape(NamedTuple):
     flight: int = 64
     warp: int = 512
     blocks: int = 4096
-    whole: int = 4
+    unsplit: int = 4
     long: int = 1024
 
 
@@ -48,7 +52,7 @@ class ColumnShape(NamedTuple):
     Attributes:
         block: threads per block.
         flight: bytes that a thread loads before it computes.
-        down: threads that share a column; the threads beside them read neighbouring columns, 32 of them 512 bytes.
+        down: threads that share a column; adjacent threads read neighbouring columns, 32 of them 512 bytes.
         blocks: the number of blocks that keeps the GPU busy. Each writes a state for every column.
         few: the most loads by all threads of a column for which it is not split into pieces.
     """
@@ -65,14 +69,18 @@ ROW_SHAPE = RowShape()
 #: so a warp reduces longer rows.
 ORDERED_ROW_SHAPE = RowShape(warp=4096)
 COLUMN_SHAPE = ColumnShape()
-#: Values that a host thread reduces in sequence, and results that it computes together if the reduced elements of one
-#: are far apart: the second number if every core has such a tile, as longer pieces of rows are read faster.
+#: Values that a host thread reduces in sequence.
 _HOST_PIECE = 65536
-_HOST_TILES = 64, 512
-#: Bytes of the values that a thread combines at once, and of the states that it keeps, both in registers.
-_VALUES, _STATES = 128, 128
+#: Columns that a host thread reduces together if the elements of one are far apart.
+_HOST_TILE = 64
+#: The same if every core has such a tile: longer runs of memory are read faster.
+_HOST_WIDE_TILE = 512
+#: Bytes of the values that a thread combines at once, in registers.
+_VALUE_BYTES = 128
+#: Bytes of the states that a thread keeps in registers.
+_STATE_BYTES = 128
 #: Bytes of shared memory for the states of a block.
-_SHARED = 32768
+_SHARED_BYTES = 32768
 #: The most statements in an unrolled loop.
 _STATEMENTS = 512
 
@@ -123,14 +131,14 @@ class Task(NamedTuple):
         """Whether neighbouring elements of the largest input belong to different results."""
         sizes = (*self.kept, *self.over, self.inner)
 
-        def own(one: Source) -> int:
-            steps = (*one.kept, *one.over, one.step)
+        def elements(source: Source) -> int:
+            steps = (*source.kept, *source.over, source.step)
             return math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
 
-        one = max(self.sources, key=own)
-        if not self.kept or not one.kept[-1]:
+        largest = max(self.sources, key=elements)
+        if not self.kept or not largest.kept[-1]:
             return False
-        return not one.step or abs(one.kept[-1]) < abs(one.step)
+        return not largest.step or abs(largest.kept[-1]) < abs(largest.step)
 
 
 class Work(NamedTuple):
@@ -164,12 +172,12 @@ def _layout(task: Task, kept: int, columns: bool) -> bytes:
     """The kernel's struct of the first ``kept`` kept axes and of the reduced axes."""
     numbers: list[int] = []
     if kept:
-        numbers += [*task.kept[:kept], *(s for one in task.sources for s in one.kept[:kept])]
+        numbers += [*task.kept[:kept], *(s for source in task.sources for s in source.kept[:kept])]
     if task.over:
-        numbers += [*task.over, *(s for one in task.sources for s in one.over)]
-    numbers += [one.step for one in task.sources]
+        numbers += [*task.over, *(s for source in task.sources for s in source.over)]
+    numbers += [source.step for source in task.sources]
     if columns:
-        numbers += [one.kept[-1] if one.kept else 0 for one in task.sources]
+        numbers += [source.kept[-1] if source.kept else 0 for source in task.sources]
     return struct.pack(f"{len(numbers)}{'q' if task.wide else 'i'}", *numbers)
 
 
@@ -180,9 +188,9 @@ def _common(task: Task, block: int, kept: int, columns: bool) -> dict[str, Any]:
         "index": "long long" if task.wide else "int",
         "kept": kept,
         "over": len(task.over),
-        "places": [
-            {"step": _kind(one.step), "column": _kind(one.kept[-1] if one.kept else 0)}
-            for one in task.sources
+        "strides": [
+            {"step": _kind(source.step), "column": _kind(source.kept[-1] if source.kept else 0)}
+            for source in task.sources
         ],
     }
 
@@ -195,11 +203,12 @@ def _cut(outer: int, inner: int, pieces: int) -> tuple[int, int]:
 
 
 def serial(task: Task, cores: int) -> Work:
-    """The launch by long plain loops, for a host of so many cores."""
+    """The launch on a host of so many cores: scalar loops that its compiler vectorizes."""
     rows, outer, inner = task.rows, task.outer, task.inner
     columns = task.kept[-1] if task.in_columns else 0
-    narrow, wide = _HOST_TILES
-    tile = wide if columns >= wide * cores else narrow if columns >= 8 else 1
+    tile = 1
+    if columns >= 8:
+        tile = _HOST_WIDE_TILE if columns >= _HOST_WIDE_TILE * cores else _HOST_TILE
     size = outer * inner
     pieces = max(1, min(size // _HOST_PIECE, 256)) if rows < 64 * tile else 1
     unroll = 64 if inner >= 256 else 32 if inner >= 64 else 8 if inner >= 8 else 1
@@ -227,7 +236,7 @@ def _packed(task: Task, steps: Sequence[int]) -> list[Source]:
     """The inputs that can be read in packs along an axis; none if the strides of one prevent it."""
     if any(step not in (0, 1) for step in steps):
         return []
-    return [one for one, step in zip(task.sources, steps, strict=True) if step == 1]
+    return [source for source, step in zip(task.sources, steps, strict=True) if step == 1]
 
 
 def _narrow(width: int, numbers: Sequence[int]) -> int:
@@ -239,30 +248,30 @@ def _narrow(width: int, numbers: Sequence[int]) -> int:
 
 def _row_width(task: Task) -> tuple[int, bool]:
     """Elements per pack along the inner axis, and whether rows may start inside a pack."""
-    packed = _packed(task, [one.step for one in task.sources])
+    packed = _packed(task, [source.step for source in task.sources])
     if not packed:
         return 1, False
-    full = WIDEST // max(one.size for one in packed)
+    full = WIDEST // max(source.size for source in packed)
     full = _narrow(full, [1 << max(0, (_STATEMENTS // max(1, task.statements)).bit_length() - 1)])
-    aligned = all(one.aligned for one in packed)
-    steps = [step for one in packed for step in (*one.kept, *one.over)]
+    aligned = all(source.aligned for source in packed)
+    steps = [step for source in packed for step in (*source.kept, *source.over)]
     if task.over:
         return (_narrow(full, [task.inner, *steps]) if aligned else 1), False
     width = _narrow(full, steps) if aligned else 1
-    if width == full or task.inner < 64 * full or width * min(one.size for one in packed) >= 8:
+    if width == full or task.inner < 64 * full or width * min(source.size for source in packed) >= 8:
         return width, False
     first = packed[0]
     alike = len(packed) == 1 or (
         aligned
-        and all(one.size == first.size for one in packed)
-        and all((a - b) % full == 0 for one in packed for a, b in zip(one.kept, first.kept, strict=True))
+        and all(source.size == first.size for source in packed)
+        and all((a - b) % full == 0 for s in packed for a, b in zip(s.kept, first.kept, strict=True))
     )
     return (full, True) if alike else (width, False)
 
 
 def _unroll(task: Task, width: int, flight: int) -> int:
     """The number of packs that a thread loads before it computes."""
-    each = width * sum(one.size for one in task.sources if one.step or one.over or one.kept)
+    each = width * sum(source.size for source in task.sources if source.step or source.over or source.kept)
     unroll = 8
     while unroll > 1 and (
         unroll * each > flight or unroll * width * max(1, task.statements) > 2 * _STATEMENTS
@@ -289,7 +298,7 @@ def _share_rows(rows: int, packs: int, most: int, peel: bool, shape: RowShape) -
         single = packs <= lanes * unroll and not peel
         at_once = most // unroll if single and rows * lanes >= 2**17 else 1
         return _Rows(block, lanes, unroll, at_once, packs)
-    long = block * most < packs <= shape.long * most * shape.whole
+    long = block * most < packs <= shape.long * most * shape.unsplit
     if long and rows < shape.blocks // 2 and rows * packs <= shape.blocks * block * most:
         return _Rows(shape.long, shape.long, most, 1, packs)
     pieces = 1
@@ -316,8 +325,8 @@ def _rows(task: Task) -> Work:
         "rows_at_once": shared.rows,
         "peel": peel,
         "tail": peel or (not task.over and task.inner % width != 0),
-        "exact": not peel and packs % step == 0 and shared.piece % step == 0 and packs > 0,
-        "rounded": shared.unroll * width * task.value <= _VALUES,
+        "full": not peel and packs % step == 0 and shared.piece % step == 0 and packs > 0,
+        "in_registers": shared.unroll * width * task.value <= _VALUE_BYTES,
     }
     grid = (divide_up(task.rows, shared.block // shared.lanes * shared.rows), pieces, 1)
     tail = (task.rows, task.inner, packs, max(1, shared.piece))
@@ -326,43 +335,44 @@ def _rows(task: Task) -> Work:
 
 def _column_width(task: Task) -> int:
     """Elements per pack along the columns."""
-    packed = _packed(task, [one.kept[-1] for one in task.sources])
-    if not packed or not all(one.aligned for one in packed):
+    packed = _packed(task, [source.kept[-1] for source in task.sources])
+    if not packed or not all(source.aligned for source in packed):
         return 1
-    numbers = [task.kept[-1], *(s for one in packed for s in (*one.kept[:-1], *one.over, one.step))]
-    width = _narrow(WIDEST // max(one.size for one in packed), numbers)
-    while width > 1 and (width * task.state > _STATES or width * task.state * COLUMN_SHAPE.block > _SHARED):
+    numbers = [task.kept[-1], *(n for s in packed for n in (*s.kept[:-1], *s.over, s.step))]
+    state_bytes = min(_STATE_BYTES, _SHARED_BYTES // COLUMN_SHAPE.block)
+    width = _narrow(WIDEST // max(source.size for source in packed), numbers)
+    while width > 1 and width * task.state > state_bytes:
         width //= 2
     return width
 
 
 def _columns(task: Task) -> Work:
     """The launch with threads along the last kept axis."""
-    shape, places = COLUMN_SHAPE, task.outer * task.inner
+    shape, reduced = COLUMN_SHAPE, task.outer * task.inner
     width = _column_width(task)
-    unroll = min(_unroll(task, width, shape.flight), power_of_two(max(1, places)))
+    unroll = min(_unroll(task, width, shape.flight), power_of_two(max(1, reduced)))
     columns = task.kept[-1]
     packs = columns // width
-    down = min(shape.down, power_of_two(divide_up(max(1, places), unroll)))
+    down = min(shape.down, power_of_two(divide_up(max(1, reduced), unroll)))
     tiles = divide_up(packs, shape.block // down)
     # Columns of a few hundred elements get more threads each instead of a second launch.
-    few = places <= shape.few * unroll
-    while few and task.rows // columns * tiles < shape.blocks // 2 and down < 32 and down * unroll < places:
+    few = reduced <= shape.few * unroll
+    while few and task.rows // columns * tiles < shape.blocks // 2 and down < 32 and down * unroll < reduced:
         down *= 2
         tiles = divide_up(packs, shape.block // down)
     across = divide_up(packs, tiles)
-    down = min(shape.block // across, power_of_two(divide_up(max(1, places), unroll)))
+    down = min(shape.block // across, power_of_two(divide_up(max(1, reduced), unroll)))
     blocks = task.rows // columns * tiles
     pieces = 1
     if blocks < shape.blocks // 2 and not few:
-        pieces = max(1, min(divide_up(shape.blocks, blocks), places // (2 * down * unroll)))
-    rounds = max(1, divide_up(places, down * unroll * pieces))
-    piece = rounds * down * unroll if pieces > 1 else max(1, places)
+        pieces = max(1, min(divide_up(shape.blocks, blocks), reduced // (2 * down * unroll)))
+    rounds = max(1, divide_up(reduced, down * unroll * pieces))
+    piece = rounds * down * unroll if pieces > 1 else max(1, reduced)
     kept = len(task.kept) - 1
     variables = _common(task, shape.block, kept, True)
     variables |= {"width": width, "unroll": unroll, "across": across, "down": down}
-    grid = (blocks, max(1, divide_up(places, piece)), 1)
-    tail = (columns, tiles, task.inner, places, piece)
+    grid = (blocks, max(1, divide_up(reduced, piece)), 1)
+    tail = (columns, tiles, task.inner, reduced, piece)
     return Work(COLUMNS, variables, grid, shape.block, _layout(task, kept, True), tail)
 
 

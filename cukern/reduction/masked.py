@@ -55,12 +55,12 @@ def _prepared(
 
 
 def _mean(
-    x: Array, mask: Array | None, axes: tuple[int, ...], given: Array | None = None
+    x: Array, mask: Array | None, axes: tuple[int, ...], mean: Array | None = None
 ) -> tuple[Array, Array]:
-    """The mean, or what is ``given`` for it, and the number of elements, in the accumulator's dtype; keeps the axes."""
+    """``mean`` or the mean, and the number of elements, in the accumulator's dtype; keeps the axes."""
     acc = dtypes.info(x.dtype).acc
     count = astype(_count(x, mask, axes, dtypes.int64), acc)
-    return _total(x, mask, axes, acc) / count if given is None else astype(given, acc, copy=False), count
+    return _total(x, mask, axes, acc) / count if mean is None else astype(mean, acc, copy=False), count
 
 
 def _given_mean(name: str, mean: Any, x: Array, axes: tuple[int, ...]) -> Array | None:
@@ -71,16 +71,16 @@ def _given_mean(name: str, mean: Any, x: Array, axes: tuple[int, ...]) -> Array 
     """
     if mean is None:
         return None
-    made = require_array(mean, name, "mean", x)
+    checked = require_array(mean, name, "mean", x)
     wanted = tuple(1 if i in axes else n for i, n in enumerate(x.shape))
-    if made.shape != wanted:
-        raise ValueError(f"{name}: mean: expected shape {wanted}, as with keepdims=True, got {made.shape}")
-    return made
+    if checked.shape != wanted:
+        raise ValueError(f"{name}: mean: expected shape {wanted}, as with keepdims=True, got {checked.shape}")
+    return checked
 
 
 def _finished(y: Array, dtype: DType, axes: tuple[int, ...], keepdims: bool) -> Array:
-    made = astype(y, dtype, copy=False)
-    return made if keepdims else squeeze(made, axes)
+    rounded = astype(y, dtype, copy=False)
+    return rounded if keepdims else squeeze(rounded, axes)
 
 
 def masked_mean(
@@ -116,11 +116,11 @@ def masked_spread(
             if mean is None
             else [part(require_array(mean, name, "mean", x)) for part in (real, imag)]
         )
-        found = [
+        parts = [
             masked_spread(name, part, axis, keepdims, wanted, taken, correction, root, none, middle)
             for part, middle in zip((real(x), imag(x)), means, strict=True)
         ]
-        return hypot(*found) if root else found[0] + found[1]
+        return hypot(*parts) if root else parts[0] + parts[1]
     values, chosen, axes, result = _prepared(name, x, axis, dtype, mask)
     middle, count = _mean(values, chosen, axes, _given_mean(name, mean, values, axes))
     total = _squares(values, chosen, middle, axes, middle.dtype)

@@ -100,8 +100,8 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     if isinstance(x, Array) and allows_numpy(x.device) and x.dtype == dtypes.bool_ and len(axes) == x.ndim:
         count = np.array(np.count_nonzero(x._data), np.int64, ndmin=x.ndim if keepdims else 0)
         return Array._wrap(count, x.device)
-    made: Array = _nonzero(x, axes, dtypes.int64, bool(keepdims))
-    return made
+    result: Array = _nonzero(x, axes, dtypes.int64, bool(keepdims))
+    return result
 
 
 @public
@@ -120,8 +120,8 @@ def nansum(
     x = _taken(x, "nansum")
     if where is not None or initial is not None:
         return sum(_replaced(x, 0), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
-    made: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
-    return written("nansum", made, one_out("nansum", out))
+    result: Array = _sum(x, normalize_axes(axis, x.ndim, "nansum"), _dtype(dtype), bool(keepdims))
+    return written("nansum", result, one_out("nansum", out))
 
 
 @public
@@ -140,8 +140,8 @@ def nanprod(
     x = _taken(x, "nanprod")
     if where is not None or initial is not None:
         return prod(_replaced(x, 1), axis, dtype, out, keepdims=keepdims, initial=initial, where=where)
-    made: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
-    return written("nanprod", made, one_out("nanprod", out))
+    result: Array = _prod(x, normalize_axes(axis, x.ndim, "nanprod"), _dtype(dtype), bool(keepdims))
+    return written("nanprod", result, one_out("nanprod", out))
 
 
 @public
@@ -159,10 +159,10 @@ def nanmean(
     x = _taken(x, "nanmean")
     if isinstance(x, Array) and x.dtype not in dtypes.INEXACT:
         return mean(x, axis, dtype, out, keepdims=keepdims, where=where)
-    made = masked_mean(
+    result = masked_mean(
         "nanmean", x, axis, keepdims, _mean_dtype("nanmean", x, dtype), _numbers(x, where, "nanmean")
     )
-    return written("nanmean", made, one_out("nanmean", out))
+    return written("nanmean", result, one_out("nanmean", out))
 
 
 @public
@@ -183,8 +183,8 @@ def nanvar(
     taken = one_correction("nanvar", correction, ddof)
     x = _taken(x, "nanvar")
     mask, dtype = _numbers(x, where, "nanvar"), _mean_dtype("nanvar", x, dtype)
-    made = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"), mean=mean)
-    return written("nanvar", made, one_out("nanvar", out))
+    var = masked_spread("nanvar", x, axis, keepdims, dtype, mask, taken, False, none=float("nan"), mean=mean)
+    return written("nanvar", var, one_out("nanvar", out))
 
 
 @public
@@ -205,8 +205,8 @@ def nanstd(
     taken = one_correction("nanstd", correction, ddof)
     x = _taken(x, "nanstd")
     mask, dtype = _numbers(x, where, "nanstd"), _mean_dtype("nanstd", x, dtype)
-    made = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"), mean=mean)
-    return written("nanstd", made, one_out("nanstd", out))
+    std = masked_spread("nanstd", x, axis, keepdims, dtype, mask, taken, True, none=float("nan"), mean=mean)
+    return written("nanstd", std, one_out("nanstd", out))
 
 
 @public
@@ -281,8 +281,8 @@ def average(
     if total.size and x.device.addressable and bool(equal(total, 0).any()):
         raise ZeroDivisionError("average: weights: they add up to 0")
     wide = dtype if x.dtype in dtypes.INEXACT else acc
-    made = _weighted(astype(x, wide, copy=False), astype(shares, wide, copy=False), axes, acc) / total
-    found = [astype(one, dtype, copy=False) for one in (made, total)]
+    avg = _weighted(astype(x, wide, copy=False), astype(shares, wide, copy=False), axes, acc) / total
+    results = [astype(y, dtype, copy=False) for y in (avg, total)]
     if not keepdims:
-        found = [squeeze(one, axes) for one in found]
-    return tuple(found) if returned else found[0]
+        results = [squeeze(x, axes) for x in results]
+    return tuple(results) if returned else results[0]

@@ -1,4 +1,4 @@
-"""Reductions: a row defines how values are combined, and templates walk the axes."""
+"""Plans of reductions: the compiled launches for operands of one layout, generated from a row of the table."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from ..kernel.plan import on, one_device, remember
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
-#: What NumPy reduces on the host, in the dtypes of which it has vector instructions: it stops at the byte that decides,
-#: and drops all values of a vector but the largest in fewer instructions, which many values together are worth.
+#: What NumPy reduces on the host, by the dtypes for which it has vector instructions: ``all`` and ``any`` stop early,
+#: and extremes take fewer instructions than the kernel's.
 _BY_NUMPY = {
     **dict.fromkeys(("all", "any"), frozenset((dtypes.bool_, dtypes.int8, dtypes.uint8))),
     **dict.fromkeys(
@@ -37,9 +37,14 @@ _BY_NUMPY = {
         ("nanargmax", "nanargmin", "nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))
     ),
 }
-_MANY, _TOGETHER, _SEARCHED = 1 << 16, 512, 128
+#: The fewest values that NumPy reduces.
+_NUMPY_VALUES = 1 << 16
+#: The fewest values per result that NumPy reduces.
+_NUMPY_COUNT = 512
+#: The same where the result is an index.
+_NUMPY_SEARCH_COUNT = 128
 #: Values from which on several threads are faster than NumPy's one.
-_FOR_THREADS = 1 << 21
+_THREADED_VALUES = 1 << 21
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +65,8 @@ class Reduction:
         ordered: whether the indices of values matter.
         empty: whether the reduction of no values has a result.
         batch: the state ``a`` updated with the values of the array ``v``, whose indices are ``i``, ``i + step``
-            and so on; by default each value is pushed to a state of its own.
-        own: whether it is a user's, whose C++ may call all that elementwise expressions may.
+            and so on; by default each value is pushed to a separate state.
+        custom: whether it is a user's, whose C++ may call all that elementwise expressions may.
     """
 
     name: str
@@ -75,7 +80,7 @@ class Reduction:
     ordered: bool = False
     empty: bool = True
     batch: str = ""
-    own: bool = False
+    custom: bool = False
 
 
 class Plan(kernel_plan.Plan):
@@ -124,7 +129,7 @@ class Plan(kernel_plan.Plan):
         keepdims: bool,
         result: DType,
     ) -> None:
-        self.shape = shape = broadcast_shapes(program.name, [one.shape for one in operands])
+        self.shape = shape = broadcast_shapes(program.name, [operand.shape for operand in operands])
         self.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
         self.count = math.prod(shape[i] for i in axes)
         left = self.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
@@ -144,19 +149,19 @@ class Plan(kernel_plan.Plan):
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self.run(arrays, scalars, parameter)
-        made = Array._made(self.layouts[0])
+        result = Array._made(self.layouts[0])
         if self.direct is not None:
             if not kernels_only.active():
-                self.direct(arrays[0]._data, made._data)
-                return made
+                self.direct(arrays[0]._data, result._data)
+                return result
             if self.prepare is not None:
                 self.prepare()
         if self.launch is None:
-            return made
-        values: list[Any] = [one._operand for one in arrays]
+            return result
+        values: list[Any] = [array._operand for array in arrays]
         if scalars:
             values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
-        end = (parameter, made._operand) if self.parameter else (made._operand,)
+        end = (parameter, result._operand) if self.parameter else (result._operand,)
         if self.parts is None:
             self.launch(*values, *end)
         else:
@@ -164,7 +169,7 @@ class Plan(kernel_plan.Plan):
             self.launch(*values, parts._operand)
             assert self.final is not None
             self.final(parts._operand, *end)
-        return made
+        return result
 
 
 def accumulator(reduction: Reduction, value: DType) -> str:
@@ -194,11 +199,11 @@ def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
     """The bytes of a state."""
     sum_of = accumulator(reduction, value)
     number = _BYTES.get(sum_of, value.itemsize)
-    place = 8 if wide else max(4, value.itemsize)
+    index = 8 if wide else max(4, value.itemsize)
     sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
     if value in dtypes.NARROW:
-        sizes["T"], place = 4, max(4, place)
-    sizes["Indexed<T, Place>"] = 2 * max(place, sizes["T"])
+        sizes["T"], index = 4, max(4, index)
+    sizes["Indexed<T, Place>"] = 2 * max(index, sizes["T"])
     return sizes.get(reduction.state, number)
 
 
@@ -213,8 +218,8 @@ def _task(
     shape: tuple[int, ...],
     axes: frozenset[int],
 ) -> Task:
-    """The task of a reduction, with as few axes as possible."""
-    steps = [broadcast_steps(one, shape) for one in operands]
+    """The reduction with adjacent axes merged, so that kernels walk as few as possible."""
+    steps = [broadcast_steps(operand, shape) for operand in operands]
     kept_axes, over_axes = [i for i in range(len(shape)) if i not in axes], sorted(axes)
     kept = collapse([shape[i] for i in kept_axes], [tuple(step[i] for i in kept_axes) for step in steps])
     over_steps = [tuple(step[i] for i in over_axes) for step in steps]
@@ -227,14 +232,15 @@ def _task(
     if not over.shape:
         over = Axes((1,), ((0,),) * len(operands))
     size, inner = math.prod(over.shape), over.shape[-1]
-    reach = [abs(one[-1]) * inner for one in over.steps]
-    reach += [abs(one[-1]) * kept.shape[-1] for one in kept.steps if one]
-    wide = any(needs_64_bits(one) for one in (Axes((math.prod(kept.shape), max(size, 1024)), ()), kept, over))
+    reach = [abs(step[-1]) * inner for step in over.steps]
+    reach += [abs(step[-1]) * kept.shape[-1] for step in kept.steps if step]
+    flat = Axes((math.prod(kept.shape), max(size, 1024)), ())
+    wide = any(needs_64_bits(axes) for axes in (flat, kept, over))
     wide = wide or max(reach) > 2**30
     value = program.outputs[0].dtype
     sources = tuple(
-        Source(one.dtype.itemsize, kept_steps, reduced[:-1], reduced[-1], one.aligned)
-        for one, kept_steps, reduced in zip(operands, kept.steps, over.steps, strict=True)
+        Source(operand.dtype.itemsize, kept_steps, reduced[:-1], reduced[-1], operand.aligned)
+        for operand, kept_steps, reduced in zip(operands, kept.steps, over.steps, strict=True)
     )
     return Task(
         kept.shape,
@@ -293,15 +299,15 @@ def _launches(plan: Plan, reduction: Reduction, task: Task, result: DType) -> No
 def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
     """Whether one operand in C order is reduced, along its last axis or all of them, by what NumPy does faster."""
     size, (operand, *others), program = math.prod(plan.shape), plan.operands, plan.program
-    if reduction.own or program.name != "load" or others or not operand.contiguous:
+    if reduction.custom or program.name != "load" or others or not operand.contiguous:
         return False
-    together = _SEARCHED if reduction.ordered else _TOGETHER
-    if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _MANY or plan.count < together:
+    least = _NUMPY_SEARCH_COUNT if reduction.ordered else _NUMPY_COUNT
+    if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _NUMPY_VALUES or plan.count < least:
         return False
     if reduction.name in _SEARCHES and plan.count != size:
         return False
-    alone, last = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
-    return (alone or size < _FOR_THREADS) and (plan.count == size or plan.axes == (last,))
+    one_core, last_axis = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
+    return (one_core or size < _THREADED_VALUES) and (plan.count == size or plan.axes == (last_axis,))
 
 
 _UFUNCS: dict[str, np.ufunc] = {
@@ -312,9 +318,9 @@ _UFUNCS: dict[str, np.ufunc] = {
 
 def _among_numbers(search: Callable[[Any], Any], best: np.ufunc, data: Any) -> int:
     """The index of the best number of a vector, the first of equal ones; -1 if all are NaN."""
-    found = int(search(data))
-    if data[found] == data[found]:  # no NaN, which would be the best
-        return found
+    index = int(search(data))
+    if data[index] == data[index]:  # no NaN, which would be the best
+        return index
     value = quiet().run(best.reduce, data)
     return int((data == value).argmax()) if value == value else -1
 
@@ -355,13 +361,13 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
     dtype = program.outputs[0].dtype
     name = reduction.name if program.name in ("load", reduction.name) else f"{reduction.name}_{program.name}"
     inputs = [
-        {"k": k, "type": dtypes.info(d).cxx, "compute": compute_type(d), **place}
-        for k, (d, place) in enumerate(zip(program.inputs, work.variables["places"], strict=True))
+        {"k": k, "type": dtypes.info(d).cxx, "compute": compute_type(d), **strides}
+        for k, (d, strides) in enumerate(zip(program.inputs, work.variables["strides"], strict=True))
     ]
     return {
         **work.variables,
         "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{work.block}",
-        "stage": "whole" if work.pieces == 1 else "partial",
+        "stage": "single" if work.pieces == 1 else "partial",
         "inputs": inputs,
         "scalars": [compute_type(d) for d in program.scalars],
         "body": body,
@@ -377,8 +383,8 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
 _plans: dict[Any, Plan] = {}
 
 
-def known(*key: Any) -> Plan | None:
-    """The plan that :func:`keep` stored under a key."""
+def cached(*key: Any) -> Plan | None:
+    """The plan that :func:`keep` stored under a key, or None."""
     return _plans.get(key)
 
 
@@ -417,11 +423,11 @@ def planned(
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    layouts = [one._layout or one._planned() for one in arrays]
+    layouts = [array._layout or array._planned() for array in arrays]
     key = (reduction, program, axes, keepdims, result, *layouts)
     plan = _plans.get(key)
     if plan is None:
         one_device(reduction.name, arrays)
-        made = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
-        plan = remember(_plans, key, made)
+        plan = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
+        remember(_plans, key, plan)
     return plan

@@ -1,4 +1,8 @@
-"""The reduction table. A row defines how values are combined, and the derivative."""
+"""The reduction table: a row says how values are combined, and the derivative.
+
+Variances are combined from means and squared deviations of parts (Welford; Chan, Golub & LeVeque), and logsumexp from
+the largest value and the sum of exponentials below it, so neither overflows nor cancels.
+"""
 
 from __future__ import annotations
 
@@ -186,10 +190,10 @@ class NumberSearch(Search):
     ) -> Array:
         if not isinstance(x, (Expr, Reduced)):
             x = require_array(x, self.name)
-        made = super().__call__(x, axis, out, keepdims=keepdims)
-        if isinstance(made, Array) and made.size and x.dtype in dtypes.INEXACT and min(made).item() < 0:
+        result = super().__call__(x, axis, out, keepdims=keepdims)
+        if isinstance(result, Array) and result.size and x.dtype in dtypes.INEXACT and min(result).item() < 0:
             raise ValueError(f"{self.name}: x: all elements are NaN along axis {axis}")
-        return made
+        return result
 
 
 class Mean(Reduce):
@@ -251,8 +255,8 @@ class Spread(Reduce):
         mean: Any = None,
     ) -> Array:
         if out is not None:
-            made = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where, mean=mean)
-            return written(self.name, made, one_out(self.name, out))
+            result = self(x, axis, dtype, None, ddof, keepdims, correction=correction, where=where, mean=mean)
+            return written(self.name, result, one_out(self.name, out))
         where = None if where is True else where
         taken = one_correction(self.name, correction, ddof)
         x = x if isinstance(x, (Array, Expr, Reduced)) else require_array(x, self.name)
@@ -303,7 +307,8 @@ def _freedom_of_root(span: Span) -> float:
     return _INF if span.n == 1 and not span.parameter else _freedom(span)
 
 
-_INF, _NAN = float("inf"), float("nan")
+_INF = float("inf")
+_NAN = float("nan")
 #: The cotangent of an extreme is shared equally by the values that equal it.
 _SHARED = Rule(lambda g, x, y, e, s: where(equal(x, y), g / where(e > 0, e, 1), 0), other="count")
 _VARIANCE = Rule(lambda g, x, y, e, s: (x - e).astype(x.dtype) * (2 * g / s), number=_freedom, other="mean")
@@ -534,7 +539,7 @@ def normalizers(x: Array, axis: int) -> tuple[Array, Array]:
             "normalizers",
             (x,),
             (rest,),
-            lambda given, saved, needs: (_share(given[0], *saved),),
+            lambda cotangents, saved, needs: (_share(cotangents[0], *saved),),
             (x, peak, rest),
         )
     return peak, rest
@@ -548,5 +553,5 @@ def _share(g: Any, x: Any, peak: Any, rest: Any) -> Any:
 
 def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
     """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``."""
-    made = sum(x, broadcast_axes(shape, x.shape))
-    return made if made.shape == shape else reshape(made, shape)
+    result = sum(x, broadcast_axes(shape, x.shape))
+    return result if result.shape == shape else reshape(result, shape)

@@ -1,4 +1,8 @@
-"""softmax and log_softmax along an axis, and their derivatives, in one launch each."""
+"""softmax and log_softmax along an axis, and their derivatives, in one launch each.
+
+Rows that fit are held in registers and read once; others are read again for each pass: the largest element, the sum
+of exponentials, the result.
+"""
 
 from __future__ import annotations
 
@@ -31,9 +35,10 @@ _KERNEL = Kernel("reduction/softmax.cu", block=256)
 _REGISTERS = Kernel("reduction/softmax_registers.cu", block=256)
 _COLUMNS = Kernel("reduction/softmax_columns.cu", block=1)
 _ROWS = Kernel("reduction/softmax_rows.cu", block=256)
-_PIECE = 65536
+#: Elements that a host thread computes in sequence.
+_HOST_PIECE = 65536
 #: Neighbouring rows that a host thread computes together if the elements of a row are far apart.
-_TILE = 64
+_HOST_TILE = 64
 #: Elements per row from which a few rows are computed by several launches.
 _LONG = 1 << 20
 
@@ -67,9 +72,9 @@ def geometry(style: Style, rows: int, columns: int, n: int) -> Geometry:
         n: elements per row.
     """
     if style == "serial":
-        tile = _TILE if columns >= 8 else 1
+        tile = _HOST_TILE if columns >= 8 else 1
         unroll = 32 if n >= 64 else 8 if n >= 8 else 1
-        return Geometry(1, 1, tile, unroll, 0, max(1, _PIECE // (n * tile)))
+        return Geometry(1, 1, tile, unroll, 0, max(1, _HOST_PIECE // (n * tile)))
     lanes = 1 if n <= 4 or (columns > 1 and rows >= 4096) else 32 if n <= 256 else 256 if n <= 2048 else 1024
     keep = power_of_two(divide_up(n, lanes))
     return Geometry(max(lanes, 256), lanes, 1, 4, keep if keep <= 16 else 0, 1)
@@ -151,7 +156,7 @@ def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
     if (
         _style(device) != "serial"
         and axis == first.ndim - 1
-        and all(one.contiguous and one.aligned for one in layouts)
+        and all(layout.contiguous and layout.aligned for layout in layouts)
     ):
         clusters = device.properties.max_blocks_per_cluster
         shape = packs(first.shape[axis], first.dtype.itemsize, len(layouts), clusters)
@@ -160,8 +165,8 @@ def make_plan(kind: Kind, layouts: Sequence[Layout], axis: int) -> Plan:
     return Plan(device, [fresh_layout(device, first.dtype, first.shape)], launch)
 
 
-def _parts_of(kind: Kind) -> dict[str, Any]:
-    """What templates ask of a kind."""
+def _kind_variables(kind: Kind) -> dict[str, Any]:
+    """The template variables of a kind."""
     return {"kind": kind, "forward": not kind.endswith("_vjp"), "logs": kind.startswith("log")}
 
 
@@ -173,12 +178,12 @@ def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
     function = _ROWS.bind(
         layout.device,
         name=f"{kind}_{info.name}_{shape.block}",
-        **_parts_of(kind),
+        **_kind_variables(kind),
         elem=info.dtype,
         index="long long" if wide else "int",
         width=width,
         half=info.narrow,
-        exact=shape.threads * shape.chunks * width == n,
+        full=shape.threads * shape.chunks * width == n,
         **shape._asdict(),
     ).function
     groups = max(1, shape.block // shape.threads)
@@ -189,7 +194,7 @@ def _packed(kind: Kind, layout: Layout, shape: Packs) -> Prepared:
 def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
     """The launch for any strides and axis."""
     device, shape = layouts[0].device, layouts[0].shape
-    steps = [*(broadcast_steps(one, shape) for one in layouts), contiguous_steps(shape)]
+    steps = [*(broadcast_steps(layout, shape) for layout in layouts), contiguous_steps(shape)]
     kept = collapse(
         [size for i, size in enumerate(shape) if i != axis],
         [[step[i] for i in range(len(shape)) if i != axis] for step in map(list, steps)],  # type: ignore[misc]
@@ -197,8 +202,8 @@ def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
     if not kept.shape:
         kept = Axes((1,), ((0,),) * len(steps))
     n, rows = shape[axis], math.prod(kept.shape)
-    step = [one[axis] for one in steps]
-    column = [one[-1] for one in kept.steps]
+    step = [step[axis] for step in steps]
+    column = [step[-1] for step in kept.steps]
     columns = kept.shape[-1] if 0 < abs(column[0]) < abs(step[0]) else 1
     form = geometry(device.style, rows, columns, n)
     wide = needs_64_bits(Axes((*shape,), tuple(steps))) or needs_64_bits(Axes((rows, max(n, form.lanes)), ()))
@@ -207,14 +212,14 @@ def _general(kind: Kind, layouts: Sequence[Layout], axis: int) -> Prepared:
     if form.tile > 1:
         tiles = divide_up(columns, form.tile)
         tasks = rows // columns * tiles
-        kept = Axes(kept.shape[:-1] or (1,), tuple(one[:-1] or (0,) for one in kept.steps))
+        kept = Axes(kept.shape[:-1] or (1,), tuple(step[:-1] or (0,) for step in kept.steps))
         kernel, tail = _COLUMNS, (n, columns, tiles, tasks, form.rows_piece)
     else:
         column = [0] * len(column)
         if form.keep:
             kernel, tail = _REGISTERS, (n, rows)
     bound = _variables(kind, layouts, form, kept, step, column, wide)
-    numbers = [*kept.shape, *(s for one in kept.steps for s in one), *step, *column]
+    numbers = [*kept.shape, *(s for step in kept.steps for s in step), *step, *column]
     layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
     grid = (divide_up(tasks, form.block // form.lanes * form.rows_piece), 1, 1)
     return kernel.bind(device, **bound).function.prepare(grid, (form.block, 1, 1), 0, (layout, *tail))
@@ -234,14 +239,14 @@ def _variables(
     host = layouts[0].on_host
     return {
         "name": f"{kind}_{info.name}_{form.block}",
-        **_parts_of(kind),
+        **_kind_variables(kind),
         "elem": info.dtype,
         "total": "double" if host else dtypes.info(info.acc).cxx,
         "index": "long long" if wide else "int",
         "arrays": len(layouts) + 1,
         "kept": len(kept.shape),
-        "steps": [step_kind(one) for one in step],
-        "columns": [step_kind(one) for one in column],
+        "steps": [step_kind(stride) for stride in step],
+        "columns": [step_kind(stride) for stride in column],
         # A half type would round values that are stored between two passes over a row.
         "stored": kind == "softmax" and not form.keep and not info.narrow,
         "threads": form.lanes,
@@ -255,7 +260,7 @@ _DERIVATIVES: dict[Kind, Kind] = {"softmax": "softmax_vjp", "log_softmax": "log_
 
 
 def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
-    layouts = [one._layout or one._planned() for one in arrays]
+    layouts = [array._layout or array._planned() for array in arrays]
     key = (kind, axis, *layouts)
     plan = _plans.get(key)
     if plan is None:
@@ -339,11 +344,11 @@ def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
     logs = kind == "log_softmax"
     if _is_long(y, axis):
         return _log_centred(g, y, _sum(g, axis)) if logs else _centred(g, y, _dot(g, y, axis))
-    made = _run("log_softmax_vjp" if logs else "softmax_vjp", axis, g, y)
+    result = _run("log_softmax_vjp" if logs else "softmax_vjp", axis, g, y)
     if tape.recording((g, y)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
-            (h,), (g, y) = given, saved
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
+            (h,), (g, y) = cotangents, saved
             if logs:
                 return [
                     _below(h, _dot_exp(h, y, axis)) if needs[0] else None,
@@ -354,8 +359,8 @@ def _derived(kind: Kind, g: Array, y: Array, axis: int) -> Array:
                 _centred_by_y(h, g, _dot(g, y, axis), _dot(h, y, axis)) if needs[1] else None,
             ]
 
-        tape.record(f"{kind}_vjp", (g, y), (made,), vjp, (g, y))
-    return made
+        tape.record(f"{kind}_vjp", (g, y), (result,), vjp, (g, y))
+    return result
 
 
 def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array, Array], Array]) -> Array:
@@ -368,7 +373,11 @@ def _normalized(kind: Kind, x: Array, axis: int, end: Callable[[Array, Array, Ar
     y = _run(kind, axis, x)
     if tape.recording((x,)):
         tape.record(
-            kind, (x,), (y,), lambda given, saved, needs: (_derived(kind, given[0], saved[0], axis),), (y,)
+            kind,
+            (x,),
+            (y,),
+            lambda gradients, saved, _: (_derived(kind, gradients[0], saved[0], axis),),
+            (y,),
         )
     return y
 

@@ -1,17 +1,17 @@
 // y[i, c] = the << reduction.name >> over e of f(x0[i, e, c], x1[i, e, c], ...), for the threads of a GPU, where neighbouring
 // results read neighbouring elements. Inputs x* of any strides, scalars s*, output y (rows, columns) in C order.
 // Launch: a block has `across` threads side by side, each for `width` columns (a pack), and `down` threads one below the
-// other, that share the reduced places; a thread loads `unroll` packs of each input before it computes. blockIdx.x
-// numbers the columns' tiles of every row, blockIdx.y the pieces of `piece` reduced places; the stage "partial" leaves a
+// other, that share the reduced elements; a thread loads `unroll` packs of each input before it computes. blockIdx.x
+// numbers the columns' tiles of every row, blockIdx.y the pieces of `piece` reduced elements; the stage "partial" leaves a
 // state for each in `parts` (rows, columns, pieces). Shared: the block's states. The order of values is always the same.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "reduction/reduce.cuh" %>
 constexpr int block = << block >>, across = << across >>, down = << down >>, unroll = << unroll >>, width = << width >>;
-// Whether threads are left over where a block is dealt out.
+// Whether a block has threads without a column.
 constexpr bool spare = across * down < block;
-<# An input is loaded once where every reduced place has the same elements; an element where all columns have the same. #>
+<# An input with step 0 along the reduced axes is loaded once; one with step 0 along the columns as a scalar. #>
 <% set once = [] if over else inputs | selectattr("step", "equalto", "zero") | list %>
 <% for name, some in (("Fixed", once), ("Moving", inputs | reject("in", once) | list)) %>
 struct << name >> {
@@ -26,11 +26,11 @@ struct << name >> {
     }
 };
 <% endfor %>
-__device__ __forceinline__ T made(const Scalars& scalars, const Fixed& fixed, const Moving& moving, int k) {
+__device__ __forceinline__ T value(const Scalars& scalars, const Fixed& fixed, const Moving& moving, int k) {
     return value_of(scalars<% for x in inputs %>, cast< << x.compute >> >(<< "fixed" if x in once else "moving" >>.x<< x.k >><< ".at[k]" if x.column != "zero" >>)<% endfor %>);
 }
-// A thread's columns, and the states of what it has seen of them.
-struct Columns {
+// A thread's columns: offsets, inputs and partial states.
+struct ThreadColumns {
     const Memory& memory;
     const Layout& layout;
     const Scalars& scalars;
@@ -38,21 +38,21 @@ struct Columns {
     Fixed fixed;
     State a[width];
 
-    // The places e, e + down, ...: `unroll` of them, those from `end` on left out where it is guarded. Each call has an `in`
-    // of its own: a compiler would keep what one has loaded for the other, which leaves some unset.
+    // Accumulate the elements e, e + down, ..., `unroll` of them; with `guarded` those below `end`. Each call takes a separate
+    // `in`: if calls shared it, a compiler would keep loads of one alive for the other, with unset elements.
     template <bool guarded>
-    __device__ __forceinline__ void take(Moving (&in)[unroll], index e, index end) {
+    __device__ __forceinline__ void accumulate(Moving (&in)[unroll], index e, index end) {
 #pragma unroll
         for (int u = 0; u < unroll; ++u) {
             const index at = e + u * down;
             if (guarded && at >= end) continue;
             if constexpr (over > 0) {
                 const index q = at / inner;
-                index there[inputs];
+                index position[inputs];
 #pragma unroll
-                for (int k = 0; k < inputs; ++k) there[k] = offset[k];
-                layout.advance_outer(there, q);
-                in[u].load(memory, layout, there, at - q * inner);
+                for (int k = 0; k < inputs; ++k) position[k] = offset[k];
+                layout.advance_outer(position, q);
+                in[u].load(memory, layout, position, at - q * inner);
             } else {
                 in[u].load(memory, layout, offset, at);
             }
@@ -62,14 +62,14 @@ struct Columns {
             if constexpr (batch && !guarded) {
                 T v[unroll];
 #pragma unroll
-                for (int u = 0; u < unroll; ++u) v[u] = made(scalars, fixed, in[u], k);
+                for (int u = 0; u < unroll; ++u) v[u] = value(scalars, fixed, in[u], k);
                 a[k] = push_all(a[k], v, Place(e), Place(down));
             } else {
                 State b = identity();
 #pragma unroll
                 for (int u = 0; u < unroll; ++u) {
                     if (guarded && e + u * down >= end) continue;
-                    b = push(b, made(scalars, fixed, in[u], k), Place(e + u * down));
+                    b = push(b, value(scalars, fixed, in[u], k), Place(e + u * down));
                 }
                 a[k] = combine(a[k], b);
             }
@@ -80,7 +80,7 @@ struct Columns {
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
 << results() >>
-    Layout layout, long long n, index columns, index tiles, index inner, index places, index piece)
+    Layout layout, long long n, index columns, index tiles, index inner, index reduced, index piece)
 {
     const Memory memory{<< memory() >>};
     const Scalars scalars{<< numbers() >>};
@@ -88,40 +88,40 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const int left = int(threadIdx.x) % across, above = int(threadIdx.x) / across;
     const index row = index(blockIdx.x) / tiles;
     const index first_column = (index(blockIdx.x) - row * tiles) * (across * width);
-    const index own_column = first_column + left * width;
-    // Beyond the last column its work is done again, and not stored.
-    const index column = minimum(own_column, index(columns - width));
-    Columns own{memory, layout, scalars, inner};
+    const index thread_column = first_column + left * width;
+    // Beyond the last column it is reduced again and not stored.
+    const index column = minimum(thread_column, index(columns - width));
+    ThreadColumns partial{memory, layout, scalars, inner};
 <% for x in inputs %>
-    own.offset[<< x.k >>] = stepped<Step::<< x.column >>>(column, layout.column[<< x.k >>]);
+    partial.offset[<< x.k >>] = stepped<Step::<< x.column >>>(column, layout.column[<< x.k >>]);
 <% endfor %>
-    layout.advance_kept(own.offset, row);
-    own.fixed.load(memory, layout, own.offset, 0);
+    layout.advance_kept(partial.offset, row);
+    partial.fixed.load(memory, layout, partial.offset, 0);
 #pragma unroll
-    for (int k = 0; k < width; ++k) own.a[k] = identity();
-    const index end = minimum(places, index(blockIdx.y + 1) * piece);
+    for (int k = 0; k < width; ++k) partial.a[k] = identity();
+    const index end = minimum(reduced, index(blockIdx.y + 1) * piece);
     index e = spare && above >= down ? end : index(blockIdx.y) * piece + above;
     for (; e + (unroll - 1) * down < end; e += unroll * down) {
         Moving in[unroll];
-        own.take<false>(in, e, end);
+        partial.accumulate<false>(in, e, end);
     }
     if (e < end) {
         Moving in[unroll];
-        own.take<true>(in, e, end);
+        partial.accumulate<true>(in, e, end);
     }
     if constexpr (down > 1) {
-        __shared__ State of_thread[block * width];
+        __shared__ State thread_states[block * width];
 #pragma unroll
-        for (int k = 0; k < width; ++k) of_thread[threadIdx.x * width + k] = own.a[k];
+        for (int k = 0; k < width; ++k) thread_states[threadIdx.x * width + k] = partial.a[k];
         __syncthreads();
         for (int c = threadIdx.x; c < across * width; c += block) {
-            State total = of_thread[c];
+            State total = thread_states[c];
 #pragma unroll
-            for (int d = 1; d < down; ++d) total = combine(total, of_thread[d * across * width + c]);
+            for (int d = 1; d < down; ++d) total = combine(total, thread_states[d * across * width + c]);
             if (first_column + c < columns) out.store(row * columns + first_column + c, total);
         }
-    } else if ((!spare || above == 0) && own_column < columns) {
+    } else if ((!spare || above == 0) && thread_column < columns) {
 #pragma unroll
-        for (int k = 0; k < width; ++k) out.store(row * columns + column + k, own.a[k]);
+        for (int k = 0; k < width; ++k) out.store(row * columns + column + k, partial.a[k]);
     }
 }

@@ -1,4 +1,4 @@
-// The inputs along the inner reduced axis, at a place of the kept axes and one of the outer reduced ones.
+// The inputs along the inner reduced axis, at one position of the kept axes and one of the outer reduced axes.
 struct Line {
 <% for x in inputs %>
     Strided<const << x.type >>, Step::<< x.step >>, Step::<< x.column >>> x<< x.k >>;
@@ -18,7 +18,7 @@ struct Line {
         return value_of(scalars<% for x in inputs %>, cast< << x.compute >> >(loaded(x<< x.k >>.at(r, c)))<% endfor %>);
     }
 };
-// The piece of the reduced axes that a block has.
+// The range of the reduced axes that a block reduces.
 struct Piece {
     index q_first, q_end, r_first, r_end;
 

@@ -6,8 +6,8 @@
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
-// Values that are handed on together, or added to a state each.
-constexpr int block = << block >>, unroll = << unroll >>, states = batch ? 1 : unroll, few = 8;
+// `unroll` values are combined at once, or each updates a separate state; `batch_size` of the rest.
+constexpr int block = << block >>, unroll = << unroll >>, states = batch ? 1 : unroll, batch_size = 8;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -37,17 +37,17 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                     for (int u = 0; u < unroll; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
                 }
             }
-            if constexpr (batch && unroll > few) {
-                for (; r + few - 1 < piece.r_end; r += few) {
-                    T v[few];
-                    for (int u = 0; u < few; ++u) v[u] = line.value(scalars, r + u);
+            if constexpr (batch && unroll > batch_size) {
+                for (; r + batch_size - 1 < piece.r_end; r += batch_size) {
+                    T v[batch_size];
+                    for (int u = 0; u < batch_size; ++u) v[u] = line.value(scalars, r + u);
                     a[0] = push_all(a[0], v, Place(q * inner + r), Place(1));
                 }
             }
-            if constexpr (states > few) {
-                for (; r + few - 1 < piece.r_end; r += few) {
+            if constexpr (states > batch_size) {
+                for (; r + batch_size - 1 < piece.r_end; r += batch_size) {
 #pragma unroll
-                    for (int u = 0; u < few; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
+                    for (int u = 0; u < batch_size; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
                 }
             }
             for (; r < piece.r_end; ++r) a[0] = push(a[0], line.value(scalars, r), Place(q * inner + r));

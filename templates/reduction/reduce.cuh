@@ -1,6 +1,6 @@
-// What the kernels of reductions share, made of a reduction's row and of a program: the state and its functions, what is
-// computed of an element, and where the result goes. With `inner`, also the inputs, walked along the kept axes, the outer
-// reduced ones and the inner one.
+// Shared by all reduction kernels, generated from a reduction's row and a program: the state and its functions, value_of
+// (the map that is fused), and Output. For stages that read inputs also Memory and Layout, whose strides are those along
+// the kept axes, the outer reduced axes and the inner one.
 <% macro parameters() %>
 <% for x in inputs %>
     const << x.type >>* x<< x.k >>,
@@ -9,7 +9,7 @@
     << type >> s<< loop.index0 >>,
 <% endfor %>
 <%- endmacro %>
-<# Where the result goes, and what it is made with. #>
+<# The parameters for the result. #>
 <% macro results() %>
 <% if stage == "partial" %>
     State* parts,
@@ -21,8 +21,8 @@
 <% macro memory() %><% for x in inputs %>x<< x.k >>, <% endfor %><% endmacro %>
 <% macro numbers() %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
 <% macro output() %><< "parts" if stage == "partial" else "y, n, p" if reduction.parameter else "y, n" >><% endmacro %>
-<# It takes long to read; a row of the table has no use for it. #>
-<% if body or reduction.own %>
+<# It takes long to compile, and rows of the table do not need it. #>
+<% if body or reduction.custom %>
 <% include "prelude/math.cuh" %>
 <% endif %>
 using index = << index >>;
@@ -50,7 +50,7 @@ struct Output {
 };
 <% if stage != "final" %>
 __device__ __forceinline__ State push(State a, T x, Place i) { return << reduction.push >>; }
-// Several values together, whose places are `step` apart.
+// Several values at once, whose indices are `step` apart.
 template <int N>
 __device__ __forceinline__ State push_all(State a, const T (&v)[N], Place i, Place step) {
 <% if reduction.batch %>

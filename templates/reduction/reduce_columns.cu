@@ -7,8 +7,8 @@
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
-// Values of a column that are combined at once, or one after another while its state is in a register.
-constexpr int block = << block >>, tile = << tile >>, few = << "1" if reduction.ordered else "batch ? 8 : 4" >>;
+// Values of a column that are combined at once, or in sequence while its state is in a register.
+constexpr int block = << block >>, tile = << tile >>, batch_size = << "1" if reduction.ordered else "batch ? 8 : 4" >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 << parameters() >>
@@ -28,16 +28,16 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (index q = piece.q_first; q < piece.q_end; ++q) {
             const Line line(memory, layout, row, q, first);
             index r = piece.r_first;
-            for (; few > 1 && r + few - 1 < piece.r_end; r += few)
+            for (; batch_size > 1 && r + batch_size - 1 < piece.r_end; r += batch_size)
                 for (index c = 0; c < width; ++c) {
-                    T v[few];
+                    T v[batch_size];
 #pragma unroll
-                    for (int u = 0; u < few; ++u) v[u] = line.value(scalars, r + u, c);
+                    for (int u = 0; u < batch_size; ++u) v[u] = line.value(scalars, r + u, c);
                     if constexpr (batch) {
                         a[c] = push_all(a[c], v, Place(q * inner + r), Place(1));
                     } else {
 #pragma unroll
-                        for (int u = 0; u < few; ++u) a[c] = push(a[c], v[u], Place(q * inner + r + u));
+                        for (int u = 0; u < batch_size; ++u) a[c] = push(a[c], v[u], Place(q * inner + r + u));
                     }
                 }
             for (; r < piece.r_end; ++r)

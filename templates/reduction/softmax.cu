@@ -1,19 +1,19 @@
 // y = << kind >> along an axis of `n` elements: of x0, or as << kind >>_vjp the cotangent of its input from x0, that of
-// its result, and x1, the result. Arrays of any strides; the `rows` other places are numbered in C order.
-// Launch: row_threads threads share a row (a power of two up to 32, or the block), and own `rows_piece` rows one after
-// the other. A row is read again for each of its passes. Shared: a number a warp where the block shares a row.
+// its result, and x1, the result. Arrays of any strides; rows are numbered in C order.
+// Launch: row_threads threads share a row (a power of two up to 32, or the block), and compute `rows_piece` rows in
+// sequence. A row is read again for each of its passes. Shared: a number a warp where the block shares a row.
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/softmax.cuh" %>
 using Total = << total >>;
 constexpr int unroll = << unroll >>;
-// Whether the result holds the terms of its row until they are divided by their total.
+// Whether exponentials are stored in y and divided by their total in the last pass.
 constexpr bool stored = << stored | lower >>;
 <% include "lib/row.cuh" %>
-// A row's term at place r.
+// The term at index r of a row.
 __device__ __forceinline__ A term_at(const Row& row, index r, A peak) {
-    const A made = term(row.load(r), peak);
-    if constexpr (stored) row.y.at(r) = cast<T>(made);
-    return made;
+    const A e = term(row.load(r), peak);
+    if constexpr (stored) row.y.at(r) = cast<T>(e);
+    return e;
 }
 template <typename V>
 __device__ __forceinline__ void fill(V (&values)[unroll], V value) {
@@ -36,8 +36,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             index r = lane;
             for (; r + (unroll - 1) * step < n; r += round)
 #pragma unroll
-                for (int u = 0; u < unroll; ++u) part[u] = higher(part[u], row.load(r + u * step));
-            for (; r < n; r += step) part[0] = higher(part[0], row.load(r));
+                for (int u = 0; u < unroll; ++u) part[u] = update_peak(part[u], row.load(r + u * step));
+            for (; r < n; r += step) part[0] = update_peak(part[0], row.load(r));
             peak = part[0];
             for (int u = 1; u < unroll; ++u) peak = maximum(peak, part[u]);
             peak = row_reduce(peak, phase, Larger());

@@ -1,11 +1,11 @@
 // y = << kind >> along an axis of `n` elements: of x0, or as << kind >>_vjp the cotangent of its input from x0, that of
-// its result, and x1, the result. Arrays of any strides. The last of the other axes has `columns` places, whose elements
-// are neighbours in memory: a thread does `tile` of them together, so that plain loops become vectors.
+// its result, and x1, the result. Arrays of any strides. The last of the other axes has `columns` elements,
+// neighbours in memory: a thread computes `tile` of them together, in loops that the compiler vectorizes.
 // Launch: a thread owns `tasks_piece` of the `tasks` tiles, numbered along the columns first. Shared: none.
 <% include "reduction/softmax.cuh" %>
 using Total = << total >>;
 constexpr int block = << block >>, tile = << tile >>;
-// Whether the result holds the terms of its row until they are divided by their total.
+// Whether exponentials are stored in y and divided by their total in the last pass.
 constexpr bool stored = << stored | lower >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
         if constexpr (forward)
             for (index r = 0; r < n; ++r)
-                for (index c = 0; c < width; ++c) peak[c] = higher(peak[c], row.load(r, c));
+                for (index c = 0; c < width; ++c) peak[c] = update_peak(peak[c], row.load(r, c));
         for (index start = 0; start < n; start += 1024) {
             const index end = minimum(n, start + 1024);
             A part[tile];

@@ -8,7 +8,7 @@
 using elem = << elem >>;
 using index = << index >>;
 constexpr int width = << width >>, chunks = << chunks >>;
-constexpr bool logs = << logs | lower >>, narrow = << half | lower >>, exact = << exact | lower >>;
+constexpr bool logs = << logs | lower >>, narrow = << half | lower >>, full = << full | lower >>;
 <% if forward %>
 <% include "lib/exponents.cuh" %>
 <% else %>
@@ -17,15 +17,15 @@ using RowState = acc;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "lib/row.cuh" %>
 <% endif %>
-// Where the pack number `chunk` of a thread starts in its row.
+// The column at which pack number `chunk` of a thread starts.
 __device__ __forceinline__ index start_of(int chunk) { return (chunk * row_threads + row_lane()) * width; }
-// A thread's packs of a row, as they lie in memory: so a half type takes half the registers.
+// A thread's packs of a row in the arrays' dtype, so that a half type takes half the registers.
 using Held = Pack<elem, width>[chunks];
 __device__ __forceinline__ void load(Held& held, const elem* row, index columns) {
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
         const index start = start_of(chunk);
-        if (!exact && start >= columns) continue;
+        if (!full && start >= columns) continue;
         held[chunk] = load_pack<width>(row + start);
     }
 }
@@ -35,7 +35,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 {
     const index row = index(row_team()) * row_groups + row_group();
     int phase = 0;
-    // Beyond the last row its work is done again, and not stored.
+    // Groups beyond the last row compute it again and do not store it.
     const index at = minimum(row, rows - 1) * columns;
     acc sums[width] = {};
 <% if forward %>
@@ -45,7 +45,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     for (int v = 0; v < width; ++v) top.at[v] = cast<elem>(limits<acc>::lowest());
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
-        if (!exact && start_of(chunk) >= columns) continue;
+        if (!full && start_of(chunk) >= columns) continue;
         top = larger(top, x_held[chunk]);
     }
     acc peaks[width];
@@ -54,7 +54,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const Exponents below(peaks[0]);
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
-        if (!exact && start_of(chunk) >= columns) continue;
+        if (!full && start_of(chunk) >= columns) continue;
         acc x[width];
         unpack(x_held[chunk], x);
 #pragma unroll
@@ -68,7 +68,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
         const index start = start_of(chunk);
-        if (!exact && start >= columns) continue;
+        if (!full && start >= columns) continue;
         acc x[width];
         unpack(x_held[chunk], x, true);
 #pragma unroll
@@ -84,7 +84,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     load(y_held, x1 + at, columns);
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
-        if (!exact && start_of(chunk) >= columns) continue;
+        if (!full && start_of(chunk) >= columns) continue;
         acc g[width], z[width];
         unpack(g_held[chunk], g);
         unpack(y_held[chunk], z);
@@ -97,7 +97,7 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
         const index start = start_of(chunk);
-        if (!exact && start >= columns) continue;
+        if (!full && start >= columns) continue;
         acc g[width], z[width];
         unpack(g_held[chunk], g, true);
         unpack(y_held[chunk], z, true);

@@ -149,8 +149,8 @@ def test_states_of_pieces(
 ) -> None:
     """The memory for the states of pieces is as large as they are, which the kernel that joins them asserts."""
     for shape in ("ROW_SHAPE", "ORDERED_ROW_SHAPE"):
-        monkeypatch.setattr(reduction_work, shape, getattr(reduction_work, shape)._replace(whole=0))
-    # Places and counts are as wide as indices.
+        monkeypatch.setattr(reduction_work, shape, getattr(reduction_work, shape)._replace(unsplit=0))
+    # Positions and counts are as wide as indices.
     for limit in (strides.LARGEST_INDEX, *([1] if name in ("argmax", "var") else [])):
         monkeypatch.setattr(strides, "LARGEST_INDEX", limit)
         reduction._plans.clear()

@@ -76,12 +76,12 @@ _copied = copy
 
 def _atleast(xs: tuple[Array, ...], ndim: int, name: str) -> Any:
     """The arrays with axes added as in NumPy: the third as the last axis, the others in front."""
-    made = []
+    result = []
     for x in require_each(xs, name):
         while x.ndim < ndim:
             x = expand_dims(x, -1 if ndim == 3 and x.ndim == 2 else 0)
-        made.append(x)
-    return made[0] if len(made) == 1 else made
+        result.append(x)
+    return result[0] if len(result) == 1 else result
 
 
 @public
@@ -103,10 +103,10 @@ def atleast_3d(*xs: Array) -> Any:
 
 
 def _listed(arrays: Sequence[Array], name: str) -> list[Array]:
-    made = require_arrays(arrays, name)
-    if not made:
+    result = require_arrays(arrays, name)
+    if not result:
         raise ValueError(f"{name}: expected at least one array")
-    return made
+    return result
 
 
 @public
@@ -118,8 +118,8 @@ def hstack(arrays: Sequence[Array], /, *, dtype: Any = None, casting: Casting = 
     """
     if dtype is None and (served := joined_by_numpy(np.hstack, arrays)) is not None:
         return served
-    made = [atleast_1d(x) for x in _listed(arrays, "hstack")]
-    return concat(made, axis=0 if made[0].ndim == 1 else 1, dtype=dtype, casting=casting)
+    result = [atleast_1d(x) for x in _listed(arrays, "hstack")]
+    return concat(result, axis=0 if result[0].ndim == 1 else 1, dtype=dtype, casting=casting)
 
 
 @public
@@ -143,8 +143,8 @@ def column_stack(arrays: Sequence[Array], /) -> Array:
     """Join matrices along the second axis; vectors are columns."""
     if (served := joined_by_numpy(np.column_stack, arrays)) is not None:
         return served
-    made = _listed(arrays, "column_stack")
-    return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in made], axis=1)
+    result = _listed(arrays, "column_stack")
+    return concat([expand_dims(atleast_1d(x), 1) if x.ndim < 2 else x for x in result], axis=1)
 
 
 @public
@@ -162,8 +162,8 @@ def block(arrays: Any, /) -> Array:
     if isinstance(arrays, list) and (served := blocks(arrays)) is not None:
         return served
     depth, ndim = _nested(arrays)
-    made = _joined(arrays, depth, max(depth, ndim))
-    return made if depth else copy(made)
+    result = _joined(arrays, depth, max(depth, ndim))
+    return result if depth else copy(result)
 
 
 def _nested(arrays: Any) -> tuple[int, int]:
@@ -172,10 +172,10 @@ def _nested(arrays: Any) -> tuple[int, int]:
         raise TypeError(f"block: expected lists of arrays, got a tuple: {arrays}")
     if not isinstance(arrays, list):
         return 0, require_array(arrays, "block").ndim
-    found = [_nested(part) for part in arrays]
-    if len({depth for depth, _ in found}) != 1:
+    parts = [_nested(part) for part in arrays]
+    if len({depth for depth, _ in parts}) != 1:
         raise ValueError("block: expected lists that are not empty and nested evenly")
-    return found[0][0] + 1, max(ndim for _, ndim in found)
+    return parts[0][0] + 1, max(ndim for _, ndim in parts)
 
 
 def _joined(arrays: Any, depth: int, ndim: int) -> Array:
@@ -229,12 +229,12 @@ def trim_zeros(x: Array, /, trim: str = "fb", axis: int | Sequence[int] | None =
     if letters not in ("f", "b", "fb", "bf"):
         raise ValueError(f"trim_zeros: trim: expected 'f', 'b' or 'fb', got {trim!r}")
     filled, key = not_equal(x, 0), [slice(None)] * x.ndim
-    for place in axes:
-        used = any_of(filled, tuple(i for i in range(x.ndim) if i != place))
-        key[place] = slice(0, 0)
+    for dim in axes:
+        used = any_of(filled, tuple(i for i in range(x.ndim) if i != dim))
+        key[dim] = slice(0, 0)
         if used.size and bool(any_of(used)):
             first = int(argmax(used)) if "f" in letters else 0
-            key[place] = slice(first, used.size - int(argmax(flip(used))) if "b" in letters else None)
+            key[dim] = slice(first, used.size - int(argmax(flip(used))) if "b" in letters else None)
     part: Array = x[tuple(key)]
     return part
 
@@ -278,9 +278,9 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Array:
         AxisError: there is no such axis, or ``start`` is not from ``-x.ndim`` to ``x.ndim``.
     """
     x = require_array(x, "rollaxis")
-    place = normalize_axis(axis, x.ndim, "rollaxis")
+    axis = normalize_axis(axis, x.ndim, "rollaxis")
     target = x.ndim if start == x.ndim else normalize_axis(start, x.ndim, "rollaxis")
-    return moveaxis(x, place, target - (target > place))
+    return moveaxis(x, axis, target - (target > axis))
 
 
 @public
@@ -299,8 +299,8 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
     [[1, 2, 1, 2], [1, 2, 1, 2]]
     """
     x = require_array(x, "tile")
-    given: Any = reps if isinstance(reps, Sequence) or getattr(reps, "ndim", False) else (reps,)
-    times = tuple(map(operator.index, given)) if type(reps) is not int else (reps,)
+    entries: Any = reps if isinstance(reps, Sequence) or getattr(reps, "ndim", False) else (reps,)
+    times = tuple(map(operator.index, entries)) if type(reps) is not int else (reps,)
     if min(times, default=0) < 0:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
     if by_numpy.serves(x):
@@ -334,13 +334,13 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
     x = require_array(x, "repeat")
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
-    place = normalize_axis(axis, x.ndim, "repeat")
-    size = x.shape[place]
+    axis = normalize_axis(axis, x.ndim, "repeat")
+    size = x.shape[axis]
     if not isinstance(repeats, (Array, np.ndarray)) and hasattr(repeats, "__index__"):
         times = operator.index(repeats)
         if times < 0:
             raise ValueError(f"repeat: repeats: expected at least 0, got {times}")
-        return with_repeats(x, times, place)
+        return with_repeats(x, times, axis)
     counts = asarray(repeats, device=x.device)
     if dtypes.info(counts.dtype).kind not in "iu":
         if counts.size and counts.dtype != dtypes.bool_:
@@ -352,8 +352,8 @@ def repeat(x: Array, /, repeats: int | Sequence[int] | Array, axis: int | None =
         raise ValueError("repeat: repeats: expected numbers of at least 0")
     ends = cumulative_sum(broadcast_to(reshape(counts, (-1,)), (size,)), axis=0, dtype=dtypes.int64)
     total = int(ends[-1]) if size else 0
-    places = searchsorted(ends, arange(total, device=x.device), side="right")
-    return take(x, places, axis=place)
+    indices = searchsorted(ends, arange(total, device=x.device), side="right")
+    return take(x, indices, axis=axis)
 
 
 @public
@@ -376,10 +376,10 @@ def _inserted(key: Any, size: int) -> Any:
     """The index of :func:`insert`; a slice, and a mask, as the indices that they stand for."""
     if isinstance(key, slice):
         return np.arange(*key.indices(size))
-    places = np.asarray(key)
-    if places.dtype == bool:
-        return np.flatnonzero(places)
-    return int(places) if not places.ndim and places.dtype.kind in "iu" else key
+    indices = np.asarray(key)
+    if indices.dtype == bool:
+        return np.flatnonzero(indices)
+    return int(indices) if not indices.ndim and indices.dtype.kind in "iu" else key
 
 
 @public
@@ -390,26 +390,26 @@ def delete(x: Array, /, obj: Any, axis: int | None = None) -> Array:
         IndexError: an index is out of range.
     """
     x = require_array(x, "delete")
-    place = 0 if axis is None else normalize_axis(axis, x.ndim, "delete")
-    size, key = x.size if axis is None else x.shape[place], _key(obj)
+    dim = 0 if axis is None else normalize_axis(axis, x.ndim, "delete")
+    size, key = x.size if axis is None else x.shape[dim], _key(obj)
     cut = _interval(key, size)
     if cut is not None and by_numpy.serves(x):
         data = x._data.reshape(-1) if axis is None else x._data
-        return Array._wrap(closed(data, place, *cut), x.device)
+        return Array._wrap(closed(data, dim, *cut), x.device)
     if axis is None:
         x = reshape(x, (-1,))
     if cut is not None:
-        return concat([_between(x, place, 0, cut[0]), _between(x, place, cut[1], size)], axis=place)
-    return take(x, np.delete(np.arange(size), key), axis=place)
+        return concat([_between(x, dim, 0, cut[0]), _between(x, dim, cut[1], size)], axis=dim)
+    return take(x, np.delete(np.arange(size), key), axis=dim)
 
 
 def _interval(key: Any, size: int) -> tuple[int, int] | None:
-    """The places ``[first, last)`` that an index in range or a slice stands for; None for any other key."""
+    """The range ``[first, last)`` that an index in range or a slice selects; None for any other key."""
     if isinstance(key, slice):
         first, last, step = key.indices(size)
         return (first, max(first, last)) if step == 1 else None
-    whole = isinstance(key, (int, np.integer)) and not isinstance(key, bool) and -size <= key < size
-    return (int(key) % size, int(key) % size + 1) if whole else None
+    in_range = isinstance(key, (int, np.integer)) and not isinstance(key, bool) and -size <= key < size
+    return (int(key) % size, int(key) % size + 1) if in_range else None
 
 
 def _between(x: Array, axis: int, first: int, last: int) -> Array:
@@ -426,26 +426,26 @@ def insert(x: Array, /, obj: Any, values: Any, axis: int | None = None) -> Array
         OverflowError: a Python integer is out of the range of the dtype of ``x``.
         ValueError: the shapes do not fit.
     """
-    x, place = _flattened(x, axis, "insert")
-    size = x.shape[place]
+    x, dim = _flattened(x, axis, "insert")
+    size = x.shape[dim]
     key = _inserted(_key(obj), size)
     if type(key) is int and -size <= key <= size and takes_number(x, values) and by_numpy.serves(x):
-        return opened(x, place, key + size if key < 0 else key, values)
-    own = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
-    added = asarray(values, own, x.device).astype(x.dtype)
+        return opened(x, dim, key + size if key < 0 else key, values)
+    dtype = x.dtype if is_scalar(values) or isinstance(values, (list, tuple)) else None
+    added = asarray(values, dtype, x.device).astype(x.dtype)
     if added.ndim > x.ndim and added.shape[: added.ndim - x.ndim] == (1,) * (added.ndim - x.ndim):
         added = reshape(added, added.shape[added.ndim - x.ndim :])
     count = np.size(key)
     if count == 1 and added.ndim <= x.ndim:  # one index takes as many slices as there are
         added = reshape(added, (1,) * (x.ndim - added.ndim) + added.shape)
-        added = added if np.ndim(key) else moveaxis(added, 0, place)
-        count = added.shape[place]
-    rows = broadcast_to(added, (*x.shape[:place], count, *x.shape[place + 1 :]))
+        added = added if np.ndim(key) else moveaxis(added, 0, dim)
+        count = added.shape[dim]
+    rows = broadcast_to(added, (*x.shape[:dim], count, *x.shape[dim + 1 :]))
     if isinstance(key, (int, np.integer)) and -size <= key <= size:
         at = int(key) + (size if key < 0 else 0)
-        return concat([_between(x, place, 0, at), rows, _between(x, place, at, size)], axis=place)
+        return concat([_between(x, dim, 0, at), rows, _between(x, dim, at, size)], axis=dim)
     order = np.insert(np.arange(size), key, np.arange(size, size + count))
-    return take(concat([x, rows], axis=place), order, axis=place)
+    return take(concat([x, rows], axis=dim), order, axis=dim)
 
 
 @public
@@ -456,10 +456,10 @@ def resize(x: Array, /, new_shape: int | Sequence[int]) -> Array:
         ValueError: a size is negative.
     """
     x = require_array(x, "resize")
-    given: Any = (
+    entries: Any = (
         new_shape if isinstance(new_shape, Sequence) or getattr(new_shape, "ndim", False) else (new_shape,)
     )
-    sizes = tuple(map(operator.index, given))
+    sizes = tuple(map(operator.index, entries))
     count = math.prod(sizes)
     if min(sizes, default=0) < 0:
         raise ValueError(f"resize: new_shape: expected sizes of at least 0, got {sizes}")
@@ -490,12 +490,12 @@ def meshgrid(
         raise ValueError(f"meshgrid: indexing: expected 'xy' or 'ij', got {indexing!r}")
     if copy and not sparse and (served := gridded(arrays, indexing)) is not None:
         return served
-    made: list[Array] = []
+    result: list[Array] = []
     for i, x in enumerate(require_each(arrays, "meshgrid")):
         if x.ndim > 1:
             raise ValueError(f"meshgrid: arrays[{i}]: expected one axis, got shape {x.shape}")
-        place = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i
-        made.append(reshape(x, tuple(-1 if axis == place else 1 for axis in range(len(arrays)))))
+        dim = {0: 1, 1: 0}.get(i, i) if indexing == "xy" and len(arrays) > 1 else i
+        result.append(reshape(x, tuple(-1 if axis == dim else 1 for axis in range(len(arrays)))))
     if not sparse:
-        made = list(broadcast_arrays(*made))
-    return tuple(_copied(x) if copy else x for x in made)
+        result = list(broadcast_arrays(*result))
+    return tuple(_copied(x) if copy else x for x in result)

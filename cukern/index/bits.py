@@ -17,7 +17,7 @@ from ..kernel.plan import allocate
 from ..kernel.sizes import divide_up
 from ..shape.joins import concat
 from ..shape.views import expand_dims, moveaxis, reshape
-from .places import WORDS, aligned, bound, launch_beside
+from .gather_scatter import WORDS, aligned, bound, launch_2d
 
 __all__ = ["packbits", "unpackbits"]
 
@@ -33,18 +33,18 @@ def _check(bitorder: Order, name: str) -> None:
         raise ValueError(f"{name}: bitorder: expected 'big' or 'little', got {bitorder!r}")
 
 
-def _places(bitorder: Order, x: Array) -> Array:
-    """The place in a byte of each of its eight bits."""
-    places = np.arange(8, dtype=np.uint8)
-    return asarray(places[::-1].copy() if bitorder == "big" else places, device=x.device)
+def _bit_shifts(bitorder: Order, x: Array) -> Array:
+    """By how much to shift a byte for each of its eight bits."""
+    shifts = np.arange(8, dtype=np.uint8)
+    return asarray(shifts[::-1].copy() if bitorder == "big" else shifts, device=x.device)
 
 
 def _with_last(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
-    """The array with the axis moved to the end, and where it was; flattened without an axis."""
+    """The array with the axis moved to the end, and the axis counted from 0; flattened without an axis."""
     if axis is None:
         return reshape(x, (-1,)), 0
-    place = normalize_axis(axis, x.ndim, name)
-    return moveaxis(x, place, -1), place
+    axis = normalize_axis(axis, x.ndim, name)
+    return moveaxis(x, axis, -1), axis
 
 
 @public
@@ -71,24 +71,24 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     if allows_numpy(x.device):
         where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
         return Array._wrap(np.packbits(x._data, where, bitorder), x.device)
-    bits, place = _with_last(x, axis, "packbits")
-    return moveaxis(_packed(bits.contiguous(), bitorder), -1, place)
+    bits, dim = _with_last(x, axis, "packbits")
+    return moveaxis(_packed(bits.contiguous(), bitorder), -1, dim)
 
 
 def _packed(x: Array, bitorder: Order) -> Array:
     """Rows of bits in bytes."""
     device, data, n = x.device, x._data, x.shape[-1]
-    made = allocate(device, (*x.shape[:-1], divide_up(n, 8)), dtypes.uint8)
-    whole = n % (8 * _BYTES) == 0 and aligned(16, x.itemsize, 16, (data,)) == 16
-    items = _BYTES if whole else 1
+    result = allocate(device, (*x.shape[:-1], divide_up(n, 8)), dtypes.uint8)
+    full = n % (8 * _BYTES) == 0 and aligned(16, x.itemsize, 16, (data,)) == 16
+    items = _BYTES if full else 1
     kernel = bound(
         _PACKBITS, device, 256, name=f"packbits_{8 * x.itemsize}_{items}", items=items, word=WORDS[x.itemsize],
-        align=16 if whole else x.itemsize, big=bitorder == "big",
+        align=16 if full else x.itemsize, big=bitorder == "big",
     )  # fmt: skip
-    if made.size:
-        blocks = divide_up(made.size, 256 * items)
-        launch_beside(device, kernel, blocks, 256, data, made, made.size, n, made.shape[-1])
-    return Array._wrap(made, device)
+    if result.size:
+        blocks = divide_up(result.size, 256 * items)
+        launch_2d(device, kernel, blocks, 256, data, result, result.size, n, result.shape[-1])
+    return Array._wrap(result, device)
 
 
 @public
@@ -118,14 +118,14 @@ def unpackbits(
     if allows_numpy(x.device):
         where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
         return Array._wrap(np.unpackbits(x._data, where, count, bitorder), x.device)
-    places = _places(bitorder, x)
-    whole, place = _with_last(x, axis, "unpackbits")
-    bits = bitwise_and(bitwise_right_shift(expand_dims(whole, -1), places), 1)
-    bits = reshape(bits, (*whole.shape[:-1], whole.shape[-1] * 8))
+    shifts = _bit_shifts(bitorder, x)
+    rows, dim = _with_last(x, axis, "unpackbits")
+    bits = bitwise_and(bitwise_right_shift(expand_dims(rows, -1), shifts), 1)
+    bits = reshape(bits, (*rows.shape[:-1], rows.shape[-1] * 8))
     if count is not None:
         more = count - bits.shape[-1]
         if more > 0:
             bits = concat([bits, zeros((*bits.shape[:-1], more), dtype=bits.dtype, device=bits.device)], -1)
         else:
             bits = bits[..., :count]
-    return moveaxis(bits, -1, place)
+    return moveaxis(bits, -1, dim)

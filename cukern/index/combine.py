@@ -1,6 +1,7 @@
-"""Launches that combine the rows of an array that have the same place: their sum, product, largest or smallest value.
+"""Launches of a deterministic scatter-reduce: the sum, product, largest or smallest of the rows with the same index.
 
-The order in which values are combined depends only on the places, so every run gives the same bits; no atomics.
+Rows are sorted by index, and each group is reduced in this order, in a tree where it has very many rows. So the order
+depends only on the indices, and every run gives the same bits; no atomics.
 """
 
 from __future__ import annotations
@@ -20,13 +21,13 @@ from ..elementwise.function import astype
 from ..kernel import Kernel
 from ..kernel.plan import allocate, on, raw, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
-from .places import (
+from .gather_scatter import (
     Order,
     aligned,
     bound,
     columns,
     cxx_name,
-    launch_beside,
+    launch_2d,
     ordered,
     picked_along,
     serial,
@@ -52,9 +53,10 @@ _KERNELS = {
     "parts": Kernel("index/combine_parts.cu", block=256),
     "long": Kernel("index/combine_long.cu", block=256),
 }
-#: A GPU adds the elements of each column in order, with parallel columns, if columns are short or there are enough to
-#: keep it busy; otherwise it sorts.
-_SERIAL_COUNT, _SERIAL_COLUMNS = 64, 1 << 16
+#: Elements per column up to which a GPU adds them in order, one thread per column; it sorts longer ones.
+_SERIAL_COUNT = 64
+#: Columns from which it does so however long they are, as they keep it busy.
+_SERIAL_COLUMNS = 1 << 16
 
 
 class Combining(NamedTuple):
@@ -65,7 +67,7 @@ class Combining(NamedTuple):
         lanes: threads that share a row.
         items: packs of a row that a thread combines.
         flight: rows that a thread reads before it combines them.
-        fan: the fan-in of the tree for places with many rows.
+        fan: the fan-in of the tree for indices with many rows.
     """
 
     block: int
@@ -93,7 +95,7 @@ def identity(how: Combination, dtype: DType) -> Any:
 
 def combined(
     g: Array,
-    places: Any,
+    indices: Any,
     outer: int,
     size: int,
     inner: int,
@@ -104,56 +106,56 @@ def combined(
     mean: bool = False,
     starts: Any = None,
 ) -> Array:
-    """Combine the rows of ``g`` (outer, count, inner) at their places, and ``base``: (outer, size, inner).
+    """Combine the rows of ``g`` (outer, count, inner) by their indices, and ``base``: (outer, size, inner).
 
     Args:
         g: the rows.
-        places: an ndarray (count,).
+        indices: an ndarray (count,).
         base: an array (outer, size, inner) to combine with the result.
         shape: the geometry.
         how: the operation. Results are rounded to the dtype once.
-        rising: whether the places are in rising order, so that they need no sorting.
+        rising: whether the indices are in ascending order, so that they need no sorting.
         mean: whether sums are divided by the number of their rows, not on the host.
-        starts: an ndarray (size + 1,), if it is known where rows in rising order begin and end.
+        starts: an ndarray (size + 1,): the first row of each index, in ascending order, and the end; None to search.
     """
     device = g.device
     if serial(device) and shape is None:
-        return _in_turn(g, places, outer, size, inner, base, how=how)
+        return _in_order(g, indices, outer, size, inner, base, how=how)
     with on(device):
-        made = allocate(device, (outer, size, inner), g.dtype)
-        if not made.size:
-            return Array._wrap(made, device)
+        result = allocate(device, (outer, size, inner), g.dtype)
+        if not result.size:
+            return Array._wrap(result, device)
         datas = (*(() if base is None else (base.contiguous()._data,)), g.contiguous()._data)
-        count = places.size
+        count = indices.size
         if starts is None:
-            order = ordered(device, places, size, rising)
+            order = ordered(device, indices, size, rising)
             starts = order.starts(size)._data
         else:
-            order = Order(Array._wrap(places, device), None)
-        width = aligned(inner * g.itemsize, g.itemsize, 16, (*datas, made)) // g.itemsize
+            order = Order(Array._wrap(indices, device), None)
+        width = aligned(inner * g.itemsize, g.itemsize, 16, (*datas, result)) // g.itemsize
         s = shape or combining(inner // width, width)
         wide = index_type(outer * size * s.lanes, outer * count * s.lanes, inner)
         variables: dict[str, Any] = {
             "lanes": s.lanes, "items": s.items, "width": width, "fan": s.fan, "flight": s.flight,
-            "index": wide, "exact": inner % (width * s.lanes * s.items) == 0, "what": how,
+            "index": wide, "full": inner % (width * s.lanes * s.items) == 0, "what": how,
         }  # fmt: skip
         parts, tiles = _parts(datas[-1], order, (outer, count, inner), s, variables)
         variables |= {"based": base is not None, "starts": cxx_name(starts), "mean": mean}
-        arrays = (*datas, order.indices, starts, made)
+        arrays = (*datas, order.indices, starts, result)
         sizes = (size, count, inner, len(tiles))
         kernel = _stage(device, s.block, g.dtype, "all", **variables, single=outer == 1)
         groups = s.block // s.lanes
-        beside = divide_up(inner, width * s.lanes * s.items)
+        blocks_y = divide_up(inner, width * s.lanes * s.items)
         blocks = divide_up(outer * size, groups)
-        launch_beside(device, kernel, blocks, s.block, *arrays, outer * size, *sizes, beside=beside)
+        launch_2d(device, kernel, blocks, s.block, *arrays, outer * size, *sizes, blocks_y=blocks_y)
         if tiles:
             kernel = _stage(device, s.block, g.dtype, "long", **variables, key=cxx_name(order.keys._data))
             tail = (order.keys._data, parts, tiles[0], sum(tiles))
             blocks = divide_up(outer * tiles[0], groups)
-            launch_beside(
-                device, kernel, blocks, s.block, *arrays, outer * tiles[0], *sizes, *tail, beside=beside
+            launch_2d(
+                device, kernel, blocks, s.block, *arrays, outer * tiles[0], *sizes, *tail, blocks_y=blocks_y
             )
-    return Array._wrap(made, device)
+    return Array._wrap(result, device)
 
 
 def _stage(
@@ -169,7 +171,7 @@ def _stage(
 def _parts(
     g: Any, order: Order, sizes: tuple[int, int, int], s: Combining, variables: dict[str, Any]
 ) -> tuple[Any, list[int]]:
-    """The inner nodes of the tree for places with many rows, and their number on each level."""
+    """The inner nodes of the tree for indices with many rows, and their number on each level."""
     outer, count, inner = sizes
     device, dtype = order.keys.device, g.dtype
     tiles: list[int] = []
@@ -187,15 +189,15 @@ def _parts(
         arrays = (g, order.keys._data, order.indices, parts)
         blocks = divide_up(outer * n, s.block // s.lanes)
         numbers = (outer * n, count, inner, n, s.fan**level, sum(tiles), below, here)
-        beside = divide_up(inner, variables["width"] * s.lanes * s.items)
-        launch_beside(device, kernel, blocks, s.block, *arrays, *numbers, beside=beside)
+        blocks_y = divide_up(inner, variables["width"] * s.lanes * s.items)
+        launch_2d(device, kernel, blocks, s.block, *arrays, *numbers, blocks_y=blocks_y)
         below, here = here, here + n
     return parts, tiles
 
 
-def _in_turn(
+def _in_order(
     g: Array,
-    places: Any,
+    indices: Any,
     outer: int,
     size: int,
     inner: int,
@@ -203,45 +205,46 @@ def _in_turn(
     each: bool = False,
     how: Combination = "sum",
 ) -> Array:
+    """Combine rows, or elements with ``each`` an index, in their order, each column by one thread."""
     device, acc = g.device, dtypes.info(g.dtype).acc
     with on(device), tape.stop_recording():
         if base is None:
-            made = Array._wrap(zeros(device, (outer, size, inner), acc), device)
+            result = Array._wrap(zeros(device, (outer, size, inner), acc), device)
             if how != "sum":
-                raw(made._data)[...] = identity(how, g.dtype).astype(acc)
+                raw(result._data)[...] = identity(how, g.dtype).astype(acc)
         else:
-            made = astype(base, acc).contiguous()
-        if made.size and g.size:
-            columns(how, g, places, made._data, (outer, size, inner), each, JOINS[how])
-        return astype(made, g.dtype, copy=False)
+            result = astype(base, acc).contiguous()
+        if result.size and g.size:
+            columns(how, g, indices, result._data, (outer, size, inner), each, JOINS[how])
+        return astype(result, g.dtype, copy=False)
 
 
 @cache
-def expect_added(device: Device, dtype: DType, place: DType, single: bool, each: bool) -> None:
+def expect_added(device: Device, dtype: DType, index_dtype: DType, single: bool, each: bool) -> None:
     """Compile the host's kernel that adds rows ahead of need: it is the derivative of taking them.
 
     Args:
         device: where the rows are.
         dtype: that of their elements.
-        place: the dtype of the places.
+        index_dtype: that of the indices.
         single: whether a row has one element.
-        each: whether each element has a place of its own.
+        each: whether each element has a separate index.
     """
 
     def rehearse() -> None:
         shape = (1, 1, 1 if single else 2)
         rows = Array._wrap(np.zeros(shape, dtype), device)
-        _in_turn(rows, np.zeros(shape if each else 1, place), *shape, None, each)
+        _in_order(rows, np.zeros(shape if each else 1, index_dtype), *shape, None, each)
 
     if serial(device):
         device.backend.ahead(rehearse)
 
 
-def added_along(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """y[o, places[o, j, i], i] += g[o, j, i] from zeros, for ``g`` (outer, count, inner): (outer, size, inner)."""
-    count, width = places.size // max(1, outer * inner), outer * inner
+def added_along(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
+    """y[o, indices[o, j, i], i] += g[o, j, i] from zeros, for ``g`` (outer, count, inner): (outer, size, inner)."""
+    count, width = indices.size // max(1, outer * inner), outer * inner
     if serial(g.device) or count <= _SERIAL_COUNT or width >= _SERIAL_COLUMNS:
-        return _in_turn(g, places, outer, size, inner, None, True)
-    flat = picked_along(None, places, g.device, outer, size, inner)
-    made = combined(g, flat.reshape(-1), 1, outer * size * inner, 1)
-    return Array._wrap(made._data.reshape(outer, size, inner), g.device)
+        return _in_order(g, indices, outer, size, inner, None, True)
+    flat = picked_along(None, indices, g.device, outer, size, inner)
+    result = combined(g, flat.reshape(-1), 1, outer * size * inner, 1)
+    return Array._wrap(result._data.reshape(outer, size, inner), g.device)

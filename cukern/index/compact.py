@@ -1,4 +1,7 @@
-"""Compaction: the places of true elements, and the first elements of runs of equal ones."""
+"""Stream compaction: the indices of true elements, and the first elements of runs of equal ones.
+
+Tiles are counted, an exclusive scan of the counts gives their offsets, and a second pass writes.
+"""
 
 from __future__ import annotations
 
@@ -23,9 +26,12 @@ Stage = Literal["count", "write", "few"]
 _KERNELS = {stage: Kernel(f"index/compact_{stage}.cu", block=256) for stage in ("count", "write", "few")}
 #: Elements per tile, which a host thread or a GPU's warp counts.
 _TILE = {"serial": 1 << 15, "simt": 1 << 10}
-#: The most flags of which one block of a GPU finds the places, and its threads.
-_FEW, _FEW_BLOCK = 1 << 15, 1024
-_LANES = 32
+#: The most flags that one block of a GPU compacts.
+_FEW = 1 << 15
+#: Threads of that block.
+_FEW_BLOCK = 1024
+#: Threads per warp.
+_WARP = 32
 
 
 @cache
@@ -42,14 +48,14 @@ def compacting(
 
     Args:
         device: where it runs.
-        stage: one counts what tiles have, one writes it; ``"few"`` does both in one block.
+        stage: ``"count"`` counts the chosen elements of tiles, ``"write"`` writes them; ``"few"`` is both in one block.
         block: threads per block, 1 or a multiple of 32.
         dtype: of the elements.
         runs: whether the first elements of runs are chosen, and their values wanted; else those that are true.
         equal_nan: whether all NaN are equal.
-        placed: whether the places are wanted.
+        placed: whether the indices are wanted.
     """
-    lanes = 1 if block == 1 else _LANES
+    lanes = 1 if block == 1 else _WARP
     name = f"{'runs' if runs else 'nonzero'}_{stage}_{dtypes.info(dtype).name}_{block}"
     return _KERNELS[stage].bind(
         device, name=name, block=block, lanes=lanes, elem=dtype, runs=runs, equal_nan=equal_nan, placed=placed,
@@ -57,7 +63,7 @@ def compacting(
     ).function  # fmt: skip
 
 
-def flat_places(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
+def flat_indices(flags: Array, tile: int | None = None, block: int | None = None) -> Array:
     """The indices of the true elements of a bool array, flattened in C order, as int64.
 
     Waits for the device, to read the number of true elements.
@@ -70,21 +76,21 @@ def flat_places(flags: Array, tile: int | None = None, block: int | None = None)
     if tile is None and by_numpy.serves(flags):
         return Array._wrap(flags._data.reshape(-1).nonzero()[0], flags.device)
     if tile is None and block is None and flags.device.style != "serial" and 0 < flags.size <= _FEW:
-        return few_places(flags)
-    places = _compacted(flags, tile, block, False, False, True)[1]
-    assert places is not None
-    return places
+        return flat_indices_of_few(flags)
+    indices = _compacted(flags, tile, block, False, False, True)[1]
+    assert indices is not None
+    return indices
 
 
-def few_places(flags: Array, block: int = _FEW_BLOCK) -> Array:
-    """:func:`flat_places` by one block."""
+def flat_indices_of_few(flags: Array, block: int = _FEW_BLOCK) -> Array:
+    """:func:`flat_indices` by one block."""
     n, device = flags.size, flags.device
-    made, count = allocate(device, (n,), dtypes.int64), allocate(device, (1,), dtypes.int64)
+    result, count = allocate(device, (n,), dtypes.int64), allocate(device, (1,), dtypes.int64)
     with on(device), tape.stop_recording():
         tile = divide_up(n, block)
         function = compacting(device, "few", block)
-        launch(device, function, 1, block, (flags.contiguous()._data, made, count, n, tile * _LANES))
-        return Array._wrap(made[: int(count.item())], device)
+        launch(device, function, 1, block, (flags.contiguous()._data, result, count, n, tile * _WARP))
+        return Array._wrap(result[: int(count.item())], device)
 
 
 def runs_of(
@@ -92,15 +98,15 @@ def runs_of(
 ) -> tuple[Array, Array | None]:
     """The first elements of the runs of equal elements in a vector, and if ``placed`` their indices, as int64.
 
-    Waits for the device, to read their number. The other arguments are those of :func:`flat_places`.
+    Waits for the device, to read their number. The other arguments are those of :func:`flat_indices`.
     """
     if tile is None and ordered.dtype not in dtypes.COMPLEX and by_numpy.serves(ordered):
         data, starts = ordered._data, _run_starts(ordered._data, equal_nan)
-        places = Array._wrap(starts.nonzero()[0], ordered.device) if placed else None
-        return Array._wrap(data[starts], ordered.device), places
-    values, places = _compacted(ordered, tile, block, True, equal_nan, placed)
+        indices = Array._wrap(starts.nonzero()[0], ordered.device) if placed else None
+        return Array._wrap(data[starts], ordered.device), indices
+    values, indices = _compacted(ordered, tile, block, True, equal_nan, placed)
     assert values is not None
-    return values, places
+    return values, indices
 
 
 def _run_starts(ordered: Any, equal_nan: bool) -> Any:
@@ -115,12 +121,12 @@ def _run_starts(ordered: Any, equal_nan: bool) -> Any:
 def _compacted(
     x: Array, tile: int | None, block: int | None, runs: bool, equal_nan: bool, placed: bool
 ) -> tuple[Array | None, Array | None]:
-    """The chosen elements of the flattened ``x``, if they are of runs, and their places, if wanted."""
+    """The chosen elements of the flattened ``x``, if they are of runs, and their indices, if ``placed``."""
     n, device = x.size, x.device
     tile = tile or _TILE[device.style]
     block = block or (1 if device.style == "serial" else 256)
     tiles = divide_up(n, tile)
-    blocks = divide_up(tiles, max(1, block // _LANES))
+    blocks = divide_up(tiles, max(1, block // _WARP))
     variables = (block, x.dtype, runs, equal_nan, placed)
     with on(device), tape.stop_recording():
         count, data, starts = 0, x.contiguous()._data, None
@@ -130,10 +136,10 @@ def _compacted(
             starts = cumulative_sum(Array._wrap(counts, device), include_initial=True)
             count = int(starts[tiles].item())
         values = allocate(device, (count,), x.dtype) if runs else None
-        places = allocate(device, (count,), dtypes.int64) if placed else None
+        indices = allocate(device, (count,), dtypes.int64) if placed else None
         if count and starts is not None:
-            outs = [one for one in (values, places) if one is not None]
+            outs = [data for data in (values, indices) if data is not None]
             write = compacting(device, "write", *variables)
             launch(device, write, blocks, block, (data, starts._data, *outs, n, tile))
-    made = [None if one is None else Array._wrap(one, device) for one in (values, places)]
-    return made[0], made[1]
+    arrays = [None if data is None else Array._wrap(data, device) for data in (values, indices)]
+    return arrays[0], arrays[1]

@@ -1,6 +1,6 @@
-"""Launches that combine the elements of slices along an axis by any function of two operands, for ``ufunc.reduceat``.
+"""Launches of ``ufunc.reduceat``: a segmented reduction along an axis by any function of two operands.
 
-What is combined with what depends on the starts of the slices alone, so every run gives the same bits.
+Which elements are combined depends only on the starts of the slices, so every run gives the same bits.
 """
 
 from __future__ import annotations
@@ -19,16 +19,24 @@ from ..elementwise.row import Row
 from ..kernel import Kernel
 from ..kernel.plan import allocate, on, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
-from .places import HOST_PIECE, launch_beside, serial
+from .gather_scatter import HOST_PIECE, launch_2d, serial
 
 _KERNELS = {stage: Kernel(f"index/fold_{stage}.cu", block=256) for stage in ("slices", "parts")}
 _FACTS = Kernel("index/fold_facts.cu", block=256)
-#: Columns that a thread of the host combines together, and numbers of a single column.
-_HOST_ACROSS, _HOST_ALONG = 64, 32
-#: Threads of a warp, and the fewest numbers of a slice for each.
-_WARP, _LEAST = 32, 4
-#: Rows of a part where a warp shares a column, and where fewer threads do.
-_FAN, _FEW_FAN = 256, 64
+#: Columns that a host thread combines together.
+_HOST_ACROSS = 64
+#: Elements of a single column that a host thread combines together.
+_HOST_ALONG = 32
+#: Threads per warp.
+_WARP = 32
+#: The fewest elements of a slice per thread.
+_LEAST = 4
+#: Rows of a part where a warp shares a column.
+_FAN = 256
+#: Rows of a part where fewer threads share a column.
+_FEW_FAN = 64
+#: Slices that a thread of a GPU tests.
+_TESTED = 16
 
 
 class Folding(NamedTuple):
@@ -37,7 +45,7 @@ class Folding(NamedTuple):
     Attributes:
         block: threads per block.
         across: neighbouring columns of a group of threads.
-        along: numbers of a column that a group combines at a time.
+        along: elements of a column that a group combines at a time.
         fan: rows of a part; slices are not divided if it is 0.
         flight: rows that a thread reads before it combines them.
     """
@@ -50,7 +58,7 @@ class Folding(NamedTuple):
 
 
 def folding(host: bool, in_order: bool, n: int, inner: int, count: int) -> Folding:
-    """The geometry for ``count`` slices of ``n`` rows of ``inner`` numbers."""
+    """The geometry for ``count`` slices of ``n`` rows of ``inner`` elements."""
     if host:
         across = 1 if inner == 1 else _HOST_ACROSS
         return Folding(
@@ -86,31 +94,32 @@ def folded(
     device, n, count = x.device, x.shape[axis], starts.size
     outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     with on(device):
-        made = allocate(device, (*x.shape[:axis], count, *x.shape[axis + 1 :]), dtype)
-        if not made.size:
-            return Array._wrap(made, device)
+        result = allocate(device, (*x.shape[:axis], count, *x.shape[axis + 1 :]), dtype)
+        if not result.size:
+            return Array._wrap(result, device)
         host = serial(device) and shape is None
         s = shape or folding(host, in_order, n, inner, count)
         data, threads = x.contiguous()._data, 1 if host else s.across * s.along
-        groups, beside = s.block // threads, divide_up(inner, s.across)
+        groups, blocks_y = s.block // threads, divide_up(inner, s.across)
         wide = index_type(outer * count * threads, outer * n * threads // max(1, s.fan), n, inner)
-        form = _Form(device, row, x.dtype, dtype, s, host, inner == 1, in_order, wide)
-        parts, tiles = _parts(form, data, starts, (outer, n, inner))
+        config = _Config(device, row, x.dtype, dtype, s, host, inner == 1, in_order, wide)
+        parts, tiles = _parts(config, data, starts, (outer, n, inner))
         piece = max(1, HOST_PIECE * count // (n * inner)) if host else 1
-        values = (data, parts, starts, made, outer * count, piece, count, n, inner, tiles[0] if tiles else 0)
-        function = _stage(form, "slices", 0)
+        sizes = (outer * count, piece, count, n, inner, tiles[0] if tiles else 0, sum(tiles))
+        function = _stage(config, "slices", 0)
         blocks = divide_up(outer * count, groups * piece)
-        launch_beside(device, function, blocks, s.block, *values, sum(tiles), beside=beside)
-    return Array._wrap(made, device)
+        arrays = (data, parts, starts, result)
+        launch_2d(device, function, blocks, s.block, *arrays, *sizes, blocks_y=blocks_y)
+    return Array._wrap(result, device)
 
 
-class _Form(NamedTuple):
-    """What the kernels are compiled for."""
+class _Config(NamedTuple):
+    """The template variables of the kernels: what they are compiled for."""
 
     device: Device
     row: Row
     elem: DType
-    made: DType
+    result: DType
     shape: Folding
     host: bool
     single: bool
@@ -119,21 +128,21 @@ class _Form(NamedTuple):
 
 
 @cache
-def _stage(form: _Form, stage: str, level: int) -> CompiledFunction:
-    s, acc = form.shape, compute_type(form.made)
-    body = [Statement(acc, "made", form.row.print("ab", form.made))]
+def _stage(c: _Config, stage: str, level: int) -> CompiledFunction:
+    s, acc = c.shape, compute_type(c.result)
+    body = [Statement(acc, "combined", c.row.print("ab", c.result))]
     return _KERNELS[stage].bind(
-        form.device, name=f"{form.row.name}_{stage}_{dtypes.info(form.elem).name}_{s.block}", block=s.block,
-        elem=form.elem, made=dtypes.info(form.made).cxx, acc=acc, what=form.row.name, body=body, serial=form.host,
-        single=form.single, in_order=form.in_order, across=s.across, along=s.along, fan=max(1, s.fan),
-        flight=s.flight, level=level, index=form.wide,
+        c.device, name=f"{c.row.name}_{stage}_{dtypes.info(c.elem).name}_{s.block}", block=s.block, elem=c.elem,
+        result_type=dtypes.info(c.result).cxx, acc=acc, what=c.row.name, body=body, serial=c.host, single=c.single,
+        in_order=c.in_order, across=s.across, along=s.along, fan=max(1, s.fan), flight=s.flight, level=level,
+        index=c.wide,
     ).function  # fmt: skip
 
 
-def _parts(form: _Form, data: Any, starts: Any, sizes: tuple[int, int, int]) -> tuple[Any, list[int]]:
-    """The results of whole parts of an axis, and of parts of these and so on, and their number on each level."""
+def _parts(config: _Config, data: Any, starts: Any, sizes: tuple[int, int, int]) -> tuple[Any, list[int]]:
+    """The results of all full parts of an axis, of parts of these and so on, and their number on each level."""
     outer, n, inner = sizes
-    s, device = form.shape, form.device
+    s, device = config.shape, config.device
     tiles: list[int] = []
     left = n
     while s.fan and left >= 2 * s.fan:
@@ -141,34 +150,30 @@ def _parts(form: _Form, data: Any, starts: Any, sizes: tuple[int, int, int]) -> 
         tiles.append(left)
     if not tiles:
         return None, tiles
-    facts = _facts(form, starts, n)
-    made = allocate(device, (outer, sum(tiles), inner), dtypes.info(form.made).acc)
-    groups = s.block // (1 if form.host else s.across * s.along)
+    flags = _facts(config, starts, n)
+    result = allocate(device, (outer, sum(tiles), inner), dtypes.info(config.result).acc)
+    groups = s.block // (1 if config.host else s.across * s.along)
     below = here = 0
     for level, count in enumerate(tiles, 1):
-        function = _stage(form, "parts", min(level, 2))
+        function = _stage(config, "parts", min(level, 2))
         sizes_here = (outer * count, count, starts.size, n, inner, s.fan**level, sum(tiles), below, here)
         blocks = divide_up(outer * count, groups)
-        beside = divide_up(inner, s.across)
-        launch_beside(
-            device, function, blocks, s.block, data, made, starts, facts, *sizes_here, beside=beside
+        blocks_y = divide_up(inner, s.across)
+        launch_2d(
+            device, function, blocks, s.block, data, result, starts, flags, *sizes_here, blocks_y=blocks_y
         )
         below, here = here, here + count
-    return made, tiles
+    return result, tiles
 
 
-#: Slices at which a thread of a GPU looks.
-_LOOKS = 16
-
-
-def _facts(form: _Form, starts: Any, n: int) -> Any:
-    """Whether the starts fall somewhere, and whether a slice has a whole part, as bits of one number on the device."""
-    device, count, block = form.device, starts.size, 1 if form.host else 256
-    piece = HOST_PIECE if form.host else _LOOKS
-    made = zeros(device, (1,), dtypes.uint32)
-    function = _looking(device, block, form.shape.fan, index_type(count + block * piece, n))
-    launch_beside(device, function, divide_up(count, block * piece), block, starts, made, count, n, piece)
-    return made
+def _facts(config: _Config, starts: Any, n: int) -> Any:
+    """Whether the starts ever decrease, and whether a slice has a full part, as bits of one number on the device."""
+    device, count, block = config.device, starts.size, 1 if config.host else 256
+    piece = HOST_PIECE if config.host else _TESTED
+    result = zeros(device, (1,), dtypes.uint32)
+    function = _looking(device, block, config.shape.fan, index_type(count + block * piece, n))
+    launch_2d(device, function, divide_up(count, block * piece), block, starts, result, count, n, piece)
+    return result
 
 
 @cache

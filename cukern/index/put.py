@@ -33,7 +33,7 @@ from .plain_numbers import takes_number
 from .search import flatnonzero
 from .subscript import getitem, setitem
 from .subscript import put as put_flat
-from .take import brought_in, expect_mode, integers, settled_in, take
+from .take import expect_mode, in_mode, integers, kernel_indices, take
 
 __all__ = ["copyto", "place", "put", "putmask"]
 
@@ -44,11 +44,11 @@ _FEW = 1 << 13
 def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -> Any:
     """``value`` as an array or a Python number, if ``casting`` allows to assign it to ``x``."""
     if is_scalar(value):
-        own = dtypes.result_type(value)
-        exact = (
-            own == x.dtype if casting in ("no", "equiv") else dtypes.result_type(x.dtype, value) == x.dtype
+        dtype = dtypes.result_type(value)
+        fits = (
+            dtype == x.dtype if casting in ("no", "equiv") else dtypes.result_type(x.dtype, value) == x.dtype
         )
-        held = checked_casting(name, casting) == "unsafe" or exact
+        held = checked_casting(name, casting) == "unsafe" or fits
     else:
         listed = isinstance(value, (list, tuple))
         value = require_array(value, name, "values", x)
@@ -102,10 +102,11 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
 
 def _is_copied(target: Array, source: Array) -> bool:
     """Whether NumPy is to copy an array to another of its shape and dtype."""
-    one, other = target._layout or target._planned(), source._layout or source._planned()
-    if one is not other and (one.device, one.dtype, one.shape) != (other.device, other.dtype, other.shape):
+    layout, other = target._layout or target._planned(), source._layout or source._planned()
+    key, other_key = ((x.device, x.dtype, x.shape) for x in (layout, other))
+    if key != other_key:
         return False
-    return by_numpy.serves(target, source) and not one.repeated and not target._storage.constant
+    return by_numpy.serves(target, source) and not layout.repeated and not target._storage.constant
 
 
 def _cycled(values: Array, count: int) -> Array:
@@ -159,13 +160,13 @@ def _put(x: Array, ind: Any, values: Any, mode: str) -> None:
     number = is_scalar(values)
     if data.size and not (number or values.size):
         return
-    places = settled_in(brought_in(data, x.size, x, mode), x.size, x, "put")
-    put_flat(x, places, values if number else _cycled(values, places.size), "put")
+    indices = kernel_indices(in_mode(data, x.size, x, mode), x.size, x, "put")
+    put_flat(x, indices, values if number else _cycled(values, indices.size), "put")
 
 
 @public
 def putmask(x: Array, /, mask: Any, values: Any) -> None:
-    """Assign to each element of ``x`` where ``mask`` is true the element of ``values`` at its place, in place.
+    """Assign to each element of ``x`` where ``mask`` is true the element of ``values`` at the same position, in place.
 
     Args:
         x: the array to write to, which no tape tracks.
@@ -187,11 +188,10 @@ def putmask(x: Array, /, mask: Any, values: Any) -> None:
     chosen = require_array(mask, "putmask", "mask", x)
     if chosen.size != x.size:
         raise ValueError(f"putmask: mask: expected {x.size} elements, got {chosen.size}")
-    given = _castable("putmask", values, x)
-    given = require_array(given, "putmask", "values", x)
-    if not given.size or not x.size:
+    source = require_array(_castable("putmask", values, x), "putmask", "values", x)
+    if not source.size or not x.size:
         return
-    spread = reshape(_cycled(astype(given, x.dtype, copy=False), x.size), x.shape)
+    spread = reshape(_cycled(astype(source, x.dtype, copy=False), x.size), x.shape)
     setitem(x, ..., choose(reshape(not_equal(chosen, 0), x.shape), spread, x))
 
 
@@ -202,12 +202,12 @@ def place(x: Array, /, mask: Any, vals: Any) -> None:
     Args:
         x: the array to write to, which no tape tracks.
         mask: any array of as many elements, taken as bool.
-        vals: the first value goes to the first true place, and so on; fewer values are repeated.
+        vals: the first value goes to the first true element, and so on; fewer values are repeated.
 
     Raises:
         GradientError: a tape tracks an array.
         TypeError: the values cannot be cast to the dtype of ``x``.
-        ValueError: the mask has another size, or there is a true place and no value.
+        ValueError: the mask has another size, or an element is true and there is no value.
 
     >>> import cukern as ck
     >>> x = ck.arange(5)
@@ -219,12 +219,12 @@ def place(x: Array, /, mask: Any, vals: Any) -> None:
     chosen = require_array(mask, "place", "mask", x)
     if chosen.size != x.size:
         raise ValueError(f"place: mask: expected {x.size} elements, got {chosen.size}")
-    given = require_array(_castable("place", vals, x), "place", "vals", x)
-    places = flatnonzero(not_equal(chosen, 0))
-    if places.size and not given.size:
+    source = require_array(_castable("place", vals, x), "place", "vals", x)
+    indices = flatnonzero(not_equal(chosen, 0))
+    if indices.size and not source.size:
         raise ValueError("place: vals: expected at least one value, got none")
-    if places.size:
-        put_flat(x, places._data, _cycled(given, places.size), "place")
+    if indices.size:
+        put_flat(x, indices._data, _cycled(source, indices.size), "place")
 
 
 class Flat:
@@ -260,11 +260,11 @@ class Flat:
     def __setitem__(self, key: Any, value: Any) -> None:
         x = self.base
         with tape.stop_recording():
-            places = getitem(asarray(np.arange(x.size), device=x.device), self._key(key))
+            indices = getitem(asarray(np.arange(x.size), device=x.device), self._key(key))
         values = require_array(value, "flat", "value", x)
-        if places.size and values.size:
+        if indices.size and values.size:
             put_flat(
-                x, places.contiguous()._data, reshape(_cycled(values, places.size), places.shape), "flat"
+                x, indices.contiguous()._data, reshape(_cycled(values, indices.size), indices.shape), "flat"
             )
 
     def _key(self, key: Any) -> Any:

@@ -1,7 +1,8 @@
-"""The stable radix sort of long rows: one reading and writing of the elements for each byte of a key.
+"""Least-significant-digit radix sort of long rows, stable, with digits of 8 bits: one read and write per digit.
 
-On a GPU one reading counts the digits of all passes; then each pass places the elements while its blocks tell each
-other how many they have (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort for GPUs", 2022).
+On a GPU one kernel computes the digit histograms of all passes; then each pass scatters the elements, with the offsets
+of its tiles from a decoupled look-back (Adinets and Merrill, "Onesweep: a faster least significant digit radix sort
+for GPUs", 2022).
 """
 
 from __future__ import annotations
@@ -28,11 +29,19 @@ _SERIAL = Kernel("index/radix_serial.cu", block=1)
 _LONGEST_ROW = 2**29
 #: Elements of a row from which there are fewer passes over it than merges.
 _LONG = 1 << 18
-#: The same on the host, per byte of a key; the most elements that a thread sorts there.
-_HOST_LONG, _RUN = 32, 1 << 20
-#: Values of a digit; threads of a block that counts, elements that each has in flight, and the least that one counts.
-_DIGITS, _COUNT_BLOCK, _COUNT_ITEMS, _COUNT_PIECE = 256, 512, 8, 64
-#: Blocks that count at a time: four in each of 132 multiprocessors.
+#: The same on the host, per byte of a key.
+_HOST_LONG = 32
+#: The most elements that a host thread sorts.
+_RUN = 1 << 20
+#: Values of a digit.
+_DIGITS = 256
+#: Threads per block of the histogram kernel.
+_COUNT_BLOCK = 512
+#: Elements in flight per thread of the histogram kernel.
+_COUNT_ITEMS = 8
+#: The fewest elements per thread of the histogram kernel.
+_COUNT_PIECE = 64
+#: Blocks of the histogram kernel: four in each of 132 multiprocessors.
 _COUNTERS = 528
 
 
@@ -40,10 +49,10 @@ class Radix(NamedTuple):
     """How threads share the tiles of a pass.
 
     Attributes:
-        block: threads per block, a multiple of 32, at least 256; or 1 for a thread alone, which makes all passes over
+        block: threads per block, a multiple of 32, at least 256; or 1 for a single thread, which makes all passes over
             a tile, before tiles are merged.
         items: elements per thread of a tile.
-        resident: blocks of a multiprocessor at a time.
+        resident: blocks resident per multiprocessor.
     """
 
     block: int
@@ -75,7 +84,7 @@ def bits_of(dtype: DType) -> DType:
 
 
 def index_of(n: int) -> tuple[str, DType]:
-    """The C++ type and the dtype of places in rows of ``n`` elements."""
+    """The C++ type and the dtype of indices in rows of ``n`` elements."""
     return ("long long", dtypes.int64) if n > _LONGEST_ROW else ("int", dtypes.int32)
 
 
@@ -108,9 +117,9 @@ def _counting(device: Device, dtype: DType, index: str, descending: bool) -> Com
 def _passing(
     device: Device, dtype: DType, index: str, indexed: bool, descending: bool, shape: Radix, last: bool
 ) -> CompiledFunction:
-    place = "long long" if last else index
-    more = {"resident": shape.resident, "place_out": place}
-    name = "last" if last and place != index else "pass"
+    index_out = "long long" if last else index
+    more = {"resident": shape.resident, "index_out": index_out}
+    name = "last" if last and index_out != index else "pass"
     return _bound(device, _PASS, dtype, name, index, indexed, descending, shape.block, shape.items, **more)
 
 
@@ -151,48 +160,48 @@ UNSIGNED = {1: "char", 2: "short", 4: "int", 8: "long long"}
 def radix_sorted(x: Array, indexed: bool, descending: bool, shape: Radix) -> tuple[Array, Array | None]:
     """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
     n, device = x.shape[-1], x.device
-    index, place = index_of(n)
+    index, index_dtype = index_of(n)
     bits, passes = bits_of(x.dtype), x.dtype.itemsize
-    made = allocate(device, x.shape, bits)
-    found = allocate(device, x.shape, dtypes.int64) if indexed else None
+    keys_out = allocate(device, x.shape, bits)
+    indices_out = allocate(device, x.shape, dtypes.int64) if indexed else None
     if x.size:
         rows, tiles = x.size // n, divide_up(n, shape.tile)
         each = 1 + rows * tiles * _DIGITS
         word = dtypes.uint32 if index == "int" else dtypes.uint64
-        known = zeros(device, (rows * passes * _DIGITS + passes * each,), word)
-        counts, marks = known[: rows * passes * _DIGITS], known[rows * passes * _DIGITS :]
+        words = zeros(device, (rows * passes * _DIGITS + passes * each,), word)
+        counts, status = words[: rows * passes * _DIGITS], words[rows * passes * _DIGITS :]
         source: Any = x.contiguous()._data.view(bits)
         _count(device, x.dtype, index, descending, source, counts, rows, n)
-        keys = _turns(device, x.shape, bits, made, passes)
-        places = _turns(device, x.shape, place, found, passes)
+        keys = _buffers(device, x.shape, bits, keys_out, passes)
+        indices = _buffers(device, x.shape, index_dtype, indices_out, passes)
         for k in range(passes):
             last = indexed and k == passes - 1
             function = _passing(device, x.dtype, index, indexed, descending, shape, last)
-            pairs = (source, places[k - 1] if k else None) if indexed else (source,)
-            outs = (keys[k], places[k]) if indexed else (keys[k],)
-            own = marks[k * each : (k + 1) * each]
-            values = (*pairs, *outs, counts, own, rows, n, tiles, k)
+            pairs = (source, indices[k - 1] if k else None) if indexed else (source,)
+            outs = (keys[k], indices[k]) if indexed else (keys[k],)
+            pass_status = status[k * each : (k + 1) * each]
+            values = (*pairs, *outs, counts, pass_status, rows, n, tiles, k)
             launch(device, function, rows * tiles, shape.block, values)
             source = keys[k]
-    values_made = Array._wrap(made.view(x.dtype), device)
-    return values_made, Array._wrap(found, device) if indexed else None
+    values_out = Array._wrap(keys_out.view(x.dtype), device)
+    return values_out, Array._wrap(indices_out, device) if indexed else None
 
 
-def _turns(device: Device, shape: tuple[int, ...], dtype: DType, last: Any, passes: int) -> list[Any]:
-    """What each pass writes: two arrays by turns, and ``last`` in the last one."""
+def _buffers(device: Device, shape: tuple[int, ...], dtype: DType, last: Any, passes: int) -> list[Any]:
+    """The output of each pass, double-buffered: two arrays alternate, and the last pass writes ``last``."""
     if last is None or passes == 1:
         return [last] * passes
     others = [allocate(device, shape, dtype) for _ in range(2 if last.dtype != dtype else 1)]
-    turns = [last if last.dtype == dtype else others[0], others[-1]]
-    made = [turns[(passes - 1 - k) % 2] for k in range(passes)]
-    made[-1] = last
-    return made
+    pair = [last if last.dtype == dtype else others[0], others[-1]]
+    result = [pair[(passes - 1 - k) % 2] for k in range(passes)]
+    result[-1] = last
+    return result
 
 
 def _count(
     device: Device, dtype: DType, index: str, descending: bool, bits: Any, counts: Any, rows: int, n: int
 ) -> None:
-    """Count the digits of the keys of each row."""
+    """Launch the histograms of the digits of the keys of each row."""
     function = _counting(device, dtype, index, descending)
     pieces = max(1, min(divide_up(_COUNTERS, rows), n // (_COUNT_BLOCK * _COUNT_PIECE)))
     piece = divide_up(n, pieces)

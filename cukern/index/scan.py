@@ -1,4 +1,7 @@
-"""Scans: cumulative sums, products, extremes and log-sums along an axis, in either direction."""
+"""Scans: cumulative sums, products, extremes and log-sums along an axis, in either direction.
+
+Products and log-sums have derivatives by a linear recurrence ``y[j] = a[j] * y[j - 1] + b[j]``, a scan of affine maps.
+"""
 
 from __future__ import annotations
 
@@ -67,43 +70,43 @@ def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> DType:
 
 def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
     with tape.stop_recording():
-        made = scanned(_SUM, (x,), axis, dtype, reverse, lead)
+        result = scanned(_SUM, (x,), axis, dtype, reverse, lead)
     if tape.recording((x,)):
         n = x.shape[axis]
         inside = (slice(None),) * axis + (slice(0, n) if reverse else slice(int(lead), None),)
         tape.record(
             "cumulative_sum",
             (x,),
-            (made,),
-            lambda given, saved, needs: (_sum(given[0][inside], axis, dtype, not reverse, False),),
+            (result,),
+            lambda cotangents, saved, needs: (_sum(cotangents[0][inside], axis, dtype, not reverse, False),),
         )
-    return made
+    return result
 
 
 def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
     with tape.stop_recording():
-        made = scanned(_PRODUCT, (x,), axis, dtype, lead=lead)
+        result = scanned(_PRODUCT, (x,), axis, dtype, lead=lead)
     if tape.recording((x,)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: object) -> tuple[Array]:
             inside = (slice(None),) * axis + (slice(int(lead), None),)
-            return (_product_cotangent(astype(given[0][inside], x_dtype, copy=False), saved[0], axis),)
+            return (_product_cotangent(astype(cotangents[0][inside], x_dtype, copy=False), saved[0], axis),)
 
         x_dtype = x.dtype
-        tape.record("cumulative_prod", (x,), (made,), vjp, (x,))
-    return made
+        tape.record("cumulative_prod", (x,), (result,), vjp, (x,))
+    return result
 
 
 def _product_cotangent(g: Array, x: Array, axis: int) -> Array:
-    """The product before each element times the recurrence after it, without a division, so zeros are exact.
+    """The product before each element times the recurrence after it, without a division, so zeros need no special case.
 
     The recurrence is ``s[i] = g[i] + x[i + 1] * s[i + 1]``.
     """
     x = conjugated(x)
     before = _part(_product(x, axis, x.dtype, True), axis, slice(0, x.shape[axis]))
     after = recurrence(shifted(x, axis, True), g, axis, True)
-    made: Array = _before_after(before, after)
-    return made
+    result: Array = _before_after(before, after)
+    return result
 
 
 @fuse
@@ -148,11 +151,11 @@ def recurrence(a: Array, b: Array, axis: int, reverse: bool, begins: Array | Non
         y = scanned(_RECURRENCE, (_marked(a, begins), b), axis, b.dtype, reverse)
     if tape.recording((a, b)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             a, y = map(conjugated, saved)
             back = not reverse
             after = None if begins is None else shifted(begins, axis, back)
-            h = recurrence(shifted(a, axis, back), given[0], axis, back, after)
+            h = recurrence(shifted(a, axis, back), cotangents[0], axis, back, after)
             of_a = h * shifted(y, axis, reverse) if needs[0] else None
             return [of_a if of_a is None or begins is None else where(begins, 0, of_a), h]
 
@@ -187,9 +190,9 @@ def cumulative_sum(
     >>> ck.cumulative_sum(ck.asarray([1, 2, 3]), include_initial=True).tolist()
     [0, 1, 3, 6]
     """
-    x, place = _prepared(x, axis, "cumulative_sum", False)
-    made = _sum(x, place, _sum_dtype(x, dtype), False, bool(include_initial))
-    return written("cumulative_sum", made, one_out("cumulative_sum", out))
+    x, axis = _prepared(x, axis, "cumulative_sum", False)
+    result = _sum(x, axis, _sum_dtype(x, dtype), False, bool(include_initial))
+    return written("cumulative_sum", result, one_out("cumulative_sum", out))
 
 
 @public
@@ -203,10 +206,10 @@ def cumulative_prod(
     out: Array | None = None,
 ) -> Array:
     """The cumulative products along an axis; arguments as in :func:`cumulative_sum`, with an initial 1."""
-    x, place = _prepared(x, axis, "cumulative_prod", False)
+    x, axis = _prepared(x, axis, "cumulative_prod", False)
     wanted = _sum_dtype(x, dtype)
-    made = _product(astype(x, wanted, copy=False), place, wanted, bool(include_initial))
-    return written("cumulative_prod", made, one_out("cumulative_prod", out))
+    result = _product(astype(x, wanted, copy=False), axis, wanted, bool(include_initial))
+    return written("cumulative_prod", result, one_out("cumulative_prod", out))
 
 
 @public
@@ -214,8 +217,8 @@ def cumsum(
     x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Array | None = None
 ) -> Array:
     """:func:`cumulative_sum` with NumPy's arguments; without ``axis``, of the flattened array."""
-    x, place = _prepared(x, axis, "cumsum", True)
-    return written("cumsum", _sum(x, place, _sum_dtype(x, dtype), False, False), one_out("cumsum", out))
+    x, axis = _prepared(x, axis, "cumsum", True)
+    return written("cumsum", _sum(x, axis, _sum_dtype(x, dtype), False, False), one_out("cumsum", out))
 
 
 @public
@@ -223,10 +226,10 @@ def cumprod(
     x: Array, /, axis: int | None = None, dtype: npt.DTypeLike | None = None, out: Array | None = None
 ) -> Array:
     """:func:`cumulative_prod` with NumPy's arguments; without ``axis``, of the flattened array."""
-    x, place = _prepared(x, axis, "cumprod", True)
+    x, axis = _prepared(x, axis, "cumprod", True)
     wanted = _sum_dtype(x, dtype)
-    made = _product(astype(x, wanted, copy=False), place, wanted, False)
-    return written("cumprod", made, one_out("cumprod", out))
+    result = _product(astype(x, wanted, copy=False), axis, wanted, False)
+    return written("cumprod", result, one_out("cumprod", out))
 
 
 @public
@@ -248,16 +251,16 @@ def nancumprod(
 
 
 def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
-    x, place = _prepared(x, axis, scan.name, True)
+    x, axis = _prepared(x, axis, scan.name, True)
     with tape.stop_recording():
-        made = scanned(scan, (x,), place, x.dtype)
+        result = scanned(scan, (x,), axis, x.dtype)
     if not tape.recording((x,)):
-        return made
+        return result
     # The last of equal elements gets the derivative.
     with tape.stop_recording():
-        numbers = reshape(arange(x.shape[place], device=x.device), (-1,) + (1,) * (x.ndim - place - 1))
-        found = scanned(_MAX, (where(equal(x, made) | isnan(x), numbers, 0),), place, dtypes.int64)
-    return take_along_axis(x, found, axis=place)
+        numbers = reshape(arange(x.shape[axis], device=x.device), (-1,) + (1,) * (x.ndim - axis - 1))
+        last = scanned(_MAX, (where(equal(x, result) | isnan(x), numbers, 0),), axis, dtypes.int64)
+    return take_along_axis(x, last, axis=axis)
 
 
 @public
@@ -286,31 +289,31 @@ def logcumsumexp(x: Array, /, axis: int | None = None) -> Array:
 
     Arguments as in :func:`cummax`.
     """
-    x, place = _prepared(x, axis, "logcumsumexp", True)
+    x, dim = _prepared(x, axis, "logcumsumexp", True)
     if dtypes.info(x.dtype).kind != "f":
         x = astype(x, dtypes.get_default_dtype())
     with tape.stop_recording():
-        peak, terms, shrunk = _terms_below(x, place)
-        made: Array = _log_sums(peak, recurrence(shrunk, terms, place, False), x)
+        peak, terms, shrunk = _terms_below(x, dim)
+        result: Array = _log_sums(peak, recurrence(shrunk, terms, dim, False), x)
     if tape.recording((x,)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: object) -> tuple[Array]:
-            (g,), (x,) = given, saved
-            peak, terms, shrunk = _terms_below(x, place)
-            sums = recurrence(shrunk, terms, place, False)
-            kept = shifted(shrunk, place, True) * _share(sums, shifted(sums, place, True))
-            return (_cotangent(x, terms, sums, recurrence(kept, astype(g, peak.dtype), place, True)),)
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: object) -> tuple[Array]:
+            (g,), (x,) = cotangents, saved
+            peak, terms, shrunk = _terms_below(x, dim)
+            sums = recurrence(shrunk, terms, dim, False)
+            kept = shifted(shrunk, dim, True) * _share(sums, shifted(sums, dim, True))
+            return (_cotangent(x, terms, sums, recurrence(kept, astype(g, peak.dtype), dim, True)),)
 
-        tape.record("logcumsumexp", (x,), (made,), vjp, (x,))
-    return made
+        tape.record("logcumsumexp", (x,), (result,), vjp, (x,))
+    return result
 
 
-def _terms_below(x: Array, place: int) -> tuple[Array, Array, Array]:
+def _terms_below(x: Array, axis: int) -> tuple[Array, Array, Array]:
     """The largest value so far, a constant, the exponentials below it, and by what it shrinks those before."""
     acc = dtypes.info(x.dtype).acc
     with tape.stop_recording():
-        peak = scanned(_MAX, (x,), place, acc)
-        shrunk = _shrunk(shifted(peak, place, False), peak)
+        peak = scanned(_MAX, (x,), axis, acc)
+        shrunk = _shrunk(shifted(peak, axis, False), peak)
     return peak, _exp_below(astype(x, acc, copy=False), peak), shrunk
 
 
@@ -340,8 +343,8 @@ def _log_sums(peak: Any, sums: Any, like: Any) -> Any:
 
 
 @fuse
-def _share(part: Any, whole: Any) -> Any:
-    return part / where(equal(whole, 0), 1, whole)
+def _share(part: Any, total: Any) -> Any:
+    return part / where(equal(total, 0), 1, total)
 
 
 @fuse

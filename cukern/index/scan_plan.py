@@ -1,8 +1,9 @@
 """Plans of scans: sequential columns on the host, rows and columns in tiles on a GPU.
 
 A GPU reads each element once and writes it once. Few long rows, and long columns, are split into tiles that are
-scanned in parallel, with decoupled look-back (Merrill and Garland, 2016). Sums are grouped by position, not by the
-order in which tiles finish, so every run gives the same bits.
+scanned in parallel, with decoupled look-back (Merrill and Garland, "Single-pass parallel prefix scan with decoupled
+look-back", 2016). Sums are grouped by position, not by the order in which tiles finish, so every run gives the same
+bits.
 """
 
 from __future__ import annotations
@@ -42,9 +43,14 @@ _ROWS_BUSY = 264
 _WALK_PACKS = {1: 4, 2: 4, 4: 4, 8: 4, 16: 2}
 #: A block walks rows with fewer packs; few longer rows are split into tiles.
 _TILED = 1 << 13
-#: Threads per tile, bytes of shared memory per thread, and resident tiles per multiprocessor: 192 KiB in flight hide
-#: the latency of memory and of the look-back. With fewer tiles than the last number, each is half as large.
-_TILE_BLOCK, _TILE_BYTES, _RESIDENT, _FEW_TILES = 256, 128, 6, 264
+#: Threads per tile.
+_TILE_BLOCK = 256
+#: Bytes of shared memory per thread of a tile.
+_TILE_BYTES = 128
+#: Resident tiles per multiprocessor: 192 KiB in flight hide the latency of memory and of the look-back.
+_RESIDENT = 6
+#: Tiles below which each is half as large.
+_FEW_TILES = 264
 #: Nanoseconds between two polls of the look-back.
 _PAUSE = 20
 #: Columns below which the look-back from tile to tile takes longer than moving the axis to the end, scanning and
@@ -223,24 +229,24 @@ class Plan(kernel_plan.Plan):
     """A launch for arrays of one layout.
 
     Attributes:
-        marks: the number of 64-bit zero words that the launch takes after the result.
+        status_words: the number of 64-bit zero words that the launch takes after the result.
     """
 
-    __slots__ = ("marks",)
+    __slots__ = ("status_words",)
 
-    def __init__(self, layout: Layout, launch: Prepared | None = None, marks: int = 0) -> None:
+    def __init__(self, layout: Layout, launch: Prepared | None = None, status_words: int = 0) -> None:
         super().__init__(layout.device, (layout,), launch)
-        self.marks = marks
+        self.status_words = status_words
 
     def __call__(self, *arrays: Array) -> Array:
         """The scan of the arrays, whose device is the current one."""
-        if self.launch is None or not self.marks:
+        if self.launch is None or not self.status_words:
             return super().__call__(*arrays)
-        made = Array._made(self.layouts[0])
+        result = Array._made(self.layouts[0])
         # Memory of this launch only: other launches may run on other streams.
-        marks = self.device.xp.zeros(self.marks, dtypes.uint64)
-        self.launch(*[one._operand for one in arrays], made._operand, self.device.backend.operand(marks))
-        return made
+        status = self.device.xp.zeros(self.status_words, dtypes.uint64)
+        self.launch(*[x._operand for x in (*arrays, result)], self.device.backend.operand(status))
+        return result
 
 
 class _Launch(NamedTuple):
@@ -249,7 +255,7 @@ class _Launch(NamedTuple):
     kernel: Kernel
     variables: dict[str, Any]
     grid: int
-    marks: int
+    status_words: int
     tail: tuple[int, ...]
 
 
@@ -288,8 +294,8 @@ def _tile_launch(task: Task, shape: Tiles, lead: int, words: int) -> _Launch:
         "pause": _PAUSE,
         "index": _index(task),
     }
-    marks = 2 + task.outer * (tiles + divide_up(tiles, 32) + tiles // 1024 + 1) * words
-    return _Launch(_TILES, variables, task.outer * tiles, marks, (task.outer, task.n, lead, tiles))
+    status_words = 2 + task.outer * (tiles + divide_up(tiles, 32) + tiles // 1024 + 1) * words
+    return _Launch(_TILES, variables, task.outer * tiles, status_words, (task.outer, task.n, lead, tiles))
 
 
 def _index(task: Task) -> str:
@@ -308,8 +314,8 @@ def _column_launch(task: Task, shape: Columns, lead: int, words: int) -> _Launch
         "chained": pieces > 1,
         "pause": _PAUSE,
     }
-    marks = 2 + pieces * strips * columns * words if pieces > 1 else 0
-    return _Launch(_COLUMNS, variables, strips * pieces, marks, (task.n, task.inner, strips, lead))
+    status_words = 2 + pieces * strips * columns * words if pieces > 1 else 0
+    return _Launch(_COLUMNS, variables, strips * pieces, status_words, (task.n, task.inner, strips, lead))
 
 
 def _absent(scan: Scan, source: DType) -> str:
@@ -336,15 +342,15 @@ def _make_plan(
     accumulator = dtypes.info(accumulator_of(scan, layout.dtype))
     words = divide_up(accumulator.itemsize * (2 if scan.pair else 1), 4)
     if isinstance(shape, Serial):
-        made = _serial(task, shape, lead)
+        chosen = _serial(task, shape, lead)
     elif isinstance(shape, Rows):
-        made = _row_launch(task, shape, lead)
+        chosen = _row_launch(task, shape, lead)
     elif isinstance(shape, Tiles):
-        made = _tile_launch(task, shape, lead, words)
+        chosen = _tile_launch(task, shape, lead, words)
     else:
-        made = _column_launch(task, shape, lead, words)
-    block = made.variables["block"]
-    bound = made.kernel.bind(
+        chosen = _column_launch(task, shape, lead, words)
+    block = chosen.variables["block"]
+    bound = chosen.kernel.bind(
         device,
         name=f"{scan.name}_{dtypes.info(source).name}_{block}",
         scan=scan.name,
@@ -357,10 +363,10 @@ def _make_plan(
         compute=compute_type(layout.dtype),
         result=dtypes.info(layout.dtype).cxx,
         accumulator=accumulator.cxx,
-        **made.variables,
+        **chosen.variables,
     )
-    launch = bound.function.prepare((made.grid, 1, 1), (block, 1, 1), 0, made.tail)
-    return Plan(layout, launch, made.marks)
+    launch = bound.function.prepare((chosen.grid, 1, 1), (block, 1, 1), 0, chosen.tail)
+    return Plan(layout, launch, chosen.status_words)
 
 
 _plans: dict[tuple[Any, ...], Plan] = {}
@@ -394,13 +400,13 @@ def scanned(
             source.itemsize,
             value.itemsize,
             scan.pair,
-            all(one.aligned for one in layouts),
+            all(layout.aligned for layout in layouts),
         )
         chosen = shape or shape_for(device.style, task)
         if shape is None and _moves_axis(task, chosen):
             return _with_axis_moved(scan, sources, task, value, reverse, lead, axis)
-        made = fresh_layout(device, value, (*sizes[:axis], sizes[axis] + lead, *sizes[axis + 1 :]))
-        plan = _make_plan(device, scan, task, chosen, made, source, reverse, lead)
+        layout = fresh_layout(device, value, (*sizes[:axis], sizes[axis] + lead, *sizes[axis + 1 :]))
+        plan = _make_plan(device, scan, task, chosen, layout, source, reverse, lead)
         return remember(_plans, key, plan)(*sources)
 
 
@@ -408,7 +414,7 @@ def _with_axis_moved(
     scan: Scan, xs: Sequence[Array], task: Task, value: DType, reverse: bool, lead: bool, axis: int
 ) -> Array:
     flat = [reshape(x, (task.outer, task.n, task.inner)) for x in xs]
-    made = scanned(scan, [permute_dims(x, (0, 2, 1)) for x in flat], 2, value, reverse, lead)
+    result = scanned(scan, [permute_dims(x, (0, 2, 1)) for x in flat], 2, value, reverse, lead)
     shape = xs[0].shape
-    whole = (*shape[:axis], shape[axis] + lead, *shape[axis + 1 :])
-    return reshape(permute_dims(made, (0, 2, 1)).contiguous(), whole)
+    sizes = (*shape[:axis], shape[axis] + lead, *shape[axis + 1 :])
+    return reshape(permute_dims(result, (0, 2, 1)).contiguous(), sizes)

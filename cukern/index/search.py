@@ -25,8 +25,8 @@ from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
 from ..shape.joins import stack
 from ..shape.views import reshape
-from .compact import flat_places
-from .take import places_in, take
+from .compact import flat_indices
+from .take import checked_indices, take
 from .unravel import unraveled
 
 __all__ = [
@@ -38,10 +38,16 @@ __all__ = [
     "searchsorted",
 ]
 
-_SEARCH, _INTERP = Kernel("index/search.cu", block=256), Kernel("index/interp.cu", block=256)
-#: Queries that a thread searches together; how often a host thread does, and the blocks from which others do it again;
-#: the bytes of a vector that a block copies to shared memory.
-_SEARCHED, _HOST_PIECE, _SEARCH_BLOCKS, _SEARCH_SHARED = 4, 256, 1056, 16384
+_SEARCH = Kernel("index/search.cu", block=256)
+_INTERP = Kernel("index/interp.cu", block=256)
+#: Queries that a thread searches at once, so that their loads overlap.
+_SEARCHED = 4
+#: Such groups of queries per host thread.
+_HOST_PIECE = 256
+#: Blocks that fill a GPU; with more queries each thread searches several groups.
+_SEARCH_BLOCKS = 1056
+#: The most bytes of a vector that a block copies to shared memory.
+_SEARCH_SHARED = 16384
 
 
 @cache
@@ -63,9 +69,9 @@ def _searching(
 
 
 class _Launch(NamedTuple):
-    """How a search is launched: its C++ type of places, elements kept in shared memory, threads of a block, pieces."""
+    """A launch: the C++ type of indices, elements cached in shared memory, threads per block, groups per thread."""
 
-    place: str
+    index_type: str
     kept: int
     block: int
     piece: int
@@ -84,29 +90,29 @@ def _launched(xs: Array, count: int, table: bool, block: int | None) -> _Launch:
 
 
 def search_into(
-    made: Array, xs: Array, order: Any, wanted: Array, right: bool = False, block: int | None = None
+    out: Array, xs: Array, order: Any, queries: Array, right: bool = False, block: int | None = None
 ) -> Array:
-    """Write to ``made`` where each of ``wanted`` goes in the vector ``xs``, or if it is bool whether it is in there.
+    """Write to ``out`` where each of ``queries`` goes in the vector ``xs``, or if it is bool whether it is in there.
 
     Args:
-        made: a new array of int64 or bool, of the shape of ``wanted``.
+        out: a new array of int64 or bool, of the shape of ``queries``.
         xs: (n,), in ascending order, in C order.
         order: the indices that sort ``xs``, or None.
-        wanted: of the dtype of ``xs``, in C order.
+        queries: of the dtype of ``xs``, in C order.
         right: whether equal elements come before.
-        block: threads per block; 1 for a thread alone.
+        block: threads per block; 1 for a single thread.
     """
-    device, n, count = xs.device, xs.size, wanted.size
+    device, n, count = xs.device, xs.size, queries.size
     if count:
         how = _launched(xs, count, order is None, block)
-        among = made.dtype == dtypes.bool_
+        among = out.dtype == dtypes.bool_
         function = _searching(
-            device, xs.dtype, right, order is not None, among, how.place, how.kept, how.block
+            device, xs.dtype, right, order is not None, among, how.index_type, how.kept, how.block
         )
         orders = () if order is None else (order,)
-        values = (xs._data, *orders, wanted._data, made._data, n, count, how.piece)
+        values = (xs._data, *orders, queries._data, out._data, n, count, how.piece)
         launch(device, function, how.blocks, how.block, values)
-    return made
+    return out
 
 
 @cache
@@ -130,27 +136,19 @@ def interpolated(
         below: a number, the value under the first knot; that there if None.
         above: a number, the value over the last knot; that there if None.
         dtype: of the result.
-        block: threads per block; 1 for a thread alone.
+        block: threads per block; 1 for a single thread.
     """
     device, count = points.device, points.size
-    made = allocate(device, points.shape, dtype)
+    result = allocate(device, points.shape, dtype)
     if count:
         how = _launched(knots, count, True, block)
-        function = _interpolating(device, dtype, knots.dtype, how.place, how.kept, how.block)
-        arrays = [one.contiguous()._data for one in (knots, values, points)]
-        ends = [0.0 if one is None else float(one) for one in (below, above)]
-        given = (
-            *arrays,
-            made,
-            *ends,
-            below is not None,
-            above is not None,
-            knots.size,
-            count,
-            how.piece,
-        )
-        launch(device, function, how.blocks, how.block, given)
-    return Array._wrap(made, device)
+        function = _interpolating(device, dtype, knots.dtype, how.index_type, how.kept, how.block)
+        arrays = [x.contiguous()._data for x in (knots, values, points)]
+        ends = [0.0 if end is None else float(end) for end in (below, above)]
+        sizes = (knots.size, count, how.piece)
+        arguments = (*arrays, result, *ends, below is not None, above is not None, *sizes)
+        launch(device, function, how.blocks, how.block, arguments)
+    return Array._wrap(result, device)
 
 
 def _beyond(number: Any, dtype: DType) -> bool:
@@ -209,22 +207,22 @@ def searchsorted(x1: Array, x2: Any, /, side: Literal["left", "right"] = "left",
             )
         try:
             with on(x1.device):
-                order = places_in(sorter._data, x1.size, x1, "searchsorted: sorter")
+                order = checked_indices(sorter._data, x1.size, x1, "searchsorted: sorter")
         except IndexError as error:
             raise ValueError(str(error)) from None
     with tape.stop_recording():
         xs = astype(x1, dtype, copy=False).contiguous()
         wanted = astype(queries, dtype, copy=False).contiguous()
-    made = Array._wrap(allocate(x1.device, wanted.shape, dtypes.int64), x1.device)
-    return search_into(made, xs, order, wanted, side == "right")
+    result = Array._wrap(allocate(x1.device, wanted.shape, dtypes.int64), x1.device)
+    return search_into(result, xs, order, wanted, side == "right")
 
 
-def places_of(mask: Array) -> list[Array]:
+def indices_of_true(mask: Array) -> list[Array]:
     """The indices of the true elements of a bool array, in C order: an int64 array for each axis.
 
     Waits for the device, to read the number of true elements.
     """
-    return unraveled(flat_places(mask), mask.shape)
+    return unraveled(flat_indices(mask), mask.shape)
 
 
 def _flags(x: Array) -> Array:
@@ -245,25 +243,25 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
     if by_numpy.serves(x, least=0):
-        return tuple([Array._wrap(places, x.device) for places in x._data.nonzero()])
-    return tuple(places_of(_flags(x)))
+        return tuple([Array._wrap(indices, x.device) for indices in x._data.nonzero()])
+    return tuple(indices_of_true(_flags(x)))
 
 
 @public
 def flatnonzero(x: Array, /) -> Array:
     """The indices of the non-zero elements in the flattened array."""
     x = require_array(x, "flatnonzero")
-    return flat_places(x if by_numpy.serves(x) else _flags(x))
+    return flat_indices(x if by_numpy.serves(x) else _flags(x))
 
 
 @public
 def argwhere(x: Array, /) -> Array:
     """The indices of the non-zero elements, shape (count, axes)."""
     x = require_array(x, "argwhere")
-    places = flat_places(_flags(x))
+    indices = flat_indices(_flags(x))
     if x.ndim < 2:
-        return reshape(places, (places.size, 1))[:, : x.ndim]
-    return stack(unraveled(places, x.shape), axis=1)
+        return reshape(indices, (indices.size, 1))[:, : x.ndim]
+    return stack(unraveled(indices, x.shape), axis=1)
 
 
 @public
@@ -286,7 +284,7 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
     if axis is not None:
         normalize_axis(axis, x.ndim, "compress")
-    return take(x, flat_places(_flags(flags)), axis=axis)
+    return take(x, flat_indices(_flags(flags)), axis=axis)
 
 
 def _is_compressed_by_numpy(condition: Array, x: Array, axis: Any) -> bool:

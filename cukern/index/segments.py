@@ -1,7 +1,7 @@
-"""Reductions of segments: rows that share a number, or that lie between two offsets; and ``scatter``.
+"""Segmented reductions: of rows that share a segment id, or that lie between two offsets; and ``scatter``.
 
-Each result depends on the rows and their numbers alone: the order in which values are combined is that of the rows, in
-a tree where a segment has very many. So every run gives the same bits.
+Each result depends only on the rows and their ids: the order in which values are combined is that of the rows, in a
+tree where a segment has very many. So every run gives the same bits.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from ..elementwise.table import equal, maximum, not_equal, where
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, reshape
 from .combine import Combination, combined
-from .places import between, gathered, ordered, picked_along, serial
+from .gather_scatter import between, gathered, ordered, picked_along, serial
 from .scan import recurrence, shifted
 from .search import searchsorted
 from .sort import permuted
-from .take import gather, integers, settled_in
+from .take import gather, integers, kernel_indices
 
 __all__ = ["scatter", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
 
@@ -40,13 +40,13 @@ class Segments(NamedTuple):
     """Which rows of an array (outer, count, inner) belong to which segment.
 
     Attributes:
-        places: the segment of each row, an ndarray of integers from 0 to ``number - 1``.
+        ids: the segment of each row, an ndarray of integers from 0 to ``number - 1``.
         number: how many segments there are.
-        rising: whether the places are in rising order.
+        rising: whether the ids are in ascending order.
         starts: on a GPU, an ndarray of the first row of each segment and the end, if the segments lie between offsets.
     """
 
-    places: Any
+    ids: Any
     number: int
     rising: bool = False
     starts: Any = None
@@ -56,7 +56,7 @@ class Segments(NamedTuple):
         outer, _, inner = x.shape
         return combined(
             x,
-            self.places,
+            self.ids,
             outer,
             self.number,
             inner,
@@ -78,14 +78,14 @@ def total(x: Array, segments: Segments) -> Array:
 def spread(y: Array, segments: Segments) -> Array:
     """For each row the value of its segment: (outer, count, inner) for ``y`` (outer, number, inner)."""
     outer, number, inner = y.shape
-    made = Array._wrap(gathered(y, segments.places, outer, number, inner), y.device)
-    return recorded("take", y, made, lambda g: total(g, segments))
+    result = Array._wrap(gathered(y, segments.ids, outer, number, inner), y.device)
+    return recorded("take", y, result, lambda g: total(g, segments))
 
 
 def _counts(segments: Segments, like: Array) -> Array:
     """The number of rows of each segment, int64 (1, number, 1)."""
     with tape.stop_recording():
-        each = ones((1, segments.places.size, 1), dtype=dtypes.int64, device=like.device)
+        each = ones((1, segments.ids.size, 1), dtype=dtypes.int64, device=like.device)
         return total(each, segments)
 
 
@@ -95,14 +95,14 @@ def _counts(segments: Segments, like: Array) -> Array:
 def _recorded(
     how: Combination, x: Array, segments: Segments, vjp: Callable[[Array, Array, Array, Segments], Array]
 ) -> Array:
-    made = segments.combined(x, how)
+    result = segments.combined(x, how)
     if tape.recording((x,)):
 
-        def pull(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array]:
-            return [vjp(given[0], saved[0], saved[1], segments)]
+        def pull(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array]:
+            return [vjp(cotangents[0], saved[0], saved[1], segments)]
 
-        tape.record(f"segment_{how}", (x,), (made,), pull, (x, made))
-    return made
+        tape.record(f"segment_{how}", (x,), (result,), pull, (x, result))
+    return result
 
 
 def _extreme_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
@@ -131,9 +131,9 @@ def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
 
 
 def _product_of_others(x: Array, segments: Segments) -> Array:
-    """For each row the product of the other rows of its segment; exact for zeros, with all derivatives."""
+    """For each row the product of the other rows of its segment, without a division, with all derivatives."""
     outer, count, inner = x.shape
-    (keys, order) = ordered(x.device, segments.places, segments.number, segments.rising)
+    (keys, order) = ordered(x.device, segments.ids, segments.number, segments.rising)
     rows = x if order is None else gather(x, order._data, outer, count, inner)
     with tape.stop_recording():
         apart = reshape(not_equal(keys[1:], keys[:-1]), (1, -1, 1))
@@ -145,13 +145,13 @@ def _product_of_others(x: Array, segments: Segments) -> Array:
         recurrence(shifted(rows, 1, back), broadcast_to(astype(edge, x.dtype), x.shape), 1, back, edge)
         for edge, back in ((first, False), (last, True))
     ]
-    made = parts[0] * parts[1]
+    result = parts[0] * parts[1]
     if order is None:
-        return made
+        return result
     with tape.stop_recording():
         numbers = asarray(np.arange(count), device=x.device)
         former = permuted(numbers, order, "scatter")
-    return gather(made, former._data, outer, count, inner)
+    return gather(result, former._data, outer, count, inner)
 
 
 # ----- the public functions -----
@@ -178,19 +178,19 @@ def _segments(name: str, x: Array, ids: Any, number: Any, axis: int, offsets: An
             f"shape {x.shape}, got {data.shape}"
         )
     size = _size(name, "num_segments", number, data)
-    places = settled_in(data, size, x, name)
-    if rising and x.device.addressable and bool((places[1:] < places[:-1]).any()):
+    indices = kernel_indices(data, size, x, name)
+    if rising and x.device.addressable and bool((indices[1:] < indices[:-1]).any()):
         raise ValueError(f"{name}: segment_ids: expected rising order with indices_are_sorted=True")
-    return Segments(places, size, rising)
+    return Segments(indices, size, rising)
 
 
-def _size(name: str, argument: str, given: Any, data: Any) -> int:
-    """How many places there are; by default one more than the largest of ``data``, for which the host waits."""
-    if given is None:
+def _size(name: str, argument: str, size_argument: Any, data: Any) -> int:
+    """The size of the axis; by default one more than the largest index of ``data``, for which the host waits."""
+    if size_argument is None:
         return int(data.max()) + 1 if data.size else 0
-    size = operator.index(given)
+    size = operator.index(size_argument)
     if size < 0:
-        raise ValueError(f"{name}: {argument}: expected at least 0, got {given}")
+        raise ValueError(f"{name}: {argument}: expected at least 0, got {size_argument}")
     return size
 
 
@@ -211,13 +211,13 @@ def _between(name: str, x: Array, offsets: Any, number: Any, axis: int) -> Segme
             f"{name}: offsets: expected rising numbers from 0 to {count}, the number of rows, got {data.tolist()[:8]}"
         )
     if not serial(x.device):
-        places, starts = between(x.device, x.device.xp.ascontiguousarray(data), count)
-        return Segments(places, size, True, starts)
+        indices, starts = between(x.device, x.device.xp.ascontiguousarray(data), count)
+        return Segments(indices, size, True, starts)
     with tape.stop_recording():
         rows = Array._wrap(x.device.xp.arange(count), x.device)
         ends = Array._wrap(x.device.xp.ascontiguousarray(data[1:]), x.device)
-        places = searchsorted(ends, rows, side="right")._data
-    return Segments(settled_in(places, size, x, name), size, True)
+        indices = searchsorted(ends, rows, side="right")._data
+    return Segments(kernel_indices(indices, size, x, name), size, True)
 
 
 def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
@@ -232,18 +232,18 @@ def _reduced(x: Array, segments: Segments, how: Reduction, axis: int) -> Array:
         x = astype(x, dtypes.uint8)
     rows = reshape(x, (math.prod(before), x.shape[axis], math.prod(after)))
     if how == "sum":
-        made = total(rows, segments)
+        result = total(rows, segments)
     elif how == "mean":
-        made = _mean(rows, segments)
+        result = _mean(rows, segments)
     elif how == "prod":
-        made = product(rows, segments)
+        result = product(rows, segments)
     else:
-        made = _recorded(how, rows, segments, _extreme_vjp)
+        result = _recorded(how, rows, segments, _extreme_vjp)
     if integer and how == "mean":
-        made = astype(made, dtypes.get_default_dtype())
+        result = astype(result, dtypes.get_default_dtype())
     elif dtype == dtypes.bool_ and how in ("max", "min"):
-        made = astype(made, dtype)
-    return reshape(made, (*before, segments.number, *after))
+        result = astype(result, dtype)
+    return reshape(result, (*before, segments.number, *after))
 
 
 def _mean(x: Array, segments: Segments) -> Array:
@@ -251,8 +251,8 @@ def _mean(x: Array, segments: Segments) -> Array:
     if serial(x.device):
         sums = total(astype(x, dtypes.info(x.dtype).acc, copy=False), segments)
         return astype(_divided(sums, _counts(segments, x)), x.dtype, copy=False)
-    made = segments.combined(x, mean=True)
-    return recorded("segment_mean", x, made, lambda g: spread(_divided(g, _counts(segments, x)), segments))
+    result = segments.combined(x, mean=True)
+    return recorded("segment_mean", x, result, lambda g: spread(_divided(g, _counts(segments, x)), segments))
 
 
 def _segmented(
@@ -261,8 +261,8 @@ def _segmented(
     name = f"segment_{how}"
     if how in ("max", "min") and x.dtype in dtypes.COMPLEX:
         raise TypeError(f"{name}: x: expected real numbers, got {x.dtype}")
-    place = normalize_axis(axis, x.ndim, name)
-    return _reduced(x, _segments(name, x, ids, number, place, offsets, bool(rising)), how, place)
+    axis = normalize_axis(axis, x.ndim, name)
+    return _reduced(x, _segments(name, x, ids, number, axis, offsets, bool(rising)), how, axis)
 
 
 @public
@@ -441,15 +441,15 @@ def scatter(
     >>> ck.scatter(x, ck.asarray([[0, 1, 1], [2, 2, 0]]), 1, 3).tolist()
     [[1.0, 5.0, 0.0], [6.0, 0.0, 9.0]]
     """
-    place = normalize_axis(axis, x.ndim, "scatter")
+    axis = normalize_axis(axis, x.ndim, "scatter")
     if reduce not in get_args(Reduction):
         raise ValueError(f"scatter: reduce: expected one of {', '.join(get_args(Reduction))}, got {reduce!r}")
     if reduce in ("max", "min") and x.dtype in dtypes.COMPLEX:
         raise TypeError(f"scatter: x: expected real numbers for the {reduce}, got {x.dtype}")
     data = integers(indices, x, "scatter")
     number = _size("scatter", "size", size, data)
-    if data.shape == (x.shape[place],):
-        segments, rows, at = Segments(settled_in(data, number, x, "scatter"), number), x, place
+    if data.shape == (x.shape[axis],):
+        segments, rows, at = Segments(kernel_indices(data, number, x, "scatter"), number), x, axis
     else:
         try:
             data = x.device.xp.broadcast_to(data, x.shape)
@@ -457,12 +457,12 @@ def scatter(
             raise ValueError(
                 f"scatter: indices of shape {data.shape} do not broadcast to the shape {x.shape} of x"
             ) from None
-        sizes = (math.prod(x.shape[:place]), number, math.prod(x.shape[place + 1 :]))
-        places = settled_in(data, number, x, "scatter")
-        flat = picked_along(None, places, x.device, *sizes).reshape(-1)
+        sizes = (math.prod(x.shape[:axis]), number, math.prod(x.shape[axis + 1 :]))
+        positions = kernel_indices(data, number, x, "scatter")
+        flat = picked_along(None, positions, x.device, *sizes).reshape(-1)
         segments, rows, at = Segments(flat, math.prod(sizes)), reshape(x, (-1,)), 0
-    made = _reduced(rows, segments, reduce, at)
+    result = _reduced(rows, segments, reduce, at)
     if reduce in ("max", "min"):
         empty = equal(reshape(_counts(segments, x), (-1,) + (1,) * (rows.ndim - 1 - at)), 0)
-        made = where(empty, 0, made)
-    return reshape(made, (*x.shape[:place], number, *x.shape[place + 1 :]))
+        result = where(empty, 0, result)
+    return reshape(result, (*x.shape[:axis], number, *x.shape[axis + 1 :]))

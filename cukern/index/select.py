@@ -1,4 +1,4 @@
-"""Selection: the first elements of sorted rows, or the middle ones, without sorting the rows."""
+"""Radix selection: the first elements of sorted rows, or the middle ones, without sorting the rows."""
 
 from __future__ import annotations
 
@@ -24,12 +24,20 @@ from .take import take_along_axis
 __all__ = ["topk"]
 
 _SELECT = Kernel("index/select.cu", block=256)
-#: Threads of a block, and elements that each has in flight.
-_BLOCK, _ITEMS = 256, 4
-#: Row lengths between which selecting is faster than sorting, if few rows are at hand; rows that keep a GPU busy.
-_SHORTEST, _LONGEST_OF_FEW, _BUSY = 1024, 1 << 15, 132
-#: The most bits of a digit; the share of a row up to which selecting its first elements is faster than sorting it.
-_WIDTH, _FEW = 11, 0.25
+#: Threads per block.
+_BLOCK = 256
+#: Elements in flight per thread.
+_ITEMS = 4
+#: Elements per row from which selecting is faster than sorting.
+_SHORTEST = 1024
+#: The same up to which it is, if there are fewer rows than ``_BUSY``.
+_LONGEST_OF_FEW = 1 << 15
+#: Rows that keep a GPU busy, one block each.
+_BUSY = 132
+#: The most bits of a digit.
+_WIDTH = 11
+#: The share of a row up to which selecting its first elements is faster than sorting it.
+_FEW = 0.25
 
 
 def selects(x: Array) -> bool:
@@ -73,14 +81,14 @@ def first_of_sorted(x: Array, k: int, descending: bool, block: int = _BLOCK) -> 
         The elements, (..., k), and their indices in int32, or int64 in very long rows.
     """
     n, device = x.shape[-1], x.device
-    index, place = index_of(n)
-    made = allocate(device, (*x.shape[:-1], k), x.dtype)
-    places = allocate(device, made.shape, place)
+    index, index_dtype = index_of(n)
+    result = allocate(device, (*x.shape[:-1], k), x.dtype)
+    indices = allocate(device, result.shape, index_dtype)
     bits = bits_of(x.dtype)
     function = _selecting(device, x.dtype, index, descending, False, block)
-    values = (x.contiguous()._data.view(bits), made.view(bits), places, n, k)
+    values = (x.contiguous()._data.view(bits), result.view(bits), indices, n, k)
     launch(device, function, x.size // n, block, values)
-    return Array._wrap(made, device), Array._wrap(places, device)
+    return Array._wrap(result, device), Array._wrap(indices, device)
 
 
 def middle_of_sorted(x: Array, block: int = _BLOCK) -> Array:
@@ -94,12 +102,12 @@ def middle_of_sorted(x: Array, block: int = _BLOCK) -> Array:
         (..., 2).
     """
     n, device = x.shape[-1], x.device
-    made = allocate(device, (*x.shape[:-1], 2), x.dtype)
+    result = allocate(device, (*x.shape[:-1], 2), x.dtype)
     bits = bits_of(x.dtype)
     function = _selecting(device, x.dtype, index_of(n)[0], False, True, block)
-    values = (x.contiguous()._data.view(bits), made.view(bits), n, (n - 1) // 2 + 1)
+    values = (x.contiguous()._data.view(bits), result.view(bits), n, (n - 1) // 2 + 1)
     launch(device, function, math.prod(x.shape[:-1]), block, values)
-    return Array._wrap(made, device)
+    return Array._wrap(result, device)
 
 
 @public
@@ -120,28 +128,28 @@ def topk(x: Array, /, k: int, axis: int | None = -1, *, largest: bool = True) ->
         ValueError: there are fewer than ``k`` elements.
 
     >>> import cukern as ck
-    >>> values, places = ck.topk(ck.asarray([3, 1, 2]), 2)
-    >>> values.tolist(), places.tolist()
+    >>> values, indices = ck.topk(ck.asarray([3, 1, 2]), 2)
+    >>> values.tolist(), indices.tolist()
     ([3, 2], [0, 2])
     """
-    x, place = along(x, axis, "topk")
+    x, axis = along(x, axis, "topk")
     count = operator.index(k)
-    if not 0 <= count <= x.shape[place]:
-        raise ValueError(f"topk: k: expected 0 to {x.shape[place]}, the size of axis {place}, got {k}")
-    rows = moveaxis(x, place, -1)
+    if not 0 <= count <= x.shape[axis]:
+        raise ValueError(f"topk: k: expected 0 to {x.shape[axis]}, the size of axis {axis}, got {k}")
+    rows = moveaxis(x, axis, -1)
     if 0 < count <= _FEW * rows.shape[-1] and x.size and selects(rows):
-        values, places = _selected(rows, count, bool(largest))
-        return moveaxis(values, -1, place), moveaxis(places, -1, place)
-    values, places = sorted_along(x, place, bool(largest))
-    first = (slice(None),) * place + (slice(count),)
-    return values[first], places[first]
+        values, indices = _selected(rows, count, bool(largest))
+        return moveaxis(values, -1, axis), moveaxis(indices, -1, axis)
+    values, indices = sorted_along(x, axis, bool(largest))
+    first = (slice(None),) * axis + (slice(count),)
+    return values[first], indices[first]
 
 
 def _selected(rows: Array, k: int, descending: bool) -> tuple[Array, Array]:
     """The first ``k`` of each sorted row, differentiable, and their indices."""
     with tape.stop_recording():
-        few, places = first_of_sorted(rows, k, descending)
+        few, indices = first_of_sorted(rows, k, descending)
         keys, order = sorted_rows(few, True, descending)
         assert order is not None
-        places = permuted(astype(places, dtypes.int64), order, "gather")
-    return (take_along_axis(rows, places, axis=-1) if tape.recording((rows,)) else keys), places
+        indices = permuted(astype(indices, dtypes.int64), order, "gather")
+    return (take_along_axis(rows, indices, axis=-1) if tape.recording((rows,)) else keys), indices

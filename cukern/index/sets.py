@@ -23,7 +23,7 @@ from ..kernel.plan import allocate
 from ..reduction.rows import any
 from ..shape.joins import concat
 from ..shape.views import moveaxis, reshape
-from .compact import flat_places, runs_of
+from .compact import flat_indices, runs_of
 from .scan import cumulative_sum
 from .search import search_into
 from .sort import lexsort, permuted, sort, sorted_along
@@ -95,7 +95,7 @@ def _runs(x: Array, equal_nan: bool) -> _Runs:
     else:
         differs = _differ(ordered[1:], ordered[:-1], equal_nan and x.dtype in dtypes.INEXACT)
     fresh = concat([ones(min(len(x), 1), dtypes.bool_, x.device), differs])
-    return _Runs(ordered, order, flat_places(fresh), fresh)
+    return _Runs(ordered, order, flat_indices(fresh), fresh)
 
 
 @fuse(static=["equal_nan"])
@@ -118,23 +118,23 @@ def _unique(
     x = require_array(x, name)
     if tape.recording((x,)) and x.dtype in dtypes.INEXACT:
         with tape.stop_recording():
-            made = _unique(x, axis, True, equal_nan, name)
+            result = _unique(x, axis, True, equal_nan, name)
         # A tape records this gather; the sort is not recorded.
-        again = take(reshape(x, (-1,)) if axis is None else x, made.indices, axis=axis or 0)
-        return made._replace(values=again)
+        again = take(reshape(x, (-1,)) if axis is None else x, result.indices, axis=axis or 0)
+        return result._replace(values=again)
     with tape.stop_recording():
-        place = 0 if axis is None else normalize_axis(axis, x.ndim, name)
+        dim = 0 if axis is None else normalize_axis(axis, x.ndim, name)
         axis = None if x.ndim == 1 else axis
-        parts = moveaxis(x, place, 0) if axis is not None else reshape(x, (-1,))
+        parts = moveaxis(x, dim, 0) if axis is not None else reshape(x, (-1,))
         if axis is None and not indexed:
             values, starts = runs_of(sort(parts), equal_nan and x.dtype in dtypes.INEXACT, counted)
             counts = values if starts is None else _counts(starts, x.size)
             return UniqueAll(values, values, values, counts)
         rows = parts if axis is None else reshape(parts, (len(parts), math.prod(parts.shape[1:])))
         runs = _runs(rows, equal_nan)
-        found = reshape(take(runs.ordered, runs.starts, axis=0), (runs.starts.size, *parts.shape[1:]))
+        distinct = reshape(take(runs.ordered, runs.starts, axis=0), (runs.starts.size, *parts.shape[1:]))
         values, counts = (
-            moveaxis(found, 0, place),
+            moveaxis(distinct, 0, dim),
             _counts(runs.starts, len(runs.ordered)) if counted else runs.starts,
         )
         if not indexed:
@@ -167,15 +167,15 @@ def unique_all(x: Array, /) -> UniqueAll:
 @public
 def unique_counts(x: Array, /) -> UniqueCounts:
     """The distinct elements of the flattened ``x``, sorted, and their counts. See :func:`unique_all`."""
-    found = _unique(x, None, False, False, "unique_counts")
-    return UniqueCounts(found.values, found.counts)
+    distinct = _unique(x, None, False, False, "unique_counts")
+    return UniqueCounts(distinct.values, distinct.counts)
 
 
 @public
 def unique_inverse(x: Array, /) -> UniqueInverse:
     """The distinct elements of the flattened ``x``, sorted, and the inverse indices. See :func:`unique_all`."""
-    found = _unique(x, None, True, False, "unique_inverse", False)
-    return UniqueInverse(found.values, found.inverse_indices)
+    distinct = _unique(x, None, True, False, "unique_inverse", False)
+    return UniqueInverse(distinct.values, distinct.inverse_indices)
 
 
 @public
@@ -217,10 +217,10 @@ def unique(
     >>> ck.unique(ck.asarray([[1, 0], [0, 1], [1, 0]]), axis=0).tolist()
     [[0, 1], [1, 0]]
     """
-    found = _unique(x, axis, return_index or return_inverse, equal_nan, "unique", return_counts)
+    distinct = _unique(x, axis, return_index or return_inverse, equal_nan, "unique", return_counts)
     wanted = (return_index, return_inverse, return_counts)
-    more = [one for one, want in zip(found[1:], wanted, strict=True) if want]
-    return (found.values, *more) if more else found.values
+    more = [array for array, want in zip(distinct[1:], wanted, strict=True) if want]
+    return (distinct.values, *more) if more else distinct.values
 
 
 def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]:
@@ -231,13 +231,13 @@ def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]
     device = device_of((first, second))
     common = dtypes.result_type if kept else dtypes.comparable
     dtype = common(*(x.dtype if isinstance(x, Array) else x for x in (first, second)))
-    made = []
+    result = []
     for x in (first, second):
         array = x if isinstance(x, Array) else asarray(x, dtype=dtype, device=device)
         if array.device is not device:
             raise DeviceError(f"{name}: expected arrays on one device, got {device} and {array.device}")
-        made.append(astype(array, dtype, copy=False))
-    return made[0], made[1]
+        result.append(astype(array, dtype, copy=False))
+    return result[0], result[1]
 
 
 @public
@@ -276,9 +276,9 @@ def isin(
             inside = np.isin(elements._data, among._data, invert=bool(invert))
             return Array._wrap(inside, elements.device)
         ordered = sort(among, axis=None)
-        made = Array._wrap(allocate(elements.device, elements.shape, dtypes.bool_), elements.device)
-        found = search_into(made, ordered, None, elements.contiguous())
-        return logical_not(found) if invert else found
+        out = Array._wrap(allocate(elements.device, elements.shape, dtypes.bool_), elements.device)
+        out = search_into(out, ordered, None, elements.contiguous())
+        return logical_not(out) if invert else out
 
 
 def _flat(x: Array, assume_unique: bool) -> Array:
@@ -318,12 +318,12 @@ def intersect1d(x1: Any, x2: Any, /, assume_unique: bool = False, return_indices
     if not return_indices:
         first, second = (_flat(x, assume_unique) for x in arrays)
         return sort(first[isin(first, second)])
-    made: list[Array] = []
+    result: list[Array] = []
     for x, other in (arrays, arrays[::-1]):
         with tape.stop_recording():
-            values, places = sorted_along(x, 0, False) if assume_unique else unique(x, True)
-            made.append(places[isin(values, other)])
-    return take(arrays[0], made[0]), *made
+            values, indices = sorted_along(x, 0, False) if assume_unique else unique(x, True)
+            result.append(indices[isin(values, other)])
+    return take(arrays[0], result[0]), *result
 
 
 @public
@@ -334,8 +334,8 @@ def setdiff1d(x1: Any, x2: Any, /, assume_unique: bool = False) -> Array:
     """
     first, second = _pair(x1, x2, "setdiff1d", kept=False)
     # The elements keep their dtype and all digits: only the comparison uses the common dtype.
-    own = first if is_scalar(x1) else require_array(x1, "setdiff1d", "x1", second)
-    kept = _flat(own, assume_unique)
+    elements = first if is_scalar(x1) else require_array(x1, "setdiff1d", "x1", second)
+    kept = _flat(elements, assume_unique)
     return kept[isin(kept, second, invert=True)]
 
 

@@ -1,4 +1,7 @@
-"""Sorting: a stable sort along any axis, of values, of indices, or of both; by merging, or of long rows by digits."""
+"""Sorting: a stable sort along any axis, of values, of indices, or of both.
+
+Tiles are sorted in shared memory and merged (merge path); long rows are radix-sorted, see :mod:`.radix`.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sor
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort"]
 
-#: By the stage and whether a thread works alone.
+#: By the stage, and whether a block has one thread.
 _KERNELS = {
     ("tile", False): Kernel("index/sort_tile.cu", block=256),
     ("tile", True): Kernel("index/sort_tile_serial.cu", block=1),
@@ -40,11 +43,18 @@ _KERNELS = {
     ("merge", True): Kernel("index/sort_merge_serial.cu", block=1),
 }
 _PERMUTE = Kernel("shape/permute.cu", block=256)
-#: Per host thread: tiles that it sorts, neighbouring stretches that it merges at a time and the elements of each, and
-#: elements that it permutes.
-_TILES, _CHAINS, _STRETCH, _HOST_PIECE = 1024, 4, 4096, 16384
-#: From how many floats on NumPy sorts them on the host, and from how many on several threads are faster.
-_MANY, _FOR_THREADS = 1 << 16, 1 << 21
+#: Tiles that a host thread sorts.
+_TILES = 1024
+#: Stretches that a host thread merges at once, interleaved, so that their loads overlap.
+_CHAINS = 4
+#: Elements per stretch.
+_STRETCH = 4096
+#: Elements that a host thread permutes.
+_HOST_PIECE = 16384
+#: Floats from which NumPy sorts them on the host.
+_MANY = 1 << 16
+#: Floats from which several threads are faster than NumPy's one.
+_FOR_THREADS = 1 << 21
 
 
 class Shape(NamedTuple):
@@ -90,13 +100,14 @@ def sorted_rows(
     shape = shape or radix_for(device.style, x.dtype, n, indexed) or shape_for(device.style, n)
     if isinstance(shape, Radix) and shape.block > 1:
         return radix_sorted(x, indexed, descending, shape)
-    index, place = index_of(n)
-    made = allocate(device, x.shape, x.dtype)
-    buffers = [(made.view(bits_of(x.dtype)), *([allocate(device, x.shape, place)] if indexed else []))]
+    index, index_dtype = index_of(n)
+    keys_out = allocate(device, x.shape, x.dtype)
+    indices_out = [allocate(device, x.shape, index_dtype)] if indexed else []
+    buffers = [(keys_out.view(bits_of(x.dtype)), *indices_out)]
     if x.size:
         rows, tiles = x.size // n, divide_up(n, shape.tile)
         if tiles > 1 or isinstance(shape, Radix):
-            buffers.append(tuple(allocate(device, x.shape, one.dtype) for one in buffers[0]))
+            buffers.append(tuple(allocate(device, x.shape, data.dtype) for data in buffers[0]))
         bits = x.contiguous()._data.view(bits_of(x.dtype))
         if isinstance(shape, Radix):
             kernel = serial_radix(device, x.dtype, index, indexed, descending)
@@ -119,17 +130,17 @@ def sorted_rows(
 def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tuple[Array, Array]:
     """:func:`sorted_rows` of complex numbers that are no keys of 64 bits, by real parts and then imaginary ones.
 
-    As in NumPy, numbers without NaN come first, then those whose imaginary part alone is NaN, whose real part is, and
-    both.
+    As in NumPy, numbers without NaN come first, then those of which only the imaginary part is NaN, only the real part,
+    and both.
     """
     with tape.stop_recording():
         of_real, of_imag = isnan(real(x)), isnan(imag(x))
         order = None
         for key in (imag(x), real(x), astype(of_real, dtypes.int8) * 2 + astype(of_imag, dtypes.int8)):
             rows = key if order is None else permuted(key, order, "gather")
-            places = sorted_rows(rows, True, descending, shape)[1]
-            assert places is not None
-            order = places if order is None else permuted(order, places, "gather")
+            indices = sorted_rows(rows, True, descending, shape)[1]
+            assert indices is not None
+            order = indices if order is None else permuted(order, indices, "gather")
         assert order is not None
         return permuted(x, order, "gather"), order
 
@@ -159,24 +170,24 @@ def _permuting(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunctio
     return _PERMUTE.bind(device, name=name, elem=dtype, block=block, mode=mode).function, block
 
 
-def permuted(x: Array, places: Array, mode: Literal["gather", "scatter"]) -> Array:
+def permuted(x: Array, indices: Array, mode: Literal["gather", "scatter"]) -> Array:
     """Permute each row of ``x``; differentiable.
 
     Args:
         x: (..., n).
-        places: int64, of the shape of ``x``; each row is a permutation, as from :func:`argsort`.
-        mode: ``"gather"`` for ``y = x[places]``, ``"scatter"`` for the inverse, ``y[places] = x``.
+        indices: int64, of the shape of ``x``; each row is a permutation, as from :func:`argsort`.
+        mode: ``"gather"`` for ``y = x[indices]``, ``"scatter"`` for the inverse, ``y[indices] = x``.
     """
     device = x.device
-    made = allocate(device, x.shape, x.dtype)
+    result = allocate(device, x.shape, x.dtype)
     if x.size:
         kernel, block = _permuting(device, x.dtype, mode)
         piece = _HOST_PIECE if block == 1 else 1
-        arrays = (x.contiguous()._data, places.contiguous()._data, made)
+        arrays = (x.contiguous()._data, indices.contiguous()._data, result)
         values = (*arrays, x.size, x.shape[-1], piece)
         launch(device, kernel, divide_up(x.size, block * piece), block, values)
     back: Literal["gather", "scatter"] = "scatter" if mode == "gather" else "gather"
-    return recorded("permuted", x, Array._wrap(made, device), lambda g: permuted(g, places, back))
+    return recorded("permuted", x, Array._wrap(result, device), lambda g: permuted(g, indices, back))
 
 
 def along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
@@ -189,14 +200,14 @@ def along(x: Array, axis: int | None, name: str) -> tuple[Array, int]:
     return x, normalize_axis(axis, x.ndim, name)
 
 
-def sorted_along(x: Array, place: int, descending: bool) -> tuple[Array, Array]:
+def sorted_along(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
     """``x`` sorted along an axis, differentiable, and the indices of its elements."""
-    rows = moveaxis(x, place, -1)
+    rows = moveaxis(x, axis, -1)
     with tape.stop_recording():
-        keys, places = sorted_rows(rows, True, descending)
-        assert places is not None
-    made = recorded("sort", rows, keys, lambda g: permuted(g, places, "scatter"))
-    return moveaxis(made, -1, place), moveaxis(places, -1, place)
+        keys, indices = sorted_rows(rows, True, descending)
+        assert indices is not None
+    result = recorded("sort", rows, keys, lambda g: permuted(g, indices, "scatter"))
+    return moveaxis(result, -1, axis), moveaxis(indices, -1, axis)
 
 
 #: NumPy's names.
@@ -237,11 +248,11 @@ def argsort(
     >>> ck.argsort(ck.asarray([3, 1, 2])).tolist()
     [1, 2, 0]
     """
-    x, place = along(x, axis, "argsort")
+    x, axis = along(x, axis, "argsort")
     _no_fields(order, "argsort")
     _no_algorithm(kind, _ALGORITHMS, "argsort")
     with tape.stop_recording():
-        return sorted_along(x, place, bool(descending))[1]
+        return sorted_along(x, axis, bool(descending))[1]
 
 
 @public
@@ -265,35 +276,35 @@ def sort(
     """
     x = require_array(x, "sort")
     shape = x.shape if not x.ndim else None
-    x, place = along(x, axis, "sort")
+    x, dim = along(x, axis, "sort")
     _no_fields(order, "sort")
     _no_algorithm(kind, _ALGORITHMS, "sort")
-    by_numpy = _sorted_by_numpy(x, place, bool(descending))
+    by_numpy = _sorted_by_numpy(x, dim, bool(descending))
     if by_numpy is not None:
-        made = by_numpy
+        result = by_numpy
     elif tape.recording((x,)):
-        made = sorted_along(x, place, bool(descending))[0]
+        result = sorted_along(x, dim, bool(descending))[0]
     else:
-        made = moveaxis(sorted_rows(moveaxis(x, place, -1), False, bool(descending))[0], -1, place)
-    return made if shape is None or axis is None else reshape(made, shape)
+        result = moveaxis(sorted_rows(moveaxis(x, dim, -1), False, bool(descending))[0], -1, dim)
+    return result if shape is None or axis is None else reshape(result, shape)
 
 
-def _sorted_by_numpy(x: Array, place: int, descending: bool) -> Array | None:
+def _sorted_by_numpy(x: Array, axis: int, descending: bool) -> Array | None:
     """What NumPy sorts in vectors on the host: integers, and many floats, if the order of equal ones does not show."""
     if not allows_numpy(x.device):
         return None
     if dtypes.info(x.dtype).kind in "biu":
-        made = Array._wrap(np.sort(x._data, place), x.device)
-        return flip(made, axis=place) if descending else made
+        result = Array._wrap(np.sort(x._data, axis), x.device)
+        return flip(result, axis=axis) if descending else result
     threads = x.device.properties.multiprocessors
     few = x.size < _MANY or (threads > 1 and x.size >= _FOR_THREADS)
     if descending or few or x.dtype not in (dtypes.float32, dtypes.float64) or tape.recording((x,)):
         return None
-    ordered = np.sort(x._data, place)
+    ordered = np.sort(x._data, axis)
     zeros = ordered == 0
     if zeros.any() and np.signbit(ordered[zeros]).any():
         return None
-    last = ordered[(slice(None),) * place + (slice(-1, None),)]
+    last = ordered[(slice(None),) * axis + (slice(-1, None),)]
     if np.isnan(last).any():
         ordered[np.isnan(ordered)] = np.nan
     return Array._wrap(ordered, x.device)
@@ -306,7 +317,7 @@ def _no_fields(order: object, name: str) -> None:
 
 def _no_algorithm(kind: Any, kinds: Sequence[str], name: str) -> None:
     # As in NumPy, the first letters of a name stand for it.
-    short = isinstance(kind, str) and kind != "" and any(one.startswith(kind.lower()) for one in kinds)
+    short = isinstance(kind, str) and kind != "" and any(name.startswith(kind.lower()) for name in kinds)
     if kind is not None and not short:
         raise ValueError(f"{name}: kind: expected None or one of {', '.join(kinds)}, got {kind!r}")
 
@@ -315,11 +326,11 @@ def _checked_kth(kth: Any, x: Array, axis: int, name: str) -> list[int]:
     """The indices, in the range of an axis; of no elements, all are in range, as in NumPy."""
     size = x.shape[axis] if x.size else sys.maxsize
     several = isinstance(kth, (Sequence, np.ndarray, Array)) and len(np.shape(kth)) > 0
-    found = [operator.index(one) for one in (kth if several else (kth,))]
-    for one in found:
-        if not -size <= one < size:
-            raise ValueError(f"{name}: kth: {one} is out of bounds for an axis of size {size}")
-    return found
+    indices = [operator.index(k) for k in (kth if several else (kth,))]
+    for k in indices:
+        if not -size <= k < size:
+            raise ValueError(f"{name}: kth: {k} is out of bounds for an axis of size {size}")
+    return indices
 
 
 @public
@@ -345,23 +356,23 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
         TypeError: ``kth`` is no integer.
         ValueError: ``kth`` is out of bounds, or there is no such ``kind``.
     """
-    x, place = along(x, axis, "partition")
+    x, axis = along(x, axis, "partition")
     _no_algorithm(kind, ("introselect",), "partition")
-    places = _checked_kth(kth, x, place, "partition")
+    indices = _checked_kth(kth, x, axis, "partition")
     if _partitioned_by_numpy(x):
-        return Array._wrap(np.partition(x._data, places, place), x.device)
-    return sort(x, place)
+        return Array._wrap(np.partition(x._data, indices, axis), x.device)
+    return sort(x, axis)
 
 
 @public
 def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """The indices of the elements of :func:`partition` in ``x``, in int64; arguments as there."""
-    x, place = along(x, axis, "argpartition")
+    x, axis = along(x, axis, "argpartition")
     _no_algorithm(kind, ("introselect",), "argpartition")
-    places = _checked_kth(kth, x, place, "argpartition")
+    indices = _checked_kth(kth, x, axis, "argpartition")
     if _partitioned_by_numpy(x):
-        return Array._wrap(np.argpartition(x._data, places, place), x.device)
-    return argsort(x, place)
+        return Array._wrap(np.argpartition(x._data, indices, axis), x.device)
+    return argsort(x, axis)
 
 
 def _partitioned_by_numpy(x: Array) -> bool:
@@ -391,9 +402,9 @@ def lexsort(keys: Any, /, axis: int = -1) -> Array:
     >>> ck.lexsort((ck.asarray([2, 1, 0]), ck.asarray([1, 0, 1]))).tolist()
     [1, 2, 0]
     """
-    given = list(keys)
-    home = device_of(given)
-    columns = [key if isinstance(key, Array) else asarray(key, device=home) for key in given]
+    arrays = list(keys)
+    home = device_of(arrays)
+    columns = [key if isinstance(key, Array) else asarray(key, device=home) for key in arrays]
     if not columns:
         raise TypeError("lexsort: keys: expected at least one")
     if any(key.shape != columns[0].shape for key in columns):
@@ -401,18 +412,18 @@ def lexsort(keys: Any, /, axis: int = -1) -> Array:
     if any(key.device is not columns[0].device for key in columns):
         raise DeviceError(f"lexsort: keys: expected one device, got {[str(key.device) for key in columns]}")
     with tape.stop_recording():
-        place = along(columns[0], axis, "lexsort")[1]
+        axis = along(columns[0], axis, "lexsort")[1]
         if not columns[0].ndim:
             return asarray(0, dtype=dtypes.int64, device=columns[0].device)
-        rows = [moveaxis(key, place, -1) for key in columns]
-        made = _order(rows[0])
+        rows = [moveaxis(key, axis, -1) for key in columns]
+        result = _order(rows[0])
         for key in rows[1:]:
-            made = permuted(made, _order(permuted(key, made, "gather")), "gather")
-        return moveaxis(made, -1, place)
+            result = permuted(result, _order(permuted(key, result, "gather")), "gather")
+        return moveaxis(result, -1, axis)
 
 
 def _order(rows: Array) -> Array:
     """The indices that sort each row."""
-    found = sorted_rows(rows, True, False)[1]
-    assert found is not None
-    return found
+    indices = sorted_rows(rows, True, False)[1]
+    assert indices is not None
+    return indices

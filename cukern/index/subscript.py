@@ -35,16 +35,16 @@ from ..shape.copy import LARGE, write
 from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
-from .places import picked_along, put_number, put_rows, serial
+from .gather_scatter import picked_along, put_number, put_rows, serial
 from .plain_numbers import NUMBERS, takes_number
-from .search import places_of
-from .take import along_axis, gather, integers, places_in, settled_in
+from .search import indices_of_true
+from .take import along_axis, checked_indices, gather, integers, kernel_indices
 
 __all__ = ["put_along_axis"]
 
 
-class _Places(NamedTuple):
-    """Integer places along an axis.
+class _Indices(NamedTuple):
+    """Integer indices along an axis: a part of an advanced index.
 
     Attributes:
         data: the integers, an ndarray.
@@ -58,9 +58,9 @@ class _Places(NamedTuple):
 
 
 def _parts(key: Any, x: Array) -> list[Any]:
-    """The parts of an index: None, integer, slice or places, with the ellipsis replaced by slices.
+    """The parts of an index: None, integer, slice or indices, with the ellipsis replaced by slices.
 
-    An ellipsis for zero axes is kept between places, which it separates.
+    An ellipsis for zero axes is kept between indices, which it separates.
 
     Raises:
         IndexError: there are more parts than axes, two ellipses, or an invalid part.
@@ -94,7 +94,7 @@ def _part(part: Any, x: Array) -> list[Any]:
             return _mask(data, x)
         if data.ndim == 0 and data.dtype.kind in "iu":
             return [int(data)]
-        return [_Places(integers(part, x, "index"))]
+        return [_Indices(integers(part, x, "index"))]
     try:
         return [operator.index(part)]
     except TypeError:
@@ -105,13 +105,13 @@ def _part(part: Any, x: Array) -> list[Any]:
 
 def _mask(data: Any, x: Array) -> list[Any]:
     if data.ndim == 0:
-        return [_Places(x.device.xp.zeros(int(bool(data)), np.int64), 1, True)]
-    found = places_of(Array._wrap(data, x.device))
-    return [_Places(places._data, size) for places, size in zip(found, data.shape, strict=True)]
+        return [_Indices(x.device.xp.zeros(int(bool(data)), np.int64), 1, True)]
+    indices_by_axis = indices_of_true(Array._wrap(data, x.device))
+    return [_Indices(indices._data, size) for indices, size in zip(indices_by_axis, data.shape, strict=True)]
 
 
 def _advanced(part: Any) -> bool:
-    return isinstance(part, _Places)
+    return isinstance(part, _Indices)
 
 
 @public
@@ -132,9 +132,9 @@ def getitem(x: Array, key: Any, /) -> Array:
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable:
-            made = known(x, _named(parts))
-            if made is not None:
-                return made
+            result = known(x, _named(parts))
+            if result is not None:
+                return result
         elif not tape.opened or tape.tracked((x,)) is None:
             try:
                 data = x._data[parts]
@@ -168,15 +168,15 @@ def _named(parts: Sequence[Any]) -> tuple[Any, ...]:
 def _getitem(x: Array, key: Any) -> Array:
     parts = _parts(key, x)
     if not any(map(_advanced, parts)):
-        given = key if isinstance(key, tuple) else (key,)
-        made = _basic(x, tuple(parts), given)
-        return made.copy() if any(isinstance(one, (Array, np.ndarray)) for one in given) else made
+        key_parts = key if isinstance(key, tuple) else (key,)
+        result = _basic(x, tuple(parts), key_parts)
+        return result.copy() if any(isinstance(part, (Array, np.ndarray)) for part in key_parts) else result
     return _gathered(x, _picked(parts))
 
 
 def _picked(parts: Sequence[Any]) -> list[Any]:
-    """The parts of an index with places, in which integers become places too."""
-    return [_Places(np.int64(part)) if isinstance(part, int) else part for part in parts]
+    """The parts of an advanced index, in which integers become arrays too."""
+    return [_Indices(np.int64(part)) if isinstance(part, int) else part for part in parts]
 
 
 def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = None) -> Array:
@@ -219,13 +219,13 @@ def _spread(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[Any
 
 
 class _Joint(NamedTuple):
-    """An index with places: a view, from which the places gather.
+    """An advanced index: a view, from which the index arrays gather.
 
     Attributes:
         basic: the index of the view.
-        axes: the axes of the view along which the places gather.
-        start: the first axis of the result that belongs to the places.
-        arrays: the places along each of the axes, broadcast to one shape, as from :func:`.take.settled_in`.
+        axes: the axes of the view along which the index arrays gather.
+        start: the first axis of the result that belongs to the index arrays.
+        arrays: the indices along each of the axes, broadcast to one shape, as from :func:`.take.kernel_indices`.
     """
 
     basic: tuple[Any, ...]
@@ -239,7 +239,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
     axes: list[int] = []
     arrays: list[Any] = []
     at = [i for i, part in enumerate(parts) if _advanced(part)]
-    settle = settled_in if len(at) == 1 else places_in
+    settle = kernel_indices if len(at) == 1 else checked_indices
     sizes = iter(x.shape)
     for part in parts:
         if part is Ellipsis:
@@ -258,7 +258,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
     except ValueError:
         shapes = ", ".join(str(tuple(a.shape)) for a in arrays)
         raise IndexError(f"index arrays of shapes {shapes} do not broadcast") from None
-    # The places' axes replace the indexed axes if those are adjacent, else they come first.
+    # The axes of the index arrays replace the indexed axes if those are adjacent, else they come first.
     start = axes[0] if at[-1] - at[0] == len(at) - 1 else 0
     return _Joint(tuple(basic), tuple(axes), start, tuple(arrays))
 
@@ -268,21 +268,21 @@ def _gathered(x: Array, parts: Sequence[Any]) -> Array:
     start, count = joint.start, len(joint.axes)
     moved = moveaxis(_basic(x, joint.basic), joint.axes, tuple(range(start, start + count)))
     rows = _rows(moved.shape, joint)
-    made = gather(reshape(moved, rows.sizes), rows.places, *rows.sizes)
-    return reshape(made, rows.shape)
+    result = gather(reshape(moved, rows.sizes), rows.indices, *rows.sizes)
+    return reshape(result, rows.shape)
 
 
 @dataclass(frozen=True)
 class Rows:
-    """A part of an array that consists of whole rows.
+    """A part of an array that consists of complete rows.
 
     Attributes:
-        places: the index of each row along the indexed axes, which are flattened.
+        indices: the index of each row along the indexed axes, which are flattened.
         sizes: the products of the sizes before, of, and after the indexed axes.
         shape: the shape of the part.
     """
 
-    places: Any
+    indices: Any
     sizes: tuple[int, int, int]
     shape: tuple[int, ...]
 
@@ -290,14 +290,14 @@ class Rows:
 def _rows(shape: tuple[int, ...], joint: _Joint) -> Rows:
     """The rows of an array of ``shape`` whose indexed axes start at ``joint.start``."""
     start, end = joint.start, joint.start + len(joint.arrays)
-    places = joint.arrays[0]
+    indices = joint.arrays[0]
     for size, array in zip(shape[start + 1 : end], joint.arrays[1:], strict=True):
-        places = places * size + array
+        indices = indices * size + array
     sizes = (math.prod(shape[:start]), math.prod(shape[start:end]), math.prod(shape[end:]))
-    # Kernels read the places contiguously.
-    flat = places.reshape(-1)
+    # Kernels read contiguous indices.
+    flat = indices.reshape(-1)
     flat = flat if flat.flags.c_contiguous else flat.copy()
-    return Rows(flat, sizes, (*shape[:start], *places.shape, *shape[end:]))
+    return Rows(flat, sizes, (*shape[:start], *indices.shape, *shape[end:]))
 
 
 @on_device
@@ -307,11 +307,11 @@ def named(x: Array, key: Any) -> tuple[Any, ...] | Rows | None:
     if not any(map(_advanced, parts)):
         return tuple(parts)
     parts = _picked(parts)
-    # Indexing is a view followed by a gather; the gather takes rows if the view is the whole array.
-    whole = [part for part in parts if not _advanced(part) and part is not Ellipsis]
+    # Indexing is a view followed by a gather; the gather takes rows if the view is all of the array.
+    basic = [part for part in parts if not _advanced(part) and part is not Ellipsis]
     at = [i for i, part in enumerate(parts) if _advanced(part)]
     together = at[-1] - at[0] == len(at) - 1 and not any(parts[i].new for i in at)
-    if not together or any(part != slice(None) for part in whole):
+    if not together or any(part != slice(None) for part in basic):
         return None
     return _rows(x.shape, _joint(x, parts))
 
@@ -383,7 +383,7 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
     _writable(x, value, "x[key] = value")
     part = named(x, key)
     if isinstance(part, Rows):
-        _put(x, part.places, part.sizes, part.shape, value, "x[key] = value")
+        _put(x, part.indices, part.sizes, part.shape, value, "x[key] = value")
     elif part is not None:
         source = _source(x, value)
         target = x._data[(*part, ...)]
@@ -398,8 +398,8 @@ def _setitem(x: Array, key: Any, value: Any) -> None:
     else:
         with tape.stop_recording():
             numbers = Array._wrap(x.device.xp.arange(x.size, dtype=np.int64).reshape(x.shape), x.device)
-            found = getitem(numbers, key)._data
-        put(x, found, value, "x[key] = value")
+            flat = getitem(numbers, key)._data
+        put(x, flat, value, "x[key] = value")
 
 
 def _few(shape: tuple[int, ...]) -> bool:
@@ -408,25 +408,25 @@ def _few(shape: tuple[int, ...]) -> bool:
 
 
 @on_device
-def put(x: Array, places: Any, value: Any, name: str) -> None:
-    """Write ``value``, broadcast to the shape of ``places``, to these indices of the flattened ``x``."""
+def put(x: Array, indices: Any, value: Any, name: str) -> None:
+    """Write ``value``, broadcast to the shape of ``indices``, to these indices of the flattened ``x``."""
     value = _stacked(x, value)
     _writable(x, value, name)
-    _put(x, x.device.xp.ascontiguousarray(places).reshape(-1), (1, x.size, 1), places.shape, value, name)
+    _put(x, x.device.xp.ascontiguousarray(indices).reshape(-1), (1, x.size, 1), indices.shape, value, name)
 
 
 def _put(
-    x: Array, places: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
+    x: Array, indices: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
 ) -> None:
     """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
     by_host = serial(x.device) and not kernels_only.active()
     if is_scalar(value) and x.is_contiguous and (_few(shape) if by_host else x.itemsize <= 8):
         number = convert_scalar(value, x.dtype)
-        places = apart(x.device, places, x._data)
+        indices = apart(x.device, indices, x._data)
         if by_host:
-            raw(x._data).reshape(sizes)[:, places] = raw(np.array(number, x.dtype))
+            raw(x._data).reshape(sizes)[:, indices] = raw(np.array(number, x.dtype))
         else:
-            put_number(x, places, number, *sizes)
+            put_number(x, indices, number, *sizes)
         x._bump(name)
         return None
     source = _source(x, value)
@@ -439,13 +439,13 @@ def _put(
             raise ValueError(
                 f"{name}: a value of shape {source.shape} does not broadcast to shape {shape}"
             ) from None
-        return _put(x, places, sizes, shape, reshape(source, source.shape[extra:]), name)
+        return _put(x, indices, sizes, shape, reshape(source, source.shape[extra:]), name)
     if not data.size:
         return None
     # Kernels write rows of contiguous memory: a strided view is written through a copy.
     target = x._data if x.is_contiguous else x.device.xp.ascontiguousarray(raw(x._data)).view(x.dtype)
     values = apart(x.device, x.device.xp.ascontiguousarray(data).view(x.dtype), target)
-    put_rows(Array._wrap(values, x.device), apart(x.device, places, target), target, *sizes)
+    put_rows(Array._wrap(values, x.device), apart(x.device, indices, target), target, *sizes)
     if target is not x._data:
         raw(x._data)[...] = raw(target)
     x._bump(name)
@@ -456,15 +456,15 @@ def _put(
 def replaced(x: Array, key: tuple[Any, ...], value: Array) -> Array:
     """A copy of ``x`` in which the view of a basic key is replaced by ``value`` of the same dtype."""
     with tape.stop_recording():
-        made = astype(x, x.dtype)
-        made = Array._wrap(made._data, x.device)
-    write(x.device, made._data[(*key, ...)], value._data)
+        result = astype(x, x.dtype)
+        result = Array._wrap(result._data, x.device)
+    write(x.device, result._data[(*key, ...)], value._data)
 
     def vjp(g: Array, needs: tuple[bool, ...]) -> tuple[Array | None, Array | None]:
         nothing = Array._wrap(zeros(x.device, value.shape, x.dtype), x.device)
         return replaced(g, key, nothing) if needs[0] else None, _basic(g, key) if needs[1] else None
 
-    return recorded_many("replace", (x, value), made, vjp)
+    return recorded_many("replace", (x, value), result, vjp)
 
 
 @public
@@ -501,14 +501,14 @@ def _put_along(x: Array, indices: Any, values: Any, axis: int | None) -> None:
             raise ValueError(
                 f"put_along_axis: indices: expected one axis where axis is None, got {data.shape}"
             )
-        put(x, settled_in(data, x.size, x, "put_along_axis"), values, "put_along_axis")
+        put(x, kernel_indices(data, x.size, x, "put_along_axis"), values, "put_along_axis")
         return
-    place = normalize_axis(axis, x.ndim, "put_along_axis")
-    wide, data = along_axis(x, indices, place, "put_along_axis")
+    axis = normalize_axis(axis, x.ndim, "put_along_axis")
+    wide, data = along_axis(x, indices, axis, "put_along_axis")
     if wide is not x:  # several indices write to one element
         key = [np.arange(n).reshape(-1, *(1,) * (x.ndim - i - 1)) for i, n in enumerate(x.shape)]
-        setitem(x, (*key[:place], Array._wrap(data, x.device), *key[place + 1 :]), values)
+        setitem(x, (*key[:axis], Array._wrap(data, x.device), *key[axis + 1 :]), values)
         return
-    before, after = x.shape[:place], x.shape[place + 1 :]
-    flat = picked_along(None, data, x.device, math.prod(before), x.shape[place], math.prod(after))
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    flat = picked_along(None, data, x.device, math.prod(before), x.shape[axis], math.prod(after))
     put(x, flat, values, "put_along_axis")

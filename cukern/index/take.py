@@ -33,7 +33,7 @@ from ..errors import DeviceError
 from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
-from .places import gathered, picked_along
+from .gather_scatter import gathered, picked_along
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -68,19 +68,19 @@ def wraps(x: Array) -> bool:
     return not x.device.addressable and not _checked.get()
 
 
-def places_in(places: Any, size: int, x: Array, name: str) -> Any:
+def checked_indices(indices: Any, size: int, x: Array, name: str) -> Any:
     """Non-negative, checked or clipped indices, as an int64 ndarray on the device of ``x``."""
-    return _kept(_places_in(places, size, x, name), places, x)
+    return _kept(_checked_indices(indices, size, x, name), indices, x)
 
 
-def _kept(data: Any, given: Any, x: Array) -> Any:
+def _kept(data: Any, argument: Any, x: Array) -> Any:
     """Indices that a backward may read, which trusts them: not in memory that the caller may write until then."""
-    return apart(x.device, data, given) if tape.active() else data
+    return apart(x.device, data, argument) if tape.active() else data
 
 
-def _places_in(places: Any, size: int, x: Array, name: str) -> Any:
+def _checked_indices(indices: Any, size: int, x: Array, name: str) -> Any:
     xp = x.device.xp
-    data = places.astype(np.int64, copy=False)
+    data = indices.astype(np.int64, copy=False)
     if wraps(x):
         return xp.clip(xp.where(data < 0, data + size, data), 0, max(0, size - 1))
     low, high = (int(data.min()), int(data.max())) if data.size else (0, -1)
@@ -100,24 +100,24 @@ def expect_mode(mode: str, name: str) -> None:
         raise ValueError(f"{name}: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
 
 
-def brought_in(places: Any, size: int, x: Array, mode: str) -> Any:
-    """Indices of an axis of ``size`` as they are, or brought into its range: wrapped around, or clipped."""
+def in_mode(indices: Any, size: int, x: Array, mode: str) -> Any:
+    """Indices of an axis of ``size`` as they are, or wrapped around or clipped to its range."""
     if mode == "raise" or not size:
-        return places
-    wide = places.astype(np.int64, copy=False)
+        return indices
+    wide = indices.astype(np.int64, copy=False)
     # NumPy makes a scalar of what it computes of an array without axes.
     return x.device.xp.asarray(wide % size if mode == "wrap" else wide.clip(0, size - 1))
 
 
-def settled_in(places: Any, size: int, x: Array, name: str) -> Any:
-    """Indices for the kernels of :mod:`.places`; on a GPU the kernels themselves wrap and clip them."""
+def kernel_indices(indices: Any, size: int, x: Array, name: str) -> Any:
+    """Indices for the kernels of :mod:`.gather_scatter`; on a GPU the kernels themselves wrap and clip them."""
     if not wraps(x):
-        return _kept(x.device.xp.asarray(_places_in(places, size, x, name), order="C"), places, x)
-    if places.size and not size:
+        return _kept(x.device.xp.asarray(_checked_indices(indices, size, x, name), order="C"), indices, x)
+    if indices.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
-    kept, narrow = places.dtype in (dtypes.int32, dtypes.int64), places.dtype.itemsize < 4
-    data = places if kept else places.astype(dtypes.int32 if narrow else dtypes.int64)
-    return _kept(x.device.xp.asarray(data, order="C"), places, x)
+    kept, narrow = indices.dtype in (dtypes.int32, dtypes.int64), indices.dtype.itemsize < 4
+    data = indices if kept else indices.astype(dtypes.int32 if narrow else dtypes.int64)
+    return _kept(x.device.xp.asarray(data, order="C"), indices, x)
 
 
 def integers(indices: Any, x: Array, name: str) -> Any:
@@ -136,28 +136,28 @@ def integers(indices: Any, x: Array, name: str) -> Any:
     return data
 
 
-def gather(x: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """x (outer, size, inner) at ``places`` (count): (outer, count, inner)."""
+def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
+    """x (outer, size, inner) at ``indices`` (count): (outer, count, inner)."""
     if tape.recording((x,)):
-        expect_added(x.device, x.dtype, places.dtype, inner == 1, False)
-    made = Array._wrap(gathered(x, places, outer, size, inner), x.device)
-    return recorded("take", x, made, lambda g: scatter(g, places, outer, size, inner))
+        expect_added(x.device, x.dtype, indices.dtype, inner == 1, False)
+    result = Array._wrap(gathered(x, indices, outer, size, inner), x.device)
+    return recorded("take", x, result, lambda g: scatter(g, indices, outer, size, inner))
 
 
-def scatter(g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """The sums of g (outer, count, inner) at ``places`` (count): (outer, size, inner)."""
-    made = combined(g, places, outer, size, inner)
-    return recorded("scatter_add", g, made, lambda gg: gather(gg, places, outer, size, inner))
+def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
+    """The sums of g (outer, count, inner) at ``indices`` (count): (outer, size, inner)."""
+    result = combined(g, indices, outer, size, inner)
+    return recorded("scatter_add", g, result, lambda gg: gather(gg, indices, outer, size, inner))
 
 
-def scatter_into(x: Array, g: Array, places: Any, outer: int, size: int, inner: int) -> Array:
-    """x (outer, size, inner) with g (outer, count, inner) added at ``places`` (count)."""
-    made = combined(g, places, outer, size, inner, x)
+def scatter_into(x: Array, g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
+    """x (outer, size, inner) with g (outer, count, inner) added at ``indices`` (count)."""
+    result = combined(g, indices, outer, size, inner, x)
 
     def vjp(c: Array, needs: tuple[bool, ...]) -> tuple[Array, Array | None]:
-        return c, gather(c, places, outer, size, inner) if needs[1] else None
+        return c, gather(c, indices, outer, size, inner) if needs[1] else None
 
-    return recorded_many("index_add", (x, g), made, vjp)
+    return recorded_many("index_add", (x, g), result, vjp)
 
 
 @public
@@ -193,24 +193,24 @@ def take(
             pass  # the general path below raises the error
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
-    place = normalize_axis(axis, x.ndim, "take")
+    axis = normalize_axis(axis, x.ndim, "take")
     expect_mode(mode, "take")
-    data = brought_in(data, x.shape[place], x, mode)
-    return written("take", _take(x, data, place), one_out("take", out))
+    data = in_mode(data, x.shape[axis], x, mode)
+    return written("take", _take(x, data, axis), one_out("take", out))
 
 
 def _take(x: Array, data: Any, axis: int) -> Array:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     size = x.shape[axis]
-    places = settled_in(data.reshape(-1), size, x, "take")
-    made = gather(
+    indices = kernel_indices(data.reshape(-1), size, x, "take")
+    result = gather(
         reshape(x, (math.prod(before), size, math.prod(after))),
-        places,
+        indices,
         math.prod(before),
         size,
         math.prod(after),
     )
-    return reshape(made, before + data.shape + after)
+    return reshape(result, before + data.shape + after)
 
 
 @public
@@ -230,13 +230,13 @@ def take_along_axis(x: Array, /, indices: Array, axis: int | None = -1) -> Array
     """
     if axis is None:
         x, axis = reshape(x, (-1,)), 0
-    place = normalize_axis(axis, x.ndim, "take_along_axis")
-    x, places = along_axis(x, indices, place, "take_along_axis")
-    return _along(x, places, place, x.shape[place], "gather")
+    axis = normalize_axis(axis, x.ndim, "take_along_axis")
+    x, positions = along_axis(x, indices, axis, "take_along_axis")
+    return _along(x, positions, axis, x.shape[axis], "gather")
 
 
 def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any]:
-    """``x`` and the places of the index argument of :func:`take_along_axis`, broadcast along the other axes.
+    """``x`` and the checked index argument of :func:`take_along_axis`, broadcast along the other axes.
 
     Raises:
         IndexError: an index is out of range.
@@ -257,21 +257,21 @@ def along_axis(x: Array, indices: Any, axis: int, name: str) -> tuple[Array, Any
     data = x.device.xp.broadcast_to(data, (*shape[:axis], data.shape[axis], *shape[axis:]))
     if shape != others:
         x = broadcast_to(x, (*shape[:axis], x.shape[axis], *shape[axis:]))
-    return x, settled_in(data, x.shape[axis], x, name)
+    return x, kernel_indices(data, x.shape[axis], x, name)
 
 
-def _along(x: Array, places: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
-    """Gather from, or add to, an axis of ``size``, with one place per element; each is the other's derivative."""
-    before, after = places.shape[:axis], places.shape[axis + 1 :]
+def _along(x: Array, indices: Any, axis: int, size: int, mode: Literal["gather", "add"]) -> Array:
+    """Gather from, or add to, an axis of ``size``, with an index per element; each is the other's derivative."""
+    before, after = indices.shape[:axis], indices.shape[axis + 1 :]
     sizes = (math.prod(before), size, math.prod(after))
     if mode == "gather":
         if tape.recording((x,)):
-            expect_added(x.device, x.dtype, places.dtype, sizes[2] == 1, True)
-        made = Array._wrap(picked_along(x, places, x.device, *sizes), x.device)
-        return recorded("take_along_axis", x, made, lambda g: _along(g, places, axis, size, "add"))
+            expect_added(x.device, x.dtype, indices.dtype, sizes[2] == 1, True)
+        result = Array._wrap(picked_along(x, indices, x.device, *sizes), x.device)
+        return recorded("take_along_axis", x, result, lambda g: _along(g, indices, axis, size, "add"))
     with tape.stop_recording():
-        made = reshape(added_along(x, places, *sizes), (*before, size, *after))
-    return recorded("add_along_axis", x, made, lambda g: _along(g, places, axis, size, "gather"))
+        result = reshape(added_along(x, indices, *sizes), (*before, size, *after))
+    return recorded("add_along_axis", x, result, lambda g: _along(g, indices, axis, size, "gather"))
 
 
 @public
@@ -293,10 +293,10 @@ def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     values = require_array(values, "index_add", "values", x)
     if values.device is not x.device:
         raise DeviceError(f"index_add: expected arrays on one device, got {x.device} and {values.device}")
-    place = normalize_axis(axis, x.ndim, "index_add")
-    places = settled_in(integers(indices, x, "index_add").reshape(-1), x.shape[place], x, "index_add")
-    before, after = x.shape[:place], x.shape[place + 1 :]
-    sizes = (math.prod(before), x.shape[place], math.prod(after))
-    spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, places.size, *after))
-    rows = reshape(spread, (sizes[0], places.size, sizes[2]))
-    return reshape(scatter_into(reshape(x, sizes), rows, places, *sizes), x.shape)
+    axis = normalize_axis(axis, x.ndim, "index_add")
+    positions = kernel_indices(integers(indices, x, "index_add").reshape(-1), x.shape[axis], x, "index_add")
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    sizes = (math.prod(before), x.shape[axis], math.prod(after))
+    spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, positions.size, *after))
+    rows = reshape(spread, (sizes[0], positions.size, sizes[2]))
+    return reshape(scatter_into(reshape(x, sizes), rows, positions, *sizes), x.shape)

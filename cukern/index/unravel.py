@@ -14,47 +14,47 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import on_device, public
 from ..elementwise.table import clip, floor_divide, where
 from ..kernel.plan import apart
-from .take import brought_in, expect_mode, integers, places_in, wraps
+from .take import checked_indices, expect_mode, in_mode, integers, wraps
 
 __all__ = ["ravel_multi_index", "unravel_index"]
 
 
 @fuse(static=("clipped", "narrow"))
-def _unraveled(places: Any, size: int, sizes: tuple[int, ...], clipped: bool, narrow: bool) -> list[Any]:
-    """Indices along axes of ``sizes``, in int32 if ``narrow``; of places clipped to ``size`` if ``clipped``."""
-    places = _clipped(places, size) if clipped else places
-    places = astype(places, dtypes.int32 if narrow else dtypes.int64)
-    made: list[Any] = []
-    for one in reversed(sizes[1:]):
-        above = floor_divide(places, one)
-        made.append(astype(places - above * one, dtypes.int64))
-        places = above
-    return [astype(places, dtypes.int64), *reversed(made)]
+def _unraveled(indices: Any, size: int, sizes: tuple[int, ...], clipped: bool, narrow: bool) -> list[Any]:
+    """Indices along axes of ``sizes``, computed in int32 if ``narrow``, after clipping to ``size`` if ``clipped``."""
+    indices = _clipped(indices, size) if clipped else indices
+    indices = astype(indices, dtypes.int32 if narrow else dtypes.int64)
+    result: list[Any] = []
+    for n in reversed(sizes[1:]):
+        above = floor_divide(indices, n)
+        result.append(astype(indices - above * n, dtypes.int64))
+        indices = above
+    return [astype(indices, dtypes.int64), *reversed(result)]
 
 
-def _clipped(places: Any, size: int) -> Any:
+def _clipped(indices: Any, size: int) -> Any:
     """Indices of an axis of ``size``, negative ones counted from its end, clipped to it."""
-    places = astype(places, dtypes.int64)
-    return clip(where(places < 0, places + size, places), 0, size - 1)
+    indices = astype(indices, dtypes.int64)
+    return clip(where(indices < 0, indices + size, indices), 0, size - 1)
 
 
-def unraveled(places: Array, shape: tuple[int, ...], clipped: bool = False) -> list[Array]:
+def unraveled(indices: Array, shape: tuple[int, ...], clipped: bool = False) -> list[Array]:
     """Convert indices in a flattened array to indices along each axis of ``shape``; outside ones if ``clipped``."""
     if not shape or (len(shape) == 1 and not clipped):
-        return [places][: len(shape)]
+        return [indices][: len(shape)]
     size = math.prod(shape)
-    made: list[Array] = _unraveled(places, max(size, 1), shape, clipped, size < 2**31)
-    return made
+    result: list[Array] = _unraveled(indices, max(size, 1), shape, clipped, size < 2**31)
+    return result
 
 
 @on_device
 def _in_range(x: Array, size: int, name: str) -> Array:
     """New indices of an axis of ``size``, counted from 0; out-of-range ones are handled as by :func:`take`."""
-    data = places_in(integers(x, x, name), size, x, name)
+    data = checked_indices(integers(x, x, name), size, x, name)
     return Array._wrap(apart(x.device, data, x._data), x.device)
 
 
-def _turned(sizes: Any, order: str, name: str) -> Any:
+def _slowest_first(sizes: Any, order: str, name: str) -> Any:
     """A sequence of an entry for each axis, the slowest first."""
     if order not in ("C", "c", "F", "f", None):
         raise ValueError(f"{name}: order: expected 'C' or 'F', got {order!r}")
@@ -77,14 +77,14 @@ def unravel_index(indices: Any, shape: int | tuple[int, ...], order: str = "C") 
     >>> [int(i) for i in ck.unravel_index(ck.asarray(5), (2, 3))]
     [1, 2]
     """
-    sizes = _turned(shape if isinstance(shape, tuple) else (shape,), order, "unravel_index")
-    given = asarray(indices)
-    if given.size and sizes and wraps(given):
-        integers(given, given, "unravel_index")
-        found = unraveled(given, sizes, clipped=True)
+    sizes = _slowest_first(shape if isinstance(shape, tuple) else (shape,), order, "unravel_index")
+    flat = asarray(indices)
+    if flat.size and sizes and wraps(flat):
+        integers(flat, flat, "unravel_index")
+        by_axis = unraveled(flat, sizes, clipped=True)
     else:
-        found = unraveled(_in_range(given, math.prod(sizes), "unravel_index"), sizes)
-    return tuple(_turned(found, order, "unravel_index"))
+        by_axis = unraveled(_in_range(flat, math.prod(sizes), "unravel_index"), sizes)
+    return tuple(_slowest_first(by_axis, order, "unravel_index"))
 
 
 @public
@@ -123,27 +123,27 @@ def ravel_multi_index(
     if len(modes) != len(sizes):
         raise ValueError(f"{name}: mode: expected one for each of {len(sizes)} axes, got {len(modes)}")
     # Without a number in it, a list does not say of which dtype it is.
-    given = [
+    arrays = [
         asarray(x, dtypes.int64 if isinstance(x, (list, tuple)) and not x else None) for x in multi_index
     ]
-    if not given:
+    if not arrays:
         return asarray(0)
-    clipped = all(mode == "raise" for mode in modes) and all(x.size and wraps(x) for x in given)
+    clipped = all(mode == "raise" for mode in modes) and all(x.size and wraps(x) for x in arrays)
     if not clipped:
-        given = [_in_mode(*one, name) for one in zip(given, sizes, modes, strict=True)]
-    for x in given:
+        arrays = [_in_mode(*row, name) for row in zip(arrays, sizes, modes, strict=True)]
+    for x in arrays:
         integers(x, x, name)
-    made: Array = _raveled(_turned(given, order, name), _turned(sizes, order, name), clipped)
-    return made
+    result: Array = _raveled(_slowest_first(arrays, order, name), _slowest_first(sizes, order, name), clipped)
+    return result
 
 
 @fuse(static=("clipped",))
-def _raveled(places: list[Any], sizes: list[int], clipped: bool) -> Any:
-    """The index of a flattened array, the slowest axis first, of places along its axes; outside ones if ``clipped``."""
-    made: Any = 0
-    for one, size in zip(places, sizes, strict=True):
-        made = made * size + (_clipped(one, size) if clipped else astype(one, dtypes.int64))
-    return made
+def _raveled(indices: list[Any], sizes: list[int], clipped: bool) -> Any:
+    """The index in a flattened array from those along its axes, the slowest first; clipped to them if ``clipped``."""
+    result: Any = 0
+    for index, size in zip(indices, sizes, strict=True):
+        result = result * size + (_clipped(index, size) if clipped else astype(index, dtypes.int64))
+    return result
 
 
 def _in_mode(x: Array, size: int, mode: str, name: str) -> Array:
@@ -153,4 +153,4 @@ def _in_mode(x: Array, size: int, mode: str, name: str) -> Array:
     if mode == "raise" or not size:
         return _in_range(x, size, name)
     with x.device.activate():
-        return Array._wrap(brought_in(integers(x, x, name), size, x, mode), x.device)
+        return Array._wrap(in_mode(integers(x, x, name), size, x, mode), x.device)

@@ -31,7 +31,7 @@ from ..elementwise.table import (
 from ..errors import DeviceError
 from ..kernel.plan import on
 from ..shape.views import broadcast_to, reshape
-from .places import best_of_each, last_of_each
+from .gather_scatter import best_of_each, last_of_each
 from .segments import Segments, product
 from .subscript import Rows, getitem, named, replaced
 from .take import scatter_into, take
@@ -45,7 +45,7 @@ def numbers(x: Array) -> Array:
         return Array._wrap(x.device.xp.arange(x.size, dtype=dtypes.int64).reshape(x.shape), x.device)
 
 
-class _Places:
+class _Targets:
     """The elements to which the values of an update go.
 
     Attributes:
@@ -100,15 +100,15 @@ class Change:
                 raise DeviceError(
                     f"at.{name}: expected arrays on one device, got {x.device} and {value.device}"
                 )
-            made = astype(value, x.dtype, copy=False)
+            result = astype(value, x.dtype, copy=False)
         else:
             dtype = x.dtype if is_scalar(value) or isinstance(value, (list, tuple)) else None
-            made = astype(asarray(value, dtype, x.device), x.dtype, copy=False)
+            result = astype(asarray(value, dtype, x.device), x.dtype, copy=False)
         try:
-            return broadcast_to(made, shape)
+            return broadcast_to(result, shape)
         except ValueError:
             raise ValueError(
-                f"at.{name}: values of shape {made.shape} do not broadcast to the part's shape {shape}"
+                f"at.{name}: values of shape {result.shape} do not broadcast to the part's shape {shape}"
             ) from None
 
     def _apply(
@@ -116,14 +116,14 @@ class Change:
         value: Any,
         name: str,
         row: Callable[[Array, Array], Array],
-        change: Callable[[Array, _Places, Array], Array],
+        change: Callable[[Array, _Targets, Array], Array],
         rows: Callable[[Array, Rows, Array], Array] | None = None,
     ) -> Array:
         """The updated array.
 
         Args:
             row: computes an element from its old value and its one new value.
-            change: updates the flattened array from the places and the flattened values.
+            change: updates the flattened array from the targets and the flattened values.
             rows: updates the array as rows, from the selected rows and the rows of values.
         """
         x = self._x
@@ -133,21 +133,21 @@ class Change:
             outer, _, inner = part.sizes
             if not values.size:
                 return astype(x, x.dtype)
-            values = reshape(values, (outer, part.places.size, inner))
+            values = reshape(values, (outer, part.indices.size, inner))
             return reshape(rows(reshape(x, part.sizes), part, values), x.shape)
         if isinstance(part, tuple):
             old = getitem(x, part)
             return replaced(x, part, row(old, self._values(value, old.shape, name)))
         if isinstance(part, Rows) and part.sizes[0] == part.sizes[2] == 1:
-            flat, shape = part.places, part.shape
+            flat, shape = part.indices, part.shape
         else:
             with tape.stop_recording():
-                found = getitem(numbers(x), self._key)
-                flat, shape = reshape(found, (-1,)).contiguous()._data, found.shape
+                positions = getitem(numbers(x), self._key)
+                flat, shape = reshape(positions, (-1,)).contiguous()._data, positions.shape
         values = reshape(self._values(value, shape, name), (-1,))
         if not values.size:
             return astype(x, x.dtype)
-        return reshape(change(reshape(x, (-1,)), _Places(flat, x.size, x.device), values), x.shape)
+        return reshape(change(reshape(x, (-1,)), _Targets(flat, x.size, x.device), values), x.shape)
 
     def get(self) -> Array:
         """The part: ``x[key]``."""
@@ -157,11 +157,11 @@ class Change:
         """Set the part to ``value``; if an index is repeated, the last value wins."""
 
         def rows(x: Array, part: Rows, values: Array) -> Array:
-            winners = last_of_each(x.device, part.places, part.sizes[1])
+            winners = last_of_each(x.device, part.indices, part.sizes[1])
             return _chosen(x, values, Array._wrap(winners, x.device), 1, second)
 
-        def change(x: Array, places: _Places, values: Array) -> Array:
-            winners = last_of_each(x.device, places.flat, places.size)
+        def change(x: Array, targets: _Targets, values: Array) -> Array:
+            winners = last_of_each(x.device, targets.flat, targets.size)
             return _chosen(x, values, Array._wrap(winners, x.device), 0, second)
 
         def second(x: Array, value: Array) -> Array:
@@ -178,26 +178,26 @@ class Change:
         """
 
         def rows(x: Array, part: Rows, values: Array) -> Array:
-            return scatter_into(x, values, part.places, *part.sizes)
+            return scatter_into(x, values, part.indices, *part.sizes)
 
-        def change(x: Array, places: _Places, values: Array) -> Array:
-            sizes = (1, places.size, 1)
-            made = scatter_into(reshape(x, sizes), reshape(values, (1, -1, 1)), places.flat, *sizes)
-            return reshape(made, (-1,))
+        def change(x: Array, targets: _Targets, values: Array) -> Array:
+            sizes = (1, targets.size, 1)
+            result = scatter_into(reshape(x, sizes), reshape(values, (1, -1, 1)), targets.flat, *sizes)
+            return reshape(result, (-1,))
 
         return self._apply(value, "add", add, change, rows)
 
     def subtract(self, value: Any) -> Array:
         """Subtract ``value`` from the part."""
         if not isinstance(value, Array):
-            own = is_scalar(value) or isinstance(value, (list, tuple))
-            value = asarray(value, self._x.dtype if own else None, self._x.device)
+            keeps_dtype = is_scalar(value) or isinstance(value, (list, tuple))
+            value = asarray(value, self._x.dtype if keeps_dtype else None, self._x.device)
         return self.add(negative(value))
 
     def multiply(self, value: Any) -> Array:
         """Multiply the part by ``value``."""
         return self._apply(
-            value, "multiply", multiply, lambda x, places, values: multiply(x, places.products(values))
+            value, "multiply", multiply, lambda x, indices, values: multiply(x, indices.products(values))
         )
 
     def divide(self, value: Any) -> Array:
@@ -209,7 +209,7 @@ class Change:
         if self._x.dtype not in dtypes.INEXACT:
             raise TypeError(f"at.divide: expected a floating array, got {dtypes.info(self._x.dtype).name}")
         return self._apply(
-            value, "divide", divide, lambda x, places, values: divide(x, places.products(values))
+            value, "divide", divide, lambda x, indices, values: divide(x, indices.products(values))
         )
 
     def min(self, value: Any) -> Array:
@@ -223,8 +223,8 @@ class Change:
     def _extreme(
         self, value: Any, name: Literal["min", "max"], row: Callable[[Array, Array], Array]
     ) -> Array:
-        def change(x: Array, places: _Places, values: Array) -> Array:
-            return _chosen(x, values, places.best(values, name), 0, row)
+        def change(x: Array, targets: _Targets, values: Array) -> Array:
+            return _chosen(x, values, targets.best(values, name), 0, row)
 
         return self._apply(value, name, row, change)
 
@@ -235,8 +235,8 @@ def _chosen(
     """Apply ``row`` to each element and its remaining value along an axis; elements without a value are kept."""
     with tape.stop_recording():
         untouched = reshape(less(winners, 0), (-1,) + (1,) * (x.ndim - 1 - axis))
-        places = maximum(winners, 0)
-    return where(untouched, x, row(x, take(values, places, axis=axis)))
+        indices = maximum(winners, 0)
+    return where(untouched, x, row(x, take(values, indices, axis=axis)))
 
 
 @public

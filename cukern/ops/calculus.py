@@ -77,14 +77,14 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     """
     if not isinstance(x, Array):
         x = require_array(x, "diff", "x", first_array((prepend, append)))
-    place = normalize_axis(axis, x.ndim, "diff")
+    axis = normalize_axis(axis, x.ndim, "diff")
     times = operator.index(n)
     if times < 0:
         raise ValueError(f"diff: n: expected at least 0, got {n}")
     if times == 0:
         return x
     if prepend is None and append is None and by_numpy.serves(x):
-        return _differences(x, times, place)
+        return _differences(x, times, axis)
     parts = []
     for end in (prepend, x, append):
         if end is None or end is x:
@@ -92,13 +92,14 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
             continue
         array = beside(end, x)
         if not array.ndim:
-            array = broadcast_to(array, (*x.shape[:place], 1, *x.shape[place + 1 :]))
+            array = broadcast_to(array, (*x.shape[:axis], 1, *x.shape[axis + 1 :]))
         parts.append(array)
-    made = concat(parts, axis=place) if len(parts) > 1 else x
-    between = not_equal if made.dtype == dtypes.bool_ else subtract
+    result = concat(parts, axis=axis) if len(parts) > 1 else x
+    between = not_equal if result.dtype == dtypes.bool_ else subtract
     for _ in range(times):
-        made = between(_slice(made, place, 1, None), _slice(made, place, 0, max(made.shape[place] - 1, 0)))
-    return made
+        end = max(result.shape[axis] - 1, 0)
+        result = between(_slice(result, axis, 1, None), _slice(result, axis, 0, end))
+    return result
 
 
 def _differences(x: Array, times: int, axis: int) -> Array:
@@ -121,19 +122,19 @@ def ediff1d(x: Array, /, to_end: Any = None, to_begin: Any = None) -> Array:
         TypeError: the values' dtype cannot be cast to that of ``x``.
     """
     x = require_array(x, "ediff1d")
-    made = diff(x if x.ndim == 1 else reshape(x, (-1,)))
+    result = diff(x if x.ndim == 1 else reshape(x, (-1,)))
     if to_end is None and to_begin is None:
-        return made
+        return result
     parts = []
     part: Any
-    for name, part in (("to_begin", to_begin), ("", made), ("to_end", to_end)):
+    for name, part in (("to_begin", to_begin), ("", result), ("to_end", to_end)):
         if part is None:
             continue
         whole = isinstance(part, int) and x.dtype in dtypes.INTS
         end = asarray(convert_scalar(part, x.dtype) if whole else part, x.dtype if whole else None, x.device)
         if "buifc".index(dtypes.info(end.dtype).kind) > "buifc".index(dtypes.info(x.dtype).kind):
             raise TypeError(f"ediff1d: {name}: expected what {x.dtype} holds, got {end.dtype}")
-        parts.append(reshape(astype(end, made.dtype, copy=False), (-1,)))
+        parts.append(reshape(astype(end, result.dtype, copy=False), (-1,)))
     return parts[0] if len(parts) == 1 else concat(parts)
 
 
@@ -151,21 +152,21 @@ def _spacings(spacing: Sequence[Any], axes: tuple[int, ...], x: Array) -> list[A
         raise TypeError(
             f"gradient: expected one number for all axes, or {len(axes)} spacings, got {len(given)}"
         )
-    made: list[Any] = []
+    result: list[Any] = []
     for one, axis in zip(given, axes, strict=True):
         if isinstance(one, (int, float)):
-            made.append(float(one))
+            result.append(float(one))
             continue
         points = _floating(asarray(one, device=x.device))
         if points.ndim == 0:
-            made.append(points)
+            result.append(points)
         elif points.shape != (x.shape[axis],):
             raise ValueError(
                 f"gradient: expected {x.shape[axis]} coordinates for axis {axis}, got {points.shape}"
             )
         else:
-            made.append(diff(points))
-    return made
+            result.append(diff(points))
+    return result
 
 
 def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array:
@@ -186,8 +187,8 @@ def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array
         left, middle = -after / (before * (before + after)), (after - before) / (before * after)
         right = before / (after * (before + after))
         inside = left * part(0, n - 2) + middle * part(1, n - 1) + right * part(2, None)
-        places = (0, min(1, n - 2), max(n - 3, 0), n - 2)
-        steps = [reshape(spacing[i : i + 1], shape) for i in places]
+        indices = (0, min(1, n - 2), max(n - 3, 0), n - 2)
+        steps = [reshape(spacing[i : i + 1], shape) for i in indices]
     if edge_order == 1:
         first = (part(1, 2) - part(0, 1)) / steps[0]
         last = (part(n - 1, n) - part(n - 2, n - 1)) / steps[3]
@@ -238,11 +239,11 @@ def gradient(
     if x.dtype not in dtypes.INEXACT:
         points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]
         result = dtypes.float_of(x.dtype, *points)
-    made = [
-        astype(_gradient_along(wide, place, one, edge_order), result, copy=False)
-        for place, one in zip(axes, _spacings(spacing, axes, x), strict=True)
+    gradients = [
+        astype(_gradient_along(wide, dim, one, edge_order), result, copy=False)
+        for dim, one in zip(axes, _spacings(spacing, axes, x), strict=True)
     ]
-    return made[0] if len(made) == 1 else tuple(made)
+    return gradients[0] if len(gradients) == 1 else tuple(gradients)
 
 
 @public
@@ -256,23 +257,23 @@ def trapezoid(y: Array, /, x: Any = None, dx: float = 1.0, axis: int = -1) -> Ar
         axis: the axis.
     """
     y = require_array(y, "trapezoid", "y", x if isinstance(x, Array) else None)
-    place = normalize_axis(axis, y.ndim, "trapezoid")
+    axis = normalize_axis(axis, y.ndim, "trapezoid")
     values = _floating(y)
     steps: Any = dx
     result = dtypes.inexact_of(y.dtype)
     if x is not None:
         points = asarray(x, device=y.device)
         result = dtypes.inexact_of(y.dtype, points.dtype)
-        steps = diff(points, axis=0 if points.ndim == 1 else place)
+        steps = diff(points, axis=0 if points.ndim == 1 else axis)
         if points.ndim == 1:
-            steps = reshape(steps, (-1,) + (1,) * (y.ndim - place - 1))
-    n = y.shape[place]
+            steps = reshape(steps, (-1,) + (1,) * (y.ndim - axis - 1))
+    n = y.shape[axis]
     if x is None and np.ndim(dx) == 0 and n > 1:
-        ends = _slice(values, place, 0, 1) + _slice(values, place, n - 1, n)
-        inner = sum(_slice(values, place, 1, n - 1), place)
-        return astype((inner + 0.5 * sum(ends, place)) * dx, result, copy=False)
-    both = _slice(values, place, 1, None) + _slice(values, place, 0, max(n - 1, 0))
-    return astype(sum(both * steps * 0.5, place), result, copy=False)
+        ends = _slice(values, axis, 0, 1) + _slice(values, axis, n - 1, n)
+        inner = sum(_slice(values, axis, 1, n - 1), axis)
+        return astype((inner + 0.5 * sum(ends, axis)) * dx, result, copy=False)
+    both = _slice(values, axis, 1, None) + _slice(values, axis, 0, max(n - 1, 0))
+    return astype(sum(both * steps * 0.5, axis), result, copy=False)
 
 
 class Shape(NamedTuple):
@@ -304,8 +305,8 @@ def sliding(x: Array, kernel: Array, shape: Shape | None = None) -> Array:
     grid = (divide_up(count, shape.block * shape.piece), parts, 1)
     values = (x._data, kernel._data, data, count, m, shape.part, shape.piece)
     launch(x.device, function, grid, shape.block, values)
-    made = Array._wrap(data, x.device)
-    return astype(sum(made, 0), x.dtype) if parts > 1 else reshape(made, (count,))
+    taps = Array._wrap(data, x.device)
+    return astype(sum(taps, 0), x.dtype) if parts > 1 else reshape(taps, (count,))
 
 
 def _sum_dtypes(dtype: DType) -> tuple[DType, DType]:
@@ -339,17 +340,17 @@ def _bound(device: Device, elem: DType, result: DType, block: int, items: int) -
 def _valid(x: Array, kernel: Array) -> Array:
     """:func:`sliding`, recorded."""
     with tape.stop_recording():
-        made = sliding(x, kernel)
+        result = sliding(x, kernel)
     if tape.recording((x, kernel)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Any], needs: Sequence[bool]) -> list[Array | None]:
-            (g,), (x, kernel) = given, saved
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
+            (g,), (x, kernel) = cotangents, saved
             room = zeros(kernel.size - 1, g.dtype, g.device)
             wide = concat([room, g, room])
             return [_valid(wide, flip(kernel)) if needs[0] else None, _valid(x, g) if needs[1] else None]
 
-        tape.record("correlate", (x, kernel), (made,), vjp, (x, kernel))
-    return made
+        tape.record("correlate", (x, kernel), (result,), vjp, (x, kernel))
+    return result
 
 
 def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:
@@ -365,8 +366,8 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
     if dtype in dtypes.COMPLEX:
         return _complex_correlated(name, astype(a, dtype), astype(v, dtype), mode, reverse)
     if dtype == dtypes.bool_:
-        made = _correlated(name, astype(a, dtypes.int32), astype(v, dtypes.int32), mode, reverse)
-        return astype(made, dtypes.bool_)
+        result = _correlated(name, astype(a, dtypes.int32), astype(v, dtypes.int32), mode, reverse)
+        return astype(result, dtypes.bool_)
     first, second = astype(a, dtype, copy=False), astype(v, dtype, copy=False)
     swapped = second.size > first.size
     if swapped:
@@ -375,8 +376,8 @@ def _correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Arra
     m = second.size
     before, after = {"full": (m - 1, m - 1), "same": (m // 2, m - 1 - m // 2), "valid": (0, 0)}[mode]
     ends = [zeros(room, dtype, a.device) for room in (before, after)]
-    made = _valid(concat([ends[0], first, ends[1]]) if before + after else first, kernel)
-    return flip(made).contiguous() if swapped and not reverse else made
+    result = _valid(concat([ends[0], first, ends[1]]) if before + after else first, kernel)
+    return flip(result).contiguous() if swapped and not reverse else result
 
 
 def _complex_correlated(name: str, a: Array, v: Array, mode: str, reverse: bool) -> Array:
@@ -480,8 +481,8 @@ def interp(
         values[0] if left is None else left,
         values[n - 1] if right is None else right,
     )
-    made = _line(points, take(knots, low), take(knots, high), take(values, low), take(values, high), *ends)
-    return astype(made, result, copy=False)
+    y = _line(points, take(knots, low), take(knots, high), take(values, low), take(values, high), *ends)
+    return astype(y, result, copy=False)
 
 
 @fuse
@@ -493,5 +494,5 @@ def _line(p: Any, x0: Any, x1: Any, y0: Any, y1: Any, first: Any, last: Any, bel
     # If the first point is infinite, start from the other one.
     inside = where(isnan(inside), where(y0 == y1, y0, y1 + (p - x1) * slope), inside)
     inside = where((p == x0) & isnan(inside), y0, where(p == x1, y1, inside))
-    made = where(p < first, below, where(p > last, above, inside))
-    return where(isnan(p), p, made)
+    result = where(p < first, below, where(p > last, above, inside))
+    return where(isnan(p), p, result)

@@ -61,22 +61,22 @@ def piecewise(
     x = require_array(x, "piecewise")
     conditions, cases = _conditions(condlist, x), list(funclist)
     if len(cases) == len(conditions) + 1:
-        none = logical_not(any(stack([broadcast_to(one, x.shape) for one in conditions]), 0))
+        none = logical_not(any(stack([broadcast_to(condition, x.shape) for condition in conditions]), 0))
         conditions.append(none)
     if len(cases) != len(conditions):
         raise ValueError(
             f"piecewise: funclist: expected {len(conditions)} or {len(conditions) + 1} functions, got {len(cases)}"
         )
-    made = zeros_like(x)
+    result = zeros_like(x)
     for condition, case in zip(conditions, cases, strict=True):
         holds = broadcast_to(condition, x.shape)
         if not callable(case):
             value = astype(asarray(case, device=x.device), x.dtype, copy=False)
-            made = where(holds, value, made)
+            result = where(holds, value, result)
         elif (chosen := x[holds]).size:
             values = astype(asarray(case(chosen, *args, **options), device=x.device), x.dtype, copy=False)
-            made = made.at[holds].set(values)
-    return made
+            result = result.at[holds].set(values)
+    return result
 
 
 @public
@@ -115,17 +115,19 @@ def choose(
     rows = [one if isinstance(one, Array) else asarray(one, held, a.device) for one in given]
     if not rows:
         raise ValueError("choose: choices: expected at least one")
-    places = astype(a, dtypes.int64, copy=False)
+    indices = astype(a, dtypes.int64, copy=False)
     if mode == "wrap":
-        places = remainder(places, len(rows))
+        indices = remainder(indices, len(rows))
     elif mode == "clip":
-        places = clip(places, 0, len(rows) - 1)
+        indices = clip(indices, 0, len(rows) - 1)
     elif mode != "raise":
         raise ValueError(f"choose: mode: expected 'raise', 'wrap' or 'clip', got {mode!r}")
-    elif a.device.addressable and a.size and not 0 <= places.min().item() <= places.max().item() < len(rows):
+    elif (
+        a.device.addressable and a.size and not 0 <= indices.min().item() <= indices.max().item() < len(rows)
+    ):
         raise ValueError(f"choose: a: expected numbers from 0 to {len(rows) - 1}")
-    dtype = dtypes.result_type(*(one.dtype for one in rows))
-    shape = np.broadcast_shapes(a.shape, *(one.shape for one in rows))
-    whole = stack([broadcast_to(astype(one, dtype, copy=False), shape) for one in rows])
-    made = squeeze(take_along_axis(whole, expand_dims(broadcast_to(places, shape), 0), axis=0), 0)
-    return written("choose", made, one_out("choose", out))
+    dtype = dtypes.result_type(*(row.dtype for row in rows))
+    shape = np.broadcast_shapes(a.shape, *(row.shape for row in rows))
+    whole = stack([broadcast_to(astype(row, dtype, copy=False), shape) for row in rows])
+    result = squeeze(take_along_axis(whole, expand_dims(broadcast_to(indices, shape), 0), axis=0), 0)
+    return written("choose", result, one_out("choose", out))

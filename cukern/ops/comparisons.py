@@ -25,8 +25,8 @@ __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
 def _close(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: bool) -> Any:
     near = less_equal(abs(subtract(a, b)), atol + multiply(rtol, abs(b)))
     # For an infinite b both the difference and the tolerance are infinite.
-    made = equal(a, b) | (near & (abs(b) < math.inf))
-    return made | (isnan(a) & isnan(b)) if equal_nan else made
+    result = equal(a, b) | (near & (abs(b) < math.inf))
+    return result | (isnan(a) & isnan(b)) if equal_nan else result
 
 
 @public
@@ -60,8 +60,8 @@ def isclose(a: Any, b: Any, /, rtol: Any = 1e-5, atol: Any = 1e-8, equal_nan: bo
     bounds = [
         float(one) if type(one) in (bool, int, float) else asarray(one, device=device) for one in (rtol, atol)
     ]
-    made: Array = _close(first, second, bounds[0], bounds[1], bool(equal_nan))
-    return made
+    result: Array = _close(first, second, bounds[0], bounds[1], bool(equal_nan))
+    return result
 
 
 @public

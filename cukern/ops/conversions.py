@@ -48,8 +48,8 @@ def float_power(x1: Any, x2: Any, /, *, dtype: npt.DTypeLike | None = None) -> A
         wide = dtypes.as_dtype(dtype)
         if wide not in (dtypes.float64, dtypes.complex128):
             raise TypeError(f"float_power: dtype: expected float64 or complex128, got {wide}")
-    made: Array = _wide_power(base, power, wide)
-    return made
+    result: Array = _wide_power(base, power, wide)
+    return result
 
 
 @fuse(static=["wide"])
@@ -87,9 +87,9 @@ def sort_complex(x: Any, /) -> Array:
     >>> ck.sort_complex(ck.asarray([3 - 2j, 1 + 1j, 3 - 3j])).tolist()
     [(1+1j), (3-3j), (3-2j)]
     """
-    made: Array = sort(require_array(x, "sort_complex"))
-    wanted = made.dtype if made.dtype in dtypes.INEXACT else dtypes.get_default_dtype()
-    return astype(made, dtypes.complex_of(wanted), copy=False)
+    result: Array = sort(require_array(x, "sort_complex"))
+    wanted = result.dtype if result.dtype in dtypes.INEXACT else dtypes.get_default_dtype()
+    return astype(result, dtypes.complex_of(wanted), copy=False)
 
 
 @fuse
@@ -131,5 +131,5 @@ def unwrap(p: Any, discont: Any = None, axis: int = -1, *, period: Any = 2 * mat
     added = cumulative_sum(
         _correction(steps, least, period, -high, high, int(ambiguous)), axis=-1, dtype=rows.dtype
     )
-    made = concat([rows[..., :1], rows[..., 1:] + astype(added, rows.dtype, copy=False)], axis=-1)
-    return moveaxis(made, -1, axis)
+    result = concat([rows[..., :1], rows[..., 1:] + astype(added, rows.dtype, copy=False)], axis=-1)
+    return moveaxis(result, -1, axis)

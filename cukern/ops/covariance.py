@@ -27,16 +27,16 @@ __all__ = ["corrcoef", "cov"]
 
 def _weights(name: str, weights: Any, x: Array, kind: str) -> Array:
     """The weights of the observations, a vector as long as the rows of ``x``; values are checked on the host."""
-    made = asarray(weights, device=x.device)
-    if made.ndim > 1 or made.shape != x.shape[1:]:
-        raise RuntimeError(f"{name}: {kind}: expected shape {x.shape[1:]}, got {made.shape}")
-    if made.device.addressable:
-        values = made._fetched()
+    result = asarray(weights, device=x.device)
+    if result.ndim > 1 or result.shape != x.shape[1:]:
+        raise RuntimeError(f"{name}: {kind}: expected shape {x.shape[1:]}, got {result.shape}")
+    if result.device.addressable:
+        values = result._fetched()
         if kind == "fweights" and not np.all(values == np.around(values)):
-            raise TypeError(f"{name}: fweights: expected integers, got {made.dtype}")
+            raise TypeError(f"{name}: fweights: expected integers, got {result.dtype}")
         if np.any(values < 0):
             raise ValueError(f"{name}: {kind}: expected no negative number")
-    return astype(made, x.dtype, copy=False)
+    return astype(result, x.dtype, copy=False)
 
 
 def _variables(x: Array, y: Any, rowvar: bool, dtype: DType) -> Array:
@@ -95,8 +95,8 @@ def _cov(
     weights = shares if counts is None else counts if shares is None else counts * shares
     centred = rows - average(rows, 1, weights, keepdims=True)
     right = centred if weights is None else centred * weights
-    made = centred @ conj(matrix_transpose(right)) / _freedom(weights, shares, rows.shape[1], ddof)
-    return astype(reshape(made, ()) if made.size == 1 else made, result, copy=False)
+    product = centred @ conj(matrix_transpose(right)) / _freedom(weights, shares, rows.shape[1], ddof)
+    return astype(reshape(product, ()) if product.size == 1 else product, result, copy=False)
 
 
 @public
@@ -154,14 +154,14 @@ def _correlations(c: Any, rows: Any, columns: Any) -> Any:
 @public
 def corrcoef(x: Array, /, y: Any = None, rowvar: bool = True, *, dtype: npt.DTypeLike | None = None) -> Array:
     """The correlation coefficients of variables, from -1 to 1; differentiable; arguments as in :func:`cov`."""
-    made = _cov("corrcoef", x, y, bool(rowvar), 1, dtype)
-    if not made.ndim:
-        return made / made
-    spread = diagonal(made)
-    if made.dtype in dtypes.COMPLEX:
+    result = _cov("corrcoef", x, y, bool(rowvar), 1, dtype)
+    if not result.ndim:
+        return result / result
+    spread = diagonal(result)
+    if result.dtype in dtypes.COMPLEX:
         rows = real(spread)
         columns = reshape(rows, (-1, 1))
-        parts = [_correlations(part(made), columns, rows) for part in (real, imag)]
-        return astype(parts[0] + 1j * parts[1], made.dtype, copy=False)
-    shares: Array = _correlations(made, reshape(spread, (-1, 1)), spread)
+        parts = [_correlations(part(result), columns, rows) for part in (real, imag)]
+        return astype(parts[0] + 1j * parts[1], result.dtype, copy=False)
+    shares: Array = _correlations(result, reshape(spread, (-1, 1)), spread)
     return shares

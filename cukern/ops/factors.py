@@ -22,7 +22,7 @@ _FACTORS = 512
 
 def product(zeros_at: Array) -> Array:
     """The coefficients of the product of x - r for each r, by pairs of factors; on the host factor by factor."""
-    made: Array | None = None
+    result: Array | None = None
     first, size = 0, zeros_at.size
     if size <= _FACTORS and zeros_at.dtype not in dtypes.NARROW and by_numpy.serves(zeros_at, least=0):
         return Array._wrap(_multiplied(zeros_at._data), zeros_at.device)
@@ -32,20 +32,20 @@ def product(zeros_at: Array) -> Array:
         factors = stack([ones(count, some.dtype, some.device), -some], axis=-1)
         while len(factors) > 1:
             factors = _products(factors[0::2], factors[1::2])
-        made = factors[0] if made is None else convolve(made, factors[0])
+        result = factors[0] if result is None else convolve(result, factors[0])
         first += count
-    assert made is not None
-    return made
+    assert result is not None
+    return result
 
 
 def _multiplied(roots: Any) -> Any:
     """The coefficients of the product of x - r for each r of a NumPy array."""
-    made = np.zeros(roots.size + 1, roots.dtype)
-    made[0] = 1
+    result = np.zeros(roots.size + 1, roots.dtype)
+    result[0] = 1
     with np.errstate(all="ignore"):
         for i, root in enumerate(roots, 1):
-            made[1 : i + 1] -= root * made[:i]
-    return made
+            result[1 : i + 1] -= root * result[:i]
+    return result
 
 
 def _products(p: Array, q: Array) -> Array:

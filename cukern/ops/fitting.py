@@ -99,15 +99,17 @@ def polyfit(
     scale = sqrt(sum(square(abs(left)), 0))  # scale columns to length 1, which the tolerance assumes
     limit = x.shape[0] * _epsilon(x) if rcond is None else rcond
     scaled = divide(left, scale)
-    found = lstsq(scaled, right, rcond=limit)
-    made = astype(divide(found.x, expand_dims(scale, 1) if right.ndim == 2 else scale), result, copy=False)
+    solution = lstsq(scaled, right, rcond=limit)
+    coefficients = astype(
+        divide(solution.x, expand_dims(scale, 1) if right.ndim == 2 else scale), result, copy=False
+    )
     if full:
-        rest = astype(found.residuals, result, copy=False)
-        return Fit(made, rest, found.rank, found.singular_values, limit)
-    if x.device.addressable and int(found.rank) != degree + 1:
+        rest = astype(solution.residuals, result, copy=False)
+        return Fit(coefficients, rest, solution.rank, solution.singular_values, limit)
+    if x.device.addressable and int(solution.rank) != degree + 1:
         warnings.warn("polyfit: the points do not determine the coefficients", RankWarning, stacklevel=2)
     if not cov:
-        return made
+        return coefficients
     spread = divide(inv(matmul(adjoint(scaled), scaled)), outer(scale, scale))
     if cov != "unscaled":
         spare = x.shape[0] - degree - 1
@@ -115,11 +117,11 @@ def polyfit(
             raise ValueError(
                 f"polyfit: cov: expected more than {degree + 1} points to scale it, got {x.size}"
             )
-        factor = divide(found.residuals, spare)
+        factor = divide(solution.residuals, spare)
         spread = spread * factor if right.ndim == 1 else expand_dims(spread, -1) * factor
     elif right.ndim == 2:
         spread = expand_dims(spread, -1)
-    return made, astype(spread, result, copy=False)
+    return coefficients, astype(spread, result, copy=False)
 
 
 def _epsilon(x: Array) -> float:

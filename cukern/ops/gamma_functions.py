@@ -199,16 +199,16 @@ def multigammaln(a: Any, d: int, /) -> Any:
     """
     if not (isinstance(d, int) and d >= 1):
         raise ValueError(f"multigammaln: d: expected an int of at least 1, got {d!r}")
-    made: Any = _multigammaln(a, d)
-    return made
+    result: Any = _multigammaln(a, d)
+    return result
 
 
 @fuse(static=("d",))
 def _multigammaln(a: Any, d: int) -> Any:
-    made = d * (d - 1) / 4 * math.log(math.pi) + lgamma(a)
+    result = d * (d - 1) / 4 * math.log(math.pi) + lgamma(a)
     for i in range(1, d):
-        made = made + lgamma(a - 0.5 * i)
-    return where(a > 0.5 * (d - 1), made, _NAN)
+        result = result + lgamma(a - 0.5 * i)
+    return where(a > 0.5 * (d - 1), result, _NAN)
 
 
 logit = unary(

@@ -17,7 +17,7 @@ from ..device.kernels_only import allows_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import require_array, require_each
 from ..elementwise.row import is_scalar
-from ..index.places import ranges
+from ..index.gather_scatter import ranges
 from ..index.search import flatnonzero, nonzero
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_arrays, broadcast_to, reshape, tril, triu
@@ -61,11 +61,11 @@ class _Joined:
         if isinstance(parts[0], str):
             axis, least, first = self._directive(parts.pop(0), axis, least, first)
         device = device_of(parts)
-        made = [_line(part, device) for part in parts]
+        lines = [_line(part, device) for part in parts]
         numbers = [part for part in parts if is_scalar(part)]
-        arrays = [one for one, part in zip(made, parts, strict=True) if not is_scalar(part)]
+        arrays = [line for line, part in zip(lines, parts, strict=True) if not is_scalar(part)]
         wanted = dtypes.result_type(*arrays, *numbers)
-        return concat([astype(_raised(one, least, first), wanted, copy=False) for one in made], axis=axis)
+        return concat([astype(_raised(x, least, first), wanted, copy=False) for x in lines], axis=axis)
 
     def _directive(self, text: str, axis: int, least: int, first: int) -> tuple[int, int, int]:
         """The axis, the least number of axes, and the first place of a part's own axes among more."""
@@ -96,8 +96,8 @@ def _line(part: Any, device: Device | None) -> Array:
         return asarray(part, device=device)
     start = 0 if part.start is None else part.start
     if isinstance(part.step, (complex, np.complexfloating)):
-        made: Array = linspace(start, part.stop, int(abs(complex(part.step))), device=device)
-        return made
+        result: Array = linspace(start, part.stop, int(abs(complex(part.step))), device=device)
+        return result
     return arange(start, part.stop, 1 if part.step is None else part.step, device=device)
 
 
@@ -159,7 +159,7 @@ class broadcast:
         Raises:
             ValueError: the shapes do not broadcast.
         """
-        given = [x for one in arrays for x in (one.values if isinstance(one, broadcast) else (one,))]
+        given = [x for array in arrays for x in (array.values if isinstance(array, broadcast) else (array,))]
         self.values: tuple[Array, ...] = broadcast_arrays(*require_each(given, "broadcast"))
         self.numiter = len(self.values)
         self.shape = self.values[0].shape if arrays else ()
@@ -201,12 +201,12 @@ def indices(
     if allows_numpy(where) and not sparse and not dtypes.info(wanted).extension:
         return Array._wrap(np.indices(sizes, wanted), where)
     lines = [arange(n, dtype=wanted, device=device) for n in sizes]
-    made = [
+    result = [
         reshape(x, tuple(-1 if i == axis else 1 for i in range(len(sizes)))) for axis, x in enumerate(lines)
     ]
-    if sparse or not made:
-        return tuple(made) if sparse else reshape(arange(0, dtype=wanted, device=device), (0,))
-    return stack([broadcast_to(x, sizes) for x in made])
+    if sparse or not result:
+        return tuple(result) if sparse else reshape(arange(0, dtype=wanted, device=device), (0,))
+    return stack([broadcast_to(x, sizes) for x in result])
 
 
 def fromfunction(
@@ -258,7 +258,7 @@ def tril_indices(
     if not allows_numpy(where):
         ends = _diagonal_at(n, k + 1, m)
         return ranges(where, np.zeros_like(ends), ends)
-    return tuple(Array._wrap(places, where) for places in np.tril_indices(n, k, m))
+    return tuple(Array._wrap(data, where) for data in np.tril_indices(n, k, m))
 
 
 def triu_indices(
@@ -269,7 +269,7 @@ def triu_indices(
     if not allows_numpy(where):
         first = _diagonal_at(n, k, m)
         return ranges(where, first, (n if m is None else max(m, 0)) - first)
-    return tuple(Array._wrap(places, where) for places in np.triu_indices(n, k, m))
+    return tuple(Array._wrap(data, where) for data in np.triu_indices(n, k, m))
 
 
 def _matrix(x: Array, name: str) -> tuple[int, int]:
@@ -300,19 +300,19 @@ def triu_indices_from(x: Array, /, k: int = 0) -> tuple[Array, ...]:
     return triu_indices(rows, k, columns, device=x.device)
 
 
-def ix_(*places: Any) -> tuple[Array, ...]:
+def ix_(*arrays: Any) -> tuple[Array, ...]:
     """An index of the grid spanned by a vector of integers, or a mask, for each axis.
 
     Raises:
         ValueError: an argument is not a vector.
     """
-    home = device_of(places)
-    made = []
-    for i, given in enumerate(places):
+    home = device_of(arrays)
+    result = []
+    for i, given in enumerate(arrays):
         x = asarray(given, dtype=dtypes.default_int if not len(given) else None, device=home)
         if x.ndim != 1:
-            raise ValueError(f"ix_: places[{i}]: expected one axis, got shape {x.shape}")
+            raise ValueError(f"ix_: arrays[{i}]: expected one axis, got shape {x.shape}")
         if x.dtype == dtypes.bool_:
             x = flatnonzero(x)
-        made.append(reshape(x, (1,) * i + (-1,) + (1,) * (len(places) - i - 1)))
-    return tuple(made)
+        result.append(reshape(x, (1,) * i + (-1,) + (1,) * (len(arrays) - i - 1)))
+    return tuple(result)

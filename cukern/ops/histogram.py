@@ -76,14 +76,14 @@ def _bound(
     ).function
 
 
-def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, made: Any) -> None:
+def _launch(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape, result: Any) -> None:
     x = x.contiguous()
     kind = None if edges is None else edges.dtype
     compute = x.dtype if kind is None else dtypes.comparable(x.dtype, kind)
     function = _bound(x.device, x.dtype, kind, compute, rule, shape.mode, shape.block)
     arrays = (x._data,) if edges is None else (x._data, edges.contiguous()._data)
     shared = 4 * bins if shape.mode == "shared" else 0
-    values = (*arrays, made, x.size, shape.piece, bins)
+    values = (*arrays, result, x.size, shape.piece, bins)
     launch(x.device, function, divide_up(x.size, shape.piece), shape.block, values, shared)
 
 
@@ -93,22 +93,22 @@ def counted(x: Array, edges: Array | None, bins: int, rule: str, shape: Shape | 
         return Array._wrap(zeros(x.device, (bins,), dtypes.int64), x.device)
     shape = shape or shape_for(x.device.style, x.size, bins)
     rows = divide_up(x.size, shape.piece) if shape.mode == "own" else 1
-    made = zeros(x.device, (rows, bins), dtypes.int64)
-    _launch(x, edges, bins, rule, shape, made)
-    counts = Array._wrap(made, x.device)
+    result = zeros(x.device, (rows, bins), dtypes.int64)
+    _launch(x, edges, bins, rule, shape, result)
+    counts = Array._wrap(result, x.device)
     return sum(counts, 0) if rows > 1 else reshape(counts, (bins,))
 
 
 def _weighed(x: Array, edges: Array | None, bins: int, rule: str, weights: Array) -> Array:
     """The sums of weights in each bin, in the order of the elements, in float64 or an integer dtype."""
-    places = allocate(x.device, (x.size,), dtypes.int64)
+    indices = allocate(x.device, (x.size,), dtypes.int64)
     if x.size:
         block, piece = (1, 16384) if x.device.style == "serial" else (256, 2048)
-        _launch(x, edges, bins, rule, Shape(block, "place", piece), places)
+        _launch(x, edges, bins, rule, Shape(block, "place", piece), indices)
     kind = dtypes.info(weights.dtype).kind
     wide = dtypes.float64 if kind == "f" else dtypes.int64 if kind == "b" else weights.dtype
     start = zeros_of(bins + 1, wide, x.device)
-    added = index_add(start, Array._wrap(places, x.device), astype(weights, wide, copy=False))
+    added = index_add(start, Array._wrap(indices, x.device), astype(weights, wide, copy=False))
     return added[:bins]
 
 
@@ -319,17 +319,17 @@ def histogram(
     shown = shown_edges(edges, rule, flat)
     count = edges.size - 1 if edges.size else 0
     if shares is None or not count:
-        made = counted(flat, edges, count, rule)
+        result = counted(flat, edges, count, rule)
     else:
-        made = _weighed(flat, edges, count, rule, shares)
+        result = _weighed(flat, edges, count, rule, shares)
         if shares.dtype in dtypes.FLOATS:
-            made = astype(made, shares.dtype, copy=False)
+            result = astype(result, shares.dtype, copy=False)
     if density:
-        wide = astype(made, dtypes.float64, copy=False)
+        wide = astype(result, dtypes.float64, copy=False)
         dense = wide / diff(astype(edges, dtypes.float64, copy=False)) / sum(wide)
-        kinds = [made.dtype] if made.dtype in dtypes.FLOATS else []
-        made = astype(dense, dtypes.float_of(shown.dtype, *kinds), copy=False)
-    return made, shown
+        kinds = [result.dtype] if result.dtype in dtypes.FLOATS else []
+        result = astype(dense, dtypes.float_of(shown.dtype, *kinds), copy=False)
+    return result, shown
 
 
 @public
@@ -371,8 +371,8 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     if shares is None:
         return counted(flat, None, bins, "value")
     result = dtypes.float_of(shares.dtype)
-    made = _weighed(flat, None, bins, "value", astype(shares, dtypes.float64, copy=False))
-    return astype(made, result, copy=False)
+    counts = _weighed(flat, None, bins, "value", astype(shares, dtypes.float64, copy=False))
+    return astype(counts, result, copy=False)
 
 
 def _ascending(edges: npt.NDArray[Any]) -> bool:
@@ -419,5 +419,5 @@ def digitize(x: Any, /, bins: Any, right: bool = False) -> Array:
         ):
             raise ValueError("digitize: bins: expected edges in ascending or in descending order")
         falls = isnan(edges[0]) | (edges[0] > edges[edges.size - 1])
-        found = searchsorted(where(falls, flip(edges), edges), values, side=side)
-        return where(falls, edges.size - found, found)
+        positions = searchsorted(where(falls, flip(edges), edges), values, side=side)
+        return where(falls, edges.size - positions, positions)

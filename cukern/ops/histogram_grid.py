@@ -28,7 +28,7 @@ def _coordinates(sample: Any) -> list[Array]:
     """The coordinates of points, an array (n, d), or of a sequence of d vectors or lists."""
     if isinstance(sample, (list, tuple)) and sample and not np.isscalar(sample[0]):
         columns = require_arrays(sample, "histogramdd")
-        if {one.shape for one in columns} != {(columns[0].size,)}:
+        if {column.shape for column in columns} != {(columns[0].size,)}:
             raise ValueError(
                 f"histogramdd: sample: expected vectors of one size, got {[x.shape for x in columns]}"
             )
@@ -55,17 +55,17 @@ def _edges(flat: Array, bins: Any, ends: Any) -> tuple[Array, str]:
     Those are in float64 between ends that are given, else in the floating dtype of the data.
     """
     given = ends is not None and not isinstance(bins, str)
-    found, rule = find_edges(
+    edges, rule = find_edges(
         "histogramdd", zeros(0, dtypes.float64, flat.device) if given else flat, bins, ends, None
     )
-    if not found.size:
+    if not edges.size:
         raise ValueError("histogramdd: bins: expected at least one edge")
-    if rule != "even" or found.dtype == dtypes.float64:
-        return found, rule
-    count = found.size - 1
-    step = (found[-1] - found[0]) / count
-    inner = arange(count, dtype=found.dtype, device=found.device) * step + found[0]
-    return concat([inner, found[-1:]]), rule
+    if rule != "even" or edges.dtype == dtypes.float64:
+        return edges, rule
+    count = edges.size - 1
+    step = (edges[-1] - edges[0]) / count
+    inner = arange(count, dtype=edges.dtype, device=edges.device) * step + edges[0]
+    return concat([inner, edges[-1:]]), rule
 
 
 @public
@@ -96,43 +96,43 @@ def histogramdd(
     """
     columns = _coordinates(sample)
     d = len(columns)
-    samples = [as_sample("histogramdd", one, weights) for one in columns]
+    samples = [as_sample("histogramdd", column, weights) for column in columns]
     edges, shown = [], []
     for (flat, _), one, ends in zip(
         samples, _for_each(bins, d, "bins"), _for_each(range, d, "range"), strict=True
     ):
-        found, rule = _edges(flat, one, ends)
-        edges.append(found)
+        axis_edges, rule = _edges(flat, one, ends)
+        edges.append(axis_edges)
         made_of = flat.dtype in dtypes.FLOATS and rule == "even"
-        shown.append(astype(found, flat.dtype, copy=False) if made_of else shown_edges(found, rule, flat))
-    shape = tuple(one.size - 1 for one in edges)
-    place = _cells([flat for flat, _ in samples], edges, shape)
-    counts = bincount(place, samples[0][1], minlength=math.prod(shape) + 1)[:-1]
-    result = (
-        counts.dtype if counts.dtype in dtypes.FLOATS else dtypes.float_of(*(one.dtype for one in columns))
-    )
-    made = reshape(counts if counts.dtype in dtypes.FLOATS else astype(counts, dtypes.float64), shape)
+        shown.append(
+            astype(axis_edges, flat.dtype, copy=False) if made_of else shown_edges(axis_edges, rule, flat)
+        )
+    shape = tuple(edge.size - 1 for edge in edges)
+    cells = _cells([flat for flat, _ in samples], edges, shape)
+    counts = bincount(cells, samples[0][1], minlength=math.prod(shape) + 1)[:-1]
+    result = counts.dtype if counts.dtype in dtypes.FLOATS else dtypes.float_of(*(x.dtype for x in columns))
+    values = reshape(counts if counts.dtype in dtypes.FLOATS else astype(counts, dtypes.float64), shape)
     if density:
-        total = sum(made)
+        total = sum(values)
         for axis, one in enumerate(edges):
-            widths = astype(diff(one), made.dtype, copy=False)
-            made = made / reshape(widths, (-1, *(1,) * (d - 1 - axis)))
-        made = made / total
-    return astype(made, result, copy=False), shown
+            widths = astype(diff(one), values.dtype, copy=False)
+            values = values / reshape(widths, (-1, *(1,) * (d - 1 - axis)))
+        values = values / total
+    return astype(values, result, copy=False), shown
 
 
 def _cells(columns: Sequence[Array], edges: Sequence[Array], shape: tuple[int, ...]) -> Array:
     """The number of the cell of each point in C order; points outside the grid have the number after the last."""
     with tape.stop_recording():
-        place = zeros(columns[0].size, dtypes.int64, columns[0].device)
+        flat_cell = zeros(columns[0].size, dtypes.int64, columns[0].device)
         inside: Any = None
         for flat, one, count in zip(columns, edges, shape, strict=True):
-            found = digitize(flat, one) - 1
-            found = where(equal(flat, one[-1]), count - 1, found)
-            fits = (found >= 0) & (found < count)
+            cell = digitize(flat, one) - 1
+            cell = where(equal(flat, one[-1]), count - 1, cell)
+            fits = (cell >= 0) & (cell < count)
             inside = fits if inside is None else inside & fits
-            place = place * count + found
-        return where(inside, place, math.prod(shape))
+            flat_cell = flat_cell * count + cell
+        return where(inside, flat_cell, math.prod(shape))
 
 
 @public

@@ -143,9 +143,9 @@ def finfo(type: Any, /) -> FloatInfo:
     dtype = dtypes.info(dtype).real
     if dtypes.info(dtype).kind != "f":
         raise ValueError(f"finfo: type: expected a floating or complex dtype, got {dtype}")
-    found: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
+    numbers: Any = ml_dtypes.finfo(dtype)  # type: ignore[no-untyped-call]
     kinds = {one.name: float if one.type == "float" else int for one in fields(FloatInfo)}
-    limits: dict[str, Any] = {name: kinds[name](getattr(found, name)) for name in _FLOAT_FIELDS}
+    limits: dict[str, Any] = {name: kinds[name](getattr(numbers, name)) for name in _FLOAT_FIELDS}
     return FloatInfo(bits=8 * dtype.itemsize, dtype=dtype, **limits)
 
 
@@ -158,8 +158,8 @@ def iinfo(type: Any, /) -> IntegerInfo:
     dtype = _dtype_of(type, "type")
     if dtypes.info(dtype).kind not in "iu":
         raise ValueError(f"iinfo: type: expected an integer dtype, got {dtype}")
-    found = np.iinfo(dtype)
-    return IntegerInfo(found.bits, int(found.max), int(found.min), dtype)
+    limits = np.iinfo(dtype)
+    return IntegerInfo(limits.bits, int(limits.max), int(limits.min), dtype)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
@@ -228,8 +228,8 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     (2, 3)
     """
     given = [
-        one if isinstance(one, tuple) else tuple(one) if isinstance(one, Sequence) else (one,)
-        for one in shapes
+        shape if isinstance(shape, tuple) else tuple(shape) if isinstance(shape, Sequence) else (shape,)
+        for shape in shapes
     ]
     return _broadcast_shapes("broadcast_shapes", given) if given else ()
 
@@ -300,11 +300,11 @@ def _overlap(name: str, x: Any, y: Any) -> bool:
     device = device_of(arrays)
     if device is None:
         return bool(getattr(np, name)(first, second))
-    homes = [one.device if isinstance(one, Array) else Device("host") for one in arrays]
+    homes = [array.device if isinstance(array, Array) else Device("host") for array in arrays]
     if homes[0] is not homes[1]:
         return False
     with device.activate():
-        datas = [one._data if isinstance(one, Array) else one for one in arrays]
+        datas = [array._data if isinstance(array, Array) else array for array in arrays]
         return bool(getattr(device.xp, name)(*datas))
 
 

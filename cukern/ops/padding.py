@@ -233,12 +233,12 @@ def _only(axis: int, ndim: int, before: int, after: int) -> Pairs:
 def _by_function(x: Array, widths: Pairs, function: Callable[..., Any], options: dict[str, Any]) -> Array:
     """Zeros around ``x``, in which ``function`` writes the vectors along each axis."""
     require_constant("pad", x=x)
-    made = _constant(x, widths, [(0, 0)] * x.ndim)
+    result = _constant(x, widths, [(0, 0)] * x.ndim)
     for axis, width in enumerate(widths):
-        rows = moveaxis(made, axis, -1)
-        for place in np.ndindex(rows.shape[:-1]):
-            function(rows[place], width, axis, options)
-    return made
+        rows = moveaxis(result, axis, -1)
+        for index in np.ndindex(rows.shape[:-1]):
+            function(rows[index], width, axis, options)
+    return result
 
 
 @on_device
@@ -255,10 +255,10 @@ def folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) -
         count = g.shape[axis]
         if count == n:
             continue
-        places = g.device.xp.asarray(_places(np.arange(-start, count - start), n, mode))
+        indices = g.device.xp.asarray(_places(np.arange(-start, count - start), n, mode))
         outer, inner = g.shape[:axis], g.shape[axis + 1 :]
         flat = reshape(g, (math.prod(outer), count, math.prod(inner)))
-        g = reshape(scatter(flat, places, flat.shape[0], n, flat.shape[2]), (*outer, n, *inner))
+        g = reshape(scatter(flat, indices, flat.shape[0], n, flat.shape[2]), (*outer, n, *inner))
     return g
 
 
@@ -290,11 +290,11 @@ def _ramp(x: Array, axis: int, side: int, width: tuple[int, int], end: Any) -> A
     count, floating = width[side], x.dtype in dtypes.INEXACT
     edge = _within(x, axis, 0 if side == 0 else x.shape[axis] - 1, 1)
     edge = astype(edge, dtypes.info(x.dtype).acc if floating else dtypes.float64, copy=False)
-    places = arange(count, device=x.device) if side == 0 else arange(count - 1, -1, -1, device=x.device)
+    indices = arange(count, device=x.device) if side == 0 else arange(count - 1, -1, -1, device=x.device)
     end = astype(end, edge.dtype) if isinstance(end, Array) else end
-    steps = reshape(astype(places, edge.dtype), (-1, *(1,) * (x.ndim - axis - 1)))
-    made: Array = (edge - end) / max(1, count) * steps + end
-    return made if floating else floor(made)
+    steps = reshape(astype(indices, edge.dtype), (-1, *(1,) * (x.ndim - axis - 1)))
+    result: Array = (edge - end) / max(1, count) * steps + end
+    return result if floating else floor(result)
 
 
 def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) -> Array:
@@ -308,5 +308,5 @@ def _statistic(x: Array, axis: int, side: int, mode: str, length: int | None) ->
     part = _within(x, axis, 0 if side == 0 else n - count, count)
     if mode in ("maximum", "minimum") or floating:
         return _STATISTICS[mode](part, axis, keepdims=True)
-    made = _STATISTICS[mode](astype(part, dtypes.float64), axis, keepdims=True)
-    return made if x.dtype == dtypes.bool_ else rint(made)
+    result = _STATISTICS[mode](astype(part, dtypes.float64), axis, keepdims=True)
+    return result if x.dtype == dtypes.bool_ else rint(result)

@@ -141,8 +141,8 @@ class poly1d:
 
     def __getitem__(self, power: int) -> Array:
         if 0 <= power <= self.order:
-            found: Array = self.coeffs[self.order - power]
-            return found
+            coefficient: Array = self.coeffs[self.order - power]
+            return coefficient
         return zeros((), self.coeffs.dtype, self.coeffs.device)
 
     def __setitem__(self, power: int, value: Any) -> None:
@@ -192,10 +192,10 @@ class poly1d:
     def __pow__(self, n: int) -> poly1d:
         if not isinstance(n, (int, float, np.number)) or n != int(n) or n < 0:
             raise ValueError(f"poly1d: expected an integer power of at least 0, got {n!r}")
-        made = ones(1, dtypes.int64, self.coeffs.device)
+        result = ones(1, dtypes.int64, self.coeffs.device)
         for _ in range(operator.index(n)):
-            made = polymul(self.coeffs, made)
-        return poly1d(made)
+            result = polymul(self.coeffs, result)
+        return poly1d(result)
 
 
 def _is_number(x: object) -> bool:
@@ -210,34 +210,34 @@ def _coefficients(name: str, *polynomials: Any) -> list[Array]:
     """
     given = [p.coeffs if isinstance(p, (poly1d, np.poly1d)) else p for p in polynomials]
     beside = first_array(given)
-    made = [
+    result = [
         asarray(p, device=None if beside is None else beside.device)
         if _is_number(p)
         else require_array(p, name, f"a{i + 1}", beside)
         for i, p in enumerate(given)
     ]
-    for p in made:
+    for p in result:
         if p.ndim > 1:
             raise ValueError(f"{name}: expected coefficients of at most one axis, got shape {p.shape}")
-    return [p if p.ndim else reshape(p, (1,)) for p in made]
+    return [p if p.ndim else reshape(p, (1,)) for p in result]
 
 
-def _like(made: Array, *polynomials: Any) -> Any:
-    """``made``, as a polynomial if one of the operands is one."""
-    return poly1d(made) if any_polynomial(polynomials) else made
+def _like(result: Array, *polynomials: Any) -> Any:
+    """``result``, as a polynomial if one of the operands is one."""
+    return poly1d(result) if any_polynomial(polynomials) else result
 
 
 def any_polynomial(operands: Sequence[Any]) -> bool:
     """Whether one of the operands is a polynomial and not a vector."""
-    return True in (isinstance(one, (poly1d, np.poly1d)) for one in operands)
+    return True in (isinstance(operand, (poly1d, np.poly1d)) for operand in operands)
 
 
 def _combined(p: Array, q: Array, function: Any) -> Array:
     """``function`` of two vectors, the shorter one behind zeros; of a long one on the host with one copy."""
     if 0 < q.size <= p.size and p.dtype == q.dtype and by_numpy.serves(p, q):
-        made = Array._wrap(p._data.copy(), p.device)
-        made._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
-        return made
+        result = Array._wrap(p._data.copy(), p.device)
+        result._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
+        return result
     size = max(p.size, q.size)
     wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
     return function(*wide)  # type: ignore[no-any-return]
@@ -304,12 +304,12 @@ def polydiv(u: Any, v: Any) -> tuple[Any, Any]:
         factor = divide(rest[0], right[0])
         quotients.append(factor)
         rest = concat([rest[1:n] - factor * right[1:], rest[n:]])
-    made = stack(quotients) if quotients else zeros(1, rest.dtype, rest.device)
+    result = stack(quotients) if quotients else zeros(1, rest.dtype, rest.device)
     if not rest.size:
         rest = zeros(1, rest.dtype, rest.device)
     large = (abs(rest) > 1e-8).numpy().nonzero()[0]
     rest = rest[int(large[0]) if large.size else rest.size - 1 :]
-    return _like(made, u, v), _like(rest, u, v)
+    return _like(result, u, v), _like(rest, u, v)
 
 
 @public
@@ -328,7 +328,7 @@ def polyval(p: Any, x: Any, /) -> Any:
     >>> polyval(ck.asarray([1.0, 0.0, 2.0]), ck.asarray([3.0])).tolist()
     [11.0]
     """
-    made: Any
+    result: Any
     given = p.coeffs if isinstance(p, (poly1d, np.poly1d)) else p
     inner = poly1d(x) if isinstance(x, np.poly1d) else x
     p = require_array(given, "polyval", "p", x if isinstance(x, Array) else None)
@@ -337,27 +337,27 @@ def polyval(p: Any, x: Any, /) -> Any:
     if p.ndim != 1:
         raise ValueError(f"polyval: p: expected one axis, got shape {p.shape}")
     if isinstance(inner, poly1d):
-        made = poly1d(zeros(1, dtypes.int64, p.device))
+        result = poly1d(zeros(1, dtypes.int64, p.device))
     elif isinstance(x, (float, complex)) and not isinstance(x, np.generic):
-        made = inner * 0
+        result = inner * 0
     else:
         inner = asarray(x, device=p.device) if _is_number(x) else require_array(x, "polyval", "x", p)
         if p.dtype == inner.dtype != dtypes.bool_ and by_numpy.serves(inner, p):
             return Array._wrap(_horner(p._data, inner._data), p.device)
-        made = zeros_like(inner)
+        result = zeros_like(inner)
     for i in range(p.size):
-        made = made * inner + p[i]
-    return made
+        result = result * inner + p[i]
+    return result
 
 
 def _horner(coefficients: Any, x: Any) -> Any:
     """A polynomial of NumPy's arrays, evaluated in the memory of the result."""
-    made = np.zeros_like(x, order="C")
+    result = np.zeros_like(x, order="C")
     with np.errstate(all="ignore"):
         for one in coefficients:
-            np.multiply(made, x, out=made)
-            np.add(made, one, out=made)
-    return made
+            np.multiply(result, x, out=result)
+            np.add(result, one, out=result)
+    return result
 
 
 @public
@@ -377,10 +377,10 @@ def polyder(p: Any, m: int = 1, /) -> Any:
     """
     if (times := operator.index(m)) < 0:
         raise ValueError(f"polyder: m: expected at least 0, got {m}")
-    (made,) = _coefficients("polyder", p)
+    (result,) = _coefficients("polyder", p)
     for _ in range(times):
-        made = made[:-1] * arange(made.size - 1, 0, -1, device=made.device)
-    return _like(made, p)
+        result = result[:-1] * arange(result.size - 1, 0, -1, device=result.device)
+    return _like(result, p)
 
 
 @public
@@ -402,7 +402,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """
     if (times := operator.index(m)) < 0:
         raise ValueError(f"polyint: m: expected at least 0, got {m}")
-    (made,) = _coefficients("polyint", p)
+    (result,) = _coefficients("polyint", p)
     (constants,) = _coefficients("polyint", [0.0] * times if k is None else k)
     if constants.size == 1 < times:
         constants = constants[np.zeros(times, int)]
@@ -410,11 +410,11 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
         raise ValueError(f"polyint: k: expected {times} constants, got {constants.size}")
     for i in range(times):
         # CPUs convert vectors of int32 to floats.
-        counting = dtypes.int32 if made.size < 2**31 else dtypes.int64
-        divided = divide(made, arange(made.size, 0, -1, dtype=counting, device=made.device))
-        last = asarray(constants[i : i + 1], divided.dtype, made.device)
-        made = concat([divided, last])
-    return _like(made, p)
+        counting = dtypes.int32 if result.size < 2**31 else dtypes.int64
+        divided = divide(result, arange(result.size, 0, -1, dtype=counting, device=result.device))
+        last = asarray(constants[i : i + 1], divided.dtype, result.device)
+        result = concat([divided, last])
+    return _like(result, p)
 
 
 @public
@@ -442,11 +442,11 @@ def poly(seq_of_zeros: Any) -> Array:
         raise ValueError(f"poly: seq_of_zeros: expected a vector or a square matrix, got shape {x.shape}")
     x = astype(x, dtypes.result_type(x.dtype, 0.0), copy=False)
     zeros_at = eigvals(x) if square else x
-    made = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else product(zeros_at)
-    if made.dtype not in dtypes.COMPLEX:
-        return made
+    result = ones(1, zeros_at.dtype, x.device) if not zeros_at.size else product(zeros_at)
+    if result.dtype not in dtypes.COMPLEX:
+        return result
     paired = x.dtype not in dtypes.COMPLEX or bool(all(sort(zeros_at) == sort(conj(zeros_at))))
-    return real(made).copy() if paired else made
+    return real(result).copy() if paired else result
 
 
 @public
@@ -485,7 +485,7 @@ def roots(p: Any, /) -> Array:
     companion = concat([top, eye(n - 1, n, dtype=x.dtype, device=x.device)], axis=0) if n > 1 else top
     from ..linear.decompositions import eigvals
 
-    found = eigvals(companion)
-    if x.dtype not in dtypes.COMPLEX and not bool(any(imag(found) != 0)):
-        found = real(found).copy()
-    return concat([found, zeros(trailing, found.dtype, x.device)])
+    result = eigvals(companion)
+    if x.dtype not in dtypes.COMPLEX and not bool(any(imag(result) != 0)):
+        result = real(result).copy()
+    return concat([result, zeros(trailing, result.dtype, x.device)])

@@ -64,19 +64,19 @@ def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: 
     [[2, 1], [4, 3]]
     """
     x = require_array(x, "apply_along_axis")
-    place = normalize_axis(axis, x.ndim, "apply_along_axis")
-    rows = moveaxis(x, place, -1)
+    axis = normalize_axis(axis, x.ndim, "apply_along_axis")
+    rows = moveaxis(x, axis, -1)
     if not math.prod(rows.shape[:-1]):
         raise ValueError(f"apply_along_axis: x: there is no vector along axis {axis} of shape {x.shape}")
-    made = [
+    result = [
         asarray(func1d(row, *args, **options), device=x.device)
         for row in unstack(reshape(rows, (math.prod(rows.shape[:-1]), rows.shape[-1])))
     ]
-    results = stack(made)
+    results = stack(result)
     shape = results.shape[1:]
     whole = reshape(results, (*rows.shape[:-1], *shape))
     back = rows.ndim - 1
-    return moveaxis(whole, tuple(range(back, back + len(shape))), tuple(range(place, place + len(shape))))
+    return moveaxis(whole, tuple(range(back, back + len(shape))), tuple(range(axis, axis + len(shape))))
 
 
 @public
@@ -96,17 +96,17 @@ def apply_over_axes(func: Callable[..., Any], x: Array, axes: int | Sequence[int
     >>> ck.apply_over_axes(ck.sum, ck.ones((2, 3, 4)), [0, 2]).tolist()
     [[[8.0], [8.0], [8.0]]]
     """
-    made = require_array(x, "apply_over_axes")
-    ndim = made.ndim
+    result = require_array(x, "apply_over_axes")
+    ndim = result.ndim
     for one in axes if isinstance(axes, (list, tuple)) else (axes,):
         axis = normalize_axis(one, ndim, "apply_over_axes")
-        made = func(made, axis)
-        made = expand_dims(made, axis) if made.ndim == ndim - 1 else made
-        if made.ndim != ndim:
+        result = func(result, axis)
+        result = expand_dims(result, axis) if result.ndim == ndim - 1 else result
+        if result.ndim != ndim:
             raise ValueError(
-                f"apply_over_axes: func: expected {ndim} axes, or one less, got shape {made.shape}"
+                f"apply_over_axes: func: expected {ndim} axes, or one less, got shape {result.shape}"
             )
-    return made
+    return result
 
 
 @public
@@ -138,18 +138,18 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
         if one.dtype != dtypes.bool_:
             raise TypeError(f"select: condlist[{i}]: expected bool, got {one.dtype}")
     choices = as_operands("select", (*choicelist, default))
-    dtype = dtypes.result_type(*(one.dtype if isinstance(one, Array) else one for one in choices))
+    dtype = dtypes.result_type(*(choice.dtype if isinstance(choice, Array) else choice for choice in choices))
     wide = [
-        asarray(one, dtype, device) if not isinstance(one, Array) else astype(one, dtype, copy=False)
-        for one in choices
+        asarray(choice, dtype, device) if not isinstance(choice, Array) else astype(choice, dtype, copy=False)
+        for choice in choices
     ]
-    made = wide[-1]
+    result = wide[-1]
     for condition, choice in zip(reversed(conditions), reversed(wide[:-1]), strict=True):
-        made = where(condition, choice, made)
+        result = where(condition, choice, result)
     return (
-        made
-        if made.shape == np.broadcast_shapes(*(one.shape for one in wide))
-        else broadcast_arrays(made, *wide)[0]
+        result
+        if result.shape == np.broadcast_shapes(*(one.shape for one in wide))
+        else broadcast_arrays(result, *wide)[0]
     )
 
 
@@ -184,10 +184,10 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
         diagonal(x)[...] = val if takes_number(x, val) else _in_turn(x, val, min(rows, columns))
         return
     if x.ndim == 2:
-        places = np.arange(0, rows * columns, columns + 1)
+        indices = np.arange(0, rows * columns, columns + 1)
     else:
-        places = np.arange(rows) * sum(rows**i for i in range(x.ndim))
-    x[tuple(np.unravel_index(places, x.shape))] = _in_turn(x, val, len(places))
+        indices = np.arange(rows) * sum(rows**i for i in range(x.ndim))
+    x[tuple(np.unravel_index(indices, x.shape))] = _in_turn(x, val, len(indices))
 
 
 def _in_turn(x: Array, val: Any, count: int) -> Any:
@@ -235,9 +235,9 @@ def sliding_window_view(x: Array, window_shape: Any, axis: Any = None) -> Array:
                 f"sliding_window_view: a window of {size} does not fit into {shape[one]} along axis {one}"
             )
         shape[one] -= size - 1
-    strides = (*x._data.strides, *(x._data.strides[one] for one in axes))
-    made = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, (*shape, *sizes), strides))
-    return recorded("sliding_window_view", x, made, lambda g: _unslid(g, x.shape, axes, sizes))
+    strides = (*x._data.strides, *(x._data.strides[axis] for axis in axes))
+    result = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, (*shape, *sizes), strides))
+    return recorded("sliding_window_view", x, result, lambda g: _unslid(g, x.shape, axes, sizes))
 
 
 def _unslid(g: Array, shape: tuple[int, ...], axes: Sequence[int], sizes: tuple[int, ...]) -> Array:
@@ -245,8 +245,8 @@ def _unslid(g: Array, shape: tuple[int, ...], axes: Sequence[int], sizes: tuple[
     count = math.prod(shape)
     with tape.stop_recording():
         numbers = reshape(arange(count, dtype=dtypes.int64, device=g.device), shape)
-        places = reshape(sliding_window_view(numbers, sizes, axes), (-1,))
-    return reshape(scatter(reshape(g, (1, -1, 1)), places._data, 1, count, 1), shape)
+        indices = reshape(sliding_window_view(numbers, sizes, axes), (-1,))
+    return reshape(scatter(reshape(g, (1, -1, 1)), indices._data, 1, count, 1), shape)
 
 
 def reach(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> tuple[int, int]:
@@ -305,33 +305,33 @@ def as_strided(
             f"{start + high - first} of a memory of {end - first} bytes"
         )
     with x.device.activate():
-        made = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, sizes, steps))
+        result = view(x, x.device.xp.lib.stride_tricks.as_strided(x._data, sizes, steps))
     if not tape.recording((x,)):
-        return made
-    places = [_offsets(*one) // x.itemsize for one in ((x.shape, x.strides), (sizes, steps))]
-    if not np.isin(places[1], places[0]).all():
+        return result
+    indices = [_offsets(*one) // x.itemsize for one in ((x.shape, x.strides), (sizes, steps))]
+    if not np.isin(indices[1], indices[0]).all():
         raise GradientError(
             "as_strided: x: a tape tracks it, and the view has elements of the memory that are not elements of x: "
             "take the view of the array that x is a part of"
         )
-    return recorded("as_strided", x, made, lambda g: _unstrided(g, x.shape, places))
+    return recorded("as_strided", x, result, lambda g: _unstrided(g, x.shape, indices))
 
 
-def _unstrided(g: Array, shape: tuple[int, ...], places: Sequence[Any]) -> Array:
-    """For each element of an array, the sum of its cotangents in a view; ``places``: of both in the memory, counted."""
-    low = min((int(one.min()) for one in places if one.size), default=0)
-    count = max((int(one.max()) for one in places if one.size), default=-1) + 1 - low
-    mine, theirs = (asarray(one - low, device=g.device)._data for one in places)
+def _unstrided(g: Array, shape: tuple[int, ...], indices: Sequence[Any]) -> Array:
+    """For each element, the sum of its cotangents in a view; ``indices``: those of both in memory."""
+    low = min((int(one.min()) for one in indices if one.size), default=0)
+    count = max((int(one.max()) for one in indices if one.size), default=-1) + 1 - low
+    mine, theirs = (asarray(one - low, device=g.device)._data for one in indices)
     total = scatter(reshape(g, (1, -1, 1)), theirs, 1, count, 1)
-    made = reshape(take(reshape(total, (-1,)), Array._wrap(mine, g.device)), shape)
+    result = reshape(take(reshape(total, (-1,)), Array._wrap(mine, g.device)), shape)
     # Elements of a broadcast array that are one element of memory share its cotangent.
-    shared = np.bincount(places[0] - low)[places[0] - low]
-    return made if (shared == 1).all() else made / asarray(shared.reshape(shape), made.dtype, g.device)
+    shared = np.bincount(indices[0] - low)[indices[0] - low]
+    return result if (shared == 1).all() else result / asarray(shared.reshape(shape), result.dtype, g.device)
 
 
 def _offsets(shape: Sequence[int], strides: Sequence[int]) -> Any:
     """The bytes from the first element to each, in C order: int64."""
-    made = np.zeros(shape, np.int64)
+    result = np.zeros(shape, np.int64)
     for axis, (n, stride) in enumerate(zip(shape, strides, strict=True)):
-        made += (np.arange(n) * stride).reshape(-1, *(1,) * (len(shape) - axis - 1))
-    return made.reshape(-1)
+        result += (np.arange(n) * stride).reshape(-1, *(1,) * (len(shape) - axis - 1))
+    return result.reshape(-1)

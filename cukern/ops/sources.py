@@ -38,10 +38,10 @@ def asarray_chkfinite(
     Traceback (most recent call last):
     ValueError: obj: expected finite numbers, got inf or nan
     """
-    made = asarray(obj, dtype, device)
-    if made.dtype in dtypes.INEXACT and not bool(isfinite(made).all()):
+    result = asarray(obj, dtype, device)
+    if result.dtype in dtypes.INEXACT and not bool(isfinite(result).all()):
         raise ValueError("obj: expected finite numbers, got inf or nan")
-    return made
+    return result
 
 
 def frombuffer(
@@ -138,16 +138,16 @@ def require(
         asked.add(_REQUIREMENTS[one.upper()])
     if asked >= {"C", "F"}:
         raise ValueError("require: requirements: expected one order, got C and F")
-    made = asarray(a, dtype)
-    if "F" in asked and not made.flags.f_contiguous:
+    result = asarray(a, dtype)
+    if "F" in asked and not result.flags.f_contiguous:
         raise ValueError(
             "require: requirements: new arrays are in C order, and this one has not Fortran order"
         )
     if "C" in asked:
-        made = made.contiguous()
-    owned = made.base is None and made.flags.writeable
+        result = result.contiguous()
+    owned = result.base is None and result.flags.writeable
     return (
-        made
-        if not asked & {"O", "W"} or owned or (asked.isdisjoint("O") and made.flags.writeable)
-        else made.copy()
+        result
+        if not asked & {"O", "W"} or owned or (asked.isdisjoint("O") and result.flags.writeable)
+        else result.copy()
     )

@@ -88,8 +88,8 @@ def _spaced(
     last = float(max(num - endpoint, 1))
     ndim = max((end.ndim for end in wide if isinstance(end, Array)), default=0)
     counted = reshape(arange(num, dtype=dtypes.float64, device=where), (num,) + (1,) * ndim)
-    made = between(*wide, counted, last, wanted)
-    return moveaxis(made, 0, axis) if axis else made
+    result = between(*wide, counted, last, wanted)
+    return moveaxis(result, 0, axis) if axis else result
 
 
 def _made_there(ends: Sequence[Any], count: int, wanted: dtypes.DType, where: Device) -> bool:
@@ -112,8 +112,8 @@ def _many(
     last = max(num - endpoint, 1)
     rows = arange(0, num, _ROW, dtype=dtypes.float64, device=where)
     columns = arange(_ROW, dtype=dtypes.float64, device=where)
-    made = shape(*map(float, numbers), reshape(rows, (-1, 1)), columns, float(last), wanted)
-    return reshape(made, (-1,))[:num]
+    result = shape(*map(float, numbers), reshape(rows, (-1, 1)), columns, float(last), wanted)
+    return reshape(result, (-1,))[:num]
 
 
 @fuse(static=("wanted",))
@@ -139,9 +139,9 @@ def _powers_of_two(
     return astype(where(equal(k, last), high, factor * exp2(low + k * step)), wanted)
 
 
-def _as(wanted: dtypes.DType, made: Any) -> Any:
+def _as(wanted: dtypes.DType, result: Any) -> Any:
     """Numbers in a dtype; integers are rounded down."""
-    return astype(floor(made) if wanted in dtypes.INTS else made, wanted)
+    return astype(floor(result) if wanted in dtypes.INTS else result, wanted)
 
 
 @fuse(static=("wanted",))
@@ -197,9 +197,9 @@ def linspace(
     if device_of(ends) is None and not _made_there(ends, count, wanted, there):
         kind = wanted if wanted in dtypes.INTS else None  # NumPy rounds integers down
         of_numbers: Any = np.linspace  # its overloads lack these arguments
-        made, step = of_numbers(*ends, count, endpoint, True, kind, axis)
-        made = made.astype(wanted, copy=False)
-        samples = Array._wrap(made, there) if there.addressable else asarray(made, device=there)
+        result, step = of_numbers(*ends, count, endpoint, True, kind, axis)
+        result = result.astype(wanted, copy=False)
+        samples = Array._wrap(result, there) if there.addressable else asarray(result, device=there)
         return (samples, step if np.ndim(step) == 0 else asarray(step, device=there)) if retstep else samples
     if _made_there(ends, count, wanted, there):
         of_line = *map(float, ends), (float(ends[1]) - float(ends[0])) / (count - bool(endpoint))
@@ -237,8 +237,8 @@ def logspace(
     given, count = [_listed(one) for one in (start, stop, base)], _count(num)
     wanted, there = _target("logspace", given, dtype, device)
     if device_of(given) is None and not _made_there(given, count, wanted, there):
-        made = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
-        return asarray(made.astype(wanted), device=there)
+        result = np.logspace(given[0], given[1], count, endpoint, given[2], axis=axis)
+        return asarray(result.astype(wanted), device=there)
     if _made_there(given, count, wanted, there) and wanted != dtypes.float64 and given[2] > 0:
         # float64 has enough digits beyond those of the others that the power of 2 is exact in them.
         exponents = [float(end) * math.log2(given[2]) for end in given[:2]]
@@ -277,8 +277,8 @@ def geomspace(
     if device_of(ends) is None and not alike:
         # Between numbers of opposite signs there are complex ones alone.
         kind = np.complex128 if wanted in dtypes.COMPLEX else None
-        made = np.geomspace(*ends, count, endpoint, kind, axis)
-        return asarray(made.astype(wanted), device=there)
+        result = np.geomspace(*ends, count, endpoint, kind, axis)
+        return asarray(result.astype(wanted), device=there)
     if alike and wanted != dtypes.float64 and 0 < float(ends[1]) / float(ends[0]) < math.inf:
         low, high = map(float, ends)
         numbers = (low, 0, high, math.log2(high / low) / (count - bool(endpoint)))

@@ -38,13 +38,13 @@ class Method(NamedTuple):
     """How to find a quantile in a sorted sample.
 
     Attributes:
-        place: the index of the quantile ``q`` among ``n`` sorted elements, counted from 0; a fraction lies between
+        position: the index of the quantile ``q`` among ``n`` sorted elements, counted from 0; a fraction lies between
             two elements.
-        share: the weight of the next element for such a fraction; None if ``place`` is always an integer, so that
+        share: the weight of the next element for such a fraction; None if ``position`` is always an integer, so that
             the result is an element.
     """
 
-    place: Callable[[Any, Any], Any]
+    position: Callable[[Any, Any], Any]
     share: Callable[[Any], Any] | None = lambda t: t
 
 
@@ -53,9 +53,9 @@ def _hyndman_fan(a: float, b: float) -> Callable[[Any, Any], Any]:
 
 
 def _closest(n: Any, q: Any) -> Any:
-    place = n * q - 1.5
-    below = floor(place)
-    return below + where((place == below) & (remainder(below, 2) == 1), 0, 1)
+    position = n * q - 1.5
+    below = floor(position)
+    return below + where((position == below) & (remainder(below, 2) == 1), 0, 1)
 
 
 #: The sample quantiles of R. J. Hyndman and Y. Fan, The American Statistician 50 (1996) 361, and NumPy's others.
@@ -80,10 +80,10 @@ _METHODS = {
 def _places(q: Any, n: Any, last: Any, method: str) -> Any:
     """The indices of the elements below and above each quantile, and the weight of the upper one."""
     row = _METHODS[method]
-    place = row.place(n, q)
-    below = floor(place)
+    position = row.position(n, q)
+    below = floor(position)
     ends = [astype(clip(clip(one, None, last), 0, None), dtypes.int64) for one in (below, below + 1)]
-    return (*ends, place - below if row.share is None else row.share(place - below))
+    return (*ends, position - below if row.share is None else row.share(position - below))
 
 
 @fuse(static=("acc", "result"))
@@ -122,50 +122,50 @@ class _Sample:
         """The sorted rows, or the indices that sort them if a tape tracks the elements."""
         return argsort(self.rows) if self.tracked else sort(self.rows)
 
-    def pick(self, places: Array) -> Array:
+    def pick(self, indices: Array) -> Array:
         """The elements of each row at sorted positions (..., count)."""
-        found = take_along_axis(self.order, places, axis=-1)
-        return take_along_axis(self.rows, found, axis=-1) if self.tracked else found
+        values = take_along_axis(self.order, indices, axis=-1)
+        return take_along_axis(self.rows, values, axis=-1) if self.tracked else values
 
-    def at(self, place: int) -> Array:
+    def at(self, index: int) -> Array:
         """The element of each row at a sorted position, (..., 1)."""
-        places = full((1,) * len(self.sizes) + (1,), place, dtypes.int64, self.rows.device)
-        return self.pick(places)
+        indices = full((1,) * len(self.sizes) + (1,), index, dtypes.int64, self.rows.device)
+        return self.pick(indices)
 
     def middle(self) -> tuple[Array, Array]:
         """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""
-        place = self.n // 2
+        middle = self.n // 2
         if not self.tracked and allows_numpy(self.rows.device) and not dtypes.info(self.rows.dtype).extension:
             # Selecting by NumPy's partition is faster than sorting.
-            parts = np.split(np.partition(self.rows._data, place, axis=-1), [place], axis=-1)
+            parts = np.split(np.partition(self.rows._data, middle, axis=-1), [middle], axis=-1)
             low = (parts[0] if self.n % 2 == 0 else parts[1][..., :1]).max(-1, keepdims=True)
             high = parts[1][..., :1]
             last = parts[1].max(-1, keepdims=True)  # NaN comes last
-            made = (low, np.where(last == last, high, last))
-            return tuple(Array._wrap(one, self.rows.device) for one in made)  # type: ignore[return-value]
+            pair = (low, np.where(last == last, high, last))
+            return tuple(Array._wrap(data, self.rows.device) for data in pair)  # type: ignore[return-value]
         if not self.tracked and selects(self.rows):
             both = middle_of_sorted(self.rows)
             return both[..., :1], both[..., 1:]
         low = self.at((self.n - 1) // 2)
-        return low, self.unless_nan(self.at(place))
+        return low, self.unless_nan(self.at(middle))
 
     def counts(self) -> Array:
         """The number of elements of each row that are not NaN, (..., 1)."""
         with tape.stop_recording():
             return sum(astype(logical_not(isnan(self.rows)), dtypes.int64), -1, keepdims=True)
 
-    def unless_nan(self, made: Array) -> Array:
-        """``made`` (..., count), replaced by NaN for rows that contain NaN."""
+    def unless_nan(self, result: Array) -> Array:
+        """``result`` (..., count), replaced by NaN for rows that contain NaN."""
         if self.rows.dtype not in dtypes.INEXACT:
-            return made
+            return result
         with tape.stop_recording():
-            found = isnan(self.at(self.n - 1))
-        return where(found, float("nan"), made)
+            has_nan = isnan(self.at(self.n - 1))
+        return where(has_nan, float("nan"), result)
 
-    def shaped(self, made: Array, front: tuple[int, ...], keepdims: bool) -> Array:
-        """``made`` (..., count) with the axes ``front`` first."""
+    def shaped(self, result: Array, front: tuple[int, ...], keepdims: bool) -> Array:
+        """``result`` (..., count) with the axes ``front`` first."""
         rest = self.with_ones if keepdims else self.sizes
-        return reshape(moveaxis(made, -1, 0), (*front, *rest)).contiguous()
+        return reshape(moveaxis(result, -1, 0), (*front, *rest)).contiguous()
 
 
 def _dtypes(x: Array, q: Any = None) -> tuple[DType, DType]:
@@ -182,17 +182,17 @@ def _median(name: str, x: Array, axis: Axis, keepdims: bool, skip: bool) -> Arra
     sample = _Sample(name, x, axis)
     acc, result = _dtypes(x)
     if not sample.n:
-        made = full((*sample.sizes, 1), float("nan"), result, x.device)
-        return sample.shaped(made, (), keepdims)
+        values = full((*sample.sizes, 1), float("nan"), result, x.device)
+        return sample.shaped(values, (), keepdims)
     if skip and x.dtype in dtypes.INEXACT:
         low, high = _around_middle(sample.counts())
-        made = _middle(sample.pick(low), sample.pick(high), acc, result)
+        values = _middle(sample.pick(low), sample.pick(high), acc, result)
     else:
-        made = _middle(*sample.middle(), acc, result)
+        values = _middle(*sample.middle(), acc, result)
         if x.dtype in dtypes.COMPLEX:  # as NumPy, the last of those with NaN
             last = sample.at(sample.n - 1)
-            made = where(isnan(last), last, made)
-    return sample.shaped(made, (), keepdims)
+            values = where(isnan(last), last, values)
+    return sample.shaped(values, (), keepdims)
 
 
 @fuse
@@ -263,8 +263,8 @@ def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
             known = np.asarray(given._fetched() if isinstance(given, Array) else given, np.float64)
             if not np.all((known >= 0) & (known <= whole)):
                 raise ValueError(f"{name}: q: expected numbers from 0 to {whole:g}, got {q}")
-    made = astype(asarray(given, device=x.device), dtypes.float64, copy=False)
-    return made if whole == 1 else divide(made, whole)
+    result = astype(asarray(given, device=x.device), dtypes.float64, copy=False)
+    return result if whole == 1 else divide(result, whole)
 
 
 def _quantile(
@@ -292,19 +292,19 @@ def _quantile(
     if not sample.n:
         if not skip:
             raise IndexError(f"{name}: there are no elements along axis {axis}")
-        made = full((*sample.sizes, shares.size), float("nan"), result, x.device)
-        return sample.shaped(made, shares.shape, keepdims)
+        values = full((*sample.sizes, shares.size), float("nan"), result, x.device)
+        return sample.shaped(values, shares.shape, keepdims)
     skip = skip and x.dtype in dtypes.FLOATS
     flat = reshape(shares, (1,) * len(sample.sizes) + (-1,))
     if weights is not None:
-        made = sample.pick(_weighted_places(name, sample, x, weights, flat, method, skip))
-        return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
+        values = sample.pick(_weighted_places(name, sample, x, weights, flat, method, skip))
+        return sample.shaped(values if skip else sample.unless_nan(values), shares.shape, keepdims)
     n: Any = astype(sample.counts(), dtypes.float64) if skip else float(sample.n)
     low, high, t = _places(flat, n, n - 1, method)
-    made = sample.pick(low)
+    values = sample.pick(low)
     if row.share is not None:
-        made = _between(made, sample.pick(high), t, acc, result)
-    return sample.shaped(made if skip else sample.unless_nan(made), shares.shape, keepdims)
+        values = _between(values, sample.pick(high), t, acc, result)
+    return sample.shaped(values if skip else sample.unless_nan(values), shares.shape, keepdims)
 
 
 def _weighted_places(
@@ -386,8 +386,8 @@ def quantile(
     >>> ck.quantile(ck.asarray([0.0, 1.0, 4.0]), [0.25, 0.5]).tolist()
     [0.5, 1.0]
     """
-    made = _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False, weights)
-    return written("quantile", made, one_out("quantile", out))
+    result = _quantile("quantile", x, q, 1.0, axis, method, bool(keepdims), False, weights)
+    return written("quantile", result, one_out("quantile", out))
 
 
 @public
@@ -404,8 +404,8 @@ def percentile(
     weights: Array | None = None,
 ) -> Array:
     """The percentiles over axes: :func:`quantile` of ``q / 100``."""
-    made = _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
-    return written("percentile", made, one_out("percentile", out))
+    result = _quantile("percentile", x, q, 100.0, axis, method, bool(keepdims), False, weights)
+    return written("percentile", result, one_out("percentile", out))
 
 
 @public
@@ -422,8 +422,8 @@ def nanquantile(
     weights: Array | None = None,
 ) -> Array:
     """The :func:`quantile` of the elements that are not NaN; NaN if there are none."""
-    made = _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True, weights)
-    return written("nanquantile", made, one_out("nanquantile", out))
+    result = _quantile("nanquantile", x, q, 1.0, axis, method, bool(keepdims), True, weights)
+    return written("nanquantile", result, one_out("nanquantile", out))
 
 
 @public
@@ -440,5 +440,5 @@ def nanpercentile(
     weights: Array | None = None,
 ) -> Array:
     """The :func:`percentile` of the elements that are not NaN; NaN if there are none."""
-    made = _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True, weights)
-    return written("nanpercentile", made, one_out("nanpercentile", out))
+    result = _quantile("nanpercentile", x, q, 100.0, axis, method, bool(keepdims), True, weights)
+    return written("nanpercentile", result, one_out("nanpercentile", out))

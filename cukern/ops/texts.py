@@ -128,8 +128,8 @@ def savetxt(
         np.savetxt(fname, data, *options, encoding)
         return
     packed = _PACKED.get(os.path.splitext(fname)[1], contextlib.nullcontext)
-    with replacing(fname) as file, packed(file) as made:
-        np.savetxt(made, data, *options, encoding or locale.getpreferredencoding(False))
+    with replacing(fname) as file, packed(file) as result:
+        np.savetxt(result, data, *options, encoding or locale.getpreferredencoding(False))
 
 
 def _by(module: str) -> Callable[[Any], Any]:
@@ -173,7 +173,7 @@ def loadtxt(
     """
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
     read = np.float32 if dtypes.info(wanted).extension else wanted
-    made: Any = np.loadtxt(
+    result: Any = np.loadtxt(
         fname,
         read,
         comments,
@@ -187,4 +187,4 @@ def loadtxt(
         max_rows,
         quotechar=quotechar,
     )
-    return asarray(made, wanted, device)
+    return asarray(result, wanted, device)

@@ -21,7 +21,7 @@ from ..elementwise.operands import normalize_axes, normalize_axis, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import where as choose
 from ..index.fold import folded
-from ..index.places import ranges
+from ..index.gather_scatter import ranges
 from ..index.segments import segment_max, segment_min, segment_prod, segment_sum
 from ..index.subscript import getitem, setitem
 from ..index.take import take, wraps
@@ -101,26 +101,26 @@ def _combined_in(row: Elementwise, x: Array, dtype: Any) -> dtypes.DType:
 
 def _values(row: Elementwise, x: Any, dtype: Any) -> Array:
     """The elements in the dtype in which they are combined."""
-    made = require_array(x, row.name)
-    return astype(made, _combined_in(row, made, dtype), copy=False)
+    result = require_array(x, row.name)
+    return astype(result, _combined_in(row, result, dtype), copy=False)
 
 
 def _halved(row: Elementwise, x: Array) -> Array:
     """The elements along the first axis, at least one, combined in pairs, pairs of pairs and so on."""
     while len(x) > 1:
         half = len(x) // 2
-        made = row(x[:half], x[half : 2 * half])  # type: ignore[operator]
-        x = concat([made, x[2 * half :]]) if len(x) % 2 else made
+        result = row(x[:half], x[half : 2 * half])  # type: ignore[operator]
+        x = concat([result, x[2 * half :]]) if len(x) % 2 else result
     return x[0]
 
 
 def _in_order(row: Elementwise, x: Array, first: Array | None, mask: Array | None) -> Array:
     """``first`` and then each element along the first axis where the mask is true, combined from left to right."""
-    made, start = (x[0], 1) if first is None else (first, 0)
+    result, start = (x[0], 1) if first is None else (first, 0)
     for i in range(start, len(x)):
-        combined = astype(row(made, x[i]), x.dtype, copy=False)  # type: ignore[operator]
-        made = combined if mask is None else choose(mask[i], combined, made)
-    return made
+        combined = astype(row(result, x[i]), x.dtype, copy=False)  # type: ignore[operator]
+        result = combined if mask is None else choose(mask[i], combined, result)
+    return result
 
 
 def _identity(row: Elementwise, known: _Combination | None, x: Array) -> Array | None:
@@ -159,8 +159,8 @@ def reduce(
     values = _values(row, x, dtype)
     mask = None if where is None else masked(values, where, row.name)
     first = None if initial is None else asarray(initial, values.dtype, values.device)
-    made = _reduced(row, values, axes, known, first, mask)
-    return expand_dims(made, axes) if keepdims and axes else made
+    result = _reduced(row, values, axes, known, first, mask)
+    return expand_dims(result, axes) if keepdims and axes else result
 
 
 def _reduced(
@@ -189,8 +189,8 @@ def _reduced(
             )
             return _in_order(row, moved, start, chosen)
     elif len(moved):
-        made = _halved(row, moved)
-        return made if first is None else astype(row(first, made), x.dtype, copy=False)  # type: ignore[operator]
+        result = _halved(row, moved)
+        return result if first is None else astype(row(first, result), x.dtype, copy=False)  # type: ignore[operator]
     neutral = identity if first is None else first
     if neutral is None:
         raise ValueError(f"{row.name}.reduce: no element to combine along axes {axes} of shape {x.shape}")
@@ -203,27 +203,27 @@ def accumulate(row: Elementwise, x: Any, axis: int, dtype: Any) -> Array:
     x = require_array(x, row.name)
     if not x.ndim:
         raise TypeError(f"{row.name}.accumulate: expected an array of at least one axis, got a 0-d array")
-    place = normalize_axis(axis, x.ndim, row.name)
+    axis = normalize_axis(axis, x.ndim, row.name)
     if (
         known is not None
         and known.scan
         and not (known.scan == "logcumsumexp" and x.dtype not in dtypes.INEXACT)
     ):
         if dtype is None:
-            return FUNCTIONS[known.scan](x, place)  # type: ignore[no-any-return]
+            return FUNCTIONS[known.scan](x, axis)  # type: ignore[no-any-return]
         given = {"dtype": dtype} if known.scan in ("cumsum", "cumprod") else {}
-        return FUNCTIONS[known.scan](astype(x, dtype, copy=False), place, **given)  # type: ignore[no-any-return]
-    values = moveaxis(_values(row, x, dtype), place, 0)
+        return FUNCTIONS[known.scan](astype(x, dtype, copy=False), axis, **given)  # type: ignore[no-any-return]
+    values = moveaxis(_values(row, x, dtype), axis, 0)
     if known is None:
-        made = [values[i] for i in range(min(len(values), 1))]
+        result = [values[i] for i in range(min(len(values), 1))]
         for i in range(1, len(values)):
-            made.append(row(made[-1], values[i]))  # type: ignore[operator]
-        values = stack(made) if made else values
+            result.append(row(result[-1], values[i]))  # type: ignore[operator]
+        values = stack(result) if result else values
     step = 1
     while known is not None and step < len(values):
         values = concat([values[:step], row(values[:-step], values[step:])])  # type: ignore[operator]
         step *= 2
-    return moveaxis(values, 0, place).contiguous()
+    return moveaxis(values, 0, axis).contiguous()
 
 
 def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> Array:
@@ -232,26 +232,26 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
     x = require_array(x, row.name)
     if not x.ndim:
         raise TypeError(f"{row.name}.reduceat: expected an array of at least one axis, got a 0-d array")
-    place = normalize_axis(axis, x.ndim, row.name)
-    if dtype is None and row.name in _NUMPYS and place == x.ndim - 1 and _served(x):
+    axis = normalize_axis(axis, x.ndim, row.name)
+    if dtype is None and row.name in _NUMPYS and axis == x.ndim - 1 and _served(x):
         # What is wrong with the indices is said below.
         with suppress(IndexError, TypeError, ValueError):
             given = indices._data if isinstance(indices, Array) else indices
-            made = by_numpy.quiet().run(getattr(np, row.name).reduceat, x._data, given, place)
-            return Array._wrap(made, x.device)
-    starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[place])
+            result = by_numpy.quiet().run(getattr(np, row.name).reduceat, x._data, given, axis)
+            return Array._wrap(result, x.device)
+    starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[axis])
     wanted = _combined_in(row, x, dtype)
-    made = folded(row, x, starts._data, place, wanted, known is None)
+    result = folded(row, x, starts._data, axis, wanted, known is None)
     if wanted in dtypes.INEXACT and row.differentiable and tape.recording((x,)):
 
-        def pull(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+        def pull(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             with tape.Tape() as again:
                 again.watch(saved[0])
-                composed = _slices(row, saved[0], starts, place, wanted)
-            return [again.gradient(composed, saved[0], given[0])]
+                composed = _slices(row, saved[0], starts, axis, wanted)
+            return [again.gradient(composed, saved[0], cotangents[0])]
 
-        tape.record(f"{row.name}.reduceat", (x,), (made,), pull, (x,))
-    return made
+        tape.record(f"{row.name}.reduceat", (x,), (result,), pull, (x,))
+    return result
 
 
 def _starts(name: str, indices: Any, x: Array, n: int) -> Array:
@@ -282,13 +282,13 @@ def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.
     lengths = np.maximum(np.append(first[1:], n) - first, 1)
     values = moveaxis(astype(x, dtype, copy=False), axis, 0)
     if known is not None and known.reduction in _SEGMENTS:
-        owners, places = ranges(x.device, first, lengths)
-        made = _SEGMENTS[known.reduction](
-            take(values, places, axis=0), owners, len(first), indices_are_sorted=True
+        owners, indices = ranges(x.device, first, lengths)
+        result = _SEGMENTS[known.reduction](
+            take(values, indices, axis=0), owners, len(first), indices_are_sorted=True
         )
     else:
-        made = (_slices_in_order if known is None else _slices_halved)(row, values, first, lengths)
-    return moveaxis(made, 0, axis)
+        result = (_slices_in_order if known is None else _slices_halved)(row, values, first, lengths)
+    return moveaxis(result, 0, axis)
 
 
 def _served(x: Array) -> bool:
@@ -302,34 +302,34 @@ _NUMPYS = ("add", "multiply", "maximum", "minimum")
 _SEGMENTS = {"sum": segment_sum, "prod": segment_prod, "max": segment_max, "min": segment_min}
 
 
-def _rows(x: Array, places: Any) -> Array:
-    """The elements of ``x`` at places along the first axis that are known on the host."""
-    return take(x, asarray(places, dtypes.int64, x.device), axis=0)
+def _rows(x: Array, indices: Any) -> Array:
+    """The elements of ``x`` at host indices along the first axis."""
+    return take(x, asarray(indices, dtypes.int64, x.device), axis=0)
 
 
 def _slices_in_order(row: Elementwise, x: Array, starts: Any, lengths: Any) -> Array:
     """The elements of slices along the first axis, combined from left to right."""
-    made = _rows(x, starts)
+    result = _rows(x, starts)
     for k in range(1, int(lengths.max(initial=0))):
         inside = np.flatnonzero(lengths > k)
         rows = asarray(inside, device=x.device)
-        more = row(made[rows], _rows(x, starts[inside] + k))  # type: ignore[operator]
-        made = made.at[rows].set(more)
-    return made
+        more = row(result[rows], _rows(x, starts[inside] + k))  # type: ignore[operator]
+        result = result.at[rows].set(more)
+    return result
 
 
 def _slices_halved(row: Elementwise, x: Array, starts: Any, lengths: Any) -> Array:
     """The elements of slices along the first axis, neighbours combined until each slice has one element."""
-    places = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths - starts, lengths)
-    made = _rows(x, places)
+    indices = np.arange(lengths.sum()) - np.repeat(np.cumsum(lengths) - lengths - starts, lengths)
+    result = _rows(x, indices)
     while lengths.max(initial=0) > 1:
         ends = np.cumsum(lengths)
         odd = ends[lengths % 2 == 1] - 1
         first = np.delete(np.arange(ends[-1]), odd)[::2]
-        pairs = row(_rows(made, first), _rows(made, first + 1))  # type: ignore[operator]
+        pairs = row(_rows(result, first), _rows(result, first + 1))  # type: ignore[operator]
         order = np.argsort(np.append(first, odd), kind="stable")
-        made, lengths = _rows(concat([pairs, _rows(made, odd)]), order), (lengths + 1) // 2
-    return made
+        result, lengths = _rows(concat([pairs, _rows(result, odd)]), order), (lengths + 1) // 2
+    return result
 
 
 def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:
@@ -355,26 +355,26 @@ def at(row: Elementwise, x: Array, indices: Any, values: Any) -> None:
         setitem(x, ..., getattr(x.at[indices], known.update)(operand[0]))
         return
     with tape.stop_recording():
-        made = _in_turn(row, x, indices, operand)
-    setitem(x, ..., made)
+        updated = _in_turn(row, x, indices, operand)
+    setitem(x, ..., updated)
 
 
 def _in_turn(row: Elementwise, x: Array, indices: Any, operand: tuple[Any, ...]) -> Array:
     """``x`` after the function was applied to each index, to repeated ones in turn."""
-    found = getitem(numbers(x), indices)
-    places = found.numpy().reshape(-1)
-    order = np.argsort(places, kind="stable")
-    first = np.searchsorted(places[order], places[order])
-    turns = np.empty(places.size, np.int64)
-    turns[order] = np.arange(places.size) - first  # how often the index came before
+    positions = getitem(numbers(x), indices)
+    flat_positions = positions.numpy().reshape(-1)
+    order = np.argsort(flat_positions, kind="stable")
+    first = np.searchsorted(flat_positions[order], flat_positions[order])
+    repeats = np.empty(flat_positions.size, np.int64)
+    repeats[order] = np.arange(flat_positions.size) - first  # how often the index came before
     flat = reshape(x, (-1,)).copy()
     others = [
-        reshape(broadcast_to(require_array(one, row.name, "values", x), found.shape), (-1,))
+        reshape(broadcast_to(require_array(one, row.name, "values", x), positions.shape), (-1,))
         for one in operand
     ]
-    for turn in range(int(turns.max(initial=-1)) + 1):
-        now = np.flatnonzero(turns == turn)
-        to = asarray(places[now], device=x.device)
+    for turn in range(int(repeats.max(initial=-1)) + 1):
+        now = np.flatnonzero(repeats == turn)
+        to = asarray(flat_positions[now], device=x.device)
         mine = [take(other, asarray(now, device=x.device)) for other in others]
         setitem(flat, to, astype(row(take(flat, to), *mine), x.dtype, copy=False))  # type: ignore[operator]
     return reshape(flat, x.shape)

@@ -79,7 +79,7 @@ class vectorize:
         beside = first_array((*args, *options.values()))
         if self._traced is not None and beside is not None:
             with contextlib.suppress(Exception):
-                arrays = [asarray(one, device=beside.device) for one in args]
+                arrays = [asarray(arg, device=beside.device) for arg in args]
                 return self._cast(self._traced(*arrays, **options), beside.device)
             self._traced = None
         require_constant("vectorize", **{f"args[{i}]": one for i, one in enumerate(args)}, **options)
@@ -89,18 +89,18 @@ class vectorize:
             excluded=self.excluded,
             signature=self.signature,
         )
-        numpys = [_on_host(one) for one in args]
-        made = inner(*numpys, **{name: _on_host(one) for name, one in options.items()})
-        return self._cast(made, None if beside is None else beside.device)
+        numpys = [_on_host(arg) for arg in args]
+        result = inner(*numpys, **{name: _on_host(one) for name, one in options.items()})
+        return self._cast(result, None if beside is None else beside.device)
 
     def _numbers(self, *args: Any, **options: Any) -> Any:
-        made = self.pyfunc(*args, **options)
-        return tuple(map(_on_host, made)) if isinstance(made, tuple) else _on_host(made)
+        result = self.pyfunc(*args, **options)
+        return tuple(map(_on_host, result)) if isinstance(result, tuple) else _on_host(result)
 
-    def _cast(self, made: Any, device: Device | None) -> Any:
+    def _cast(self, result: Any, device: Device | None) -> Any:
         """The results as arrays in the dtypes that were asked for."""
-        several = isinstance(made, (tuple, list))
-        results = [asarray(one, device=device) for one in (made if several else (made,))]
+        several = isinstance(result, (tuple, list))
+        results = [asarray(one, device=device) for one in (result if several else (result,))]
         if self.otypes is not None:
             results = [
                 astype(one, dtype, copy=False) for one, dtype in zip(results, self.otypes, strict=True)
@@ -134,11 +134,11 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int) -> Callable[...
     def called(*args: Any) -> Any:
         if len(args) != nin:
             raise TypeError(f"{getattr(func, '__name__', 'func')}: expected {nin} arguments, got {len(args)}")
-        made = inner(*args)
-        count = len(made) if isinstance(made, tuple) else 1
+        result = inner(*args)
+        count = len(result) if isinstance(result, tuple) else 1
         if count != nout:
             raise ValueError(f"frompyfunc: func: expected {nout} results, got {count}")
-        return made
+        return result
 
     return called
 
@@ -148,17 +148,17 @@ def _numbers_alone(pyfunc: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(pyfunc)
     def traced(*args: Any, **options: Any) -> Any:
-        made = pyfunc(*args, **options)
-        for node in order([one.node for one in pytree.leaves(made) if isinstance(one, Expr)]):
+        result = pyfunc(*args, **options)
+        for node in order([one.node for one in pytree.leaves(result) if isinstance(one, Expr)]):
             ordering = node.row is not None and node.row.name in (
                 "less",
                 "less_equal",
                 "greater",
                 "greater_equal",
             )
-            if ordering and any(one.dtype in dtypes.COMPLEX for one in node.args):
+            if ordering and any(arg.dtype in dtypes.COMPLEX for arg in node.args):
                 raise TypeError("complex numbers have no order")
-        return made
+        return result
 
     return traced
 

@@ -42,8 +42,8 @@ def _window(
     width, acc = min(count, _ROW), dtypes.info(wanted).acc
     rows = arange(1 - count, count, 2 * width, dtype=acc)
     columns = arange(0, 2 * width, 2, dtype=acc)
-    made: Array = shape(reshape(rows, (-1, 1)), columns, float(count - 1), *parameters)
-    return astype(reshape(made, (-1,))[:count], wanted, copy=False)
+    result: Array = shape(reshape(rows, (-1, 1)), columns, float(count - 1), *parameters)
+    return astype(reshape(result, (-1,))[:count], wanted, copy=False)
 
 
 def _floating(name: str, dtype: npt.DTypeLike | None) -> dtypes.DType:

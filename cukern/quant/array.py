@@ -54,9 +54,9 @@ class QuantArray:
 
     @classmethod
     def _of(cls, blocks: Array, row: Kind, shape: tuple[int, ...]) -> QuantArray:
-        made = object.__new__(cls)
-        made.blocks, made._row, made.kind, made.shape = blocks, row, row.name, shape
-        return made
+        result = object.__new__(cls)
+        result.blocks, result._row, result.kind, result.shape = blocks, row, row.name, shape
+        return result
 
     @property
     def ndim(self) -> int:
@@ -230,8 +230,8 @@ def quantize(x: Any, kind: str) -> QuantArray:
         if row.dtype is not None:
             plain = ops.astype(x, row.dtype).contiguous()
             return QuantArray._of(_settled(_bytes(plain), wanted), row, sizes)
-        made = quantized(ops.astype(x, dtypes.float32, copy=False).contiguous(), row)
-    return QuantArray._of(_settled(made, wanted), row, sizes)
+        result = quantized(ops.astype(x, dtypes.float32, copy=False).contiguous(), row)
+    return QuantArray._of(_settled(result, wanted), row, sizes)
 
 
 def _bytes(x: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Launches that quantise to blocks, and that dequantise all rows of blocks or those at given places."""
+"""Launches that quantise to blocks, and that dequantise all rows of blocks or those at given indices."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def dequantized(
     kind: Kind,
     shape: tuple[int, ...],
     dtype: dtypes.DType,
-    places: Any = None,
+    indices: Any = None,
     into: Any = None,
 ) -> Array:
     """The weights of rows of blocks as an array of ``shape``.
@@ -49,36 +49,36 @@ def dequantized(
         kind: that of the blocks, which are no plain numbers.
         shape: of the result; its last axis is that of a row.
         dtype: of the result, floating.
-        places: the rows that are made: an ndarray of indices, settled or to be clipped; all rows if None.
+        indices: the rows, an ndarray, checked or to be clipped; all rows if None.
         into: the memory of the result, an ndarray that was allocated before the kernel before was launched, and which
             that one does not use. That one does not write the blocks either: it need not have ended.
     """
     device = blocks.device
     row_blocks = shape[-1] // kind.weights
     with on(device):
-        made, early = (allocate(device, shape, dtype), False) if into is None else (into, True)
+        result, early = (allocate(device, shape, dtype), False) if into is None else (into, True)
         serial = device.style == "serial"
-        count = made.size // kind.unit
+        count = result.size // kind.unit
         if count:
             block, piece, grid = _work(device, count, min(_THREADS, _SHARED // (kind.unit * dtype.itemsize)))
             function = _bound(
                 _DEQUANTIZE,
                 device,
-                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if places is None else '_rows'}"
+                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if indices is None else '_rows'}"
                 f"{'_early' if early else ''}",
                 block,
                 kind=kind.header,
                 elem=dtype,
-                index=index_type(made.size + block * piece),
-                place="int" if places is None else dtypes.info(places.dtype).cxx,
-                placed=places is not None,
+                index=index_type(result.size + block * piece),
+                index_type="int" if indices is None else dtypes.info(indices.dtype).cxx,
+                placed=indices is not None,
                 clip=not serial,
                 serial=serial,
                 early=early,
             )
-            values = (blocks._data, places, made, count, piece, row_blocks, blocks.shape[0])
+            values = (blocks._data, indices, result, count, piece, row_blocks, blocks.shape[0])
             launch(device, function, grid, block, values)
-    return Array._wrap(made, device)
+    return Array._wrap(result, device)
 
 
 def quantized(x: Array, kind: Kind) -> Array:
@@ -91,7 +91,7 @@ def quantized(x: Array, kind: Kind) -> Array:
     device, count = x.device, x.size // kind.weights
     rows = math.prod(x.shape[:-1])
     with on(device):
-        made = allocate(device, (rows, kind.row_bytes(x.shape[-1])), dtypes.uint8)
+        result = allocate(device, (rows, kind.row_bytes(x.shape[-1])), dtypes.uint8)
         if count:
             block, piece, grid = _work(device, count)
             function = _bound(
@@ -105,5 +105,5 @@ def quantized(x: Array, kind: Kind) -> Array:
                 shifted=kind.shifted,
                 index=index_type(count + block * piece),
             )
-            launch(device, function, grid, block, (x._data, made, count, piece))
-    return Array._wrap(made, device)
+            launch(device, function, grid, block, (x._data, result, count, piece))
+    return Array._wrap(result, device)

@@ -197,8 +197,8 @@ _plans: dict[Any, _Plan] = {}
 def planned(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], shape: Shape) -> _Plan:
     """The launch for ``sizes``, which are rows of activations, results of one, and inputs."""
     key = (device, kind, form, sizes, shape)
-    found = _plans.get(key)
-    return remember(_plans, key, _plan(*key)) if found is None else found
+    plan = _plans.get(key)
+    return remember(_plans, key, _plan(*key)) if plan is None else plan
 
 
 def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], shape: Shape) -> _Plan:
@@ -225,13 +225,13 @@ def _plan(device: Device, kind: Kind, form: Form, sizes: tuple[int, int, int], s
         bulk=_is_aligned(kind, inputs) and _copies_rows(device),
         **{name: value for name, value in form._asdict().items() if name != "dtype"},
     )
-    made = shape.rows // 2 if form.gate else shape.rows
-    grid = min(device.properties.multiprocessors, divide_up(outputs, made))
+    result = shape.rows // 2 if form.gate else shape.rows
+    grid = min(device.properties.multiprocessors, divide_up(outputs, result))
     return _Plan(function, shape, grid, shape.shared(kind, columns, inputs))
 
 
 def run(
-    plan: _Plan, w: QuantArray, x: tuple[Any, Any, Any], bias: Any, made: Any, norm: tuple[Any, float]
+    plan: _Plan, w: QuantArray, x: tuple[Any, Any, Any], bias: Any, result: Any, norm: tuple[Any, float]
 ) -> None:
     """Launch.
 
@@ -240,11 +240,11 @@ def run(
         w: the weights.
         x: ndarrays: the activations, or their numbers and factors; None for what is not there.
         bias: an ndarray, or None.
-        made: the result, an ndarray (rows, results).
+        result: the result, an ndarray (rows, results).
         norm: the weights of a norm, an ndarray or None, and what is added to mean squares.
     """
     threads = 32 * plan.shape.warps
-    values = (w.blocks._data, *x, bias, made, norm[0], made.shape[1], w.shape[1], norm[1])
+    values = (w.blocks._data, *x, bias, result, norm[0], result.shape[1], w.shape[1], norm[1])
     launch(w.device, plan.function, plan.grid, threads, values, plan.shared)
 
 
@@ -260,20 +260,20 @@ def product(x: Array, w: QuantArray, bias: Array | None, shape: Shape | None = N
     (columns, inputs), outputs = x.shape, w.shape[0]
     device, kind = x.device, w._row
     with on(device):
-        made = allocate(device, (columns, outputs), x.dtype)
+        result = allocate(device, (columns, outputs), x.dtype)
         if shape is None and _is_serial(device):
-            _serial(x, w, bias, made)
-            return Array._wrap(made, device)
+            _serial(x, w, bias, result)
+            return Array._wrap(result, device)
         shape = shape or shape_for(kind, columns, outputs, inputs, device)
         if shape is None:
             half = divide_up(columns, 2)
             for part in (slice(None, half), slice(half, None)):
-                raw(made)[part] = raw(product(x[part], w, bias)._data)
-            return Array._wrap(made, device)
+                raw(result)[part] = raw(product(x[part], w, bias)._data)
+            return Array._wrap(result, device)
         plan = planned(device, kind, Form(x.dtype, bias is not None), (columns, outputs, inputs), shape)
         planes = (None, None) if shape.packs else activations(x, kind)
-        run(plan, w, (x._data, *planes), None if bias is None else bias._data, made, (None, 0.0))
-    return Array._wrap(made, device)
+        run(plan, w, (x._data, *planes), None if bias is None else bias._data, result, (None, 0.0))
+    return Array._wrap(result, device)
 
 
 def activations(x: Array, kind: Kind) -> tuple[Any, Any]:
@@ -297,7 +297,7 @@ def activations(x: Array, kind: Kind) -> tuple[Any, Any]:
     return numbers, factors
 
 
-def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
+def _serial(x: Array, w: QuantArray, bias: Array | None, result: Any) -> None:
     device, kind, (outputs, inputs) = x.device, w._row, w.shape
     numbers, factors = activations(x, kind)
     function = _bound(
@@ -308,6 +308,6 @@ def _serial(x: Array, w: QuantArray, bias: Array | None, made: Any) -> None:
         kind=kind.header,
         biased=bias is not None,
     )
-    values = (w.blocks._data, numbers, factors, None if bias is None else bias._data, made)
+    values = (w.blocks._data, numbers, factors, None if bias is None else bias._data, result)
     grid = divide_up(outputs, _HOST_ROWS)
     launch(device, function, grid, 1, (*values, outputs, x.shape[0], inputs, _HOST_ROWS))

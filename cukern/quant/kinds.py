@@ -81,7 +81,7 @@ def kind_of(name: object, function: str) -> Kind:
     Raises:
         ValueError: there is none.
     """
-    found = KINDS.get(name) if isinstance(name, str) else None
-    if found is None:
+    kind = KINDS.get(name) if isinstance(name, str) else None
+    if kind is None:
         raise ValueError(f"{function}: kind: expected one of {', '.join(KINDS)}, got {name!r}")
-    return found
+    return kind

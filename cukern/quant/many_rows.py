@@ -57,16 +57,16 @@ _plans: dict[tuple[Layout, Layout, bool], ProductPlan] = {}
 
 def _planned(x: Layout, out: Layout, biased: bool) -> ProductPlan:
     key = (x, out, biased)
-    found = _plans.get(key)
-    if found is None:
+    plan = _plans.get(key)
+    if plan is None:
         (m, k), n, limits = x.shape, out.shape[1], x.device.properties
         tile = replace(_TILE, blocks=max(limits.multiprocessors, _TILE.cluster), with_next=True)
-        gemm, made = _gemm(m, n, k, biased), ended(x.dtype, biased)
-        launch = tile.launch_of(gemm, made, x.dtype, limits)
-        launch = replace(launch, maps=tile.maps(gemm, made, x.dtype, out.strides[-2]))
+        gemm, result = _gemm(m, n, k, biased), ended(x.dtype, biased)
+        launch = tile.launch_of(gemm, result, x.dtype, limits)
+        launch = replace(launch, maps=tile.maps(gemm, result, x.dtype, out.strides[-2]))
         with on(x.device):
-            found = remember(_plans, key, ProductPlan(made, (out,), [prepared(tile, launch, x.device)]))
-    return found
+            plan = remember(_plans, key, ProductPlan(result, (out,), [prepared(tile, launch, x.device)]))
+    return plan
 
 
 def product(x: Array, w: QuantArray, bias: Array | None, first: int) -> Array:
@@ -88,8 +88,8 @@ def product(x: Array, w: QuantArray, bias: Array | None, first: int) -> Array:
         for part, into in ((slice(0, first), None), (slice(first, outputs), second)):
             rows = Array._wrap(blocks._data[part], x.device)
             weights = dequantized(rows, w._row, (part.stop - part.start, inputs), x.dtype, into=into)
-            made = Array._wrap(data[:, part], x.device)
+            result = Array._wrap(data[:, part], x.device)
             given: list[Any] = [x, weights, *([] if bias is None else [bias[part]])]
-            layouts = [one._planned() for one in (*given, made)]
-            _planned(layouts[0], layouts[-1], bias is not None).run(given, (), made)
+            layouts = [one._planned() for one in (*given, result)]
+            _planned(layouts[0], layouts[-1], bias is not None).run(given, (), result)
     return Array._wrap(data, x.device)

@@ -110,12 +110,12 @@ def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = Non
         given, norm = (x.x._data, None, None), (x.weight._data, x.eps)
     else:
         given = (x._data, None, None)
-    made = allocate(device, (rows, outputs // 2 if gate else outputs), dtypes.float32)
+    result = allocate(device, (rows, outputs // 2 if gate else outputs), dtypes.float32)
     form = few_rows.Form(dtypes.float32, added is not None, True, isinstance(x, Normed), gate)
     with on(device):
-        plan = few_rows.planned(device, kind, form, (*made.shape, inputs), shape)
-        few_rows.run(plan, w, given, None if added is None else added._data, made, norm)
-    return Array._wrap(made, device)
+        plan = few_rows.planned(device, kind, form, (*result.shape, inputs), shape)
+        few_rows.run(plan, w, given, None if added is None else added._data, result, norm)
+    return Array._wrap(result, device)
 
 
 __all__ = ["Normed", "Planes", "common_kind", "fuses", "planes_like", "product", "rounded"]

@@ -11,7 +11,7 @@ from ..array import Array
 from ..elementwise.operands import require_array
 from ..errors import DeviceError
 from ..function import Function
-from ..index.take import integers, settled_in
+from ..index.take import integers, kernel_indices
 from . import few_rows, many_rows, tiles, warpgroups
 from .array import QuantArray, require_weights
 from .blocks import dequantized
@@ -53,14 +53,14 @@ class _Transposed(Function):
 
     @staticmethod
     def backward(ctx: Any, g: Array) -> tuple[Array, None]:
-        made: Array = _Linear.apply(g, ctx.w, None, True)
-        return made, None
+        result: Array = _Linear.apply(g, ctx.w, None, True)
+        return result, None
 
 
 def transposed(dy: Array, w: QuantArray) -> Array:
     """``dy @ W`` for cotangents (rows, outputs): the cotangents (rows, inputs) of the activations."""
-    made: Array = _Transposed.apply(dy, w)
-    return made
+    result: Array = _Transposed.apply(dy, w)
+    return result
 
 
 def _aligned(x: Array) -> Array:
@@ -140,12 +140,12 @@ def take(w: QuantArray, rows: Any, dtype: Any = None) -> Array:
     if wanted not in dtypes.FLOATS:
         raise TypeError(f"take: dtype: expected a real floating dtype, got {wanted}")
     if w._row.dtype is not None:
-        found: Array = ops.astype(ops.take(w._numbers(), rows, axis=0), wanted)
-        return found
+        result: Array = ops.astype(ops.take(w._numbers(), rows, axis=0), wanted)
+        return result
     with w.device.activate():
         data = integers(rows, w.blocks, "take")
-        places = settled_in(data.reshape(-1), w.shape[0], w.blocks, "take")
-        return dequantized(w.blocks, w._row, (*data.shape, w.shape[1]), wanted, places)
+        indices = kernel_indices(data.reshape(-1), w.shape[0], w.blocks, "take")
+        return dequantized(w.blocks, w._row, (*data.shape, w.shape[1]), wanted, indices)
 
 
 def _require_floats(x: Any, argument: str) -> Array:

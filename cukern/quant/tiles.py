@@ -29,8 +29,8 @@ def ended(dtype: dtypes.DType, biased: bool) -> Program:
     total = input_node(0, dtypes.float32)
     if not biased:
         return program("quantised_product", (cast(total, dtype),), (dtypes.float32,))
-    made = Expr(total) + Expr(input_node(1, dtype))
-    return program("quantised_product", (cast(made.node, dtype),), (dtypes.float32, dtype))
+    result = Expr(total) + Expr(input_node(1, dtype))
+    return program("quantised_product", (cast(result.node, dtype),), (dtypes.float32, dtype))
 
 
 def are_quicker(x: Array, w: QuantArray, transposed: bool) -> bool:
@@ -69,14 +69,14 @@ def _planned(
     x: Layout, kind: Kind, shape: tuple[int, ...], biased: bool, transposed: bool, tile: TensorCores | None
 ) -> _Plan:
     key = (x, kind, shape, biased, transposed, tile)
-    found = _plans.get(key)
-    return remember(_plans, key, _plan(*key)) if found is None else found
+    plan = _plans.get(key)
+    return remember(_plans, key, _plan(*key)) if plan is None else plan
 
 
 def tile_for(gemm: Gemm, limits: Properties) -> TensorCores:
     """The tile of the least time."""
-    found = [one for one in (TensorCores(*given) for given in TensorCores.tiles) if one.runs_on(limits)]
-    return min(found, key=lambda one: one.seconds(gemm, limits))
+    tiles = [one for one in (TensorCores(*given) for given in TensorCores.tiles) if one.runs_on(limits)]
+    return min(tiles, key=lambda one: one.seconds(gemm, limits))
 
 
 def _plan(
@@ -113,6 +113,6 @@ def product(
     layout, run = _planned(x._planned(), w._row, w.shape, bias is not None, transposed, tile)
     arrays = [x, w.blocks, *([] if bias is None else [bias])]
     with on(x.device):
-        made = Array._made(layout)
-        run([*arrays, made])
-    return made
+        result = Array._made(layout)
+        run([*arrays, result])
+    return result

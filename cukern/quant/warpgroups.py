@@ -67,8 +67,8 @@ class Tile(NamedTuple):
 
     def cost(self, rows: int, outputs: int, inputs: int, multiprocessors: int) -> float:
         """About the microseconds that the busiest multiprocessor takes."""
-        found = int(_FOURS * multiprocessors) if self.shares == 4 else multiprocessors
-        turns = divide_up(math.prod(self.tiles(rows, outputs)), found // self.shares)
+        blocks = int(_FOURS * multiprocessors) if self.shares == 4 else multiprocessors
+        turns = divide_up(math.prod(self.tiles(rows, outputs)), blocks // self.shares)
         slabs = divide_up(inputs // _WIDE, self.shares) * (_WIDE // _DEPTH)
         return turns * (slabs * _SLAB[self.n] + _TILE + (_SHARED_ROW * self.n if self.shares > 1 else 0))
 
@@ -155,13 +155,13 @@ def product(x: Array, w: QuantArray, bias: Array | None = None, tile: Tile | Non
     outputs, inputs = w.shape
     tile = tile or tile_for(x.shape[0], outputs, inputs, x.device)
     key = x._planned(), w._row, outputs, bias is not None, tile
-    found = _plans.get(key)
-    out, launch = remember(_plans, key, _plan(*key)) if found is None else found
+    plan = _plans.get(key)
+    out, launch = remember(_plans, key, _plan(*key)) if plan is None else plan
     given = [x, w.blocks, *([] if bias is None else [bias])]
     for one in given:
         one._planned()
     with on(x.device):
-        made = Array._made(out)
-        arrays = [*given, made]
-        launch(arrays, *[one._operand for one in arrays])
-    return made
+        result = Array._made(out)
+        arrays = [*given, result]
+        launch(arrays, *[array._operand for array in arrays])
+    return result

@@ -1,6 +1,6 @@
 """Sparse matrices: CSR, COO and BSR arrays, whose products have derivatives of any order.
 
-The gradient with respect to the values, ``A.data``, is a sampled dense-dense product; places are constants.
+The gradient with respect to the values, ``A.data``, is a sampled dense-dense product; positions are constants.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ def multiplied(a: Entries, b: Entries) -> Entries:
         at, there = positions(right, left.keys)
         kept = ops.flatnonzero(there)
         rows, columns = chosen(left.rows, kept), chosen(left.indices, kept)
-    made = chosen(x, kept) * chosen(y, chosen(at, kept))
-    return Structure.of_rows(left.shape, rows, columns), made
+    result = chosen(x, kept) * chosen(y, chosen(at, kept))
+    return Structure.of_rows(left.shape, rows, columns), result
 
 
 def product(a: Entries, b: Entries) -> Entries:
-    """The matrix product: all products of two entries, sorted by place and added up.
+    """The matrix product: all products of two entries, sorted by position and added up.
 
     Memory is proportional to the number of those products. The method is ESC: expand, sort, compress (Bell, Dalton and
     Olson, "Exposing fine-grained parallelism in algebraic multigrid methods", 2012).
@@ -61,8 +61,8 @@ def rows_of(a: Entries, selected: Array) -> Entries:
     structure, data = a
     owner, at, offsets = expanded(structure, selected)
     with tape.stop_recording():
-        made = Structure((selected.size, structure.shape[1]), chosen(structure.indices, at), offsets, owner)
-    return made, chosen(data, at)
+        result = Structure((selected.size, structure.shape[1]), chosen(structure.indices, at), offsets, owner)
+    return result, chosen(data, at)
 
 
 def at_entries(structure: Structure, x: Array) -> Array:
@@ -73,12 +73,12 @@ def at_entries(structure: Structure, x: Array) -> Array:
     if any(size not in (1, whole) for size, whole in zip(sizes, structure.shape, strict=True)):
         raise ValueError(f"sparse: shapes {structure.shape} and {x.shape} do not fit")
     with tape.stop_recording():
-        places: Any = 0
+        indices: Any = 0
         if sizes[0] > 1:
-            places = ops.astype(structure.rows, dtypes.int64) * sizes[1]
+            indices = ops.astype(structure.rows, dtypes.int64) * sizes[1]
         if sizes[1] > 1:
-            places = structure.indices + places
+            indices = structure.indices + indices
         if sizes == (1, 1):
-            places = structure.keys * 0
-        places = ops.astype(places, dtypes.int64, copy=False)
-    return chosen(ops.reshape(x, (-1,)), places)
+            indices = structure.keys * 0
+        indices = ops.astype(indices, dtypes.int64, copy=False)
+    return chosen(ops.reshape(x, (-1,)), indices)

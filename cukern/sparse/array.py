@@ -1,4 +1,4 @@
-"""Sparse arrays: their values, which are differentiable, at the places of a constant structure."""
+"""Sparse arrays: their values, which are differentiable, at the positions of a constant structure."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ S = TypeVar("S", bound="SparseArray")
 class SparseArray(Operators):
     """What the formats have in common; a pytree whose leaf is ``data``.
 
-    Entries are kept in the order of rows and then of columns, and what has the same place is added up. Where a
+    Entries are kept in the order of rows and then of columns, and entries at the same position are added up. Where a
     constructor is given values in that order, ``data`` are those values themselves.
 
     Attributes:
@@ -61,9 +61,9 @@ class SparseArray(Operators):
 
     @classmethod
     def _of(cls, structure: Structure, data: Array, blocks: Blocks = (1, 1)) -> Self:
-        made = object.__new__(cls)
-        made._fill((structure, blocks, data))
-        return made
+        result = object.__new__(cls)
+        result._fill((structure, blocks, data))
+        return result
 
     def _parts(self, arg: Any, shape: Any, dtype: Any, device: Any) -> Parts | None:
         """The parts of what every constructor takes; None of tuples of arrays."""
@@ -113,20 +113,20 @@ class SparseArray(Operators):
         raise TypeError("the truth of a sparse array is ambiguous: write A.nnz")
 
     def with_data(self, data: Array) -> Self:
-        """An array of the same places with other values, such as a function of ``data``.
+        """An array of the same structure with other values, such as a function of ``data``.
 
         Raises:
             DeviceError: the values are on another device.
             ValueError: they have another shape.
         """
-        made = require_array(data, "with_data", "data", self.data)
-        if made.shape != self.data.shape:
-            raise ValueError(f"with_data: data: expected shape {self.data.shape}, got {made.shape}")
-        if made.device is not self.device:
+        result = require_array(data, "with_data", "data", self.data)
+        if result.shape != self.data.shape:
+            raise ValueError(f"with_data: data: expected shape {self.data.shape}, got {result.shape}")
+        if result.device is not self.device:
             raise DeviceError(
-                f"with_data: data: expected an array on {self.device}, got one on {made.device}"
+                f"with_data: data: expected an array on {self.device}, got one on {result.device}"
             )
-        return type(self)._of(self._structure, made, self._blocks)
+        return type(self)._of(self._structure, result, self._blocks)
 
     def astype(self, dtype: npt.DTypeLike) -> Self:
         """With the values cast to a dtype."""
@@ -207,13 +207,15 @@ class SparseArray(Operators):
 
     def _foreign(self, module: str, given: Self, convert: Any) -> Any:
         """An array of another library, whose classes end in ``array`` or else in ``matrix``."""
-        found = importlib.import_module(module)
-        made = getattr(found, f"{self.format}_array", None) or getattr(found, f"{self.format}_matrix")
+        scipy_sparse = importlib.import_module(module)
+        result = getattr(scipy_sparse, f"{self.format}_array", None) or getattr(
+            scipy_sparse, f"{self.format}_matrix"
+        )
         structure = given._structure
         data, indices = convert(given.data), convert(structure.indices)
         if self.format == "coo":
-            return made((data, (convert(structure.rows), indices)), shape=self.shape)
-        return made((data, indices, convert(structure.offsets)), shape=self.shape)
+            return result((data, (convert(structure.rows), indices)), shape=self.shape)
+        return result((data, indices, convert(structure.offsets)), shape=self.shape)
 
     # ----- algebra -----
 
@@ -248,7 +250,7 @@ class csr_array(SparseArray):
         dtype: the dtype to which the values are cast, any but bool; they keep theirs by default.
         device: where the array is; by default where the arrays of ``arg`` are, or the current device.
 
-    The host waits for the device to check the places.
+    The host waits for the device to check the indices.
 
     Raises:
         TypeError: indices or offsets are not integers, or the values are bool.
@@ -306,7 +308,7 @@ class coo_array(SparseArray):
         dtype: the dtype to which the values are cast, any but bool; they keep theirs by default.
         device: where the array is; by default where the arrays of ``arg`` are, or the current device.
 
-    The host waits for the device to check the places.
+    The host waits for the device to check the indices.
 
     Raises:
         TypeError: indices or offsets are not integers, or the values are bool.
@@ -366,7 +368,7 @@ class bsr_array(SparseArray):
         blocksize: rows and columns of a block; by default those of ``arg``, or (1, 1).
         device: where the array is; by default where the arrays of ``arg`` are, or the current device.
 
-    The host waits for the device to check the places.
+    The host waits for the device to check the indices.
 
     Raises:
         TypeError: indices or offsets are not integers, or the values are bool.
@@ -443,8 +445,8 @@ def _of_scipy(given: Any, device: Device | None) -> SparseArray:
     kind: Any = {"csr": csr_array, "bsr": bsr_array}.get(given.format)
     if kind is None:
         given, kind = given.tocsr(), csr_array
-    made: SparseArray = kind((given.data, given.indices, given.indptr), given.shape, device=device)
-    return made
+    result: SparseArray = kind((given.data, given.indices, given.indptr), given.shape, device=device)
+    return result
 
 
 def issparse(x: object) -> bool:
@@ -463,9 +465,9 @@ def _flatten(x: SparseArray) -> tuple[list[Any], Any]:
 
 def _unflatten(kept: Any, children: list[Any]) -> Any:
     kind, structure, blocks = kept
-    made = object.__new__(kind)
-    made._fill((structure, blocks, children[0]))
-    return made
+    result = object.__new__(kind)
+    result._fill((structure, blocks, children[0]))
+    return result
 
 
 pytree.register(SparseArray, _flatten, _unflatten)

@@ -1,4 +1,4 @@
-"""What sparse arrays are made of, from a user's arguments: checked, sorted, and with entries of one place added."""
+"""What sparse arrays are made of, from a user's arguments: checked, sorted, and with duplicates added up."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def shape_of(name: str, given: Any) -> tuple[int, int]:
     if len(sizes) != 2 or min(sizes) < 0:
         raise ValueError(f"{name}: shape: expected two numbers of at least 0, got {given!r}")
     if sizes[0] * sizes[1] >= 2**63:
-        raise ValueError(f"{name}: shape: a matrix of {sizes} has too many places")
+        raise ValueError(f"{name}: shape: a matrix of {sizes} has too many elements")
     return sizes[0], sizes[1]
 
 
@@ -54,38 +54,38 @@ def is_shape(value: object) -> bool:
 def values_of(name: str, data: Any, dtype: Any, device: Device | None, axes: int) -> Array:
     """The values of entries as an array of numbers."""
     wanted = None if dtype is None else dtypes.as_dtype(dtype)
-    made = data if isinstance(data, Array) else asarray(data, wanted, device)
+    result = data if isinstance(data, Array) else asarray(data, wanted, device)
     if device is not None:
-        made = made.to_device(device)
+        result = result.to_device(device)
     if wanted is not None:
-        made = ops.astype(made, wanted, copy=False)
-    if made.dtype == dtypes.bool_:
+        result = ops.astype(result, wanted, copy=False)
+    if result.dtype == dtypes.bool_:
         raise TypeError(f"{name}: data: expected numbers, got bool")
-    if made.ndim != axes:
-        raise ValueError(f"{name}: data: expected {axes} axes, got shape {made.shape}")
-    return made
+    if result.ndim != axes:
+        raise ValueError(f"{name}: data: expected {axes} axes, got shape {result.shape}")
+    return result
 
 
 def places_of(name: str, argument: str, given: Any, beside: Array) -> Array:
     """Integers as an int64 vector on the device of other arrays, in memory of its own."""
-    made = require_array(given, name, argument, beside).to_device(beside.device)
-    if made.size == 0 and not isinstance(given, Array):
-        made = ops.astype(made, dtypes.int64)
-    if dtypes.info(made.dtype).kind not in "iu":
-        raise TypeError(f"{name}: {argument}: expected integers, got {made.dtype}")
-    if made.ndim != 1:
-        raise ValueError(f"{name}: {argument}: expected one axis, got shape {made.shape}")
-    return ops.astype(made, dtypes.int64)
+    result = require_array(given, name, argument, beside).to_device(beside.device)
+    if result.size == 0 and not isinstance(given, Array):
+        result = ops.astype(result, dtypes.int64)
+    if dtypes.info(result.dtype).kind not in "iu":
+        raise TypeError(f"{name}: {argument}: expected integers, got {result.dtype}")
+    if result.ndim != 1:
+        raise ValueError(f"{name}: {argument}: expected one axis, got shape {result.shape}")
+    return ops.astype(result, dtypes.int64)
 
 
-def _size(places: Array) -> int:
-    return int(ops.max(places).item()) + 1 if places.size else 0
+def _size(indices: Array) -> int:
+    return int(ops.max(indices).item()) + 1 if indices.size else 0
 
 
-def _in_range(name: str, argument: str, places: Array, size: int) -> None:
-    if not places.size:
+def _in_range(name: str, argument: str, indices: Array, size: int) -> None:
+    if not indices.size:
         return
-    low, high = int(ops.min(places).item()), int(ops.max(places).item())
+    low, high = int(ops.min(indices).item()), int(ops.max(indices).item())
     if low < 0 or high >= size:
         raise ValueError(
             f"{name}: {argument}: expected numbers from 0 to {size - 1}, got {low if low < 0 else high}"
@@ -183,11 +183,11 @@ def of_dense(name: str, given: Any, dtype: Any, device: Device | None) -> Parts:
     """The entries of a dense matrix that are not 0; waits for the device."""
     values = values_of(name, given, dtype, device, 2)
     with tape.stop_recording():
-        found = ops.flatnonzero(values)
+        flat = ops.flatnonzero(values)
         columns = max(1, values.shape[1])
-        rows = ops.floor_divide(found, columns)
-        structure = Structure.of_rows((values.shape[0], values.shape[1]), rows, found - rows * columns)
-    return structure, (1, 1), chosen(ops.reshape(values, (-1,)), found)
+        rows = ops.floor_divide(flat, columns)
+        structure = Structure.of_rows((values.shape[0], values.shape[1]), rows, flat - rows * columns)
+    return structure, (1, 1), chosen(ops.reshape(values, (-1,)), flat)
 
 
 def of_nothing(shape: tuple[int, int], blocks: Blocks, dtype: Any, device: Device | None) -> Parts:
@@ -214,11 +214,11 @@ def in_blocks(structure: Structure, data: Array, blocks: Blocks) -> Parts:
         firsts = ops.flatnonzero(fresh)
         number = ops.cumulative_sum(ops.astype(fresh, dtypes.int64)) - 1
         inside = (rows % height) * width + columns % width
-        places = number * (height * width) + chosen(inside, order)
+        indices = number * (height * width) + chosen(inside, order)
         first = chosen(order, firsts)
-        made = Structure.of_rows(shape, chosen(block_rows, first), chosen(block_columns, first))
-    flat = added(chosen(data, order), places, firsts.size * height * width)
-    return made, blocks, ops.reshape(flat, (firsts.size, height, width))
+        result = Structure.of_rows(shape, chosen(block_rows, first), chosen(block_columns, first))
+    flat = added(chosen(data, order), indices, firsts.size * height * width)
+    return result, blocks, ops.reshape(flat, (firsts.size, height, width))
 
 
 def out_of_blocks(structure: Structure, blocks: Blocks, data: Array) -> Parts:
@@ -228,8 +228,8 @@ def out_of_blocks(structure: Structure, blocks: Blocks, data: Array) -> Parts:
     height, width = blocks
     shape = (structure.shape[0] * height, structure.shape[1] * width)
     with tape.stop_recording():
-        places = (structure.rows, structure.indices)
-        rows, columns = (ops.reshape(ops.astype(x, dtypes.int64), (-1, 1, 1)) for x in places)
+        indices = (structure.rows, structure.indices)
+        rows, columns = (ops.reshape(ops.astype(x, dtypes.int64), (-1, 1, 1)) for x in indices)
         down = ops.reshape(arange(height, device=rows.device), (1, -1, 1))
         across = ops.reshape(arange(width, device=rows.device), (1, 1, -1))
         flat = [
@@ -237,5 +237,5 @@ def out_of_blocks(structure: Structure, blocks: Blocks, data: Array) -> Parts:
             for x in (rows * height + down, columns * width + across)
         ]
         order = ops.argsort(flat[0] * shape[1] + flat[1])
-        made = Structure.of_rows(shape, chosen(flat[0], order), chosen(flat[1], order))
-    return made, (1, 1), chosen(ops.reshape(data, (-1,)), order)
+        result = Structure.of_rows(shape, chosen(flat[0], order), chosen(flat[1], order))
+    return result, (1, 1), chosen(ops.reshape(data, (-1,)), order)

@@ -19,7 +19,7 @@ from .structure import Structure
 
 
 class Operators:
-    """Products, sums and rows of a sparse array, in terms of its values, places and format."""
+    """Products, sums and rows of a sparse array, in terms of its values, structure and format."""
 
     __slots__ = ()
     #: NumPy's arrays leave operators to this class.
@@ -85,8 +85,8 @@ class Operators:
         data, x = algebra.promoted(self.data, x)
         columns = ops.reshape(x, (-1, 1)) if x.ndim == 1 else x
         data = ops.reshape(data, data_shape(self._structure, self._blocks))
-        made = multiply(self._structure, self._blocks, data, columns)
-        return ops.reshape(made, (self.shape[0],)) if x.ndim == 1 else made
+        result = multiply(self._structure, self._blocks, data, columns)
+        return ops.reshape(result, (self.shape[0],)) if x.ndim == 1 else result
 
     def __rmatmul__(self, other: Any) -> Any:
         x = self._dense(other, "@")
@@ -94,8 +94,8 @@ class Operators:
             return NotImplemented
         if x.ndim not in (1, 2) or x.shape[-1] != self.shape[0]:
             raise ValueError(f"@: shapes {x.shape} and {self.shape} do not fit")
-        made = self.transpose() @ (x if x.ndim == 1 else x.T)
-        return made if x.ndim == 1 else made.T
+        result = self.transpose() @ (x if x.ndim == 1 else x.T)
+        return result if x.ndim == 1 else result.T
 
     def _fits(self, rows: int, other: Any) -> None:
         if self.shape[1] != rows:
@@ -135,8 +135,8 @@ class Operators:
             self._same_shape(other, "+")
             if self._alike(other):
                 return self.with_data(self.data + other.data)
-            made = self._csr(*algebra.added(self._entries(), other._entries()))
-            return made.tocoo() if self.format == other.format == "coo" else made
+            result = self._csr(*algebra.added(self._entries(), other._entries()))
+            return result.tocoo() if self.format == other.format == "coo" else result
         if is_scalar(other):
             if other == 0:
                 return self.copy()
@@ -163,8 +163,8 @@ class Operators:
             self._same_shape(other, "*")
             if self._alike(other):
                 return self.with_data(self.data * other.data)
-            made = self._csr(*algebra.multiplied(self._entries(), other._entries()))
-            return made.tocoo() if self.format == other.format == "coo" else made
+            result = self._csr(*algebra.multiplied(self._entries(), other._entries()))
+            return result.tocoo() if self.format == other.format == "coo" else result
         return self._by_entry(other, "*", lambda x, y: x * y)
 
     __rmul__ = __mul__
@@ -175,15 +175,15 @@ class Operators:
         return self._by_entry(other, "/", lambda x, y: x / y)
 
     def _by_entry(self, other: Any, operator: str, function: Any) -> Any:
-        """A function of the values and of a dense operand at their places."""
+        """A function of the values and of a dense operand at their positions."""
         x = self._dense(other, operator)
         if x is None:
             return NotImplemented
         if x.ndim == 0:
             return self.with_data(function(self.data, x))
         structure, data = self._entries()
-        made = self._csr(structure, function(data, algebra.at_entries(structure, x)))
-        return made.tocoo() if self.format == "coo" else made
+        result = self._csr(structure, function(data, algebra.at_entries(structure, x)))
+        return result.tocoo() if self.format == "coo" else result
 
     def __neg__(self) -> Self:
         return self.with_data(-self.data)
@@ -224,5 +224,5 @@ class Operators:
                 f"sparse: expected a slice or a vector of rows, got {key!r}; one row is A[i:i + 1]"
             )
         selected = asarray(rows.astype(np.int64), device=self.device)
-        made = self._csr(*algebra.rows_of(self._entries(), selected))
-        return made.tocoo() if self.format == "coo" else made
+        result = self._csr(*algebra.rows_of(self._entries(), selected))
+        return result.tocoo() if self.format == "coo" else result

@@ -1,4 +1,4 @@
-"""Products of sparse matrices with dense ones, and the entries of dense products at given places.
+"""Products of sparse matrices with dense ones, and the entries of dense products at given positions.
 
 Each is the derivative of the other, so that there are derivatives of any order.
 """
@@ -92,7 +92,7 @@ class Form(NamedTuple):
     """What the kernels of a product are compiled for."""
 
     dtype: DType
-    place: DType
+    index_dtype: DType
     blocks: Blocks
     block: int
     across: int
@@ -104,17 +104,17 @@ class Form(NamedTuple):
 
 @cache
 def multiplying(device: Device, name: str, form: Form) -> CompiledFunction:
-    dtype, place, (height, width), block, across, along, items, whole, deep = form
+    dtype, index_dtype, (height, width), block, across, along, items, whole, deep = form
     return _MULTIPLY[name].bind(
         device, name=f"sparse_{name}_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        place=dtypes.info(place).cxx, height=height, width=width, across=across, along=along, items=items,
+        index_type=dtypes.info(index_dtype).cxx, height=height, width=width, across=across, along=along, items=items,
         whole=whole, deep=deep, tall=math.gcd(_TALL, height),
     ).function  # fmt: skip
 
 
 def _pack(columns: int, *arrays: Array) -> int:
     """Neighbours that may be moved together in rows of ``columns``: those of 16 bytes, if rows are aligned."""
-    aligned = columns and all((one._layout or one._planned()).aligned for one in arrays)
+    aligned = columns and all((array._layout or array._planned()).aligned for array in arrays)
     return math.gcd(ALIGNMENT // arrays[0].dtype.itemsize, columns) if aligned else 1
 
 
@@ -124,15 +124,15 @@ def multiplied(
     """:func:`multiply` without a derivative; by default with the geometry that the device asks for."""
     device, columns = x.device, x.shape[1]
     rows = structure.shape[0] * blocks[0]
-    made = allocate(device, (rows, columns), x.dtype)
-    if made.size:
+    result = allocate(device, (rows, columns), x.dtype)
+    if result.size:
         data, x = data.contiguous(), x.contiguous()
         alone = device.style == "serial" and (shape is None or shape.block == 1)
         pack, deep = (1, 1) if alone else (_pack(columns, x), _pack(blocks[1], data))
         s = shape or shares(device.style, structure, columns, blocks[1], pack)
         whole = not alone and s.items == pack
-        places = structure.indices.dtype
-        form = Form(x.dtype, places, blocks, s.block, s.across, s.along, s.items, whole, deep)
+        indices = structure.indices.dtype
+        form = Form(x.dtype, indices, blocks, s.block, s.across, s.along, s.items, whole, deep)
         function = multiplying(device, "multiply", form)
         groups = s.block // (s.across * s.along) * s.piece * math.gcd(_TALL, blocks[0])
         beside = 1 if s.block == 1 else min(_GRID_Y, divide_up(columns, s.across * s.items))
@@ -143,11 +143,11 @@ def multiplied(
         )
         cut = structure.long_rows(s.longest, s.part) if known and s.longest is not None else None
         longest = LARGEST if cut is None or s.longest is None else s.longest
-        values = (*arrays, made, rows, columns, s.piece, longest)
+        values = (*arrays, result, rows, columns, s.piece, longest)
         launch(device, function, (divide_up(rows, groups), beside, 1), s.block, values)
         if cut is not None:
-            _add_long(device, form, cut, arrays, made, columns, s.part, beside)
-    return Array._wrap(made, device)
+            _add_long(device, form, cut, arrays, result, columns, s.part, beside)
+    return Array._wrap(result, device)
 
 
 def _add_long(
@@ -155,7 +155,7 @@ def _add_long(
     form: Form,
     cut: LongRows,
     arrays: tuple[Any, ...],
-    made: Any,
+    result: Any,
     columns: int,
     part: int,
     beside: int,
@@ -170,7 +170,7 @@ def _add_long(
     launch(device, function, (blocks, beside, 1), form.block, given)
     function = multiplying(device, "add_parts", form)
     launch(
-        device, function, divide_up(count * height * columns, form.block), form.block, (sums, made, *where)
+        device, function, divide_up(count * height * columns, form.block), form.block, (sums, result, *where)
     )
 
 
@@ -178,7 +178,7 @@ def _add_long(
 def _sampling(
     device: Device,
     dtype: DType,
-    place: DType,
+    index_dtype: DType,
     blocks: Blocks,
     block: int,
     lanes: int,
@@ -188,7 +188,7 @@ def _sampling(
 ) -> CompiledFunction:
     return _SAMPLE.bind(
         device, name=f"sparse_sample_{dtypes.info(dtype).name}_{block}", elem=dtype, block=block,
-        place=dtypes.info(place).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items, wide=wide,
+        index_type=dtypes.info(index_dtype).cxx, height=blocks[0], width=blocks[1], lanes=lanes, items=items, wide=wide,
         index=index,
     ).function  # fmt: skip
 
@@ -196,8 +196,8 @@ def _sampling(
 def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int | None = None) -> Array:
     """:func:`sample` without a derivative; by default with as many threads for a number as the device asks for."""
     device, columns = g.device, g.shape[1]
-    made = allocate(device, data_shape(structure, blocks), g.dtype)
-    if made.size:
+    result = allocate(device, data_shape(structure, blocks), g.dtype)
+    if result.size:
         serial = device.style == "serial" and lanes is None
         g, x = g.contiguous(), x.contiguous()
         wide = 1 if serial else _pack(columns, g, x)
@@ -216,9 +216,9 @@ def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int
             index_type(columns + _WARP * ALIGNMENT),
         )
         arrays = (g._data, structure.rows._data, structure.indices._data, x._data)
-        values = (*arrays, made, made.size, columns, piece)
-        launch(device, function, divide_up(made.size, block // lanes * piece), block, values)
-    return Array._wrap(made, device)
+        values = (*arrays, result, result.size, columns, piece)
+        launch(device, function, divide_up(result.size, block // lanes * piece), block, values)
+    return Array._wrap(result, device)
 
 
 def data_shape(structure: Structure, blocks: Blocks) -> tuple[int, ...]:
@@ -228,59 +228,59 @@ def data_shape(structure: Structure, blocks: Blocks) -> tuple[int, ...]:
 
 def transposed(structure: Structure, blocks: Blocks, data: Array) -> Array:
     """The data of the transpose, in its order."""
-    made = chosen(data, structure.transposed[1])
-    return made if blocks == (1, 1) else ops.swapaxes(made, 1, 2)
+    result = chosen(data, structure.transposed[1])
+    return result if blocks == (1, 1) else ops.swapaxes(result, 1, 2)
 
 
 def multiply(structure: Structure, blocks: Blocks, data: Array, x: Array) -> Array:
     """The product of a sparse matrix with a dense one (columns of the first, n); bilinear.
 
     Args:
-        structure: the places of the entries.
+        structure: the positions of the entries.
         blocks: their size.
         data: their values.
         x: the dense matrix, of the dtype of ``data``.
     """
     with tape.stop_recording():
-        made = multiplied(structure, blocks, data, x)
+        result = multiplied(structure, blocks, data, x)
     if tape.recording((data, x)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             data, x = map(conjugated, saved)
             back = structure.transposed[0] if needs[1] else structure
             return [
-                sample(structure, blocks, given[0], x) if needs[0] else None,
-                multiply(back, blocks[::-1], transposed(structure, blocks, data), given[0])
+                sample(structure, blocks, cotangents[0], x) if needs[0] else None,
+                multiply(back, blocks[::-1], transposed(structure, blocks, data), cotangents[0])
                 if needs[1]
                 else None,
             ]
 
-        tape.record("sparse.multiply", (data, x), (made,), vjp, (data, x))
-    return made
+        tape.record("sparse.multiply", (data, x), (result,), vjp, (data, x))
+    return result
 
 
 def sample(structure: Structure, blocks: Blocks, g: Array, x: Array) -> Array:
-    """The entries of ``g @ x.T`` at the places of a structure: a sampled dense-dense product; bilinear.
+    """The entries of ``g @ x.T`` at the positions of a structure: a sampled dense-dense product; bilinear.
 
     Args:
-        structure: the places.
+        structure: the positions.
         blocks: the size of an entry.
         g: a dense matrix with the rows of the sparse one.
         x: a dense matrix with as many rows as the sparse one has columns.
     """
     with tape.stop_recording():
-        made = sampled(structure, blocks, g, x)
+        result = sampled(structure, blocks, g, x)
     if tape.recording((g, x)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             g, x = map(conjugated, saved)
             back = structure.transposed[0] if needs[1] else structure
             return [
-                multiply(structure, blocks, given[0], x) if needs[0] else None,
-                multiply(back, blocks[::-1], transposed(structure, blocks, given[0]), g)
+                multiply(structure, blocks, cotangents[0], x) if needs[0] else None,
+                multiply(back, blocks[::-1], transposed(structure, blocks, cotangents[0]), g)
                 if needs[1]
                 else None,
             ]
 
-        tape.record("sparse.sample", (g, x), (made,), vjp, (g, x))
-    return made
+        tape.record("sparse.sample", (g, x), (result,), vjp, (g, x))
+    return result

@@ -12,7 +12,7 @@ from ..array import Array
 from ..array.creation import arange, full
 from ..autodiff import tape
 from ..device import Device
-from ..index.places import gathered
+from ..index.gather_scatter import gathered
 from ..index.take import gather
 from ..kernel.sizes import LARGEST_INDEX
 
@@ -38,16 +38,16 @@ class LongRows(NamedTuple):
     owners: Array
 
 
-def _kept(places: Array, dtype: dtypes.DType) -> Array:
+def _kept(indices: Array, dtype: dtypes.DType) -> Array:
     """Places for kernels, which look for no errors in them: nothing writes to their memory any more."""
     with tape.stop_recording():
-        made = ops.astype(places, dtype, copy=False).contiguous()
-    made._storage.constant = True
-    return made
+        result = ops.astype(indices, dtype, copy=False).contiguous()
+    result._storage.constant = True
+    return result
 
 
 class Structure:
-    """The places of entries, sorted by row and then by column, no two the same. Constant: arrays share it.
+    """The positions of entries, sorted by row and then by column, no two the same. Constant: arrays share it.
 
     Of a matrix of blocks, rows and columns are those of blocks.
 
@@ -79,7 +79,7 @@ class Structure:
 
     @property
     def device(self) -> Device:
-        """Where the places are."""
+        """The device."""
         return self.indices.device
 
     @property
@@ -92,13 +92,13 @@ class Structure:
         """The row of each entry, (nnz,)."""
         if self._rows is None:
             with tape.stop_recording():
-                made = ops.searchsorted(self.offsets[1:], numbered(self.count, self.device), side="right")
-                self._rows = _kept(made, self.indices.dtype)
+                result = ops.searchsorted(self.offsets[1:], numbered(self.count, self.device), side="right")
+                self._rows = _kept(result, self.indices.dtype)
         return self._rows
 
     @property
     def keys(self) -> Array:
-        """The place of each entry in the flattened matrix, int64."""
+        """The index of each entry in the flattened matrix, int64."""
         with tape.stop_recording():
             return ops.astype(self.rows, dtypes.int64) * self.shape[1] + self.indices
 
@@ -108,11 +108,11 @@ class Structure:
         if self._transposed is None:
             with tape.stop_recording():
                 order = ops.argsort(self.indices)
-                made = Structure.of_rows(
+                result = Structure.of_rows(
                     (self.shape[1], self.shape[0]), chosen(self.indices, order), chosen(self.rows, order)
                 )
-                self._transposed = made, order
-                made._transposed = self, ops.argsort(order)
+                self._transposed = result, order
+                result._transposed = self, ops.argsort(order)
         return self._transposed
 
     def long_rows(self, longest: int, part: int) -> LongRows | None:
@@ -125,15 +125,15 @@ class Structure:
                 offsets = ops.astype(self.offsets, dtypes.int64)
                 lengths = offsets[1:] - offsets[:-1]
                 rows = ops.flatnonzero(lengths > longest)
-                found = None
+                long = None
                 if rows.size:
                     counts = (chosen(lengths, rows) + (part - 1)) // part
                     firsts = ops.cumulative_sum(counts, include_initial=True)
                     parts = int(firsts[rows.size].item())
                     numbers = numbered(parts, self.device)
                     owners = ops.searchsorted(firsts, numbers, side="right") - 1
-                    found = LongRows(rows, firsts, parts, owners)
-                self._long[longest, part] = found
+                    long = LongRows(rows, firsts, parts, owners)
+                self._long[longest, part] = long
         return self._long[longest, part]
 
     def to_device(self, device: Device) -> Structure:
@@ -148,15 +148,15 @@ def numbered(count: int, device: Device) -> Array:
     return arange(count, dtype=dtypes.int64, device=device)
 
 
-def chosen(x: Array, places: Array) -> Array:
-    """The rows of ``x`` along its first axis at ``places``, which are in range; differentiable."""
+def chosen(x: Array, indices: Array) -> Array:
+    """The rows of ``x`` along its first axis at ``indices``, which are in range; differentiable."""
     inner = x.size // max(1, x.shape[0])
     rows = ops.reshape(x, (1, x.shape[0], inner))
     if not tape.recording((x,)):
-        made = Array._wrap(gathered(rows, places.contiguous()._data, 1, x.shape[0], inner), x.device)
+        result = Array._wrap(gathered(rows, indices.contiguous()._data, 1, x.shape[0], inner), x.device)
     else:
-        made = gather(rows, places.contiguous()._data, 1, x.shape[0], inner)
-    return ops.reshape(made, (places.size, *x.shape[1:]))
+        result = gather(rows, indices.contiguous()._data, 1, x.shape[0], inner)
+    return ops.reshape(result, (indices.size, *x.shape[1:]))
 
 
 def rising(keys: Array) -> bool:
@@ -165,7 +165,7 @@ def rising(keys: Array) -> bool:
 
 
 def coalesced(shape: tuple[int, int], rows: Array, columns: Array, data: Array) -> tuple[Structure, Array]:
-    """The structure of entries in any order, and their data in its order; what has the same place is added up.
+    """The structure of entries in any order, and their data in its order; entries at the same position are added up.
 
     Waits for the device; differentiable with respect to ``data`` (entries, ...).
     """
@@ -189,15 +189,15 @@ def coalesced(shape: tuple[int, int], rows: Array, columns: Array, data: Array) 
 
 def added(data: Array, segments: Array, number: int) -> Array:
     """The sums of rows of ``data``, in its dtype, by segments in rising order."""
-    made = ops.segment_sum(data, segments, number, indices_are_sorted=True)
-    return ops.astype(made, data.dtype, copy=False)
+    result = ops.segment_sum(data, segments, number, indices_are_sorted=True)
+    return ops.astype(result, data.dtype, copy=False)
 
 
 def expanded(structure: Structure, selected: Array) -> tuple[Array, Array, Array]:
     """The entries of selected rows, one row after the other; waits for the device.
 
     Args:
-        structure: the places.
+        structure: the positions.
         selected: int64, numbers of rows, which may repeat.
 
     Returns:

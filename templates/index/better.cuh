@@ -1,7 +1,7 @@
-// Which of two values of one place stays.
+// Which of two values with the same index is kept.
 using acc = << acc >>;
 
-// Whether a value takes the place of the << mode >> before it: of equal ones the first stays, and the first NaN.
+// Whether a value replaces the << mode >> so far: of equal ones the first is kept, and the first NaN.
 __device__ __forceinline__ bool better(acc value, acc best) {
     return best == best && (value != value || value << "<" if mode == "min" else ">" >> best);
 }

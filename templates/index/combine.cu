@@ -1,8 +1,7 @@
-// y[o, k, :] = << "x[o, k, :] and " if based >>the << what >> of the rows g[o, j, :] that belong to k: j = order[starts[k]], ..., order[starts[k + 1] - 1],
+// Scatter-reduce of sorted rows: y[o, k, :] = << "x[o, k, :] and " if based >>the << what >> of the rows g[o, j, :] of index k: j = order[starts[k]], ..., order[starts[k + 1] - 1],
 // or starts[k], ..., starts[k + 1] - 1 without `order`. `mean`: divided by the number of rows, or by 1.
-// g (outer, count, inner), x and y (outer, size, inner), in C order. With `levels`, a place that has `fan` whole neighbours
-// in the order is left to combine_long. What is combined with what depends on the places alone, so that every run gives
-// the same bits. No atomics.
+// g (outer, count, inner), x and y (outer, size, inner), in C order. With `levels`, an index whose rows fill a part of `fan`
+// is left to combine_long. The tree of sums depends only on the indices, so every run gives the same bits. No atomics.
 // Launch: a group of `lanes` threads owns a row of y. No shared memory.
 <% include "index/combine.cuh" %>
 using Start = << starts >>;
@@ -22,11 +21,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long to = (o * size + k) * inner;
 #pragma unroll 1
     for (index column = first_column(); column < inner; column += column_step()) {
-        Rows made;
+        Rows result;
         const Base base(<< "x + to" if based else "nullptr" >>, inner, column);
-        made.take(from, order, first, last, inner, column);
-        base.join_to(made);
-        << "made.divide(last - first);" if mean >>
-        made.store(y + to, inner, column);
+        result.take(from, order, first, last, inner, column);
+        base.join_to(result);
+        << "result.divide(last - first);" if mean >>
+        result.store(y + to, inner, column);
     }
 }

@@ -1,24 +1,24 @@
-// What the stages of a scatter that combines rows share. A group of `lanes` threads shares a row, and each combines `items`
-// packs of `width` elements from its column on, `lanes` packs apart. Blocks along y share the columns.
+// Common to the stages of scatter-reduce. A group of `lanes` threads shares a row, and each combines `items` packs of
+// `width` elements from its column on, `lanes` packs apart. Blocks along y share the columns.
 <% include "lib/pack.cuh" %>
 using index = << index >>;
 using T = << elem >>;
 using acc = << acc >>;
 constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, width = << width >>;
-// Neighbours in the order that a part combines, and rows that a thread reads before it combines one.
+// Rows per part, and rows in flight per thread.
 constexpr int fan = << fan >>, flight = << flight >>;
 // Whether the items of all threads lie in a row.
-constexpr bool exact = << "true" if exact else "false" >>;
+constexpr bool full = << "true" if full else "false" >>;
 
 __device__ __forceinline__ index group() { return index(blockIdx.x) * (block / lanes) + index(threadIdx.x / lanes); }
 __device__ __forceinline__ index first_column() { return (index(blockIdx.y) * lanes * items + threadIdx.x % lanes) * width; }
 __device__ __forceinline__ index column_step() { return index(gridDim.y) * lanes * items * width; }
 // Whether a pack of a thread lies in the row; its first one does.
 __device__ __forceinline__ bool in_row(index column, int k, long long inner) {
-    return exact || k == 0 || column + k * lanes * width < inner;
+    return full || k == 0 || column + k * lanes * width < inner;
 }
 
-// How two values are combined, and the value that changes none.
+// The operation and its identity.
 __device__ __forceinline__ acc join(acc a, acc b) { return << join >>; }
 __device__ __forceinline__ acc identity() { return << identity >>; }
 
@@ -68,16 +68,16 @@ struct Rows {
     __device__ __forceinline__ void store(Row* row, long long inner, index column) const {
 #pragma unroll
         for (int k = 0; k < items; ++k) {
-            Pack<Row, width> made;
+            Pack<Row, width> result;
 #pragma unroll
-            for (int w = 0; w < width; ++w) made.at[w] = cast<Row>(at[k][w]);
-            if (in_row(column, k, inner)) store_pack(row + column + k * lanes * width, made);
+            for (int w = 0; w < width; ++w) result.at[w] = cast<Row>(at[k][w]);
+            if (in_row(column, k, inner)) store_pack(row + column + k * lanes * width, result);
         }
     }
 };
 <% if based is defined %>
 
-// The row of x that is combined with the others: read before them and taken last, so that nothing waits for it.
+// The row of x that is combined with the others: read before them and combined last, so that nothing waits for it.
 struct Base {
 <% if based %>
     Pack<T, width> held[items];
@@ -87,11 +87,11 @@ struct Base {
         for (int k = 0; k < items; ++k)
             if (in_row(column, k, inner)) held[k] = *(const Pack<T, width>*)(row + column + k * lanes * width);
     }
-    __device__ __forceinline__ void join_to(Rows& made) const {
+    __device__ __forceinline__ void join_to(Rows& result) const {
 #pragma unroll
         for (int k = 0; k < items; ++k)
 #pragma unroll
-            for (int w = 0; w < width; ++w) made.at[k][w] = join(made.at[k][w], cast<acc>(held[k].at[w]));
+            for (int w = 0; w < width; ++w) result.at[k][w] = join(result.at[k][w], cast<acc>(held[k].at[w]));
     }
 <% else %>
     __device__ __forceinline__ Base(const T*, long long, index) {}

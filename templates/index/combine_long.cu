@@ -1,8 +1,8 @@
-// As combine, for the places that it leaves: the rows before and after the parts that combine_parts has made of
-// theirs, then those of these that no part of the next level has, and so on.
+// As combine, for the indices that it leaves: the rows before and after the parts that combine_parts has reduced, then
+// those parts that lie in no part of the next level, and so on.
 // g (outer, count, inner), x and y (outer, size, inner), parts (outer, all, inner), in C order.
-// Launch: a group of `lanes` threads owns one of the `tiles` parts of the first level, and does the work of the place
-// that it is the first of. No shared memory.
+// Launch: a group of `lanes` threads owns one of the `tiles` parts of the first level, and reduces the rows of an index if
+// its part is the first of that index. No shared memory.
 <% include "index/combine.cuh" %>
 using Start = << starts >>;
 using Key = << key >>;
@@ -22,25 +22,25 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const long long to = (o * size + k) * inner;
 #pragma unroll 1
     for (index column = first_column(); column < inner; column += column_step()) {
-        Rows made;
+        Rows result;
         const Base base(<< "x + to" if based else "nullptr" >>, inner, column);
-        made.take(from, order, first, tile * fan, inner, column);
-        made.take(from, order, last / fan * fan, last, inner, column);
+        result.take(from, order, first, tile * fan, inner, column);
+        result.take(from, order, last / fan * fan, last, inner, column);
         const acc* at = parts + o * all * inner;
         index a = tile, b = last / fan, here = tiles;
         for (int level = 1; level < levels; ++level) {
             const index up = divide_up(a, index(fan)), down = b / fan;
             if (up >= down) break;
-            made.take(at, nullptr, a, up * fan, inner, column);
-            made.take(at, nullptr, down * fan, b, inner, column);
+            result.take(at, nullptr, a, up * fan, inner, column);
+            result.take(at, nullptr, down * fan, b, inner, column);
             at += here * inner;
             here /= fan;
             a = up;
             b = down;
         }
-        made.take(at, nullptr, a, b, inner, column);
-        base.join_to(made);
-        << "made.divide(last - first);" if mean >>
-        made.store(y + to, inner, column);
+        result.take(at, nullptr, a, b, inner, column);
+        base.join_to(result);
+        << "result.divide(last - first);" if mean >>
+        result.store(y + to, inner, column);
     }
 }

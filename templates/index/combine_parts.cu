@@ -1,5 +1,5 @@
-// The << what >> of each `fan` neighbours in the order of the places that all belong to one place, for combine_long: at the
-// first level of rows g[o, order[j], :], at the next of the parts of the level below.
+// Partial << what >>s for combine_long, of each `fan` neighbours in sorted order that have the same index: at the first
+// level of rows g[o, order[j], :], at the next of the parts of the level below.
 // g (outer, count, inner), parts (outer, all, inner), in C order: the `tiles` parts of this level start at `here`, those of
 // the level below at `below`, and each is of `span` rows.
 // Launch: a group of `lanes` threads owns a part. No shared memory.
@@ -15,13 +15,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if (row >= total) return;
     const index tile = row % tiles;
     const long long o = row / tiles;
-    // Nobody asks for a part of rows of several places.
+    // A part whose rows have several indices is never read.
     if (keys[tile * span] != keys[(tile + 1) * span - 1]) return;
 #pragma unroll 1
     for (index column = first_column(); column < inner; column += column_step()) {
-        Rows made;
-        if constexpr (of_rows) made.take(g + o * count * inner, order, tile * fan, (tile + 1) * fan, inner, column);
-        else made.take(parts + (o * all + below) * inner, nullptr, tile * fan, (tile + 1) * fan, inner, column);
-        made.store(parts + (o * all + here + tile) * inner, inner, column);
+        Rows result;
+        if constexpr (of_rows) result.take(g + o * count * inner, order, tile * fan, (tile + 1) * fan, inner, column);
+        else result.take(parts + (o * all + below) * inner, nullptr, tile * fan, (tile + 1) * fan, inner, column);
+        result.store(parts + (o * all + here + tile) * inner, inner, column);
     }
 }

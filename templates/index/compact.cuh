@@ -1,5 +1,5 @@
-// What the stages of compaction share: tiles of elements, each owned by `lanes` threads, 1 or a warp, of which some are
-// chosen: << "the first of each run of equal ones" if runs else "those that are true" >>.
+// Common to the stages of stream compaction: tiles of elements, each owned by `lanes` threads, 1 or a warp. Chosen are
+// << "the first of each run of equal ones" if runs else "those that are true" >>.
 using T = << elem >>;
 constexpr int block = << block >>, lanes = << lanes >>;
 // Elements of each lane that a warp reads at a time.

@@ -1,15 +1,15 @@
-// The chosen elements of x (n), in order: << "their values" if runs >><< " and " if runs and placed >><< "their places" if placed >>. Those of tile t come to starts[t], ..., starts[t + 1] - 1, where
-// starts are the sums of the counts before.
+// The chosen elements of x (n), in order: << "their values" if runs >><< " and " if runs and placed >><< "their indices" if placed >>. Those of tile t go to starts[t], ..., starts[t + 1] - 1, where
+// starts are the exclusive scan of the counts.
 // Launch: a thread, or a warp as `lanes` says, owns a tile of `tile` elements. No shared memory, no atomics.
 <% include "index/compact.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, const long long* __restrict__ starts, << "T* __restrict__ values, " if runs >>
-    << "long long* __restrict__ places, " if placed >>long long n, long long tile)
+    << "long long* __restrict__ indices, " if placed >>long long n, long long tile)
 {
     const auto put = [&](long long to, long long i) {
         << "values[to] = x[i];" if runs >>
-        << "places[to] = i;" if placed >>
+        << "indices[to] = i;" if placed >>
     };
     const long long t = ((long long)blockIdx.x * block + threadIdx.x) / lanes;
     const long long first = t * tile, last = minimum(n, first + tile);
@@ -29,9 +29,9 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             choose(flags, x, start, last);
 #pragma unroll
             for (int k = 0; k < ahead; ++k) {
-                const unsigned found = votes(flags[k]);
-                if (flags[k]) put(to + __popc(found & below), start + k * lanes + threadIdx.x % lanes);
-                to += __popc(found);
+                const unsigned vote = votes(flags[k]);
+                if (flags[k]) put(to + __popc(vote & below), start + k * lanes + threadIdx.x % lanes);
+                to += __popc(vote);
             }
         }
     }

@@ -1,10 +1,10 @@
-// What the stages of reduceat share: how values of any type are combined, and a group of threads that combines rows
-// first, ..., last - 1 of `inner` numbers, from a column on.
+// Common to the stages of reduceat: how values of any type are combined, and a group of threads that combines rows
+// first, ..., last - 1 of `inner` elements, from a column on.
 <% include "prelude/math.cuh" %>
 using index = << index >>;
 // Of the elements, of the results, and in which they are combined.
 using T = << elem >>;
-using To = << made >>;
+using To = << result_type >>;
 using acc = << acc >>;
 constexpr int block = << block >>, across = << across >>, along = << along >>, fan = << fan >>;
 // Whether inner is 1.

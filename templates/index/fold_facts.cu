@@ -1,5 +1,5 @@
-// facts |= 1 where the starts of slices fall somewhere, and |= 2 where a slice has at least `fan` of the n rows: what
-// fold_parts has to know. Slices are those of fold_slices; facts is 0 before.
+// facts, 0 before: bit 0 if starts ever decrease, bit 1 if a slice has at least `fan` of the n rows; fold_parts reads them.
+// Slices are those of fold_slices.
 // Launch: a block owns `piece` slices for each thread, neighbouring threads neighbouring ones. No shared memory.
 using index = << index >>;
 constexpr int block = << block >>, fan = << fan >>;

@@ -1,5 +1,5 @@
-// Threads of a warp: `across` neighbours have neighbouring columns, and `along` share each column's numbers, of which
-// each reads `flight` before it combines them.
+// Threads of a warp: `across` neighbours have neighbouring columns, and `along` share the elements of each column, of
+// which each reads `flight` before it combines them.
 <% include "prelude/reduce.cuh" %>
 constexpr int threads = across * along, flight = << flight >>;
 
@@ -10,9 +10,9 @@ struct Fold {
     bool any;
 
     __device__ __forceinline__ static Fold none(index) {
-        Fold made;
-        made.any = false;
-        return made;
+        Fold result;
+        result.any = false;
+        return result;
     }
     __device__ __forceinline__ static index own() { return index(threadIdx.x) / across % along; }
     __device__ __forceinline__ void add(acc x) {
@@ -32,7 +32,7 @@ struct Fold {
                 if (f == 0 || j + f * along < last) add(value_of<parts>(held[f]));
         }
     }
-    // Combines the numbers of all threads that share a column.
+    // Combines the values of all threads that share a column.
     __device__ __forceinline__ void share() {
 #pragma unroll
         for (int distance = along / 2; distance > 0; distance /= 2) {

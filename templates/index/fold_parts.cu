@@ -1,6 +1,5 @@
-// The << what >> of each `fan` neighbouring rows for fold_slices: on the first level of x[o, j, :], on the next of the parts of
-// the level below. If the slices start in rising order, only those parts are made that lie within a slice, and none if no slice is
-// as long as a part: by the facts of fold_facts.
+// Partial results for fold_slices: the << what >> of each `fan` neighbouring rows, on the first level of x[o, j, :], on the
+// next of the parts of the level below. By the bits of fold_facts, parts that no slice reads are left out.
 // x (outer, n, inner), parts (outer, all, inner), in C order: the `tiles` parts of this level start at `here`, those of the
 // level below at `below`, and each is of `span` rows of x.
 // Launch: a group of threads owns a part. No shared memory.
@@ -33,14 +32,14 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     for (index base = index(blockIdx.y) * across; base < inner; base += index(gridDim.y) * across) {
         const index column = base + own_column();
         const bool mine = owned && column < inner;
-        Fold made = Fold::none(inner - column);
+        Fold result = Fold::none(inner - column);
         if (mine) {
             if constexpr (of_parts)
-                made.template take<true>(parts + (o * all + below) * inner + column, tile * fan, (tile + 1) * fan, inner);
+                result.template take<true>(parts + (o * all + below) * inner + column, tile * fan, (tile + 1) * fan, inner);
             else
-                made.template take<false>(x + o * n * inner + column, tile * fan, (tile + 1) * fan, inner);
+                result.template take<false>(x + o * n * inner + column, tile * fan, (tile + 1) * fan, inner);
         }
-        made.share();
-        if (mine) made.store(parts + (o * all + here + tile) * inner + column);
+        result.share();
+        if (mine) result.store(parts + (o * all + here + tile) * inner + column);
     }
 }

@@ -1,5 +1,5 @@
-// A thread by itself, with `across` columns. Of a single one it combines `along` numbers at a time with those after them,
-// which compilers make into vectors.
+// A single thread, with `across` columns. In a single column it combines `along` elements at a time with those after them,
+// which compilers vectorize.
 constexpr int threads = 1;
 
 __device__ __forceinline__ index own_column() { return 0; }
@@ -11,10 +11,10 @@ struct Fold {
 
     // Of no rows; with as many columns as are left.
     __device__ __forceinline__ static Fold none(index left) {
-        Fold made;
-        made.columns = int(minimum(index(across), left));
-        made.any = false;
-        return made;
+        Fold result;
+        result.columns = int(minimum(index(across), left));
+        result.any = false;
+        return result;
     }
     template <bool parts, typename Row>
     __device__ __forceinline__ void take(const Row* __restrict__ rows, index first, index last, index inner) {

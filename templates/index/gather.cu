@@ -1,29 +1,29 @@
-// y[o, j, :] = x[o, places[j], :]: rows of x (outer, size, words) picked into y (outer, count, words), both in C order.
+// Gather of rows: y[o, j, :] = x[o, indices[j], :], x (outer, size, words), y (outer, count, words), both in C order.
 // Launch: a group of `lanes` threads owns `piece` rows, `rows` of them at a time, and reads `items` words of each of
-// these before it writes one; blocks along y own `span` words of the rows. Groups of a block take turns in its rows. No
-// shared memory. With `scattered` a row is one word, and a block one thread.
-<% include "lib/place.cuh" %>
+// these before it writes one; blocks along y own `span` words of the rows. Rows are interleaved among the groups of a
+// block. No shared memory. With `scattered` a row is one word, and a block one thread.
+<% include "lib/wrap_index.cuh" %>
 using index = << index >>;
 using Word = << word >>;
-using Place = << place >>;
+using IndexT = << index_type >>;
 constexpr int block = << block >>, lanes = << lanes >>, rows = << rows >>, items = << items >>, groups = block / lanes;
-// Whether outer is 1, and whether a row fills all items of its threads.
-constexpr bool single = << "true" if single else "false" >>, exact = << "true" if exact else "false" >>;
+// Whether outer is 1, and whether rows fill all items of their threads.
+constexpr bool single = << "true" if single else "false" >>, full = << "true" if full else "false" >>;
 constexpr bool scattered = << "true" if scattered else "false" >>;
 
-// The row of x that becomes a row of y.
-__device__ __forceinline__ long long picked(const Place* places, index row, long long size, index count) {
-    if (single) return settled(places[row], size);
-    return (long long)(row / count) * size + settled(places[row % count], size);
+// The row of x that is copied to a row of y.
+__device__ __forceinline__ long long picked(const IndexT* indices, index row, long long size, index count) {
+    if (single) return in_range(indices[row], size);
+    return (long long)(row / count) * size + in_range(indices[row % count], size);
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const Word* __restrict__ x, const Place* __restrict__ places, Word* __restrict__ y,
+    const Word* __restrict__ x, const IndexT* __restrict__ indices, Word* __restrict__ y,
     index total, index piece, long long size, index count, index words, index span)
 {
     if constexpr (scattered) {
         const index first = index(blockIdx.x) * piece, end = minimum(total, first + piece);
-        for (index row = first; row < end; ++row) y[row] = x[picked(places, row, size, count)];
+        for (index row = first; row < end; ++row) y[row] = x[picked(indices, row, size, count)];
         return;
     }
     const int lane = threadIdx.x % lanes;
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const Word* from[rows];
 #pragma unroll
         for (int r = 0; r < rows; ++r)
-            from[r] = x + picked(places, minimum(row + r * groups, total - 1), size, count) * words;
+            from[r] = x + picked(indices, minimum(row + r * groups, total - 1), size, count) * words;
 #pragma unroll 1
         for (index i = index(blockIdx.y) * span + lane; i < stop; i += lanes * items) {
             Word held[rows][items];
@@ -42,12 +42,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             for (int r = 0; r < rows; ++r)
 #pragma unroll
                 for (int k = 0; k < items; ++k)
-                    if (exact || k == 0 || i + k * lanes < words) held[r][k] = from[r][i + k * lanes];
+                    if (full || k == 0 || i + k * lanes < words) held[r][k] = from[r][i + k * lanes];
 #pragma unroll
             for (int r = 0; r < rows; ++r)
 #pragma unroll
                 for (int k = 0; k < items; ++k)
-                    if ((r == 0 || row + r * groups < end) && (exact || k == 0 || i + k * lanes < words))
+                    if ((r == 0 || row + r * groups < end) && (full || k == 0 || i + k * lanes < words))
                         y[(long long)(row + r * groups) * words + i + k * lanes] = held[r][k];
         }
     }

@@ -1,26 +1,26 @@
-// y[o, j, i] = x[o, places[o, j, i], i], or the place of that element in the flattened x.
-// x (outer, size, inner), places and y (outer, count, inner), all in C order.
-// Launch: a thread owns `piece` elements, those of a block in turns. A block of one thread goes along runs of elements
-// whose part of x begins at one place, for one division a run. No shared memory.
-<% include "lib/place.cuh" %>
+// Gather along an axis: y[o, j, i] = x[o, indices[o, j, i], i], or the index of that element in the flattened x.
+// x (outer, size, inner), indices and y (outer, count, inner), all in C order.
+// Launch: a thread owns `piece` elements, interleaved in a block. A block of one thread divides once per run of elements
+// that share a row of x. No shared memory.
+<% include "lib/wrap_index.cuh" %>
 using index = << index >>;
 using T = << elem >>;
-using Place = << place >>;
+using IndexT = << index_type >>;
 constexpr int block = << block >>;
 // Whether outer and inner are 1.
 constexpr bool single = << "true" if single else "false" >>, single_inner = << "true" if single_inner else "false" >>;
 <% if flat %>
-// An array whose elements are their own places.
-struct Places {
+// An array whose element i is i.
+struct Iota {
     __device__ __forceinline__ long long operator[](long long i) const { return i; }
 };
 <% endif %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    << "const T* __restrict__ x, " if not flat >>const Place* __restrict__ places, T* __restrict__ y,
+    << "const T* __restrict__ x, " if not flat >>const IndexT* __restrict__ indices, T* __restrict__ y,
     index total, index piece, index size, index count, index inner)
 {
-    << "const Places x{};" if flat >>
+    << "const Iota x{};" if flat >>
     const index width = single_inner ? 1 : inner;
     if constexpr (block == 1) {
         const index start = index(blockIdx.x) * piece, end = minimum(total, start + piece);
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             const index number = at / run, stop = minimum(end, (number + 1) * run);
             const index base = (single_inner ? number : number / count) * size;
             for (index i = at - number * run; at < stop; ++at, ++i)
-                y[at] = x[(base + settled(places[at], size)) * width + (single_inner ? 0 : i)];
+                y[at] = x[(base + in_range(indices[at], size)) * width + (single_inner ? 0 : i)];
         }
     } else {
         const index start = index(blockIdx.x) * block * piece + index(threadIdx.x);
@@ -37,7 +37,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll 4
         for (index at = start; at < end; at += block) {
             const index row = at / width, base = single ? 0 : row / count * size;
-            y[at] = x[(base + settled(places[at], size)) * width + (at - row * width)];
+            y[at] = x[(base + in_range(indices[at], size)) * width + (at - row * width)];
         }
     }
 }

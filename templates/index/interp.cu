@@ -1,5 +1,5 @@
-// y[i] for i < count: at p[i] the lines through the points (xs[j], ys[j]), j < n, xs in ascending order; `below` under xs[0]
-// and `above` over xs[n - 1], or where these are not given the values there.
+// Linear interpolation: y[i], i < count, of the points (xs[j], ys[j]), j < n, at p[i], xs in ascending order; `below` under
+// xs[0] and `above` over xs[n - 1], or ys[0] and ys[n - 1] without them.
 // Launch: a thread owns `piece` times `items` of p, which it searches together. Shared: << "xs" if kept else "none" >>.
 <% include "index/search.cuh" %>
 using T = << elem >>;
@@ -8,9 +8,9 @@ using T = << elem >>;
 __device__ __forceinline__ acc line(acc p, acc x0, acc x1, acc y0, acc y1) {
     if (p == x1) return y1;
     const acc slope = (y1 - y0) / (x1 == x0 ? acc(1) : x1 - x0);
-    acc made = y0 + (p - x0) * slope;
-    if (made != made) made = y0 == y1 ? y0 : y1 + (p - x1) * slope;
-    return made != made && p == x0 ? y0 : made;
+    acc result = y0 + (p - x0) * slope;
+    if (result != result) result = y0 == y1 ? y0 : y1 + (p - x1) * slope;
+    return result != result && p == x0 ? y0 : result;
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
@@ -20,7 +20,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if kept %>
     __shared__ Table table;
     table.fill(xs, n);
-    const auto element = [&](I i) { return table.at[Table::place(i)]; };
+    const auto element = [&](I i) { return table.at[Table::padded(i)]; };
 <% else %>
     const auto element = [&](I i) { return xs[i]; };
 <% endif %>
@@ -28,17 +28,17 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if (!has_below) below = ys[0];
     if (!has_above) above = ys[n - 1];
     long long at = (long long)blockIdx.x * block * items * piece + threadIdx.x;
-    for (I turn = 0; turn < piece && at < count; ++turn, at += block * items) {
+    for (I group = 0; group < piece && at < count; ++group, at += block * items) {
         acc wanted[items];
-        I found[items];
+        I position[items];
 #pragma unroll
         for (int k = 0; k < items; ++k) wanted[k] = p[minimum(at + k * block, count - 1)];
-        count_before(found, wanted, n, element);
+        count_before(position, wanted, n, element);
 #pragma unroll
         for (int k = 0; k < items; ++k) {
             if (at + k * block >= count) break;
             const acc x = wanted[k];
-            const I low = maximum(I(0), minimum(found[k] - 1, n - 2)), high = minimum(low + 1, n - 1);
+            const I low = maximum(I(0), minimum(position[k] - 1, n - 2)), high = minimum(low + 1, n - 1);
             const acc inside = line(x, element(low), element(high), ys[low], ys[high]);
             y[at + k * block] = cast<T>(x != x ? x : x < first ? below : x > last ? above : inside);
         }

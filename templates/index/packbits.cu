@@ -1,6 +1,6 @@
-// Bits of y[o, j] = whether x[o, 8 * j + k] is not 0, for k from 0 to 7; a place beyond the end is a 0.
+// Bits of y[o, j] = whether x[o, 8 * j + k] is not 0, for k from 0 to 7; bits beyond the end are 0.
 // x (rows, n) and y (rows, bytes), in C order; bytes is n / 8, rounded up.
-// Launch: a thread makes `items` bytes; a row is a multiple of that many, and of 8 * items elements, unless items is 1. No
+// Launch: a thread writes `items` bytes; a row is a multiple of that many, and of 8 * items elements, unless items is 1. No
 // shared memory.
 using Word = << word >>;
 constexpr int block = << block >>, items = << items >>;
@@ -25,13 +25,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
         for (int k = 0; k < 8; ++k) bits.of[k] = from + k < n ? x[row * n + from + k] : Word(0);
     }
-    Bytes made;
+    Bytes result;
 #pragma unroll
     for (int i = 0; i < items; ++i) {
         unsigned byte = 0;
 #pragma unroll
         for (int k = 0; k < 8; ++k) byte |= shl(unsigned(bits.of[8 * i + k] != 0), big ? 7 - k : k);
-        made.of[i] = (unsigned char)byte;
+        result.of[i] = (unsigned char)byte;
     }
-    *reinterpret_cast<Bytes*>(y + first) = made;
+    *reinterpret_cast<Bytes*>(y + first) = result;
 }

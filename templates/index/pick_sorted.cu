@@ -1,6 +1,6 @@
-// winner[k] = the j < count that stays of all at place k, that of the << mode >> of the values x (count); -1 where there is none.
-// Those at place k are j = order[starts[k]], ..., order[starts[k + 1] - 1], in rising order.
-// Launch: a thread owns one place. No shared memory.
+// winner[k] = of all j with index k that of the << mode >> of the values x (count); -1 where there is none.
+// Those of index k are j = order[starts[k]], ..., order[starts[k + 1] - 1], in ascending order.
+// Launch: a thread owns one k. No shared memory.
 using T = << elem >>;
 using Start = << starts >>;
 using Winner = << winner >>;
@@ -13,8 +13,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 {
     const long long k = (long long)blockIdx.x * block + threadIdx.x;
     if (k >= size) return;
-    long long found = -1;
+    long long best = -1;
     for (long long i = starts[k]; i < starts[k + 1]; ++i)
-        if (found < 0 || better(cast<acc>(x[order[i]]), cast<acc>(x[found]))) found = order[i];
-    winner[k] = Winner(found);
+        if (best < 0 || better(cast<acc>(x[order[i]]), cast<acc>(x[best]))) best = order[i];
+    winner[k] = Winner(best);
 }

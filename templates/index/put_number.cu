@@ -1,19 +1,19 @@
-// y[o, places[j], :] = value, y (outer, size, words) in C order.
+// y[o, indices[j], :] = value, y (outer, size, words) in C order.
 // Launch: `lanes` threads share a row, and blocks along y its words. Rows that are written twice get the same value. No
 // shared memory.
-<% include "lib/place.cuh" %>
+<% include "lib/wrap_index.cuh" %>
 using Word = << word >>;
-using Place = << place >>;
+using IndexT = << index_type >>;
 constexpr int block = << block >>, lanes = << lanes >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const Place* __restrict__ places, Word* __restrict__ y, Word value, long long total, long long size, long long count,
+    const IndexT* __restrict__ indices, Word* __restrict__ y, Word value, long long total, long long size, long long count,
     long long words)
 {
     const long long row = ((long long)blockIdx.x * block + threadIdx.x) / lanes;
     if (row >= total) return;
     const long long o = row / count;
-    Word* const to = y + (o * size + settled(places[row - o * count], size)) * words;
+    Word* const to = y + (o * size + in_range(indices[row - o * count], size)) * words;
     for (long long w = (long long)blockIdx.y * lanes + threadIdx.x % lanes; w < words; w += (long long)gridDim.y * lanes)
         to[w] = value;
 }

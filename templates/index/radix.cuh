@@ -1,6 +1,6 @@
-// What the kernels of a stable radix sort of rows share: keys are sorted by one digit a pass, from the lowest on.
+// Common to the kernels of a stable least-significant-digit radix sort of rows.
 <% include "index/sort_keys.cuh" %>
-// Counts of elements, and of what blocks tell each other: two bits say what the others are.
+// Counts of elements, and the status words of the look-back: two bits say what the others are.
 using Word = << word >>;
 constexpr int digits = 256, passes = sizeof(K), block = << block >>, items = << items >>;
 

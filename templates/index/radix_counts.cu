@@ -1,5 +1,4 @@
-// The first stage of a radix sort of rows of `n` elements: counts (rows, passes, digits), 0 at first, becomes how many keys
-// of a row have each digit in each pass.
+// The digit histograms of all passes of a radix sort of rows of `n` elements: counts (rows, passes, digits), 0 before.
 // x (rows, n), the bits of the elements as integers.
 // Launch: a block counts `piece` elements of a row, which has `pieces` of them. Shared: its counts.
 <% include "index/radix.cuh" %>

@@ -1,11 +1,10 @@
-// The first stage of a stable sort of rows of `n` elements, one thread at a time: runs of `run` elements become sorted, by one
-// digit of their keys a pass.
-// x and keys (rows, n), the bits of the elements as integers<< "; places, where they come from, likewise" if indexed >>; spare ones likewise.
+// Stable radix sort of each run of `run` elements of rows of `n`, by single threads, one digit per pass.
+// x and keys (rows, n), the bits of the elements as integers<< "; indices, where they come from, likewise" if indexed >>; spare ones likewise.
 // Launch: a thread sorts one of the `runs` of a row. No shared memory.
 <% include "index/radix.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const K* __restrict__ x, K* keys, << "I* places, " if indexed >>K* spare, << "I* spare_places, " if indexed >>long long rows, I n, I runs, I run)
+    const K* __restrict__ x, K* keys, << "I* indices, " if indexed >>K* spare, << "I* spare_indices, " if indexed >>long long rows, I n, I runs, I run)
 {
     const long long thread = (long long)blockIdx.x * block + threadIdx.x;
     if (thread >= rows * runs) return;
@@ -22,7 +21,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const bool sorted = left == 0;
     if (sorted) left = 1;
     const K* from = x + base;
-    << "const I* from_places = nullptr;" if indexed >>
+    << "const I* from_indices = nullptr;" if indexed >>
     for (int pass = 0; left; ++pass) {
         if (!sorted && start[pass][digit_of(canonical(x[base]), 8 * pass)] == Word(size)) continue;
         Word sum = 0;
@@ -33,15 +32,15 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         }
         // The last pass writes the result.
         K* const to = (left % 2 ? keys : spare) + base;
-        << "I* const to_places = (left % 2 ? places : spare_places) + base;" if indexed >>
+        << "I* const to_indices = (left % 2 ? indices : spare_indices) + base;" if indexed >>
         for (I i = 0; i < size; ++i) {
             const K key = canonical(from[i]);
             const Word at = start[pass][digit_of(key, 8 * pass)]++;
             to[at] = key;
-            << "to_places[at] = from_places ? from_places[i] : first + i;" if indexed >>
+            << "to_indices[at] = from_indices ? from_indices[i] : first + i;" if indexed >>
         }
         from = to;
-        << "from_places = to_places;" if indexed >>
+        << "from_indices = to_indices;" if indexed >>
         --left;
     }
 }

@@ -1,6 +1,6 @@
 // y[o, j, i] = x[o, 0, i] + ... + x[o, j, i] for j < n, "+" being << scan >><< ", from the end backwards" if reverse >>.
 <% if pair %>
-// Here each element is the map of a number v to x * v + z, "+" is one map after another, and y what they make of 0.
+// Here: the linear recurrence y = x * y + z from 0, a scan of affine maps, which "+" composes.
 <% endif %>
 // x (outer, n, inner), y (outer, n + lead, inner) in C order; with lead y has the start of the scan, too.
 // Launch: a thread scans `tile` neighbouring columns (o, i) at a time, `columns_piece` of them in all. No shared memory.
@@ -29,7 +29,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (long long k = 0; k < n; ++k) {
             const long long j = (reverse ? n - 1 - k : k) * inner;
             for (long long v = 0; v < width; ++v) {
-                total[v] = combine(total[v], made_of(x[base + j + v], pair ? z[base + j + v] : S(0)));
+                total[v] = combine(total[v], state_of(x[base + j + v], pair ? z[base + j + v] : S(0)));
                 y[target + j + v] = result_of(total[v]);
             }
         }

@@ -1,18 +1,18 @@
 // y[o, j, i] = x[o, 0, i] + ... + x[o, j, i] for j < n, "+" being << scan >><< ", from the end backwards" if reverse >>.
 <% if pair %>
-// Here each element is the map of a number v to x * v + z, "+" is one map after another, and y what they make of 0.
+// Here: the linear recurrence y = x * y + z from 0, a scan of affine maps, which "+" composes.
 <% endif %>
 // x (outer, n, inner), y (outer, n + lead, inner) in C order; with lead y has the start of the scan, too.
 // Launch: a block has a strip of `columns` neighbouring columns, `groups` of `lanes` threads with `items` rows each, all of
 // them in registers.
 <% if chained %>
-// Which of the `strips`, and of the groups * items rows from which on, follows from a ticket that the block draws; it tells
-// what its columns make up to its last row to the block of the strip that comes next, so every run adds in the same order.
-// `marks`: two words for the ticket, then what is told, all 0 at first.
+// A block draws its strip, of `strips`, and its groups * items rows by a ticket, and passes the scan up to its last row to
+// the block of the strip that comes next, so every run adds in the same order.
+// `status`: two words for the ticket, then the words that blocks write, all 0 before.
 <% endif %>
 <% include "index/scan.cuh" %>
 <% include "prelude/packs.cuh" %>
-<% include "index/scan_marks.cuh" %>
+<% include "index/scan_status.cuh" %>
 constexpr int block = << block >>, width = << width >>, lanes = << lanes >>, items = << items >>;
 constexpr int groups = block / lanes, columns = lanes * width;
 constexpr bool chained = << "true" if chained else "false" >>;
@@ -41,22 +41,22 @@ struct Held {
             }
         }
     }
-    __device__ __forceinline__ T value(int r, int v) const { return made_of(x[r].at[v], pair ? z[r].at[v] : S(0)); }
+    __device__ __forceinline__ T value(int r, int v) const { return state_of(x[r].at[v], pair ? z[r].at[v] : S(0)); }
 };
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const S* __restrict__ x, << "const S* __restrict__ z, " if pair >>R* __restrict__ y, << "Word* marks, " if chained >>
+    const S* __restrict__ x, << "const S* __restrict__ z, " if pair >>R* __restrict__ y, << "Word* status, " if chained >>
     long long n, long long inner, long long strips, long long lead)
 {
     << "const S* const z = x;" if not pair >>
-    << "Word* const marks = nullptr;" if not chained >>
+    << "Word* const status = nullptr;" if not chained >>
     __shared__ T of_pieces_before[columns];
     __shared__ unsigned ticket;
     __shared__ T of_group[groups][columns];
     const int group = threadIdx.x / lanes, lane = threadIdx.x % lanes;
     long long strip = blockIdx.x, piece = 0;
     if constexpr (chained) {
-        if (threadIdx.x == 0) ticket = atomicAdd((unsigned*)marks, 1u);
+        if (threadIdx.x == 0) ticket = atomicAdd((unsigned*)status, 1u);
         __syncthreads();
         strip = ticket % (unsigned)strips;
         piece = ticket / (unsigned)strips;
@@ -91,7 +91,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                 sum = combine(sum, of_group[g][lane * width + v]);
             }
             if (chained && group == 0) {
-                Word* const here = marks + 2 + ((piece * strips + strip) * columns + lane * width + v) * words;
+                Word* const here = status + 2 + ((piece * strips + strip) * columns + lane * width + v) * words;
                 Awaited before(here - strips * columns * words, piece > 0);
                 for (;;) {
                     before.look_up();
@@ -115,12 +115,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     R* out = to + (reverse ? n - 1 - first : first) * inner;
 #pragma unroll
     for (int r = 0; r < items; ++r, out += reverse ? -inner : inner) {
-        Pack<R, width> made;
+        Pack<R, width> result;
 #pragma unroll
         for (int v = 0; v < width; ++v) {
             upto[v] = combine(upto[v], held.value(r, v));
-            made.at[v] = result_of(upto[v]);
+            result.at[v] = result_of(upto[v]);
         }
-        if (first + r < rows) store_pack<width>(out, made);
+        if (first + r < rows) store_pack<width>(out, result);
     }
 }

@@ -1,10 +1,10 @@
 // y[r, j] = x[r, 0] + ... + x[r, j] for j < n, "+" being << scan >><< ", from the end backwards" if reverse >>.
 <% if pair %>
-// Here each element is the map of a number v to x * v + z, "+" is one map after another, and y what they make of 0.
+// Here: the linear recurrence y = x * y + z from 0, a scan of affine maps, which "+" composes.
 <% endif %>
 // x (rows, n), y (rows, n + lead) in C order; with lead y has the start of the scan, too.
-// Launch: `lanes` threads scan a row in steps of `step` elements, and read the next one before this is scanned; one step is
-// all where the scan is `single`. Each thread has `packs` of `width` elements, a team's threads neighbouring ones. No atomics.
+// Launch: `lanes` threads scan a row in steps of `step` elements, and prefetch the next one before this is scanned; there is
+// one step where the scan is `single`. A thread has `packs` of `width` elements, neighbours neighbouring ones. No atomics.
 <% include "index/scan.cuh" %>
 <% include "prelude/packs.cuh" %>
 using I = << index >>;
@@ -52,10 +52,10 @@ struct Held {
     // The v-th of a pack in the order of the scan.
     __device__ __forceinline__ T value(int k, int v) const {
         const int at = reverse ? width - 1 - v : v;
-        return made_of(x[k].at[at], pair ? z[k].at[at] : S(0));
+        return state_of(x[k].at[at], pair ? z[k].at[at] : S(0));
     }
 
-    // What the threads of a team make together; `before` is what comes before each pack of this one.
+    // The total of a team of threads; `before`: the scan before each pack of this thread.
     __device__ __forceinline__ T reduce(T* before) const {
         const int lane = threadIdx.x % team;
         T sum = neutral();
@@ -77,19 +77,19 @@ struct Held {
 #pragma unroll
         for (int k = 0; k < packs; ++k) {
             const I from = in_memory(first + k * chunk, n);
-            Pack<R, width> made;
+            Pack<R, width> result;
             T upto = combine(ahead, before[k]);
 #pragma unroll
             for (int v = 0; v < width; ++v) {
                 upto = combine(upto, value(k, v));
-                made.at[reverse ? width - 1 - v : v] = result_of(upto);
+                result.at[reverse ? width - 1 - v : v] = result_of(upto);
             }
             if (packed) {
-                store_pack<width>(to + from, made);
+                store_pack<width>(to + from, result);
             } else {
 #pragma unroll
                 for (int v = 0; v < width; ++v)
-                    if (from + v >= 0 && from + v < n) to[from + v] = made.at[v];
+                    if (from + v >= 0 && from + v < n) to[from + v] = result.at[v];
             }
         }
     }
@@ -116,7 +116,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     T so_far = neutral();
     Held held;
     held.fetch(row, first);
-    int turn = 0;
+    int stage = 0;
 #pragma unroll 1
     for (I start = 0; single || start < total; start += step, first += step) {
         Held next;
@@ -124,13 +124,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const T sum = held.reduce(before);
         T ahead = so_far;
         if constexpr (lanes > 32) {
-            // In turns: who writes the numbers of the next step may not wait for who still reads those of this one.
-            if (threadIdx.x % 32 == 0) of_warp[turn][warp] = sum;
+            // Double-buffered: a warp may write the sums of the next step while others still read those of this one.
+            if (threadIdx.x % 32 == 0) of_warp[stage][warp] = sum;
             __syncthreads();
 #pragma unroll
             for (int w = 0; w < warps; ++w) {
                 if (w == warp) ahead = so_far;
-                so_far = combine(so_far, of_warp[turn][w]);
+                so_far = combine(so_far, of_warp[stage][w]);
             }
         } else {
             so_far = combine(so_far, sum);
@@ -138,6 +138,6 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         held.store(to, first, row.n, fits, ahead, before);
         if (single) break;
         held = next;
-        turn ^= 1;
+        stage ^= 1;
     }
 }

@@ -1,5 +1,5 @@
 // A tile of `block * packs` packs of `width` neighbouring elements E in shared memory, in the order of memory. A warp has
-// 32 * packs of them, a thread `packs`; a warp brings, reads and writes its own alone, so that it waits for no other.
+// 32 * packs of them, a thread `packs`; a warp loads, reads and writes only its own, so it waits for no other.
 template <typename E>
 struct Tile {
     static constexpr int pack_bytes = width * (int)sizeof(E), bytes = pack_bytes < 16 ? pack_bytes : 16;
@@ -7,25 +7,25 @@ struct Tile {
     static constexpr int in_line = bytes < 4 ? 32 : 128 / bytes, swizzled = (in_run + in_line - 1) / in_line * in_line;
     Words<bytes> words[block * in_run];
 
-    // Words of neighbours, and the words that the runs of neighbours have in turn, lie in different banks.
-    __device__ static __forceinline__ int place(int word) { return word ^ word / swizzled % in_line; }
+    // Swizzled: words of neighbours, and the k-th words of their runs, lie in different banks.
+    __device__ static __forceinline__ int swizzle(int word) { return word ^ word / swizzled % in_line; }
     __device__ static __forceinline__ int first_word() {
         const int warp = threadIdx.x / 32;
         return (reverse ? block / 32 - 1 - warp : warp) * 32 * in_run;
     }
-    __device__ __forceinline__ E& element(int i) { return ((E*)words)[place(i / in_word) * in_word + i % in_word]; }
+    __device__ __forceinline__ E& element(int i) { return ((E*)words)[swizzle(i / in_word) * in_word + i % in_word]; }
 
-    // `first` is the place in the row of what the tile begins with. Whole: all that this warp has lies in the row.
-    __device__ static __forceinline__ bool whole(I first, I n) {
+    // Whether all elements of this warp lie in the row; `first` is the index in the row of the tile's first one.
+    __device__ static __forceinline__ bool full(I first, I n) {
         const I from = first + first_word() * in_word;
         return from >= 0 && from + 32 * in_run * in_word <= n;
     }
     __device__ __forceinline__ void fetch(const E* row, I first, I n, bool straight, E absent) {
         const int from = first_word(), lane = threadIdx.x % 32;
-        if (straight && whole(first, n)) {
+        if (straight && full(first, n)) {
             const Words<bytes>* const source = (const Words<bytes>*)(row + first) + from + lane;
 #pragma unroll
-            for (int k = 0; k < in_run; ++k) copy_async(&words[place(from + k * 32 + lane)], source + k * 32);
+            for (int k = 0; k < in_run; ++k) copy_async(&words[swizzle(from + k * 32 + lane)], source + k * 32);
             return;
         }
 #pragma unroll 4
@@ -36,10 +36,10 @@ struct Tile {
     }
     __device__ __forceinline__ void store(R* row, I first, I n, bool straight) {
         const int from = first_word(), lane = threadIdx.x % 32;
-        if (straight && whole(first, n)) {
+        if (straight && full(first, n)) {
             Words<bytes>* const to = (Words<bytes>*)(row + first) + from + lane;
 #pragma unroll
-            for (int k = 0; k < in_run; ++k) to[k * 32] = words[place(from + k * 32 + lane)];
+            for (int k = 0; k < in_run; ++k) to[k * 32] = words[swizzle(from + k * 32 + lane)];
             return;
         }
 #pragma unroll 4
@@ -60,12 +60,12 @@ struct Tile {
             Words<bytes> at[in_pack];
         } held;
 #pragma unroll
-        for (int h = 0; h < in_pack; ++h) held.at[h] = words[place(word + h)];
+        for (int h = 0; h < in_pack; ++h) held.at[h] = words[swizzle(word + h)];
         return *(const Pack<E, width>*)&held;
     }
     __device__ __forceinline__ void put(int k, const Pack<E, width>& pack) {
         const int word = of_thread(k);
 #pragma unroll
-        for (int h = 0; h < in_pack; ++h) words[place(word + h)] = ((const Words<bytes>*)&pack)[h];
+        for (int h = 0; h < in_pack; ++h) words[swizzle(word + h)] = ((const Words<bytes>*)&pack)[h];
     }
 };

@@ -1,4 +1,4 @@
-// Numbers T go from thread to thread of a team of `team` neighbouring ones; all threads of the warp call these.
+// Shuffles and scans of values T in a team of `team` neighbouring threads; all threads of the warp call these.
 __device__ __forceinline__ A shuffle_up(A a, int distance) { return __shfl_up_sync(0xffffffffu, a, distance, team); }
 __device__ __forceinline__ A shuffle_down(A a, int distance) { return __shfl_down_sync(0xffffffffu, a, distance, team); }
 __device__ __forceinline__ A shuffle_from(A a, int lane) { return __shfl_sync(0xffffffffu, a, lane, team); }
@@ -8,7 +8,7 @@ __device__ __forceinline__ T shuffle_down(T t, int distance) { return {shuffle_d
 __device__ __forceinline__ T shuffle_from(T t, int lane) { return {shuffle_from(t.a, lane), shuffle_from(t.b, lane)}; }
 <% endif %>
 
-// What the threads of a team up to each one make.
+// The inclusive scan over the threads of a team.
 __device__ __forceinline__ T scan_team(T upto) {
     const int lane = threadIdx.x % team;
 #pragma unroll

@@ -11,21 +11,21 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if kept %>
     __shared__ Table table;
     table.fill(xs, n);
-    const auto element = [&](I i) { return table.at[Table::place(i)]; };
+    const auto element = [&](I i) { return table.at[Table::padded(i)]; };
 <% else %>
     const auto element = [&](I i) { return cast<acc>(xs[<< "order[i]" if indirect else "i" >>]); };
 <% endif %>
     long long at = (long long)blockIdx.x * block * items * piece + threadIdx.x;
-    for (I turn = 0; turn < piece && at < count; ++turn, at += block * items) {
+    for (I group = 0; group < piece && at < count; ++group, at += block * items) {
         acc wanted[items];
-        I found[items];
+        I position[items];
 #pragma unroll
         for (int k = 0; k < items; ++k) wanted[k] = cast<acc>(q[minimum(at + k * block, count - 1)]);
-        count_before(found, wanted, n, element);
+        count_before(position, wanted, n, element);
 #pragma unroll
         for (int k = 0; k < items; ++k) {
             if (at + k * block >= count) break;
-            y[at + k * block] = << "found[k] < n && element(found[k]) == wanted[k]" if among else "found[k]" >>;
+            y[at + k * block] = << "position[k] < n && element(position[k]) == wanted[k]" if among else "position[k]" >>;
         }
     }
 }

@@ -1,8 +1,8 @@
 // Of segments between offsets: keys[j] = the segment of row j, for j < count, and starts[k] = the first row of segment k,
-// for k <= size. Offsets that are out of range or of another order lead to some rows of some segments.
+// for k <= size. Offsets out of range or order give unspecified segments, within bounds.
 // Launch: a thread owns a row and a start. No shared memory.
-using Offset = << given >>;
-using Row = << made >>;
+using Offset = << source >>;
+using Row = << result >>;
 constexpr int block = << block >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(

@@ -1,7 +1,7 @@
-// starts[k] = how many of the `count` keys, which are in rising order, are less than k, for k < n.
+// starts[k] = how many of the `count` keys, which are in ascending order, are less than k, for k < n.
 // Launch: a thread owns `piece` of the n. No shared memory.
-using Key = << given >>;
-using Start = << made >>;
+using Key = << source >>;
+using Start = << result >>;
 constexpr int block = << block >>;
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(

@@ -1,11 +1,11 @@
 <% if middle %>
-// found (rows, 2): the keys at the places (n - 1) / 2 and n / 2 of each sorted row of n keys; the second is NaN if one is.
+// out (rows, 2): the keys at the indices (n - 1) / 2 and n / 2 of each sorted row of n keys; the second is NaN if one is.
 <% else %>
-// keys and places (rows, k): the first k keys of each sorted row of n keys, and where they stand, in the order of that.
+// keys and indices (rows, k): the first k keys of each sorted row of n keys, and where they stand, in the order of that.
 <% endif %>
-// x (rows, n), the bits of the elements as integers. The highest digits of keys that are not known are counted, until the key at
-// the place that is sought is known in whole (Alabi, Blanchard, Gordon and Steinbach, "Fast k-selection algorithms for graphics
-// processing units", 2012).
+// x (rows, n), the bits of the elements as integers. Radix selection: digits are counted from the highest on among the keys
+// with the prefix so far, until the k-th key is known (Alabi, Blanchard, Gordon and Steinbach, "Fast k-selection algorithms
+// for graphics processing units", 2012).
 // Launch: a block per row. Shared: counts of the digits.
 <% include "index/sort_keys.cuh" %>
 using U = << unsigned >>;
@@ -21,7 +21,7 @@ __device__ __forceinline__ K key_of(U rank) {
     return floating && number < O(0) ? K(U(U(O(0) - number) | sign)) : K(number);
 }
 
-// The sum of the numbers of the threads before this one, and of all; `of_warps` is shared memory for it.
+// The exclusive scan over the threads, and the total; `of_warps` is shared memory for it.
 __device__ __forceinline__ unsigned sum_before(unsigned number, unsigned* of_warps, unsigned& all) {
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     unsigned sum = number;
@@ -43,14 +43,14 @@ __device__ __forceinline__ unsigned sum_before(unsigned number, unsigned* of_war
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const K* __restrict__ x, << "K* __restrict__ found" if middle else "K* __restrict__ keys, I* __restrict__ places" >>, I n, I k)
+    const K* __restrict__ x, << "K* __restrict__ out" if middle else "K* __restrict__ keys, I* __restrict__ indices" >>, I n, I k)
 {
     __shared__ unsigned counts[digits], of_warps[warps], digit, skipped;
     << "__shared__ U of_thread[block];" if middle >>
     const long long row = blockIdx.x;
     const K* const from = x + row * n;
     U known = 0, prefix = 0;
-    unsigned place = unsigned(k) - 1, equal = 0;
+    unsigned rank_sought = unsigned(k) - 1, equal = 0;
     << "bool nan = false;" if middle >>
     for (int low = bits - width;; low = maximum(0, low - width)) {
         for (int d = threadIdx.x; d < digits; d += block) counts[d] = 0;
@@ -77,14 +77,14 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             own += at < digits ? counts[at] : 0;
         }
         unsigned before = sum_before(own, of_warps, all);
-        if (before <= place && place < before + own) {
+        if (before <= rank_sought && rank_sought < before + own) {
             int at = int(threadIdx.x) * each;
-            while (place - before >= counts[at]) before += counts[at++];
+            while (rank_sought - before >= counts[at]) before += counts[at++];
             digit = at;
             skipped = before;
         }
         __syncthreads();
-        place -= skipped;
+        rank_sought -= skipped;
         equal = counts[digit];
         prefix |= U(U(digit) << "<<" >> low);
         known |= U(U(digits - 1) << "<<" >> low);
@@ -94,7 +94,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if middle %>
     // The key that follows, if it is not the same.
     U next = prefix;
-    if (n % 2 == 0 && place + 1 == equal) {
+    if (n % 2 == 0 && rank_sought + 1 == equal) {
         next = limits<U>::highest();
         for (I at = threadIdx.x; at < n; at += block) {
             const U rank = rank_of(from[at]);
@@ -106,12 +106,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     }
     nan = __syncthreads_or(nan);
     if (threadIdx.x == 0) {
-        found[2 * row] = key_of(prefix);
-        found[2 * row + 1] = nan ? limits<K>::highest() : key_of(next);
+        out[2 * row] = key_of(prefix);
+        out[2 * row + 1] = nan ? limits<K>::highest() : key_of(next);
     }
 <% else %>
     // All keys below, and as many of the equal ones as there is room for, the first ones.
-    const unsigned room = place + 1;
+    const unsigned room = rank_sought + 1;
     unsigned below = 0, same = 0;
     for (I start = 0; start < n; start += block * items) {
         const I own = start + I(threadIdx.x) * items;
@@ -132,7 +132,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             if (number[i] == 1 || (number[i] && ties < room)) {
                 const long long to = row * k + below + before % 65536 + minimum(ties, room);
                 keys[to] = canonical(held[i]);
-                places[to] = own + i;
+                indices[to] = own + i;
             }
             before += number[i];
         }

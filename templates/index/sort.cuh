@@ -1,24 +1,24 @@
-// What the kernels of a stable merge sort share.
+// Common to the kernels of a stable merge sort.
 <% include "index/sort_keys.cuh" %>
 constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, tile = lanes * items;
 
 struct Element {
     K key;
-    I place;
+    I index;
 };
-// Elements in memory: their keys and, if they are indexed, the places that they come from.
-template <typename Key, typename Place>
+// Elements in memory: their keys and, if they are indexed, the indices that they come from.
+template <typename Key, typename IndexT>
 struct Elements {
     Key* keys;
-    Place* places;
+    IndexT* indices;
 
-    __device__ __forceinline__ Elements operator+(long long n) const { return {keys + n, indexed ? places + n : places}; }
+    __device__ __forceinline__ Elements operator+(long long n) const { return {keys + n, indexed ? indices + n : indices}; }
     template <typename N>
-    __device__ __forceinline__ Element operator[](N i) const { return {keys[i], indexed ? places[i] : I(0)}; }
+    __device__ __forceinline__ Element operator[](N i) const { return {keys[i], indexed ? indices[i] : I(0)}; }
     template <typename N>
     __device__ __forceinline__ void put(N i, Element element) const {
         keys[i] = element.key;
-        if constexpr (indexed) places[i] = element.place;
+        if constexpr (indexed) indices[i] = element.index;
     }
 };
 using Source = Elements<const K, const I>;

@@ -2,7 +2,7 @@
 using K = << elem >>;
 using O = << order >>;
 using I = << index >>;
-// Whether places are sorted with the keys, and whether keys are the bits of floats, with those of their infinity.
+// Whether indices are sorted with the keys, and whether keys are the bits of floats, with those of their infinity.
 constexpr bool indexed = << "true" if indexed else "false" >>, descending = << "true" if descending else "false" >>;
 constexpr bool floating = << "true" if infinity and not pair else "false" >>;
 constexpr long long infinity = << infinity or 0 >>;

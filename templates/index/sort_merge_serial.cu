@@ -1,13 +1,13 @@
-// A later stage of a stable merge sort of rows of `n` elements, one thread at a time: pairs of sorted runs of `run` elements
+// A merge pass of a stable merge sort of rows of `n` elements, by single threads: pairs of sorted runs of `run` elements
 // become one. No branch depends on keys where many are merged.
-// keys and out (rows, n), the bits of the elements as integers<< "; places and out_places, where they come from, likewise" if indexed >>.
-// Launch: a thread makes `piece` elements of the result, `stretch` of them at a time; which parts of the two runs these
-// are, it searches (Odeh, Green, Mwassi, Shmueli and Birk, "Merge path", 2012). No shared memory.
+// keys and out (rows, n), the bits of the elements as integers<< "; indices and out_indices, where they come from, likewise" if indexed >>.
+// Launch: a thread writes `piece` elements of the result, `stretch` of them at a time, and finds their parts of the two
+// runs by merge path (Odeh, Green, Mwassi, Shmueli and Birk, 2012). No shared memory.
 <% include "index/sort.cuh" %>
 constexpr int chains = << chains >>;
 
-// COUNT neighbouring stretches of `size` elements of the result, from `at` on, an element of each in turn: the processor
-// works at one while another waits for its loads. A stretch lies within a pair of runs.
+// COUNT neighbouring stretches of `size` elements of the result, from `at` on, interleaved, so that their loads overlap. A
+// stretch lies within a pair of runs.
 template <int COUNT>
 __device__ __forceinline__ void merge(Source in, Target out, I n, I run, I at, I size) {
     I a[COUNT], b[COUNT], middle[COUNT], end[COUNT];
@@ -41,14 +41,14 @@ __device__ __forceinline__ void merge(Source in, Target out, I n, I run, I at, I
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const K* __restrict__ keys, << "const I* __restrict__ places, " if indexed >>K* __restrict__ out,
-    << "I* __restrict__ out_places, " if indexed >>long long rows, I n, I run, I stretch, I pieces, I piece)
+    const K* __restrict__ keys, << "const I* __restrict__ indices, " if indexed >>K* __restrict__ out,
+    << "I* __restrict__ out_indices, " if indexed >>long long rows, I n, I run, I stretch, I pieces, I piece)
 {
     const long long thread = (long long)blockIdx.x * block + threadIdx.x;
     if (thread >= rows * pieces) return;
     const long long base = thread / pieces * n;
-    const Source in = Source{keys<< ", places" if indexed >>} + base;
-    const Target to = Target{out<< ", out_places" if indexed >>} + base;
+    const Source in = Source{keys<< ", indices" if indexed >>} + base;
+    const Target to = Target{out<< ", out_indices" if indexed >>} + base;
     const I begin = I(thread % pieces) * piece, last = minimum(n, begin + piece);
     for (I at = begin; at < last;) {
         const bool many = last - at >= chains * stretch;

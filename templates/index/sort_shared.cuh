@@ -1,8 +1,8 @@
 // Merging in shared memory, by the threads of a block.
 <% include "index/sort.cuh" %>
 
-// The next `items` elements, from `from` on, of the merge of elements [0, middle) and [middle, end), written in their
-// place. All threads of the block call it, those that have none with from >= end.
+// The next `items` elements, from `from` on, of the merge of elements [0, middle) and [middle, end), written
+// over them. All threads of the block call it, those that have none with from >= end.
 __device__ __forceinline__ void merge(Target shared, int middle, int end, int from) {
     Element held[items];
     if (from < end) {

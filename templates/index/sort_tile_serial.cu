@@ -1,11 +1,11 @@
-// The first stage of a stable merge sort of rows of `n` elements, one thread at a time: runs of `tile` elements become
-// sorted, by their ranks.
-// x and keys (rows, n), the bits of the elements as integers<< "; places, where they come from, likewise" if indexed >>.
+// The first pass of a stable merge sort of rows of `n` elements, by single threads: runs of `tile` elements are sorted by
+// rank.
+// x and keys (rows, n), the bits of the elements as integers<< "; indices, where they come from, likewise" if indexed >>.
 // Launch: a thread sorts `piece` runs. No shared memory.
 <% include "index/sort.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const K* __restrict__ x, K* __restrict__ keys, << "I* __restrict__ places, " if indexed >>long long rows, I n, I tiles,
+    const K* __restrict__ x, K* __restrict__ keys, << "I* __restrict__ indices, " if indexed >>long long rows, I n, I tiles,
     long long piece)
 {
     const long long thread = (long long)blockIdx.x * block + threadIdx.x;
@@ -15,7 +15,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const long long base = task / tiles * n + first;
         const int size = int(minimum(I(tile), n - first));
         const K* const from = x + base;
-        const Target to = Target{keys<< ", places" if indexed >>} + base;
+        const Target to = Target{keys<< ", indices" if indexed >>} + base;
         O key[items];
         int rank[items];
         if (size == tile)

@@ -1,4 +1,4 @@
-// y[i, :] = the weights of row places[i] of blocks, or of row i if all rows are wanted.
+// y[i, :] = the weights of row indices[i] of blocks, or of row i if all rows are wanted.
 // Launch: each thread owns `piece` units, whose bytes it reads once; one if it does not run alone. Then a warp's weights go
 // through shared memory, so that its stores are of neighbours.
 <% if early %>
@@ -7,10 +7,10 @@
 <% endif %>
 <% include "quant/kind.cuh" %>
 <% include "lib/pack.cuh" %>
-<% include "lib/place.cuh" %>
+<% include "lib/wrap_index.cuh" %>
 using index = << index >>;
 using T = << elem >>;
-using Place = << place >>;
+using IndexT = << index_type >>;
 constexpr bool placed = << "true" if placed else "false" >>;
 constexpr int width = 16 / sizeof(T), packs = 16 / width;  // weights of a store, stores of a group
 using Held = Pack<T, width>;
@@ -27,12 +27,12 @@ __device__ __forceinline__ Held held(const Group& group, int j) {
 __device__ __forceinline__ int swizzled(int i) { return i ^ i / 8 % 8; }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const unsigned char* blocks, const Place* places, T* y, index count, index piece, index row_blocks, long long rows)
+    const unsigned char* blocks, const IndexT* indices, T* y, index count, index piece, index row_blocks, long long rows)
 {
     const index first = (index(blockIdx.x) * << block >> + index(threadIdx.x)) * piece, end = minimum(count, first + piece);
     const auto unit_of = [&](index i) {
         const index block = i / Kind::units, row = block / row_blocks;
-        const long long from = placed ? settled(places[row], rows) : (long long)row;
+        const long long from = placed ? in_range(indices[row], rows) : (long long)row;
         return Kind::Unit(blocks + (from * row_blocks + block % row_blocks) * Kind::bytes, int(i % Kind::units));
     };
 <% if serial %>
@@ -66,7 +66,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         } else {
             unit = unit_of(first);
         }
-        // Units of a block in two: its place is that of the first of its block, or of its pair, in the warp.
+        // Units of a block in two: its index is that of the first of its block, or of its pair, in the warp.
         const int part = int(first % Kind::units);
 #pragma unroll
         for (int g = 0; g < Kind::groups; ++g) {

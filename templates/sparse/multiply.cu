@@ -7,7 +7,7 @@
 <% include "sparse/multiply.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* __restrict__ a, const Place* __restrict__ indices, const Place* __restrict__ offsets, const T* __restrict__ x,
+    const T* __restrict__ a, const IndexT* __restrict__ indices, const IndexT* __restrict__ offsets, const T* __restrict__ x,
     T* __restrict__ y, long long rows, long long columns, long long piece, long long longest)
 {
     const int lane = threadIdx.x % (across * along), part = lane / across, own = threadIdx.x / (across * along);

@@ -3,7 +3,7 @@
 <% include "lib/pack.cuh" %>
 using T = << elem >>;
 using acc = << acc >>;
-using Place = << place >>;
+using IndexT = << index_type >>;
 constexpr int block = << block >>, across = << across >>, along = << along >>, items = << items >>;
 constexpr int R = << height >>, C = << width >>, tall = << tall >>, deep = << deep >>;
 constexpr int groups = block / (across * along), span = across * items;
@@ -22,7 +22,7 @@ __device__ __forceinline__ Pack<T, items> load_columns(const T* __restrict__ fro
 
 // A thread's sums over the entries first, first + step, ... of a block row, at its columns, for the rows p, ..., p + tall - 1.
 __device__ __forceinline__ void add_entries(
-    Sums& sums, const T* __restrict__ a, const Place* __restrict__ indices, const T* __restrict__ x, int p, long long first,
+    Sums& sums, const T* __restrict__ a, const IndexT* __restrict__ indices, const T* __restrict__ x, int p, long long first,
     long long last, int step, long long column, long long columns)
 {
 #pragma unroll

@@ -5,7 +5,7 @@
 <% include "sparse/multiply.cuh" %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* __restrict__ a, const Place* __restrict__ indices, const Place* __restrict__ offsets, const T* __restrict__ x,
+    const T* __restrict__ a, const IndexT* __restrict__ indices, const IndexT* __restrict__ offsets, const T* __restrict__ x,
     acc* __restrict__ made, const long long* __restrict__ long_rows, const long long* __restrict__ firsts,
     const long long* __restrict__ owners, long long columns, long long part)
 {

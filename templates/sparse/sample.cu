@@ -7,7 +7,7 @@
 <% include "lib/pack.cuh" %>
 using T = << elem >>;
 using acc = << acc >>;
-using Place = << place >>;
+using IndexT = << index_type >>;
 constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, wide = << wide >>;
 constexpr int R = << height >>, C = << width >>;
 // Numbers that are a thread's own after the sums over a group, and threads that have the same.
@@ -30,7 +30,7 @@ __device__ __forceinline__ void add_group(acc (&sums)[items], int lane) {
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const T* __restrict__ g, const Place* __restrict__ rows, const Place* __restrict__ indices, const T* __restrict__ x,
+    const T* __restrict__ g, const IndexT* __restrict__ rows, const IndexT* __restrict__ indices, const T* __restrict__ x,
     T* __restrict__ v, long long total, << index >> columns, long long piece)
 {
     const int lane = threadIdx.x % lanes;

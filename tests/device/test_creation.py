@@ -186,7 +186,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     ),
     "diagonal": (lambda: ck.diag_indices_from(ck.zeros((2, 3))), ValueError, "two equal axes at least"),
     "triangle": (lambda: ck.tril_indices_from(ck.zeros(2)), ValueError, "expected two axes"),
-    "crossed": (lambda: ck.ix_([[1]]), ValueError, r"places\[0\]: expected one axis"),
+    "crossed": (lambda: ck.ix_([[1]]), ValueError, r"arrays\[0\]: expected one axis"),
 }
 
 

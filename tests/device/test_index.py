@@ -13,7 +13,7 @@ from hypothesis.extra import numpy as hnp
 
 import cukern as ck
 from cukern.index import combine, subscript
-from cukern.index import places as rows
+from cukern.index import gather_scatter as rows
 from cukern.shape import copy
 from cukern.testing import assert_close, gradcheck
 

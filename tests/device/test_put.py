@@ -11,7 +11,7 @@ import pytest
 
 import cukern as ck
 from cukern.index import bits
-from cukern.index.places import put_number, ranges
+from cukern.index.gather_scatter import put_number, ranges
 from cukern.ops import grids
 
 WRITES: dict[str, Callable[[Any, Any], None]] = {

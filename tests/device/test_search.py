@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import cukern as ck
-from cukern.index.compact import few_places, flat_places, runs_of
-from cukern.index.search import places_of, search_into
+from cukern.index.compact import flat_indices, flat_indices_of_few, runs_of
+from cukern.index.search import indices_of_true, search_into
 from cukern.index.unravel import _raveled, unraveled
 
 DTYPES = ["bool", "int8", "uint8", "int32", "uint64", "float16", "float32", "float64"]
@@ -101,13 +101,15 @@ def test_places_in_launch_shapes(
     rng = np.random.default_rng(0)
     for n in (0, 1, 31, 33, 1000, 40_001):
         flags = rng.random(n) < share
-        np.testing.assert_array_equal(flat_places(ck.asarray(flags), *shape).numpy(), np.flatnonzero(flags))
+        np.testing.assert_array_equal(flat_indices(ck.asarray(flags), *shape).numpy(), np.flatnonzero(flags))
 
 
 def test_places_of_few_flags_by_one_block(device: ck.Device) -> None:
     for n in (1, 33, 1000, 40_001):
         flags = np.random.default_rng(n).random(n) < 0.3
-        np.testing.assert_array_equal(few_places(ck.asarray(flags), 64).numpy(), np.flatnonzero(flags))
+        np.testing.assert_array_equal(
+            flat_indices_of_few(ck.asarray(flags), 64).numpy(), np.flatnonzero(flags)
+        )
 
 
 @pytest.mark.parametrize("shape", [(7, 1), (300, 64)], ids=str)
@@ -128,7 +130,7 @@ def test_places_of_every_axis(shape: tuple[int, ...], seed: int) -> None:
     if shape:
         made = ck.nonzero(ck.asarray(a))
         assert isinstance(made, tuple) and len(made) == len(shape)
-        for one, other, want in zip(made, places_of(ck.asarray(a != 0)), np.nonzero(a), strict=True):
+        for one, other, want in zip(made, indices_of_true(ck.asarray(a != 0)), np.nonzero(a), strict=True):
             assert one.dtype == other.dtype == ck.int64
             np.testing.assert_array_equal(one.numpy(), want)
             np.testing.assert_array_equal(other.numpy(), want)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.index import combine, places, segments
+from cukern.index import combine, gather_scatter, segments
 from cukern.testing import assert_close, gradcheck
 
 X = np.random.default_rng(0).standard_normal((300, 3))
@@ -43,7 +43,7 @@ def few(*names: str) -> list[Any]:
 def kernels(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of the device; those of a GPU on the host too."""
     if request.param == "parallel":
-        for module in (places, combine, segments):
+        for module in (gather_scatter, combine, segments):
             monkeypatch.setattr(module, "serial", lambda device: False)
 
 
@@ -66,7 +66,7 @@ def test_values(device: ck.Device, how: str) -> None:
 
 def test_offsets_that_a_gpu_does_not_refuse_stay_within_bounds(device: ck.Device) -> None:
     for offsets in ([0, 1, 3], [0, 0, 3, 3], [-5, 9, 2], [4, 0, 1, -7, 2]):
-        keys, starts = places.between(device, ck.asarray(offsets)._data, 3)
+        keys, starts = gather_scatter.between(device, ck.asarray(offsets)._data, 3)
         keys, starts = (ck.Array._wrap(one, device).tolist() for one in (keys, starts))
         assert all(0 <= key < len(offsets) - 1 for key in keys)
         assert starts == np.clip(offsets, 0, 3).tolist()

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.index import places as launches
+from cukern.index import gather_scatter as launches
 
 #: How many draws each writing function gets, and the sides of the base array.
 DRAWS, SIDES = 12, (6, 5)

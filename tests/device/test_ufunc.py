@@ -150,8 +150,8 @@ def test_slices_take_few_launches(
         made.append(args)
         launch(*args, **options)
 
-    launch = fold.launch_beside
-    monkeypatch.setattr(fold, "launch_beside", counted)
+    launch = fold.launch_2d
+    monkeypatch.setattr(fold, "launch_2d", counted)
     x, starts = ck.ones(40000, "int32"), ck.asarray([0, 5])
     ck.subtract.reduceat(x, starts)
     assert len(made) == 1

@@ -92,7 +92,7 @@ def test_the_kernel_of_gpus(device: ck.Device, kind: str, dtype: str) -> None:
         "quant/dequantize.cu",
         block=64,
         kind=row.header,
-        place="int",
+        index_type="int",
         serial=False,
         placed=False,
         clip=True,

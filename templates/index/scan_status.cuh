@@ -1,10 +1,10 @@
 <% include "prelude/volatile_words.cuh" %>
-// Numbers that blocks tell each other through memory that is 0 at first: of each word half is bits of the number and
-// half says that they are there, so that no fence is needed, and who sees a word has it whole.
-// A block takes its place in the order by a ticket, so that whom it waits for is at work already.
+// Values that blocks pass each other through zeroed memory: half of each word is bits of the value and half a flag that
+// they are there, so no fence is needed, and a word is never seen half written.
+// A block draws its tile by a ticket, so the blocks that it waits for are running already.
 using Word = unsigned long long;
 constexpr int words = (sizeof(T) + 3) / 4;
-// Nanoseconds between two looks at what is waited for.
+// Nanoseconds between two polls.
 constexpr unsigned pause = << pause >>;
 union Bits {
     T value;
@@ -21,7 +21,7 @@ __device__ __forceinline__ void tell(volatile Word* to, T value) {
     store_volatile(to, marked);
 }
 
-// A number that is waited for, neutral() unless `wanted`.
+// A value that is waited for, neutral() unless `wanted`.
 struct Awaited {
     const volatile Word* from;
     bool here;
@@ -29,7 +29,7 @@ struct Awaited {
     Word seen[words];
 
     __device__ __forceinline__ Awaited(const volatile Word* from, bool wanted) : from(from), here(!wanted), value(neutral()) {}
-    // Several are looked up before the first is looked at, so that they are on their way together.
+    // All words are read before the first is tested, so that the loads overlap.
     __device__ __forceinline__ void look_up() {
         if (here) return;
         load_volatile(seen, from);
@@ -37,12 +37,12 @@ struct Awaited {
     __device__ __forceinline__ void look() {
         if (here) return;
         Bits bits;
-        Word marks = 1;
+        Word flags = 1;
 #pragma unroll
         for (int i = 0; i < words; ++i) {
             bits.at[i] = (unsigned)(seen[i] / 4294967296ull);
-            marks &= seen[i];
+            flags &= seen[i];
         }
-        if (marks) here = true, value = bits.value;
+        if (flags) here = true, value = bits.value;
     }
 };

@@ -1,7 +1,7 @@
 """Launches of gather, scatter and scatter-add: rows of an array selected by an index array.
 
-Indices ("places") select along the middle axis of an array (outer, size, inner). All results have the same bits in
-every run: the order of sums depends only on the places, and no float is added by an atomic.
+Indices select along the middle axis of an array (outer, size, inner). All results have the same bits in every run: the
+order of sums depends only on the indices, and no float is added by an atomic.
 """
 
 from __future__ import annotations
@@ -27,14 +27,17 @@ from .sort import sorted_rows
 _GATHER = Kernel("index/gather.cu", block=256)
 _GATHER_ALONG = Kernel("index/gather_along.cu", block=256)
 _SCATTER_COLUMNS = Kernel("index/scatter_columns.cu", block=256)
-_PUT, _PUT_NUMBER = Kernel("index/put.cu", block=256), Kernel("index/put_number.cu", block=256)
+_PUT = Kernel("index/put.cu", block=256)
+_PUT_NUMBER = Kernel("index/put_number.cu", block=256)
 _PICK = Kernel("index/pick.cu", block=256)
 _PICK_SORTED = Kernel("index/pick_sorted.cu", block=256)
 _RANGES = Kernel("index/ranges.cu", block=256)
 _ROWS = Kernel("index/segment_rows.cu", block=256)
 _SEGMENTS = {what: Kernel(f"index/segment_{what}.cu", block=256) for what in ("keys", "starts")}
-#: Elements that one host thread moves in sequence, and columns that it goes through.
-HOST_PIECE, _HOST_COLUMNS = 16384, 64
+#: Elements that one host thread moves in sequence.
+HOST_PIECE = 16384
+#: The fewest columns that one host thread updates.
+_HOST_COLUMNS = 64
 #: The most blocks along y.
 _GRID_Y = 65535
 #: The types in which rows are moved, by size in bytes.
@@ -65,7 +68,7 @@ def moving(style: Style, words: int) -> Moving:
     """The geometry for rows of ``words`` words.
 
     32 KB in flight per multiprocessor hide a GPU's latency; 2048 threads with four words of 16 bytes have four times
-    that, because each reads the place before the row.
+    that, because each reads the index before the row.
     """
     if style == "serial":
         return Moving(1, 1, 1, 1)
@@ -79,21 +82,23 @@ def _address(data: Any) -> int:
 
 def aligned(row_bytes: int, unit: int, widest: int, datas: tuple[Any, ...]) -> int:
     """The widest access, ``unit`` times a power of two bytes, to which rows and addresses of arrays are aligned."""
-    together = row_bytes
+    bits = row_bytes
     for data in datas:
-        together |= _address(data)
-    return max(unit, min(widest, together & -together))
+        bits |= _address(data)
+    return max(unit, min(widest, bits & -bits))
 
 
 @cache
 def bound(kernel: Kernel, device: Device, block: int, **variables: Any) -> CompiledFunction:
+    """The compiled kernel, cached."""
     return kernel.bind(device, block=block, **variables).function
 
 
-def launch_beside(
-    device: Device, function: CompiledFunction, blocks: int, block: int, *values: Any, beside: int = 1
+def launch_2d(
+    device: Device, function: CompiledFunction, blocks: int, block: int, *values: Any, blocks_y: int = 1
 ) -> None:
-    launch(device, function, (blocks, min(beside, _GRID_Y), 1), block, values)
+    """Launch ``blocks`` by ``blocks_y`` blocks, or as many along y as a grid has; the kernel loops over the rest."""
+    launch(device, function, (blocks, min(blocks_y, _GRID_Y), 1), block, values)
 
 
 def cxx_name(data: Any) -> str:
@@ -107,7 +112,7 @@ def serial(device: Device) -> bool:
 
 
 def clips(device: Device) -> bool:
-    """Whether kernels wrap and clip places; on the host places are already checked and non-negative."""
+    """Whether kernels wrap and clip indices; on the host indices are already checked and non-negative."""
     return device.style != "serial"
 
 
@@ -122,7 +127,7 @@ class _Launch(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def _gathering(
-    device: Device, unit: int, place: DType, outer: int, size: int, words: int, count: int, s: Moving
+    device: Device, unit: int, index_dtype: DType, outer: int, size: int, words: int, count: int, s: Moving
 ) -> _Launch:
     total = outer * count
     piece = max(1, HOST_PIECE // words) if s.block == 1 else s.rows
@@ -135,11 +140,11 @@ def _gathering(
         items=s.items,
         name=f"gather_{8 * unit}_{s.block}",
         word=WORDS[unit],
-        place=dtypes.info(place).cxx,
+        index_type=dtypes.info(index_dtype).cxx,
         single=outer == 1,
         scattered=words == 1 and s.block == 1,
         clip=clips(device),
-        exact=words % (s.lanes * s.items) == 0,
+        full=words % (s.lanes * s.items) == 0,
         index=index_type(total * s.lanes, size, words),
     )
     blocks, step = divide_up(total, s.block // s.lanes * piece), s.lanes * s.items
@@ -150,30 +155,30 @@ def _gathering(
     return _Launch(kernel, grid, s.block, (total, piece, size, count, words, span))
 
 
-def gathered(x: Array, places: Any, outer: int, size: int, inner: int, shape: Moving | None = None) -> Any:
-    """y[o, j] = x[o, places[j]] for ``x`` (outer, size, inner): an ndarray (outer, count, inner)."""
-    device, count, unit = x.device, places.size, x.itemsize
+def gathered(x: Array, indices: Any, outer: int, size: int, inner: int, shape: Moving | None = None) -> Any:
+    """y[o, j] = x[o, indices[j]] for ``x`` (outer, size, inner): an ndarray (outer, count, inner)."""
+    device, count, unit = x.device, indices.size, x.itemsize
     with on(device):
-        made = allocate(device, (outer, count, inner), x.dtype)
-        if not made.size:
-            return made
+        result = allocate(device, (outer, count, inner), x.dtype)
+        if not result.size:
+            return result
         data = x.contiguous()._data
         words = inner
         if not serial(device) or shape is not None:
-            unit = aligned(inner * x.itemsize, unit, 16, (data, made))
+            unit = aligned(inner * x.itemsize, unit, 16, (data, result))
             words = inner * x.itemsize // unit
         shape = shape or moving("serial" if serial(device) else "simt", words)
-        found = _gathering(device, unit, places.dtype, outer, size, words, count, shape)
-        launch(device, found.function, found.grid, found.block, (data, places, made, *found.tail))
-    return made
+        plan = _gathering(device, unit, indices.dtype, outer, size, words, count, shape)
+        launch(device, plan.function, plan.grid, plan.block, (data, indices, result, *plan.tail))
+    return result
 
 
 class Order(NamedTuple):
-    """Sorted places.
+    """Sorted indices.
 
     Attributes:
-        keys: the sorted places.
-        order: the former index of each; None if they were in rising order.
+        keys: the sorted indices.
+        order: the former position of each; None if they were in ascending order.
     """
 
     keys: Array
@@ -181,37 +186,38 @@ class Order(NamedTuple):
 
     @property
     def indices(self) -> Any:
-        """The former indices as an argument of a kernel."""
+        """The former positions as an argument of a kernel."""
         return None if self.order is None else self.order._data
 
     def starts(self, size: int) -> Array:
-        """For each place in an axis of ``size`` the index of its first key, followed by the end of the last."""
+        """For each index of an axis of ``size`` the position of its first key, followed by the end of the last."""
         keys = self.keys
         fits = np.dtype(np.int32) if keys.size <= LARGEST_INDEX else dtypes.int64
         return segments("starts", keys.device, keys._data, size + 1, keys.size, fits)
 
 
-def ordered(device: Device, places: Any, size: int, rising: bool = False) -> Order:
-    """Sort ``places`` of an axis of ``size``, unless they are in rising order."""
+def ordered(device: Device, indices: Any, size: int, rising: bool = False) -> Order:
+    """Sort ``indices`` of an axis of ``size``, unless they are ``rising``: in ascending order."""
     dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
     with on(device), tape.stop_recording():
-        keys = segments("keys", device, places, places.size, size, dtype)
+        keys = segments("keys", device, indices, indices.size, size, dtype)
         return Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
 
 
 def segments(
-    what: Literal["keys", "starts"], device: Device, given: Any, n: int, size: int, dtype: DType
+    what: Literal["keys", "starts"], device: Device, data: Any, n: int, size: int, dtype: DType
 ) -> Array:
+    """Sort keys of indices ``data``, or the ``n`` boundaries of runs of equal ones in sorted keys."""
     with on(device):
-        made = allocate(device, (n,), dtype)
+        result = allocate(device, (n,), dtype)
         block, piece = (1, HOST_PIECE) if serial(device) else (256, 1)
         function = bound(
-            _SEGMENTS[what], device, block, name=f"segment_{what}_{block}", given=cxx_name(given), made=cxx_name(made),
-            clip=clips(device) and what == "keys",
+            _SEGMENTS[what], device, block, name=f"segment_{what}_{block}", source=cxx_name(data),
+            result=cxx_name(result), clip=clips(device) and what == "keys",
         )  # fmt: skip
         if n:
-            launch_beside(device, function, divide_up(n, block * piece), block, given, made, n, piece, size)
-    return Array._wrap(made, device)
+            launch_2d(device, function, divide_up(n, block * piece), block, data, result, n, piece, size)
+    return Array._wrap(result, device)
 
 
 def between(device: Device, offsets: Any, count: int) -> tuple[Any, Any]:
@@ -223,18 +229,18 @@ def between(device: Device, offsets: Any, count: int) -> tuple[Any, Any]:
     dtype = np.dtype(np.int32) if max(count, size) <= LARGEST_INDEX else dtypes.int64
     with on(device):
         keys, starts = allocate(device, (count,), dtype), allocate(device, (size + 1,), dtype)
-        given, made = cxx_name(offsets), cxx_name(keys)
-        function = bound(_ROWS, device, 256, name="segment_rows_256", given=given, made=made)
+        types = {"source": cxx_name(offsets), "result": cxx_name(keys)}
+        function = bound(_ROWS, device, 256, name="segment_rows_256", **types)
         blocks = divide_up(max(count, size + 1), 256)
-        launch_beside(device, function, blocks, 256, offsets, keys, starts, count, size)
+        launch_2d(device, function, blocks, 256, offsets, keys, starts, count, size)
     return keys, starts
 
 
 def columns(
     name: str,
     x: Array,
-    places: Any,
-    made: Any,
+    indices: Any,
+    target: Any,
     sizes: tuple[int, int, int],
     each: bool,
     join: str = "",
@@ -244,10 +250,10 @@ def columns(
     Args:
         name: what is done, for the name of the kernel.
         x: the rows (outer, count, inner).
-        places: where they go.
-        made: the ndarray (outer, size, inner) that is updated.
-        sizes: those of ``made``.
-        each: whether each element has a place of its own.
+        indices: where they go.
+        target: the ndarray (outer, size, inner) that is updated.
+        sizes: those of ``target``.
+        each: whether each element has a separate index.
         join: the C++ expression of an old value a and a new one b; without it, b stays.
     """
     outer, size, inner = sizes
@@ -257,17 +263,17 @@ def columns(
     total = outer * divide_up(inner, piece)
     kernel = bound(
         _SCATTER_COLUMNS, device, block, name=f"{name}_columns_{dtypes.info(x.dtype).name}_{block}", elem=x.dtype,
-        out=cxx_name(made), place=cxx_name(places), index=index_type(x.size, made.size), join=join, each=each,
+        out=cxx_name(target), index_type=cxx_name(indices), index=index_type(x.size, target.size), join=join, each=each,
         single_inner=inner == 1, clip=clips(device),
     )  # fmt: skip
-    launch_beside(
+    launch_2d(
         device,
         kernel,
         divide_up(total, block),
         block,
         x.contiguous()._data,
-        places,
-        made,
+        indices,
+        target,
         total,
         piece,
         size,
@@ -276,112 +282,112 @@ def columns(
     )
 
 
-def picked_along(x: Array | None, places: Any, device: Device, outer: int, size: int, inner: int) -> Any:
-    """y[o, j, i] = x[o, places[o, j, i], i], or without ``x`` its index in the flattened array: an ndarray."""
+def picked_along(x: Array | None, indices: Any, device: Device, outer: int, size: int, inner: int) -> Any:
+    """y[o, j, i] = x[o, indices[o, j, i], i], or without ``x`` its index in the flattened array: an ndarray."""
     with on(device):
-        made = allocate(device, places.shape, dtypes.int64 if x is None else x.dtype)
-        if not made.size:
-            return made
+        result = allocate(device, indices.shape, dtypes.int64 if x is None else x.dtype)
+        if not result.size:
+            return result
         host = serial(device)
-        count = places.size // (outer * inner)
+        count = indices.size // (outer * inner)
         mode, element = ("flat", dtypes.int64) if x is None else ("gather", x.dtype)
         kernel = bound(
             _GATHER_ALONG, device, 1 if host else 256, name=f"{mode}_along_{dtypes.info(element).name}", elem=element,
-            place=cxx_name(places), index=index_type(made.size + (1 << 20), outer * size * inner), flat=x is None,
-            single=outer == 1, single_inner=inner == 1, clip=clips(device),
+            index_type=cxx_name(indices), index=index_type(result.size + (1 << 20), outer * size * inner),
+            flat=x is None, single=outer == 1, single_inner=inner == 1, clip=clips(device),
         )  # fmt: skip
         block, piece = (1, HOST_PIECE) if host else (256, _ALONG_ITEMS)
-        given = () if x is None else (x.contiguous()._data,)
-        blocks = divide_up(made.size, block * piece)
-        launch_beside(
-            device, kernel, blocks, block, *given, places, made, made.size, piece, size, count, inner
+        inputs = () if x is None else (x.contiguous()._data,)
+        blocks = divide_up(result.size, block * piece)
+        launch_2d(
+            device, kernel, blocks, block, *inputs, indices, result, result.size, piece, size, count, inner
         )
-    return made
+    return result
 
 
-def last_of_each(device: Device, places: Any, size: int) -> Any:
-    """For each place the index of its last value, -1 if there is none: an ndarray (size,)."""
-    return _winners(device, "last", None, places, size)
+def last_of_each(device: Device, indices: Any, size: int) -> Any:
+    """For each index the position of its last value, -1 if there is none: an ndarray (size,)."""
+    return _winners(device, "last", None, indices, size)
 
 
-def best_of_each(values: Array, mode: Literal["min", "max"], places: Any, size: int) -> Any:
-    """For each place the index of the smallest or largest of its ``values``, -1 if there is none."""
+def best_of_each(values: Array, mode: Literal["min", "max"], indices: Any, size: int) -> Any:
+    """For each index the position of the smallest or largest of its ``values``, -1 if there is none."""
     device = values.device
     if serial(device):
-        return _winners(device, mode, values, places, size)
-    order = ordered(device, places, size)
+        return _winners(device, mode, values, indices, size)
+    order = ordered(device, indices, size)
     starts = order.starts(size)._data
     with on(device):
-        made = allocate(device, (size,), dtypes.int64)
+        result = allocate(device, (size,), dtypes.int64)
         kernel = bound(
             _PICK_SORTED, device, 256, elem=values.dtype, name=f"pick_{mode}_{dtypes.info(values.dtype).name}",
-            mode=mode, starts=cxx_name(starts), winner=cxx_name(made),
+            mode=mode, starts=cxx_name(starts), winner=cxx_name(result),
         )  # fmt: skip
         if size:
-            arrays = (values.contiguous()._data, order.indices, starts, made)
-            launch_beside(device, kernel, divide_up(size, 256), 256, *arrays, size)
-    return made
+            arrays = (values.contiguous()._data, order.indices, starts, result)
+            launch_2d(device, kernel, divide_up(size, 256), 256, *arrays, size)
+    return result
 
 
-def _winners(device: Device, mode: str, values: Array | None, places: Any, size: int) -> Any:
+def _winners(device: Device, mode: str, values: Array | None, indices: Any, size: int) -> Any:
     with on(device):
-        count = places.size
-        made = allocate(device, (size,), np.dtype(np.int32) if count <= LARGEST_INDEX else dtypes.int64)
-        made[...] = -1
+        count = indices.size
+        result = allocate(device, (size,), np.dtype(np.int32) if count <= LARGEST_INDEX else dtypes.int64)
+        result[...] = -1
         block = 1 if serial(device) else 256
         elem = dtypes.int64 if values is None else values.dtype
         kernel = bound(
             _PICK, device, block, elem=elem, name=f"pick_{mode}_{dtypes.info(elem).name}", mode=mode,
-            place=cxx_name(places), winner=cxx_name(made), clip=clips(device),
+            index_type=cxx_name(indices), winner=cxx_name(result), clip=clips(device),
         )  # fmt: skip
         if count:
-            given = () if values is None else (values.contiguous()._data,)
+            inputs = () if values is None else (values.contiguous()._data,)
             blocks = 1 if block == 1 else divide_up(count, block)
-            launch_beside(device, kernel, blocks, block, *given, places, made, size, count)
-    return made
+            launch_2d(device, kernel, blocks, block, *inputs, indices, result, size, count)
+    return result
 
 
-def put_rows(x: Array, places: Any, made: Any, outer: int, size: int, inner: int) -> None:
-    """made[o, places[j]] = x[o, j], for ``x`` (outer, count, inner); the last row for a place wins."""
-    device, count, itemsize = x.device, places.size, x.itemsize
+def put_rows(x: Array, indices: Any, target: Any, outer: int, size: int, inner: int) -> None:
+    """target[o, indices[j]] = x[o, j], for ``x`` (outer, count, inner); the last row for an index wins."""
+    device, count, itemsize = x.device, indices.size, x.itemsize
     if not x.size:
         return
     with on(device):
         if serial(device):
-            columns("put", x, places, made, (outer, size, inner), False)
+            columns("put", x, indices, target, (outer, size, inner), False)
             return
         data = x.contiguous()._data
-        unit = aligned(inner * itemsize, itemsize, 16, (data, made))
+        unit = aligned(inner * itemsize, itemsize, 16, (data, target))
         words = inner * itemsize // unit
         lanes = moving("simt", words).lanes
         dense = size <= _SPARSE * count
-        turns = last_of_each(device, places, size) if dense else ordered(device, places, size).indices
+        order = last_of_each(device, indices, size) if dense else ordered(device, indices, size).indices
         kernel = bound(
-            _PUT, device, 256, name=f"put_{8 * unit}", lanes=lanes, word=WORDS[unit], place=cxx_name(places),
-            turn=cxx_name(turns), by_winner=dense, clip=True,
+            _PUT, device, 256, name=f"put_{8 * unit}", lanes=lanes, word=WORDS[unit], index_type=cxx_name(indices),
+            order=cxx_name(order), by_winner=dense, clip=True,
         )  # fmt: skip
         blocks = divide_up(outer * count, 256 // lanes)
-        arrays, numbers = (data, places, turns, made), (outer * count, size, count, words)
-        launch_beside(device, kernel, blocks, 256, *arrays, *numbers, beside=divide_up(words, 4 * lanes))
+        arrays, numbers = (data, indices, order, target), (outer * count, size, count, words)
+        launch_2d(device, kernel, blocks, 256, *arrays, *numbers, blocks_y=divide_up(words, 4 * lanes))
 
 
-def put_number(x: Array, places: Any, value: Any, outer: int, size: int, inner: int) -> None:
-    """x[o, places[j]] = value, a number, for a contiguous ``x`` (outer, size, inner) of at most 8 bytes each."""
+def put_number(x: Array, indices: Any, value: Any, outer: int, size: int, inner: int) -> None:
+    """x[o, indices[j]] = value, a number, for a contiguous ``x`` (outer, size, inner) of at most 8 bytes each."""
     device, lanes = x.device, moving("simt", inner).lanes
-    total = outer * places.size
+    total = outer * indices.size
     if not total * inner:
         return
     kernel = bound(
         _PUT_NUMBER, device, 256, name=f"put_number_{8 * x.itemsize}", lanes=lanes, word=WORDS[x.itemsize],
-        place=cxx_name(places), clip=clips(device),
+        index_type=cxx_name(indices), clip=clips(device),
     )  # fmt: skip
     number = int(np.array(value, x.dtype).view(f"u{x.itemsize}").item())
-    blocks, numbers = divide_up(total, 256 // lanes), (number, total, size, places.size, inner)
-    launch_beside(device, kernel, blocks, 256, places, x._data, *numbers, beside=divide_up(inner, 4 * lanes))
+    blocks, numbers = divide_up(total, 256 // lanes), (number, total, size, indices.size, inner)
+    launch_2d(device, kernel, blocks, 256, indices, x._data, *numbers, blocks_y=divide_up(inner, 4 * lanes))
 
 
 def ranges(device: Device, first: Any, counts: Any) -> tuple[Array, Array]:
-    """The row and the column of each place in rows of ``counts`` places, which begin at the columns ``first``.
+    """The row and the column of each element of ragged rows of ``counts`` elements, which begin at columns ``first``.
 
     Args:
         device: that of the results, which are in int64.
@@ -389,10 +395,10 @@ def ranges(device: Device, first: Any, counts: Any) -> tuple[Array, Array]:
     """
     starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
     total, rows = int(starts[-1]), len(counts)
-    made = allocate(device, (total,), dtypes.int64), allocate(device, (total,), dtypes.int64)
+    result = allocate(device, (total,), dtypes.int64), allocate(device, (total,), dtypes.int64)
     if total:
         lanes = min(256, power_of_two(divide_up(total, 4 * rows)))
         kernel = bound(_RANGES, device, 256, name=f"ranges_{lanes}", lanes=lanes)
-        given = [asarray(one, device=device)._data for one in (first, starts)]
-        launch_beside(device, kernel, divide_up(rows * lanes, 256), 256, *given, *made, rows)
-    return Array._wrap(made[0], device), Array._wrap(made[1], device)
+        inputs = [asarray(data, device=device)._data for data in (first, starts)]
+        launch_2d(device, kernel, divide_up(rows * lanes, 256), 256, *inputs, *result, rows)
+    return Array._wrap(result[0], device), Array._wrap(result[1], device)

@@ -89,52 +89,52 @@ class Array(Memory):
     @classmethod
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Array:
         """An Array over an ndarray of the device; a view passes the ``storage`` of its base."""
-        made = _new(cls)
-        made._ndarray = data
-        made._layout = made._memory = made._operand = made._viewed = None
-        made.device = device
-        made._storage = Storage() if storage is None else storage
-        made._key = None
-        return made
+        result = _new(cls)
+        result._ndarray = data
+        result._layout = result._memory = result._operand = result._viewed = None
+        result.device = device
+        result._storage = Storage() if storage is None else storage
+        result._key = None
+        return result
 
     @staticmethod
     def _made(layout: Layout) -> Array:
         """A new, uninitialized Array of a layout, whose device must be the current one."""
-        made = _new(Array)
-        made._memory = memory = layout.allocate()
+        result = _new(Array)
+        result._memory = memory = layout.allocate()
         if layout.on_host:
-            made._ndarray = memory
-            made._operand = id(memory)
+            result._ndarray = memory
+            result._operand = id(memory)
         else:
-            made._ndarray = None
-            made._operand = memory.ptr
-        made._layout = layout
-        made.device = layout.device
-        made._storage = Storage()
-        made._key = made._viewed = None
-        return made
+            result._ndarray = None
+            result._operand = memory.ptr
+        result._layout = layout
+        result.device = layout.device
+        result._storage = Storage()
+        result._key = result._viewed = None
+        return result
 
     def _seen(self, layout: Layout, offset: int = 0) -> Array:
         """A view on a GPU with another layout of the same dtype, from a byte on; tapes do not track it."""
         if self._layout is None:
             self._planned()
-        made = _new(Array)
-        made._ndarray, made._layout, made._operand = None, layout, self._operand + offset
+        result = _new(Array)
+        result._ndarray, result._layout, result._operand = None, layout, self._operand + offset
         memory = self._ndarray.data if self._memory is None else self._memory
-        made._memory = memory + offset if offset else memory
-        made.device, made._storage, made._key = self.device, self._storage, None
+        result._memory = memory + offset if offset else memory
+        result.device, result._storage, result._key = self.device, self._storage, None
         owner = self._viewed
-        made._viewed = self if owner is None or owner._storage is not self._storage else owner
-        return made
+        result._viewed = self if owner is None or owner._storage is not self._storage else owner
+        return result
 
     def _alias(self) -> Array:
         """Another array with the same memory, which no tape tracks."""
-        made = _new(Array)
-        made._ndarray, made._memory = self._ndarray, self._memory
-        made._layout, made._operand = self._layout, self._operand
-        made.device, made._storage, made._key = self.device, self._storage, None
-        made._viewed = None
-        return made
+        result = _new(Array)
+        result._ndarray, result._memory = self._ndarray, self._memory
+        result._layout, result._operand = self._layout, self._operand
+        result.device, result._storage, result._key = self.device, self._storage, None
+        result._viewed = None
+        return result
 
     @property
     def _data(self) -> Any:
@@ -227,10 +227,10 @@ class Array(Memory):
         """This array if it is contiguous in C order, else a copy that is."""
         if self.is_contiguous:
             return self
-        made = Array._wrap(FUNCTIONS["in_order"](self.device, self._data), self.device)
+        result = Array._wrap(FUNCTIONS["in_order"](self.device, self._data), self.device)
         if tape.recording((self,)):
-            tape.record("contiguous", (self,), (made,), lambda given, saved, needs: given)
-        return made
+            tape.record("contiguous", (self,), (result,), lambda cotangents, saved, needs: cotangents)
+        return result
 
     def to_device(self, device: Device | str, /, *, stream: None = None) -> Array:
         """This array on ``device``: itself if it is there already, else a copy.
@@ -246,18 +246,18 @@ class Array(Memory):
         if where is home:
             return self
         if where.addressable:
-            made = Array._wrap(self._fetched(), where)
+            result = Array._wrap(self._fetched(), where)
         elif home.addressable:
             with where.activate():
-                made = Array._wrap(where.backend.upload(self._data), where)
+                result = Array._wrap(where.backend.upload(self._data), where)
         else:
             with tape.stop_recording():
-                made = Array._wrap(carried(self.contiguous()._data, home, where), where)
+                result = Array._wrap(carried(self.contiguous()._data, home, where), where)
         if tape.recording((self,)):
             tape.record(
-                "to_device", (self,), (made,), lambda given, saved, needs: (given[0].to_device(home),)
+                "to_device", (self,), (result,), lambda gradients, *_: (gradients[0].to_device(home),)
             )
-        return made
+        return result
 
     def numpy(self) -> npt.NDArray[Any]:
         """A copy of the elements as a NumPy array on the host.
@@ -292,7 +292,7 @@ class Array(Memory):
         return data if dtype is None else data.astype(dtype, copy=False)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        if any(answers(one) for one in inputs):
+        if any(answers(x) for x in inputs):
             return NotImplemented
         return FUNCTIONS["array_ufunc"](ufunc, method, inputs, options)
 
@@ -501,7 +501,7 @@ def copied(x: Array) -> Array:
         else:
             data = x.device.backend.empty(x.shape, x.dtype)
             data[...] = x._data
-        made = Array._wrap(data, x.device)
+        result = Array._wrap(data, x.device)
     if tape.recording((x,)):
-        tape.record("copy", (x,), (made,), lambda given, saved, needs: given)
-    return made
+        tape.record("copy", (x,), (result,), lambda cotangents, saved, needs: cotangents)
+    return result

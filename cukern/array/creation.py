@@ -84,8 +84,8 @@ def asarray(
     if isinstance(obj, (list, tuple)) and holds_array(obj):
         if copy is False:
             raise ValueError("copy: a copy is needed to make an array of a list of arrays")
-        made: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
-        return made
+        result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
+        return result
     where = _device(device)
     data, shares = host_data(obj, wanted)
     if shares and (not where.addressable or not (data.flags.aligned and data.flags.writeable) or copy):
@@ -104,10 +104,10 @@ def beside(values: Any, x: Array) -> Array:
     if isinstance(values, (int, float, complex)) and not isinstance(values, (bool, np.generic)):
         known = dtypes.result_type(x.dtype, values) if x.dtype in dtypes.INEXACT else None
         return asarray(values, known, x.device)
-    made = asarray(values, device=None if given else x.device)
-    if isinstance(values, (list, tuple)) and made.dtype in dtypes.INEXACT and x.dtype in dtypes.INEXACT:
-        return asarray(values, dtypes.promote(made.dtype, x.dtype), x.device)
-    return made
+    result = asarray(values, device=None if given else x.device)
+    if isinstance(values, (list, tuple)) and result.dtype in dtypes.INEXACT and x.dtype in dtypes.INEXACT:
+        return asarray(values, dtypes.promote(result.dtype, x.dtype), x.device)
+    return result
 
 
 def device_of(values: Iterable[Any]) -> Device | None:
@@ -126,10 +126,10 @@ def _of_array(
         raise ValueError(f"copy: a copy is needed to make this array {dtype or obj.dtype} on {where}")
     if same and not copy:
         return obj
-    made = obj.astype(dtype) if cast else obj
-    if where is not made.device:
-        return made.to_device(where)
-    return copied(made) if made is obj else made
+    result = obj.astype(dtype) if cast else obj
+    if where is not result.device:
+        return result.to_device(where)
+    return copied(result) if result is obj else result
 
 
 def _filled(shape: Shape, value: Any, dtype: npt.DTypeLike | None, device: Device | str | None) -> Array:
@@ -163,8 +163,8 @@ def array(
     ndmin: int = 0,
 ) -> Array:
     """Copy ``obj`` to a new array, with at least ``ndmin`` axes; the other arguments are those of :func:`asarray`."""
-    made = asarray(obj, dtype, device, copy=copy)
-    return made.reshape((1,) * (ndmin - made.ndim) + made.shape) if made.ndim < ndmin else made
+    result = asarray(obj, dtype, device, copy=copy)
+    return result.reshape((1,) * (ndmin - result.ndim) + result.shape) if result.ndim < ndmin else result
 
 
 #: :func:`asarray`: there is one class of arrays.
@@ -175,8 +175,8 @@ def ascontiguousarray(
     obj: Any, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None
 ) -> Array:
     """``obj`` as an array in C order with at least one axis, copied only if needed."""
-    made = asarray(obj, dtype, device).contiguous()
-    return made if made.ndim else made.reshape((1,))
+    result = asarray(obj, dtype, device).contiguous()
+    return result if result.ndim else result.reshape((1,))
 
 
 def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = None) -> Array:
@@ -191,7 +191,7 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
     if isinstance(x, Array):
         shared = Array._wrap(x._data, x.device, x._storage)
         if tape.recording((x,)):
-            tape.record("from_dlpack", (x,), (shared,), lambda given, saved, needs: given)
+            tape.record("from_dlpack", (x,), (shared,), lambda cotangents, saved, needs: cotangents)
         return _of_array(shared, None, device, copy)
     kind, index = x.__dlpack_device__()
     where = Device("host") if int(kind) == 1 else Device(f"cuda:{int(index)}")
@@ -217,14 +217,14 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_named(dtype)
     layout = fresh_layout(where, wanted, shape_of(shape))
     if where.which is None:
-        made = Array._made(layout)
+        result = Array._made(layout)
     else:
         with where.activate():
-            made = Array._made(layout)
-    made._storage.empty = weakref.ref(made)
+            result = Array._made(layout)
+    result._storage.empty = weakref.ref(result)
     if capture_hooks.made_empty is not None:
-        capture_hooks.made_empty(made)
-    return made
+        capture_hooks.made_empty(result)
+    return result
 
 
 def full(
@@ -249,13 +249,13 @@ def full(
     if not plain and isinstance(fill_value, complex):
         dtypes.refuse_real("full", dtypes.result_type(fill_value), wanted)
     if where.addressable and not asked():  # a trace shows what is done with the array alone
-        made = where.backend.empty(shape_of(shape), wanted)
+        result = where.backend.empty(shape_of(shape), wanted)
         with np.errstate(over="ignore"):
             if plain and wanted.kind == "f":
-                made.fill(fill_value)
+                result.fill(fill_value)
             else:
-                np.copyto(made, fill_value, casting="unsafe")
-        return Array._wrap(made, where)
+                np.copyto(result, fill_value, casting="unsafe")
+        return Array._wrap(result, where)
     return Array._wrap(FUNCTIONS["filled"](where, shape_of(shape), fill_value, wanted), where)
 
 
@@ -270,8 +270,8 @@ def zeros(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
     layout = known_layout(where, wanted, sizes)
     if layout is None:
         return Array._wrap(where.backend.zeros(sizes, wanted), where)
-    made: Array = (layout.cleared or cleared(layout))()
-    return made
+    result: Array = (layout.cleared or cleared(layout))()
+    return result
 
 
 def ones(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:
@@ -347,9 +347,9 @@ def _built(where: Device, dtype: dtypes.DType, build: Callable[[Any], Any]) -> A
     if where.addressable:
         return Array._wrap(build(np).astype(dtype, copy=False), where)
     with where.activate():
-        made = Array._wrap(build(where.xp), where)
+        result = Array._wrap(build(where.xp), where)
     # CuPy does not cast to every dtype.
-    return made.astype(dtype, copy=False)
+    return result.astype(dtype, copy=False)
 
 
 def arange(
@@ -403,11 +403,11 @@ def _counted_from(
     arrays = [n for n in (low, step) if isinstance(n, Array)]
     if not tape.recording(arrays):
         return arange(*numbers, dtype=wanted, device=where)
-    places = arange(len(np.arange(*numbers)), dtype=dtypes.float64, device=where)
+    indices = arange(len(np.arange(*numbers)), dtype=dtypes.float64, device=where)
     wide = dtypes.result_type(dtypes.float64, wanted)
     start, each = (n.astype(wide) if isinstance(n, Array) else n for n in (low, step))
-    made: Array = places * each + start
-    return made.astype(wanted)
+    result: Array = indices * each + start
+    return result.astype(wanted)
 
 
 def eye(
@@ -420,9 +420,9 @@ def eye(
 ) -> Array:
     """Make a matrix with ones on the ``k``-th diagonal and zeros elsewhere."""
     wanted = dtypes.get_default_dtype() if dtype is None else dtypes.as_dtype(dtype)
-    made = bool if dtypes.info(wanted).extension else wanted
+    kind = bool if dtypes.info(wanted).extension else wanted
     where = _device(device)
-    if where.addressable and made is wanted:
+    if where.addressable and kind is wanted:
         if type(N) is not int or type(k) is not int or M is not None or not -N < k < N:
             return Array._wrap(np.eye(N, M, k, wanted), where)
         data = np.zeros((N, N), wanted)
@@ -430,7 +430,7 @@ def eye(
         ones.flags.writeable = True
         ones.fill(1)
         return Array._wrap(data, where)
-    return _built(where, wanted, lambda xp: xp.eye(N, M, k=k, dtype=made))
+    return _built(where, wanted, lambda xp: xp.eye(N, M, k=k, dtype=kind))
 
 
 def identity(n: int, dtype: npt.DTypeLike | None = None, *, device: Device | str | None = None) -> Array:
@@ -457,6 +457,6 @@ def tri(
 def _triangle(rows: int, columns: int, k: int, where: Device) -> Array:
     """:func:`tri` in bool, by one comparison."""
     last = arange(k, rows + k, dtype=dtypes.int64, device=where)
-    places = arange(columns, dtype=dtypes.int64, device=where)
-    made: Array = FUNCTIONS["greater_equal"](FUNCTIONS["reshape"](last, (-1, 1)), places)
-    return made
+    indices = arange(columns, dtype=dtypes.int64, device=where)
+    result: Array = FUNCTIONS["greater_equal"](FUNCTIONS["reshape"](last, (-1, 1)), indices)
+    return result

@@ -66,13 +66,15 @@ def _called(code: CodeType, at: int) -> tuple[str, ...]:
         first, last = _extent(step)
         if step.opname != "PUSH_NULL" and None not in begin and first == begin and last < end:
             parts[last] = step
-    found = [parts[key] for key in sorted(parts)]
+    values = [parts[key] for key in sorted(parts)]
     known = (
-        found and all(isinstance(step.argval, str) for step in found) and found[0].opname.startswith(_NAMES)
+        values
+        and all(isinstance(step.argval, str) for step in values)
+        and values[0].opname.startswith(_NAMES)
     )
-    if not known or any(step.opname not in ("LOAD_ATTR", "LOAD_METHOD") for step in found[1:]):
+    if not known or any(step.opname not in ("LOAD_ATTR", "LOAD_METHOD") for step in values[1:]):
         return ()
-    return tuple(step.argval for step in found)
+    return tuple(step.argval for step in values)
 
 
 def _taker(frame: FrameType) -> str:

@@ -95,12 +95,12 @@ def shape_of(shape: Shape) -> tuple[int, ...]:
     several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", False)
     sizes: tuple[Any, ...] = tuple(shape) if several else (shape,)  # type: ignore[arg-type]
     try:
-        made = tuple([size.__index__() for size in sizes])
+        result = tuple([size.__index__() for size in sizes])
     except AttributeError:
         raise TypeError(f"shape: expected integers, got {shape!r}") from None
-    if made and min(made) < 0:
-        raise ValueError(f"shape: expected sizes of at least 0, got {made}")
-    return made
+    if result and min(result) < 0:
+        raise ValueError(f"shape: expected sizes of at least 0, got {result}")
+    return result
 
 
 def expect_c_order(name: str, order: str | None) -> None:
@@ -120,18 +120,18 @@ def fresh_layout(
 ) -> Layout:
     """The layout of a new array, in C order or with its axes in memory in ``order``, the innermost last."""
     key = (device, dtype, shape) if order is None else None
-    found = _fresh.get(key)
-    if found is not None:
-        return found
+    cached = _fresh.get(key)
+    if cached is not None:
+        return cached
     strides, step = [dtype.itemsize] * len(shape), dtype.itemsize
     for axis in reversed(range(len(shape)) if order is None else order):
         strides[axis] = step
         step *= shape[axis]
     # Without elements the libraries' new arrays have strides of 0.
-    made = layout(device, dtype, shape, tuple(strides) if step else (0,) * len(shape), True)
+    result = layout(device, dtype, shape, tuple(strides) if step else (0,) * len(shape), True)
     if key is not None:
-        _fresh[key] = made
-    return made
+        _fresh[key] = result
+    return result
 
 
 def known_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout | None:
@@ -155,30 +155,32 @@ def layout(
 ) -> Layout:
     """The layout with these properties."""
     key = (device, dtype, shape, strides, aligned)
-    found = _layouts.get(key)
-    if found is None:
+    cached = _layouts.get(key)
+    if cached is None:
         if len(_layouts) >= _CAPACITY:
             _layouts.clear()
             _fresh.clear()
-        made = Layout()
-        made.device, made.dtype, made.shape, made.strides, made.aligned = key
-        made.ndim, made.size = len(shape), math.prod(shape)
-        made.nbytes = made.size * dtype.itemsize
-        made.contiguous = _contiguous(shape, strides, dtype.itemsize)
-        made.floating = dtype in INEXACT
-        made.on_host = device.addressable
-        made.repeated = overlapping(shape, strides, dtype.itemsize)
-        made.allocate, made.cleared = _allocator(made), None
-        found = _layouts.setdefault(key, made)
-    return found
+        result = Layout()
+        result.device, result.dtype, result.shape, result.strides, result.aligned = key
+        result.ndim, result.size = len(shape), math.prod(shape)
+        result.nbytes = result.size * dtype.itemsize
+        result.contiguous = _contiguous(shape, strides, dtype.itemsize)
+        result.floating = dtype in INEXACT
+        result.on_host = device.addressable
+        result.repeated = overlapping(shape, strides, dtype.itemsize)
+        result.allocate, result.cleared = _allocator(result), None
+        cached = _layouts.setdefault(key, result)
+    return cached
 
 
-def _allocator(made: Layout) -> Callable[[], Any]:
-    shape, order = made.shape, memory_order(made.shape, made.strides, made.dtype.itemsize)
-    if made.contiguous or not made.on_host or order is None:
-        return made.device.backend.allocator(shape, made.dtype, made.nbytes)
-    allocate = made.device.backend.allocator(tuple([shape[axis] for axis in order]), made.dtype, made.nbytes)
-    axes = tuple([order.index(axis) for axis in range(made.ndim)])
+def _allocator(result: Layout) -> Callable[[], Any]:
+    shape, order = result.shape, memory_order(result.shape, result.strides, result.dtype.itemsize)
+    if result.contiguous or not result.on_host or order is None:
+        return result.device.backend.allocator(shape, result.dtype, result.nbytes)
+    allocate = result.device.backend.allocator(
+        tuple([shape[axis] for axis in order]), result.dtype, result.nbytes
+    )
+    axes = tuple([order.index(axis) for axis in range(result.ndim)])
     return lambda: allocate().transpose(axes)
 
 

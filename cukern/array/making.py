@@ -36,12 +36,12 @@ def _places() -> tuple[int, ...] | None:
 
 def _form(layout: Layout) -> Form | None:
     """How the runtime makes arrays of a layout; None on a GPU, in an order other than C's, or without known places."""
-    places = _places()
-    if places is None or layout.device.which is not None or not layout.contiguous:
+    indices = _places()
+    if indices is None or layout.device.which is not None or not layout.contiguous:
         return None
     like: Any = object.__new__(Array)
     like._layout, like.device, like._key, like._viewed = layout, layout.device, None, None
-    return Form(layout.shape, layout.dtype, layout.nbytes, places, like, Storage)
+    return Form(layout.shape, layout.dtype, layout.nbytes, indices, like, Storage)
 
 
 def maker(launch: Prepared | None, layout: Layout) -> Maker | None:
@@ -55,13 +55,13 @@ def maker(launch: Prepared | None, layout: Layout) -> Maker | None:
         return None
 
     def again(*values: Any) -> Array:
-        made = Array._made(layout)
-        launch(*[one._operand if isinstance(one, Array) else one for one in values], made._operand)
-        return made
+        result = Array._made(layout)
+        launch(*[value._operand if isinstance(value, Array) else value for value in values], result._operand)
+        return result
 
     backend: Any = layout.device.backend
-    made: Maker | None = backend.maker(launch, form, again)
-    return made
+    result: Maker | None = backend.maker(launch, form, again)
+    return result
 
 
 def cleared(layout: Layout) -> Maker:
@@ -74,5 +74,5 @@ def cleared(layout: Layout) -> Maker:
 
         host: Any = backend
         layout.cleared = plainly if form is None else host.newer(form, True)
-    made: Maker = layout.cleared
-    return made
+    result: Maker = layout.cleared
+    return result

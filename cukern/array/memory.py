@@ -46,10 +46,10 @@ class Flags:
         return self.f_contiguous and not self.c_contiguous
 
     def __getitem__(self, name: str) -> bool:
-        found = _FLAGS.get(name)
-        if found is None:
+        flag = _FLAGS.get(name)
+        if flag is None:
             raise KeyError(f"flags: expected one of {', '.join(_FLAGS)}, got {name!r}")
-        return bool(getattr(self, found))
+        return bool(getattr(self, flag))
 
 
 _FLAGS = {
@@ -74,16 +74,16 @@ class Memory(Operators):
     def flags(self) -> Flags:
         """The order of the elements in memory."""
         x: Any = self
-        found, sizes = x._data.flags, zip(x.strides, x.shape, strict=True)
+        flags, sizes = x._data.flags, zip(x.strides, x.shape, strict=True)
         writeable = not x._storage.constant and all(stride or n <= 1 for stride, n in sizes)
-        return Flags(bool(found.c_contiguous), bool(found.f_contiguous), bool(found.owndata), writeable)
+        return Flags(bool(flags.c_contiguous), bool(flags.f_contiguous), bool(flags.owndata), writeable)
 
     @property
     def base(self) -> Self | None:
         """The array that this one is a view of, itself no view; None of an array with memory of its own."""
         x: Any = self
-        found: Any = x._viewed
-        return found if found is not None and found._storage is x._storage else None
+        base: Any = x._viewed
+        return base if base is not None and base._storage is x._storage else None
 
     @property
     def flat(self) -> Any:
@@ -153,8 +153,8 @@ class Memory(Operators):
     def tobytes(self, order: str = "C") -> bytes:
         """The bytes of the elements in C order, or in Fortran order if ``order`` is "F"."""
         x: Any = self
-        found: bytes = x.numpy().tobytes(order)
-        return found
+        result: bytes = x.numpy().tobytes(order)
+        return result
 
     def dumps(self) -> bytes:
         """A pickle of the elements as a NumPy array, which :func:`cukern.load` reads with ``allow_pickle=True``."""
@@ -215,20 +215,20 @@ class Memory(Operators):
     def _chosen(self, *index: Any) -> Any:
         """The 0-d array at the index of :meth:`~cukern.Array.item`."""
         x: Any = self
-        places = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
-        if len(places) == 1 and x.ndim != 1:
-            place = operator.index(places[0])
-            if not -x.size <= place < x.size:
-                raise IndexError(f"item: index {place} is out of bounds for an array of {x.size} elements")
-            places = tuple(int(i) for i in np.unravel_index(place % x.size, x.shape))
-        if len(places) != x.ndim:
-            raise ValueError(f"item: expected an integer, or one for each of {x.ndim} axes, got {places}")
-        return self[tuple(operator.index(i) for i in places)]
+        indices = index[0] if len(index) == 1 and isinstance(index[0], tuple) else index
+        if len(indices) == 1 and x.ndim != 1:
+            flat = operator.index(indices[0])
+            if not -x.size <= flat < x.size:
+                raise IndexError(f"item: index {flat} is out of bounds for an array of {x.size} elements")
+            indices = tuple(int(i) for i in np.unravel_index(flat % x.size, x.shape))
+        if len(indices) != x.ndim:
+            raise ValueError(f"item: expected an integer, or one for each of {x.ndim} axes, got {indices}")
+        return self[tuple(operator.index(i) for i in indices)]
 
 
 def _write(file: str | os.PathLike[str] | IO[bytes], data: bytes) -> None:
     if isinstance(file, (str, os.PathLike)):
-        with replacing(file) as made:
-            made.write(data)
+        with replacing(file) as result:
+            result.write(data)
     else:
         file.write(data)

@@ -33,10 +33,10 @@ def _namespace(module: str) -> Any:
     root = sys.modules["cukern"]
     if module == "numpy":
         return root
-    found = root if module.startswith("numpy.") else None
+    namespace = root if module.startswith("numpy.") else None
     for name in module.split(".")[1:]:
-        found = getattr(found, name, None)
-    return found
+        namespace = getattr(namespace, name, None)
+    return namespace
 
 
 def _refuse(name: str, reason: str) -> TypeError:
@@ -56,21 +56,21 @@ def _is_idle(name: str, option: str, value: Any) -> bool:
     return True
 
 
-def _finish(name: str, made: Any, out: Any, dtype: Any) -> Any:
+def _finish(name: str, result: Any, out: Any, dtype: Any) -> Any:
     """The result as ``dtype``, written to ``out`` if given."""
-    if dtype is not None and isinstance(made, Array):
-        made = made.astype(dtype, copy=False)
+    if dtype is not None and isinstance(result, Array):
+        result = result.astype(dtype, copy=False)
     if isinstance(out, tuple):
         (out,) = out if len(out) == 1 else (out,)
     if out is None:
-        return made
-    if not isinstance(out, (Array, np.ndarray)) or not isinstance(made, Array):
+        return result
+    if not isinstance(out, (Array, np.ndarray)) or not isinstance(result, Array):
         raise _refuse(name, f"out: expected an array, got {type(out).__name__}")
-    if not np.can_cast(made.dtype, out.dtype, "same_kind"):
-        raise TypeError(f"numpy.{name}: out: a result of {made.dtype} cannot be written to {out.dtype}")
-    if out.shape != made.shape:
-        raise ValueError(f"numpy.{name}: out: expected shape {made.shape}, got {out.shape}")
-    out[...] = made if isinstance(out, Array) else np.asarray(made)
+    if not np.can_cast(result.dtype, out.dtype, "same_kind"):
+        raise TypeError(f"numpy.{name}: out: a result of {result.dtype} cannot be written to {out.dtype}")
+    if out.shape != result.shape:
+        raise ValueError(f"numpy.{name}: out: expected shape {result.shape}, got {out.shape}")
+    out[...] = result if isinstance(out, Array) else np.asarray(result)
     return out
 
 
@@ -137,22 +137,22 @@ def _translated(
         return list(args), dict(options)
     leading = max(1, sum(p.kind is p.POSITIONAL_ONLY for p in taken.values()))
     free = any(p.kind is p.VAR_KEYWORD for p in taken.values())
-    made: list[Any] = []
+    result: list[Any] = []
     named: dict[str, Any] = {}
     bound = signature.bind(*args, **options)
     for i, (name, value) in enumerate(bound.arguments.items()):
         theirs = signature.parameters[name]
         if theirs.kind is inspect.Parameter.VAR_POSITIONAL:
-            made += value
+            result += value
         elif theirs.kind is inspect.Parameter.VAR_KEYWORD:
             named.update(value)
-        elif i == len(made) < leading:
-            made.append(value)
+        elif i == len(result) < leading:
+            result.append(value)
         elif name in taken or free or _RENAMED.get(name) in taken:
             named[name if name in taken else _RENAMED.get(name, name)] = value
         elif not _is_default(value, theirs.default) and not _is_idle(function.__name__, name, value):
             raise _refuse(function.__name__, f"the argument {name} is not supported")
-    return made, named
+    return result, named
 
 
 def _arrays(tree: Any) -> list[Array]:
@@ -178,14 +178,14 @@ def _broadcast_arrays(*arrays: Any, subok: bool = False) -> tuple[Any, ...]:
     ours = _namespace("numpy")
     first = next(x for x in arrays if isinstance(x, Array))
     shape = np.broadcast_shapes(*(x.shape if isinstance(x, Array) else np.shape(x) for x in arrays))
-    made: list[Any] = []
+    result: list[Any] = []
     for x in arrays:
         foreign = x if isinstance(x, Array) else np.asarray(x)
         if foreign.dtype.kind in "OUS":
-            made.append(np.broadcast_to(foreign, shape))
+            result.append(np.broadcast_to(foreign, shape))
         else:
-            made.append(ours.broadcast_to(x if x is foreign else asarray(x, device=first.device), shape))
-    return tuple(made)
+            result.append(ours.broadcast_to(x if x is foreign else asarray(x, device=first.device), shape))
+    return tuple(result)
 
 
 def _shares_memory(x: Any, y: Any, max_work: object = None) -> bool:
@@ -214,7 +214,7 @@ def _asanyarray(a: Any, dtype: Any = None, order: Any = None, **options: Any) ->
 def _einsum(*operands: Any, dtype: Any = None, out: Any = None, **options: Any) -> Any:
     """numpy.einsum, whose ``dtype`` is that of the factors and the result."""
     if dtype is not None:
-        operands = tuple(one.astype(dtype, copy=False) if isinstance(one, Array) else one for one in operands)
+        operands = tuple(x.astype(dtype, copy=False) if isinstance(x, Array) else x for x in operands)
     given = {name: value for name, value in options.items() if name not in ("casting", "order")}
     return _finish("einsum", _namespace("numpy").einsum(*operands, **given), out, None)
 
@@ -247,8 +247,8 @@ def array_function(function: Callable[..., Any], args: Sequence[Any], options: M
     out = given.pop("out", None)
     # numpy.asarray(values, like=x) has no cukern array among its arguments, as NumPy keeps ``like`` to itself.
     device = device_of(_arrays((args, given))) or current()
-    made, named = _translated(function, ours, _at_home(args, device), _at_home(given, device))
-    return _finish(name, ours(*made, **named), out, None)
+    result, named = _translated(function, ours, _at_home(args, device), _at_home(given, device))
+    return _finish(name, ours(*result, **named), out, None)
 
 
 FUNCTIONS.update(array_ufunc=array_ufunc, array_function=array_function)

@@ -29,26 +29,26 @@ class Operators:
 
     def _call(self, name: str, *args: Any, **options: Any) -> Self:
         """Call the public function ``name`` with this operand and other arguments."""
-        made: Self = FUNCTIONS[name](self, *args, **options)
-        return made
+        result: Self = FUNCTIONS[name](self, *args, **options)
+        return result
 
     def _apply(self, name: str, x: Any, y: Any) -> Self:
         """Call the public function ``name`` with two operands, one of which is this."""
         plain = type(x) in _PLAIN and type(y) in _PLAIN
         takes = plain or (_is_operand(x) and _is_operand(y) and not (x is self and answers(y)))
-        made: Self = FUNCTIONS[name](x, y) if takes else NotImplemented
-        return made
+        result: Self = FUNCTIONS[name](x, y) if takes else NotImplemented
+        return result
 
     def _compare(self, name: str, other: Any) -> Self:
         """Call the comparison ``name`` with another operand, which may also be a list, None or a string."""
-        made: Self
+        result: Self
         if type(other) not in _PLAIN and answers(other):
-            made = NotImplemented
+            result = NotImplemented
         elif _is_operand(other) and not isinstance(other, (list, tuple)):
-            made = FUNCTIONS[name](self, other)
+            result = FUNCTIONS[name](self, other)
         else:
-            made = FUNCTIONS["compare"](self, name, other)
-        return made
+            result = FUNCTIONS["compare"](self, name, other)
+        return result
 
     def __neg__(self) -> Self:
         return self._call("negative")
@@ -64,8 +64,8 @@ class Operators:
 
     def __add__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = CALLS["add"](self, other)
-            return made
+            result: Self = CALLS["add"](self, other)
+            return result
         return self._apply("add", self, other)
 
     def __radd__(self, other: Any) -> Self:
@@ -73,8 +73,8 @@ class Operators:
 
     def __sub__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = CALLS["subtract"](self, other)
-            return made
+            result: Self = CALLS["subtract"](self, other)
+            return result
         return self._apply("subtract", self, other)
 
     def __rsub__(self, other: Any) -> Self:
@@ -82,8 +82,8 @@ class Operators:
 
     def __mul__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = CALLS["multiply"](self, other)
-            return made
+            result: Self = CALLS["multiply"](self, other)
+            return result
         return self._apply("multiply", self, other)
 
     def __rmul__(self, other: Any) -> Self:
@@ -91,8 +91,8 @@ class Operators:
 
     def __truediv__(self, other: Any) -> Self:
         if type(other) in _PLAIN:
-            made: Self = CALLS["divide"](self, other)
-            return made
+            result: Self = CALLS["divide"](self, other)
+            return result
         return self._apply("divide", self, other)
 
     def __rtruediv__(self, other: Any) -> Self:
@@ -220,8 +220,8 @@ class Operators:
         return self._call("inplace_matmul", other)
 
     def __getitem__(self, key: Any) -> Self:
-        made: Self = FUNCTIONS["getitem"](self, key)
-        return made
+        result: Self = FUNCTIONS["getitem"](self, key)
+        return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._call("setitem", key, value)
@@ -428,13 +428,13 @@ class Operators:
 
     def nonzero(self) -> tuple[Self, ...]:
         """The indices of the non-zero elements, one array for each axis."""
-        made: tuple[Self, ...] = FUNCTIONS["nonzero"](self)
-        return made
+        result: tuple[Self, ...] = FUNCTIONS["nonzero"](self)
+        return result
 
     def compress(self, condition: Any, axis: int | None = None) -> Self:
         """The slices along an axis for which ``condition`` is true."""
-        made: Self = FUNCTIONS["compress"](condition, self, axis=axis)
-        return made
+        result: Self = FUNCTIONS["compress"](condition, self, axis=axis)
+        return result
 
     def var(
         self,

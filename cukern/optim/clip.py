@@ -109,19 +109,19 @@ class _Clipping:
         parts = 0
         sums = {"vec": _HOST_SUMS} if device.style == "serial" else {}
         cut = {
-            dtype: [batches(device, dtype, dtype, [layouts[i].size for i in places], n) for n in (1, 2)]
-            for dtype, places in by_dtype.items()
+            dtype: [batches(device, dtype, dtype, [layouts[i].size for i in indices], n) for n in (1, 2)]
+            for dtype, indices in by_dtype.items()
         }
         for _, scaled in cut.values():
             device.backend.ahead(partial(_SCALE.bind, device, **scaled[0].variables))
-        for dtype, places in by_dtype.items():
+        for dtype, indices in by_dtype.items():
             for batch in cut[dtype][0]:
-                own = tuple(places[k] for k in batch.members)
+                own = tuple(indices[k] for k in batch.members)
                 self._norms.append((batch, own, batch.prepare(_NORMS, device, [parts], 1, **sums)))
                 parts += batch.blocks
-        for dtype, places in by_dtype.items():
+        for dtype, indices in by_dtype.items():
             for batch in cut[dtype][1]:
-                own = tuple(places[k] for k in batch.members)
+                own = tuple(indices[k] for k in batch.members)
                 self._scales.append((batch, own, batch.prepare(_SCALE, device, [parts], 2)))
         self._parts, self._sums = parts, fresh_layout(device, dtypes.float64, (parts + 1,))
         self._norm = fresh_layout(device, wide, ())
@@ -129,14 +129,14 @@ class _Clipping:
 
     def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
         sums, norm = Array._made(self._sums), Array._made(self._norm)
-        made = [Array._made(layout) for layout in self._made]
+        result = [Array._made(layout) for layout in self._made]
         for batch, own, launch in self._norms:
             launch(batch.addresses([given[i] for i in own]), sums._operand)
         self._root(sums._operand, norm._operand, self._parts, float(max_norm))
         for batch, own, launch in self._scales:
-            of_given, of_made = ([side[i] for i in own] for side in (given, made))
+            of_given, of_made = ([side[i] for i in own] for side in (given, result))
             launch(batch.addresses(of_given), batch.addresses(of_made), sums._operand)
-        return made, norm
+        return result, norm
 
 
 def _wide(array: Array) -> Array:

@@ -110,11 +110,11 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
         raise TypeError("parameters: expected a Module or a sequence of arrays, got one array")
     parameters = _listed(parameters, "parameters")
     are_groups = isinstance(parameters, (list, tuple)) and all(
-        isinstance(one, dict) and "params" in one for one in parameters
+        isinstance(parameter, dict) and "params" in parameter for parameter in parameters
     )
     if not are_groups or not parameters:
-        found = _leaves(parameters, 0)
-        groups = [Group(range(len(found)), {})]
+        leaves = _leaves(parameters, 0)
+        groups = [Group(range(len(leaves)), {})]
     else:
         parts: list[list[tuple[str, Array]]] = []
         groups = []
@@ -123,18 +123,18 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
             parts.append(_leaves(_listed(one["params"], f"parameters[{i}]['params']"), count))
             options = {name: value for name, value in one.items() if name != "params"}
             groups.append(Group(range(count, count + len(parts[-1])), options))
-        found = [leaf for part in parts for leaf in part]
-        if len({name for name, _ in found}) < len(found):
-            found = [(f"{i}.{name}", leaf) for i, part in enumerate(parts) for name, leaf in part]
-    if not found:
+        leaves = [leaf for part in parts for leaf in part]
+        if len({name for name, _ in leaves}) < len(leaves):
+            leaves = [(f"{i}.{name}", leaf) for i, part in enumerate(parts) for name, leaf in part]
+    if not leaves:
         raise ValueError("parameters: expected at least one, got none")
-    for name, parameter in found:
+    for name, parameter in leaves:
         if not is_floating(parameter):
             raise TypeError(f"parameters: {name!r} is not a floating array but {describe(parameter)}")
         if not parameter.is_contiguous:
             raise ValueError(f"parameters: {name!r} is written in place and must be contiguous")
-    _refuse_repeated(found)
-    return found, groups
+    _refuse_repeated(leaves)
+    return leaves, groups
 
 
 def _listed(parameters: Any, argument: str) -> Any:
@@ -164,11 +164,11 @@ def _leaves(tree: Any, count: int) -> list[tuple[str, Array]]:
     return [(name, leaf) for name, leaf in named(tree) if leaf is not None]
 
 
-def _refuse_repeated(found: list[tuple[str, Array]]) -> None:
+def _refuse_repeated(leaves: list[tuple[str, Array]]) -> None:
     """Refuse an array that would be updated twice per step, and a name that two parameters share."""
     names: set[str] = set()
     owners: dict[int, str] = {}
-    for name, parameter in found:
+    for name, parameter in leaves:
         if name in names:
             raise ValueError(f"parameters: two of them are named {name!r}")
         if id(parameter) in owners:
@@ -178,39 +178,41 @@ def _refuse_repeated(found: list[tuple[str, Array]]) -> None:
 
 
 def aligned(
-    gradients: Any, names: Sequence[str], parameters: Sequence[Array], places: Mapping[int, int]
+    gradients: Any, names: Sequence[str], parameters: Sequence[Array], indices: Mapping[int, int]
 ) -> list[Any]:
     """The gradients in the order of the parameters.
 
     Args:
         gradients: as :meth:`.Optimizer.step` takes them.
-        places: the indices of the parameters by identity.
+        indices: the indices of the parameters by identity.
 
     Raises:
         ValueError: they do not match the parameters in number or name.
     """
     if isinstance(gradients, (list, tuple)) and _PLAIN.issuperset(map(type, gradients)):
-        found = list(gradients)
+        aligned_gradients = list(gradients)
     elif isinstance(gradients, Module):
         by_parameter = leaves_by_parameter(gradients)
-        if not places.keys().isdisjoint(by_parameter):
+        if not indices.keys().isdisjoint(by_parameter):
             if lost := [name for i, name in enumerate(names) if id(parameters[i]) not in by_parameter]:
                 raise ValueError(
                     f"gradients: their module lacks the parameter {lost[0]!r} of this optimizer; "
                     "was it replaced after the optimizer was made?"
                 )
             return [by_parameter.get(id(parameter)) for parameter in parameters]
-        found = list(by_parameter.values())  # the gradients are of another module than the parameters
+        aligned_gradients = list(
+            by_parameter.values()
+        )  # the gradients are of another module than the parameters
     elif isinstance(gradients, Mapping):
         by_name = dict(named(gradients))
         if unknown := [name for name, one in by_name.items() if one is not None and name not in names]:
             raise ValueError(f"gradients: no parameters are named {', '.join(map(repr, unknown))}")
         return [by_name.get(name) for name in names]
     else:
-        found = [leaf for _, leaf in named(gradients)]
-    if len(found) != len(parameters):
-        raise ValueError(f"gradients: expected {len(parameters)}, got {len(found)}")
-    return found
+        aligned_gradients = [leaf for _, leaf in named(gradients)]
+    if len(aligned_gradients) != len(parameters):
+        raise ValueError(f"gradients: expected {len(parameters)}, got {len(aligned_gradients)}")
+    return aligned_gradients
 
 
 def is_floating(value: object) -> bool:

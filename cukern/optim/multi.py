@@ -62,12 +62,12 @@ class Batch:
     def addresses(self, arrays: Sequence[Array]) -> bytes:
         """The addresses of the members, in their order, as a kernel parameter."""
         device = arrays[0].device
-        found = (
-            [address(one._data) for one in arrays]
+        addresses = (
+            [address(array._data) for array in arrays]
             if device.style == "serial"
-            else [one._operand for one in arrays]
+            else [array._operand for array in arrays]
         )
-        packed: bytes = _PACK[self.capacity](*found, *[0] * (self.capacity - len(found)))
+        packed: bytes = _PACK[self.capacity](*addresses, *[0] * (self.capacity - len(addresses)))
         return packed
 
     def prepare(
@@ -91,8 +91,8 @@ class Batch:
 
 class _Packers(dict[int, Any]):
     def __missing__(self, capacity: int) -> Any:
-        made = self[capacity] = struct.Struct(f"={capacity}Q").pack
-        return made
+        result = self[capacity] = struct.Struct(f"={capacity}Q").pack
+        return result
 
 
 _PACK = _Packers()
@@ -117,7 +117,7 @@ def batches(device: Device, dtype: DType, widest: DType, sizes: Sequence[int], p
         "block": geometry.block,
         "vec": geometry.vec or 16 // widest.itemsize,
     }
-    made = []
+    result = []
     for start in range(0, len(sizes), capacity):
         part = list(sizes[start : start + capacity])
         firsts, blocks = [], 0
@@ -126,8 +126,8 @@ def batches(device: Device, dtype: DType, widest: DType, sizes: Sequence[int], p
             blocks += -(-size // geometry.piece)
         unused = capacity - len(part)
         table = struct.pack(f"={capacity}q{capacity}i", *part, *[0] * unused, *firsts, *[_UNUSED] * unused)
-        made.append(Batch(tuple(range(start, start + len(part))), variables, blocks, table))
-    return made
+        result.append(Batch(tuple(range(start, start + len(part))), variables, blocks, table))
+    return result
 
 
 class Copies:
@@ -139,14 +139,14 @@ class Copies:
 
     def __init__(self, device: Device, dtype: DType, sizes: Sequence[int]) -> None:
         self._device = device
-        made = batches(device, dtype, dtype, sizes, 2)
-        self._launches = [(one, one.prepare(_COPIES, device, [], 2)) for one in made]
+        copies = batches(device, dtype, dtype, sizes, 2)
+        self._launches = [(batch, batch.prepare(_COPIES, device, [], 2)) for batch in copies]
 
-    def __call__(self, given: Sequence[Array], made: Sequence[Array]) -> None:
-        """Copy ``given``, arrays without gaps in C order, to ``made``, which share no memory with them."""
-        for one in (*given, *made):
+    def __call__(self, given: Sequence[Array], result: Sequence[Array]) -> None:
+        """Copy ``given``, arrays without gaps in C order, to ``result``, which share no memory with them."""
+        for one in (*given, *result):
             one._planned()
         with on(self._device):
             for batch, launch in self._launches:
-                sides = ([side[i] for i in batch.members] for side in (given, made))
+                sides = ([side[i] for i in batch.members] for side in (given, result))
                 launch(*map(batch.addresses, sides))

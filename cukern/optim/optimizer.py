@@ -61,9 +61,9 @@ class Optimizer:
     _checks: ClassVar[Mapping[str, Callable[[str, Any], Any]]]
 
     def __init__(self, parameters: Parameters, masters: bool = True, **options: Any) -> None:
-        found, groups = read(parameters)
-        self.names = [name for name, _ in found]
-        self.parameters = [parameter for _, parameter in found]
+        leaves, groups = read(parameters)
+        self.names = [name for name, _ in leaves]
+        self.parameters = [parameter for _, parameter in leaves]
         self.groups = tuple(groups)
         self.masters = bool(masters)
         for name, value in options.items():
@@ -72,9 +72,9 @@ class Optimizer:
             group.checked(partial(_checked, self._checks, f"parameters[{i}]"))
             self._check_together(self._options(group))
         self.steps = 0
-        self._state: list[dict[str, Array]] = [{} for _ in found]
+        self._state: list[dict[str, Array]] = [{} for _ in leaves]
         #: The number of updates of each parameter.
-        self._updates = [0] * len(found)
+        self._updates = [0] * len(leaves)
         self._rates: list[float] = []
         self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
@@ -151,23 +151,25 @@ class Optimizer:
                 None.
             TypeError: a gradient is not a floating array.
         """
-        found = aligned(gradients, self.names, self.parameters, self._places)
+        leaves = aligned(gradients, self.names, self.parameters, self._places)
         if self._replaced != capture_hooks.replaced:
             self._forget()
         options = [self._options(group) for group in self.groups]
         try:
-            layouts = tuple([None if one is None else one._layout or one._planned() for one in found])
+            layouts = tuple(
+                [None if array is None else array._layout or array._planned() for array in leaves]
+            )
         except AttributeError:  # a gradient is not an array
             layouts = ()
         key = (layouts, *[tuple(self._variables(one).values()) for one in options])
-        made = self._made.get(key)
-        if made is None or not made.in_step(self._updates):
-            self._check_gradients(found)
+        result = self._made.get(key)
+        if result is None or not result.in_step(self._updates):
+            self._check_gradients(leaves)
             if len(self._made) >= _CAPACITY:
                 self._made.clear()
-            made = self._made[key] = self._worked_out(layouts, options)
-        capture_hooks.repeated(partial(self._count, made.members))
-        made.run(self, found, options)
+            result = self._made[key] = self._worked_out(layouts, options)
+        capture_hooks.repeated(partial(self._count, result.members))
+        result.run(self, leaves, options)
 
     def _options(self, group: Group) -> dict[str, Any]:
         """All options of a group: its own, and the optimizer's for the others."""
@@ -293,28 +295,30 @@ class Optimizer:
         for group in self.groups:
             for i in group.members:
                 kinds[i] = (*self._slots(self._options(group)), "updates")
-        places = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds[i]}
+        indices = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds[i]}
         # A missing master is made from its parameter.
-        places |= {f"{self.names[i]}.master": (i, "master") for i in range(len(kinds)) if self._has_master(i)}
+        indices |= {
+            f"{self.names[i]}.master": (i, "master") for i in range(len(kinds)) if self._has_master(i)
+        }
         loaded: list[dict[str, Array]] = [{} for _ in kinds]
         updates = [0] * len(kinds)
         for key, value in state.items():
             if key == "steps":
                 continue
-            if key not in places:
+            if key not in indices:
                 raise ValueError(f"{owner}: unexpected {key!r}")
-            i, slot = places[key]
+            i, slot = indices[key]
             if slot == "updates":
                 updates[i] = _number_of_steps(owner, key, value)
                 continue
             like = self.parameters[i]
             try:
-                found = asarray(value, dtype=dtypes.info(like.dtype).acc, device=like.device, copy=True)
+                buffer = asarray(value, dtype=dtypes.info(like.dtype).acc, device=like.device, copy=True)
             except (TypeError, ValueError) as error:
                 raise type(error)(f"{owner}: {key!r}: {error}") from None
-            if found.shape != like.shape:
-                raise ValueError(f"{owner}: {key!r} has shape {found.shape}, expected {like.shape}")
-            loaded[i][slot] = found
+            if buffer.shape != like.shape:
+                raise ValueError(f"{owner}: {key!r} has shape {buffer.shape}, expected {like.shape}")
+            loaded[i][slot] = buffer
         for i, own in enumerate(loaded):
             have = {*own, *(("updates",) if updates[i] else ())}
             if have and (missing := [kind for kind in kinds[i] if kind not in have]):

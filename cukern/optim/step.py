@@ -48,10 +48,10 @@ class Step:
             self._written += [parameter, *[optimizer._state[i][slot] for slot in slots[i]]]
             kind = parameter.device, parameter.dtype, _known(layouts[i]).dtype
             kinds.setdefault((group_of[i], optimizer._updates[i], slots[i], *kind), []).append(i)
-        for (group, _, names, device, dtype, given), places in kinds.items():
-            sizes = [optimizer.parameters[i].size for i in places]
+        for (group, _, names, device, dtype, given), indices in kinds.items():
+            sizes = [optimizer.parameters[i].size for i in indices]
             for batch in batches(device, dtype, dtypes.info(dtype).acc, sizes, 2 + len(names)):
-                own = tuple(places[k] for k in batch.members)
+                own = tuple(indices[k] for k in batch.members)
                 self._launches.append(_Launch(optimizer, group, own, names, given, batch))
         self._name = optimizer._kernel.name
 
@@ -92,16 +92,16 @@ class _Launch:
         self,
         optimizer: Optimizer,
         group: int,
-        places: tuple[int, ...],
+        indices: tuple[int, ...],
         slots: tuple[str, ...],
         given: dtypes.DType,
         batch: Batch,
     ) -> None:
         self.group = group
-        self._places = places
+        self._places = indices
         self._slots = slots
         self._batch = batch
-        first = optimizer.parameters[places[0]]
+        first = optimizer.parameters[indices[0]]
         self._device, self._acc = first.device, dtypes.info(first.dtype).acc
         self._variables = _variables(given, slots)
         #: The prepared launches, by whether the changing numbers are read from memory.

@@ -86,8 +86,8 @@ class Distributions:
 
     def _place(self, elements: int) -> Any:
         """Advance over the words of so many variates, from the counter that is returned, or the memory of one."""
-        place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, elements)) if elements else None
-        return self._advance(elements)[0] if place is None else place._data
+        offset = capture_hooks.numbers(dtypes.uint64, partial(self._advance, elements)) if elements else None
+        return self._advance(elements)[0] if offset is None else offset._data
 
     def _variates(
         self,
@@ -96,14 +96,14 @@ class Distributions:
         size: Size,
         *parameters: Parameter,
         like: DType = dtypes.float64,
-        place: Any = None,
+        offset: Any = None,
         part: int = 0,
     ) -> Array:
         """Variates of shape ``size``, by default the broadcast shape of the parameters.
 
         Args:
             like: the dtype in whose arithmetic they are made; half types' is float32.
-            place: where their words are, of :meth:`_place`; by default the next ones.
+            offset: where their words are, of :meth:`_place`; by default the next ones.
             part: which words of each element.
         """
         arrays = [p if isinstance(p, Array) else None for p in parameters]
@@ -111,7 +111,7 @@ class Distributions:
         shape = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
         if shapes and np.broadcast_shapes(shape, *shapes) != shape:
             raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {shape}")
-        made = allocate(self.device, shape, wanted)
+        result = allocate(self.device, shape, wanted)
         n = math.prod(shape)
         if n:
             with tape.stop_recording():
@@ -121,13 +121,13 @@ class Distributions:
                 ]
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
             datas, numbers = [*datas, None, None, None][:3], [*numbers, 0.0, 0.0, 0.0][:3]
-            place = self._place(n) if place is None else place
+            offset = self._place(n) if offset is None else offset
             acc = dtypes.info(dtypes.info(like).acc).cxx
-            function, block = _bound(self.device, wanted, kind, not isinstance(place, int), acc, not shapes)
+            function, block = _bound(self.device, wanted, kind, not isinstance(offset, int), acc, not shapes)
             piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, n // (block * _BLOCKS)))
-            values = (made, *datas, *numbers, n, piece, part * _PART, place, *self._key)
+            values = (result, *datas, *numbers, n, piece, part * _PART, offset, *self._key)
             launch(self.device, function, -(-n // (piece * block)), block, values)
-        return Array._wrap(made, self.device)
+        return Array._wrap(result, self.device)
 
     def _law(
         self,
@@ -144,12 +144,12 @@ class Distributions:
                 what it makes of them has the same values but for rounding, and records its derivative.
         """
         size = shape_of_parameters(*parameters) if size is None else shape_of(size)  # type: ignore[arg-type]
-        place = self._place(math.prod(size))
-        made = self._variates(kind, wanted, size, *parameters, like=wanted, place=place)
+        offset = self._place(math.prod(size))
+        result = self._variates(kind, wanted, size, *parameters, like=wanted, offset=offset)
         if tape.recording([p for p in parameters if isinstance(p, Array)]):
-            same = astype(graph(partial(self._variates, like=wanted, place=place)), wanted, copy=False)
-            tape.record(kind, (same,), (made,), lambda given, saved, needs: (given[0],))
-        return made
+            same = astype(graph(partial(self._variates, like=wanted, offset=offset)), wanted, copy=False)
+            tape.record(kind, (same,), (result,), lambda cotangents, saved, needs: (cotangents[0],))
+        return result
 
     def _parameter(self, value: Any, name: str, low: float, high: float = math.inf) -> Parameter:
         """A Python number of [low, high], or an array on the generator's device."""
@@ -162,13 +162,13 @@ class Distributions:
             if known is not None and np.any((known < low) | (known > high)):
                 raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
             return value
-        made = asarray(value, device=self.device)
+        result = asarray(value, device=self.device)
         if isinstance(value, (list, tuple)) and holds_array(value):
-            return self._parameter(made, name, low, high)
+            return self._parameter(result, name, low, high)
         known = np.asarray(value, np.float64)
         if not np.all((known >= low) & (known <= high)):
             raise ValueError(f"{name}: expected numbers from {low:g} to {high:g}, got {value!r}")
-        return made
+        return result
 
     def _log_gamma(self, name: str, shape: Any, size: Size, variates: Any = None, part: int = 0) -> Array:
         """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``.
@@ -177,14 +177,14 @@ class Distributions:
             variates: makes them, by default of the next words.
         """
         a = self._parameter(shape, name, 0.0)
-        made: Array = (variates or self._variates)("log_gamma", dtypes.float64, size, a, part=part)
+        result: Array = (variates or self._variates)("log_gamma", dtypes.float64, size, a, part=part)
         if isinstance(a, Array) and tape.recording((a,)):
 
-            def vjp(given: Any, saved: Any, needs: object) -> tuple[Array]:
-                return (given[0] * log_gamma_slope(astype(saved[0], dtypes.float64), saved[1]),)
+            def vjp(cotangents: Any, saved: Any, needs: object) -> tuple[Array]:
+                return (cotangents[0] * log_gamma_slope(astype(saved[0], dtypes.float64), saved[1]),)
 
-            tape.record("gamma", (a,), (made,), vjp, (a, made))
-        return made
+            tape.record("gamma", (a,), (result,), vjp, (a, result))
+        return result
 
     def gamma(self, shape: Parameter, scale: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Gamma with parameter ``shape``, times ``scale``; differentiable, with respect to ``shape`` only once.
@@ -207,8 +207,9 @@ class Distributions:
         size = shape_of_parameters(shape, scale) if size is None else size
 
         def graph(variates: Any) -> Array:
-            made: Array = exp(self._log_gamma("gamma: shape", shape, size, variates)) * _wide(positive(scale))
-            return made
+            drawn: Array = exp(self._log_gamma("gamma: shape", shape, size, variates))
+            drawn = drawn * _wide(positive(scale))
+            return drawn
 
         return self._law("gamma", wanted, size, (shape, scale), graph)
 
@@ -241,17 +242,17 @@ class Distributions:
 
         def graph(variates: Any) -> Array:
             drawn = (variates(kind, dtypes.float64, size) for kind in ("t_exponential", "t_cosine"))
-            made: Array = _student(_wide(df), *drawn)
-            return made
+            result: Array = _student(_wide(df), *drawn)
+            return result
 
         return self._law("standard_t", wanted, size, (df,), graph)
 
-    def _counts(self, name: str, made: Array, dtype: Any) -> Array:
+    def _counts(self, name: str, result: Array, dtype: Any) -> Array:
         """Counts in int64 as another integer dtype."""
         wanted = dtypes.int64 if dtype is None else dtypes.as_dtype(dtype)
         if dtypes.info(wanted).kind not in "iu":
             raise TypeError(f"{name}: dtype: expected an integer dtype, got {wanted}")
-        return astype(made, wanted, copy=False)
+        return astype(result, wanted, copy=False)
 
     def poisson(self, lam: Parameter = 1.0, size: Size = None, dtype: Any = None) -> Array:
         """Poisson counts with mean ``lam``; int64 by default, -1 where an element of ``lam`` is negative or NaN.
@@ -291,7 +292,7 @@ class Distributions:
         if not any(isinstance(p, Array) for p in known) and sample > good + bad:
             raise ValueError(f"hypergeometric: nsample: expected at most {good + bad} elements, got {sample}")
         counts = [on_host(p) for p in known]
-        if all(one is not None for one in counts) and np.any(counts[2] > counts[0] + counts[1]):
+        if all(count is not None for count in counts) and np.any(counts[2] > counts[0] + counts[1]):
             raise ValueError("hypergeometric: nsample: expected at most ngood + nbad elements")
         drawn = self._variates("hypergeometric", dtypes.int64, size, good, bad, sample)
         return self._counts("hypergeometric", drawn, dtype)

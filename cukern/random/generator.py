@@ -95,26 +95,26 @@ class Generator(Transformed):
         """
         if operator.index(n) < 0:
             raise ValueError(f"split: n: expected at least 0, got {n}")
-        made = []
+        result = []
         for _ in range(n):
             low, high = self._children & WORD, self._children >> 32
             self._children += 1
             # Draws use counters whose third word is 0, so children's keys never repeat drawn bits.
             k0, k1, _, _ = philox((low, high, 1, 0), self._key)
-            made.append(Generator((k0, k1), self.device))
-        return made
+            result.append(Generator((k0, k1), self.device))
+        return result
 
     spawn = split
 
     def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Place = ()) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
-        made = allocate(self.device, shape, dtype)
+        result = allocate(self.device, shape, dtype)
         if n := math.prod(shape):
             groups = -(-n // numbers(dtype, kind))
-            place = capture_hooks.numbers(dtypes.uint64, partial(self._advance, groups))
-            (counter,) = self._advance(groups) if place is None else (place._data,)
-            draw(self.device, kind, dtype, made, groups, counter, (*self._key, *extra), located)
-        return Array._wrap(made, self.device)
+            offset = capture_hooks.numbers(dtypes.uint64, partial(self._advance, groups))
+            (counter,) = self._advance(groups) if offset is None else (offset._data,)
+            draw(self.device, kind, dtype, result, groups, counter, (*self._key, *extra), located)
+        return Array._wrap(result, self.device)
 
     def _advance(self, groups: int) -> tuple[int]:
         """Return the counter and advance it by ``groups`` groups of four words."""
@@ -129,8 +129,8 @@ class Generator(Transformed):
         In a captured step it differs between replays, and is in the memory that is returned.
         """
         advance = partial(self._advance, -(-words // 4))
-        place = capture_hooks.numbers(dtypes.uint64, advance)
-        return place, 0 if place is not None else advance()[0]
+        offset = capture_hooks.numbers(dtypes.uint64, advance)
+        return offset, 0 if offset is not None else advance()[0]
 
     def bits(self, size: Size = None, dtype: Any = "uint32") -> Array:
         """Draw random words: every bit is 0 or 1 with equal probability.
@@ -199,8 +199,8 @@ class Generator(Transformed):
         ):
             raise ValueError(f"integers: expected low < high, got {first} and {end}")
         share = self._floats("uniform", size, dtypes.float64, first, end)
-        made: Array = _scaled(share, first, end + endpoint)
-        return made.astype(wanted)
+        result: Array = _scaled(share, first, end + endpoint)
+        return result.astype(wanted)
 
     def permutation(self, x: Array | int, axis: int = 0) -> Array:
         """The slices of ``x`` along an axis in random order, or the integers below ``x`` in random order."""
@@ -222,8 +222,8 @@ class Generator(Transformed):
 
     def _order(self, n: int) -> Array:
         words = self.bits(n)
-        place, counter = self._claim(4 * n)
-        return random_order(words, counter if place is None else place._data, self._key)
+        offset, counter = self._claim(4 * n)
+        return random_order(words, counter if offset is None else offset._data, self._key)
 
     def choice(
         self, a: Array | int, size: Size = None, replace: bool = True, p: Any = None, axis: int = 0
@@ -252,15 +252,15 @@ class Generator(Transformed):
                 f"choice: cannot draw {count} of {max(n, 0)}{'' if replace else ' without replacement'}"
             )
         if p is not None:
-            places = self._weighted(_distribution(p, n, self.device), count, replace)
+            indices = self._weighted(_distribution(p, n, self.device), count, replace)
         elif replace:
-            places = self.integers(0, max(n, 1), count)
+            indices = self.integers(0, max(n, 1), count)
         elif n < max(_MANY, 64 * count):
-            places = self._order(n)[:count]
+            indices = self._order(n)[:count]
         else:
-            places = self._few(n, count)
-        places = namespace.reshape(places, shape)
-        return namespace.take(a, places, axis=axis) if isinstance(a, Array) else places
+            indices = self._few(n, count)
+        indices = namespace.reshape(indices, shape)
+        return namespace.take(a, indices, axis=axis) if isinstance(a, Array) else indices
 
     def _few(self, n: int, count: int) -> Array:
         """``count`` distinct ones of ``n`` integers, at least 64 times as many: the first of more draws, of which too
@@ -277,8 +277,8 @@ class Generator(Transformed):
         if replace:
             total = namespace.cumulative_sum(p)
             drawn = self.random(count, "float64") * total[-1]
-            found = namespace.searchsorted(total, drawn, side="right")
-            return namespace.minimum(found, p.shape[0] - 1)
+            indices = namespace.searchsorted(total, drawn, side="right")
+            return namespace.minimum(indices, p.shape[0] - 1)
         if count > int(namespace.sum(p > 0).item()):
             raise ValueError("choice: p: fewer slices of positive probability than draws")
         keys = namespace.log(p) + self.gumbel(size=p.shape, dtype="float64")
@@ -307,13 +307,13 @@ def _distribution(p: Any, n: int, device: Device) -> Array:
     Raises:
         ValueError: they are not ``n`` non-negative numbers that sum to 1.
     """
-    made = asarray(p, device=device).astype("float64")
-    if made.shape != (n,):
-        raise ValueError(f"choice: p: expected shape ({n},), got {made.shape}")
-    total = float(made.sum()._number())
-    if not bool(namespace.all(made >= 0)) or abs(total - 1) > 1e-6:
+    result = asarray(p, device=device).astype("float64")
+    if result.shape != (n,):
+        raise ValueError(f"choice: p: expected shape ({n},), got {result.shape}")
+    total = float(result.sum()._number())
+    if not bool(namespace.all(result >= 0)) or abs(total - 1) > 1e-6:
         raise ValueError(f"choice: p: expected probabilities that sum to 1, got a sum of {total}")
-    return made
+    return result
 
 
 def default_rng(

@@ -41,9 +41,9 @@ class RandomState(Generator):
     @classmethod
     def from_key(cls, key: tuple[int, int], device: Device) -> RandomState:
         """The stream of a key."""
-        made = cls(0, device)
-        made._key = key
-        return made
+        result = cls(0, device)
+        result._key = key
+        return result
 
     def seed(self, seed: int | Sequence[int] | np.random.SeedSequence | None = None) -> None:
         """Start again from a seed, as in the constructor."""

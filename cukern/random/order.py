@@ -33,12 +33,12 @@ def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
         key: the stream's key.
     """
     device, n = words.device, words.size
-    keys, places = sorted_rows(words, True, False)
-    assert places is not None
+    keys, indices = sorted_rows(words, True, False)
+    assert indices is not None
     if n > 1:
         block = 1 if device.style == "serial" else 256
         piece = _PIECES[device.style]
         function = _shuffling(device, not isinstance(counter, int), block)
-        values = (keys._data, places._data, n, piece, counter, *key)
+        values = (keys._data, indices._data, n, piece, counter, *key)
         launch(device, function, divide_up(n, block * piece), block, values)
-    return places
+    return indices

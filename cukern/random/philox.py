@@ -65,7 +65,7 @@ def draw(
     device: Device,
     kind: str,
     dtype: dtypes.DType,
-    made: Any,
+    result: Any,
     groups: int,
     counter: Any,
     rest: Sequence[float],
@@ -86,5 +86,5 @@ def draw(
         function,
         divide_up(groups, piece * block),
         block,
-        (made, made.size, piece, counter, *rest, *located),
+        (result, result.size, piece, counter, *rest, *located),
     )

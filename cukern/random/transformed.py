@@ -78,8 +78,8 @@ class Transformed(Distributions):
             located: Place = () if loc == 0 and scale == 1 else (float(loc), float(scale))
             return self._floats(kind, size, dtype, located=located)
         drawn = self._floats(kind, size, dtype, *(given or (loc, scale)))
-        made: Array = _affine(drawn, loc, scale)
-        return made
+        result: Array = _affine(drawn, loc, scale)
+        return result
 
     # ----- uniform, normal, exponential -----
 
@@ -112,8 +112,8 @@ class Transformed(Distributions):
     ) -> Array:
         """The exponential of a :meth:`normal` variate with mean ``mean`` and standard deviation ``sigma``."""
         mean, sigma = self._known(mean), self._parameter(sigma, "lognormal: sigma", 0.0)
-        made: Array = _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, positive(sigma))
-        return made
+        result: Array = _lognormal(self._floats("normal", size, dtype, mean, sigma), mean, positive(sigma))
+        return result
 
     def standard_exponential(self, size: Size = None, dtype: Any = None) -> Array:
         """Exponential with mean 1."""
@@ -149,8 +149,8 @@ class Transformed(Distributions):
 
     def _of_exponential(self, name: str, f: Any, a: Parameter, size: Size, dtype: Any) -> Array:
         a = self._parameter(a, name, 0.0)
-        made: Array = f(self._floats("exponential", size, dtype, a), a)
-        return made
+        result: Array = f(self._floats("exponential", size, dtype, a), a)
+        return result
 
     def pareto(self, a: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Pareto's second distribution (Lomax), of density ``a / (1 + x)**(a + 1)`` for positive ``x``."""
@@ -186,8 +186,9 @@ class Transformed(Distributions):
             raise ValueError(
                 f"triangular: expected left <= mode <= right and left < right, got {left}, {mode} and {right}"
             )
-        made: Array = _triangular(self._floats("uniform", size, dtype, left, mode, right), left, mode, right)
-        return made
+        u = self._floats("uniform", size, dtype, left, mode, right)
+        result: Array = _triangular(u, left, mode, right)
+        return result
 
     def geometric(self, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """The number of trials of probability ``p`` up to the first success; integers, int64 by default."""
@@ -198,8 +199,8 @@ class Transformed(Distributions):
             log_failure = math.log1p(-p) if p < 1 else -math.inf
             return self._counts("geometric", self._draw("geometric", shape, dtypes.int64, log_failure), dtype)
         with tape.stop_recording():
-            made: Array = _geometric(self._floats("exponential", size, dtypes.float64, p), p)
-        return self._counts("geometric", made, dtype)
+            result: Array = _geometric(self._floats("exponential", size, dtypes.float64, p), p)
+        return self._counts("geometric", result, dtype)
 
     # ----- of gamma variates -----
 
@@ -267,8 +268,8 @@ class Transformed(Distributions):
         def graph(variates: Any) -> Array:
             above = self._log_half_chisquare("noncentral_f: dfnum", dfnum, nonc, size, variates)
             below = self._log_gamma("noncentral_f: dfden", positive(dfden) * 0.5, size, variates, 1)
-            made: Array = exp(above - below) * (dfden / dfnum)
-            return made
+            result: Array = exp(above - below) * (dfden / dfnum)
+            return result
 
         return self._law("noncentral_f", wanted, size, (dfnum, dfden, nonc), graph)
 
@@ -294,8 +295,8 @@ class Transformed(Distributions):
         if not isinstance(known, Array) or not known.ndim:
             raise ValueError(f"dirichlet: alpha: expected at least one axis, got {alpha!r}")
         shape = known.shape if size is None else (*shape_of(size), known.shape[-1])  # type: ignore[arg-type]
-        made = self._log_gamma("dirichlet: alpha", known, shape, partial(self._variates, like=wanted))
-        return astype(softmax(made, -1), wanted, copy=False)
+        result = self._log_gamma("dirichlet: alpha", known, shape, partial(self._variates, like=wanted))
+        return astype(softmax(result, -1), wanted, copy=False)
 
     def wald(self, mean: Parameter, scale: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """Wald's (inverse Gaussian) distribution.
@@ -313,8 +314,8 @@ class Transformed(Distributions):
         require_constant("wald", mean=mean, scale=scale)
         with tape.stop_recording():
             drawn = self._floats("normal", size, dtypes.float64, mean, scale)
-            made: Array = _wald(drawn, self.random(drawn.shape, dtypes.float64), mean, scale)
-        return astype(made, wanted, copy=False)
+            result: Array = _wald(drawn, self.random(drawn.shape, dtypes.float64), mean, scale)
+        return astype(result, wanted, copy=False)
 
     def negative_binomial(self, n: Parameter, p: Parameter, size: Size = None, dtype: Any = None) -> Array:
         """The number of failures before ``n`` successes of probability ``p``; integers, int64 by default."""
@@ -329,11 +330,11 @@ class Transformed(Distributions):
 def _fused(function: Callable[..., Any]) -> Any:
     """One kernel of a function of drawn numbers and parameters, with results in the dtype of the drawn numbers."""
 
-    def made(drawn: Any, *parameters: Any) -> Any:
+    def cast(drawn: Any, *parameters: Any) -> Any:
         return function(drawn, *parameters).astype(drawn.dtype)
 
-    made.__name__ = function.__name__
-    return fuse(made)
+    cast.__name__ = function.__name__
+    return fuse(cast)
 
 
 @_fused
@@ -371,8 +372,8 @@ def _triangular(drawn: Any, left: Any, mode: Any, right: Any) -> Any:
     base, rise = right - left, mode - left
     up, down = drawn * base * rise, (1 - drawn) * base * (right - mode)
     rising = drawn * base <= rise
-    made = where(rising, left + sqrt(where(rising, up, 1)), right - sqrt(where(rising, 1, down)))
-    return where((left <= mode) & (mode <= right), made, math.nan)
+    result = where(rising, left + sqrt(where(rising, up, 1)), right - sqrt(where(rising, 1, down)))
+    return where((left <= mode) & (mode <= right), result, math.nan)
 
 
 @fuse
@@ -387,5 +388,5 @@ def _wald(drawn: Any, u: Any, mean: Any, scale: Any) -> Any:
     y = mean * drawn * drawn
     # The smaller root of the transform, in a form without cancellation.
     root = mean * 2 * scale / (2 * scale + y + sqrt(y * (4 * scale + y)))
-    made = where(u * (mean + root) <= mean, root, mean * mean / root)
-    return where((mean >= 0) & (scale >= 0) & ~isnan(made), made, math.nan)
+    result = where(u * (mean + root) <= mean, root, mean * mean / root)
+    return where((mean >= 0) & (scale >= 0) & ~isnan(result), result, math.nan)

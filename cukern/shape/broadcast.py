@@ -28,8 +28,8 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     own = x._layout or x._planned()
     if own.on_host:
         return broadcast_to(x, shape)
-    found = _layouts.get((own, shape))
-    return x._seen(remember(_layouts, (own, shape), _repeated(own, shape)) if found is None else found)
+    cached = _layouts.get((own, shape))
+    return x._seen(remember(_layouts, (own, shape), _repeated(own, shape)) if cached is None else cached)
 
 
 def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:

@@ -54,9 +54,9 @@ def in_order(device: Device, data: Any) -> Any:
     """
     if data.size < LARGE and allows_numpy(device):
         return np.array(data, order="C")
-    bits, made = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
-    run_into(_copy(bits), device, (data.view(bits),), (), made.view(bits))
-    return made
+    bits, result = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
+    run_into(_copy(bits), device, (data.view(bits),), (), result.view(bits))
+    return result
 
 
 def write(device: Device, target: Any, source: Any) -> None:
@@ -72,11 +72,11 @@ def write(device: Device, target: Any, source: Any) -> None:
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:
     """A new ndarray filled with ``value``, cast as by ``numpy.full``."""
-    bits, made = dtypes.info(dtype).bits, allocate(device, shape, dtype)
+    bits, result = dtypes.info(dtype).bits, allocate(device, shape, dtype)
     with np.errstate(over="ignore"):
         number = np.full((), value, dtype).view(bits).item()
-    run_into(_fill(bits), device, (), (number,), made.view(bits))
-    return made
+    run_into(_fill(bits), device, (), (number,), result.view(bits))
+    return result
 
 
 FUNCTIONS.update(in_order=in_order, filled=filled)

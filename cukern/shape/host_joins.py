@@ -57,20 +57,20 @@ def gridded(arrays: Sequence[Any], indexing: str) -> tuple[Array, ...] | None:
     first, *others = arrays
     if not by_numpy.serves(first, *others, times=math.prod(x.size for x in others)):
         return None
-    made: Any = np.meshgrid(*(x._data for x in arrays), indexing=indexing)  # type: ignore[call-overload]
-    return tuple(Array._wrap(one, first.device) for one in made)
+    grids: Any = np.meshgrid(*(x._data for x in arrays), indexing=indexing)  # type: ignore[call-overload]
+    return tuple(Array._wrap(grid, first.device) for grid in grids)
 
 
 def opened(x: Array, axis: int, at: int, value: Any) -> Array:
     """``x`` on the host with a slice of a number inserted along an axis."""
     data = x._data
     sizes = (*x.shape[:axis], x.shape[axis] + 1, *x.shape[axis + 1 :])
-    made: Any = np.empty(sizes, x.dtype)
+    result: Any = np.empty(sizes, x.dtype)
     whole = (slice(None),) * axis
-    made[(*whole, slice(at))] = data[(*whole, slice(at))]
-    made[(*whole, at)] = value
-    made[(*whole, slice(at + 1, None))] = data[(*whole, slice(at, None))]
-    return Array._wrap(made, x.device)
+    result[(*whole, slice(at))] = data[(*whole, slice(at))]
+    result[(*whole, at)] = value
+    result[(*whole, slice(at + 1, None))] = data[(*whole, slice(at, None))]
+    return Array._wrap(result, x.device)
 
 
 def closed(data: Any, axis: int, first: int, last: int) -> Any:

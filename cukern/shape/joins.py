@@ -39,12 +39,12 @@ def _joinable(arrays: Sequence[Array], name: str) -> tuple[list[Array], DType]:
         ValueError: there is no array.
         DeviceError: they are on different devices.
     """
-    made = require_arrays(arrays, name)
-    if not made:
+    result = require_arrays(arrays, name)
+    if not result:
         raise ValueError(f"{name}: expected at least one array")
-    one_device(name, made)
-    kinds = {x.dtype for x in made}
-    return made, made[0].dtype if len(kinds) == 1 else dtypes.result_type(*kinds)
+    one_device(name, result)
+    kinds = {x.dtype for x in result}
+    return result, result[0].dtype if len(kinds) == 1 else dtypes.result_type(*kinds)
 
 
 def _castable(arrays: Sequence[Array], dtype: Any, casting: str, name: str) -> DType:
@@ -87,27 +87,27 @@ def concat(
     wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
     if axis is None:
         joined, axis = [x if x.ndim == 1 else ravel(x) for x in joined], 0
-    place = normalize_axis(axis, joined[0].ndim, "concat")
+    axis = normalize_axis(axis, joined[0].ndim, "concat")
     shapes = [x.shape for x in joined]
-    if any(len(s) != len(shapes[0]) or _without(s, place) != _without(shapes[0], place) for s in shapes):
+    if any(len(s) != len(shapes[0]) or _without(s, axis) != _without(shapes[0], axis) for s in shapes):
         raise ValueError(
-            f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {place}"
+            f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {axis}"
         )
-    ends = list(accumulate((shape[place] for shape in shapes), initial=0))
-    keys = [(*(slice(None),) * place, slice(*pair)) for pair in pairwise(ends)]
-    sizes = (*shapes[0][:place], ends[-1], *shapes[0][place + 1 :])
-    made = _assembled("concat", joined, sizes, wanted, keys)
-    return made if out is None else _given("concat", made, out, dtype, casting)
+    ends = list(accumulate((shape[axis] for shape in shapes), initial=0))
+    keys = [(*(slice(None),) * axis, slice(*pair)) for pair in pairwise(ends)]
+    sizes = (*shapes[0][:axis], ends[-1], *shapes[0][axis + 1 :])
+    result = _assembled("concat", joined, sizes, wanted, keys)
+    return result if out is None else _given("concat", result, out, dtype, casting)
 
 
-def _given(name: str, made: Array, out: Array, dtype: Any, casting: Casting) -> Array:
-    """``out`` with the elements of ``made``."""
+def _given(name: str, result: Array, out: Array, dtype: Any, casting: Casting) -> Array:
+    """``out`` with the elements of ``result``."""
     if dtype is not None:
         raise TypeError(f"{name}: out and dtype: expected one of them, as out has a dtype, got both")
     target = one_out(name, out)
-    if target is not None and target.shape != made.shape:
-        raise ValueError(f"{name}: out: expected shape {made.shape}, got {target.shape}")
-    return written(name, made, target, casting)
+    if target is not None and target.shape != result.shape:
+        raise ValueError(f"{name}: out: expected shape {result.shape}, got {target.shape}")
+    return written(name, result, target, casting)
 
 
 def _assembled(
@@ -158,22 +158,22 @@ def stack(
     joined, common = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
-    place = normalize_axis(axis, joined[0].ndim + 1, "stack")
+    axis = normalize_axis(axis, joined[0].ndim + 1, "stack")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
-    before, after = joined[0].shape[:place], joined[0].shape[place:]
-    keys = [(*(slice(None),) * place, i, ...) for i in range(len(joined))]
-    made = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
-    return made if out is None else _given("stack", made, out, dtype, casting)
+    before, after = joined[0].shape[:axis], joined[0].shape[axis:]
+    keys = [(*(slice(None),) * axis, i, ...) for i in range(len(joined))]
+    result = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+    return result if out is None else _given("stack", result, out, dtype, casting)
 
 
 @public
 def unstack(x: Array, /, axis: int = 0) -> tuple[Array, ...]:
     """The views of ``x`` at each index along an axis."""
     x = require_array(x, "unstack")
-    place = normalize_axis(axis, x.ndim, "unstack")
-    whole = (slice(None),) * place
-    keys = [(*whole, i, ...) for i in range(x.shape[place])]
-    return tuple(_taken_apart(x, "unstack", place, keys, items(x, place)))
+    axis = normalize_axis(axis, x.ndim, "unstack")
+    whole = (slice(None),) * axis
+    keys = [(*whole, i, ...) for i in range(x.shape[axis])]
+    return tuple(_taken_apart(x, "unstack", axis, keys, items(x, axis)))
 
 
 @public
@@ -185,8 +185,8 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
         ValueError: the axis cannot be split into that number of equal parts.
     """
     x = require_array(x, "split")
-    place = normalize_axis(axis, x.ndim, "split")
-    size = x.shape[place]
+    axis = normalize_axis(axis, x.ndim, "split")
+    size = x.shape[axis]
     if isinstance(indices_or_sections, (int, np.integer)):
         sections = int(indices_or_sections)
         if sections < 1 or size % sections:
@@ -196,35 +196,35 @@ def split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int = 0) 
         ends = [min(max(e + size if e < 0 else e, 0), size) for e in map(operator.index, indices_or_sections)]
     parts = [(a, max(a, b)) for a, b in pairwise([0, *ends, size])]
     if ends != sorted(ends):  # overlapping parts
-        return [_part(x, place, *part) for part in parts]
-    keys = [(*(slice(None),) * place, slice(*part)) for part in parts]
+        return [_part(x, axis, *part) for part in parts]
+    keys = [(*(slice(None),) * axis, slice(*part)) for part in parts]
     with tape.stop_recording():
         views = [x[key] for key in keys]
-    return _taken_apart(x, "split", place, keys, views)
+    return _taken_apart(x, "split", axis, keys, views)
 
 
 def _taken_apart(
-    x: Array, name: str, place: int, keys: Sequence[tuple[Any, ...]], views: list[Array]
+    x: Array, name: str, axis: int, keys: Sequence[tuple[Any, ...]], views: list[Array]
 ) -> list[Array]:
     """The ``views`` of ``x`` at ``keys``, which cover ``x``: one operation, whose derivative joins the cotangents.
 
     Args:
-        place: the axis along which they lie.
+        axis: the axis along which they lie.
     """
     if views and tape.recording((x,)):
         shape = x.shape
 
         def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
-            made = _lying_so(cotangents, shape, place)
-            if made is None:
+            result = _lying_so(cotangents, shape, axis)
+            if result is None:
                 return (_assembled(name, cotangents, shape, cotangents[0].dtype, keys),)
-            return (recorded_many(name, cotangents, made, lambda g, needs: [g[key] for key in keys]),)
+            return (recorded_many(name, cotangents, result, lambda g, needs: [g[key] for key in keys]),)
 
         tape.record(name, (x,), views, vjp)
     return views
 
 
-def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], place: int) -> Array | None:
+def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], axis: int) -> Array | None:
     """A GPU's array of this shape that consists of ``parts`` along an axis, if they lie in one memory so; else None."""
     first, layouts = parts[0], [part._layout or part._planned() for part in parts]
     own, storage = layouts[0], first._storage
@@ -232,16 +232,18 @@ def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], place: int) -> Arr
         return None
     strides = list(own.strides)
     if own.ndim < len(shape):
-        strides.insert(place, parts[1]._operand - first._operand if len(parts) > 1 else own.nbytes)
-    at, step = first._operand, strides[place]
-    for part, found in zip(parts, layouts, strict=True):
-        fits = found is own or (
-            found.dtype == own.dtype
-            and all(n == 1 or a == b for n, a, b in zip(found.shape, found.strides, own.strides, strict=True))
+        strides.insert(axis, parts[1]._operand - first._operand if len(parts) > 1 else own.nbytes)
+    at, step = first._operand, strides[axis]
+    for part, of_part in zip(parts, layouts, strict=True):
+        fits = of_part is own or (
+            of_part.dtype == own.dtype
+            and all(
+                n == 1 or a == b for n, a, b in zip(of_part.shape, of_part.strides, own.strides, strict=True)
+            )
         )
         if not fits or part._storage is not storage or part._operand != at:
             return None
-        at += step if found.ndim < len(shape) else found.shape[place] * step
+        at += step if of_part.ndim < len(shape) else of_part.shape[axis] * step
     if memory_order(shape, tuple(strides), own.dtype.itemsize) is None:  # they leave gaps, or overlap
         return None
     return first._seen(layout(own.device, own.dtype, shape, tuple(strides), own.aligned))
@@ -255,15 +257,15 @@ def array_split(x: Array, /, indices_or_sections: int | Sequence[int], axis: int
         ValueError: the number of parts is less than one.
     """
     x = require_array(x, "array_split")
-    place = normalize_axis(axis, x.ndim, "array_split")
+    axis = normalize_axis(axis, x.ndim, "array_split")
     if not isinstance(indices_or_sections, (int, np.integer)):
-        return split(x, indices_or_sections, place)
+        return split(x, indices_or_sections, axis)
     sections = operator.index(indices_or_sections)
     if sections < 1:
         raise ValueError(f"array_split: expected at least one section, got {sections}")
-    each, more = divmod(x.shape[place], sections)
+    each, more = divmod(x.shape[axis], sections)
     sizes = [each + (i < more) for i in range(sections)]
-    return split(x, list(accumulate(sizes))[:-1], place)
+    return split(x, list(accumulate(sizes))[:-1], axis)
 
 
 def _split_along(x: Array, cuts: int | Sequence[int], axis: int, least: int, name: str) -> list[Array]:

@@ -29,17 +29,17 @@ def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
     if x.device.addressable or not _PLAIN.issuperset(map(type, key)):
         return None
-    found = _views.get((x._layout or x._planned(), *key))
-    return None if found is None else _seen(x, found)
+    cached = _views.get((x._layout or x._planned(), *key))
+    return None if cached is None else _seen(x, cached)
 
 
-def _seen(x: Array, found: _View) -> Array:
-    made = x._seen(found.layout, found.offset)
+def _seen(x: Array, cached: _View) -> Array:
+    result = x._seen(cached.layout, cached.offset)
     tracking = tape.tracked((x,))
     if tracking is not None:
         _, keys, tapes = tracking
-        tape.record_tracked(found.operation, keys, (made,), (), tapes)
-    return made
+        tape.record_tracked(cached.operation, keys, (result,), (), tapes)
+    return result
 
 
 _items: dict[tuple[Layout, int], list[Layout]] = {}
@@ -56,8 +56,8 @@ def items(x: Array, axis: int = 0) -> list[Array]:
     if layouts is None:
         shape, strides = ((*one[:axis], *one[axis + 1 :]) for one in (own.shape, own.strides))
         aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[axis])]
-        made = [layout(x.device, own.dtype, shape, strides, each) for each in aligned]
-        layouts = remember(_items, (own, axis), made)
+        result = [layout(x.device, own.dtype, shape, strides, each) for each in aligned]
+        layouts = remember(_items, (own, axis), result)
     return [x._seen(one, i * step) for i, one in enumerate(layouts)]
 
 
@@ -77,10 +77,10 @@ def viewed(x: Array, data: Any, vjp: Callable[[Array], Array | None], key: tuple
     own = x._layout or x._planned()
     offset = x.device.backend.operand(data) - x._operand
     aligned = own.aligned and offset % ALIGNMENT == 0
-    made = layout(x.device, data.dtype, data.shape, data.strides, aligned)
+    result = layout(x.device, data.dtype, data.shape, data.strides, aligned)
 
     def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | None]:
         return (vjp(cotangents[0]),)
 
-    found = _View(made, offset, tape.Operation(key[0], (own,), (made,), pull))
-    return _seen(x, remember(_views, (own, *key), found))
+    cached = _View(result, offset, tape.Operation(key[0], (own,), (result,), pull))
+    return _seen(x, remember(_views, (own, *key), cached))

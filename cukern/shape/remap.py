@@ -99,9 +99,9 @@ def remap(
             ``"symmetric"``; an axis of size 0 allows only constants.
         ends: the constants before and after ``data``; they must be equal if several axes are padded.
     """
-    made = allocate(device, tuple(shape), data.dtype)
-    if not made.size:
-        return made
+    result = allocate(device, tuple(shape), data.dtype)
+    if not result.size:
+        return result
     key = (device, data.itemsize, data.shape, data.strides, tuple(shape), tuple(before), beyond)
     plan = _plans.get(key)
     with on(device):
@@ -111,8 +111,8 @@ def remap(
         values = [_as_bits(value, data.dtype) for value in (ends if beyond == "constant" else (0, 0))]
         operand = device.backend.operand
         assert plan.launch is not None
-        plan.launch(operand(data), operand(made), *values)
-    return made
+        plan.launch(operand(data), operand(result), *values)
+    return result
 
 
 def _as_bits(value: Any, dtype: DType) -> int | bytes:

@@ -43,8 +43,8 @@ def ravel(tree: Any) -> tuple[Array, Callable[[Array], Any]]:
     """
     given = list(pytree.leaves_with_path(tree, "tree"))
     vector, parts = _raveled(given)
-    made = pytree.Structure(tree)
-    return vector, lambda new: made.unflatten(parts(new))
+    result = pytree.Structure(tree)
+    return vector, lambda new: result.unflatten(parts(new))
 
 
 def _raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Array]]]:
@@ -70,8 +70,8 @@ def _raveled(leaves: Sequence[Leaf]) -> tuple[Array, Callable[[Array], list[Arra
         new = require_array(new, "unravel", "vector")
         if new.shape != (ends[-1],):
             raise ValueError(f"unravel: expected a vector of shape ({ends[-1]},), got shape {new.shape}")
-        made = _cut(new, shapes, ends)
-        return [astype(one, kind, copy=False) for one, kind in zip(made, kinds, strict=True)]
+        result = _cut(new, shapes, ends)
+        return [astype(one, kind, copy=False) for one, kind in zip(result, kinds, strict=True)]
 
     return vector, parts
 
@@ -84,11 +84,11 @@ def _cut(x: Array, shapes: Sequence[tuple[int, ...]], ends: Sequence[int]) -> li
     """
     data = x._data
     spans = zip(itertools.pairwise(ends), shapes, strict=True)
-    made = [view(x, data[start:end].reshape(shape)) for (start, end), shape in spans]
-    if made and tape.recording((x,)):
+    result = [view(x, data[start:end].reshape(shape)) for (start, end), shape in spans]
+    if result and tape.recording((x,)):
 
         def vjp(cotangents: tuple[Any, ...], saved: object, needs: object) -> tuple[Array]:
-            return (concat([reshape(one, (-1,)) for one in cotangents]),)
+            return (concat([reshape(cotangent, (-1,)) for cotangent in cotangents]),)
 
-        tape.record("unravel", (x,), made, vjp)
-    return made
+        tape.record("unravel", (x,), result, vjp)
+    return result

@@ -1,4 +1,4 @@
-"""Views, which share memory, and other linear functions of the elements' places."""
+"""Views, which share memory, and other linear functions that permute elements."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
         except ValueError:
             pass  # the general path below raises the error
     key = ("reshape", *given)
-    if order == "C" and not copy and (made := known(x, key)) is not None:
-        return made
+    if order == "C" and not copy and (result := known(x, key)) is not None:
+        return result
     sizes = _resolved(given, x.shape)
     if order != "C" and _first_fastest(x, order):
         return transpose(reshape(transpose(x), sizes[::-1], copy=copy))
@@ -104,8 +104,8 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     before = x.shape
     if not copy and shared:
         return viewed(x, x._data.reshape(sizes), lambda g: reshape(g, before), key)
-    made = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
-    return recorded("reshape", x, made, lambda g: reshape(g, before))
+    result = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
+    return recorded("reshape", x, result, lambda g: reshape(g, before))
 
 
 def _first_fastest(x: Array, order: str) -> bool:
@@ -163,8 +163,8 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     """
     x = require_array(x, "permute_dims")
     key = ("permute_dims", *axes)
-    if (made := known(x, key)) is not None:
-        return made
+    if (result := known(x, key)) is not None:
+        return result
     order = normalize_axes(tuple(axes), x.ndim, "permute_dims")
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
@@ -206,8 +206,8 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     """A view with two axes swapped."""
     x = require_array(x, "swapaxes")
     key = ("swapaxes", axis1, axis2)
-    if (made := known(x, key)) is not None:
-        return made
+    if (result := known(x, key)) is not None:
+        return result
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
@@ -243,16 +243,16 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     """
     x = require_array(x, "expand_dims")
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    places = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
+    indices = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
     sizes = list(x.shape)
-    for place in sorted(places):
-        sizes.insert(place, 1)
-    return reshape(x, tuple(sizes)) if x.is_contiguous else _expanded(x, places)
+    for dim in sorted(indices):
+        sizes.insert(dim, 1)
+    return reshape(x, tuple(sizes)) if x.is_contiguous else _expanded(x, indices)
 
 
-def _expanded(x: Array, places: tuple[int, ...]) -> Array:
-    key = tuple(None if i in places else slice(None) for i in range(x.ndim + len(places)))
-    return recorded("expand_dims", x, view(x, x._data[(*key, ...)]), lambda g: squeeze(g, places))
+def _expanded(x: Array, indices: tuple[int, ...]) -> Array:
+    key = tuple(None if i in indices else slice(None) for i in range(x.ndim + len(indices)))
+    return recorded("expand_dims", x, view(x, x._data[(*key, ...)]), lambda g: squeeze(g, indices))
 
 
 @public
@@ -299,9 +299,9 @@ def broadcast_arrays(*arrays: Array) -> tuple[Array, ...]:
     """
     if not arrays:
         return ()
-    made = require_each(arrays, "broadcast_arrays")
-    shape = broadcast_shapes("broadcast_arrays", [x.shape for x in made])
-    return tuple(broadcast_to(x, shape) for x in made)
+    result = require_each(arrays, "broadcast_arrays")
+    shape = broadcast_shapes("broadcast_arrays", [x.shape for x in result])
+    return tuple(broadcast_to(x, shape) for x in result)
 
 
 @public
@@ -340,18 +340,18 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     if len(axes) != len(shifts) and 1 not in (len(axes), len(shifts)):
         raise ValueError(f"roll: expected as many shifts as axes, got {shift} and {axis}")
     count = max(len(axes), len(shifts)) if axes and shifts else 0
-    places = [0] * x.ndim
+    indices = [0] * x.ndim
     for i in range(count):
-        place = normalize_axis(axes[i % len(axes)], x.ndim, "roll")
-        places[place] += shifts[i % len(shifts)]
-    return _rolled(x, tuple(places))
+        dim = normalize_axis(axes[i % len(axes)], x.ndim, "roll")
+        indices[dim] += shifts[i % len(shifts)]
+    return _rolled(x, tuple(indices))
 
 
 def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
-    made = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
-    return recorded("roll", x, made, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
+    result = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
+    return recorded("roll", x, result, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
 
 
 @fuse(static=("lower",))
@@ -367,8 +367,8 @@ def _triangle(x: Array, k: int, name: str, lower: bool) -> Array:
         x = broadcast_to(x, (x.size, x.size))
     n, m = x.shape[-2:]
     rows, columns = arange(n, device=x.device), arange(m, device=x.device)
-    made: Array = _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
-    return made
+    result: Array = _chosen(x, expand_dims(rows, 1), columns, operator.index(k), lower)
+    return result
 
 
 @public

@@ -35,8 +35,8 @@ class Part(Unary):
             return x if self.name == "real" else self.apply((x,))
         dtype = x.dtype
         with x.device.activate():
-            made = view(x, getattr(x._data, self.name))
-        return recorded(self.name, x, made, partial(self._pulled, dtype))
+            result = view(x, getattr(x._data, self.name))
+        return recorded(self.name, x, result, partial(self._pulled, dtype))
 
     def _pulled(self, dtype: dtypes.DType, g: Array) -> Array:
         """The cotangent of a complex array, from that of its part."""

@@ -55,23 +55,23 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     """An array of ``shape`` with the value of ``x``, an array of :func:`constant`; tapes do not record it."""
     storage = x._storage
     assert isinstance(storage, Shared)
-    made = storage.arrays.get(shape)
-    if made is None:
+    result = storage.arrays.get(shape)
+    if result is None:
         with x.device.activate():
-            made = Array._wrap(x.device.xp.broadcast_to(storage.element, shape), x.device, storage)
-        made._planned()
-        remember(storage.arrays, shape, made)
-    return made
+            result = Array._wrap(x.device.xp.broadcast_to(storage.element, shape), x.device, storage)
+        result._planned()
+        remember(storage.arrays, shape, result)
+    return result
 
 
 def _element(value: float, dtype: DType, device: Device) -> Array:
-    made = _fresh((), value, dtype, device)
-    made._storage = Shared(value, made._data)
-    made._planned()
+    result = _fresh((), value, dtype, device)
+    result._storage = Shared(value, result._data)
+    result._planned()
     if not device.addressable:  # other streams read the element too
         with device.activate():
             device.xp.cuda.get_current_stream().synchronize()
-    return made
+    return result
 
 
 def _fresh(shape: tuple[int, ...], value: float, dtype: DType, device: Device) -> Array:

@@ -160,14 +160,14 @@ def check_vjp(name: str, vjp: object, arguments: Sequence[str]) -> None:
         raise TypeError(f"{name}: vjp: expected a function of {', '.join(arguments)}, got {vjp!r}") from None
 
 
-def cotangents(name: str, names: Sequence[str], made: Any) -> tuple[Expr | None, ...]:
+def cotangents(name: str, names: Sequence[str], gradients: Any) -> tuple[Expr | None, ...]:
     """The result of a ``vjp`` as a symbol for each operand, or None for an operand without a derivative.
 
     Raises:
         TypeError: a cotangent is not a symbol, 0 or None.
         ValueError: the number of cotangents is not that of the operands.
     """
-    each = tuple(made) if isinstance(made, (tuple, list)) else (made,)
+    each = tuple(gradients) if isinstance(gradients, (tuple, list)) else (gradients,)
     if len(each) != len(names):
         raise ValueError(
             f"{name}: vjp: expected {len(names)} cotangents, of {', '.join(names)}, got {len(each)}"

@@ -125,8 +125,8 @@ def ldexp(x1: Any, x2: Any, /, out: Array | None = None) -> Array:
     if dtypes.info(powers.dtype).kind not in "iub":
         raise TypeError(f"ldexp: x2: expected integers, got {powers.dtype}")
     wanted = dtypes.float_of(values.dtype)
-    made = _scaling(dtypes.info(wanted).acc, wanted)(values, powers)
-    return made if out is None else written("ldexp", made, one_out("ldexp", out), broadcast=True)
+    result = _scaling(dtypes.info(wanted).acc, wanted)(values, powers)
+    return result if out is None else written("ldexp", result, one_out("ldexp", out), broadcast=True)
 
 
 @public
@@ -144,7 +144,5 @@ def bitwise_count(x: Any, /, out: Array | None = None) -> Array:
     >>> ck.bitwise_count(ck.asarray([255, -3, 0])).tolist()
     [8, 2, 0]
     """
-    made: Array = _counted(require_array(x, "bitwise_count"))
-    return (
-        made if out is None else written("bitwise_count", made, one_out("bitwise_count", out), broadcast=True)
-    )
+    y: Array = _counted(require_array(x, "bitwise_count"))
+    return y if out is None else written("bitwise_count", y, one_out("bitwise_count", out), broadcast=True)

@@ -29,14 +29,14 @@ from .ufunc import Casting, Ufunc, can_cast, written
 ArrayLike = Array | npt.NDArray[Any] | np.generic | bool | int | float | complex
 
 
-def evaluate(made: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
+def evaluate(forward: Program, arrays: Sequence[Array], scalars: Sequence[Scalar] = ()) -> list[Array]:
     """The outputs of a program on arrays of one device, recorded if a tape tracks an input.
 
     Raises:
         DeviceError: the arrays are on different devices.
         ValueError: their shapes do not broadcast.
     """
-    return _launched(planned(made, arrays), arrays, scalars)
+    return _launched(planned(forward, arrays), arrays, scalars)
 
 
 def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) -> list[Array]:
@@ -48,7 +48,7 @@ def _launched(plan: Plan, arrays: Sequence[Array], scalars: Sequence[Scalar]) ->
 
 
 def note(
-    made: Program,
+    forward: Program,
     arrays: Sequence[Array],
     scalars: Sequence[Scalar],
     outs: Sequence[Array],
@@ -63,9 +63,9 @@ def note(
     if tracking is None:
         return known
     if tracking[2][0].recompute:  # the tape may launch it
-        _record(planned(made, arrays), arrays, scalars, outs, tracking)
+        _record(planned(forward, arrays), arrays, scalars, outs, tracking)
         return known
-    plan = known or Plan(made, arrays[0].device, [one._layout or one._planned() for one in arrays])
+    plan = known or Plan(forward, arrays[0].device, [one._layout or one._planned() for one in arrays])
     _record(plan, arrays, scalars, outs, tracking)
     return plan
 
@@ -80,8 +80,8 @@ def _record(
     needs, keys, tapes = tracking
     if len(arrays) == 2 and arrays[0] is arrays[1]:
         arrays, keys, needs = arrays[:1], keys[:1], _TWICE
-    found = plan.backwards.get(needs)
-    if found is None:
+    cached = plan.backwards.get(needs)
+    if cached is None:
         shape = outs[0].shape
         forward = _of_one(plan.program) if needs is _TWICE else plan.program
         backward = forward.backward(needs[: len(arrays)], tuple([array.shape != shape for array in arrays]))
@@ -94,8 +94,8 @@ def _record(
                 _expect(plan, backward, backward.program)
         inputs, outputs = backward.saved("input"), backward.saved("output")
         repeats = needs is not _TWICE and not outputs and len(outs) == 1 and len(set(inputs)) == len(arrays)
-        found = plan.backwards[needs] = (operation, inputs, outputs, repeats)
-    operation, inputs, outputs, repeats = found
+        cached = plan.backwards[needs] = (operation, inputs, outputs, repeats)
+    operation, inputs, outputs, repeats = cached
     if operation is None:
         return
     saved = []
@@ -146,7 +146,7 @@ def pulled(
         needs: which of them are needed; only read where there are ``totals``.
         totals: the cotangents that are sums, which the kernel may make too; else they are left to be summed.
     """
-    made: Sequence[Array] | dict[int, Array] = ()
+    gradients: Sequence[Array] | dict[int, Array] = ()
     sums: dict[int, Array] = {}
     if backward.program is not None:
         kept = iter(saved)
@@ -155,14 +155,14 @@ def pulled(
         both = None
         if totals and needs and all(needs[one.result] for one in totals.sums) and not tape.recording(inputs):
             both = summed.evaluate(backward, totals, inputs, numbers)
-        made, sums = (evaluate(backward.program, inputs, numbers), {}) if both is None else both
-    found: list[Array | None] = []
+        gradients, sums = (evaluate(backward.program, inputs, numbers), {}) if both is None else both
+    cotangents_of: list[Array | None] = []
     for i, result in enumerate(backward.results):
         if result is None or i in sums:
-            found.append(sums.get(i))
+            cotangents_of.append(sums.get(i))
         else:
-            found.append((cotangents if result[0] == "cotangent" else made)[result[1]])
-    return found
+            cotangents_of.append((cotangents if result[0] == "cotangent" else gradients)[result[1]])
+    return cotangents_of
 
 
 #: (row, default dtype, dtype or Python type of each operand) -> program
@@ -207,10 +207,10 @@ class Elementwise(Ufunc):
         key: list[Any] = []
         for one in operands:
             key.append(one._layout or one._planned() if isinstance(one, Array) else type(one))
-        found = self.quick.get(_shared(key))
-        if found is None:
+        quick = self.quick.get(_shared(key))
+        if quick is None:
             return self._apply(operands)
-        plan, which = found
+        plan, which = quick
         if which is None:
             outs = plan.run(operands)
             tracking = tape.tracked(operands)
@@ -250,12 +250,12 @@ class Elementwise(Ufunc):
                 return self._apply_other(operands)
         if not arrays:
             return self.apply((asarray(operands[0]), *operands[1:]))
-        made = self._program(tuple(kinds))
-        plan = planned(made, arrays)
+        forward = self._program(tuple(kinds))
+        plan = planned(forward, arrays)
         if self._is_repeated(operands):
             layouts = [one._layout if isinstance(one, Array) else type(one) for one in operands]
             which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
-            if _of_default(made):
+            if _of_default(forward):
                 which = _ByDefault(dtypes.get_default_dtype(), which)
             remember(self.quick, _shared(layouts), (plan, which))
         try:
@@ -270,8 +270,8 @@ class Elementwise(Ufunc):
         row, simpler = self._simplified(operands)
         if row.launched_to(simpler, out, casting):
             return out
-        made: Array = self.apply(operands)
-        return written(self.name, made, out, casting, broadcast=True)
+        result: Array = self.apply(operands)
+        return written(self.name, result, out, casting, broadcast=True)
 
     def launched_to(self, operands: Sequence[Any], out: Array, casting: Casting) -> bool:
         """Launch the kernel of :meth:`apply` with ``out`` as its output.
@@ -287,28 +287,29 @@ class Elementwise(Ufunc):
             return False
         if out._planned().repeated or out._storage.constant or not _fits(arrays, out.shape):
             return False
-        made = self._program(tuple([o.dtype if isinstance(o, Array) else type(o) for o in operands]))
-        result = made.outputs[0].dtype
+        forward = self._program(tuple([o.dtype if isinstance(o, Array) else type(o) for o in operands]))
+        result = forward.outputs[0].dtype
         if not can_cast(result, out.dtype, casting) or (
             result in dtypes.COMPLEX and out.dtype not in dtypes.COMPLEX
         ):
             return False
         if result != out.dtype:
-            made = program(self.name, (cast(made.outputs[0], out.dtype),), made.inputs, made.scalars)
+            outputs = (cast(forward.outputs[0], out.dtype),)
+            forward = program(self.name, outputs, forward.inputs, forward.scalars)
         datas = [out._data if _same(one, out) else one._data for one in arrays]
         shared = out.device.xp.may_share_memory
         if any(data is not out._data and shared(data, out._data) for data in datas):
             return False
         try:
-            run_into(made, out.device, datas, scalars, out._data)
+            run_into(forward, out.device, datas, scalars, out._data)
         except OverflowError:  # of a Python integer, before the launch
             return False
         out._bump(self.name)
         return True
 
     def _operands(self, operands: tuple[Any, ...]) -> tuple[Any, ...]:
-        made = as_operands(self.name, operands, self.names)
-        return made if first_array(made) is not None else (asarray(made[0]), *made[1:])
+        arrays = as_operands(self.name, operands, self.names)
+        return arrays if first_array(arrays) is not None else (asarray(arrays[0]), *arrays[1:])
 
     def _simplified(self, operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         """A cheaper row and operands with the same value, or these."""
@@ -339,8 +340,8 @@ class Elementwise(Ufunc):
     def _program(self, kinds: tuple[Any, ...]) -> Program:
         """The program for operands of these dtypes or Python types."""
         key = (self, dtypes.get_default_dtype(), *kinds)
-        made = _programs.get(key)
-        return remember(_programs, key, self._made(kinds)) if made is None else made
+        cached = _programs.get(key)
+        return remember(_programs, key, self._made(kinds)) if cached is None else cached
 
     def _made(self, kinds: tuple[Any, ...]) -> Program:
         wanted, _ = self.resolve([kind() if isinstance(kind, type) else kind for kind in kinds])
@@ -376,10 +377,10 @@ def _same(x: Array, y: Array) -> bool:
     return bool(x._operand == y._operand)
 
 
-def _of_default(made: Program) -> bool:
+def _of_default(forward: Program) -> bool:
     """Whether a program turns integers into floats, whose dtype is then the default one."""
-    made_floats = made.outputs[0].dtype in dtypes.INEXACT
-    return made_floats and not any(dtype in dtypes.INEXACT for dtype in made.inputs)
+    made_floats = forward.outputs[0].dtype in dtypes.INEXACT
+    return made_floats and not any(dtype in dtypes.INEXACT for dtype in forward.inputs)
 
 
 def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz") -> tuple[Any, ...]:
@@ -388,15 +389,15 @@ def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz"
     Raises:
         TypeError: an operand is not an array, a number or a nested list of them.
     """
-    made: list[Any] = []
+    arrays: list[Any] = []
     for i, operand in enumerate(operands):
         if isinstance(operand, Array):
-            made.append(operand)
+            arrays.append(operand)
         elif is_scalar(operand):
             kinds: tuple[Any, ...] = (bool, int, float, complex)
-            made.append(next(kind(operand) for kind in kinds if isinstance(operand, kind)))
+            arrays.append(next(kind(operand) for kind in kinds if isinstance(operand, kind)))
         else:
-            made.append(
+            arrays.append(
                 require_array(
                     operand,
                     name,
@@ -404,7 +405,7 @@ def as_operands(name: str, operands: Sequence[Any], names: Sequence[str] = "xyz"
                     first_array(operands),
                 )
             )
-    return tuple(made)
+    return tuple(arrays)
 
 
 @public
@@ -445,10 +446,10 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
         except TypeError:  # what cannot be hashed names no dtype, which the lines below say
             plan = None
         if plan is not None and (copy or plan.layouts[0].dtype != x.dtype):
-            made = plan.single(x) if plan.make is None else plan.make(x)
+            result = plan.single(x) if plan.make is None else plan.make(x)
             if tape.opened and (tracking := tape.tracked((x,))) is not None:
-                _record(plan, (x,), (), (made,), tracking)
-            return made
+                _record(plan, (x,), (), (result,), tracking)
+            return result
     if isinstance(x, Expr):
         return x.astype(dtype)
     x = require_array(x, "astype")

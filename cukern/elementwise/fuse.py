@@ -90,8 +90,8 @@ class _Kernel(NamedTuple):
             if self.program is None:
                 return (FUNCTIONS["matmul"](*of.read(values)),)
             a, b = of.read(values, as_is=True)
-            turned = of.factors[1][1]
-            return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, turned, end),)
+            transposed = of.factors[1][1]
+            return (FUNCTIONS["product_then"](self.program, of.at, a, b, inputs, numbers, transposed, end),)
         assert self.program is not None
         if end is None:
             return evaluate(self.program, inputs, numbers)
@@ -154,8 +154,8 @@ class _Kernels:
             if nodes in seen and len(nodes) == 1:
                 continue  # a factor of several products
             seen.add(nodes)
-            self._read.update(found := _products(nodes))
-            pending += [(factor.node,) for one in found for factor in one.value]
+            self._read.update(products := _products(nodes))
+            pending += [(factor.node,) for one in products for factor in one.value]
 
     def add(
         self, nodes: Sequence[Node], shape: tuple[int, ...], reduced: Reduced | None = None
@@ -163,12 +163,12 @@ class _Kernels:
         """Add the kernel of some nodes; return the indices of what it computes."""
         if len(nodes) == 1 and nodes[0].kind == "product" and reduced is None:
             return (int(self._product(nodes[0]).value),)
-        found = _products(nodes)
+        products = _products(nodes)
         own = None
         if len(nodes) == 1 and (reduced is None or reduced.axes == (len(shape) - 1,)):
-            alone = [one for one in found if self._read[one] == 1 and _shape(one) == shape]
+            alone = [one for one in products if self._read[one] == 1 and _shape(one) == shape]
             own = alone[-1] if alone else None
-        replaced = {one: self._product(one) for one in found if one is not own}
+        replaced = {one: self._product(one) for one in products if one is not own}
         factors: tuple[tuple[int, bool], ...] = ()
         if own is not None:
             factors = self._factors(own)
@@ -191,14 +191,14 @@ class _Kernels:
 
     def _factors(self, node: Node) -> tuple[tuple[int, bool], ...]:
         """The indices of a product's factors, after the kernels of those that are no arguments."""
-        made = []
+        factors = []
         for factor in node.value:
             one = factor.node
             if one.kind != "input" and one not in self._values:
                 (k,) = self.add((one,), factor.shape)
                 self._values[one] = input_node(k, one.dtype)
-            made.append((int(self._values.get(one, one).value), factor.swapped))
-        return tuple(made)
+            factors.append((int(self._values.get(one, one).value), factor.swapped))
+        return tuple(factors)
 
     def _append(self, kernel: _Kernel, outputs: int = 1) -> tuple[int, ...]:
         self.made.append(kernel)
@@ -270,11 +270,11 @@ class Fused(Generic[P, R]):
         scalars: list[Any] = []
         key: list[Any] = [dtypes.get_default_dtype()]
         plain, static = not kwargs, self._static_places
-        for place, one in enumerate(args):
+        for i, one in enumerate(args):
             if isinstance(one, Array):
                 values.append(one)
                 key.append(one._layout or one._planned())
-            elif place in static:
+            elif i in static:
                 key.append(_typed(one))
             else:
                 key.append(type(one))
@@ -305,9 +305,9 @@ class Fused(Generic[P, R]):
         """The text of the kernels that a call with these arguments runs."""
         call = self._sort(args, kwargs)
         values, texts = list(call.arrays), []
-        for kernel in (made := self._traced(call)).kernels:
+        for kernel in (traced := self._traced(call)).kernels:
             texts.append(kernel.source(values))
-            if kernel is not made.kernels[-1]:  # those after it may read what it computes
+            if kernel is not traced.kernels[-1]:  # those after it may read what it computes
                 values += kernel.run(values, call.scalars)
         return "\n".join(texts)
 
@@ -340,14 +340,14 @@ class Fused(Generic[P, R]):
 
     def _traced(self, call: _Call) -> _Traced:
         try:
-            found = self._traces.get(call.key)
+            trace = self._traces.get(call.key)
         except TypeError as error:
             raise TypeError(
                 f"{self._name}: expected arrays, numbers, and hashable static arguments; {error}"
             ) from None
-        if found is None:
-            found = remember(self._traces, call.key, self._trace(call))
-        return found
+        if trace is None:
+            trace = remember(self._traces, call.key, self._trace(call))
+        return trace
 
     def _trace(self, call: _Call) -> _Traced:
         """Run the function on symbols."""
@@ -399,10 +399,10 @@ class Fused(Generic[P, R]):
         ]
         wanted += [((_strong(end.value.node),), end.value.shape, (i,), end) for i, end in ends]
         kernels = _Kernels(self._name, arrays, [nodes for nodes, _, _, _ in wanted])
-        places: dict[int, int] = {}
+        positions: dict[int, int] = {}
         for nodes, shape, at, end in wanted:
-            places.update(zip(at, kernels.add(nodes, shape, end), strict=True))
-        return _Traced(tuple(kernels.made), tuple(places[i] for i in range(len(places))), outputs)
+            positions.update(zip(at, kernels.add(nodes, shape, end), strict=True))
+        return _Traced(tuple(kernels.made), tuple(positions[i] for i in range(len(positions))), outputs)
 
 
 #: The types of the arguments of most calls, besides arrays.
@@ -411,13 +411,13 @@ _PLAIN = frozenset((int, float, type(None)))
 
 def _integers(nodes: Sequence[Node]) -> tuple[tuple[int, dtypes.DType], ...]:
     """The number arguments that graphs compute in an integer dtype, which must hold them, with that dtype."""
-    found = {
+    integers = {
         (int(node.args[0].value), node.dtype): None
         for node in order(nodes)
         if node.kind == "cast" and node.args[0].kind == "scalar" and dtypes.info(node.dtype).kind in "iu"
         if node.args[0].dtype == dtypes.int64
     }
-    return tuple(found)
+    return tuple(integers)
 
 
 #: The dtypes of numbers that are scalars of a launch.

@@ -250,13 +250,13 @@ def _flat(task: Task, width: int) -> Work:
     placed = [one for one, kind in zip(task.operands, kinds, strict=True) if kind == "any"]
     chunk = SHAPE.block * width * unroll
     table = iter(range(len(placed)))
-    places = [{"place": kind, "table": next(table) if kind == "any" else 0} for kind in kinds]
+    patterns = [{"place": kind, "table": next(table) if kind == "any" else 0} for kind in kinds]
     variables = _common(task, SHAPE.block, width, unroll, SHAPE.streaming) | {
         "chunk": chunk,
         "axes": len(task.shape),
     }
     tail = ((_layout(task, task.shape, placed),) if placed else ()) + (task.size,)
-    return Work(FLAT, variables, places, (-(-task.size // chunk), 1, 1), SHAPE.block, tail)
+    return Work(FLAT, variables, patterns, (-(-task.size // chunk), 1, 1), SHAPE.block, tail)
 
 
 def _lanes(columns: int, width: int, block: int) -> int:
@@ -280,27 +280,27 @@ def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE) -> Work:
     """The launch over rows along the inner axis."""
     flat = contiguous_steps(task.shape)
     rows, columns = math.prod(task.shape[:-1]), task.shape[-1]
-    places: list[dict[str, Any]] = []
+    patterns: list[dict[str, Any]] = []
     placed: list[Operand] = []
     for one in task.operands:
         kind = {0: "zero", 1: "unit"}.get(one.steps[-1], "any") if any(one.steps) else "one"
         fixed = not any(one.steps[:-1])
-        places.append({"place": kind, "flat": one.steps == flat, "fixed": fixed, "table": len(placed)})
+        patterns.append({"place": kind, "flat": one.steps == flat, "fixed": fixed, "table": len(placed)})
         if kind != "one" and one.steps != flat:
             placed.append(one)
-    inputs = [*zip(task.operands[: task.inputs], places, strict=False)]
-    loads = [one for one, place in inputs if place["place"] in ("unit", "any") and not place["fixed"]]
+    inputs = [*zip(task.operands[: task.inputs], patterns, strict=False)]
+    loads = [one for one, pattern in inputs if pattern["place"] in ("unit", "any") and not pattern["fixed"]]
     width, unroll = _unroll(task, width, loads or list(task.operands[task.inputs :]), shape)
     lanes = _lanes(columns, width, shape.block)
     pieces, steps = -(-columns // (lanes * width)), -(-rows // (shape.block // lanes * unroll))
-    held = any(place["fixed"] and place["place"] != "one" for _, place in inputs)
+    held = any(pattern["fixed"] and pattern["place"] != "one" for _, pattern in inputs)
     rounds = max(1, min(shape.rounds, steps * pieces // 2048)) if held else 1
     if shape.blocks:
         rounds = max(shape.rounds, -(-steps * pieces // shape.blocks))
     variables = _common(task, shape.block, width, unroll, shape.streaming)
     variables |= {"lanes": lanes, "outer": len(task.shape) - 1}
     tail = ((_layout(task, task.shape[:-1], placed),) if placed else ()) + (rows, columns)
-    return Work(ROWS, variables, places, (pieces, min(65535, -(-steps // rounds)), 1), shape.block, tail)
+    return Work(ROWS, variables, patterns, (pieces, min(65535, -(-steps // rounds)), 1), shape.block, tail)
 
 
 def _exchanged(task: Task) -> tuple[int, set[int]] | None:
@@ -324,10 +324,10 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
 
     None if all have the same fastest axis, or for elements of 16 bytes, which fill a line of memory in groups of 8.
     """
-    found = _exchanged(task)
-    if found is None:
+    exchanged = _exchanged(task)
+    if exchanged is None:
         return None
-    axis, staged = found
+    axis, staged = exchanged
     tile = table.get(min(task.operands[k].size for k in staged))
     if tile is None:
         return None
@@ -345,7 +345,7 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
     pieces = {k: _widest(WIDEST // task.operands[k].size, [(task.operands[k], -2)]) for k in staged}
     whole = not on_host and task.statements * tile.side**2 // tile.block <= _STATEMENTS
     whole = whole and min(width, *pieces.values()) > 0
-    places = _tile_places(task, pieces)
+    patterns = _tile_places(task, pieces)
     *batch, rows, columns = task.shape
     down, across = -(-rows // tile.side), -(-columns // tile.side)
     paired = not on_host and not batch and down == across and _mirrored(task, staged)
@@ -355,7 +355,7 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
     divisors = _divisors([across + 1 - across % 2 if paired else across, down, *(batch or [1])])
     steps = [step for one in task.operands if any(one.steps) for step in one.steps]
     layout = struct.pack(f"{len(divisors)}I{len(steps)}{'q' if task.wide else 'i'}", *divisors, *steps)
-    return Work(TILES, variables, places, (blocks, 1, 1), tile.block, (layout, rows, columns))
+    return Work(TILES, variables, patterns, (blocks, 1, 1), tile.block, (layout, rows, columns))
 
 
 def _in_packs(one: Operand, unit: int, width: int) -> bool:
@@ -372,18 +372,18 @@ def _widest(most: int, operands: Sequence[tuple[Operand, int]]) -> int:
 def _mirrored(task: Task, staged: set[int]) -> bool:
     """Whether an input looks like the transpose of another in the same memory."""
     inputs = task.operands[: task.inputs]
-    turned = {(inputs[k].size, inputs[k].steps[::-1]) for k in staged}
-    return any((one.size, one.steps) in turned for one in inputs)
+    transposed = {(inputs[k].size, inputs[k].steps[::-1]) for k in staged}
+    return any((one.size, one.steps) in transposed for one in inputs)
 
 
 def _tile_places(task: Task, pieces: dict[int, int]) -> list[dict[str, Any]]:
     """The template variables of the operands, of which those that are staged are read in pieces of so many elements."""
-    places: list[dict[str, Any]] = []
+    patterns: list[dict[str, Any]] = []
     table = 0
     for k, one in enumerate(task.operands):
         kind = "staged" if k in pieces else {0: "zero", 1: "unit"}.get(one.steps[-1], "any")
-        place = kind if any(one.steps) else "one"
-        places.append({"place": place, "table": table, "size": one.size, "pack": WIDEST // one.size})
-        places[-1]["piece"] = pieces.get(k) or places[-1]["pack"]
-        table += place != "one"
-    return places
+        pattern = kind if any(one.steps) else "one"
+        patterns.append({"place": pattern, "table": table, "size": one.size, "pack": WIDEST // one.size})
+        patterns[-1]["piece"] = pieces.get(k) or patterns[-1]["pack"]
+        table += pattern != "one"
+    return patterns

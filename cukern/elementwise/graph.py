@@ -56,17 +56,17 @@ def _node(
     weak: bool = False,
 ) -> Node:
     key = (kind, dtype, tuple(map(id, args)), row, repr(value), weak)
-    found = _nodes.get(key)
-    if found is not None:
-        return found
+    node = _nodes.get(key)
+    if node is not None:
+        return node
     with _making:
-        found = _nodes.get(key)
-        if found is None:
-            found = Node()
-            found.kind, found.dtype, found.args = kind, dtype, args
-            found.row, found.value, found.weak = row, value, weak
-            _nodes[key] = found
-        return found
+        node = _nodes.get(key)
+        if node is None:
+            node = Node()
+            node.kind, node.dtype, node.args = kind, dtype, args
+            node.row, node.value, node.weak = row, value, weak
+            _nodes[key] = node
+        return node
 
 
 def input_node(k: int, dtype: DType) -> Node:
@@ -454,17 +454,17 @@ def order(roots: Iterable[Node]) -> list[Node]:
 
 def substitute(roots: Sequence[Node], replaced: dict[Node, Node]) -> tuple[Node, ...]:
     """The roots with some nodes replaced by others."""
-    made = dict(replaced)
+    new = dict(replaced)
     pending = [(root, False) for root in roots]
     while pending:
         node, seen = pending.pop()
-        if node in made:
+        if node in new:
             continue
         if seen or not node.args:
-            args = tuple(made[arg] for arg in node.args)
+            args = tuple(new[arg] for arg in node.args)
             same = args == node.args
-            made[node] = node if same else _node(node.kind, node.dtype, args, node.row, node.value, node.weak)
+            new[node] = node if same else _node(node.kind, node.dtype, args, node.row, node.value, node.weak)
         else:
             pending.append((node, True))
             pending.extend((arg, False) for arg in node.args)
-    return tuple(made[root] for root in roots)
+    return tuple(new[root] for root in roots)

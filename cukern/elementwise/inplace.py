@@ -44,35 +44,35 @@ def inplace(x: Array, name: str, other: Any, /) -> Array:
     arrays = [x, *(o for o in rest if isinstance(o, Array))]
     recording = tape.recording(arrays)
     check_writable(x, name, recording)
-    made = _program(row, x, (x_, *rest))
+    forward = _program(row, x, (x_, *rest))
     for array in arrays[1:]:
         if array.device is not x.device:
             raise DeviceError(f"{row.name}: expected arrays on one device, got {x.device} and {array.device}")
     scalars = [o for o in rest if not isinstance(o, Array)]
     tracking = tape.tracked(arrays) if recording else None
     if tracking is None:
-        _write(made, arrays, scalars)
+        _write(forward, arrays, scalars)
     else:
-        _recorded(made, arrays, scalars, tracking)
+        _recorded(forward, arrays, scalars, tracking)
     return x
 
 
 def _program(row: Elementwise, x: Array, operands: Sequence[Any]) -> Program:
     """The program of a row whose result has the dtype of ``x``."""
-    made = row._program(tuple([o.dtype if isinstance(o, Array) else type(o) for o in operands]))
-    dtype = made.outputs[0].dtype
+    forward = row._program(tuple([o.dtype if isinstance(o, Array) else type(o) for o in operands]))
+    dtype = forward.outputs[0].dtype
     if dtype == x.dtype:
-        return made
+        return forward
     if not can_cast(dtype, x.dtype, "same_kind"):
         raise TypeError(f"{row.name}: a result of {dtype} cannot be written to an array of {x.dtype}")
-    return program(row.name, (cast(made.outputs[0], x.dtype),), made.inputs, made.scalars)
+    return program(row.name, (cast(forward.outputs[0], x.dtype),), forward.inputs, forward.scalars)
 
 
-def _write(made: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
+def _write(forward: Program, arrays: Sequence[Array], scalars: Sequence[Any]) -> None:
     """Overwrite the first of ``arrays``."""
     x = arrays[0]
-    run_into(made, x.device, [_apart(array, x) for array in arrays], scalars, x._data)
-    x._bump(made.name)
+    run_into(forward, x.device, [_apart(array, x) for array in arrays], scalars, x._data)
+    x._bump(forward.name)
 
 
 def _apart(array: Array, written: Array) -> Any:
@@ -112,29 +112,29 @@ def _check_recordable(x: Array, name: str) -> None:
 
 
 def _recorded(
-    made: Program, arrays: Sequence[Array], scalars: Sequence[Any], tracking: tape.Tracking
+    forward: Program, arrays: Sequence[Array], scalars: Sequence[Any], tracking: tape.Tracking
 ) -> None:
     """:func:`_write`, recorded by the tapes that track one of ``arrays``."""
     needs, keys, tapes = tracking
     x = arrays[0]
-    backward = made.backward(needs, tuple([array.shape != x.shape for array in arrays]))
+    backward = forward.backward(needs, tuple([array.shape != x.shape for array in arrays]))
     # The backward reads copies of x, which may be overwritten again.
     before = [kept(one) if one is x else one for one in (arrays[k] for k in backward.saved("input"))]
-    _write(made, arrays, scalars)
+    _write(forward, arrays, scalars)
     differentiable = any(backward.results)
     writes.overwritten(x, tapes, differentiable)
     if differentiable:
         after = [kept(x) for _ in backward.saved("output")]
         forms = [form_of(array) for array in arrays]
         rule = partial(pulled, backward, scalars)
-        operation = tape.Operation(f"in-place {made.name}", forms, forms[:1], rule)
+        operation = tape.Operation(f"in-place {forward.name}", forms, forms[:1], rule)
         tape.append(operation, keys, (x._key,), [*before, *after], tapes)
 
 
 def kept(x: Array) -> Array:
     """A copy of ``x`` that tapes treat as the current ``x``."""
     with x.device.activate():
-        made = Array._wrap(x._data.copy(), x.device)
-    made._key = x._key
-    made._storage.version = x._storage.version
-    return made
+        result = Array._wrap(x._data.copy(), x.device)
+    result._key = x._key
+    result._storage.version = x._storage.version
+    return result

@@ -55,14 +55,14 @@ class Unary(Elementwise):
         if out is not None or where is not None or dtype is not None or casting is not None:
             return self.apply_with((x,), out, where, dtype, casting)
         if type(x) is Array:
-            found = self.quick.get(x._layout)
-            if found is not None and found[1] is None:
-                plan = found[0]
+            cached = self.quick.get(x._layout)
+            if cached is not None and cached[1] is None:
+                plan = cached[0]
                 make = plan.make
-                made = plan.single(x) if make is None else make(x)
+                result = plan.single(x) if make is None else make(x)
                 if tape.opened and (tracking := tape.tracked((x,))) is not None:
-                    _record(plan, (x,), (), (made,), tracking)
-                return made
+                    _record(plan, (x,), (), (result,), tracking)
+                return result
         return self.apply((x,))
 
 
@@ -146,26 +146,26 @@ class Binary(Elementwise):
             return self.apply((x, y))
         kind = type(y)
         layout, other = x._layout, y._layout if kind is Array else kind
-        found = self.quick.get(layout if other is layout else (layout, other))
-        if found is None:
+        cached = self.quick.get(layout if other is layout else (layout, other))
+        if cached is None:
             is_new = layout is not None and kind is not Array
             return self._apply((x, y)) if is_new else self.apply((x, y))
-        plan, which = found
+        plan, which = cached
         make = plan.make
         if which is None:
-            made = plan.pair(x, y) if make is None else make(x, y)
+            result = plan.pair(x, y) if make is None else make(x, y)
             if tape.opened and (tracking := tape.tracked((x, y))) is not None:
-                _record(plan, (x, y), (), (made,), tracking)
-            return made
+                _record(plan, (x, y), (), (result,), tracking)
+            return result
         if type(which) is not tuple or which != _NUMBER_LAST:
             return self.apply((x, y))
         try:
-            made = plan.beside_number(x, y) if make is None else make(x, plan.converters[0](y))
+            result = plan.beside_number(x, y) if make is None else make(x, plan.converters[0](y))
         except OverflowError:
             return self._apply((x, y))
         if tape.opened and (tracking := tape.tracked((x,))) is not None:
-            _record(plan, (x,), (y,), (made,), tracking)
-        return made
+            _record(plan, (x,), (y,), (result,), tracking)
+        return result
 
 
 class Ternary(Elementwise):

@@ -71,26 +71,26 @@ def require_arrays(values: Iterable[Any], name: str, arguments: Sequence[str] = 
         name: the function, for the error.
         arguments: their names, for the error; ``arrays[0]`` and so on by default.
     """
-    made = list(values)
-    for x in made:
+    result = list(values)
+    for x in result:
         if not isinstance(x, Array):
             break
     else:
-        return made
-    first = first_array(made)
-    names = arguments or [f"arrays[{i}]" for i in range(len(made))]
-    return [require_array(x, name, argument, first) for x, argument in zip(made, names, strict=True)]
+        return result
+    first = first_array(result)
+    names = arguments or [f"arrays[{i}]" for i in range(len(result))]
+    return [require_array(x, name, argument, first) for x, argument in zip(result, names, strict=True)]
 
 
 def require_each(values: Iterable[Any], name: str) -> list[Array]:
     """Arrays as Arrays on one device, as by :func:`require_arrays`, but each with a dtype of its own."""
     given = list(values)
     first = first_array(given)
-    made = [require_array(x, name, f"arrays[{i}]") for i, x in enumerate(given)]
+    each = [require_array(x, name, f"arrays[{i}]") for i, x in enumerate(given)]
     if first is None:
-        return made
+        return each
     return [
-        x if isinstance(one, Array) else x.to_device(first.device) for one, x in zip(given, made, strict=True)
+        x if isinstance(one, Array) else x.to_device(first.device) for one, x in zip(given, each, strict=True)
     ]
 
 
@@ -177,26 +177,26 @@ def normalize_axes(axis: Any, ndim: int, name: str) -> tuple[int, ...]:
 
 def view(x: Array, data: Any) -> Array:
     """An Array over a view of the memory of ``x``."""
-    made = Array._wrap(data, x.device, x._storage)
+    result = Array._wrap(data, x.device, x._storage)
     owner = x._viewed
-    made._viewed = x if owner is None or owner._storage is not x._storage else owner
-    return made
+    result._viewed = x if owner is None or owner._storage is not x._storage else owner
+    return result
 
 
-def recorded(name: str, x: Array, made: Array, vjp: Callable[[Array], Array | None]) -> Array:
-    """``made``, recorded as a linear function of ``x`` if a tape tracks ``x``."""
+def recorded(name: str, x: Array, result: Array, vjp: Callable[[Array], Array | None]) -> Array:
+    """``result``, recorded as a linear function of ``x`` if a tape tracks ``x``."""
     if tape.active():
-        tape.record(name, (x,), (made,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))
-    return made
+        tape.record(name, (x,), (result,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))
+    return result
 
 
 def recorded_many(
     name: str,
     xs: Sequence[Array],
-    made: Array,
+    result: Array,
     vjp: Callable[[Array, tuple[bool, ...]], Sequence[Array | None]],
 ) -> Array:
-    """``made``, recorded as a linear function of several arrays if a tape tracks one of them."""
+    """``result``, recorded as a linear function of several arrays if a tape tracks one of them."""
     if tape.active():
-        tape.record(name, xs, (made,), lambda cotangents, saved, needs: vjp(cotangents[0], needs))
-    return made
+        tape.record(name, xs, (result,), lambda cotangents, saved, needs: vjp(cotangents[0], needs))
+    return result

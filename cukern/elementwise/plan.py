@@ -66,26 +66,26 @@ class Plan(kernel_plan.Plan):
         """A faster :meth:`run` for one input and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x,))[0]
-        made = Array._made(self.layouts[0])
-        self.launch(x._operand, made._operand)
-        return made
+        result = Array._made(self.layouts[0])
+        self.launch(x._operand, result._operand)
+        return result
 
     def pair(self, x: Array, y: Array) -> Array:
         """A faster :meth:`run` for two inputs and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x, y))[0]
-        made = Array._made(self.layouts[0])
-        self.launch(x._operand, y._operand, made._operand)
-        return made
+        result = Array._made(self.layouts[0])
+        self.launch(x._operand, y._operand, result._operand)
+        return result
 
     def beside_number(self, x: Array, number: Any) -> Array:
         """A faster :meth:`run` for one input, one number and one output."""
         if self.launch is None or (self.which is not None and self.which() != self.device.index):
             return self.run((x,), (number,))[0]
         number = self.converters[0](number)
-        made = Array._made(self.layouts[0])
-        self.launch(x._operand, number, made._operand)
-        return made
+        result = Array._made(self.layouts[0])
+        self.launch(x._operand, number, result._operand)
+        return result
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any] = ()) -> list[Array]:
         """Launch and return the outputs, which are new arrays."""
@@ -93,12 +93,12 @@ class Plan(kernel_plan.Plan):
             with self.device.activate():
                 return self.run(arrays, scalars)
         make = self.make
-        made: list[Array] = []  # loops, because a comprehension is a function call before Python 3.12
+        results: list[Array] = []  # loops, because a comprehension is a function call before Python 3.12
         if make is None:
             for layout in self.layouts:
-                made.append(Array._made(layout))
+                results.append(Array._made(layout))
         if self.launch is None:
-            return made
+            return results
         values = []
         for one in arrays:
             values.append(one._operand)
@@ -106,10 +106,10 @@ class Plan(kernel_plan.Plan):
             values += [convert(value) for convert, value in zip(self.converters, scalars, strict=True)]
         if make is not None:
             return [make(*values)]
-        for one in made:
+        for one in results:
             values.append(one._operand)
         self.launch(*values)
-        return made
+        return results
 
 
 def _kept_order(operands: Sequence[Layout], shape: tuple[int, ...]) -> tuple[int, ...] | None:
@@ -155,13 +155,13 @@ def variables(
     first = (*program.inputs, *(node.dtype for node in program.outputs))[0]
     k = len(program.inputs)
     inputs = [
-        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **place}
-        for i, (d, place) in enumerate(zip(program.inputs, work.places, strict=False))
+        {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **pattern}
+        for i, (d, pattern) in enumerate(zip(program.inputs, work.places, strict=False))
     ]
     kept = range(len(values)) if stored is None else stored
     outputs = [
-        {"k": k + i, "type": dtypes.info(program.outputs[j].dtype).cxx, "value": values[j], **place}
-        for i, (j, place) in enumerate(zip(kept, work.places[k:], strict=True))
+        {"k": k + i, "type": dtypes.info(program.outputs[j].dtype).cxx, "value": values[j], **pattern}
+        for i, (j, pattern) in enumerate(zip(kept, work.places[k:], strict=True))
     ]
     sums = [
         {"type": dtypes.info(d).cxx, "compute": compute_type(program.outputs[j].dtype), "value": values[j]}
@@ -183,7 +183,7 @@ def variables(
         "body": body,
         "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,
         "masks": masks,
-        "vectors": vectors and all(place["step"] == "unit" for place in work.places),
+        "vectors": vectors and all(pattern["step"] == "unit" for pattern in work.places),
         **work.variables,
     }
 
@@ -216,18 +216,18 @@ def _lines(axes: Axes, style: Style) -> Work:
     rows = math.prod(outer)
     shape = geometry(style, rows, columns)
     wide = _wide(axes, shape)
-    places = [{"step": step_kind(step[-1])} for step in axes.steps]
+    patterns = [{"step": step_kind(step[-1])} for step in axes.steps]
     bound: dict[str, Any] = {"block": shape.block, "lanes": shape.lanes, "outer": len(outer)}
     pieces, groups = divide_up(columns, shape.piece), shape.block // shape.lanes
     grid = (divide_up(pieces, groups), 1, 1)
     tail: tuple[Any, ...] = (columns, shape.piece)
     if outer:
         grid, tail = (divide_up(rows, groups * shape.rows_piece), pieces, 1), (rows, shape.rows_piece, *tail)
-    if outer or any(place["step"] == "any" for place in places):
+    if outer or any(pattern["step"] == "any" for pattern in patterns):
         numbers = [*outer, *(s for one in axes.steps for s in one[:-1]), *(one[-1] for one in axes.steps)]
         tail = (struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers), *tail)
     bound["index"] = "long long" if wide else "int"
-    return Work(LINES, bound, places, grid, shape.block, tail)
+    return Work(LINES, bound, patterns, grid, shape.block, tail)
 
 
 def _style(device: Device) -> Style:
@@ -245,8 +245,8 @@ def _work(program: Program, device: Device, axes: Axes, aligned: Sequence[bool])
     task = Task(axes.shape, operands, len(program.inputs), length, needs_64_bits(axes))
     if _style(device) != "serial":
         return spread(task) or _lines(axes, "simt")
-    turned = tiled(task, HOST_TILE) if task.size >= HOST_TURNS else None
-    return turned or _lines(axes, "serial")
+    transposed = tiled(task, HOST_TILE) if task.size >= HOST_TURNS else None
+    return transposed or _lines(axes, "serial")
 
 
 def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
@@ -261,8 +261,8 @@ def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
 
 
 def _aligned(operands: Sequence[Layout], program: Program, out: Layout | None) -> list[bool]:
-    made = [True] * len(program.outputs) if out is None else [out.aligned]
-    return [one.aligned for one in operands] + made
+    aligned = [True] * len(program.outputs) if out is None else [out.aligned]
+    return [one.aligned for one in operands] + aligned
 
 
 def make_plan(

@@ -84,8 +84,8 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
             names[node] = literal(node.value, node.dtype)
             continue
         if node.kind == "cast":
-            made = _cast_code(names[node.args[0]], node.args[0].dtype, node.dtype)
-            if made is None:
+            code = _cast_code(names[node.args[0]], node.args[0].dtype, node.dtype)
+            if code is None:
                 names[node] = names[node.args[0]]
                 continue
         else:
@@ -93,8 +93,8 @@ def statements(roots: Sequence[Node]) -> tuple[list[Statement], list[str]]:
             operand = next(
                 (a for a, m in zip(node.args, node.row.operands, strict=True) if m == "x"), node.args[0]
             )
-            given = [names[arg] for arg in node.args]
-            made, quick = (line(given, operand.dtype) for line in (node.row.print, node.row.print_quick))
+            operands = [names[arg] for arg in node.args]
+            code, quick = (line(operands, operand.dtype) for line in (node.row.print, node.row.print_quick))
         names[node] = f"v{len(body)}"
-        body.append(Statement(compute_type(node.dtype), names[node], made, quick))
+        body.append(Statement(compute_type(node.dtype), names[node], code, quick))
     return body, [names[root] for root in roots]

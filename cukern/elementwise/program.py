@@ -41,10 +41,10 @@ class Program:
                 accumulator's dtype.
         """
         key = (needs, wide)
-        found = self._backward.get(key)
-        if found is None:
-            found = self._backward[key] = _derive(self, needs, wide)
-        return found
+        cached = self._backward.get(key)
+        if cached is None:
+            cached = self._backward[key] = _derive(self, needs, wide)
+        return cached
 
 
 _programs: dict[Any, Program] = {}
@@ -55,10 +55,10 @@ def program(
 ) -> Program:
     """The program with these outputs."""
     key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
-    found = _programs.get(key)
-    if found is None:
-        found = remember(_programs, key, Program(*key))
-    return found
+    cached = _programs.get(key)
+    if cached is None:
+        cached = remember(_programs, key, Program(*key))
+    return cached
 
 
 class Backward(NamedTuple):
@@ -108,8 +108,8 @@ def _contributions(node: Node, g: Node) -> Sequence[Node | None]:
         return (None,) * len(node.args)
     holomorphic = is_complex and row.complex_vjp is None
     seed = call(FUNCTIONS["conj"], (g,)) if holomorphic else g
-    made = rule(Expr(seed), *(Expr(arg) for arg in node.args), Expr(node))
-    parts = [None if part is None else part.node for part in (made if isinstance(made, tuple) else (made,))]
+    vjps = rule(Expr(seed), *(Expr(arg) for arg in node.args), Expr(node))
+    parts = [None if part is None else part.node for part in (vjps if isinstance(vjps, tuple) else (vjps,))]
     if not holomorphic:
         return parts
     # conj(conj(g) * f'(x)): the cotangent of a holomorphic f takes its derivative conjugated.
@@ -152,12 +152,12 @@ def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -
     if not roots:
         return Backward(None, (), (), results)
     roots = _saving_least(roots, forward.outputs, k, m)
-    made, inputs, scalars = compact(f"{forward.name}_vjp", roots)
+    gradient, inputs, scalars = compact(f"{forward.name}_vjp", roots)
     sources: list[Source] = [
         ("input", at) if at < k else ("cotangent", at - k) if at < k + m else ("output", at - k - m)
         for at in inputs
     ]
-    return Backward(made, tuple(sources), scalars, results)
+    return Backward(gradient, tuple(sources), scalars, results)
 
 
 def roots_from(
@@ -168,21 +168,21 @@ def roots_from(
     inputs = [seed if seed.kind == "input" else None for seed in seeds]
     roots: list[Node] = []
     results: list[Source | None] = []
-    found = [
+    gradients = [
         cotangents.get(input_node(i, dtype)) if needs[i] else None for i, dtype in enumerate(forward.inputs)
     ]
-    stored = [root for root, is_wide in zip(found, wide, strict=True) if not is_wide]
-    for root, dtype, is_wide in zip(found, forward.inputs, wide, strict=True):
+    stored = [root for root, is_wide in zip(gradients, wide, strict=True) if not is_wide]
+    for root, dtype, is_wide in zip(gradients, forward.inputs, wide, strict=True):
         if root is None:
             results.append(None)
         elif root in inputs:
             results.append(("cotangent", inputs.index(root)))
         else:
             # What is stored for another input is summed as it is: another array would have no more than its digits.
-            made = cast(root, dtypes.info(dtype).acc if is_wide and root not in stored else dtype)
-            if made not in roots:
-                roots.append(made)
-            results.append(("output", roots.index(made)))
+            gradient = cast(root, dtypes.info(dtype).acc if is_wide and root not in stored else dtype)
+            if gradient not in roots:
+                roots.append(gradient)
+            results.append(("output", roots.index(gradient)))
     return roots, tuple(results)
 
 
@@ -210,5 +210,5 @@ def compact(name: str, roots: Sequence[Node]) -> tuple[Program, tuple[int, ...],
     scalars = sorted((n for n in leaves if n.kind == "scalar"), key=lambda n: int(n.value))
     renamed = {node: input_node(i, node.dtype) for i, node in enumerate(inputs)}
     renamed |= {node: scalar_node(i, node.dtype, node.weak) for i, node in enumerate(scalars)}
-    made = program(name, substitute(roots, renamed), [n.dtype for n in inputs], [n.dtype for n in scalars])
-    return made, tuple(int(n.value) for n in inputs), tuple(int(n.value) for n in scalars)
+    result = program(name, substitute(roots, renamed), [n.dtype for n in inputs], [n.dtype for n in scalars])
+    return result, tuple(int(n.value) for n in inputs), tuple(int(n.value) for n in scalars)

@@ -229,10 +229,10 @@ _WORD = re.compile(r"(?<![.\w])(?<!->)(?<!::)([A-Za-z_]\w*)(\(?)")
 
 
 def _substitute(code: str, names: dict[str, str]) -> str:
-    def replaced(found: re.Match[str]) -> str:
-        name = names.get(found[1], found[1])
+    def replaced(match: re.Match[str]) -> str:
+        name = names.get(match[1], match[1])
         # C++ has no long long(x), but (long long)(x).
-        return (f"({name})" if found[2] and " " in name else name) + found[2]
+        return (f"({name})" if match[2] and " " in name else name) + match[2]
 
     return _WORD.sub(replaced, code)
 

@@ -194,8 +194,8 @@ def angle(z: Any, deg: bool = False) -> Any:
     >>> ck.angle(ck.asarray([1.0, -1.0, 1j]), deg=True).tolist()
     [0.0, 180.0, 90.0]
     """
-    made = _phase(z)
-    return rad2deg(made) if deg else made
+    result = _phase(z)
+    return rad2deg(result) if deg else result
 
 
 # ----- special functions -----
@@ -452,8 +452,8 @@ def divmod(
     first, second = (one if one is not None else other for one, other in zip((out1, out2), out, strict=True))
     both = isinstance(x, Array) and isinstance(y, Array) and not options
     if both and first is None and second is None:
-        made: tuple[Array, Array] = _divided(x, y)
-        return made
+        result: tuple[Array, Array] = _divided(x, y)
+        return result
     quotient = floor_divide(x, y, **options)
     rest = remainder(x, y, out=second, **options)
     return written("divmod", quotient, one_out("divmod", first), broadcast=True), rest
@@ -467,8 +467,8 @@ def _divided(x: Any, y: Any) -> tuple[Any, Any]:
 @public
 def modf(x: Array, /) -> tuple[Array, Array]:
     """The fractional and the whole part, both with the sign of x."""
-    made: tuple[Array, Array] = _parts(require_array(x, "modf"))
-    return made
+    result: tuple[Array, Array] = _parts(require_array(x, "modf"))
+    return result
 
 
 @fuse
@@ -503,8 +503,8 @@ def nan_to_num(
     if dtypes.info(x.dtype).kind != "f":
         return astype(x, x.dtype)
     limits: Any = ml_dtypes.finfo(x.dtype)  # type: ignore[no-untyped-call]
-    given = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
-    made: Array = _replaced(x, *(astype(n, x.dtype) if isinstance(n, Array) else float(n) for n in given))
-    if made.shape != x.shape:
+    values = (nan, limits.max if posinf is None else posinf, limits.min if neginf is None else neginf)
+    result: Array = _replaced(x, *(astype(n, x.dtype) if isinstance(n, Array) else float(n) for n in values))
+    if result.shape != x.shape:
         raise ValueError(f"nan_to_num: nan, posinf, neginf: they do not broadcast to shape {x.shape}")
-    return made
+    return result

@@ -82,16 +82,16 @@ def _whole(part: Array, form: Layout) -> Array:
     if part.shape == form.shape:
         return part
     load = program("load", (input_node(0, part.dtype),), (part.dtype,))
-    made: Array = FUNCTIONS["sum"].evaluate(load, (part,), (), (0,), False, form.dtype)
-    return made
+    result: Array = FUNCTIONS["sum"].evaluate(load, (part,), (), (0,), False, form.dtype)
+    return result
 
 
 def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.Plan | None:
     """The launch that stores some outputs and sums others, one row of sums per block; None if there is none."""
-    made, device = backward.program, operands[0].device
-    if made is None or launch._style(device) == "serial":
+    pulled, device = backward.program, operands[0].device
+    if pulled is None or launch._style(device) == "serial":
         return None
-    plan = launch.Plan(made, device, operands)
+    plan = launch.Plan(pulled, device, operands)
     shape = plan.layouts[0].shape
     if 0 in shape:
         return None
@@ -101,8 +101,8 @@ def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.P
         Operand(one.dtype.itemsize, steps, one.aligned)
         for one, steps in zip((*operands, *outs), axes.steps, strict=True)
     )
-    accumulators = [dtypes.info(made.outputs[one.output].dtype).acc for one in totals.sums]
-    length, size = len(statements(made.outputs)[0]), sum(acc.itemsize for acc in accumulators)
+    accumulators = [dtypes.info(pulled.outputs[one.output].dtype).acc for one in totals.sums]
+    length, size = len(statements(pulled.outputs)[0]), sum(acc.itemsize for acc in accumulators)
     work = geometry.summed(Task(axes.shape, placed, len(operands), length, needs_64_bits(axes)), size)
     if work is None:
         return None
@@ -115,7 +115,7 @@ def make_plan(backward: Backward, totals: Totals, *operands: Layout) -> launch.P
     ]
     plan.layouts = (*outs, *parts)
     sums = [(one.output, part.dtype) for one, part in zip(totals.sums, parts, strict=True)]
-    bound = launch.variables(made, work, [False] * len(operands), totals.stored, sums)
+    bound = launch.variables(pulled, work, [False] * len(operands), totals.stored, sums)
     plan.launch = launch._prepare(device, work, bound)
     return plan
 

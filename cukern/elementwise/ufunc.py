@@ -29,27 +29,27 @@ def one_out(name: str, out: Any) -> Array | None:
 
 
 def written(
-    name: str, made: Array, out: Array | None, casting: Casting = "same_kind", broadcast: bool = False
+    name: str, result: Array, out: Array | None, casting: Casting = "same_kind", broadcast: bool = False
 ) -> Array:
-    """``made``, or ``out`` with the elements of ``made``, cast, and broadcast if that is said.
+    """``result``, or ``out`` with the elements of ``result``, cast, and broadcast if that is said.
 
     Raises:
         TypeError: ``casting`` does not allow the cast.
-        ValueError: ``made`` does not have the shape of ``out``, or does not broadcast to it.
+        ValueError: ``result`` does not have the shape of ``out``, or does not broadcast to it.
     """
     if out is None:
-        return made
-    if not can_cast(made.dtype, out.dtype, casting):
+        return result
+    if not can_cast(result.dtype, out.dtype, casting):
         raise TypeError(
-            f"{name}: out: a result of {made.dtype} cannot be written to {out.dtype}, casting={casting!r}"
+            f"{name}: out: a result of {result.dtype} cannot be written to {out.dtype}, casting={casting!r}"
         )
-    if made.shape != out.shape:
-        if not (broadcast and _broadcasts(made.shape, out.shape)):
+    if result.shape != out.shape:
+        if not (broadcast and _broadcasts(result.shape, out.shape)):
             raise ValueError(
-                f"{name}: out: a result of shape {made.shape} does not fit an array of shape {out.shape}"
+                f"{name}: out: a result of shape {result.shape} does not fit an array of shape {out.shape}"
             )
-        made = FUNCTIONS["broadcast_to"](made, out.shape)
-    FUNCTIONS["setitem"](out, ..., made)
+        result = FUNCTIONS["broadcast_to"](result, out.shape)
+    FUNCTIONS["setitem"](out, ..., result)
     return out
 
 
@@ -67,8 +67,8 @@ def checked_casting(name: str, casting: Any) -> Casting:
     """
     if casting not in CASTINGS:
         raise ValueError(f"{name}: casting: expected one of {', '.join(CASTINGS)}, got {casting!r}")
-    made: Casting = casting
-    return made
+    result: Casting = casting
+    return result
 
 
 def can_cast(dtype: dtypes.DType, wanted: dtypes.DType, casting: Any) -> bool:
@@ -120,22 +120,22 @@ class Ufunc(Row):
         operands = self._cast(self._operands(operands), dtype, casting)
         if target is not None and not masked:
             return self.apply_to(operands, target, casting)
-        made: Array = self.apply(operands)
+        result: Array = self.apply(operands)
         if masked:
-            made = self._chosen(made, where, target, casting)
-        return written(self.name, made, target, casting, broadcast=True)
+            result = self._chosen(result, where, target, casting)
+        return written(self.name, result, target, casting, broadcast=True)
 
-    def _chosen(self, made: Array, where: Any, out: Array | None, casting: Casting) -> Array:
-        """``made`` where the mask is true, else what is in ``out``, or 0."""
-        mask = FUNCTIONS["require_array"](where, self.name, "where", made)
+    def _chosen(self, result: Array, where: Any, out: Array | None, casting: Casting) -> Array:
+        """``result`` where the mask is true, else what is in ``out``, or 0."""
+        mask = FUNCTIONS["require_array"](where, self.name, "where", result)
         if mask.dtype != dtypes.bool_:
             raise TypeError(f"{self.name}: where: expected an array of bool, got {mask.dtype}")
         if out is None:
-            chosen: Array = FUNCTIONS["where"](mask, made, False)
+            chosen: Array = FUNCTIONS["where"](mask, result, False)
             return chosen
-        if not can_cast(made.dtype, out.dtype, casting):
-            return made
-        kept: Array = FUNCTIONS["where"](mask, made.astype(out.dtype, copy=False), out)
+        if not can_cast(result.dtype, out.dtype, casting):
+            return result
+        kept: Array = FUNCTIONS["where"](mask, result.astype(out.dtype, copy=False), out)
         return kept
 
     def _cast(self, operands: tuple[Any, ...], dtype: Any, casting: Casting) -> tuple[Any, ...]:
@@ -151,7 +151,7 @@ class Ufunc(Row):
             wanted, _ = self.resolve(kinds)
         else:
             wanted = self._computed_in(dtypes.as_dtype(dtype), kinds)
-        made: list[Any] = []
+        result: list[Any] = []
         for operand, kind, to in zip(operands, kinds, wanted, strict=True):
             held = dtypes.result_type(to, kind) == to if is_scalar(operand) else can_cast(kind, to, casting)
             if not held and not (is_scalar(operand) and casting == "unsafe"):
@@ -160,8 +160,8 @@ class Ufunc(Row):
                 operand = operand.astype(to)
             elif not held:
                 operand = np.asarray(operand).astype(to).item()
-            made.append(operand)
-        return tuple(made)
+            result.append(operand)
+        return tuple(result)
 
     def _computed_in(self, dtype: dtypes.DType, kinds: Sequence[Any]) -> tuple[dtypes.DType, ...]:
         """The dtypes of the operands for a result of ``dtype``."""
@@ -172,8 +172,8 @@ class Ufunc(Row):
         parts = self.result == "r" and any(
             isinstance(kind, complex) or (not is_scalar(kind) and kind in dtypes.COMPLEX) for kind in kinds
         )
-        wanted, made = self.resolve([dtypes.complex_of(dtype) if parts else dtype] * len(kinds))
-        if made != dtype:
+        wanted, result = self.resolve([dtypes.complex_of(dtype) if parts else dtype] * len(kinds))
+        if result != dtype:
             raise TypeError(f"{self.name}: dtype: it does not compute in {dtype}")
         return wanted
 
@@ -202,8 +202,8 @@ class Ufunc(Row):
             TypeError: the function does not take two operands of one dtype.
             ValueError: no elements, and the function has no identity; or several axes of one that has an order.
         """
-        made: Array = FUNCTIONS["ufunc_reduce"](self, x, axis, dtype, keepdims, initial, where)
-        return written(self.name, made, one_out(self.name, out))
+        result: Array = FUNCTIONS["ufunc_reduce"](self, x, axis, dtype, keepdims, initial, where)
+        return written(self.name, result, one_out(self.name, out))
 
     def accumulate(
         self, x: Any, axis: int = 0, dtype: npt.DTypeLike | None = None, out: Array | None = None
@@ -219,8 +219,8 @@ class Ufunc(Row):
         Raises:
             TypeError: the function does not take two operands of one dtype, or ``x`` has no axis.
         """
-        made: Array = FUNCTIONS["ufunc_accumulate"](self, x, axis, dtype)
-        return written(self.name, made, one_out(self.name, out))
+        result: Array = FUNCTIONS["ufunc_accumulate"](self, x, axis, dtype)
+        return written(self.name, result, one_out(self.name, out))
 
     def reduceat(
         self,
@@ -244,8 +244,8 @@ class Ufunc(Row):
             IndexError: an index is out of range; one in an array on a GPU is clipped, unless indices are checked.
             TypeError: the function does not take two operands of one dtype.
         """
-        made: Array = FUNCTIONS["ufunc_reduceat"](self, x, indices, axis, dtype)
-        return written(self.name, made, one_out(self.name, out))
+        result: Array = FUNCTIONS["ufunc_reduceat"](self, x, indices, axis, dtype)
+        return written(self.name, result, one_out(self.name, out))
 
     def outer(self, x: Any, y: Any, /, **options: Any) -> Array:
         """The function of all pairs of an element of ``x`` and one of ``y``: shape ``x.shape + y.shape``.
@@ -261,8 +261,8 @@ class Ufunc(Row):
         x, y = (
             FUNCTIONS["require_array"](one, self.name, name, beside) for one, name in ((x, "x"), (y, "y"))
         )
-        made: Array = self(FUNCTIONS["reshape"](x, x.shape + (1,) * y.ndim), y, **options)  # type: ignore[operator]
-        return made
+        result: Array = self(FUNCTIONS["reshape"](x, x.shape + (1,) * y.ndim), y, **options)  # type: ignore[operator]
+        return result
 
     def at(self, x: Array, indices: Any, values: Any = None, /) -> None:
         """Replace ``x[indices]`` by the function of it and ``values``, in place, as ``numpy.ufunc.at``.

@@ -25,8 +25,8 @@ def _describe(value: object) -> str:
     if isinstance(value, Array):
         return f"an array of {dtypes.info(value.dtype).name}, shape {value.shape}, on {value.device}"
     if isinstance(value, (np.ndarray, np.void)) and value.dtype.names:
-        made = "cukern.struct(name, records.dtype).asarray(records)"
-        return f"a numpy.{type(value).__name__} of {value.dtype}; {made} makes an array of their bytes"
+        hint = "cukern.struct(name, records.dtype).asarray(records)"
+        return f"a numpy.{type(value).__name__} of {value.dtype}; {hint} makes an array of their bytes"
     if isinstance(value, np.ndarray):
         return f"a numpy.ndarray of {value.dtype}; wrap it with cukern.asarray"
     return f"{type(value).__name__} {value!r}"[:120]
@@ -250,24 +250,24 @@ def _struct(param: Param, where: str) -> Converter:
 
 def converters(signature: Signature, device: Device) -> list[Converter]:
     """For each parameter, the function that checks an argument and converts it to a launch value."""
-    made: list[Converter] = []
+    result: list[Converter] = []
     for param in signature.params:
         where = f"{signature.name}: argument {param.name}"
         if param.kind == "scalar":
-            made.append(_scalar(param, where))
+            result.append(_scalar(param, where))
         elif param.kind == "pointer":
-            made.append(_pointer(param, device, where))
+            result.append(_pointer(param, device, where))
         elif param.kind == "view":
-            made.append(_view(param, device, where))
+            result.append(_view(param, device, where))
         elif param.kind == "table":
-            made.append(_table(param, device, where))
+            result.append(_table(param, device, where))
         elif is_tensor_map(param):
-            made.append(_tensor_map(device, where))
+            result.append(_tensor_map(device, where))
         elif param.kind == "struct" and param.cxx in _OBJECTS:
-            made.append(_object(_OBJECTS[param.cxx], device, where))
+            result.append(_object(_OBJECTS[param.cxx], device, where))
         else:
-            made.append(_struct(param, where))
-    return made
+            result.append(_struct(param, where))
+    return result
 
 
 def _bounds(data: Any) -> tuple[int, int]:
@@ -327,12 +327,12 @@ def check_overlap(
         if param.kind in ("pointer", "view") and values[i] is not None
     }
     maps = {i: arg for i, arg in enumerate(args) if isinstance(arg, TensorMap)}
-    arrays |= {i: found.array._data for i, found in maps.items()}
+    arrays |= {i: map_.array._data for i, map_ in maps.items()}
     several = [(i, data) for i, data in arrays.items()]
     several += [
         (i, one._data) for i, arg in enumerate(args) if isinstance(arg, list) for one in arrays_in([arg])
     ]
-    changed = {*written, *(i for i, found in maps.items() if found.writes)}
+    changed = {*written, *(i for i, map_ in maps.items() if map_.writes)}
     for i, data in several:
         for j, other in several if i in changed else ():
             if i != j and _overlap(data, other):

@@ -195,8 +195,8 @@ def _check_block(block: Dim3, device: Device, parsed: signature.Signature) -> No
 
 def _check_bounds(block: Dim3, attributes: Mapping[str, int], parsed: signature.Signature) -> None:
     threads = block[0] * block[1] * block[2]
-    given = (attributes.get("max_threads_per_block"), parsed.max_threads)
-    allowed = min((n for n in given if n is not None), default=threads)
+    bounds = (attributes.get("max_threads_per_block"), parsed.max_threads)
+    allowed = min((n for n in bounds if n is not None), default=threads)
     if threads > allowed:
         raise LaunchError(
             f"{parsed.name}: block is {block}, {threads} threads; this kernel, by its __launch_bounds__ or "

@@ -147,15 +147,15 @@ class Kernel:
         """
         if not isinstance(entry, str):
             raise TypeError(f"{self.name}: expected the name of a kernel, got {type(entry).__name__}")
-        made = self._entries.get(entry)
-        if made is None:
-            made = copy.copy(self)
-            made.entry, made._bound, made._repeats = entry, {}, {}
-            made._making, made._entries = {}, {}
-            made._state = self._state
-            _KERNELS.add(made)
-            self._entries[entry] = made
-        return made
+        kernel = self._entries.get(entry)
+        if kernel is None:
+            kernel = copy.copy(self)
+            kernel.entry, kernel._bound, kernel._repeats = entry, {}, {}
+            kernel._making, kernel._entries = {}, {}
+            kernel._state = self._state
+            _KERNELS.add(kernel)
+            self._entries[entry] = kernel
+        return kernel
 
     @property
     def globals(self) -> Globals:
@@ -231,17 +231,17 @@ class Kernel:
         if not isinstance(overrides.get("block", 0), int):
             overrides["block"] = as_dim3(overrides["block"], "block")
         key = (device, *sorted((k, _freeze(v, k)) for k, v in overrides.items()))
-        found = self._bound.get(key)
-        if found is None:
+        bound = self._bound.get(key)
+        if bound is None:
             variables, block = self._resolve(overrides)
             with self._making.setdefault(key, threading.Lock()):
-                found = self._bound.get(key)
-                if found is None:
+                bound = self._bound.get(key)
+                if bound is None:
                     from .bound import BoundKernel
 
                     rendered = self._rendered(variables)
-                    found = self._bound[key] = BoundKernel(rendered, device, block, self.checked, self._state)
-        return found
+                    bound = self._bound[key] = BoundKernel(rendered, device, block, self.checked, self._state)
+        return bound
 
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:
         arrays = [arg for arg in args if isinstance(arg, Array)]
@@ -252,8 +252,8 @@ class Kernel:
             arrays = arrays_in(args)
         if "elem" not in overrides and "elem" not in self.variables and arrays:
             overrides["elem"] = arrays[0].dtype
-        given = overrides.keys() | self.variables.keys()
-        if "index" not in given and any(a.size > LARGEST_INDEX for a in arrays):
+        names = overrides.keys() | self.variables.keys()
+        if "index" not in names and any(a.size > LARGEST_INDEX for a in arrays):
             overrides["index"] = "long long"
         return (arrays[0].device if arrays else current()), overrides
 
@@ -370,8 +370,8 @@ def _remake(
     options: dict[str, bool],
     entry: str | None,
 ) -> Kernel:
-    made = cls(source, block, name, **options, **variables)
-    return made if entry is None else made[entry]
+    kernel = cls(source, block, name, **options, **variables)
+    return kernel if entry is None else kernel[entry]
 
 
 def _assembled(source: str | os.PathLike[str], name: str | None) -> tuple[str, str]:

@@ -51,20 +51,20 @@ def zeros(device: Device, shape: tuple[int, ...], dtype: DType) -> Any:
     """An ndarray of ``device`` in C order, with all bytes 0."""
     if device.addressable:
         return device.backend.zeros(shape, dtype)
-    made = allocate(device, shape, dtype)
+    result = allocate(device, shape, dtype)
     with device.activate():
-        raw(made)[...] = 0
-    return made
+        raw(result)[...] = 0
+    return result
 
 
 def zeroed(layout: Layout) -> Array:
     """A new array of a dense layout, with all bytes 0, on the current device."""
-    made = Array._made(layout)
+    result = Array._made(layout)
     if layout.on_host:
-        made._data.fill(0)
+        result._data.fill(0)
     else:
-        made._memory.memset_async(0, layout.nbytes)
-    return made
+        result._memory.memset_async(0, layout.nbytes)
+    return result
 
 
 def raw(data: Any) -> Any:
@@ -166,27 +166,27 @@ class Plan:
         if self.which is not None and self.which() != self.device.index:
             with self.device.activate():
                 return self(*arrays)
-        made = Array._made(self.layouts[0])
+        result = Array._made(self.layouts[0])
         if self.launch is not None:
-            self.launch(*[one._operand for one in arrays], made._operand)
-        return made
+            self.launch(*[one._operand for one in arrays], result._operand)
+        return result
 
-    def results(self, given: Sequence[Array | None], *numbers: Any) -> list[Array]:
+    def results(self, arrays: Sequence[Array | None], *numbers: Any) -> list[Array]:
         """Launch and return all results, new arrays; None stands for a null pointer, numbers follow the results."""
         with on(self.device):
-            made = new(self.layouts)
+            result = new(self.layouts)
             assert self.launch is not None
-            self.launch(*operands(self.device, (*given, *made)), *numbers)
-        return made
+            self.launch(*operands(self.device, (*arrays, *result)), *numbers)
+        return result
 
 
 def new(layouts: Sequence[Layout]) -> list[Array]:
     """New, uninitialized arrays, on the current device."""
-    made = [Array._made(layout) for layout in layouts]
+    result = [Array._made(layout) for layout in layouts]
     if capture_hooks.made_empty is not None:
-        for one in made:
+        for one in result:
             capture_hooks.made_empty(one)
-    return made
+    return result
 
 
 def operands(device: Device, arrays: Sequence[Array | None]) -> list[Any]:

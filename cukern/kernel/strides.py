@@ -68,16 +68,16 @@ def broadcast_shapes(name: str, shapes: Sequence[tuple[int, ...]]) -> tuple[int,
     Raises:
         ValueError: they do not broadcast.
     """
-    made = list(shapes[0])
+    result = list(shapes[0])
     for shape in shapes[1:]:
-        longer, shorter = (made, shape) if len(made) >= len(shape) else (list(shape), made)
+        longer, shorter = (result, shape) if len(result) >= len(shape) else (list(shape), result)
         at = len(longer) - len(shorter)
         for i, n in enumerate(shorter, at):
             if n != longer[i] and 1 not in (n, longer[i]):
                 raise ValueError(f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast")
             longer[i] = n if longer[i] == 1 else longer[i]
-        made = longer
-    return tuple(made)
+        result = longer
+    return tuple(result)
 
 
 @lru_cache(maxsize=4096)

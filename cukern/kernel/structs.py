@@ -85,7 +85,7 @@ class Struct:
         names = self.dtype.names or ()
         if len(values) > len(names):
             raise TypeError(f"{self.name}: expected at most {len(names)} values, got {len(values)}")
-        made = np.zeros((), self.dtype)
+        result = np.zeros((), self.dtype)
         given = dict(zip(names, values, strict=False))
         for name in fields:
             if name not in names:
@@ -94,10 +94,10 @@ class Struct:
                 raise TypeError(f"{self.name}: field {name} is given by position and by name")
         for name, value in (given | fields).items():
             try:
-                made[name] = value
+                result[name] = value
             except (TypeError, ValueError, OverflowError) as error:
                 raise ValueError(f"{self.name}: field {name}: {error}") from None
-        return made[()]
+        return result[()]
 
     def asarray(self, records: Any) -> Array:
         """An array for a pointer to the struct: the bytes of each record along a last axis, on the current device.
@@ -112,8 +112,8 @@ class Struct:
             raise TypeError(
                 f"{self.name}: records: expected dtype {self.dtype}, got {records.dtype}; astype converts them"
             )
-        made = np.array(records, self.dtype, order="C")
-        return asarray(made.reshape(*made.shape, 1).view(np.uint8))
+        result = np.array(records, self.dtype, order="C")
+        return asarray(result.reshape(*result.shape, 1).view(np.uint8))
 
     def numpy(self, array: Array) -> np.ndarray[Any, Any]:
         """The records whose bytes an array has, as :meth:`asarray` makes it: a copy, of :attr:`dtype`.

@@ -61,10 +61,10 @@ class TensorMap(bytes):
         strides = _strides(data)[:-1]
         tiles = Tiles(address(data), array.dtype, array.shape, strides, sizes, swizzle, writes)
         with array.device.activate():
-            made = super().__new__(cls, array.device.backend.tensor_map(tiles))
-        made.array, made.writes, made._storage = array, writes, array._storage
-        made._text = f"TensorMap({row.name}, shape {array.shape}, box {sizes}, swizzle {swizzle})"
-        return made
+            result = super().__new__(cls, array.device.backend.tensor_map(tiles))
+        result.array, result.writes, result._storage = array, writes, array._storage
+        result._text = f"TensorMap({row.name}, shape {array.shape}, box {sizes}, swizzle {swizzle})"
+        return result
 
     def __repr__(self) -> str:
         return self._text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 import itertools
@@ -9,16 +10,30 @@ from collections import ChainMap
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
+import numpy as np
+
 from . import dtypes, pytree
 from .array import Array, Storage
 from .autodiff import tape, writes
-from .autodiff.cotangents import Meta, conform, is_array, is_float, meta, registered, zeros_like
+from .autodiff.cotangents import (
+    FLOATING,
+    Likeness,
+    Meta,
+    conform,
+    form_of,
+    is_array,
+    is_float,
+    meta,
+    registered,
+    zeros_like,
+)
 from .autodiff.tape import Tape
 from .device import capture_hooks
 from .elementwise.function import Elementwise
 from .elementwise.graph import Expr
 from .elementwise.row import ALL
 from .errors import GradientError
+from .kernel.plan import remember
 
 __all__ = ["Function", "checkpoint", "once_differentiable", "stop_gradient"]
 
@@ -43,7 +58,7 @@ class Context:
         self._saved: tuple[Array | None, ...] = ()
         self._non_differentiable: tuple[int, ...] = ()
         self._materialize = True
-        self._inputs: tuple[Meta, ...] = ()
+        self._inputs: tuple[tape.Keys, Sequence[Any]] = ((), ())
 
     def save_for_backward(self, *arrays: Array | None) -> None:
         """Keep ``arrays`` for ``backward``: inputs, outputs, or what ``forward`` computed on the way.
@@ -119,41 +134,53 @@ class Function:
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not an argument; or a
                 tracked array is an attribute of an argument.
         """
-        recording = tape.active()
+        if not tape.active() and tape.state.fusing is None:
+            for arg in args:
+                if isinstance(arg, Expr):
+                    raise _symbol(cls)
+            return _returned(cls, cls.forward(Context(cls.__name__, (False,) * len(args)), *args))
         held: list[_Held] = []
         arrays: list[Array] = []
         for i, arg in enumerate(args):
-            if isinstance(arg, Expr):
-                raise TypeError(
-                    f"{cls.__name__}: a fused function is made of elementwise ones: apply {cls.__name__} before or "
-                    "after it, or write cukern.elementwise(..., vjp=...)"
-                )
-            if recording:
-                held.append(inside := _held(cls, i, arg))
-                arrays += inside.arrays
+            if isinstance(arg, Array):
+                held.append(_SINGLE)
+                arrays.append(arg)
+            elif isinstance(arg, _PLAIN):
+                held.append(_NOTHING)
+            elif isinstance(arg, Expr):
+                raise _symbol(cls)
+            else:
+                held.append(_held(cls, i, arg, arrays))
         tracking = tape.tracked(arrays)
-        needs = (False,) * len(args)
-        if tracking is not None:
-            each = iter(tracking[0])
-            needs = tuple([True in [next(each) for _ in inside.arrays] for inside in held])
+        needs = (False,) * len(args) if tracking is None else _needs(held, tracking[0])
         ctx = Context(cls.__name__, needs)
         versions = [array._storage.version for array in arrays]
         with tape.stop_recording():
-            result = cls.forward(ctx, *args)
-        if isinstance(result, list):
-            raise TypeError(f"{cls.__name__}: forward returned a list; return an array or a tuple")
+            result = _returned(cls, cls.forward(ctx, *args))
         if tracking is None:
             return result
-        for array, version in zip(arrays, versions, strict=True):
+        for i, (array, version) in enumerate(zip(arrays, versions, strict=True)):
             if array._storage.version != version:
-                where = next(i for i, inside in enumerate(held) if any(array is one for one in inside.arrays))
+                where = next(k for k in range(len(held)) if sum(one.arrays for one in held[: k + 1]) > i)
                 raise GradientError(
                     f"{cls.__name__}: forward wrote to its argument {_argument(cls, where)}; write to a copy"
                 )
-        outputs = _record(
-            cls, ctx, held, arrays, tracking, result if isinstance(result, tuple) else (result,)
-        )
-        return outputs if isinstance(result, tuple) else outputs[0]
+        if isinstance(result, tuple):
+            return _record(cls, ctx, held, arrays, tracking, result)
+        return _record(cls, ctx, held, arrays, tracking, (result,))[0]
+
+
+def _symbol(cls: type[Function]) -> TypeError:
+    return TypeError(
+        f"{cls.__name__}: a fused function is made of elementwise ones: apply {cls.__name__} before or "
+        "after it, or write cukern.elementwise(..., vjp=...)"
+    )
+
+
+def _returned(cls: type[Function], result: Any) -> Any:
+    if isinstance(result, list):
+        raise TypeError(f"{cls.__name__}: forward returned a list; return an array or a tuple")
+    return result
 
 
 def _tracked(value: object) -> bool:
@@ -164,36 +191,67 @@ class _Held(NamedTuple):
     """The arrays of an argument.
 
     Attributes:
-        arrays: the argument itself, or those in it.
+        arrays: how many: the argument itself, or those in it.
         structure: of an argument that is a container; None of others.
         which: for each leaf of the container, whether it is an array.
     """
 
-    arrays: Sequence[Array]
+    arrays: int
     structure: pytree.Structure | None = None
     which: Sequence[bool] = ()
 
 
-_NOTHING = _Held(())
+_NOTHING, _SINGLE = _Held(0), _Held(1)
+#: Types whose instances hold no array, and tuples of such values that were met before.
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype)
+_plain_tuples: dict[tuple[Any, ...], None] = {}
 
 
-def _held(cls: type[Function], position: int, arg: Any) -> _Held:
-    """The arrays of an argument.
+def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> _Held:
+    """What an argument that is no array holds; adds its arrays to ``arrays``.
 
     Raises:
         GradientError: a tracked array is where it cannot get a gradient.
     """
-    if is_array(arg):
-        return _Held((arg,))
-    if arg is None or isinstance(arg, (bool, int, float, str)):
+    if isinstance(arg, tuple) and _is_known(arg):
+        return _NOTHING
+    if pytree.is_leaf_type(type(arg)):
+        _refuse_hidden(cls, position, "", arg)
         return _NOTHING
     leaves = list(pytree.leaves_with_path(arg))
     which = [is_array(value) for _, value in leaves]
+    if isinstance(arg, tuple) and all(_is_plain(value) for _, value in leaves):
+        with contextlib.suppress(TypeError):  # of a list within
+            remember(_plain_tuples, arg, None)
+        return _NOTHING
     for (path, value), array in zip(leaves, which, strict=True):
         if not array:
             _refuse_hidden(cls, position, path, value)
-    arrays = [value for _, value in leaves if is_array(value)]
-    return _Held(arrays, pytree.structure(arg), which) if arrays else _NOTHING
+    if True not in which:
+        return _NOTHING
+    arrays += [value for _, value in leaves if is_array(value)]
+    return _Held(sum(which), pytree.structure(arg), which)
+
+
+def _needs(held: Sequence[_Held], tracked: Sequence[bool]) -> tuple[bool, ...]:
+    """Of each argument, whether an array in it is tracked, from whether each array is."""
+    needs, at = [], 0
+    for one in held:
+        count = one.arrays
+        needs.append(tracked[at] if count == 1 else True in tracked[at : at + count])
+        at += count
+    return tuple(needs)
+
+
+def _is_plain(value: object) -> bool:
+    return isinstance(value, _PLAIN) or pytree.is_declared_leaf(type(value))
+
+
+def _is_known(arg: tuple[Any, ...]) -> bool:
+    try:
+        return arg in _plain_tuples
+    except TypeError:  # it holds something that is not hashable, such as an array
+        return False
 
 
 def _refuse_hidden(cls: type[Function], position: int, path: str, value: Any) -> None:
@@ -210,10 +268,15 @@ def _refuse_hidden(cls: type[Function], position: int, path: str, value: Any) ->
 
 def _argument(cls: type[Function], position: int) -> str:
     """The name of an argument of ``forward``."""
-    parameters = list(inspect.signature(cls.forward).parameters.values())[1:]
-    if position < len(parameters) and parameters[position].kind is not inspect.Parameter.VAR_POSITIONAL:
-        return f"{position} ({parameters[position].name})"
-    return str(position)
+    names = _parameters(cls.forward)
+    return f"{position} ({names[position]})" if position < len(names) else str(position)
+
+
+@functools.lru_cache(maxsize=1024)
+def _parameters(forward: Callable[..., Any]) -> list[str]:
+    """The names of the parameters of a ``forward`` after the context, without that of ``*args``."""
+    parameters = list(inspect.signature(forward).parameters.values())[1:]
+    return [one.name for one in parameters if one.kind is not inspect.Parameter.VAR_POSITIONAL]
 
 
 def _record(
@@ -229,98 +292,97 @@ def _record(
     An output may be an argument itself, or an array that outlives the call; what is returned and
     saved are new arrays on the same memory, so that only they are known as results of this call.
     """
-    outputs = tuple([output._alias() if is_array(output) else output for output in result])
-    made = {id(old): new for old, new in zip(result, outputs, strict=True) if is_array(old)}
-    kept = {id(array): array for array in arrays}
-    inner: list[Array] = []
+    own = {id(array): array for array in arrays}
+    outputs: list[Any] = []
+    live: list[int] = []
+    recorded: list[Array] = []
+    for i, old in enumerate(result):
+        if not isinstance(old, Array):
+            outputs.append(old)
+            continue
+        new = old._alias()
+        outputs.append(new)
+        own.setdefault(id(old), new)
+        if is_float(new.dtype) and id(old) not in ctx._non_differentiable:
+            live.append(i)
+            recorded.append(new)
     for array in ctx._saved:
-        if array is None or id(array) in kept or id(array) in made:
+        if array is None or id(array) in own:
             continue
         if tape.recording((array,)):
             raise GradientError(
                 f"{cls.__name__}: forward saved a tracked array that is not among its arguments, which would "
                 "get no gradient; pass it to apply, or save stop_gradient of it"
             )
-        kept[id(array)] = array._alias()
-        inner.append(kept[id(array)])
-    saved = tuple([None if one is None else kept.get(id(one), made.get(id(one))) for one in ctx._saved])
-    live = [
-        i
-        for i, (old, new) in enumerate(zip(result, outputs, strict=True))
-        if is_array(new) and is_float(new.dtype) and id(old) not in ctx._non_differentiable
-    ]
-    backward = _Backward(cls, ctx, held, outputs, live)
-    recorded = [*(outputs[i] for i in live), *inner]
-    tape.record(cls.__name__, arrays, recorded, backward, saved, materialize=False, tracking=tracking)
-    ctx._inputs = tuple(map(meta, arrays))
+        own[id(array)] = array._alias()
+        recorded.append(own[id(array)])
+    saved = tuple([None if one is None else own[id(one)] for one in ctx._saved])
+    _, keys, tapes = tracking
+    forms = [array._layout or form_of(array) for array in arrays]
+    made = [form_of(one) if isinstance(one, Array) else None for one in outputs]
+    backward = _Backward(cls, ctx, held, forms, made, live)
+    tape.record_made(cls.__name__, keys, forms, recorded, backward, saved, tapes)
+    ctx._inputs = keys, forms
     ctx._saved = ()  # the tape holds them
-    return outputs
+    return tuple(outputs)
 
 
 class _Backward:
     """The rule that a call of a Function puts on the tape."""
 
-    __slots__ = ("cls", "ctx", "live", "outputs", "places")
+    __slots__ = ("cls", "ctx", "held", "inputs", "live", "outputs")
 
     def __init__(
         self,
         cls: type[Function],
         ctx: Context,
         held: Sequence[_Held],
-        outputs: tuple[Any, ...],
+        inputs: Sequence[Likeness],
+        outputs: Sequence[Likeness | None],
         live: Sequence[int],
     ) -> None:
-        self.cls = cls
-        self.ctx = ctx
-        self.places = [(len(inside.arrays), inside.structure, inside.which) for inside in held]
-        self.outputs = [meta(output) if is_array(output) else None for output in outputs]
-        self.live = live
+        self.cls, self.ctx, self.held = cls, ctx, held
+        self.inputs, self.outputs, self.live = inputs, outputs, live
 
     def __call__(
         self, cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
     ) -> Sequence[Array | None]:
-        name, ctx = self.cls.__name__, self.ctx
-        count = len(self.live)
-        if any(cotangent is not None for cotangent in cotangents[count:]):
-            raise GradientError(
-                f"{name}: backward reads a saved array that is neither an argument nor an output, so it "
-                "cannot be differentiated again; save those, or return that array as an output too"
-            )
+        cls, ctx = self.cls, self.ctx
+        for cotangent in cotangents[len(self.live) :]:
+            if cotangent is not None:
+                raise GradientError(
+                    f"{cls.__name__}: backward reads a saved array that is neither an argument nor an output, so it "
+                    "cannot be differentiated again; save those, or return that array as an output too"
+                )
         given: list[Any] = [None] * len(self.outputs)
         for i, cotangent in zip(self.live, cotangents, strict=False):
             given[i] = cotangent
-        if ctx._materialize:
-            given = [
-                zeros_like(one) if cotangent is None and one is not None else cotangent
-                for cotangent, one in zip(given, self.outputs, strict=True)
-            ]
-        if not self.cls._only_reads:
-            given = [None if cotangent is None else registered().own(cotangent, None) for cotangent in given]
-        wanted = iter(needs)
-        ctx.needs_input_grad = tuple(
-            [any(list(itertools.islice(wanted, count))) for count, _, _ in self.places]
-        )
+        for i, form in enumerate(self.outputs):
+            if given[i] is None and ctx._materialize and form is not None:
+                given[i] = zeros_like(form)
+            if given[i] is not None and not cls._only_reads:
+                given[i] = registered().own(given[i], None)
+        ctx.needs_input_grad = _needs(self.held, needs)
         ctx._saved = saved
-        kept = [one for one in saved if one is not None]
-        return [
-            one
-            if one is None or all(one._storage is not other._storage for other in kept)
-            else one.astype(one.dtype)
-            for one in self._checked(self.cls.backward(ctx, *given))
-        ]
+        gradients = self._checked(cls.backward(ctx, *given))
+        kept = {id(one._storage) for one in saved if one is not None}
+        for i, one in enumerate(gradients):
+            if one is not None and id(one._storage) in kept:
+                gradients[i] = one.astype(one.dtype)
+        return gradients
 
     def _checked(self, returned: Any) -> list[Array | None]:
         """The gradients of the arguments that are arrays, checked."""
         gradients = returned if isinstance(returned, tuple) else (returned,)
-        cls, expected = self.cls, len(self.places)
+        cls, expected = self.cls, len(self.held)
         if len(gradients) != expected:
             raise GradientError(
                 f"{cls.__name__}: backward must return a gradient or None for each of the {expected} "
                 f"arguments, returned {len(gradients)}"
             )
-        inputs = iter(self.ctx._inputs)
+        inputs = iter(self.inputs)
         checked: list[Array | None] = []
-        for i, (gradient, (count, structure, which)) in enumerate(zip(gradients, self.places, strict=True)):
+        for i, (gradient, (count, structure, which)) in enumerate(zip(gradients, self.held, strict=True)):
             if structure is not None:
                 each = self._apart(gradient, i, structure, which)
                 checked += [self._one(one, next(inputs), i) for one in each]
@@ -333,11 +395,13 @@ class _Backward:
                 )
         return checked
 
-    def _one(self, gradient: Any, like: Meta, position: int) -> Array | None:
+    def _one(self, gradient: Any, like: Likeness, position: int) -> Array | None:
         """The gradient of one array, checked."""
-        if gradient is None or not is_float(like.dtype):
+        if gradient is None or like.dtype not in FLOATING:
             return None
-        if is_array(gradient) and gradient.shape == like.shape and gradient.dtype == like.dtype:
+        if isinstance(gradient, Array) and (
+            gradient._layout is like or (gradient.shape == like.shape and gradient.dtype == like.dtype)
+        ):
             return gradient
         return conform(gradient, like, self.cls.__name__, f"argument {_argument(self.cls, position)}")
 
@@ -370,7 +434,7 @@ def once_differentiable(backward: B) -> B:
         own = pytree.map(lambda one: one._alias() if is_array(one) else one, gradients)
         tape.poison(
             f"{ctx._name} backward",
-            [*ctx._inputs, *(meta(grad) for grad in grads if is_array(grad))],
+            [*map(Meta, *ctx._inputs), *(meta(grad) for grad in grads if is_array(grad))],
             [one for one in pytree.leaves(own) if is_array(one)],
             f"{ctx._name}: its backward is marked once_differentiable, so it has no second derivative",
         )

@@ -41,6 +41,7 @@ class _Node(NamedTuple):
 _Flatten = Callable[[Any], tuple[Iterable[Any], Any]]
 _Unflatten = Callable[[Any, list[Any]], Any]
 _registered: dict[type, tuple[_Flatten, _Unflatten]] = {}
+_declared_leaves: set[type] = set()
 _leaf_types: set[type] = set()  # types known not to be containers
 
 
@@ -58,6 +59,24 @@ def register(
     """
     _registered[cls] = (flatten, unflatten)
     _leaf_types.clear()
+    _leaf_types.update(_declared_leaves)
+
+
+def declare_leaf(cls: type[T]) -> type[T]:
+    """Make the instances of a dataclass leaves, as they hold no arrays: a decorator."""
+    _declared_leaves.add(cls)
+    _leaf_types.add(cls)
+    return cls
+
+
+def is_declared_leaf(cls: type) -> bool:
+    """Whether :func:`declare_leaf` was called for the class."""
+    return cls in _declared_leaves
+
+
+def is_leaf_type(cls: type) -> bool:
+    """Whether an instance has been met, and was no container; it says nothing of types that have not."""
+    return cls in _leaf_types
 
 
 def _registration(cls: type) -> tuple[_Flatten, _Unflatten] | None:

@@ -209,3 +209,10 @@ def address(data: Any) -> int:
     if isinstance(data, np.ndarray):
         return int(data.__array_interface__["data"][0])
     return int(data.data.ptr)
+
+
+def is_aligned(x: Any) -> bool:
+    """Whether the address of an array is a multiple of :data:`ALIGNMENT`: of the host's arrays layouts do not say."""
+    own = x._layout or x._planned()
+    # What the allocator gave has its memory noted, and is aligned.
+    return own.aligned if not own.on_host or x._memory is not None else address(x._data) % ALIGNMENT == 0

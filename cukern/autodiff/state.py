@@ -74,8 +74,12 @@ class Pause:
 
     def __exit__(self, *exc_info: object) -> None:
         with _changing:
-            mine = state.__dict__
-            state.active = tuple(tape for tape in self._before if tape._thread is mine)
+            mine, before = state.__dict__, self._before
+            for tape in before:
+                if tape._thread is not mine:  # it ended within the block
+                    before = tuple([tape for tape in before if tape._thread is mine])
+                    break
+            state.active = before
 
 
 def stop_recording() -> Pause:

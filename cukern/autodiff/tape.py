@@ -166,6 +166,25 @@ def record(
         _append(tapes, name, keys, list(map(form_of, inputs)), outputs, vjp, saved, materialize)
 
 
+def record_made(
+    name: str,
+    keys: Keys,
+    forms: Sequence[Likeness],
+    outputs: Sequence[Array],
+    vjp: Vjp,
+    saved: Sequence[Array | None],
+    tapes: Sequence[Tape],
+) -> None:
+    """:func:`record` of what :func:`tracked` has just said; the cotangent of an unused output is None.
+
+    Args:
+        keys: of the inputs.
+        forms: likewise.
+        tapes: those that track an input.
+    """
+    _append(tapes, name, keys, forms, outputs, vjp, saved, False)
+
+
 def record_tracked(
     operation: Operation,
     keys: Keys,

@@ -10,11 +10,13 @@ from .. import dtypes
 from ..array.operators import FUNCTIONS
 from ..dtypes import DType
 from ..kernel.plan import remember
+from ..pytree import declare_leaf
 from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute
 
 Source = tuple[Literal["cotangent", "input", "output"], int]
 
 
+@declare_leaf
 @dataclass(frozen=True, eq=False)
 class Program:
     """The computation of one elementwise kernel; equal programs are the same object.

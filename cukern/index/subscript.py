@@ -131,11 +131,11 @@ def getitem(x: Array, key: Any, /) -> Array:
             pass  # the general path below raises the error
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
-        if not x.device.addressable:
+        if not x.device.addressable or (tape.opened and tape.tracked((x,)) is not None):
             result = known(x, _named(parts))
             if result is not None:
                 return result
-        elif not tape.opened or tape.tracked((x,)) is None:
+        else:
             try:
                 data = x._data[parts]
                 return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
@@ -182,7 +182,7 @@ def _picked(parts: Sequence[Any]) -> list[Any]:
 def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = None) -> Array:
     """The view at ``key``, which may have been ``written`` in another way."""
     shape, name = x.shape, _named(key if written is None else written)
-    return viewed(x, x._data[(*key, ...)], lambda g: _embedded(g, shape, key), name)
+    return viewed(x, operator.itemgetter((*key, ...)), lambda g: _embedded(g, shape, key), name)
 
 
 @on_device

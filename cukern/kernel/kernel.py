@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _BY_POSITION = "a kernel's arguments are given by position, in the order of its parameters"
 
 
-#: Types of template variables of which equal ones render alike.
-_PLAIN = frozenset((str, int, *map(type, dtypes.ALL)))
+#: Types of template variables of which equal ones of one type render alike.
+_PLAIN = frozenset((str, int, bool, type(None), *map(type, dtypes.ALL)))
 
 #: What a call of a kernel does instead of launching it: takes the kernel, arguments, grid, shared memory and overrides.
 through: Callable[[Kernel, Sequence[Any], Any, int, dict[str, Any]], None] | None = None
@@ -230,6 +230,12 @@ class Kernel:
         device = current() if device is None else Device(device)
         if not isinstance(overrides.get("block", 0), int):
             overrides["block"] = as_dim3(overrides["block"], "block")
+        plain = None
+        if _PLAIN.issuperset(map(type, overrides.values())):
+            plain = (device, *overrides.items(), *map(type, overrides.values()))
+            found = self._bound.get(plain)
+            if found is not None:
+                return found
         key = (device, *sorted((k, _freeze(v, k)) for k, v in overrides.items()))
         bound = self._bound.get(key)
         if bound is None:
@@ -241,6 +247,8 @@ class Kernel:
 
                     rendered = self._rendered(variables)
                     bound = self._bound[key] = BoundKernel(rendered, device, block, self.checked, self._state)
+        if plain is not None:
+            self._bound[plain] = bound
         return bound
 
     def _defaults(self, args: Sequence[Any], overrides: dict[str, Any]) -> tuple[Device, dict[str, Any]]:

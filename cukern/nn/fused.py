@@ -131,6 +131,16 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
     return tuple(found)
 
 
+def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """A hashable key of options, in which True is not 1; None if one is not hashable."""
+    key = (options, *[tuple(map(type, one)) if type(one) is tuple else type(one) for one in options])
+    try:
+        hash(key)
+    except TypeError:
+        return None
+    return key
+
+
 def strided(x: Array, shape: Sequence[int], steps: Sequence[int]) -> Array:
     """A read-only view of ``x`` with another shape and strides in elements; tapes do not record it."""
     strides = tuple(step * x.itemsize for step in steps)

@@ -10,12 +10,14 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import Layout, layout
 from ..array.operators import FUNCTIONS
 from ..device import Device
+from ..device.interface import Prepared
 from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.graph import cast, input_node, scalar_node
-from ..elementwise.plan import run_into
+from ..elementwise.plan import make_plan, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.plan import allocate
@@ -68,6 +70,19 @@ def write(device: Device, target: Any, source: Any) -> None:
         run_into(_copy(bits), device, (source.view(bits),), (), target.view(bits))
     else:
         run_into(_cast(source.dtype, target.dtype), device, (source,), (), target)
+
+
+def copier(source: Layout, target: Layout) -> Prepared | None:
+    """The launch that copies an array, cast, to a part of another one that has its shape; None without elements."""
+    if source.dtype == target.dtype:
+        bits = dtypes.info(source.dtype).bits
+        source, target = (
+            layout(one.device, bits, one.shape, one.strides, one.aligned) for one in (source, target)
+        )
+        used = _copy(bits)
+    else:
+        used = _cast(source.dtype, target.dtype)
+    return make_plan(used, source.device, [source], target, [False]).launch
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:

@@ -11,8 +11,9 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import layout, memory_order
+from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
+from ..device.interface import Prepared
 from ..dtypes import DType
 from ..elementwise.operands import (
     normalize_axis,
@@ -23,9 +24,8 @@ from ..elementwise.operands import (
     require_arrays,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
-from ..kernel.plan import allocate, one_device
-from .copy import write
-from .host_joins import joined_by_numpy
+from ..kernel.plan import on, one_device, remember
+from .copy import copier, write
 from .known_views import items
 from .views import ravel
 
@@ -79,24 +79,23 @@ def concat(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or sizes differ along another axis.
     """
-    if out is None and dtype is None:
-        served = joined_by_numpy(np.concatenate, arrays, axis)
-        if served is not None:
-            return served
+    plan = None if out is not None or dtype is not None else _known("concat", arrays, axis)
+    if plan is not None:
+        return plan(arrays)
     joined, common = _joinable(arrays, "concat")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "concat")
     if axis is None:
         joined, axis = [x if x.ndim == 1 else ravel(x) for x in joined], 0
-    axis = normalize_axis(axis, joined[0].ndim, "concat")
+    given, axis = axis, normalize_axis(axis, joined[0].ndim, "concat")
     shapes = [x.shape for x in joined]
     if any(len(s) != len(shapes[0]) or _without(s, axis) != _without(shapes[0], axis) for s in shapes):
         raise ValueError(
             f"concat: shapes {', '.join(map(str, shapes))} differ along an axis other than {axis}"
         )
-    ends = list(accumulate((shape[axis] for shape in shapes), initial=0))
-    keys = [(*(slice(None),) * axis, slice(*pair)) for pair in pairwise(ends)]
-    sizes = (*shapes[0][:axis], ends[-1], *shapes[0][axis + 1 :])
-    result = _assembled("concat", joined, sizes, wanted, keys)
+    plan = _join("concat", joined, axis, wanted)
+    if wanted == common:
+        remember(_joins, _key("concat", joined, given), plan)
+    result = plan(joined)
     return result if out is None else _given("concat", result, out, dtype, casting)
 
 
@@ -110,19 +109,92 @@ def _given(name: str, result: Array, out: Array, dtype: Any, casting: Casting) -
     return written(name, result, target, casting)
 
 
-def _assembled(
-    name: str, arrays: Sequence[Array], shape: tuple[int, ...], dtype: DType, keys: Sequence[tuple[Any, ...]]
-) -> Array:
-    """An array made of ``arrays``, cast and placed at ``keys``, which cover it."""
-    device = arrays[0].device
-    data = allocate(device, shape, dtype)
-    for x, key in zip(arrays, keys, strict=True):
-        write(device, data[key], x._data)
+class _Join:
+    """A join of arrays of given layouts, each copied, and cast, to its part of a new array.
 
-    def vjp(g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
-        return [g[key] if need else None for key, need in zip(keys, needs, strict=True)]
+    Args:
+        name: of the function.
+        layouts: those of the arrays, which have one shape but along ``axis``.
+        axis: along which they are joined.
+        dtype: of the result.
+        adds_axis: whether it is a new axis.
+    """
 
-    return recorded_many(name, arrays, Array._wrap(data, device), vjp)
+    __slots__ = ("_device", "_keys", "_name", "_parts", "_whole")
+
+    def __init__(
+        self, name: str, layouts: Sequence[Layout], axis: int, dtype: DType, adds_axis: bool
+    ) -> None:
+        first, whole = layouts[0], (slice(None),) * axis
+        ends = list(accumulate((1 if adds_axis else one.shape[axis] for one in layouts), initial=0))
+        shape = (*first.shape[:axis], ends[-1], *first.shape[axis + (not adds_axis) :])
+        order = None if adds_axis else _common_order(layouts)
+        self._name, self._device = name, first.device
+        self._whole = fresh_layout(first.device, dtype, shape, order)
+        self._keys: list[tuple[Any, ...]] = [
+            (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
+            for start, end in pairwise(ends)
+        ]
+        strides = self._whole.strides
+        kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
+        #: Of a GPU, the bytes before each part, and its copy.
+        self._parts: list[tuple[int, Prepared | None]] = []
+        for one, start in zip(layouts, ends, strict=False):
+            at = start * strides[axis]
+            if not one.on_host:
+                part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
+                self._parts.append((at, copier(one, part)))
+
+    def __call__(self, arrays: Sequence[Array]) -> Array:
+        """The joined array, on tapes that track one of ``arrays``."""
+        with on(self._device):
+            result = Array._made(self._whole)
+            for x, (offset, copy) in zip(arrays, self._parts, strict=False):
+                if copy is not None:
+                    copy(x._operand, result._operand + offset)
+        if self._whole.on_host:
+            for x, key in zip(arrays, self._keys, strict=True):
+                write(self._device, result._data[key], x._data)
+        return recorded_many(self._name, arrays, result, self._vjp) if tape.opened else result
+
+    def _vjp(self, g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
+        return [g[key] if need else None for key, need in zip(self._keys, needs, strict=True)]
+
+
+def _common_order(layouts: Sequence[Layout]) -> tuple[int, ...] | None:
+    """The order of the axes in memory that all arrays have; None for C order."""
+    orders = {
+        None if one.contiguous else memory_order(one.shape, one.strides, one.dtype.itemsize)
+        for one in layouts
+    }
+    return orders.pop() if len(orders) == 1 else None
+
+
+_joins: dict[tuple[Any, ...], _Join] = {}
+
+
+def _key(name: str, arrays: Sequence[Array], axis: Any) -> tuple[Any, ...]:
+    return (name, axis, *[x._layout or x._planned() for x in arrays])
+
+
+def _known(name: str, arrays: Any, axis: Any) -> _Join | None:
+    """The join of arrays whose layouts were joined before, in their common dtype; None of other arguments."""
+    if type(arrays) not in (list, tuple) or type(axis) is not int:
+        return None
+    for x in arrays:
+        if not isinstance(x, Array):
+            return None
+    return _joins.get(_key(name, arrays, axis))
+
+
+def _join(name: str, arrays: Sequence[Array], axis: int, dtype: DType) -> _Join:
+    """The join of checked arrays."""
+    key = (dtype, *_key(name, arrays, axis))
+    plan = _joins.get(key)
+    if plan is None:
+        layouts = [x._layout or x._planned() for x in arrays]
+        plan = remember(_joins, key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack")))
+    return plan
 
 
 def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
@@ -151,18 +223,18 @@ def stack(
         TypeError: an array cannot be cast to ``dtype``.
         ValueError: there is no array, or shapes differ.
     """
-    if out is None and dtype is None:
-        served = joined_by_numpy(np.stack, arrays, axis)
-        if served is not None:
-            return served
+    plan = None if out is not None or dtype is not None else _known("stack", arrays, axis)
+    if plan is not None:
+        return plan(arrays)
     joined, common = _joinable(arrays, "stack")
     if any(x.shape != joined[0].shape for x in joined):
         raise ValueError(f"stack: expected one shape, got {', '.join(str(x.shape) for x in joined)}")
-    axis = normalize_axis(axis, joined[0].ndim + 1, "stack")
+    given, axis = axis, normalize_axis(axis, joined[0].ndim + 1, "stack")
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
-    before, after = joined[0].shape[:axis], joined[0].shape[axis:]
-    keys = [(*(slice(None),) * axis, i, ...) for i in range(len(joined))]
-    result = _assembled("stack", joined, (*before, len(joined), *after), wanted, keys)
+    plan = _join("stack", joined, axis, wanted)
+    if wanted == common:
+        remember(_joins, _key("stack", joined, given), plan)
+    result = plan(joined)
     return result if out is None else _given("stack", result, out, dtype, casting)
 
 
@@ -217,7 +289,7 @@ def _taken_apart(
         def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
             result = _lying_so(cotangents, shape, axis)
             if result is None:
-                return (_assembled(name, cotangents, shape, cotangents[0].dtype, keys),)
+                return (_join(name, cotangents, axis, cotangents[0].dtype)(cotangents),)
             return (recorded_many(name, cotangents, result, lambda g, needs: [g[key] for key in keys]),)
 
         tape.record(name, (x,), views, vjp)

@@ -1,8 +1,8 @@
-"""Views of GPU arrays by their layouts alone: what an earlier call found for the same layout and arguments."""
+"""Views by layouts alone: what an earlier call worked out for the same layout and arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..array import Array
@@ -13,10 +13,18 @@ from ..kernel.plan import remember
 
 
 class _View(NamedTuple):
-    """A view of arrays of one layout: its layout, the bytes before it, and what a tape records."""
+    """A view of arrays of one layout.
+
+    Attributes:
+        layout: that of the view.
+        offset: bytes before it, on a GPU.
+        take: makes it of an ndarray, on the host.
+        operation: what a tape records.
+    """
 
     layout: Layout
     offset: int
+    take: Callable[[Any], Any]
     operation: tape.Operation
 
 
@@ -27,18 +35,34 @@ _PLAIN = frozenset((str, int, type(None)))
 
 def known(x: Array, key: tuple[Any, ...]) -> Array | None:
     """The view of ``x`` for which :func:`viewed` got ``key`` for an array of this layout; else None."""
-    if x.device.addressable or not _PLAIN.issuperset(map(type, key)):
+    if not _PLAIN.issuperset(map(type, key)):
         return None
     cached = _views.get((x._layout or x._planned(), *key))
     return None if cached is None else _seen(x, cached)
 
 
 def _seen(x: Array, cached: _View) -> Array:
-    result = x._seen(cached.layout, cached.offset)
-    tracking = tape.tracked((x,))
-    if tracking is not None:
-        _, keys, tapes = tracking
-        tape.record_tracked(cached.operation, keys, (result,), (), tapes)
+    if cached.layout.on_host:
+        data = cached.take(x._ndarray)
+        result = view(x, data)
+        result._layout, result._operand = cached.layout, id(data)
+    else:
+        result = x._seen(cached.layout, cached.offset)
+    if tape.opened:
+        tracking = tape.tracked((x,))
+        if tracking is not None:
+            _, keys, tapes = tracking
+            tape.record_tracked(cached.operation, keys, (result,), (), tapes)
+    return result
+
+
+def relaid(x: Array, wanted: Layout, axes: Sequence[int]) -> Array:
+    """The memory of ``x`` with its axes in another order, which gives this layout; tapes do not record it."""
+    if not wanted.on_host:
+        return x._seen(wanted)
+    data = x._data.transpose(axes)
+    result = Array._wrap(data, x.device, x._storage)
+    result._layout, result._operand = wanted, id(data)
     return result
 
 
@@ -61,26 +85,29 @@ def items(x: Array, axis: int = 0) -> list[Array]:
     return [x._seen(one, i * step) for i, one in enumerate(layouts)]
 
 
-def viewed(x: Array, data: Any, vjp: Callable[[Array], Array | None], key: tuple[Any, ...]) -> Array:
-    """The view ``data`` of ``x``, recorded as a linear function of it.
+def viewed(
+    x: Array, take: Callable[[Any], Any], vjp: Callable[[Array], Array | None], key: tuple[Any, ...]
+) -> Array:
+    """A view of ``x``, recorded as a linear function of it.
 
     Args:
         x: any array.
-        data: a view of its ndarray.
+        take: makes the view of an ndarray.
         vjp: the cotangent of ``x`` from that of the view.
         key: the function's name and arguments, strings, integers and None, from which both follow for the layout of
             ``x``.
     """
-    backwards = min(data.strides, default=0) < 0
-    if x.device.addressable or backwards or not _PLAIN.issuperset(map(type, key)):
-        return recorded(key[0], x, view(x, data), vjp)
+    data = take(x._data)
     own = x._layout or x._planned()
-    offset = x.device.backend.operand(data) - x._operand
+    backwards = not own.on_host and min(data.strides, default=0) < 0
+    if backwards or not _PLAIN.issuperset(map(type, key)):
+        return recorded(key[0], x, view(x, data), vjp)
+    offset = 0 if own.on_host else x.device.backend.operand(data) - x._operand
     aligned = own.aligned and offset % ALIGNMENT == 0
     result = layout(x.device, data.dtype, data.shape, data.strides, aligned)
 
     def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | None]:
         return (vjp(cotangents[0]),)
 
-    cached = _View(result, offset, tape.Operation(key[0], (own,), (result,), pull))
+    cached = _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull))
     return _seen(x, remember(_views, (own, *key), cached))

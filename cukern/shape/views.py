@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
+from operator import itemgetter, methodcaller
 from typing import Any, SupportsIndex
 
 import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
-from ..autodiff import tape
 from ..elementwise import by_numpy
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
@@ -86,12 +87,6 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     """
     x = require_array(x, "reshape")
     given = _sizes(shape, "reshape")
-    if order == "C" and not copy and x.is_contiguous and x.device.addressable and not tape.active():
-        try:
-            if min(given, default=0) >= -1:
-                return view(x, x._data.reshape(given))
-        except ValueError:
-            pass  # the general path below raises the error
     key = ("reshape", *given)
     if order == "C" and not copy and (result := known(x, key)) is not None:
         return result
@@ -103,7 +98,7 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
         raise ValueError(f"reshape: shape {sizes} of these strides needs a copy, and copy is False")
     before = x.shape
     if not copy and shared:
-        return viewed(x, x._data.reshape(sizes), lambda g: reshape(g, before), key)
+        return viewed(x, methodcaller("reshape", sizes), lambda g: reshape(g, before), key)
     result = Array._wrap(in_order(x.device, x._data).reshape(sizes), x.device)
     return recorded("reshape", x, result, lambda g: reshape(g, before))
 
@@ -169,10 +164,10 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     if len(order) != x.ndim:
         raise ValueError(f"permute_dims: axes: expected a permutation of {x.ndim} axes, got {tuple(axes)}")
 
-    def turned_back(g: Array) -> Array:
+    def inverse(g: Array) -> Array:
         return permute_dims(g, sorted(range(len(order)), key=order.__getitem__))
 
-    return viewed(x, x._data.transpose(order), turned_back, key)
+    return viewed(x, methodcaller("transpose", order), inverse, key)
 
 
 @public
@@ -211,7 +206,7 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
-    return viewed(x, x._data.transpose(order), lambda g: swapaxes(g, i, j), key)
+    return viewed(x, methodcaller("transpose", order), lambda g: swapaxes(g, i, j), key)
 
 
 @public
@@ -243,16 +238,12 @@ def expand_dims(x: Array, /, axis: int | tuple[int, ...] = 0) -> Array:
     """
     x = require_array(x, "expand_dims")
     axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    indices = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
-    sizes = list(x.shape)
-    for dim in sorted(indices):
-        sizes.insert(dim, 1)
-    return reshape(x, tuple(sizes)) if x.is_contiguous else _expanded(x, indices)
-
-
-def _expanded(x: Array, indices: tuple[int, ...]) -> Array:
-    key = tuple(None if i in indices else slice(None) for i in range(x.ndim + len(indices)))
-    return recorded("expand_dims", x, view(x, x._data[(*key, ...)]), lambda g: squeeze(g, indices))
+    key = ("expand_dims", *axes)
+    if (result := known(x, key)) is not None:
+        return result
+    added = normalize_axes(axes, x.ndim + len(axes), "expand_dims")
+    index = (*(None if i in added else slice(None) for i in range(x.ndim + len(added))), ...)
+    return viewed(x, itemgetter(index), lambda g: squeeze(g, added), key)
 
 
 @public
@@ -263,14 +254,17 @@ def squeeze(x: Array, /, axis: int | tuple[int, ...] | None = None) -> Array:
         ValueError: a named axis has another size.
     """
     x = require_array(x, "squeeze")
+    key = ("squeeze", *axis) if isinstance(axis, tuple) else ("squeeze", axis)
+    if (result := known(x, key)) is not None:
+        return result
     if axis is None:
         axes = tuple(i for i, n in enumerate(x.shape) if n == 1)
     else:
         axes = () if not x.ndim and axis in (0, -1) else normalize_axes(axis, x.ndim, "squeeze")
     if any(x.shape[i] != 1 for i in axes):
         raise ValueError(f"squeeze: axis {axis} of shape {x.shape} has a size other than 1")
-    data = x._data.squeeze(axes) if axes else x._data.view()
-    return recorded("squeeze", x, view(x, data), lambda g: expand_dims(g, axes))
+    take = methodcaller("squeeze", axes) if axes else methodcaller("view")
+    return viewed(x, take, lambda g: expand_dims(g, axes), key)
 
 
 @public
@@ -282,12 +276,14 @@ def broadcast_to(x: Array, /, shape: Shape) -> Array:
     """
     x = require_array(x, "broadcast_to")
     sizes = _sizes(shape, "broadcast_to")
+    key = ("broadcast_to", *sizes)
+    if (result := known(x, key)) is not None:
+        return result
     try:
-        data = x.device.xp.broadcast_to(x._data, sizes)
+        # The tape itself sums a gradient to the shape of its input.
+        return viewed(x, partial(x.device.xp.broadcast_to, shape=sizes), lambda g: g, key)
     except ValueError:
         raise ValueError(f"broadcast_to: shape {x.shape} does not broadcast to {sizes}") from None
-    # The tape itself sums a gradient to the shape of its input.
-    return recorded("broadcast_to", x, view(x, data), lambda g: g)
 
 
 @public

@@ -13,6 +13,7 @@ from nn_support import DTYPE_NAMES, Sized, check_equal, close, random, sized
 
 import cukern as ck
 from cukern import nn
+from cukern.array.layout import is_aligned
 from cukern.cli.tune import measure
 from cukern.device.interface import Properties
 from cukern.launch.family import STAND_IN
@@ -172,7 +173,7 @@ def pooled(
     def fields(family: Any, gradient: bool, start: ck.Array) -> dict[str, Any]:
         if name != "tiles":
             return {}
-        where, aligned = (x.device, x.dtype, x.shape, False, windows, maximum), families._aligned(start)
+        where, aligned = (x.device, x.dtype, x.shape, False, windows, maximum), is_aligned(start)
         problem = Pooling(*where, keep=False, aligned=aligned, gradient=gradient)
         found = family.variants[name].configs(problem, limits or x.device.properties)
         return {**family.fields(pick(list(found), key=lambda one: one.rows)), "threads": 32}
@@ -184,7 +185,7 @@ def pooled(
     arrays = (given,) if winners is None else (given, winners)
     with GRADIENT.only(name, **fields(GRADIENT, True, given)) as others:
         dx = families.gradient(given, x.shape, windows, winners)
-    assert {one.name for one in (*used, *others)} == {name} and families._aligned(*arrays)
+    assert {one.name for one in (*used, *others)} == {name} and all(map(is_aligned, arrays))
     found = [y, untracked, dx, *([] if winners is None else [winners])]
     return [one.numpy().astype(np.float64) for one in found]
 

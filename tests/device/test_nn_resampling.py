@@ -12,16 +12,17 @@ from nn_support import close, random, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.resampling import bands, function
+from cukern.nn.resampling import bands, families
+from cukern.nn.resampling.families import RESAMPLING, DownRows, Resampling
 from cukern.nn.resampling.regular import packs, regular
 from cukern.testing import gradcheck
 
 
-def dense(band: bands.Band) -> np.ndarray:
-    made = np.zeros((band.out, band.n))
-    for o, (start, weights) in enumerate(zip(band.starts, band.weights, strict=True)):
-        made[o, start : start + band.taps] = weights
-    return made
+def along(x: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
+    """A product with a matrix along each axis after the second."""
+    for axis, matrix in enumerate(matrices, start=2):
+        x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
+    return x
 
 
 def matrices(n: int, out: int) -> list[bands.Band]:
@@ -35,8 +36,8 @@ def test_matrices(n: int, out: int) -> None:
     first, last = bands.adaptive(n, out)
     average = bands.windows(n, first, last, tuple(b - a for a, b in zip(first, last, strict=True)))
     for band in (*matrices(n, out), average):
-        np.testing.assert_allclose(dense(band).sum(1), 1)
-        np.testing.assert_array_equal(dense(band.transposed), dense(band).T)
+        np.testing.assert_allclose(band.dense().sum(1), 1)
+        np.testing.assert_array_equal(band.transposed.dense(), band.dense().T)
         assert band.transposed.transposed is band
         for one in (band, band.transposed):
             assert (np.diff(one.starts) >= 0).all() and one.starts.min() >= 0
@@ -49,7 +50,7 @@ def test_matrices(n: int, out: int) -> None:
                 assert found.inside == inside.all() and not each.weights[~inside].any()
                 made = np.zeros((one.out, one.n))
                 np.add.at(made, (np.nonzero(inside)[0], columns[inside]), each.weights[inside])
-                np.testing.assert_array_equal(made, dense(one))
+                np.testing.assert_array_equal(made, one.dense())
                 for used, sure, rows in zip(*found.patterns, range(items), strict=False):
                     bits = 2 ** np.arange(each.taps)
                     present, there = each.weights[rows::items] != 0, inside[rows::items]
@@ -73,7 +74,7 @@ def test_regular_matrices() -> None:
                 for place, weight in enumerate(own, one.first + one.apart * group):
                     if 0 <= place < band.n:
                         whole[row, place] = weight
-            np.testing.assert_allclose(whole, dense(band), atol=1e-14)
+            np.testing.assert_allclose(whole, band.dense(), atol=1e-14)
             read = [place + i for place, wide in packs(one, band.n, 4) for i in range(wide)]
             assert len(read) == len(set(read)) and set(one.used) <= set(read)
             for place, wide in packs(one, band.n, 4):
@@ -106,7 +107,7 @@ def test_values(device: ck.Device) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_each_axis_is_a_product(device: ck.Device, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of even rows and odd ones, bands of several rows, few and many weights; and the transposed product."""
-    monkeypatch.setattr(function, "_BUSY", 0)
+    monkeypatch.setattr(DownRows, "busy", 0)
     for shape, out, make in (
         ((2, 3, 40), (80,), bands.linear),
         ((1, 2, 9, 32), (20, 64), bands.linear),
@@ -116,12 +117,7 @@ def test_each_axis_is_a_product(device: ck.Device, dtype: str, monkeypatch: pyte
     ):
         x, dy = random(0, shape, dtype), random(1, (*shape[:2], *out), dtype)
         y, pull = ck.vjp(lambda x, out=out, make=make: nn.interpolate(x, out, mode=make.__name__), x)
-        matrices = [dense(make(n, m, n / m, False)) for n, m in zip(shape[2:], out, strict=True)]
-
-        def along(x: np.ndarray, *matrices: np.ndarray) -> np.ndarray:
-            for axis, matrix in enumerate(matrices, start=2):
-                x = np.moveaxis(np.tensordot(matrix, x, (1, axis)), 0, axis)
-            return x
+        matrices = [make(n, m, n / m, False).dense() for n, m in zip(shape[2:], out, strict=True)]
 
         assert y.dtype == dtype
         close(y, sized(along, x, *matrices))
@@ -217,12 +213,35 @@ def test_refused(device: ck.Device) -> None:
 
 def test_the_work_of_a_thread(device: ck.Device) -> None:
     """Columns that it keeps the sums of and that divide a row; rows by how many threads there are."""
-    x, y = ck.zeros((4, 1), "float32"), ck.zeros((4, 4), "float32")
-    one, two = bands.same(1), bands.linear(100, 200, 0.5, False)
-    assert function._items(x, y, (one, two, two)) == 4
-    assert function._items(x, y, (one, two, bands.linear(50, 99, 0.5, False))) == 1
-    assert function._items(x, y[0, 2:], (one, two, two)) == 2
-    wide = bands.windows(100, (0,), (100,), (100,))
-    assert function._items(x, y, (one, one, wide)) == function._items(x, y, (one, wide, one)) == 0
-    assert [function._rows(100, threads, 4) for threads in (10**6, 100, 1)] == [64, 4, 4]
-    assert function._rows(3, 1, 4) == 4 and function._rows(1, 1, 4) == 1
+    x, one, two = ck.zeros((4, 1), "float32")._planned(), bands.same(1), bands.linear(100, 200, 0.5, False)
+    uneven, wide = bands.linear(50, 99, 0.5, False), bands.windows(100, (0,), (100,), (100,))
+    axes = ((one, two, two), (one, two, uneven), (one, one, wide), (one, wide, one))
+    assert [DownRows.columns(Resampling(x, each)) for each in axes] == [4, 1, 0, 0]
+    assert [DownRows.rows_of(100, threads, 4) for threads in (10**6, 100, 1)] == [64, 4, 4]
+    assert DownRows.rows_of(3, 1, 4) == 4 and DownRows.rows_of(1, 1, 4) == 1
+
+
+def test_each_variant_is_the_products(device: ck.Device) -> None:
+    """Of each problem that it fits, and of its transpose; misaligned arrays are for those that read by weights."""
+    seen = set()
+    for dtype in ("float16", "float32", "float64"):
+        x = random(0, (2, 1, 6, 16), dtype)
+        for band in (bands.linear(6, 12, 0.5, False), bands.cubic(6, 9, 2 / 3, False)):
+            across = bands.linear(16, 32, 0.5, False)
+            problem = Resampling(x._planned(), (bands.same(1), band, across))
+            expected = sized(along, x, *(one.dense() for one in problem.axes[1:]))
+            close(RESAMPLING.reference(problem)(x), expected)
+            for name in RESAMPLING.variants:
+                if RESAMPLING.variants[name].fits(problem, device.properties):
+                    continue
+                with RESAMPLING.only(name) as used:
+                    close(families.launch(x, problem.axes), expected)
+                assert [one.name for one in used] == [name]
+                seen.add(name)
+    assert seen == set(RESAMPLING.variants)
+    apart = random(1, (2 * 96 + 1,), "float32")[1:].reshape(2, 1, 6, 16)
+    with RESAMPLING.only("equal groups"), pytest.raises(ck.LaunchError, match="which begin aligned"):
+        families.launch(apart, (bands.same(1), bands.linear(6, 12, 0.5, False), across))
+    close(
+        families.launch(apart, problem.axes), sized(along, apart, *(one.dense() for one in problem.axes[1:]))
+    )

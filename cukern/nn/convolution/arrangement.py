@@ -13,6 +13,7 @@ from ...device import Device
 from ...kernel.plan import on
 from ...kernel.sizes import ACCESS, divide_up
 from ...launch.params import Given, Params
+from ...shape.known_views import relaid
 from .problem import Gemm, View, channels_last_layout, view_of
 
 
@@ -160,6 +161,7 @@ class Pipeline:
         self._axes = None if out.contiguous else (0, out.ndim - 1, *range(1, out.ndim - 1))
         memory = out.shape if self._axes is None else (out.shape[0], *out.shape[2:], out.shape[1])
         self._fresh = fresh_layout(device, out.dtype, memory)
+        self._out = out
         if splits > 1:
             self._fresh = fresh_layout(device, dtypes.info(out.dtype).acc, (splits, *memory))
 
@@ -174,7 +176,7 @@ class Pipeline:
             if self._splits > 1:
                 made = added(made, self._dtype)
             if self._axes is not None:
-                made = Array._wrap(made._data.transpose(self._axes), self._device, made._storage)
+                made = relaid(made, self._out, self._axes)
             if self._sizes is not None:
                 made = made[: self._sizes[0], : self._sizes[1]]
             return made.contiguous() if self._copies else made

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import ALIGNMENT, Layout, address, layout
+from ...array.layout import Layout, is_aligned, layout
 from ...device.precision import get_matmul_precision
 from ...elementwise.program import Program
 from ...kernel.plan import one_device
@@ -74,7 +76,7 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
 def _layout_of(x: Array) -> Layout:
     """The layout of an array, of which plans ask on the host too whether its memory is aligned."""
     own = x._layout or x._planned()
-    if not own.on_host or address(x._data) % ALIGNMENT == 0:
+    if is_aligned(x) or not own.aligned:
         return own
     return layout(own.device, own.dtype, own.shape, own.strides, False)
 
@@ -102,24 +104,33 @@ def convolve(
         epilogue: makes an element of the result of one of the convolution and of operands.
     """
     one_device("convolution", (x, weights, *operands))
-    shape = (x.shape[0], 1, *size)
-    if splitting.is_needed(*((shape, x.shape) if transposed else (x.shape, shape)), transposed):
+    problem, family = _convolution(
+        *(_layout_of(x), _layout_of(weights), windows, size, transposed),
+        *(channels_last, epilogue, get_matmul_precision()),
+    )
+    if family is None:
 
         def of_half(part: Array, own: Windows, its_size: tuple[int, ...]) -> Array:
             return convolve(part, weights, operands, own, its_size, transposed, channels_last, epilogue)
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
-    layouts = _layout_of(x), _layout_of(weights)
-    problem = Convolution(
-        *layouts, windows, size, transposed, channels_last, epilogue, get_matmul_precision()
-    )
-    dense = [one.contiguous() for one in operands]
-    made: Array = _family(problem)(problem)(x, weights, *dense)
+    plan = family.known(problem) or family(problem)
+    if operands:
+        operands = [one if one.is_contiguous else one.contiguous() for one in operands]
+    made: Array = plan(x, weights, *operands)
     return made
 
 
-def _family(problem: Convolution) -> Family[Convolution]:
-    return CONVOLUTION if depthwise.why_not_few(problem) else DEPTHWISE
+@lru_cache(maxsize=8192)
+def _convolution(*given: Any) -> tuple[Convolution, Family[Convolution] | None]:
+    """The problem of fields, and the family of its kernel; None where it has too many pixels for one."""
+    problem = Convolution(*given)
+    batch, channels, *_ = problem.x.shape
+    shape = batch, channels, *problem.size
+    images = (shape, problem.x.shape) if problem.transposed else (problem.x.shape, shape)
+    if splitting.is_needed(*images, problem.transposed):
+        return problem, None
+    return problem, CONVOLUTION if depthwise.why_not_few(problem) else DEPTHWISE
 
 
 def weights_gradient(
@@ -142,7 +153,11 @@ def weights_gradient(
     """
     one_device("convolution", (output, image))
     dtype = dtype or output.dtype
-    if splitting.is_needed(image.shape, output.shape, False):
+    problem, family = _weights_gradient(
+        *(_layout_of(output), _layout_of(image), windows, kernel),
+        *(channels_last, dtype, get_matmul_precision()),
+    )
+    if family is None:
 
         def of_half(outputs: Array, images: Array, own: Windows) -> Array:
             return weights_gradient(
@@ -150,8 +165,15 @@ def weights_gradient(
             )
 
         return ops.astype(splitting.weights(output, image, windows, kernel, of_half), dtype)
-    layouts = _layout_of(output), _layout_of(image)
-    problem = WeightsGradient(*layouts, windows, kernel, channels_last, dtype, get_matmul_precision())
-    family = WEIGHTS_GRADIENT if depthwise.why_not_few(problem) else DEPTHWISE_WEIGHTS
-    made: Array = family(problem)(output, image)
+    plan = family.known(problem) or family(problem)
+    made: Array = plan(output, image)
     return made
+
+
+@lru_cache(maxsize=8192)
+def _weights_gradient(*given: Any) -> tuple[WeightsGradient, Family[WeightsGradient] | None]:
+    """The problem of fields, and the family of its kernel; None where it has too many pixels for one."""
+    problem = WeightsGradient(*given)
+    if splitting.is_needed(problem.image.shape, problem.output.shape, False):
+        return problem, None
+    return problem, WEIGHTS_GRADIENT if depthwise.why_not_few(problem) else DEPTHWISE_WEIGHTS

@@ -8,8 +8,9 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...elementwise.operands import require_array, require_arrays
+from ...kernel.plan import remember
 from ...ops.padding import folded
-from ..fused import common_dtype, is_int, several
+from ..fused import common_dtype, is_int, layouts_of, options_key, several
 from .operation import Activation, applied
 from .problem import Windows
 
@@ -87,6 +88,10 @@ def _pads(name: str, padding: Any, strides: Sequence[int], spans: Sequence[int])
     return [(n, n) for n in several(0 if padding == "valid" else padding, len(spans), name, "padding", 0)]
 
 
+#: Of layouts and options that passed all checks, where the arrays are what a launch takes: the windows and the size.
+_known: dict[Any, tuple[Windows, tuple[int, ...]]] = {}
+
+
 def _convolve(
     name: str,
     axes: int,
@@ -100,6 +105,12 @@ def _convolve(
     padding_mode: str,
     activation: Activation | None,
 ) -> Array:
+    layouts = layouts_of(x, weight, bias)
+    key = options_key((layouts, axes, stride, padding, dilation, groups, padding_mode))
+    known = _known.get(key)
+    if known is not None:
+        require_activation(name, activation)
+        return applied(x, weight, bias, *known, False, activation)
     x, weight, bias = _given(name, x, weight, bias, axes, groups, transposed=False)
     strides = several(stride, axes, name, "stride", 1)
     dilations = several(dilation, axes, name, "dilation", 1)
@@ -121,6 +132,13 @@ def _convolve(
         )
     before = tuple(pad[0] for pad in pads) if padding_mode == "zeros" else (0,) * axes
     windows = Windows(strides, before, dilations, int(groups))
+    if (
+        key is not None
+        and x.ndim == axes + 2
+        and layouts is not None
+        and layouts == layouts_of(x, weight, bias)
+    ):
+        remember(_known, key, (windows, size))
     y = applied(_batched(x, axes), weight, bias, windows, size, False, activation)
     return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
 

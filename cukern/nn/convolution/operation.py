@@ -15,7 +15,7 @@ from ...elementwise.graph import Expr, input_node
 from ...elementwise.program import Program, program
 from ...function import Function
 from .families import convolve, weights_gradient
-from .problem import Windows, view_of
+from .problem import Windows, is_channels_last
 
 Activation = Callable[[Array], Array]
 
@@ -103,7 +103,7 @@ class _Weights(Function):
 
 def _last(x: Array) -> bool:
     """Whether channels lie innermost in memory."""
-    return view_of(x._layout or x._planned()).channels_last
+    return is_channels_last(x._layout or x._planned())
 
 
 @lru_cache(maxsize=1024)

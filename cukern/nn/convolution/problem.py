@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ... import dtypes
@@ -78,6 +79,7 @@ class View(NamedTuple):
         return all(n == 1 or a == b for n, a, b in zip(sizes, self.strides, wanted, strict=True))
 
 
+@lru_cache(maxsize=4096)
 def view_of(layout: Layout) -> View:
     """How an array of shape (batch, channels, one to three axes) lies, with axes of size 1 before these."""
     item = layout.dtype.itemsize
@@ -87,6 +89,12 @@ def view_of(layout: Layout) -> View:
     z, y, x = [1] * missing + size
     a, b, c = [0] * missing + strides[2:]
     return View(batch, channels, (z, y, x), (strides[0], strides[1], a, b, c))
+
+
+@lru_cache(maxsize=4096)
+def is_channels_last(layout: Layout) -> bool:
+    """Whether channels lie innermost in memory."""
+    return view_of(layout).channels_last
 
 
 def channels_last_layout(device: Device, dtype: dtypes.DType, shape: tuple[int, ...]) -> Layout:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import Layout, fresh_layout
+from ...array.layout import Layout, fresh_layout, layout
 from ...device.interface import Properties
 from ...elementwise.program import Program
 from ...kernel import Kernel
@@ -23,6 +23,7 @@ from ...kernel.sizes import ACCESS, divide_up, divisor_of, index_type
 from ...launch import cost
 from ...launch.params import Given, Params
 from ...launch.variant import Launch, Plan, Run, Variant, prepared
+from ...shape.known_views import relaid
 from .arrangement import Pipeline
 from .problem import (
     DIVISOR,
@@ -201,11 +202,13 @@ class _Tiles(NamedTuple):
         )
         run = prepared(_ToTiles(), launch, given.device)
         fresh = fresh_layout(given.device, given.dtype, (_POINTS**2 * self.parts, *self.sizes))
+        (count, rows, columns), (a, b, c) = fresh.shape, fresh.strides
+        transposed = layout(given.device, given.dtype, (count, columns, rows), (a, c, b), True)
 
         def transformed(x: Array) -> Array:
             made = Array._made(fresh)
             run((x, made))
-            return ops.swapaxes(made, 1, 2) if self.last else made
+            return relaid(made, transposed, (0, 2, 1)) if self.last else made
 
         return transformed
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from ...array import Array
-from ...array.layout import address
-from ...kernel.sizes import ACCESS
+from ...array.layout import is_aligned
 from ...launch.family import Family
 from . import reference, samples
 from .geometry import Windows
@@ -24,15 +25,16 @@ GRADIENT: Family[Pooling] = Family(
 )
 
 
-def _aligned(*arrays: Array) -> bool:
-    return not any(address(one._data) % ACCESS for one in arrays)
+_pooling = lru_cache(maxsize=4096)(Pooling)
 
 
 def pool(x: Array, windows: Windows, maximum: bool, keep: bool = False) -> tuple[Array, Array | None]:
     """The pooled ``x``; with ``keep`` also the index of each window's largest element."""
     last = lies_channels_last(x)
     x = channels_last(x) if last else x.contiguous()
-    made = POOLING(Pooling(x.device, x.dtype, x.shape, last, windows, maximum, keep, _aligned(x)))(x)
+    own = x._layout or x._planned()
+    problem = _pooling(own.device, own.dtype, own.shape, last, windows, maximum, keep, is_aligned(x))
+    made = (POOLING.known(problem) or POOLING(problem))(x)
     return (made[0], made[1]) if keep else (made, None)
 
 
@@ -41,8 +43,7 @@ def gradient(dy: Array, shape: tuple[int, ...], windows: Windows, winners: Array
     last, maximum = lies_channels_last(dy if winners is None else winners), winners is not None
     given = [dy] if winners is None else [dy, winners]
     arrays = [channels_last(one) if last else one.contiguous() for one in given]
-    problem = Pooling(
-        dy.device, dy.dtype, shape, last, windows, maximum, False, _aligned(*arrays), gradient=True
-    )
-    made: Array = GRADIENT(problem)(*arrays)
+    aligned = is_aligned(arrays[0]) and is_aligned(arrays[-1])
+    problem = _pooling(dy.device, dy.dtype, shape, last, windows, maximum, False, aligned, True)
+    made: Array = (GRADIENT.known(problem) or GRADIENT(problem))(*arrays)
     return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -15,7 +16,8 @@ from ...array import Array
 from ...array.creation import asarray
 from ...elementwise.operands import require_array
 from ...function import Function
-from ..fused import common_dtype, several
+from ...kernel.plan import remember
+from ..fused import common_dtype, layouts_of, options_key, several
 from ..resampling import bands
 from ..resampling.function import resampled
 from . import families
@@ -127,6 +129,7 @@ class _Axis(NamedTuple):
         return self._replace(kernel=1, stride=1, padding=0, dilation=1)
 
 
+@lru_cache(maxsize=4096)
 def _windows(rows: _Axis, columns: _Axis | None = None) -> Windows:
     """The windows of planes, by default of columns of single elements."""
     kernel, stride, padding, dilation = zip(rows[:4], (columns or rows.single)[:4], strict=True)
@@ -153,6 +156,21 @@ def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[
         x: what is pooled.
         sizes: kernel size, stride, padding, dilation, and whether to round up and to count the padding.
     """
+    layouts = layouts_of(x)
+    key = None if layouts is None else options_key((name, *layouts, *sizes))
+    axes = None if key is None else _known.get(key)
+    if axes is None:
+        x, axes = _first_checked(name, count, x, *sizes)
+        if key is not None:
+            remember(_known, key, axes)
+    return x, axes
+
+
+#: The windows along each axis, of layouts and options that passed all checks.
+_known: dict[Any, list[_Axis]] = {}
+
+
+def _first_checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[_Axis]]:
     kernel, stride, *others = sizes
     kernels = several(kernel, count, name, "kernel_size", 1)
     strides = kernels if stride is None else several(stride, count, name, "stride", 1)

@@ -10,10 +10,12 @@ import numpy.typing as npt
 
 from ... import dtypes
 from ...kernel.sizes import divide_up
+from ...pytree import declare_leaf
 
 Pair = tuple[int, int]
 
 
+@declare_leaf
 @dataclass(frozen=True)
 class Windows:
     """The windows on a plane; each pair is (rows, columns).

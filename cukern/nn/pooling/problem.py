@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from ... import dtypes
@@ -21,7 +22,13 @@ CHANNELS_LAST = (0, 2, 3, 1)
 
 def lies_channels_last(x: Array) -> bool:
     """Whether ``x`` is of images (batch, channels, rows, columns) whose channels lie innermost in memory."""
-    return x.ndim == 4 and x.shape[1] > 1 and memory_order(x.shape, x.strides, x.itemsize) == CHANNELS_LAST
+    return _lies_channels_last(x._layout or x._planned())
+
+
+@lru_cache(maxsize=4096)
+def _lies_channels_last(own: Layout) -> bool:
+    order = memory_order(own.shape, own.strides, own.dtype.itemsize)
+    return own.ndim == 4 and own.shape[1] > 1 and order == CHANNELS_LAST
 
 
 def channels_last(x: Array) -> Array:

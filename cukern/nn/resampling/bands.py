@@ -15,11 +15,13 @@ from ...array import Array
 from ...array.creation import asarray
 from ...device import Device
 from ...kernel.sizes import ACCESS, divide_up
+from ...pytree import declare_leaf
 
 Indices = npt.NDArray[np.int64]
 Weights = npt.NDArray[np.float64]
 
 
+@declare_leaf
 @dataclass(frozen=True, eq=False)
 class Band:
     """A matrix of sizes (out, n), whose row o has ``weights[o]`` from column ``starts[o]`` on, and zeros elsewhere.
@@ -43,6 +45,13 @@ class Band:
     def taps(self) -> int:
         """Elements that one of the result is the sum of."""
         return int(self.weights.shape[1])
+
+    def dense(self) -> Weights:
+        """The matrix, shape (out, n)."""
+        made = np.zeros((self.out, self.n))
+        for o, (start, weights) in enumerate(zip(self.starts, self.weights, strict=True)):
+            made[o, start : start + self.taps] = weights
+        return made
 
     @cached_property
     def transposed(self) -> Band:

@@ -9,137 +9,18 @@ from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import empty
-from ...array.layout import address
 from ...elementwise.operands import require_array
 from ...function import Function
-from ...kernel import Kernel
-from ...kernel.sizes import ACCESS, divide_up, divisor, index_type, power_of_two
-from ..fused import common_dtype, several
+from ...kernel.plan import remember
+from ..fused import common_dtype, layouts_of, options_key, several
 from ..module import Module
 from . import bands
 from .bands import Band
-from .regular import Regular, packs, regular
-
-_BLOCK = 256
-_KERNEL = Kernel("nn/resample.cu", block=_BLOCK)
-#: Of a thread that goes down the rows of x: the most sums that it keeps, weights along each axis, and columns that it
-#: reads; the rows that it makes, at most and at least where there are others, and the threads per multiprocessor below
-#: which it has fewer.
-_HELD, _TAPS, _REACH = 64, (8, 16, 16), 32
-_MOST_ROWS, _FEWEST_ROWS, _BUSY = 64, 4, 512
-
-_REGULAR, _GROUPS_BLOCK = Kernel("nn/resample_regular.cu"), 128
-#: Of a thread of groups that are alike: the rows that it makes, of which those are taken that share at most such a part
-#: of the rows of x with the next ones, by whether y is smaller; columns of a smaller y, columns of x that it reads, and
-#: its products, at most.
-_ROWS, _SHARED = (1, 2, 4, 8), {False: 1.0, True: 0.4}
-_FEWER, _WIDEST, _PRODUCTS = 4, 32, 1200
-#: Rows of x that are asked for before they are needed, by whether y is smaller; blocks of a multiprocessor at least,
-#: and where it is smaller and of 16 bits.
-_AHEAD, _RESIDENT, _RESIDENT_BACK = {False: 4, True: 1}, 4, 6
+from .families import launch
 
 _MODES = ("nearest", "nearest-exact", "linear", "cubic", "area")
 #: PyTorch's names of modes, with the number of axes that they say.
 _OTHER_NAMES = {"bilinear": ("linear", 2), "trilinear": ("linear", 3), "bicubic": ("cubic", 2)}
-
-
-def _items(x: Array, y: Array, axes: Sequence[Band]) -> int:
-    """The columns of a thread that goes down the rows of ``x``; 0 where it cannot keep their sums."""
-    across, along = axes[1], axes[2]
-    items = ACCESS // x.itemsize
-    while items > 1 and (
-        along.out % items
-        or address(y._data) % (items * x.itemsize)
-        or items * (across.taps + along.taps) > _HELD
-        or along.grouped(items, x.itemsize).band.taps > _REACH
-    ):
-        items //= 2
-    fits = all(axis.taps <= most for axis, most in zip(axes, _TAPS, strict=True))
-    return items if fits else 0
-
-
-def _rows(out: int, threads: int, multiprocessors: int) -> int:
-    """The rows of a thread, of which each makes so many threads."""
-    rows = power_of_two(min(out, _MOST_ROWS))
-    while rows > _FEWEST_ROWS and threads * divide_up(out, rows) < _BUSY * multiprocessors:
-        rows //= 2
-    return rows
-
-
-def _alike(x: Array, y: Array, axes: Sequence[Band]) -> tuple[Regular, Regular] | None:
-    """The groups of rows and of columns of a thread, where groups are alike."""
-    depth, down, across = axes
-    if depth.n != 1 or depth.out != 1 or address(x._data) % ACCESS or address(y._data) % ACCESS:
-        return None
-    items = ACCESS // x.itemsize
-    columns = regular(across, min(items, _FEWER) if across.out < across.n else items)
-    if columns is None or columns.reach > _WIDEST:
-        return None
-    found = None
-    for count in _ROWS:
-        rows = regular(down, count)
-        if rows is None or rows.reach * columns.products + rows.products * columns.items > _PRODUCTS:
-            continue
-        found = rows, columns
-        if rows.reach - rows.apart <= _SHARED[rows.apart > rows.items] * rows.apart:
-            break
-    return found
-
-
-def _launch_regular(x: Array, y: Array, planes: int, down: Regular, across: Regular) -> Array:
-    """A thread makes a group of rows by a group of columns."""
-    smaller = down.apart > down.items
-    bound = _REGULAR.bind(
-        x.device,
-        elem=x.dtype,
-        index=index_type(x.size, y.size),
-        down=down,
-        across=across,
-        packs=packs(across, x.shape[-1], x.itemsize),
-        block=_GROUPS_BLOCK,
-        ahead=_AHEAD[smaller],
-        resident=_RESIDENT_BACK if smaller and x.itemsize == 2 else _RESIDENT,
-    )
-    threads = y.size // (down.items * across.items)
-    groups = [divisor(y.shape[-1] // across.items), divisor(y.shape[-2] // down.items)]
-    bound((x, y, planes, *x.shape[-2:], *y.shape[-2:], *groups), divide_up(threads, _GROUPS_BLOCK))
-    return y
-
-
-def _launch(x: Array, axes: tuple[Band, Band, Band]) -> Array:
-    """The last three axes of ``x`` multiplied by one matrix each."""
-    x = x.contiguous()
-    shape = (*x.shape[:-3], *(one.out for one in axes))
-    y = empty(shape, x.dtype, x.device)
-    if not y.size:
-        return y
-    planes, (depth, across, along) = math.prod(x.shape[:-3]), axes
-    alike = _alike(x, y, axes)
-    if alike is not None:
-        return _launch_regular(x, y, planes, *alike)
-    items = _items(x, y, axes)
-    groups = along.grouped(max(1, items), x.itemsize)
-    wide = groups.wide if address(x._data) % (groups.wide * x.itemsize) == 0 else 1
-    threads = planes * depth.out * (along.out // max(1, items))
-    rows = _rows(across.out, threads, x.device.properties.multiprocessors) if items else 1
-    tables = (depth, across, groups.band if items else along)
-    bound = _KERNEL.bind(
-        x.device,
-        elem=x.dtype,
-        index=index_type(x.size, y.size),
-        items=max(1, items),
-        walks=items > 0,
-        wide=wide,
-        inside=groups.inside,
-        patterns=dict(zip(("used", "sure"), groups.patterns, strict=True)) if items else {},
-        flat=depth.n == depth.out == 1,
-        taps=tuple(one.taps for one in tables),
-    )
-    arrays = [array for one in tables for array in one.on(x.device, x.dtype)]
-    threads *= divide_up(across.out, rows)
-    bound((x, y, *arrays, planes, *x.shape[-3:], *shape[-3:], rows), divide_up(threads, _BLOCK))
-    return y
 
 
 class _Resampled(Function):
@@ -150,7 +31,7 @@ class _Resampled(Function):
     @staticmethod
     def forward(ctx: Any, x: Array, axes: tuple[Band, Band, Band]) -> Array:
         ctx.axes = axes
-        return _launch(x, axes)
+        return launch(x, axes)
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
@@ -161,9 +42,13 @@ class _Resampled(Function):
 def resampled(x: Array, axes: Sequence[Band]) -> Array:
     """The last one to three axes of ``x`` multiplied by one matrix each."""
     outer = x.shape[: x.ndim - len(axes)]
-    whole = (*(bands.same(1) for _ in range(3 - len(axes))), *axes)
-    made: Array = _Resampled.apply(ops.reshape(x, (*outer, *(one.n for one in whole))), whole)
-    return ops.reshape(made, (*outer, *(one.out for one in axes)))
+    one = bands.same(1)
+    whole = ((one,) * (3 - len(axes)) + tuple(axes))[-3:]
+    if len(axes) == 3:
+        result: Array = _Resampled.apply(x, whole)
+        return result
+    made = _Resampled.apply(ops.reshape(x, (*outer, *[one.n for one in whole])), whole)
+    return ops.reshape(made, (*outer, *[one.out for one in axes]))
 
 
 def area(x: Array, sizes: Sequence[int]) -> Array:
@@ -197,6 +82,10 @@ def _targets(
     if min(sizes) < 1:
         raise ValueError(f"{name}: scale_factor: {scale_factor!r} leaves nothing of {tuple(given)}")
     return sizes, tuple(1 / float(one) for one in factors)
+
+
+#: The matrices of layouts and options that passed all checks.
+_known: dict[Any, list[Band]] = {}
 
 
 def interpolate(
@@ -238,6 +127,11 @@ def interpolate(
     [[[1.0, 1.5, 2.5, 3.0]]]
     """
     name = "interpolate"
+    layouts = layouts_of(x)
+    key = None if layouts is None else options_key((*layouts, size, scale_factor, mode, align_corners))
+    known = None if key is None else _known.get(key)
+    if known is not None:
+        return resampled(x, known)
     x = require_array(x, name)
     common_dtype(name, {"x": x})
     given = x.shape[2:]
@@ -258,7 +152,10 @@ def interpolate(
         make, option = bands.nearest, kind == "nearest-exact"
     if align_corners and make is bands.nearest:
         raise ValueError(f"{name}: align_corners: expected False for mode {mode!r}")
-    return resampled(x, [make(*one, option) for one in zip(given, sizes, scales, strict=True)])
+    axes = [make(*one, option) for one in zip(given, sizes, scales, strict=True)]
+    if key is not None:
+        remember(_known, key, axes)
+    return resampled(x, axes)
 
 
 #: PyTorch's older name.

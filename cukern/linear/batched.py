@@ -27,12 +27,15 @@ from ..shape.joins import concat
 from ..shape.views import reshape
 from .diagonals import diagonal
 
-_ELIMINATE, _SUBSTITUTE = Kernel("linear/eliminate.cu", block=256), Kernel("linear/substitute.cu", block=128)
+_ELIMINATE = Kernel("linear/eliminate.cu", block=256)
+_SUBSTITUTE = Kernel("linear/substitute.cu", block=128)
 _SMALL = {name: Kernel(f"linear/{name}_small.cu") for name in ("solve", "determinant")}
 #: The largest matrices: a thread of a block owns a row.
 _LARGEST = 1024
-#: The largest matrices of which a part of a warp has one, and the threads of a block of such parts.
-_SMALLEST, _THREADS = 32, 64
+#: Rows up to which a part of a warp has a matrix.
+_SMALLEST = 32
+#: Threads per block of such parts.
+_THREADS = 64
 #: Right-hand sides of small matrices that are solved at once.
 _TOGETHER = 8
 #: Bytes of a row of the panel that is eliminated at once, which is in a thread's registers.
@@ -123,17 +126,17 @@ def solutions(a: Array, b: Array) -> Array:
         return _small_solutions(a, b)
     data, _ = eliminated(concat([a, b], axis=-1))
     device, dtype, panel = a.device, a.dtype, _panel(a.dtype, n)
-    made = allocate(device, (len(data), n, columns), dtype)
+    result = allocate(device, (len(data), n, columns), dtype)
     kernel, grid = _substituting(device, dtype, panel), (len(data), divide_up(columns, _COLUMNS), 1)
     for first in reversed(range(0, n, panel)):
-        launch(device, kernel, grid, _COLUMNS, (data, made, n, n + columns, first))
+        launch(device, kernel, grid, _COLUMNS, (data, result, n, n + columns, first))
         if first:
             end = min(first + panel, n)
             with on(device):
                 subtract_product(
-                    device.xp, data[:, :first, first:end], made[:, first:end], data[:, :first, n:]
+                    device.xp, data[:, :first, first:end], result[:, first:end], data[:, :first, n:]
                 )
-    return Array._wrap(made.reshape(b.shape), device)
+    return Array._wrap(result.reshape(b.shape), device)
 
 
 def _lanes(n: int) -> int:
@@ -147,12 +150,12 @@ def _small_solutions(a: Array, b: Array) -> Array:
     together = b._data[(0,) * (b.ndim - 2)] if not any(b._data.strides[:-2]) else b._data
     sides = Array._wrap(together, device).contiguous()
     step = n * columns if sides.ndim > 2 else 0
-    made = allocate(device, b.shape, dtype)
+    result = allocate(device, b.shape, dtype)
     width = min(_TOGETHER, 1 << (columns - 1).bit_length())
     kernel = _of_small("solve", device, dtype, lanes, width=width)
-    arrays, numbers = (a.contiguous()._data, sides._data, made), (count, n, columns, step)
+    arrays, numbers = (a.contiguous()._data, sides._data, result), (count, n, columns, step)
     launch(device, kernel, divide_up(count * lanes, _THREADS), _THREADS, (*arrays, *numbers))
-    return Array._wrap(made, device)
+    return Array._wrap(result, device)
 
 
 def _small_log_determinants(a: Array, wide: DType) -> tuple[Array, Array]:

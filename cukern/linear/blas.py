@@ -62,11 +62,11 @@ def _by_kernels(
     """
     with tape.stop_recording():
         left, right = (astype(Array._wrap(one, device), dtype, copy=False) for one in (a, b))
-        made: Array = FUNCTIONS["matmul"](left, right)
-        made = add(Array._wrap(out, device), made) if plus else made
+        product: Array = FUNCTIONS["matmul"](left, right)
+        product = add(Array._wrap(out, device), product) if plus else product
     if out is None:
-        return made._data
-    write(device, out, made._data)
+        return product._data
+    write(device, out, product._data)
     return out
 
 
@@ -85,18 +85,18 @@ class LibraryPlan(kernel_plan.Plan):
 
     def __init__(self, a: Layout, b: Layout, dtype: dtypes.DType | None = None) -> None:
         batch = broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]])
-        made = fresh_layout(a.device, dtype or a.dtype, (*batch, a.shape[-2], b.shape[-1]))
+        layout = fresh_layout(a.device, dtype or a.dtype, (*batch, a.shape[-2], b.shape[-1]))
         self._copied = tuple(cublas.read(one) is None for one in (a, b))
         with on(a.device):
-            call = _call(a.device.xp, *self._read(a, b), made)
+            call = _call(a.device.xp, *self._read(a, b), layout)
             if call is None and (b.ndim == 2 or math.prod(batch) > _MOST_POINTERS):
                 # The copy pays off, because all rows become one product.
                 self._copied = (True, b.ndim > 2 or self._copied[1])
-                call = _call(a.device.xp, *self._read(a, b), made)
+                call = _call(a.device.xp, *self._read(a, b), layout)
             elif call is None:
-                call = _by_pointers(*self._read(a, b), made)
+                call = _by_pointers(*self._read(a, b), layout)
         assert call is not None
-        super().__init__(a.device, (made,), call)
+        super().__init__(a.device, (layout,), call)
 
     @property
     def copies(self) -> bool:
@@ -136,9 +136,9 @@ class HostPlan(kernel_plan.Plan):
 
 
 def _copy(x: Array) -> Array:
-    made = Array._wrap(in_order(x.device, x._data), x.device)
-    made._planned()
-    return made
+    result = Array._wrap(in_order(x.device, x._data), x.device)
+    result._planned()
+    return result
 
 
 def fits_library(a: Layout, b: Layout) -> bool:
@@ -159,11 +159,11 @@ def sums(a: Array, b: Array) -> Array:
         acc = dtypes.info(a.dtype).acc
         return Array._wrap(_by_kernels(a.device, a._data, b._data, acc), a.device)
     key = (a._planned(), b._planned())
-    found = _sums.get(key)
-    if found is None:
+    plan = _sums.get(key)
+    if plan is None:
         with on(a.device):
-            found = remember(_sums, key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
-    return found(a, b)
+            plan = remember(_sums, key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
+    return plan(a, b)
 
 
 class Part(NamedTuple):
@@ -196,8 +196,8 @@ class Product:
         matrices = [_stand_in(part) for part in parts]
         if not a.whole.on_host and all(one.size for one, _ in matrices):
             self._offsets = tuple(offset for _, offset in matrices)
-            left, right, made = (one for one, _ in matrices)
-            self._call = cublas.prepare(self._device.xp, left, right, made, add=add)
+            left, right, result = (one for one, _ in matrices)
+            self._call = cublas.prepare(self._device.xp, left, right, result, add=add)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the product; the current device must be that of the arrays."""
@@ -206,16 +206,16 @@ class Product:
             i, j, k = self._offsets
             self._call(a._operand + i, b._operand + j, out._operand + k)
             return
-        left, right, made = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
+        left, right, result = (view(one._data) for view, one in zip(self._views, (a, b, out), strict=True))
         if own:
-            _by_kernels(self._device, left, right, made.dtype, made, self._add)
+            _by_kernels(self._device, left, right, result.dtype, result, self._add)
             return
         if self._convert is not None:
             left, right = left.astype(self._convert), right.astype(self._convert)
         if self._add:
-            made += multiply(self._device, left, right)
+            result += multiply(self._device, left, right)
         else:
-            multiply(self._device, left, right, made)
+            multiply(self._device, left, right, result)
 
 
 def _stand_in(part: Part) -> tuple[Any, int]:
@@ -315,11 +315,11 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
         return None
     inner = tuple([one[-1] if one else 0 for one in axes.steps])
     count = axes.shape[0] if axes.shape else 1
-    left, right, made = (_Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
-    key = (left, right, made, count, inner, xp.cuda.runtime.getDevice())
+    left, right, result_matrix = (_Matrix(one.dtype, one.shape[-2:], one.strides[-2:]) for one in (a, b, out))
+    key = (left, right, result_matrix, count, inner, xp.cuda.runtime.getDevice())
     call = _prepared.get(key)
     if call is None:
-        call = remember(_prepared, key, _prepare(xp, left, right, made, count, inner))
+        call = remember(_prepared, key, _prepare(xp, left, right, result_matrix, count, inner))
     return call
 
 
@@ -352,8 +352,8 @@ def _rows(x: Any) -> _Matrix | None:
     if len(axes.shape) > 1:
         return None
     (step,) = axes.steps[0] or (x.shape[-1],)
-    made = _Matrix(x.dtype, (math.prod(x.shape[:-1]), x.shape[-1]), (step * x.dtype.itemsize, x.strides[-1]))
-    return None if cublas.read(made) is None else made
+    flat = _Matrix(x.dtype, (math.prod(x.shape[:-1]), x.shape[-1]), (step * x.dtype.itemsize, x.strides[-1]))
+    return None if cublas.read(flat) is None else flat
 
 
 def _batch(a: Any, b: Any, out: Any) -> Axes:

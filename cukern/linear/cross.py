@@ -44,20 +44,20 @@ def _joined(a: Array, b: Array) -> Array:
     block, piece = (1, _HOST_PIECE) if device.style == "serial" else (256, 1)
     with tape.stop_recording():
         first, second = a.contiguous(), b.contiguous()
-    made = allocate(device, a.shape, a.dtype)
-    if made.size:
-        n = made.size // 3
-        values = (first._data, second._data, made, n, piece)
+    result = allocate(device, a.shape, a.dtype)
+    if result.size:
+        n = result.size // 3
+        values = (first._data, second._data, result, n, piece)
         launch(device, _crossing(device, a.dtype, block), divide_up(n, block * piece), block, values)
-    whole = Array._wrap(made, device)
+    whole = Array._wrap(result, device)
     if tape.recording((a, b)):
         tape.record(
             "cross",
             (a, b),
             (whole,),
-            lambda given, saved, needs: (
-                cross(saved[1], given[0]) if needs[0] else None,
-                cross(given[0], saved[0]) if needs[1] else None,
+            lambda cotangents, saved, needs: (
+                cross(saved[1], cotangents[0]) if needs[0] else None,
+                cross(cotangents[0], saved[0]) if needs[1] else None,
             ),
             (a, b),
         )
@@ -82,22 +82,20 @@ def cross(
         ValueError: the axis has another size, or the shapes do not broadcast.
     """
     x1, x2 = require_arrays((x1, x2), "cross", ("x1", "x2"))
-    given = (axisa, axisb) if axis is None else (axis, axis)
-    places = [normalize_axis(one, x.ndim, "cross") for one, x in zip(given, (x1, x2), strict=True)]
-    for name, x, place in (("x1", x1, places[0]), ("x2", x2, places[1])):
-        if x.shape[place] not in (2, 3):
-            raise ValueError(
-                f"cross: {name}: expected 2 or 3 elements along axis {place}, got shape {x.shape}"
-            )
+    axes = (axisa, axisb) if axis is None else (axis, axis)
+    dims = [normalize_axis(one, x.ndim, "cross") for one, x in zip(axes, (x1, x2), strict=True)]
+    for name, x, dim in (("x1", x1, dims[0]), ("x2", x2, dims[1])):
+        if x.shape[dim] not in (2, 3):
+            raise ValueError(f"cross: {name}: expected 2 or 3 elements along axis {dim}, got shape {x.shape}")
     alike = x1.shape == x2.shape and x1.dtype == x2.dtype and x1.dtype in dtypes.FLOATS
-    if alike and x1.shape[-1] == 3 and places[0] == places[1] == x1.ndim - 1:
-        made = _joined(x1, x2)
+    if alike and x1.shape[-1] == 3 and dims[0] == dims[1] == x1.ndim - 1:
+        result = _joined(x1, x2)
     else:
-        rows = [list(unstack(x, axis=place)) for x, place in zip((x1, x2), places, strict=True)]
+        rows = [list(unstack(x, axis=dim)) for x, dim in zip((x1, x2), dims, strict=True)]
         if len(rows[0]) == len(rows[1]) == 2:
             return rows[0][0] * rows[1][1] - rows[0][1] * rows[1][0]
         parts = [part for row in rows for part in (row if len(row) == 3 else [*row, zeros_like(row[0])])]
-        made = stack(list(_parts(*parts)), axis=-1)
+        result = stack(list(_parts(*parts)), axis=-1)
     if axis is not None:
-        axisc = axis if axis < 0 else places[0] + made.ndim - x1.ndim
-    return moveaxis(made, -1, axisc)
+        axisc = axis if axis < 0 else dims[0] + result.ndim - x1.ndim
+    return moveaxis(result, -1, axisc)

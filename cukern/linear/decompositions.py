@@ -77,9 +77,9 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     if not a.device.addressable:
         y = _checked_factor(y)
 
-    def vjp(given: Sequence[Array], saved: Sequence[Array]) -> Array:
+    def vjp(cotangents: Sequence[Array], saved: Sequence[Array]) -> Array:
         (factor,) = saved
-        inner = _lower_half(matmul(adjoint(factor), given[0]))
+        inner = _lower_half(matmul(adjoint(factor), cotangents[0]))
         half = substituted(factor, adjoint(substituted(factor, adjoint(inner), True, True)), True, True)
         return 0.5 * (half + adjoint(half))
 
@@ -107,7 +107,7 @@ def _over_gaps(m: Array, row: Array, column: Array, diagonal: Array) -> Array:
     return where(free, 0, m / where(free, 1, gap))
 
 
-def _turned(m: Array, values: Array) -> Array:
+def _rotated(m: Array, values: Array) -> Array:
     """The term that rotations of the vectors add to a cotangent, from their mutual components and ``values``."""
     n = values.shape[-1]
     on_diagonal = from_diagonal(ones(n, dtypes.bool_, m.device), n, n, 0)
@@ -139,14 +139,14 @@ def eigh(x: Array, /, UPLO: str = "L") -> EighResult:
     a = matrices(x, "eigh", square=True)
     values, vectors = library(a, "eigh", UPLO=_triangle(UPLO, "eigh"))
 
-    def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
-        (g_values, g_vectors), (values, vectors) = given, saved
-        made = _scaled(vectors, g_values, adjoint(vectors))
+    def vjp(cotangents: Sequence[Any], saved: Sequence[Array]) -> Array:
+        (g_values, g_vectors), (values, vectors) = cotangents, saved
+        result = _scaled(vectors, g_values, adjoint(vectors))
         if g_vectors is not None:
-            inner = _turned(matmul(adjoint(vectors), g_vectors), values)
-            made = total(made, matmul(matmul(vectors, inner), adjoint(vectors)))
-        assert made is not None
-        return 0.5 * (made + adjoint(made))
+            inner = _rotated(matmul(adjoint(vectors), g_vectors), values)
+            result = total(result, matmul(matmul(vectors, inner), adjoint(vectors)))
+        assert result is not None
+        return 0.5 * (result + adjoint(result))
 
     differentiable("eigh", a, (values, vectors), (values, vectors), vjp)
     return EighResult(values, vectors)
@@ -175,16 +175,16 @@ def eig(x: Array, /) -> EigResult:
     if tape.recording((a,)):
         a = astype(a, wide, copy=False)
 
-    def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
-        (g_values, g_vectors), (values, vectors) = given, saved
+    def vjp(cotangents: Sequence[Any], saved: Sequence[Array]) -> Array:
+        (g_values, g_vectors), (values, vectors) = cotangents, saved
         above = adjoint(vectors)
-        made = None if g_values is None else from_diagonal(g_values, a.shape[-1], a.shape[-1], 0)
+        result = None if g_values is None else from_diagonal(g_values, a.shape[-1], a.shape[-1], 0)
         if g_vectors is not None:
             inner = matmul(above, g_vectors)
             lengths = expand_dims(real(diagonal(inner, 0, -2, -1)), -2)
-            made = total(made, _turned(inner - matmul(above, vectors) * lengths, conj(values)))
-        assert made is not None
-        return solve(above, matmul(made, above))
+            result = total(result, _rotated(inner - matmul(above, vectors) * lengths, conj(values)))
+        assert result is not None
+        return solve(above, matmul(result, above))
 
     differentiable("eig", a, (values, vectors), (values, vectors), vjp)
     return EigResult(values, vectors)
@@ -301,13 +301,13 @@ def svd_by_squares(a: Array, full: bool) -> SVDResult:
     order = argsort(s, descending=True)
     u = take(q[:, :n] * phases, order, axis=1)
     whole = concat([u, q[:, n:]], axis=1) if full and a.shape[0] > n else u
-    made = whole, take(s, order), adjoint(take(vectors, order, axis=1))
+    result = whole, take(s, order), adjoint(take(vectors, order, axis=1))
     narrow = (a.dtype, dtypes.info(a.dtype).real, a.dtype)
-    return SVDResult(*(astype(part, dtype) for part, dtype in zip(made, narrow, strict=True)))
+    return SVDResult(*(astype(part, dtype) for part, dtype in zip(result, narrow, strict=True)))
 
 
-def _svd_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array | None:
-    (g_u, g_s, g_vh), (u, s, vh) = given, saved
+def _svd_cotangent(cotangents: Sequence[Any], saved: Sequence[Array]) -> Array | None:
+    (g_u, g_s, g_vh), (u, s, vh) = cotangents, saved
     m, n, k = u.shape[-2], vh.shape[-1], s.shape[-1]
     if u.shape[-1] > k or vh.shape[-2] > k:
         if g_u is not None or g_vh is not None:
@@ -315,27 +315,27 @@ def _svd_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array | None
                 "svd: the vectors of full matrices have no derivative; use full_matrices=False"
             )
         u, vh = u[..., :k], vh[..., :k, :]
-    made = _scaled(u, g_s, vh)
+    result = _scaled(u, g_s, vh)
     if g_u is None and g_vh is None:
-        return made
+        return result
     scale = expand_dims(s, -2)
     inverse = where(equal(scale, 0), 0, divide(1, where(equal(scale, 0), 1, scale)))
     squares = s * s
     if g_u is not None:
-        inner = _turned(matmul(adjoint(u), g_u), squares)
-        made = total(made, matmul((matmul(u, inner + adjoint(inner))) * scale, vh))
+        inner = _rotated(matmul(adjoint(u), g_u), squares)
+        result = total(result, matmul((matmul(u, inner + adjoint(inner))) * scale, vh))
         if u.dtype in dtypes.COMPLEX:
             phases = expand_dims(imag(diagonal(matmul(adjoint(u), g_u), 0, -2, -1)), -2)
-            made = total(made, matmul(u * _times_i(phases * inverse), vh))
+            result = total(result, matmul(u * _times_i(phases * inverse), vh))
         if m > k:
-            made = total(made, matmul((g_u - matmul(u, matmul(adjoint(u), g_u))) * inverse, vh))
+            result = total(result, matmul((g_u - matmul(u, matmul(adjoint(u), g_u))) * inverse, vh))
     if g_vh is not None:
         g_v = adjoint(g_vh)
-        inner = _turned(matmul(vh, g_v), squares)
-        made = total(made, matmul(u * scale, matmul(inner + adjoint(inner), vh)))
+        inner = _rotated(matmul(vh, g_v), squares)
+        result = total(result, matmul(u * scale, matmul(inner + adjoint(inner), vh)))
         if n > k:
-            made = total(made, matmul(u * inverse, adjoint(g_v - matmul(adjoint(vh), matmul(vh, g_v)))))
-    return made
+            result = total(result, matmul(u * inverse, adjoint(g_v - matmul(adjoint(vh), matmul(vh, g_v)))))
+    return result
 
 
 def svdvals(x: Array, /) -> Array:
@@ -389,8 +389,8 @@ def qr(x: Array, /, mode: str = "reduced") -> QRResult | Array:
     return QRResult(q, r)
 
 
-def _qr_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array:
-    (g_q, g_r), (q, r) = given, saved
+def _qr_cotangent(cotangents: Sequence[Any], saved: Sequence[Array]) -> Array:
+    (g_q, g_r), (q, r) = cotangents, saved
     if r.shape[-2] > r.shape[-1]:
         raise GradientError("qr: the factors of mode 'complete' have no derivative; use mode='reduced'")
     from_r = None if g_r is None else matmul(r, adjoint(g_r))
@@ -398,6 +398,6 @@ def _qr_cotangent(given: Sequence[Any], saved: Sequence[Array]) -> Array:
     assert inner is not None
     below, n = tril(inner, k=-1), inner.shape[-1]
     middle = from_diagonal(real(diagonal(inner, 0, -2, -1)), n, n, 0)
-    made = total(g_q, matmul(q, below + adjoint(below) + middle))
-    assert made is not None
-    return adjoint(substituted(r, adjoint(made), False))
+    result = total(g_q, matmul(q, below + adjoint(below) + middle))
+    assert result is not None
+    return adjoint(substituted(r, adjoint(result), False))

@@ -1,4 +1,4 @@
-"""Diagonals of matrices: views of them, sums, and matrices made of them."""
+"""Diagonals of matrices: views of them, sums, and diagonal matrices."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ __all__ = ["diag", "diagflat", "diagonal", "trace"]
 def _diagonal_view(data: Any, xp: Any, offset: int) -> Any:
     """A view of the diagonal of the last two axes of an ndarray."""
     if xp is np:
-        made = data.diagonal(offset, -2, -1)
-        made.flags.writeable = data.flags.writeable
-        return made
+        result = data.diagonal(offset, -2, -1)
+        result.flags.writeable = data.flags.writeable
+        return result
     rows, columns = data.shape[-2:]
     count = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
     start = data[..., max(0, -offset) :, max(0, offset) :] if count else data[..., :0, :0]
@@ -36,8 +36,8 @@ def from_diagonal(x: Array, rows: int, columns: int, offset: int) -> Array:
     """Matrices of zeros with ``x`` (..., n) on a diagonal."""
     data = zeros(x.device, (*x.shape[:-1], rows, columns), x.dtype)
     _diagonal_view(raw(data), x.device.xp, offset)[...] = raw(x._data)
-    made = Array._wrap(data, x.device)
-    return recorded("from_diagonal", x, made, lambda g: diagonal(g, offset, -2, -1))
+    result = Array._wrap(data, x.device)
+    return recorded("from_diagonal", x, result, lambda g: diagonal(g, offset, -2, -1))
 
 
 @public
@@ -60,8 +60,8 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ar
     axes = normalize_axes((axis1, axis2), x.ndim, "diagonal")
     moved = moveaxis(x, axes, (-2, -1))
     rows, columns = moved.shape[-2:]
-    made = view(x, _diagonal_view(moved._data, x.device.xp, offset))
-    return recorded("diagonal", moved, made, lambda g: from_diagonal(g, rows, columns, offset))
+    result = view(x, _diagonal_view(moved._data, x.device.xp, offset))
+    return recorded("diagonal", moved, result, lambda g: from_diagonal(g, rows, columns, offset))
 
 
 @public

@@ -53,14 +53,14 @@ def _sizes(terms: Sequence[str], operands: Sequence[Array]) -> dict[str, int]:
     Raises:
         ValueError: two sizes of one label differ.
     """
-    found: dict[str, int] = {}
+    sizes: dict[str, int] = {}
     for term, x in zip(terms, operands, strict=True):
         for label, size in zip(term, x.shape, strict=True):
-            have = found.setdefault(label, size)
+            have = sizes.setdefault(label, size)
             if have != size and 1 not in (have, size):
                 raise ValueError(f"einsum: the axes {label!r} have sizes {have} and {size}")
-            found[label] = max(have, size) if 0 not in (have, size) else 0
-    return found
+            sizes[label] = max(have, size) if 0 not in (have, size) else 0
+    return sizes
 
 
 def _diagonals(x: Array, term: str) -> tuple[Array, str]:
@@ -90,8 +90,8 @@ def _summed(x: Array, term: str, keep: frozenset[str]) -> tuple[Array, str]:
     return (sum(x, gone, dtype=x.dtype), _without(term, gone)) if gone else (x, term)
 
 
-def _without(term: str, places: tuple[int, ...]) -> str:
-    return "".join(label for i, label in enumerate(term) if i not in places)
+def _without(term: str, axes: tuple[int, ...]) -> str:
+    return "".join(label for i, label in enumerate(term) if i not in axes)
 
 
 def _ordered(x: Array, term: str, wanted: str) -> Array:
@@ -147,22 +147,22 @@ def _arguments(operands: tuple[Any, ...]) -> tuple[tuple[Any, ...], list[Array]]
     key: list[Any] = list(operands)
     named = bool(operands) and isinstance(operands[0], str)
     # Without a string, a list of labels follows each array, and the labels of the result come last.
-    places = range(1, len(operands)) if named else range(0, len(operands) - len(operands) % 2, 2)
-    given = [operands[i] for i in places]
+    range_ = range(1, len(operands)) if named else range(0, len(operands) - len(operands) % 2, 2)
+    given = [operands[i] for i in range_]
     if not given:
         raise ValueError("einsum: expected at least one array")
-    arrays = require_arrays(given, "einsum", [f"operands[{i}]" for i in places])
-    for i, x in zip(places, arrays, strict=True):
+    arrays = require_arrays(given, "einsum", [f"operands[{i}]" for i in range_])
+    for i, x in zip(range_, arrays, strict=True):
         key[i] = x.shape
     key = [one.replace(" ", "") if isinstance(one, str) else _labels(one) for one in key]
     return tuple(key), arrays
 
 
-def _labels(given: Any) -> tuple[Any, ...]:
+def _labels(labels: Any) -> tuple[Any, ...]:
     """A shape, or a list of labels, which may be or contain arrays."""
-    if isinstance(given, (Array, np.ndarray)):
-        given = given.tolist()
-    return tuple(one if one is Ellipsis else operator.index(one) for one in given)
+    if isinstance(labels, (Array, np.ndarray)):
+        labels = labels.tolist()
+    return tuple(one if one is Ellipsis else operator.index(one) for one in labels)
 
 
 def _cast(arrays: list[Array], dtype: npt.DTypeLike | None, casting: Casting) -> list[Array]:
@@ -233,10 +233,11 @@ def einsum(
             x, term = _pair(x, term, y, other, keep.union(*(t for _, t in taken[k:])), sizes)
         parts.append(_summed(x, term, keep))
     ((x, term),) = parts
-    made = _ordered(x, term, output)
+    result = _ordered(x, term, output)
     if out is not None:
-        return written("einsum", made, one_out("einsum", out), "same_kind" if casting == "safe" else casting)
-    return made[...] if any(made is given for given in operands) else made
+        casting = "same_kind" if casting == "safe" else casting
+        return written("einsum", result, one_out("einsum", out), casting)
+    return result[...] if any(result is given for given in operands) else result
 
 
 @public
@@ -257,10 +258,10 @@ def einsum_path(*operands: Any, optimize: Any = "greedy") -> tuple[list[Any], st
     """
     key, arrays = _arguments(operands)
     shapes = iter(arrays)
-    places = range(1, len(key)) if isinstance(key[0], str) else range(0, len(key) - len(key) % 2, 2)
+    positions = range(1, len(key)) if isinstance(key[0], str) else range(0, len(key) - len(key) % 2, 2)
     stand_ins: list[Any] = [
         np.broadcast_to(np.zeros((), np.float64), next(shapes).shape)
-        if i in places
+        if i in positions
         else one
         if isinstance(one, str)
         else list(one)

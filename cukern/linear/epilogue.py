@@ -20,7 +20,7 @@ from ..elementwise.program import Backward, Program, program
 from ..elementwise.summed import Totals, totals_of
 from ..kernel.plan import one_device
 from ..shape.views import matrix_transpose
-from .products import can_turn, matmul, matmul_turned, product_family, pull, recorded_product
+from .products import matmul, matmul_transposed, product_family, pull, recorded_product, takes_transposed
 
 if TYPE_CHECKING:
     from .library import EpiloguePlan
@@ -31,92 +31,94 @@ if TYPE_CHECKING:
 
 
 def _planned(
-    made: Program,
+    prog: Program,
     at: int,
     arrays: Sequence[Array],
     transposed: bool = False,
     rows: Rows | None = None,
     saves: bool = False,
 ) -> OneLaunch | None:
-    """The launch that computes both; None if the product and what follows it are two computations."""
+    """The launch that computes both; None if product and epilogue are separate launches."""
     a, b, *others = [one._layout or one._planned() for one in arrays]
     elem = a.dtype
     if elem not in dtypes.FLOATS or min(a.ndim, b.ndim) < 2:
         return None
-    if rows is None and made.outputs[0].dtype != elem:
+    if rows is None and prog.outputs[0].dtype != elem:
         return None
     family, product = product_family()
-    problem = product(a, b, tuple(others), of_sum(made, at), rows, saves, get_matmul_precision(), transposed)
+    precision = get_matmul_precision()
+    problem = product(a, b, tuple(others), of_sum(prog, at), rows, saves, precision, transposed)
     plan: Any = family.known(problem)
     if plan is None:
-        one_device(made.name, arrays)
+        one_device(prog.name, arrays)
         plan = family(problem)
-    return None if plan.apart else plan
+    return None if plan.separate else plan
 
 
 @lru_cache(maxsize=4096)
-def of_sum(made: Program, at: int) -> Program:
+def of_sum(prog: Program, at: int) -> Program:
     """The program that takes the product first, as a sum that is not rounded yet.
 
     Its input has the dtype of the product, so that functions are computed as precisely as that needs.
     """
-    elem = made.inputs[at]
-    others = [k for k in range(len(made.inputs)) if k != at]
-    renamed = {input_node(k, made.inputs[k]): input_node(i, made.inputs[k]) for i, k in enumerate(others, 1)}
+    elem = prog.inputs[at]
+    others = [k for k in range(len(prog.inputs)) if k != at]
+    renamed = {input_node(k, prog.inputs[k]): input_node(i, prog.inputs[k]) for i, k in enumerate(others, 1)}
     renamed[input_node(at, elem)] = input_node(0, elem)
-    inputs = (elem, *(made.inputs[k] for k in others))
-    return program(made.name, substitute(made.outputs, renamed), inputs, made.scalars)
+    inputs = (elem, *(prog.inputs[k] for k in others))
+    return program(prog.name, substitute(prog.outputs, renamed), inputs, prog.scalars)
 
 
 @public
 def product_then(
-    made: Program,
+    prog: Program,
     at: int,
     a: Array,
     b: Array,
     others: Sequence[Array],
     scalars: Sequence[Any],
-    turned: bool = False,
+    transposed: bool = False,
     end: Reduced | None = None,
 ) -> Array:
     """The value of an elementwise program of ``a @ b`` and of arrays that broadcast to it; recorded.
 
     Args:
-        made: has one output.
+        prog: has one output.
         at: the number of the product among its inputs.
         a: shape (..., m, k), of the dtype of that input.
         b: shape (..., k, n), likewise.
         others: the other inputs, in order.
         scalars: the program's numbers.
-        turned: whether ``b`` has shape (..., n, k), and its transpose is multiplied.
+        transposed: whether ``b`` has shape (..., n, k), and its transpose is multiplied.
         end: the reduction of the value over its last axis, whose result is returned instead.
     """
-    if turned and not can_turn(b):
-        b, turned = matrix_transpose(b), False
+    if transposed and not takes_transposed(b):
+        b, transposed = matrix_transpose(b), False
     arrays = (a, b, *others)
     rows = _rows(end)
-    plan = None if end is not None and rows is None else _planned(made, at, arrays, turned, rows)
+    plan = None if end is not None and rows is None else _planned(prog, at, arrays, transposed, rows)
     if plan is not None:
         tracking = tape.tracked(arrays)
         if tracking is None or (end is not None and not end.reduction.differentiable):
             return plan.run(arrays, scalars)
         if end is None:
-            found = plan.backwards.get(tracking[0])
-            if found is None:
-                found = plan.backwards[tracking[0]] = _derived(plan, made, at, arrays, tracking[0], turned)
-            if found.operation is not None:
-                return _recorded(plan, found, arrays, scalars, tracking)
+            back = plan.backwards.get(tracking[0])
+            if back is None:
+                back = _derived(plan, prog, at, arrays, tracking[0], transposed)
+                plan.backwards[tracking[0]] = back
+            if back.operation is not None:
+                return _recorded(plan, back, arrays, scalars, tracking)
         if end is None or not end.reduction.reads_values():
-            plan = _planned(made, at, arrays, turned, rows, saves=True)
+            plan = _planned(prog, at, arrays, transposed, rows, saves=True)
             if plan is not None:
                 saving: Any = plan  # the library saves no product
-                return _saved(saving, made, at, arrays, scalars, turned, end)
-    y = matmul_turned(a, b) if turned else matmul(a, b)
-    return _then(made, (*others[:at], y, *others[at:]), scalars, end)
+                return _saved(saving, prog, at, arrays, scalars, transposed, end)
+    y = matmul_transposed(a, b) if transposed else matmul(a, b)
+    return _then(prog, (*others[:at], y, *others[at:]), scalars, end)
 
 
 def _rows(end: Reduced | None) -> Rows | None:
-    """The reduction of rows, as a kernel makes it at its end; None if there is none, or it takes a parameter."""
+    """The reduction of rows in the epilogue of a kernel; None if there is none, or it takes a parameter."""
     if end is None or end.reduction.row.parameter:
         return None
     from .problem import Rows
@@ -124,34 +126,34 @@ def _rows(end: Reduced | None) -> Rows | None:
     return Rows(end.reduction.row, end.keepdims, end.dtype)
 
 
-def _then(made: Program, arrays: Sequence[Array], scalars: Sequence[Any], end: Reduced | None) -> Array:
+def _then(prog: Program, arrays: Sequence[Array], scalars: Sequence[Any], end: Reduced | None) -> Array:
     """What follows the product, by a kernel of its own."""
     if end is None:
-        return evaluate(made, arrays, scalars)[0]
+        return evaluate(prog, arrays, scalars)[0]
     reduced: Array = end.reduction.evaluate(
-        made, arrays, scalars, end.axes, end.keepdims, end.dtype, end.parameter
+        prog, arrays, scalars, end.axes, end.keepdims, end.dtype, end.parameter
     )
     return reduced
 
 
 def _saved(
     plan: ProductPlan,
-    made: Program,
+    prog: Program,
     at: int,
     arrays: Sequence[Array],
     scalars: Sequence[Any],
-    turned: bool,
+    transposed: bool,
     end: Reduced | None,
 ) -> Array:
-    """The result of one launch that saves the product: recorded as the product, and what follows it."""
+    """The result of one launch that saves the product: recorded as the product and its epilogue."""
     product, y = plan.run_all(arrays, scalars)
     a, b, *others = arrays
-    recorded_product(a, b, product, turned)
+    recorded_product(a, b, product, transposed)
     read = (*others[:at], product, *others[at:])
     if end is None:
-        plan.reads = note(made, read, scalars, [y], plan.reads)
+        plan.reads = note(prog, read, scalars, [y], plan.reads)
     else:
-        plan.reads = end.reduction.note(made, read, scalars, end, y, plan.reads)
+        plan.reads = end.reduction.note(prog, read, scalars, end, y, plan.reads)
     return y
 
 
@@ -171,16 +173,16 @@ class _Derivative(NamedTuple):
 
 def _derived(
     plan: OneLaunch,
-    made: Program,
+    prog: Program,
     at: int,
     arrays: Sequence[Array],
     needs: tuple[bool, ...],
-    turned: bool,
+    transposed: bool,
 ) -> _Derivative:
     needed, summed = list(needs[2:]), [one.shape != plan.layouts[0].shape for one in arrays[2:]]
     needed.insert(at, needs[0] or needs[1])
     summed.insert(at, False)
-    back = made.backward(tuple(needed), tuple(summed))
+    back = prog.backward(tuple(needed), tuple(summed))
     if at in back.saved("input"):
         return _Derivative(None)
     kept = [2 + k - (k > at) for k in back.saved("input")]
@@ -188,7 +190,7 @@ def _derived(
     own = forms[2:]
     own.insert(at, plan.layouts[0])
     totals = totals_of(back, own, plan.layouts[0].shape)
-    then = partial(_pull, back, at, forms[1], turned, (), totals)
+    then = partial(_pull, back, at, forms[1], transposed, (), totals)
     operation = tape.Operation("product", forms, plan.layouts, then)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
@@ -201,26 +203,27 @@ def _recorded(
     tracking: tape.Tracking,
 ) -> Array:
     """The result of one launch, whose derivative does not read the product."""
-    made = plan.run(arrays, scalars)
+    result = plan.run(arrays, scalars)
     needs, keys, tapes = tracking
     operation = of.operation
     assert operation is not None
     saved = [arrays[0] if needs[1] else None, arrays[1] if needs[0] else None]
     saved += [arrays[k] for k in of.kept]
     if of.keeps_result:
-        saved.append(made)
+        saved.append(result)
     if scalars:
-        back, at, right, turned, _, totals = operation.vjp.args  # type: ignore[attr-defined]
-        operation = replace(operation, vjp=partial(_pull, back, at, right, turned, tuple(scalars), totals))
-    tape.record_tracked(operation, keys, (made,), saved, tapes)
-    return made
+        back, at, right, transposed, _, totals = operation.vjp.args  # type: ignore[attr-defined]
+        vjp = partial(_pull, back, at, right, transposed, tuple(scalars), totals)
+        operation = replace(operation, vjp=vjp)
+    tape.record_tracked(operation, keys, (result,), saved, tapes)
+    return result
 
 
 def _pull(
     back: Backward,
     at: int,
     right: Layout,
-    turned: bool,
+    transposed: bool,
     scalars: Sequence[Any],
     totals: Totals | None,
     cotangents: Sequence[Array],
@@ -232,21 +235,21 @@ def _pull(
     others.insert(at, needs[0] or needs[1])
     parts = pulled(back, scalars, cotangents, saved[2:], others, totals)
     g = parts.pop(at)
-    return [*([None, None] if g is None else pull(right, turned, (g,), saved[:2], needs)), *parts]
+    return [*([None, None] if g is None else pull(right, transposed, (g,), saved[:2], needs)), *parts]
 
 
 @public
 def product_source(
-    made: Program, at: int, a: Array, b: Array, others: Sequence[Array], end: Reduced | None = None
+    prog: Program, at: int, a: Array, b: Array, others: Sequence[Array], end: Reduced | None = None
 ) -> str:
     """The text of the kernel that :func:`product_then` launches, besides the library's product."""
     rows = _rows(end)
-    plan = None if end is not None and rows is None else _planned(made, at, (a, b, *others), rows=rows)
+    plan = None if end is not None and rows is None else _planned(prog, at, (a, b, *others), rows=rows)
     if plan is not None:
         return plan.source
     y = matmul(a, b)
     datas = [one._data for one in (*others[:at], y, *others[at:])]
     if end is None:
-        return source(made, y.device, datas)
-    text: str = end.reduction.source(made, y.device, datas, frozenset(end.axes), end.dtype)
+        return source(prog, y.device, datas)
+    text: str = end.reduction.source(prog, y.device, datas, frozenset(end.axes), end.dtype)
     return text

@@ -61,10 +61,10 @@ def expm(x: Array, /) -> Array:
         return _of_degree_8(a, one)
     if not most:
         return _of_degree_18(a, one)
-    made = _of_degree_18(a * scale, one)
+    result = _of_degree_18(a * scale, one)
     for i in range(most):
-        made = where(squarings > i, matmul(made, made), made)
-    return made
+        result = where(squarings > i, matmul(result, result), result)
+    return result
 
 
 _ROOT = math.sqrt(177)
@@ -91,8 +91,8 @@ def _of_degree_18(a: Array, one: Array) -> Array:
     sixth = matmul(cube, cube)
     b1, b2, b3, b4, b5 = _combined(one, a, square, cube, sixth)
     ninth = matmul(b1, b5) + b4
-    made: Array = matmul(b3 + ninth, ninth) + b2
-    return made
+    result: Array = matmul(b3 + ninth, ninth) + b2
+    return result
 
 
 @fuse

@@ -1,4 +1,4 @@
-"""The family of matrix products: alone, or with what follows them in the same launch."""
+"""The family of matrix products, alone or with an epilogue in the same launch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .variants import Simt, TensorCores
 
 
 def reference(problem: Product) -> Callable[..., Array]:
-    """A library's product in the dtype of its sums, and what follows by a kernel of its own; rows are not reduced."""
+    """A library's product in the dtype of its sums, then an elementwise epilogue; rows are not reduced."""
     acc = dtypes.info(problem.elem).acc
 
     def compute(a: Array, b: Array, *operands: Array) -> Array:
@@ -73,14 +73,14 @@ def _epilogue(then: str, dtype: dtypes.DType) -> Program | None:
     if then == "nothing":
         return None
     product, bias, matrix = (Expr(input_node(k, dtype)) for k in range(3))
-    made: Any = add(product, bias)
+    y: Any = add(product, bias)
     if then == "matrix":
-        made = add(made, matrix)
+        y = add(y, matrix)
     elif then == "function":
-        made = gelu(made)
+        y = gelu(y)
     else:
-        made = relu(made)
-    return program("product", (made.node,), (dtype,) * (3 if then == "matrix" else 2))
+        y = relu(y)
+    return program("product", (y.node,), (dtype,) * (3 if then == "matrix" else 2))
 
 
 def _repeated(numbers: Any, dtype: dtypes.DType, *shape: int) -> Array:

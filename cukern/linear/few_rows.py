@@ -34,7 +34,7 @@ _SIZES = Params(
     k="int",
 )
 _SUM_SIZES = Params("Sizes", batches="int", m="int", n="int")
-#: Blocks that begin at one place of the depth.
+#: Blocks that begin at one k-block.
 _GROUP = 8
 
 
@@ -46,12 +46,12 @@ class FewRows(OneLaunch):
         transposed: whether the result has few columns, so that its transpose is computed.
         rows: the few, rounded up.
         columns: of a block.
-        warps: of a block, which share the depth.
-        splits: blocks that share the depth, whose partial sums a second kernel adds up (split-K).
+        warps: of a block, which split the depth.
+        splits: blocks that split the depth, whose partial sums a second kernel adds up (split-K).
         ahead: k-blocks that a warp asks for before it multiplies the first of them.
         resident: blocks that a multiprocessor must have room for.
         asked: bytes of the large factor that a block prefetches while the kernel before it ends.
-        groups: places of the depth where blocks begin.
+        groups: k-blocks where blocks begin.
         cluster: blocks that load the few rows to the shared memory of all, if they are more than one.
         held: bytes of the few rows there.
     """
@@ -86,7 +86,7 @@ class FewRows(OneLaunch):
     prefetched: ClassVar[tuple[int, int]] = (3, 2)
     #: Pieces of the few rows in a cluster's shared memory, of a k-block for each warp: each has its own lines of text.
     most_pieces: ClassVar[int] = 16
-    #: Bytes of the large factor that a block reads at least where several share the depth, and splits at most.
+    #: Bytes of the large factor that a block reads at least where several split the depth, and the most splits.
     fewest_bytes: ClassVar[int] = 2**17
     most_splits: ClassVar[int] = 16
     #: Bytes of the large factor that a block prefetches, by itself and in a cluster.
@@ -119,9 +119,9 @@ class FewRows(OneLaunch):
 
     @classmethod
     def divided(cls, gemm: Gemm, limits: Properties) -> FewRows:
-        """As many columns a block, and blocks that share the depth, as keep all multiprocessors busy."""
+        """As many columns a block, and blocks that split the depth, as keep all multiprocessors busy."""
         transposed = gemm.n < gemm.m
-        few = gemm.turned if transposed else gemm
+        few = gemm.transposed if transposed else gemm
         rows = few.m if gemm.itemsize == 4 else 8 * divide_up(few.m, 8)
         columns, splits, multiprocessors = cls.most_columns, 1, limits.multiprocessors
         if 8 * gemm.batches * divide_up(few.n, columns) < 7 * multiprocessors:
@@ -178,7 +178,7 @@ class FewRows(OneLaunch):
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
-        few = gemm.turned if self.transposed else gemm
+        few = gemm.transposed if self.transposed else gemm
         k_blocks = divide_up(gemm.k * gemm.itemsize, self.warps * self.k_block)
         across = self.cluster * divide_up(few.n, self.columns * self.cluster)
         sizes = _SIZES(
@@ -211,20 +211,20 @@ class FewRows(OneLaunch):
 
     def plan(self, problem: Product, limits: Properties) -> ProductPlan:
         """One launch, or of splits two."""
-        gemm, made, elem, device = problem.gemm, problem.program, problem.elem, problem.device
+        gemm, prog, elem, device = problem.gemm, problem.program, problem.elem, problem.device
         assert gemm is not None
-        splits = self.launch_of(gemm, made, elem, limits).grid[2]
+        splits = self.launch_of(gemm, prog, elem, limits).grid[2]
         if splits == 1:
             return super().plan(problem, limits)
-        sums = program(f"{made.name}_splits", (input_node(0, dtypes.float32),), (dtypes.float32,))
+        sums = program(f"{prog.name}_splits", (input_node(0, dtypes.float32),), (dtypes.float32,))
         first = self.launch_of(gemm._replace(operands=(), paired=()), sums, elem, limits)
         adding = SumSplits(splits)
         runs = [
             prepared(self, first, device),
-            prepared(adding, adding.launch_of(gemm, made, elem, limits), device),
+            prepared(adding, adding.launch_of(gemm, prog, elem, limits), device),
         ]
         partials = fresh_layout(device, dtypes.float32, (splits, gemm.batches, gemm.m, gemm.n))
-        return ProductPlan(made, problem.results, runs, partials)
+        return ProductPlan(prog, problem.results, runs, partials)
 
 
 @dataclass(frozen=True)

@@ -86,11 +86,11 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     others = [one._data if isinstance(one, Array) else one for one in args]
     function = getattr(xp.linalg, name)
     if x.device.addressable:
-        made = quiet().run(function, x._data, *others, **options)
+        result = quiet().run(function, x._data, *others, **options)
     else:
         with np.errstate(all="ignore"), needed(xp, "cusolver"):
-            made = function(x._data, *others, **options)
-    parts = made if isinstance(made, tuple) else (made,)
+            result = function(x._data, *others, **options)
+    parts = result if isinstance(result, tuple) else (result,)
     return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
 
 
@@ -98,8 +98,8 @@ def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequenc
     """Record outputs with a vjp of their cotangents, which may be None, and of the saved arrays."""
     if tape.recording((x,)):
 
-        def rule(given: Sequence[Any], kept: Sequence[Array], needs: object) -> tuple[Array | None]:
-            return (vjp(given, kept),)
+        def rule(cotangents: Sequence[Any], kept: Sequence[Array], needs: object) -> tuple[Array | None]:
+            return (vjp(cotangents, kept),)
 
         tape.record(name, (x,), outputs, rule, saved, materialize=False)
 
@@ -111,11 +111,11 @@ def identity(n: int, like: Array) -> Array:
 
 def total(*parts: Array | None) -> Array | None:
     """The sum of the parts that are not None."""
-    made: Array | None = None
+    result: Array | None = None
     for part in parts:
         if part is not None:
-            made = part if made is None else made + part
-    return made
+            result = part if result is None else result + part
+    return result
 
 
 def inv(x: Array, /) -> Array:
@@ -181,8 +181,8 @@ def shaped(name: str, a: Array, b: Array, solver: Callable[[Array, Array], Array
         return reshape(shaped(name, a, expand_dims(b, 1), solver), a.shape[:-1])
     if a.ndim == 2 and b.ndim > 2:  # all right-hand sides are those of one matrix
         columns = moveaxis(b, -2, 0)
-        made = solver(a, reshape(columns, (b.shape[-2], -1)))
-        return moveaxis(reshape(made, columns.shape), 0, -2)
+        result = solver(a, reshape(columns, (b.shape[-2], -1)))
+        return moveaxis(reshape(result, columns.shape), 0, -2)
     if a.shape[:-2] != b.shape[:-2]:
         batch = broadcast_shapes(name, [a.shape[:-2], b.shape[:-2]])
         a, b = broadcast_to(a, (*batch, *a.shape[-2:])), broadcast_to(b, (*batch, *b.shape[-2:]))
@@ -194,9 +194,9 @@ def _solution(a: Array, b: Array) -> Array:
     y = _solved(a, b) if b.size else empty(b.shape, b.dtype, b.device)
     if tape.recording((a, b)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             a, y = saved
-            above = solve(adjoint(a), given[0])
+            above = solve(adjoint(a), cotangents[0])
             return [-matmul(above, adjoint(y)) if needs[0] else None, above]
 
         tape.record("solve", (a, b), (y,), vjp, (a, y))

@@ -51,24 +51,24 @@ class Ending(NamedTuple):
     relu: bool
 
 
-def ending_of(made: Program, gemm: Gemm, operands: Sequence[Layout]) -> Ending | None:
+def ending_of(prog: Program, gemm: Gemm, operands: Sequence[Layout]) -> Ending | None:
     """What follows a product in a program, whose first input it is; None if the library cannot do that.
 
     Args:
-        made: the program, of the product before it is rounded and of ``operands``.
+        prog: the program, of the product before it is rounded and of ``operands``.
         gemm: the product.
         operands: none, a bias, an array of the product's shape, or both.
     """
-    elem = made.outputs[0].dtype
+    elem = prog.outputs[0].dtype
     acc = dtypes.info(elem).acc
-    last = _uncast(made.outputs[0], elem, acc)
+    last = _uncast(prog.outputs[0], elem, acc)
     ends = last.row is relu
-    given = [input_node(0, made.inputs[0]), *(input_node(k, elem) for k in range(1, len(operands) + 1))]
-    terms = _terms(_uncast(last.args[0], elem, acc) if ends else last, len(given))
-    wide = {cast(own, acc): own for own in given}
+    inputs = [input_node(0, prog.inputs[0]), *(input_node(k, elem) for k in range(1, len(operands) + 1))]
+    terms = _terms(_uncast(last.args[0], elem, acc) if ends else last, len(inputs))
+    wide = {cast(own, acc): own for own in inputs}
     if (
-        len(terms) != len(given)
-        or {wide.get(one, one) for one in terms} != set(given)
+        len(terms) != len(inputs)
+        or {wide.get(one, one) for one in terms} != set(inputs)
         or not (operands or ends)
     ):
         return None
@@ -99,7 +99,7 @@ def _uncast(node: Node, elem: dtypes.DType, acc: dtypes.DType) -> Node:
 
 
 class EpiloguePlan(Plan):
-    """A product and what follows it by one call of the library, for arrays of given layouts.
+    """A product and its epilogue by one call of the library, for arrays of given layouts.
 
     Attributes:
         backwards: what a tape records of a call, by which inputs are tracked.
@@ -107,7 +107,7 @@ class EpiloguePlan(Plan):
     """
 
     __slots__ = ("backwards", "source")
-    apart = False
+    separate = False
 
     def __init__(self, ending: Ending, out: Layout, launch: Prepared) -> None:
         super().__init__(out.device, (out,), launch)
@@ -167,9 +167,9 @@ class LibraryEpilogue(Variant[Product]):
     def plan(self, problem: Product, limits: Properties) -> EpiloguePlan:
         """The call."""
         ending = _ending(problem)
-        found = ending and _epilogue_plan(problem, ending)
-        assert found is not None
-        return found
+        plan = ending and _epilogue_plan(problem, ending)
+        assert plan is not None
+        return plan
 
 
 def _ending(problem: Product) -> Ending | None:
@@ -190,22 +190,22 @@ def _epilogue_plan(problem: Product, ending: Ending) -> EpiloguePlan | None:
         _Matrix(out.dtype, shape, (size * row, size * column))
         for shape, (row, column) in zip(sizes, steps, strict=True)
     ]
-    apart = (gemm.a.batch, gemm.b.batch, gemm.m * gemm.n)
-    left, right, made = matrices
+    a, b, d = matrices
+    strides = (gemm.a.batch, gemm.b.batch, gemm.m * gemm.n)
     with on(out.device):
         launch = cublas_lt.prepare(
-            out.device.xp, left, right, made, gemm.batches, apart, ending.added, ending.relu, problem.tf32
+            out.device.xp, a, b, d, gemm.batches, strides, ending.added, ending.relu, problem.tf32
         )
     return None if launch is None else EpiloguePlan(ending, out, launch)
 
 
-class Apart:
-    """A product, by the library or by a kernel, and what follows it by a kernel of its own; rows are not reduced.
+class Separate:
+    """A product, by the library or by a kernel, then its epilogue by an elementwise kernel; rows are not reduced.
 
-    Who asks for a plan takes it as a sign to compute, and to record, the two by themselves.
+    A caller that gets it computes, and records, the two as separate operations.
     """
 
-    apart = True
+    separate = True
 
     def __init__(self, problem: Product, product: Callable[[], Callable[..., Array]]) -> None:
         self._problem, self._make = problem, product
@@ -222,13 +222,13 @@ class Apart:
 
 def _library_plan(problem: Product) -> Plan:
     """The product alone."""
-    made = HostPlan if problem.device.addressable else LibraryPlan
-    return made(problem.a, problem.right)
+    kind = HostPlan if problem.device.addressable else LibraryPlan
+    return kind(problem.a, problem.right)
 
 
 @dataclass(frozen=True)
 class Library(Variant[Product]):
-    """The product by cuBLAS, cuBLASLt or the host's BLAS; what follows it, if anything, by a kernel of its own."""
+    """The product by cuBLAS, cuBLASLt or the host's BLAS; an epilogue by an elementwise kernel."""
 
     name = "library"
     of_library = True
@@ -252,13 +252,13 @@ class Library(Variant[Product]):
         return (
             _library_plan(problem)
             if problem.epilogue is None
-            else Apart(problem, partial(_library_plan, problem))
+            else Separate(problem, partial(_library_plan, problem))
         )
 
 
 @dataclass(frozen=True)
 class InSteps(Variant[Product]):
-    """The product of factors that are copied where no kernel reads them as they lie, and what follows it by itself."""
+    """The product of copies, for factors that no kernel reads as they lie, and a separate epilogue."""
 
     name = "in steps"
 
@@ -283,14 +283,14 @@ class InSteps(Variant[Product]):
         """The product of copies, or that it is one computation and what follows it another."""
         if problem.epilogue is None:
             return partial(_copied, problem.transposed)
-        return Apart(problem, lambda: partial(_multiplied, problem.transposed))
+        return Separate(problem, lambda: partial(_multiplied, problem.transposed))
 
 
 def _multiplied(transposed: bool, a: Array, b: Array) -> Array:
     """The product of two arrays by itself, not recorded."""
     with tape.stop_recording():
-        made: Array = FUNCTIONS["matmul"](a, swapaxes(b, -1, -2) if transposed else b)
-    return made
+        result: Array = FUNCTIONS["matmul"](a, swapaxes(b, -1, -2) if transposed else b)
+    return result
 
 
 def _copied(transposed: bool, a: Array, b: Array) -> Array:
@@ -303,5 +303,5 @@ def _copied(transposed: bool, a: Array, b: Array) -> Array:
             for x in (a, b)
         )
         parts = range(0, len(left), MOST_MATRICES)
-        made = [FUNCTIONS["matmul"](*(x[i : i + MOST_MATRICES] for x in (left, right))) for i in parts]
-        return reshape(concat(made), (*batch, a.shape[-2], b.shape[-1]))
+        products = [FUNCTIONS["matmul"](*(x[i : i + MOST_MATRICES] for x in (left, right))) for i in parts]
+        return reshape(concat(products), (*batch, a.shape[-2], b.shape[-1]))

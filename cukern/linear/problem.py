@@ -62,8 +62,8 @@ class Gemm(NamedTuple):
 
     Attributes:
         itemsize: bytes of an element of the factors.
-        saves: whether the product itself is stored too, beside what is made of it.
-        rows: what each row of the result is reduced to, which is stored in its place.
+        saves: whether the product itself is stored too, beside the result of the epilogue.
+        rows: the reduction of each row, whose result is stored instead.
         paired: which operands are contiguous along the columns, in pairs that begin at multiples of their size.
         alone: whether the result is the rounded product, and nothing follows it.
         mapped: the number of the first operand, from 1 on, that is a matrix of the factors' dtype in rows that begin at
@@ -85,7 +85,7 @@ class Gemm(NamedTuple):
     mapped: int = 0
 
     @property
-    def turned(self) -> Gemm:
+    def transposed(self) -> Gemm:
         """The product of which this one is the transpose."""
         operands = tuple((batch, column, row) for batch, row, column in self.operands)
         return Gemm(self.batches, self.n, self.m, self.k, self.b, self.a, operands, self.itemsize)
@@ -103,8 +103,8 @@ def gemm_of(a: Layout, b: Layout, operands: Sequence[Layout], strided: bool = Fa
         broadcast_steps(one, (*batch, *own))
         for one, own in ((a, (m, k)), (b, (k, n)), *((x, (m, n)) for x in operands))
     ]
-    made = math.prod(batch) * m * n
-    if not made * k or max(m, n, k, made // m, made // n) > LARGEST_INDEX:
+    result = math.prod(batch) * m * n
+    if not result * k or max(m, n, k, result // m, result // n) > LARGEST_INDEX:
         return None
     if not (strided or (a.aligned and b.aligned)):
         return None
@@ -179,8 +179,8 @@ def is_wide(gemm: Gemm) -> bool:
 
 def variables(program: Program, elem: dtypes.DType, gemm: Gemm) -> dict[str, Any]:
     """The template variables of the epilogue, of the types of the factors and of the result, and of indices."""
-    made = epilogue_variables(program, elem, gemm.operands, gemm.paired)
-    return {**made, "index": "long long" if is_wide(gemm) else "int"}
+    names = epilogue_variables(program, elem, gemm.operands, gemm.paired)
+    return {**names, "index": "long long" if is_wide(gemm) else "int"}
 
 
 def epilogue_variables(
@@ -231,17 +231,18 @@ def epilogue_steps(steps: Sequence[Sequence[int]]) -> Given:
 
 def ending_variables(program: Program, elem: dtypes.DType, gemm: Gemm) -> dict[str, Any]:
     """:func:`variables`, and those of `linear/ends.cuh`."""
-    made = variables(program, elem, gemm)
+    result = variables(program, elem, gemm)
     if gemm.rows is None:
-        return {**made, "saves": gemm.saves, "rows": None}
+        return {**result, "saves": gemm.saves, "rows": None}
     (root,) = program.outputs
-    made["body"], (made["value"],) = statements((root,))  # a value is rounded if the expression says so alone
+    # A value is rounded only where the expression says so.
+    result["body"], (result["value"],) = statements((root,))
     rows = {
         "reduction": gemm.rows.reduction,
         "result": dtypes.info(gemm.rows.result).cxx,
         "accumulator": accumulator(gemm.rows.reduction, root.dtype),
     }
-    return {**made, "out": compute_type(root.dtype), "saves": gemm.saves, "rows": rows}
+    return {**result, "out": compute_type(root.dtype), "saves": gemm.saves, "rows": rows}
 
 
 def ending_name(program: Program, elem: dtypes.DType, gemm: Gemm) -> str:
@@ -251,7 +252,7 @@ def ending_name(program: Program, elem: dtypes.DType, gemm: Gemm) -> str:
 
 
 def tiled_variables(program: Program, elem: dtypes.DType, gemm: Gemm, m: int, n: int) -> dict[str, Any]:
-    """:func:`ending_variables`, and those of kernels that make tiles of ``m`` rows and ``n`` columns."""
+    """:func:`ending_variables`, and those of kernels with tiles of ``m`` rows and ``n`` columns."""
     return {
         **ending_variables(program, elem, gemm),
         "name": f"{ending_name(program, elem, gemm)}_{m}x{n}",
@@ -295,7 +296,7 @@ def tiled_sizes(gemm: Gemm, tiles: tuple[int, int]) -> Given:
 
 
 class Product(NamedTuple):
-    """A product of matrices in batches, and what follows it in the same launch.
+    """A batched product of matrices, and an epilogue in the same launch.
 
     Attributes:
         a: shape (..., m, k), of a floating dtype; for kernels only of any.
@@ -305,7 +306,7 @@ class Product(NamedTuple):
         rows: what each row of the result is reduced to; None if they are not.
         saves: whether the product itself is returned too.
         precision: how floats are multiplied where an epilogue follows: see :func:`cukern.matmul_precision`.
-        transposed: whether the last two axes of ``b`` have changed places.
+        transposed: whether the last two axes of ``b`` are swapped.
     """
 
     a: Layout
@@ -357,8 +358,8 @@ class Product(NamedTuple):
         if self.rows is None:
             return (product, product) if self.saves else (product,)
         kept = (1,) if self.rows.keepdims else ()
-        made = fresh_layout(self.device, self.rows.result, (*self.batch, self.a.shape[-2], *kept))
-        return (product, made) if self.saves else (made,)
+        result = fresh_layout(self.device, self.rows.result, (*self.batch, self.a.shape[-2], *kept))
+        return (product, result) if self.saves else (result,)
 
     @property
     def program(self) -> Program:
@@ -446,7 +447,7 @@ def _rounded(elem: dtypes.DType) -> Program:
 
 @lru_cache(maxsize=1024)
 def _gemm(product: Product, strided: bool) -> Gemm | None:
-    made = gemm_of(product.a, product.right, product.operands, strided)
-    if made is None:
+    result = gemm_of(product.a, product.right, product.operands, strided)
+    if result is None:
         return None
-    return made._replace(rows=product.rows, saves=product.saves, alone=product.epilogue is None)
+    return result._replace(rows=product.rows, saves=product.saves, alone=product.epilogue is None)

@@ -97,8 +97,8 @@ def _product(a: Array, b: Array) -> Array:
         layouts = a._layout or a._planned(), b._layout or b._planned()
         if fits_library(*layouts):
             family, problem = product_family()
-            made: Array = family(problem(*layouts))(a, b)
-            return made
+            result: Array = family(problem(*layouts))(a, b)
+            return result
     if own:
         shape = (*broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-1])
         if a.size and b.size:
@@ -126,18 +126,18 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
         DeviceError: the operands are on different devices.
     """
     if out is not None:
-        found, target = matmul(x1, x2), one_out("matmul", out)
+        result, target = matmul(x1, x2), one_out("matmul", out)
         # The axes of one product do not broadcast, as those before them do.
         axes = (np.ndim(x1) > 1) + (np.ndim(x2) > 1)
         fits = (
-            target is None or found.shape[found.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
+            target is None or result.shape[result.ndim - axes :] == target.shape[max(target.ndim - axes, 0) :]
         )
-        return written("matmul", found, target, broadcast=fits)
+        return written("matmul", result, target, broadcast=fits)
     plan = _known(x1, x2)
     if plan is not None:
         return recorded_product(x1, x2, plan(x1, x2))
-    if (made := _by_vector(x1, x2)) is not None:
-        return made
+    if (y := _by_vector(x1, x2)) is not None:
+        return y
     if isinstance(x1, SYMBOLS) or isinstance(x2, SYMBOLS):
         symbol: Any = product(x1, x2)
         return symbol
@@ -167,10 +167,10 @@ def matmul(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
             f"matmul: shapes {x1.shape} and {x2.shape} do not fit: {a.shape[-1]} is not {b.shape[-2]}"
         )
     try:
-        made = _product(a, b)
+        y = _product(a, b)
     except ValueError:
         raise ValueError(f"matmul: shapes {x1.shape} and {x2.shape} do not broadcast") from None
-    return recorded_product(a, b, made)
+    return recorded_product(a, b, y)
 
 
 @public
@@ -196,20 +196,20 @@ def inplace_matmul(x: Array, other: Any, /) -> Array:
     check_writable(x, "matmul", recording)
     # A backward reads a copy of x, which may be overwritten again.
     before = kept(x) if recording else x
-    made = matmul(before, before if other is x else other)
-    if not can_cast(made.dtype, x.dtype, "same_kind"):
-        raise TypeError(f"matmul: a result of {made.dtype} cannot be written to an array of {x.dtype}")
-    if made.shape != x.shape:
-        raise ValueError(f"matmul: a result of shape {made.shape} does not fit an array of shape {x.shape}")
-    made = astype(made, x.dtype, copy=False)
-    tracking = tape.tracked((made,))
-    write(x.device, x._data, made._data)
+    result = matmul(before, before if other is x else other)
+    if not can_cast(result.dtype, x.dtype, "same_kind"):
+        raise TypeError(f"matmul: a result of {result.dtype} cannot be written to an array of {x.dtype}")
+    if result.shape != x.shape:
+        raise ValueError(f"matmul: a result of shape {result.shape} does not fit an array of shape {x.shape}")
+    result = astype(result, x.dtype, copy=False)
+    tracking = tape.tracked((result,))
+    write(x.device, x._data, result._data)
     x._bump("matmul")
     if tracking is not None:
         _, keys, tapes = tracking
         writes.overwritten(x, tapes, True)
         forms = [form_of(x)]
-        operation = tape.Operation("in-place matmul", forms, forms, lambda given, saved, needs: given)
+        operation = tape.Operation("in-place matmul", forms, forms, lambda cotangents, *_: cotangents)
         tape.append(operation, keys, (x._key,), (), tapes)
     return x
 
@@ -235,55 +235,55 @@ def _fit_with_vector(one: Layout, other: Layout) -> bool:
     return one.dtype.char in "fdFD" and one.shape[-1] == other.shape[0]
 
 
-def recorded_product(a: Array, b: Array, made: Array, turned: bool = False) -> Array:
+def recorded_product(a: Array, b: Array, result: Array, transposed: bool = False) -> Array:
     """The product, recorded if a tape tracks a factor."""
     tracking = tape.tracked((a, b))
     if tracking is not None:
         needs, keys, tapes = tracking
         saved = (a if needs[1] else None, b if needs[0] else None)
         forms = (a._planned(), b._planned())
-        operation = tape.Operation("matmul", forms, (made._planned(),), partial(pull, forms[1], turned))
-        tape.record_tracked(operation, keys, (made,), saved, tapes)
-    return made
+        operation = tape.Operation("matmul", forms, (result._planned(),), partial(pull, forms[1], transposed))
+        tape.record_tracked(operation, keys, (result,), saved, tapes)
+    return result
 
 
-def can_turn(b: Array) -> bool:
-    """Whether :func:`matmul_turned` takes a right factor."""
+def takes_transposed(b: Array) -> bool:
+    """Whether :func:`matmul_transposed` takes a right factor."""
     return not b.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS
 
 
-_turned: dict[tuple[Layout, Layout], Plan] = {}
+_transposed_plans: dict[tuple[Layout, Layout], Plan] = {}
 
 
-def matmul_turned(a: Array, b: Array) -> Array:
+def matmul_transposed(a: Array, b: Array) -> Array:
     """``a @ b.T`` for a matrix of floats on a GPU, without a view of ``b``, and recorded as one operation."""
     key = (a._layout or a._planned(), b._layout or b._planned())
-    plan = None if kernels_only.active() else _turned.get(key)
+    plan = None if kernels_only.active() else _transposed_plans.get(key)
     if plan is not None:
-        return recorded_product(a, b, plan(a, b), turned=True)
+        return recorded_product(a, b, plan(a, b), transposed=True)
     view = matrix_transpose(b)
-    made = matmul(a, view)
-    found = None if kernels_only.active() else _known(a, view)
-    if found is not None and not found.copies:
-        remember(_turned, key, found)
-    return made
+    result = matmul(a, view)
+    known = None if kernels_only.active() else _known(a, view)
+    if known is not None and not known.copies:
+        remember(_transposed_plans, key, known)
+    return result
 
 
-def pull(right: Layout, turned: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+def pull(right: Layout, transposed: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
     """The cotangents of a product's factors; of one that is not needed, the other is not saved.
 
     Args:
         right: the layout of the right factor.
-        turned: whether the product is that of the transpose of the right factor.
+        transposed: whether the product is that of the transpose of the right factor.
         cotangents: that of the product.
         saved: the factors.
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
-    left = None if b is None else _pulled(_of_turned_left if turned else _of_left, g, b, right)
-    of_right = _of_transpose if turned or _is_turned(right) else _of_right
+    left = None if b is None else _pulled(_of_left_untransposed if transposed else _of_left, g, b, right)
+    of_right = _of_transpose if transposed or _is_transposed(right) else _of_right
     of_b = None if a is None else _pulled(of_right, g, a, right)
-    return [left, of_b if of_b is None or turned or of_right is _of_right else adjoint(of_b)]
+    return [left, of_b if of_b is None or transposed or of_right is _of_right else adjoint(of_b)]
 
 
 def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
@@ -291,7 +291,7 @@ def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
     return g, adjoint(b)
 
 
-def _of_turned_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
+def _of_left_untransposed(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:
     """:func:`_of_left` if the right factor is the transpose of a real matrix."""
     return g, b
 
@@ -316,13 +316,12 @@ def _as_rows(g: Array, a: Array, right: Layout) -> tuple[Array, Array]:
     return reshape(g, (rows, g.shape[-1])), reshape(a, (rows, a.shape[-1]))
 
 
-def _is_turned(right: Layout) -> bool:
+def _is_transposed(right: Layout) -> bool:
     """Whether the right factor is a transposed view, as ``weight.T`` is, so that its cotangent is one too."""
     return right.strides[-2] < right.strides[-1]
 
 
-#: By the layouts of the arrays from which a factor's cotangent is made: a product of factors that begin where these do,
-#: and whether the second is the first factor.
+#: Cache: a rule and the layouts of (g, other) -> plan of the product that is the gradient, operands swapped?
 _pulls: dict[tuple[Any, ...], tuple[Plan, bool]] = {}
 
 
@@ -335,15 +334,12 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
         plan, swapped = repeated
         return plan(other, g) if swapped else plan(g, other)
     x, y = factors(g, other, right)
-    made = matmul(x, y)
-    found, begins, swapped = None if own else _known(x, y), (g._operand, other._operand), factors is _of_right
-    if (
-        found is not None
-        and not found.copies
-        and (x._operand, y._operand) == (begins[::-1] if swapped else begins)
-    ):
-        remember(_pulls, key, (found, swapped))
-    return made
+    result = matmul(x, y)
+    known, begins, swapped = None if own else _known(x, y), (g._operand, other._operand), factors is _of_right
+    same = (x._operand, y._operand) == (begins[::-1] if swapped else begins)
+    if known is not None and not known.copies and same:
+        remember(_pulls, key, (known, swapped))
+    return result
 
 
 def adjoint(x: Array) -> Array:
@@ -386,8 +382,8 @@ def matvec(x1: Array, x2: Array, /) -> Array:
     Raises:
         ValueError: an operand has too few axes, or the shapes do not fit.
     """
-    if type(x1) is Array and x1.ndim == 2 and (made := _by_vector(x1, x2)) is not None:
-        return made
+    if type(x1) is Array and x1.ndim == 2 and (result := _by_vector(x1, x2)) is not None:
+        return result
     x1, x2 = require_arrays((x1, x2), "matvec", ("x1", "x2"))
     if x1.ndim < 2 or not x2.ndim:
         raise ValueError(f"matvec: expected a matrix and a vector, got shapes {x1.shape} and {x2.shape}")
@@ -405,9 +401,9 @@ def vecmat(x1: Array, x2: Array, /) -> Array:
         type(x2) is Array
         and x2.ndim == 2
         and x2.dtype.kind == "f"
-        and (made := _by_vector(x1, x2)) is not None
+        and (result := _by_vector(x1, x2)) is not None
     ):
-        return made
+        return result
     x1, x2 = require_arrays((x1, x2), "vecmat", ("x1", "x2"))
     if not x1.ndim or x2.ndim < 2:
         raise ValueError(f"vecmat: expected a vector and a matrix, got shapes {x1.shape} and {x2.shape}")
@@ -436,9 +432,9 @@ def tensordot(x1: Array, x2: Array, /, axes: Any = 2) -> Array:
             raise ValueError(f"tensordot: axes: {axes} are more than {x1.shape} or {x2.shape} has")
         first, second = tuple(range(x1.ndim - axes, x1.ndim)), tuple(range(axes))
     else:
-        given = [(one,) if isinstance(one, int) else tuple(one) for one in axes]
-        first = normalize_axes(given[0], x1.ndim, "tensordot")
-        second = normalize_axes(given[1], x2.ndim, "tensordot")
+        pair = [(one,) if isinstance(one, int) else tuple(one) for one in axes]
+        first = normalize_axes(pair[0], x1.ndim, "tensordot")
+        second = normalize_axes(pair[1], x2.ndim, "tensordot")
     sizes1, sizes2 = [x1.shape[i] for i in first], [x2.shape[i] for i in second]
     if sizes1 != sizes2:
         raise ValueError(f"tensordot: axes: shapes {x1.shape} and {x2.shape} differ along {axes}")
@@ -463,8 +459,8 @@ def outer(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
 @public
 def inner(x1: Array, x2: Array, /) -> Array:
     """The sum of products over the last axes."""
-    if type(x2) is Array and x2.ndim == 1 and (made := _by_vector(x1, x2)) is not None:
-        return made
+    if type(x2) is Array and x2.ndim == 1 and (result := _by_vector(x1, x2)) is not None:
+        return result
     x1, x2 = require_arrays((x1, x2), "inner", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2
@@ -484,18 +480,18 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
         DeviceError: the arrays are on different devices.
         ValueError: the shapes do not fit, or ``out`` does not.
     """
-    made: Array | None
+    result: Array | None
     if out is not None:
-        made = dot(x1, x2)
+        result = dot(x1, x2)
         require_written(out, "dot", "out")
-        if out.shape != made.shape or out.dtype != made.dtype or not out.flags.c_contiguous:
+        if out.shape != result.shape or out.dtype != result.dtype or not out.flags.c_contiguous:
             raise ValueError(
-                f"dot: out: expected an array of shape {made.shape} and {made.dtype} in C order, got shape "
+                f"dot: out: expected an array of shape {result.shape} and {result.dtype} in C order, got shape "
                 f"{out.shape} and {out.dtype}"
             )
-        return written("dot", made, out)
-    if (made := _by_vector(x1, x2)) is not None:
-        return made
+        return written("dot", result, out)
+    if (result := _by_vector(x1, x2)) is not None:
+        return result
     x1, x2 = require_arrays((x1, x2), "dot", ("x1", "x2"))
     if not x1.ndim or not x2.ndim:
         return x1 * x2
@@ -508,8 +504,8 @@ def vdot(x1: Array, x2: Array, /) -> Array:
     if type(x2) is Array:
         layout = x2._layout or x2._planned()
         many = layout.ndim == 1 and layout.size >= by_numpy.MANY and layout.dtype.kind == "f"
-        if many and (made := _by_vector(x1, x2)) is not None:
-            return made
+        if many and (result := _by_vector(x1, x2)) is not None:
+            return result
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
     if (
         x1.shape == x2.shape
@@ -531,6 +527,6 @@ def kron(x1: Array, x2: Array, /) -> Array:
     right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
     shape = tuple(a * b for a, b in zip(*sizes, strict=True))
     if x1.dtype == x2.dtype and by_numpy.serves(x1, x2, times=x2.size):
-        made = by_numpy.quiet().run(np.multiply, left._data, right._data)
-        return Array._wrap(made.reshape(shape), x1.device)
+        result = by_numpy.quiet().run(np.multiply, left._data, right._data)
+        return Array._wrap(result.reshape(shape), x1.device)
     return reshape(left * right, shape)

@@ -80,10 +80,10 @@ def _cofactors(a: Array, value: Array) -> Array:
         flat = matmul(u * expand_dims(others, -2), vh)
         wide = expand_dims(singular, (-2, -1))
         regular = expand_dims(conjugated(value), (-2, -1)) * adjoint(inv(where(wide, identity(n, a), a)))
-        made = where(wide, flat, regular)
+        result = where(wide, flat, regular)
     message = "det: the second derivative needs matrices that have an inverse, and one is singular"
-    tape.poison("det", [meta(a)], [made], message)
-    return made
+    tape.poison("det", [meta(a)], [result], message)
+    return result
 
 
 def slogdet(x: Array, /) -> SlogdetResult:
@@ -98,10 +98,10 @@ def slogdet(x: Array, /) -> SlogdetResult:
     sign, size = _log_determinants(a) if together(a) else library(a, "slogdet")
     turns = a.dtype in dtypes.COMPLEX
 
-    def vjp(given: Sequence[Any], saved: Sequence[Array]) -> Array:
-        (g_sign, g_size), (a, sign) = given, saved
-        turned = None if g_sign is None or not turns else _times_i(imag(conj(sign) * g_sign))
-        factor = total(g_size, turned)
+    def vjp(cotangents: Sequence[Any], saved: Sequence[Array]) -> Array:
+        (g_sign, g_size), (a, sign) = cotangents, saved
+        rotated = None if g_sign is None or not turns else _times_i(imag(conj(sign) * g_sign))
+        factor = total(g_size, rotated)
         if factor is None:  # of the sign alone, which is constant for real matrices
             return zeros_like(a)
         return expand_dims(factor, (-2, -1)) * adjoint(inv(a))
@@ -173,16 +173,16 @@ def pinv(x: Array, /, rcond: Any = None, hermitian: bool = False, *, rtol: Any =
 
 def _symmetric_pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
     """:func:`_pinv_cotangent` for symmetric matrices; it is symmetric."""
-    made = _pinv_cotangent(g, tril(a) + adjoint(tril(a, k=-1)), p)
-    return 0.5 * (made + adjoint(made))
+    result = _pinv_cotangent(g, tril(a) + adjoint(tril(a, k=-1)), p)
+    return 0.5 * (result + adjoint(result))
 
 
 def _pinv_cotangent(g: Array, a: Array, p: Array) -> Array:
     """The cotangent of ``a``, whose pseudo-inverse is ``p``."""
     back, above = adjoint(p), adjoint(g)
-    made = -matmul(matmul(back, g), back)
-    made = made + matmul(above - matmul(a, matmul(p, above)), matmul(p, back))
-    return made + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
+    result = -matmul(matmul(back, g), back)
+    result = result + matmul(above - matmul(a, matmul(p, above)), matmul(p, back))
+    return result + matmul(matmul(back, p), above - matmul(matmul(above, p), a))
 
 
 def matrix_rank(x: Array, /, tol: Any = None, hermitian: bool = False, *, rtol: Any = None) -> Array:
@@ -226,14 +226,14 @@ def matrix_power(x: Array, /, n: int) -> Array:
         a, n = inv(a), -n
     if n == 0:
         return astype(broadcast_to(identity(a.shape[-1], a), a.shape), a.dtype)
-    made: Array | None = None
+    result: Array | None = None
     while n:
         if n % 2:
-            made = a if made is None else matmul(made, a)
+            result = a if result is None else matmul(result, a)
         n //= 2
         a = matmul(a, a) if n else a
-    assert made is not None
-    return made
+    assert result is not None
+    return result
 
 
 def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
@@ -261,8 +261,8 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
     if matrix.ndim != 2 or target.ndim not in (1, 2) or target.shape[0] != matrix.shape[0]:
         raise LinAlgError(f"lstsq: expected shapes (m, n) and (m,) or (m, k), got {a.shape} and {b.shape}")
     if target.ndim == 1:
-        made = lstsq(matrix, expand_dims(target, 1), rcond)
-        return LstsqResult(squeeze(made.x, 1), made.residuals, made.rank, made.singular_values)
+        result = lstsq(matrix, expand_dims(target, 1), rcond)
+        return LstsqResult(squeeze(result.x, 1), result.residuals, result.rank, result.singular_values)
     if matrix.device.addressable and not tape.recording((matrix, target)):
         x, residuals, rank, s = library(matrix, "lstsq", target, rcond=rcond)
         return LstsqResult(x, residuals, astype(rank, dtypes.int32), s)
@@ -277,8 +277,8 @@ def lstsq(a: Array, b: Array, /, rcond: float | None = None) -> LstsqResult:
             rank = sum(inverse != 0, -1, dtype=dtypes.int32)
     if tape.recording((matrix, target)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
-            (g,), (matrix, target) = given, saved
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
+            (g,), (matrix, target) = cotangents, saved
             p = pinv(matrix, rtol=rcond)
             above = matmul(g, adjoint(target))
             return [_pinv_cotangent(above, matrix, p) if needs[0] else None, matmul(adjoint(p), g)]
@@ -305,8 +305,8 @@ def by_squares(matrix: Array, target: Array, rcond: float | None) -> tuple[Array
     s = narrow_values(values, matrix.dtype)
     kept = s > _tolerance(s, rcond, matrix.shape)
     inverse = where(flip(kept), divide(1, values), 0)
-    made = matmul(vectors * inverse, matmul(adjoint(vectors), right))
-    return astype(made if tall else matmul(a, made), matrix.dtype), sum(kept, dtype=dtypes.int32), s
+    result = matmul(vectors * inverse, matmul(adjoint(vectors), right))
+    return astype(result if tall else matmul(a, result), matrix.dtype), sum(kept, dtype=dtypes.int32), s
 
 
 def tensorinv(a: Array, /, ind: int = 2) -> Array:
@@ -347,5 +347,5 @@ def tensorsolve(a: Array, b: Array, /, axes: Sequence[int] | None = None) -> Arr
     if b.size != math.prod(shape) or a.size != b.size**2:
         raise LinAlgError(f"tensorsolve: a of shape {a.shape} is not a square map to b of shape {b.shape}")
     square = a if a.ndim == 2 else reshape(a, (b.size, b.size))
-    made = solve(square, b if b.ndim == 1 else reshape(b, (b.size,)))
-    return made if made.shape == shape else reshape(made, shape)
+    result = solve(square, b if b.ndim == 1 else reshape(b, (b.size,)))
+    return result if result.shape == shape else reshape(result, shape)

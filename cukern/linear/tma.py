@@ -30,45 +30,47 @@ _ALIGNMENT = 1024
 _LONGEST_STRIDE = 2**40
 #: Bytes that the L2 fetches where it lacks a line of a k-block: the next one is part of the k-block after it.
 _FETCHED = 128
-#: Groups of multiprocessors (GPCs) of a GPU, and about how many multiprocessors one has.
+#: Groups of multiprocessors (GPCs) of a GPU.
 _GROUPS = 8
+#: About how many multiprocessors a group has.
 _IN_GROUP = 16
 
 #: Seconds before the first k-block has come to the ring.
 FILLING = 0.8e-6
-#: In k-blocks that are multiplied at rate 1: what making and storing an element of D takes where nothing hides it,
+#: The epilogue of an element of D, in k-blocks multiplied at rate 1, where nothing overlaps it.
 STORE_COST = 0.7
-#: where another warpgroup multiplies meanwhile,
+#: The same where another warpgroup multiplies meanwhile.
 HIDDEN_STORE_COST = 0.3
-#: and where the same does.
+#: The same where it is deferred.
 DEFERRED_STORE_COST = 0.235
-#: What the last tile takes besides, where nothing is deferred, and where its store is.
+#: What the last tile takes besides, in the same unit.
 LAST_STORE_COST = 2.2
+#: The same where it is deferred.
 LAST_DEFERRED_STORE_COST = 1.86
-#: What a matrix takes that is not loaded by a map.
+#: What a matrix takes that is not loaded by a map, in the same unit.
 MATRIX_COST = 1.2
-#: What is left of the rate of blocks without clusters in a batch, whose products share no factors.
+#: The rate of blocks without clusters in a batch, whose products share no factors, relative to one product.
 BATCHED_RATE = 0.85
 
 
 @dataclass(frozen=True)
 class Tma(OneLaunch):
-    """Tiles whose k-blocks tensor maps bring to a ring of stages; warpgroups that multiply, and one that loads.
+    """Warp-specialized GEMM of sm_90: a producer loads k-blocks by tensor maps (TMA), two consumers multiply.
 
     Attributes:
         tile_m, tile_n: rows and columns of a tile.
         stages: k-blocks of the factors in shared memory.
-        band: rows of tiles that are made column by column.
-        cluster: blocks that make tiles below one another, each of which loads a part of the right factor for all.
-        by_turns: whether each of a block's warpgroups makes every second of its tiles alone (ping-pong).
-        deferred: whether a tile is finished while the next one is multiplied, of 16-bit elements.
-        brings: whether the hardware also loads a matrix that follows the product, to where D's parts will be, which
+        band: rows of tiles that are computed column by column.
+        cluster: blocks with tiles below one another, each of which multicasts a part of the right factor.
+        ping_pong: whether each consumer computes every second tile of its block alone.
+        deferred: whether the epilogue of a tile runs while the next tile is multiplied, of 16-bit elements.
+        loads_matrix: whether a matrix of the epilogue is loaded by a tensor map too, to where D's parts will be, which
             are of half lines then.
         slots: for parts of D in shared memory, of each warpgroup: they divide the parts of a tile.
         with_next: whether the next kernel may begin on multiprocessors that have no tile.
-        apart: from a cluster to that which makes the tiles after its own: the number of the GPU's groups of
-            multiprocessors, so that both are in one group, or 1.
-        blocks: at most, which take tiles by turns; 0 for one a multiprocessor.
+        cluster_stride: from a cluster to that of the tiles after its own: the number of the GPU's groups of
+            multiprocessors (GPCs), so that both are in one group, or 1.
+        blocks: the most blocks, persistent over tiles; 0 for one a multiprocessor.
     """
 
     name = "tma"
@@ -79,19 +81,19 @@ class Tma(OneLaunch):
     stages: int
     band: int
     cluster: int = 1
-    by_turns: bool = False
+    ping_pong: bool = False
     deferred: bool = False
-    brings: bool = False
+    loads_matrix: bool = False
     slots: int = 2
     with_next: bool = False
-    apart: int = 1
+    cluster_stride: int = 1
     blocks: int = 0
 
     #: The threads of two warpgroups that multiply, and of one that loads.
     threads: ClassVar[int] = 384
 
     def template(self) -> Kernel:
-        """That of tiles which are finished at once, or while the next is multiplied."""
+        """The kernel with the epilogue after each tile, or deferred."""
         return _DEFERRED if self.deferred else _KERNEL
 
     @property
@@ -103,7 +105,7 @@ class Tma(OneLaunch):
     @property
     def part_line(self) -> int:
         """Bytes of a line of a part of D."""
-        return _LINE // 2 if self.brings else _LINE
+        return _LINE // 2 if self.loads_matrix else _LINE
 
     def tiles(self, gemm: Gemm) -> tuple[int, int]:
         """The tiles of a matrix along its rows, up to whole clusters, and along its columns."""
@@ -140,32 +142,32 @@ class Tma(OneLaunch):
     def tiles_for(cls, gemm: Gemm) -> Iterator[Tma]:
         """The same for sizes and strides."""
         # Sums that are saved too are stored from the registers of one tile. Where nothing follows, ptxas lets the
-        # products of a kernel whose warpgroups make tiles by turns wait for one another.
+        # products of a ping-pong kernel wait for one another.
         for one in TMA_TILES if gemm.itemsize == 2 else TF32_TMA_TILES:
-            if (gemm.saves and one.deferred) or (one.deferred and one.brings != (gemm.mapped > 0)):
+            if (gemm.saves and one.deferred) or (one.deferred and one.loads_matrix != (gemm.mapped > 0)):
                 continue
-            if gemm.alone and gemm.itemsize == 2 and one.by_turns:
+            if gemm.alone and gemm.itemsize == 2 and one.ping_pong:
                 continue
             if one.count(gemm) <= LARGEST_INDEX:
                 whole = gemm.batches > 1 and one.count(gemm) <= _IN_GROUP * gemm.batches
-                yield replace(one, apart=_GROUPS) if whole else one
+                yield replace(one, cluster_stride=_GROUPS) if whole else one
 
     def seconds(self, gemm: Gemm, limits: Properties) -> float:
         """The tiles of the busiest multiprocessor."""
         waves = cost.waves(self.count(gemm), limits)
-        store = HIDDEN_STORE_COST if self.by_turns else DEFERRED_STORE_COST if self.deferred else STORE_COST
+        store = HIDDEN_STORE_COST if self.ping_pong else DEFERRED_STORE_COST if self.deferred else STORE_COST
         k_blocks = max(divide_up(gemm.k * gemm.itemsize, _LINE), self.tile_n // 16 if self.deferred else 1)
         rate = RATES[gemm.itemsize][self.tile_m, self.tile_n, self.deferred]
         rate *= BATCHED_RATE if gemm.batches > 1 and self.cluster == 1 else 1
         last = 0.0
         if gemm.itemsize == 2 and not gemm.saves:
-            last = 0 if self.by_turns else LAST_DEFERRED_STORE_COST if self.deferred else LAST_STORE_COST
-            store += MATRIX_COST if gemm.mapped and not self.brings else 0
+            last = 0 if self.ping_pong else LAST_DEFERRED_STORE_COST if self.deferred else LAST_STORE_COST
+            store += MATRIX_COST if gemm.mapped and not self.loads_matrix else 0
         return FILLING + UNIT * self.tile_m * self.tile_n * (waves * (k_blocks / rate + store) + last)
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
-        made, begins = _begun(program, gemm) if self.deferred else (program, 0)
+        prog, begins = _begun(program, gemm) if self.deferred else (program, 0)
         count, blocks = self.count(gemm), self.blocks or limits.multiprocessors
         most = max(1, blocks // self.cluster) * self.cluster
         fewest = divide_up(count, divide_up(count, most))  # of blocks that make as many tiles each
@@ -174,9 +176,9 @@ class Tma(OneLaunch):
             block=self.threads,
             shared=self.shared,
             constants={
-                **tiled_variables(made, elem, gemm, self.tile_m, self.tile_n),
+                **tiled_variables(prog, elem, gemm, self.tile_m, self.tile_n),
                 "begins": begins,
-                "brought": gemm.mapped if self.brings else 0,
+                "mapped": gemm.mapped if self.loads_matrix else 0,
                 "depth": _LINE // gemm.itemsize,
                 "wide": True,
             },
@@ -196,19 +198,19 @@ class Tma(OneLaunch):
         row = row or gemm.n * gemm.itemsize
         line = self.part_line
         part = (1, _PART_ROWS, line // gemm.itemsize)
-        found = {
+        maps = {
             0: [self._map(gemm, elem, gemm.a, gemm.m, self.tile_m, 1)],
             1: [self._map(gemm, elem, gemm.b, gemm.n, self.tile_n, self.cluster)],
         }
-        if self.brings:
+        if self.loads_matrix:
             batch, step, _ = gemm.operands[gemm.mapped - 1]
             steps = tuple(gemm.itemsize * one or ACCESS for one in (batch, step))
             shape = (gemm.batches if batch else 1, gemm.m, gemm.n)
-            found[1 + gemm.mapped] = [Tiles(0, elem, shape, steps, part, line, False, _FETCHED)]
+            maps[1 + gemm.mapped] = [Tiles(0, elem, shape, steps, part, line, False, _FETCHED)]
         shape, strides = (gemm.batches, gemm.m, gemm.n), (gemm.m * row, row)
         last = 1 + len(program.inputs) + len(program.scalars) + gemm.saves
-        found[last] = [Tiles(0, elem, shape, strides, part, line, True)]
-        return found
+        maps[last] = [Tiles(0, elem, shape, strides, part, line, True)]
+        return maps
 
     @staticmethod
     def _map(gemm: Gemm, elem: dtypes.DType, factor: Factor, size: int, tile: int, blocks: int) -> Tiles:
@@ -225,14 +227,14 @@ class Tma(OneLaunch):
 TMA_TILES = (
     Tma(128, 256, 4, 16, 2),
     Tma(256, 128, 4, 8, 2),
-    Tma(128, 128, 6, 16, by_turns=True),
+    Tma(128, 128, 6, 16, ping_pong=True),
     Tma(128, 192, 5, 16, 2, deferred=True, slots=1),
-    Tma(128, 192, 5, 16, 2, deferred=True, brings=True, slots=3),
+    Tma(128, 192, 5, 16, 2, deferred=True, loads_matrix=True, slots=3),
     Tma(128, 128, 6, 16, 2, deferred=True),
-    Tma(128, 128, 6, 16, 2, deferred=True, brings=True),
+    Tma(128, 128, 6, 16, 2, deferred=True, loads_matrix=True),
 )
 #: Of floats that are cut to tf32.
-TF32_TMA_TILES = (Tma(128, 256, 4, 16, 2), Tma(128, 128, 6, 16, by_turns=True))
+TF32_TMA_TILES = (Tma(128, 256, 4, 16, 2), Tma(128, 128, 6, 16, ping_pong=True))
 #: The rate of each in the unit of :data:`.UNIT`, by bytes of an element: by rows and columns, and whether deferred.
 RATES = {
     2: {
@@ -246,25 +248,25 @@ RATES = {
 }
 
 
-def _begun(made: Program, gemm: Gemm) -> tuple[Program, int]:
+def _begun(prog: Program, gemm: Gemm) -> tuple[Program, int]:
     """What follows the sum of the product and of a row that is added first, and the number of that; 0 if there is none.
 
     Sums of deferred tiles begin with the row, so that nothing adds it.
     """
-    product = input_node(0, made.inputs[0])
-    users = [node for node in order(made.outputs) if product in node.args]
+    product = input_node(0, prog.inputs[0])
+    users = [node for node in order(prog.outputs) if product in node.args]
     if len(users) != 1 or users[0].row is not add:
-        return made, 0
+        return prog, 0
     first, second = users[0].args
     other = second if first is product else first
-    uses = sum(node.args.count(other) for node in order(made.outputs))
+    uses = sum(node.args.count(other) for node in order(prog.outputs))
     if other.kind != "input" or other is product or uses != 1:
-        return made, 0
+        return prog, 0
     (_, row, _), paired = gemm.operands[other.value - 1], gemm.paired[other.value - 1]
     if row or not paired:
-        return made, 0
-    then = substitute(made.outputs, {users[0]: product})
-    return program(made.name, then, made.inputs, made.scalars), other.value
+        return prog, 0
+    then = substitute(prog.outputs, {users[0]: product})
+    return program(prog.name, then, prog.inputs, prog.scalars), other.value
 
 
 def takes(gemm: Gemm) -> bool:

@@ -47,8 +47,8 @@ def solve_triangular(
     a, b = equations(x1, x2, "solve_triangular")
     if not trans:
         return substituted(a, b, lower, unit=unit_diagonal)
-    made: Array = conjugated(substituted(a, conjugated(b), lower, True, unit_diagonal))
-    return made
+    result: Array = conjugated(substituted(a, conjugated(b), lower, True, unit_diagonal))
+    return result
 
 
 def substituted(a: Array, b: Array, lower: bool, adjoined: bool = False, unit: bool = False) -> Array:
@@ -74,13 +74,13 @@ def _substituted(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) ->
             y = _by_library(a, b, lower, adjoined, unit)
     if tape.recording((a, b)):
 
-        def vjp(given: Sequence[Array], saved: Sequence[Array], needs: Sequence[bool]) -> list[Array | None]:
+        def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             a, y = saved
-            above = substituted(a, given[0], lower, not adjoined, unit)
+            above = substituted(a, cotangents[0], lower, not adjoined, unit)
             left, right = (y, above) if adjoined else (above, y)
             triangle, edge = (tril, -1) if lower else (triu, 1)
-            made = triangle(-matmul(left, adjoint(right)), k=edge if unit else 0) if needs[0] else None
-            return [made, above]
+            of_a = triangle(-matmul(left, adjoint(right)), k=edge if unit else 0) if needs[0] else None
+            return [of_a, above]
 
         tape.record("solve_triangular", (a, b), (y,), vjp, (a, y))
     return y
@@ -93,12 +93,12 @@ def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) -> 
     left = a.contiguous()._data.reshape(-1, n, n)
     with on(a.device):
         solve_triangles(a.device.xp, left, y._data.reshape(-1, *y.shape[-2:]), lower, adjoined, unit)
-    made = matrix_transpose(y).contiguous()
-    return conj(made) if adjoined and made.dtype in dtypes.COMPLEX else made
+    result = matrix_transpose(y).contiguous()
+    return conj(result) if adjoined and result.dtype in dtypes.COMPLEX else result
 
 
 def _by_blocks(a: Array, b: Array, lower: bool, unit: bool) -> Array:
-    """Halves of the rows one after another, the second of what products with the first leave."""
+    """Solve by halves of the rows, the second after products with the first are subtracted."""
     n = a.shape[-1]
     if n <= _BLOCK:
         return _by_elimination(a, b, lower, unit)

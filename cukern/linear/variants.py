@@ -56,7 +56,7 @@ class ProductPlan(Plan):
     """
 
     __slots__ = ("_partials", "_runs", "backwards", "converters", "reads", "source")
-    apart = False
+    separate = False
 
     def __init__(
         self, program: Program, results: Sequence[Layout], runs: Sequence[Run], partials: Layout | None = None
@@ -95,7 +95,7 @@ class ProductPlan(Plan):
 
 
 class OneLaunch(Variant[Product]):
-    """A product and what follows it by one launch."""
+    """A product and its epilogue by one launch."""
 
     @classmethod
     def gemm_of(cls, problem: Product) -> Gemm | None:
@@ -266,10 +266,10 @@ class TensorCores(OneLaunch):
 
     Attributes:
         tile_m, tile_n: rows and columns of a block's tile, multiples of 64.
-        warps_m, warps_n: warps that share its rows, and its columns.
+        warps_m, warps_n: warps along its rows, and along its columns.
         stages: k-blocks of the factors in shared memory, all but one of them on their way.
         grouped: whether a warpgroup multiplies 64 rows together, by wgmma.
-        band: rows of tiles that are made column by column, so that those made at a time share factors in the L2.
+        band: rows of tiles computed column by column, so that concurrent ones share factors in the L2.
     """
 
     name = "tensor cores"
@@ -336,11 +336,11 @@ class TensorCores(OneLaunch):
         """The tiles that a device has; if rows are reduced, the narrowest that has whole ones."""
         gemm = problem.gemm
         assert gemm is not None
-        found = [one for one in (cls(*given) for given in cls.tiles) if one.runs_on(limits)]
+        configs = [one for one in (cls(*values) for values in cls.tiles) if one.runs_on(limits)]
         if gemm.rows is None:
-            return iter(found)
-        width = min((one.tile_n for one in found if one.tile_n >= gemm.n), default=0)
-        return (one for one in found if one.tile_n == width and one.tile_m <= cls.few_rows)
+            return iter(configs)
+        width = min((one.tile_n for one in configs if one.tile_n >= gemm.n), default=0)
+        return (one for one in configs if one.tile_n == width and one.tile_m <= cls.few_rows)
 
     def runs_on(self, limits: Properties) -> bool:
         """Whether a device has its instructions and enough shared memory."""

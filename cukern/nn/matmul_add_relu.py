@@ -62,7 +62,7 @@ HOST_TILE = Tile(4, 32, 1, 4, 32, staged=False)
 #: A multiprocessor issues as many instructions as multiply-adds per cycle, so a tile's rate is the fraction of
 #: multiply-adds in its loop. In the large tile six reads of shared memory feed 128 multiply-adds; its 16 x 8 outputs
 #: fill the registers, and two blocks of four warps hide each other's barriers. Smaller tiles read more per
-#: multiply-add, and serve outputs that would leave multiprocessors idle; their slabs are deeper, because fewer warps
+#: multiply-add, and serve outputs that would leave multiprocessors idle; their k-blocks are deeper, because fewer warps
 #: must hide the same latency.
 TILES = (
     Tile(128, 128, 8, 16, 8, rate=0.8),
@@ -91,12 +91,12 @@ class _Reading(NamedTuple):
     """How a factor is read into shared memory.
 
     Attributes:
-        turned: whether neighbouring threads read along the inner axis instead of the factor's own axis.
+        transposed: whether neighbouring threads read along the inner axis instead of the factor's own axis.
         width: elements that a thread reads at a time.
         unit: the axis whose stride is known to be 1 at compile time.
     """
 
-    turned: bool
+    transposed: bool
     width: int
     unit: str
 
@@ -155,10 +155,10 @@ def _bound(
         lanes_m=tile.lanes_m,
         resident=max(1, tile.resident * 4 // dtypes.info(elem).acc.itemsize),
         band=tile.band,
-        lhs_turned=lhs.turned,
+        lhs_transposed=lhs.transposed,
         lhs_width=lhs.width,
         lhs_unit=lhs.unit,
-        rhs_turned=rhs.turned,
+        rhs_transposed=rhs.transposed,
         rhs_width=rhs.width,
         width=width,
         bias_unit=bias_unit,
@@ -166,7 +166,7 @@ def _bound(
 
 
 def _span(one: Array, places: tuple[int, int]) -> int:
-    """The distance in elements between the first and the last element of a slab of a size along the last two axes."""
+    """The distance in elements between the first and the last element of a block of a size along the last two axes."""
     first, second = one._data.strides[-2:]
     return int(places[0] * abs(first) + places[1] * abs(second)) // one.itemsize
 

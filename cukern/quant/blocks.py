@@ -17,9 +17,11 @@ from .kinds import Kind
 
 _DEQUANTIZE = Kernel("quant/dequantize.cu")
 _QUANTIZE = Kernel("quant/quantize.cu")
-#: Threads of a block, and what a thread of the host does in sequence.
-_THREADS, _HOST_PIECE = 256, 512
-#: Bytes of weights that a block dequantises at most, which go through shared memory.
+#: Threads per block.
+_THREADS = 256
+#: Units of weights that a host thread converts in sequence.
+_HOST_PIECE = 512
+#: The most bytes of weights that a block dequantises, which are staged in shared memory.
 _SHARED = 32 * 1024
 
 

@@ -23,24 +23,34 @@ _ACTIVATIONS_SERIAL = Kernel("quant/activations_serial.cu", block=1)
 MOST_ROWS = 8
 #: Dtypes of activations that are rounded to 8 bits.
 _DTYPES = (dtypes.float32, dtypes.float16, dtypes.bfloat16)
-#: Packs of eight activations at most that a thread quantises; of more a kernel makes planes.
-_MOST_PACKS, _PACK = 4, 8
-#: Activations in a block of Q8_1, and the bytes of what the product takes of a scale.
-_BLOCK, _FACTOR = 32, 8
+#: The most packs of activations that a thread quantises; of more a kernel computes planes first.
+_MOST_PACKS = 4
+#: Activations of a pack.
+_PACK = 8
+#: Activations in a block of Q8_1.
+_BLOCK = 32
+#: Bytes of the factors of a scale.
+_FACTOR = 8
 #: Warps of a block for one row of activations and for several, which take more registers.
 _WARPS = (24, 16)
 #: Warps at most of a block of which each has one row.
 _MOST_WARPS = 32
-#: Stages of a warp at least if it takes several rows of weights, for one row of activations and for several; those at
-#: most, and the bytes of all: more of them delay the first ones.
-_FEWEST_STAGES, _MOST_STAGES, _IN_FLIGHT = (2, 3), 4, 212 * 1024
+#: The fewest stages of a warp if it takes several rows of weights, for one row of activations and for several.
+_FEWEST_STAGES = (2, 3)
+#: The most stages of a warp.
+_MOST_STAGES = 4
+#: The most bytes of all stages of a multiprocessor: more of them delay the first ones.
+_IN_FLIGHT = 212 * 1024
 #: Bytes of shared memory that a kernel has besides.
 _KEPT = 1024
-#: Bytes of each of a warp's first rows that are asked for while the kernel before ends: measured on an H200.
+#: Bytes of each of a warp's first rows that are prefetched while the kernel before ends: measured on an H200.
 _ASKED = 1024
-#: For settled weights and one row of activations: warps of a block for rows of weights of at most so many slices, and
-#: for longer ones, if each then has all stages; and slices that it asks for before activations. Measured on an H200.
-_SHORT, _FEWER_WARPS, _LEAD = 2, (16, 20), 1
+#: Slices of a row of weights up to which it counts as short, for settled weights and one row of activations.
+_SHORT = 2
+#: Warps per block for short rows and for longer ones, if each warp then has all stages. Measured on an H200.
+_FEWER_WARPS = (16, 20)
+#: Slices of weights that are loaded before activations. Measured on an H200.
+_LEAD = 1
 #: Rows that a thread of the host multiplies.
 _HOST_ROWS = 16
 

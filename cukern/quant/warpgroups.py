@@ -19,17 +19,27 @@ from .array import QuantArray
 from .kinds import Kind
 
 _KERNEL = Kernel("quant/product.cu")
-#: Threads of a block, and the outputs of a tile.
-_THREADS, _OUTPUTS = 384, 128
-#: Weights of an output that a stage has, and inputs of a slab.
-_WIDE, _DEPTH = 256, 64
-#: Stages of quantised blocks in shared memory, and bytes before all stages for alignment.
-_BLOCK_STAGES, _ALIGNMENT = 2, 1024
+#: Threads per block.
+_THREADS = 384
+#: Outputs of a tile.
+_OUTPUTS = 128
+#: Weights of an output per stage.
+_WIDE = 256
+#: Inputs of a k-block.
+_DEPTH = 64
+#: Stages of quantised blocks in shared memory.
+_BLOCK_STAGES = 2
+#: Bytes before all stages, for alignment.
+_ALIGNMENT = 1024
 #: Rows at most: with more, what dequantising all weights takes is little beside the product. Measured on an H200.
 _MOST_ROWS = 768
-#: Microseconds of a slab by the rows of a tile, of a tile besides, and of adding up a row of shares: as on an H200.
-_SLAB, _TILE, _SHARED_ROW = {64: 0.46, 128: 0.54, 256: 0.73}, 2.0, 0.025
-#: The share of the multiprocessors that clusters of four find, which lie in groups of 16 or a few more.
+#: Microseconds of a k-block on an H200, by the rows of a tile.
+_K_BLOCK = {64: 0.46, 128: 0.54, 256: 0.73}
+#: Microseconds of a tile besides.
+_TILE = 2.0
+#: Microseconds of adding up a row of partial sums.
+_SHARED_ROW = 0.025
+#: The share of the multiprocessors that clusters of four can use, as groups have 16 or a few more.
 _FOURS = 0.92
 
 
@@ -38,7 +48,7 @@ class Tile(NamedTuple):
 
     Attributes:
         n: rows.
-        stages: slabs of the activations in shared memory.
+        stages: k-blocks of the activations in shared memory.
         shares: blocks of a cluster that share the inputs of a tile.
     """
 
@@ -69,8 +79,10 @@ class Tile(NamedTuple):
         """About the microseconds that the busiest multiprocessor takes."""
         blocks = int(_FOURS * multiprocessors) if self.shares == 4 else multiprocessors
         turns = divide_up(math.prod(self.tiles(rows, outputs)), blocks // self.shares)
-        slabs = divide_up(inputs // _WIDE, self.shares) * (_WIDE // _DEPTH)
-        return turns * (slabs * _SLAB[self.n] + _TILE + (_SHARED_ROW * self.n if self.shares > 1 else 0))
+        k_blocks = divide_up(inputs // _WIDE, self.shares) * (_WIDE // _DEPTH)
+        return turns * (
+            k_blocks * _K_BLOCK[self.n] + _TILE + (_SHARED_ROW * self.n if self.shares > 1 else 0)
+        )
 
 
 TILES = tuple(Tile(n, stages, shares) for n, stages in ((256, 4), (128, 6), (64, 8)) for shares in (1, 2, 4))

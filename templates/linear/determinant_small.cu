@@ -12,8 +12,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const int lane = threadIdx.x % lanes;
     const long long own = (long long)blockIdx.x * groups + threadIdx.x / lanes, matrix = minimum(own, count - 1);
     load(tile, a + matrix * n * n, n);
-    const Decomposed made = decompose(tile, n);
-    const Wide pivot = lane < n ? Wide(tile[made.row][lane]) : Wide(1);
+    const Decomposed result = decompose(tile, n);
+    const Wide pivot = lane < n ? Wide(tile[result.row][lane]) : Wide(1);
     const double length = << "abs(pivot)" if is_complex else "fabs(pivot)" >>;
     Wide turn = length == 0 ? Wide(0) : pivot / length;
     double sum = log(length);
@@ -22,5 +22,5 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         turn = turn * shuffle_xor(turn, distance);
         sum += shuffle_xor(sum, distance);
     }
-    if (lane == 0 && own < count) sign[matrix] = made.odd ? -turn : turn, size[matrix] = sum;
+    if (lane == 0 && own < count) sign[matrix] = result.odd ? -turn : turn, size[matrix] = sum;
 }

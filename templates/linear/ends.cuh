@@ -1,7 +1,7 @@
-// What kernels of D = epilogue(A @ B) store besides an element of D for each sum, after linear/epilogue.cuh: the sums themselves
-// (`saves`), as a derivative reads them; or a number for each row in place of D (`by_rows`), to which a reduction brings it.
+// Outputs of GEMMs besides an element of D for each sum, after linear/epilogue.cuh: the sums themselves
+// (`saves`), as a derivative reads them; or a number for each row in place of D (`by_rows`), its reduction.
 constexpr bool by_rows = << "true" if rows else "false" >>;
-using Made = << rows.result if rows else "Out" >>;
+using Stored = << rows.result if rows else "Out" >>;
 <% if saves %>
 struct Rounded {
     __device__ __forceinline__ Operands load(int, int, int) const { return {}; }
@@ -19,9 +19,9 @@ struct Row {
     static __device__ __forceinline__ State identity() { return << rows.reduction.identity >>; }
     static __device__ __forceinline__ State combine(State a, State b) { return << rows.reduction.combine >>; }
     static __device__ __forceinline__ State push(State a, T x, Place i) { return << rows.reduction.push >>; }
-    static __device__ __forceinline__ Made finish(State a, int n_) {
+    static __device__ __forceinline__ Stored finish(State a, int n_) {
         const A n = A(n_);
-        return cast<Made>(<< rows.reduction.finish >>);
+        return cast<Stored>(<< rows.reduction.finish >>);
     }
     // The states of `lanes` neighbouring threads together.
     template <int lanes>

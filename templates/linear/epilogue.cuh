@@ -1,4 +1,4 @@
-// What makes an element of D of a sum, for the kernels of D = epilogue(A @ B).
+// The epilogue of a GEMM: an elementwise expression of a sum and of operands.
 <% include "prelude/math.cuh" %>
 using T = << elem >>;       // of the factors
 using Out = << out >>;  // of D: float for sums of parts of the depth, which another kernel adds up
@@ -11,7 +11,7 @@ struct Operands {
     << x.compute >> a<< x.k >>;
 <% endfor %>
 };
-// What makes an element of D from a sum and the operands in its row and column.
+// Computes an element of D from a sum and the operands in its row and column.
 struct Epilogue {
 <% for x in operands %>
     const << x.type >>* x<< x.k >>;

@@ -1,10 +1,10 @@
-// Slabs of the factors that the threads of a block copy, after linear/product.cuh.
+// Producer by cp.async: k-blocks of the factors that all threads of a block copy, after linear/product.cuh.
 <% include "prelude/copy_async.cuh" %>
-// Copies slab after slab of a factor, from depth 0 on, to shared memory; what lies beyond the matrix is zeros. A thread has
+// Copies k-block after k-block of a factor, from depth 0 on, to shared memory; what lies beyond the matrix is zeros. A thread has
 // the same chunk of every `apart`-th line.
 template <int SIZE, bool BY_DEPTH>
 struct Loader {
-    using To = Slab<SIZE, BY_DEPTH>;
+    using To = KBlock<SIZE, BY_DEPTH>;
     static constexpr int apart = threads / To::chunks;
     static_assert(threads % To::chunks == 0 && apart % 8 == 0 && To::lines % apart == 0, "lines are shared evenly");
     const T* from;
@@ -19,8 +19,8 @@ struct Loader {
         left = (BY_DEPTH ? size - first : depth_end) - row;
         elements = (BY_DEPTH ? depth_end : size - first) - place * chunk;
     }
-    __device__ __forceinline__ void next(T* slab) {
-        T* const to = To{slab}.at(row, place);
+    __device__ __forceinline__ void next(T* k_block) {
+        T* const to = To{k_block}.at(row, place);
         const int bytes = minimum(maximum(elements, 0), chunk) * int(sizeof(T));
 #pragma unroll
         for (int j = 0; j < To::lines / apart; ++j)
@@ -43,19 +43,19 @@ template <int SIZE, bool BY_DEPTH>
 using LoaderOfRight = Loader<SIZE, BY_DEPTH>;
 <% endif %>
 
-// Copies slab after slab of both factors to stages of shared memory.
+// Copies k-block after k-block of both factors to stages of shared memory.
 struct Feed {
     Loader<tile_m, a_by_depth> of_a;
     LoaderOfRight<tile_n, b_by_depth> of_b;
-    int slabs;
+    int k_blocks;
 
     __device__ __forceinline__ Feed(const T* a, const Right* b, const Sizes& sizes, const Place& at)
         : of_a(a + at.batch * sizes.batch_a, sizes.row_a, at.m0, sizes.m, sizes.k),
           of_b(b + at.batch * sizes.batch_b, sizes.row_b, at.n0, sizes.n, sizes.k),
-          slabs(divide_up(sizes.k, depth)) {}
-    // Brings slab i, if there is one; the copies are a group in any case.
-    __device__ __forceinline__ void bring(int i, T* stage) {
-        if (i < slabs) of_a.next(stage), of_b.next(stage + tile_m * depth);
+          k_blocks(divide_up(sizes.k, depth)) {}
+    // Loads k-block i, if there is one; the copies are a group in any case.
+    __device__ __forceinline__ void load(int i, T* stage) {
+        if (i < k_blocks) of_a.next(stage), of_b.next(stage + tile_m * depth);
         commit_copies();
     }
 };

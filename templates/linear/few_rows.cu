@@ -1,16 +1,16 @@
-// D = epilogue(X @ W) for up to 16 rows of X: W is read once, at the speed of memory. X is (rows, k), W (k, columns), both of
+// Skinny GEMM, split-K: D = epilogue(X @ W) for up to 16 rows of X, bound by reading W once. X is (rows, k), W (k, columns), both of
 // 16-bit floats, multiplied by tensor cores with sums in float, or of float, by one multiply-add for each product. The epilogue
 // is an elementwise expression of the sum and of operands that broadcast to D. A factor is contiguous along one of its two
 // axes, in rows that begin at multiples of 16 bytes.
-// Launch: a block makes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps share
-// the depth, together with those of blocks along z: worker w of all takes slabs w, w + workers and so on. The sums of a
-// block's warps are added in order, those of blocks along z lie behind one another in D. So that not all blocks read the same
-// part of X at a time, those of a group begin at a slab of their own, and go round to it.
-// Registers: W goes from memory straight to the registers of the lane that multiplies it. A sum may take its terms in any order,
-// and columns of W may have any place in an instruction of the tensor cores: so a lane multiplies what its accesses bring,
-// without a detour through shared memory. Many warps with `ahead` slabs each hide the memory's latency.
-// Clusters of `cluster` blocks, if there are any: each brings a part of X, whose rows are contiguous along whole slabs, to the
-// shared memory of all (sm_90 and up), because reading X from the L2 for every block takes as long as half of W.
+// Launch: a block computes `columns` columns of D, blockIdx.x numbers them, blockIdx.y the matrices of the batch. Its warps split
+// the depth, together with those of blocks along z: worker w of all takes k-blocks w, w + workers and so on. The partial sums of
+// a block's warps are added in order, those of blocks along z lie behind one another in D. So that not all blocks read the same
+// part of X at a time, each group begins at another k-block, and wraps around.
+// Registers: W is loaded straight to the registers of the lane that multiplies it. A sum may take its terms in any order, and
+// columns of W may have any position in an instruction of the tensor cores: so a lane multiplies what it loads, without shared
+// memory. Many warps with `ahead` k-blocks in flight each hide the latency of memory.
+// Clusters of `cluster` blocks, if there are any: each multicasts a part of X, whose rows are contiguous along full k-blocks, to
+// the shared memory of all (sm_90 and up), because reading X from the L2 for every block takes as long as half of W.
 <% include "linear/epilogue.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "prelude/streaming.cuh" %>
@@ -23,12 +23,12 @@
 <% include "prelude/cluster.cuh" %>
 <% endif %>
 constexpr int rows = << rows >>, columns = << columns >>, warps = << warps >>, ahead = << ahead >>;
-constexpr int asked = << asked >>;  // bytes of W that a block asks for while earlier kernels end
-constexpr int group = << group >>, groups = << groups >>;  // blocks that begin at one slab, and slabs where groups begin
+constexpr int asked = << asked >>;  // bytes of W that a block prefetches while earlier kernels end
+constexpr int group = << group >>, groups = << groups >>;  // blocks that begin at one k-block, and k-blocks where groups begin
 constexpr bool x_by_depth = << "true" if x_by_depth else "false" >>, w_by_depth = << "true" if w_by_depth else "false" >>;
 constexpr bool transposed = << "true" if transposed else "false" >>;  // X is the transpose of b, W that of a, and X @ W that of D
 constexpr int threads = 32 * warps;
-constexpr int chunk = 16 / sizeof(T), depth = 4 * chunk;  // of a lane and of a slab, along the depth
+constexpr int chunk = 16 / sizeof(T), depth = 4 * chunk;  // of a lane and of a k-block, along the depth
 constexpr int own = columns / 8;                          // columns of a lane
 constexpr int pitch = columns + 4;                        // of rows of sums in shared memory: lanes do not meet in the banks
 using Bits = << "unsigned" if elem == "float" else "unsigned short" >>;  // of an element
@@ -48,7 +48,7 @@ __device__ __forceinline__ Words<N * sizeof(T)> load_present(const T* from, int 
     return words;
 }
 
-// The factors as a lane sees them. Lane 4 * g + q has elements q * chunk to (q + 1) * chunk of a slab's depth: of W in `own`
+// The factors as a lane sees them. Lane 4 * g + q has elements q * chunk to (q + 1) * chunk of a k-block's depth: of W in `own`
 // columns, of X in the rows asked for. In place of a row or column that is not there it reads the last, whose sums nobody stores.
 <% if cluster > 1 %>
 __device__ __forceinline__ char* shared_of_block() {
@@ -63,9 +63,9 @@ __device__ __forceinline__ MBarrier* barriers_of_block() {
 struct Factors {
     const T *x, *w;
     Sizes sizes;
-    int first, slabs, start;
+    int first, k_blocks, start;
 <% if cluster > 1 %>
-    char* shared = shared_of_block();      // X: pieces of a slab for each warp, of which rows lie half a round of the banks apart
+    char* shared = shared_of_block();      // X: pieces of a k-block for each warp, of which rows lie half a round of the banks apart
     MBarrier* come = barriers_of_block();  // of each piece
 <% endif %>
 
@@ -74,15 +74,15 @@ struct Factors {
         const int g = threadIdx.x % 32 / 4;
         return w_by_depth ? 8 * c + g : own * g + c;
     }
-    // Where this lane's part of the block's slab of that number begins along the depth.
-    __device__ __forceinline__ int begin(int slab) const {
-        const int transposed_round = slab + start < slabs ? slab + start : slab + start - slabs;
-        return transposed_round * depth + threadIdx.x % 4 * chunk;
+    // Where this lane's part of the block's k-block of that number begins along the depth.
+    __device__ __forceinline__ int begin(int k_block) const {
+        const int wrapped = k_block + start < k_blocks ? k_block + start : k_block + start - k_blocks;
+        return wrapped * depth + threadIdx.x % 4 * chunk;
     }
-    __device__ __forceinline__ int present(int slab) const { return slab < slabs ? sizes.k - begin(slab) : 0; }
+    __device__ __forceinline__ int present(int k_block) const { return k_block < k_blocks ? sizes.k - begin(k_block) : 0; }
 
-    // Asks for what the block reads first: of the depth of its columns of W, or, where rows of W are contiguous, for its share
-    // of the rows that its group reads first.
+    // Prefetches what the block reads first: of the depth of its columns of W, or, where rows of W are contiguous, its share of
+    // the rows that its group reads first.
     __device__ __forceinline__ void ask() const {
         if (w_by_depth) {
             const int own = threadIdx.x, bytes = minimum(sizes.k * int(sizeof(T)), asked / columns);
@@ -95,16 +95,16 @@ struct Factors {
                 const int number = (blockIdx.z * blocks + blockIdx.x % blocks) * share + i, row = number / of_row;
                 const int begin = blockIdx.x / blocks * width + number % of_row * piece;
                 const int end = minimum(sizes.columns * int(sizeof(T)), begin + piece);
-                const int place = row + start * depth;
-                if (row < sizes.k && begin < end) ask_ahead((const char*)(w + (place < sizes.k ? place : place - sizes.k) * sizes.row_w) + begin, end - begin);
+                const int wrapped_row = row + start * depth;
+                if (row < sizes.k && begin < end) ask_ahead((const char*)(w + (wrapped_row < sizes.k ? wrapped_row : wrapped_row - sizes.k) * sizes.row_w) + begin, end - begin);
             }
         }
     }
     template <bool WHOLE>
-    __device__ __forceinline__ Words<16> of_x(int row, int slab) const {
+    __device__ __forceinline__ Words<16> of_x(int row, int k_block) const {
         row = minimum(row, sizes.rows - 1);
-        const index at = x_by_depth ? row * sizes.row_x + begin(slab) : begin(slab) * sizes.row_x + row;
-        return load_present<chunk, WHOLE, false>(x + at, present(slab), x_by_depth ? 1 : sizes.row_x);
+        const index at = x_by_depth ? row * sizes.row_x + begin(k_block) : begin(k_block) * sizes.row_x + row;
+        return load_present<chunk, WHOLE, false>(x + at, present(k_block), x_by_depth ? 1 : sizes.row_x);
     }
 <% if cluster > 1 %>
     static constexpr int pieces = << pieces >>, piece = warps * depth, bytes = piece * sizeof(T), apart = bytes + 64;
@@ -115,17 +115,17 @@ struct Factors {
         fence_mbarrier_init();
         for (int i = 0; i < pieces; ++i) mbarrier_arrive_expecting(come + i, sizes.rows * bytes);
     }
-    // The first lanes of warps bring the block's part of X to all blocks of the cluster, what is multiplied first at first.
-    __device__ __forceinline__ void bring_x() const {
+    // The first lanes of warps multicast the block's part of X to the cluster, in the order of multiplication.
+    __device__ __forceinline__ void load_x() const {
         if (threadIdx.x % 32) return;
         for (int row = threadIdx.x / 32; row < sizes.rows; row += warps)
             for (int i = cluster_rank(); i < pieces; i += << cluster >>)
                 copy_bulk_multicast(shared + (i * rows + row) * apart, x + row * sizes.row_x + i * piece, bytes, come + i,
                                     << 2 ** cluster - 1 >>);
     }
-    __device__ __forceinline__ Words<16> of_shared_x(int row, int slab) const {
+    __device__ __forceinline__ Words<16> of_shared_x(int row, int k_block) const {
         row = minimum(row, sizes.rows - 1);
-        return *(const Words<16>*)(shared + (slab / warps * rows + row) * apart + slab % warps * 64 + threadIdx.x % 4 * 16);
+        return *(const Words<16>*)(shared + (k_block / warps * rows + row) * apart + k_block % warps * 64 + threadIdx.x % 4 * 16);
     }
 <% endif %>
     // Before other blocks of the cluster copy into the memory of this one.
@@ -137,14 +137,14 @@ struct Factors {
 <% endif %>
     }
 };
-// What a lane holds of W in a slab: packs along the depth, one a column, or packs along the columns, one a place of the depth.
+// A lane's elements of W in a k-block: packs along the depth, one a column, or packs along the columns, one per step of the depth.
 struct OfW {
     static constexpr int size = w_by_depth ? chunk : own;
     Words<size * sizeof(T)> pack[w_by_depth ? own : chunk];
 
     template <bool WHOLE>
-    __device__ __forceinline__ void load(const Factors& of, int slab) {
-        const int from = of.begin(slab), left = of.present(slab), last = of.sizes.columns - 1;
+    __device__ __forceinline__ void load(const Factors& of, int k_block) {
+        const int from = of.begin(k_block), left = of.present(k_block), last = of.sizes.columns - 1;
         if (w_by_depth) {
 #pragma unroll
             for (int c = 0; c < own; ++c)
@@ -168,45 +168,45 @@ struct OfW {
 
 <% if elem != "float" %>
 constexpr int eights = rows / 8;
-// What a lane holds of both factors in a slab, or of W alone.
-struct Slab {
+// A lane's elements of both factors in a k-block, or of W alone.
+struct KBlock {
     OfW w;
 <% if cluster > 1 %>
 
     template <bool WHOLE>
-    __device__ __forceinline__ void load(const Factors& of, int slab) {
-        w.load<WHOLE>(of, slab);
+    __device__ __forceinline__ void load(const Factors& of, int k_block) {
+        w.load<WHOLE>(of, k_block);
     }
 <% else %>
     Words<16> x[eights];
 
     template <bool WHOLE>
-    __device__ __forceinline__ void load(const Factors& of, int slab) {
+    __device__ __forceinline__ void load(const Factors& of, int k_block) {
 #pragma unroll
-        for (int e = 0; e < eights; ++e) x[e] = of.of_x<WHOLE>(8 * e + threadIdx.x % 32 / 4, slab);
-        w.load<WHOLE>(of, slab);
+        for (int e = 0; e < eights; ++e) x[e] = of.of_x<WHOLE>(8 * e + threadIdx.x % 32 / 4, k_block);
+        w.load<WHOLE>(of, k_block);
     }
 <% endif %>
 };
-// What a warp sums up, W's columns as rows of the tensor cores' A: those of two columns a lane, for each eight rows of X.
+// A warp's sums, W's columns as rows of the tensor cores' A: those of two columns a lane, for each eight rows of X.
 struct Sums {
     float of[own / 2][eights][4] = {};
 
     template <bool WHOLE>
-    __device__ __forceinline__ void add(const Slab& slab, const Factors&<< " factors, int number" if cluster > 1 else ", int" >>) {
+    __device__ __forceinline__ void add(const KBlock& k_block, const Factors&<< " factors, int number" if cluster > 1 else ", int" >>) {
 <% if cluster > 1 %>
         mbarrier_wait(factors.come + number / warps, 0);
         Words<16> x[eights];
 #pragma unroll
         for (int e = 0; e < eights; ++e) x[e] = factors.of_shared_x(8 * e + threadIdx.x % 32 / 4, number);
 <% else %>
-        const Words<16>(&x)[eights] = slab.x;
+        const Words<16>(&x)[eights] = k_block.x;
 <% endif %>
 #pragma unroll
         for (int i = 0; i < chunk; i += 4)
 #pragma unroll
             for (int c = 0; c < own; c += 2) {
-                const unsigned a[4] = {slab.w.two(c, i), slab.w.two(c + 1, i), slab.w.two(c, i + 2), slab.w.two(c + 1, i + 2)};
+                const unsigned a[4] = {k_block.w.two(c, i), k_block.w.two(c + 1, i), k_block.w.two(c, i + 2), k_block.w.two(c + 1, i + 2)};
 #pragma unroll
                 for (int e = 0; e < eights; ++e) {
                     const unsigned b[2] = {x[e].at[i / 2], x[e].at[i / 2 + 1]};
@@ -223,27 +223,27 @@ struct Sums {
     }
 };
 <% else %>
-struct Slab {
+struct KBlock {
     OfW w;
 
     template <bool WHOLE>
-    __device__ __forceinline__ void load(const Factors& of, int slab) {
-        w.load<WHOLE>(of, slab);
+    __device__ __forceinline__ void load(const Factors& of, int k_block) {
+        w.load<WHOLE>(of, k_block);
     }
 };
-// What a lane sums up: its columns in each row of X, over its part of the depth.
+// A lane's partial sums: its columns in each row of X, over its part of the depth.
 struct Sums {
     float of[rows][own] = {};
 
     template <bool WHOLE>
-    __device__ __forceinline__ void add(const Slab& slab, const Factors& factors, int number) {
+    __device__ __forceinline__ void add(const KBlock& k_block, const Factors& factors, int number) {
 #pragma unroll
         for (int row = 0; row < rows; ++row) {
             const Words<16> x = factors.of_x<WHOLE>(row, number);
 #pragma unroll
             for (int i = 0; i < chunk; ++i)
 #pragma unroll
-                for (int c = 0; c < own; ++c) of[row][c] = fmaf(__uint_as_float(x.at[i]), slab.w.at(c, i), of[row][c]);
+                for (int c = 0; c < own; ++c) of[row][c] = fmaf(__uint_as_float(x.at[i]), k_block.w.at(c, i), of[row][c]);
         }
     }
     __device__ __forceinline__ void store(float (*to)[pitch]) {
@@ -259,32 +259,32 @@ struct Sums {
 };
 <% endif %>
 
-// Adds up a warp's slabs. WHOLE: each slab and the block's columns are there to their ends; then `ahead` slabs are on their way.
+// Adds up a warp's k-blocks. WHOLE: each k-block and the block's columns are there to their ends; then `ahead` are in flight.
 template <bool WHOLE>
-__device__ __forceinline__ void add_slabs(Sums& sums, const Factors& factors, int worker, int workers) {
+__device__ __forceinline__ void add_k_blocks(Sums& sums, const Factors& factors, int worker, int workers) {
 <% if cluster > 1 %>
-    constexpr int held = ahead < Factors::pieces ? ahead : Factors::pieces;  // a warp has a slab of each piece
-    Slab slab[held];
+    constexpr int held = ahead < Factors::pieces ? ahead : Factors::pieces;  // a warp has a k-block of each piece
+    KBlock k_block[held];
 #pragma unroll
-    for (int u = 0; u < held; ++u) slab[u].template load<WHOLE>(factors, worker + u * warps);
-    factors.bring_x();
+    for (int u = 0; u < held; ++u) k_block[u].template load<WHOLE>(factors, worker + u * warps);
+    factors.load_x();
 #pragma unroll
     for (int u = 0; u < Factors::pieces; ++u) {
-        sums.add<WHOLE>(slab[u % held], factors, worker + u * warps);
-        if (u + held < Factors::pieces) slab[u % held].template load<WHOLE>(factors, worker + (u + held) * warps);
+        sums.add<WHOLE>(k_block[u % held], factors, worker + u * warps);
+        if (u + held < Factors::pieces) k_block[u % held].template load<WHOLE>(factors, worker + (u + held) * warps);
     }
 <% else %>
     constexpr int held = WHOLE ? ahead : 1;
-    Slab slab[held];
+    KBlock k_block[held];
 #pragma unroll
     for (int u = 0; u < held; ++u)
-        if (worker + u * workers < factors.slabs) slab[u].template load<WHOLE>(factors, worker + u * workers);
-    for (int first = worker; first < factors.slabs; first += held * workers)
+        if (worker + u * workers < factors.k_blocks) k_block[u].template load<WHOLE>(factors, worker + u * workers);
+    for (int first = worker; first < factors.k_blocks; first += held * workers)
 #pragma unroll
         for (int u = 0; u < held; ++u) {
             const int number = first + u * workers, next = number + held * workers;
-            if (number < factors.slabs) sums.add<WHOLE>(slab[u], factors, number);
-            if (next < factors.slabs) slab[u].template load<WHOLE>(factors, next);
+            if (number < factors.k_blocks) sums.add<WHOLE>(k_block[u], factors, number);
+            if (next < factors.k_blocks) k_block[u].template load<WHOLE>(factors, next);
         }
 <% endif %>
 }
@@ -298,8 +298,8 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     const int batch = blockIdx.y, first = blockIdx.x * columns, warp = threadIdx.x / 32;
     const int worker = blockIdx.z * warps + warp, workers = gridDim.z * warps;
     const T *const x = transposed ? b : a, *const w = transposed ? a : b;
-    const int slabs = divide_up(sizes.k, depth), start = groups > 1 ? blockIdx.x / group % groups * slabs / groups : 0;
-    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, slabs, start};
+    const int k_blocks = divide_up(sizes.k, depth), start = groups > 1 ? blockIdx.x / group % groups * k_blocks / groups : 0;
+    const Factors factors{x + batch * sizes.batch_x, w + batch * sizes.batch_w, sizes, first, k_blocks, start};
     const auto operands_of = [&](int i) {
         const int row = i / columns, column = first + i % columns;
         if (row >= sizes.rows || column >= sizes.columns) return Operands{};
@@ -309,10 +309,10 @@ extern "C" __global__ void << "__cluster_dims__(%d, 1, 1) " % cluster if cluster
     if (asked) factors.ask();
     factors.expect();
     wait_for_earlier_kernels();
-    const Operands early = operands_of(threadIdx.x);  // they come with the first slabs
+    const Operands early = operands_of(threadIdx.x);  // loaded with the first k-blocks
     Sums sums;
-    if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_slabs<true>(sums, factors, worker, workers);
-    else add_slabs<false>(sums, factors, worker, workers);
+    if (sizes.k % depth == 0 && first + columns <= sizes.columns) add_k_blocks<true>(sums, factors, worker, workers);
+    else add_k_blocks<false>(sums, factors, worker, workers);
 
     sums.store(of_warps[warp]);
     __syncthreads();

@@ -1,8 +1,8 @@
-// The operands of the elements that a lane makes of a warpgroup's sums, after linear/product.cuh: `begins` is the number of a row
-// that is added to the product first, `brought` that of a matrix which the hardware brings to shared memory; 0 if there is none.
+// The operands of a lane's elements in the epilogue of a warpgroup, after linear/product.cuh: `begins` is the number of a row that
+// is added to the product first, `mapped` that of a matrix which is loaded by TMA to shared memory; 0 if there is none.
 <% set added = operands | selectattr("k", "equalto", begins) | list %>
 <% set operands_later = operands | rejectattr("k", "equalto", begins) | list %>
-<% set operands_loaded = operands_later | rejectattr("k", "equalto", brought) | list %>
+<% set operands_loaded = operands_later | rejectattr("k", "equalto", mapped) | list %>
 constexpr int groups = line / 8;  // of eight columns of a part
 template <int BYTES>
 struct PairOf {
@@ -54,19 +54,19 @@ struct PartOperands {
         }
     }
 };
-// What a lane holds of the operands of a part, and of how many parts it holds them: with more of them there are no registers
-// left in which to compute several elements at a time.
+// A lane's registers for the operands of a part, and of how many parts it prefetches them: more would leave no registers in
+// which to compute several elements at a time.
 constexpr int part_registers = 1<% for x in operands_loaded %> + << 1 if x.row == "zero" else 2 >><< "" if x.column == "zero" else " * groups * int(sizeof(%s) / 2)" % x.type if x.paired else " * 2 * groups" >><% endfor %>;
 constexpr int ahead = part_registers < 40 ? 2 : 1;
 // The operands of two neighbouring groups of eight columns: of the first and second row of a lane's pairs.
 struct SliceOperands {
     PairOperands of[2][2];
 
-    // Sets the matrix that is brought, of which these are a row's elements of a group after those of the other row.
-    __device__ __forceinline__ void bring(const unsigned (&pairs)[4]) {
-<% if brought %>
+    // Sets the matrix that is loaded, of which these are a row's elements of a group after those of the other row.
+    __device__ __forceinline__ void set_matrix(const unsigned (&pairs)[4]) {
+<% if mapped %>
 #pragma unroll
-        for (int j = 0; j < 4; ++j) of[j % 2][j / 2].a<< brought >> = pairs[j];
+        for (int j = 0; j < 4; ++j) of[j % 2][j / 2].a<< mapped >> = pairs[j];
 <% endif %>
     }
 };

@@ -1,4 +1,4 @@
-// What the kernels of D = epilogue(A @ B) share: sizes, and the order of tiles.
+// Common to the GEMMs on tensor cores: sizes, and the order of tiles.
 <% include "linear/tile.cuh" %>
 // The sizes of the product; strides of the factors in elements, through the batch and between their contiguous rows.
 << TiledSizes >>
@@ -6,8 +6,8 @@ struct Sizes : TiledSizes {
     __device__ __forceinline__ index row(int of_d) const { return (index)of_d * n; }
 };
 
-// The tile of a matrix with a number. Tiles are made in bands of rows of them, so that those that are made at a time share
-// factors in the L2.
+// The coordinates of a tile. Tiles are numbered column by column in bands of rows, so that concurrent ones share factors in
+// the L2.
 struct Place {
     int batch, m0, n0;
 

@@ -1,9 +1,9 @@
-// D = epilogue(A @ B) on the tensor cores of sm_80 and later, for A (m, k) and B (k, n) of 16-bit floats in batches: sums in
+// Multistage GEMM of sm_80 and later by mma and cp.async: D = epilogue(A @ B) for A (m, k), B (k, n) of 16-bit floats in batches: sums in
 // float, and the epilogue an elementwise expression of the sum and of operands that broadcast to (m, n). A factor is contiguous
 // along one of its two axes, in rows that begin at multiples of 16 bytes.
 // Launch: << warps_m >> by << warps_n >> warps share a tile; blockIdx.x numbers the tiles, blockIdx.y the matrices of the batch.
 // Further results are those of linear/tile_ends.cuh.
-// Shared, dynamic: `stages` slabs of both factors. While one is multiplied the next are on their way.
+// Shared, dynamic: `stages` k-blocks of both factors. While one is multiplied the next are prefetched.
 <% include "linear/product.cuh" %>
 <% include "linear/feed.cuh" %>
 <% include "linear/warps.cuh" %>
@@ -11,7 +11,7 @@
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const T* a, const Right* b, <% for x in operands %>const << x.type >>* x<< x.k >>, <% endfor %>
-    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "T* saved, " if saves >>Made* d, Sizes sizes, Steps steps)
+    <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %><< "T* saved, " if saves >>Stored* d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
     extern __shared__ __align__(128) unsigned char shared[];
@@ -23,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int warp_row = warp / warps_n * warp_m, warp_column = warp % warps_n * warp_n;
     float sums[warp_m / 16][warp_n / 2] = {};
     multiply(sums, (T*)shared, feed, warp_row, warp_column);
-    if (by_rows) __syncthreads();  // the slabs have been multiplied, and their memory is free
+    if (by_rows) __syncthreads();  // the k-blocks have been multiplied, and their memory is free
 #pragma unroll
     for (int x = 0; x < warp_m / 16; ++x)
         end<warp_n>(to, epilogue, sizes, at, warp_row + 16 * x, warp_column, sums[x], shared, warp % warps_n);

@@ -1,21 +1,21 @@
-// D = epilogue(A @ B) on the tensor cores of sm_90a, fed by the hardware's copies: for A (m, k) and B (k, n) of 16-bit floats, or
-// of floats that are contiguous along k and whose digits beyond tf32 are left out, in batches: sums in float, and the epilogue an
-// elementwise expression of the sum and of operands that broadcast to (m, n). Maps lead to the factors, each contiguous along one
-// of its two axes, and to D, in rows that begin at multiples of 16 bytes.
-// Launch: blocks of three warpgroups. The first two share the rows of each tile: they keep a finished tile of 16-bit elements in
-// registers, and store its parts while the first slabs of the next are multiplied. Or they make tiles by turns, so that one stores
-// its tile while the other multiplies.
+// Warp-specialized, persistent GEMM of sm_90a: D = epilogue(A @ B) by wgmma and TMA, for A (m, k) and B (k, n) of 16-bit floats, or
+// of floats that are contiguous along k and truncated to tf32, in batches: sums in float, and the epilogue an elementwise expression
+// of the sum and of operands that broadcast to (m, n). Tensor maps describe the factors, each contiguous along one of its two axes,
+// and D, in rows that begin at multiples of 16 bytes.
+// Launch: blocks of three warpgroups, two consumers and a producer. Consumers share the rows of each tile: they keep a finished tile
+// of 16-bit elements in registers, and store its parts while the first k-blocks of the next are multiplied. Or they compute tiles in
+// ping-pong, so that one stores its tile while the other multiplies.
 // With `saves` it stores the sums too, straight from registers.
 // Shared, dynamic: the stages, then for each warpgroup slots for parts of 64 lines of D; 1024 bytes before for alignment.
 <% include "linear/product_tma.cuh" %>
-constexpr bool keeps = !by_turns && sizeof(Out) == 2;  // the registers do not suffice for more bytes
+constexpr bool keeps = !ping_pong && sizeof(Out) == 2;  // the registers do not suffice for more bytes
 constexpr int across = tile_n / line, tile_parts = rows / 64 * across;  // parts side by side, and all of a warpgroup
 static_assert(tile_parts % slots == 0, "a part has the same slot in each tile, as the wait for stores assumes");
 // Elements of D of a warpgroup's 64 rows: for each eight columns of a part a pair of row g, then those of row g + 8.
 struct Kept {
     Pair pairs[tile_n / 4];
 
-    // Makes those of the part from column `x` on.
+    // Computes those of the part from column `x` on.
     __device__ __forceinline__ void finish(const Epilogue& epilogue, const PartOperands& own, int x, const float (&sums)[tile_n / 2]) {
 #pragma unroll
         for (int i = 0; i < 2 * groups; ++i) {
@@ -32,7 +32,7 @@ struct Kept {
         if (threadIdx.x % 128 == 0) wait_stores_read<slots - 1>();
         barrier_sync(1 + group, 128);  // the part may be written again
 #pragma unroll
-        for (int i = 0; i < 2 * groups; ++i) {  // chunks change places as in a slab, and as the map says
+        for (int i = 0; i < 2 * groups; ++i) {  // chunks are swizzled as in a k-block, and as the map says
             const int own = i % groups * 8 + 2 * q;
             *(Pair*)(to + (16 * warp + i / groups * 8 + g) * line + (own / chunk ^ g) * chunk + own % chunk) = pairs[x / 4 + i];
         }
@@ -60,17 +60,17 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     extern __shared__ __align__(128) unsigned char shared[];
     __shared__ MBarrier full[stages], empty[stages];
     const Ring ring(shared, full, empty);
-    // Not where warpgroups work by turns: ptxas then puts the instructions of their epilogue in another order, which was slower.
-    if (!by_turns && threadIdx.x == 256) prefetch_map(a), prefetch_map(b), prefetch_map(d);
+    // Not in ping-pong: ptxas then puts the instructions of the epilogue in another order, which was slower.
+    if (!ping_pong && threadIdx.x == 256) prefetch_map(a), prefetch_map(b), prefetch_map(d);
     ring.open();
-    const int slabs = maximum(divide_up(sizes.k, depth), 1), group = own_group();
+    const int k_blocks = maximum(divide_up(sizes.k, depth), 1), group = own_group();
     if (group == 2) {
         give_registers<24>();
-        const Place first = Turn(0).place_now(sizes);
+        const Place first = ScheduledTile(0).coord_now(sizes);
         ring.await_open();
-        Round at{0, 0};
+        PipelineState at{0, 0};
         if (threadIdx.x == 256) {
-            feed(ring, a, b, sizes, slabs, at, first);
+            feed(ring, a, b, sizes, k_blocks, at, first);
             ring.await_empty(at, stages);
         }
         return;
@@ -78,7 +78,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     ring.await_open();
     take_registers<240>();
     T* const parts = ring.at(stages) + group * slots * part_size;
-    const int first_row = by_turns ? 0 : rows * group;  // in a tile
+    const int first_row = ping_pong ? 0 : rows * group;  // in a tile
     Sums sums;
     Multiplication product(ring, first_row);
     Kept kept[rows / 64];
@@ -86,25 +86,25 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const auto store = [&](int i) {  // part i of it
         kept[i / across].store(d, sizes, group, batch, row + i / across * 64, column, i % across * line, parts + i % slots * part_size);
     };
-    TilePlaces tiles(sizes, by_turns ? group : 0);
-    if (by_turns && group == 1) {
+    TileCoords tiles(sizes, ping_pong ? group : 0);
+    if (ping_pong && group == 1) {
         barrier_arrive(3, 256);
-        product.at.skip(slabs);
+        product.at.skip(k_blocks);
     }
-    for (int turn = by_turns ? group : 0; Turn(turn).there(sizes); turn += by_turns ? 2 : 1) {
+    for (int iteration = ping_pong ? group : 0; ScheduledTile(iteration).there(sizes); iteration += ping_pong ? 2 : 1) {
         if constexpr (keeps) {
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) {
-                if (i < slabs) product.multiply(sums, i == 0, i == 0);
+                if (i < k_blocks) product.multiply(sums, i == 0, i == 0);
                 store(i);
             }
         }
-        if constexpr (by_turns) barrier_sync(3 + group, 256);  // the other one has had all slabs before these
-        for (int i = keeps ? tile_parts : 0; i < slabs; ++i) product.multiply(sums, !keeps && i == 0, !keeps && i == 0);
-        if constexpr (by_turns) barrier_arrive(4 - group, 256);
-        const Place place = tiles.at(turn, first_row);
+        if constexpr (ping_pong) barrier_sync(3 + group, 256);  // the other one has had all k-blocks before these
+        for (int i = keeps ? tile_parts : 0; i < k_blocks; ++i) product.multiply(sums, !keeps && i == 0, !keeps && i == 0);
+        if constexpr (ping_pong) barrier_arrive(4 - group, 256);
+        const Place place = tiles.at(iteration, first_row);
         batch = place.batch, row = place.m0, column = place.n0;
-        PartOperands of_parts[ahead];  // on their way while the last slab is multiplied, and parts are made
+        PartOperands of_parts[ahead];  // prefetched while the last k-block is multiplied, and parts are computed
         const auto load = [&](int i) {
             of_parts[i % ahead].load(epilogue, sizes, batch, row + i / across * 64, column + i % across * line);
         };
@@ -113,7 +113,7 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         wgmma_wait<0>(sums[0]);
         if constexpr (rows > 64) wgmma_made(sums[1]);
         product.free(product.current);
-        if constexpr (by_turns) product.at.skip(slabs);
+        if constexpr (ping_pong) product.at.skip(k_blocks);
 <% if saves %>
 #pragma unroll
         for (int x = 0; x < rows / 64; ++x)
@@ -124,9 +124,9 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         for (int i = 0; i < tile_parts; ++i) {
             kept[i / across].finish(epilogue, of_parts[i % ahead], i % across * line, sums[i / across]);
             if (i + ahead < tile_parts) load(i + ahead);
-            if constexpr (!keeps && !by_turns) store(i);
+            if constexpr (!keeps && !ping_pong) store(i);
         }
-        if constexpr (by_turns) {
+        if constexpr (ping_pong) {
 #pragma unroll
             for (int i = 0; i < tile_parts; ++i) store(i);
         }

@@ -1,12 +1,11 @@
-// What the kernels of D = epilogue(A @ B) share that the hardware's copies feed: blocks of three warpgroups, of which each makes
-// every gridDim.x-th tile. One thread of the last warpgroup brings slabs to a ring of stages, those of one tile after those of the
-// other; the first two warpgroups multiply.
-// A stage goes round: `empty` until both factors' slabs may be brought, `full` when all their bytes have come, and empty again
+// Common to the warp-specialized GEMMs of sm_90a: persistent blocks of three warpgroups. A thread of the last one, the producer,
+// loads the k-blocks of every gridDim.x-th tile by TMA into a ring of stages; the first two, the consumers, multiply.
+// A stage's barriers: `empty` until both factors' k-blocks may be loaded, `full` when all their bytes have come, and empty again
 // when all warps have multiplied it.
-// Blocks of a cluster make tiles that lie below one another: each brings its part of B's slab for all of them, once it is empty
-// in all, so that B is read from the L2 once a cluster. The hardware gives clusters to its groups of multiprocessors (GPCs) in
-// turn: if `apart` is the number of groups, every `apart`-th cluster is in the same one. These make tiles that follow one another,
-// which share factors, and what several multiprocessors of a group read at a time is one request to the L2.
+// Blocks of a cluster compute tiles that lie below one another: each multicasts its part of B's k-block once the stage is empty in
+// all, so that B is read from the L2 once a cluster. The hardware gives clusters to its groups of multiprocessors (GPCs)
+// round-robin: if `cluster_stride` is the number of groups, every `cluster_stride`-th cluster is in the same one. These get
+// neighbouring tiles, which share factors, and what several multiprocessors of a group read at a time is one request to the L2.
 <% include "linear/product.cuh" %>
 <% include "linear/warpgroup.cuh" %>
 <% include "prelude/tensor_map.cuh" %>
@@ -14,26 +13,26 @@
 <% include "prelude/cluster_mbarrier.cuh" %>
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/mma.cuh" %>
-constexpr bool by_turns = << by_turns | lower >>;  // each warpgroup makes every second tile alone
-constexpr int rows = by_turns ? tile_m : tile_m / 2;  // of a warpgroup
+constexpr bool ping_pong = << ping_pong | lower >>;  // each consumer computes every second tile alone
+constexpr int rows = ping_pong ? tile_m : tile_m / 2;  // of a warpgroup
 constexpr bool lets_next = << with_next | lower >>;  // the next kernel may begin where there is no tile
-constexpr int apart = << apart >>;  // from a cluster to that which makes the tiles after its own
-constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each brings
+constexpr int cluster_stride = << cluster_stride >>;  // from a cluster to that of the tiles after its own
+constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each loads
 constexpr int stage_bytes = stage_size * int(sizeof(T));
-constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block brings so many of them
-constexpr int part_line = << "line / 2" if brought else "line" >>, part_size = 64 * part_line;  // of a part of D, its lines and elements
+constexpr int part_k = depth / cluster;  // where B's lines are contiguous along n, each block loads so many of them
+constexpr int part_line = << "line / 2" if mapped else "line" >>, part_size = 64 * part_line;  // of a part of D, its lines and elements
 constexpr int kept_bytes = 8 * 1024 * 1024;  // of B, at most, a sixth of the L2 of an H100
 constexpr int slots = << slots >>;  // for parts in shared memory, of each warpgroup
 static_assert(rows % 64 == 0 && depth == line && tile_n % 64 == 0 && part_n % 8 == 0, "tiles are copied in lines of 128 bytes");
 static_assert(sizeof(Out) == sizeof(T), "a line of D has as many elements");
-// Tile `turn` of this block: in each turn the blocks make gridDim.x tiles that follow one another.
-struct Turn {
+// Tile `iteration` of this block: in each iteration the blocks compute gridDim.x neighbouring tiles.
+struct ScheduledTile {
     int number;
 
-    __device__ __forceinline__ explicit Turn(int turn) {
-        const int clusters = gridDim.x / cluster, own = blockIdx.x / cluster, group = own % apart;
-        const int before = group * (clusters / apart) + minimum(group, clusters % apart);  // clusters of the groups before
-        number = turn * gridDim.x + (before + own / apart) * cluster + blockIdx.x % cluster;
+    __device__ __forceinline__ explicit ScheduledTile(int iteration) {
+        const int clusters = gridDim.x / cluster, own = blockIdx.x / cluster, group = own % cluster_stride;
+        const int before = group * (clusters / cluster_stride) + minimum(group, clusters % cluster_stride);  // clusters of the groups before
+        number = iteration * gridDim.x + (before + own / cluster_stride) * cluster + blockIdx.x % cluster;
     }
     __device__ __forceinline__ bool there(const Sizes& sizes) const {
         return number < sizes.batches * sizes.tiles_m * sizes.tiles_n;
@@ -43,41 +42,41 @@ struct Turn {
         return Place(sizes, number / tiles, number % tiles);
     }
     // The same, computed where this is called: the compiler does not put it off until it is used.
-    __device__ __forceinline__ Place place_now(const Sizes& sizes) const {
-        Place found = place(sizes);
-        found.batch = in_register(found.batch), found.m0 = in_register(found.m0), found.n0 = in_register(found.n0);
-        return found;
+    __device__ __forceinline__ Place coord_now(const Sizes& sizes) const {
+        Place at = place(sizes);
+        at.batch = in_register(at.batch), at.m0 = in_register(at.m0), at.n0 = in_register(at.n0);
+        return at;
     }
 };
 // A stage of the ring, and the parity of the phase in which it is full.
-struct Round {
+struct PipelineState {
     int stage, phase;
 
-    // The one after `slabs` more.
-    __device__ __forceinline__ void skip(int slabs) {
-        phase ^= (stage + slabs) / stages % 2;
-        stage = (stage + slabs) % stages;
+    // The one after `k_blocks` more.
+    __device__ __forceinline__ void skip(int k_blocks) {
+        phase ^= (stage + k_blocks) / stages % 2;
+        stage = (stage + k_blocks) % stages;
     }
     __device__ __forceinline__ void next() {
         if (++stage == stages) stage = 0, phase ^= 1;
     }
 };
-// Asks for a slab of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
+// Loads a k-block of SIZE rows (or columns) of the product from `first` on, from depth `from` on, for BLOCKS blocks.
 // The policy is for copies to several blocks; those to one have none.
 template <int SIZE, bool BY_DEPTH, int BLOCKS = 1>
-__device__ __forceinline__ void bring(T* slab, const TensorMap& map, int batch, int first, int from, MBarrier* full, CachePolicy policy = evict_normal()) {
+__device__ __forceinline__ void load_k_block(T* k_block, const TensorMap& map, int batch, int first, int from, MBarrier* full, CachePolicy policy = evict_normal()) {
     const auto copy = [&](T* to, const int(&at)[3]) {
         if constexpr (BLOCKS == 1) copy_tile(to, map, at, full);
         else copy_tile_multicast(to, map, at, full, shl(1u, BLOCKS) - 1, policy);
     };
     if constexpr (BY_DEPTH) {
-        copy(slab, {batch, first, from});
+        copy(k_block, {batch, first, from});
     } else {
 #pragma unroll
-        for (int x = 0; x < SIZE; x += line) copy(slab + x * depth, {batch, from, first + x});
+        for (int x = 0; x < SIZE; x += line) copy(k_block + x * depth, {batch, from, first + x});
     }
 }
-// What threads share: the stages, which begin at a multiple of 1024 bytes, and their barriers.
+// The ring: stages, which begin at a multiple of 1024 bytes, and their barriers.
 struct Ring {
     T* first;
     MBarrier *full, *empty;
@@ -90,7 +89,7 @@ struct Ring {
         if (threadIdx.x == 0) {
             for (int i = 0; i < stages; ++i) {
                 mbarrier_init(&full[i], 1);
-                mbarrier_init(&empty[i], (by_turns ? 4 : 8) * cluster);
+                mbarrier_init(&empty[i], (ping_pong ? 4 : 8) * cluster);
             }
             for (int i = 0; i < count; ++i) mbarrier_init(&others[i], 1);
             fence_mbarrier_init();
@@ -103,50 +102,50 @@ struct Ring {
         if constexpr (lets_next) allow_next_kernel();
     }
     // Before the block ends: waits until `count` stages from `at` on are empty, where other blocks of the cluster arrive.
-    __device__ __forceinline__ void await_empty(Round at, int count) const {
+    __device__ __forceinline__ void await_empty(PipelineState at, int count) const {
         for (int i = 0; cluster > 1 && i < count; ++i, at.next()) mbarrier_wait(&empty[at.stage], at.phase ^ 1);
     }
 };
-// Brings all slabs of the block's tiles to `at` and the stages after it, by one thread; the first one has its place. Returns the
+// Loads all k-blocks of the block's tiles to `at` and the stages after it, by one thread; the first one has its place. Returns the
 // number of tiles.
-// Each band of rows of tiles reads all of B. If B is small, its lines that blocks bring for each other stay in the L2 from band to
+// Each band of rows of tiles reads all of B. If B is small, the lines that blocks multicast stay in the L2 from band to
 // band; those that the last band reads are as others again.
 __device__ __forceinline__ int feed(
-    const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int slabs, Round& at, Place place) {
+    const Ring& ring, const TensorMap& a, const TensorMap& b, const Sizes& sizes, int k_blocks, PipelineState& at, Place place) {
     const long long size = (sizes.batch_b ? sizes.batches : 1ll) * sizes.k * sizes.n * sizeof(T);
     const int last_band = (sizes.tiles_m - 1) / band * band * tile_m;  // its first row
-    int turn = 0;
-    while (Turn(turn).there(sizes)) {
+    int iteration = 0;
+    while (ScheduledTile(iteration).there(sizes)) {
         const CachePolicy policy = size <= kept_bytes && place.m0 < last_band ? evict_last() : evict_normal();
         const int own_n = cluster_rank() * part_n, own_k = cluster_rank() * part_k;  // which columns or depths of B
-        for (int i = 0; i < slabs; ++i, at.next()) {
+        for (int i = 0; i < k_blocks; ++i, at.next()) {
             T *const left = ring.at(at.stage), *const right = left + tile_m * depth;
             const int of_a = sizes.batch_a ? place.batch : 0, of_b = sizes.batch_b ? place.batch : 0;
             MBarrier* const barrier = &ring.full[at.stage];
             mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
             mbarrier_arrive_expecting(barrier, stage_bytes);
-            bring<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier);
-            if constexpr (b_by_depth) bring<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier, policy);
-            else bring<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier, policy);
+            load_k_block<tile_m, a_by_depth>(left, a, of_a, place.m0, i * depth, barrier);
+            if constexpr (b_by_depth) load_k_block<part_n, true, cluster>(right + own_n * depth, b, of_b, place.n0 + own_n, i * depth, barrier, policy);
+            else load_k_block<tile_n, false, cluster>(right + own_k * line, b, of_b, place.n0, i * depth + own_k, barrier, policy);
         }
-        place = Turn(++turn).place(sizes);
+        place = ScheduledTile(++iteration).place(sizes);
     }
-    return turn;
+    return iteration;
 }
-// What a warpgroup does with the slabs, from its row of a tile on.
+// What a warpgroup does with the k-blocks, from its row of a tile on.
 using Sums = float[rows / 64][tile_n / 2];
 struct Multiplication {
     Ring ring;
     SharedMatrix lefts[2], right;  // the operands in the first stage
-    Round at{0, 0};  // the next slab
-    int current = 0, previous = 0;  // the stage of the slab that is multiplied, and of the one before it
+    PipelineState at{0, 0};  // the next k-block
+    int current = 0, previous = 0;  // the stage of the k-block that is multiplied, and of the one before it
 
-    __device__ __forceinline__ static SharedMatrix left_at(const Ring& ring, int row) { return part(SlabA{ring.first}, row).in_register(); }
+    __device__ __forceinline__ static SharedMatrix left_at(const Ring& ring, int row) { return part(KBlockA{ring.first}, row).in_register(); }
     __device__ __forceinline__ Multiplication(const Ring& ring, int first_row)
         : ring(ring), lefts{left_at(ring, first_row), left_at(ring, first_row + rows - 64)},
-          right(part(SlabB{ring.first + tile_m * depth}, 0).in_register()) {}
+          right(part(KBlockB{ring.first + tile_m * depth}, 0).in_register()) {}
     __device__ __forceinline__ void await() const { mbarrier_wait(&ring.full[at.stage], at.phase); }
-    // The slab that has come is multiplied from now on: added to the sums, or to zeros.
+    // The k-block that has come is multiplied from now on: added to the sums, or to zeros.
     __device__ __forceinline__ void begin(Sums& sums, bool zeros) {
         wgmma_fence();
 #pragma unroll
@@ -163,7 +162,7 @@ struct Multiplication {
         previous = current, current = at.stage;
         at.next();
     }
-    // Gives back the slab before the one that was begun, if there is one, when it has been multiplied.
+    // Frees the k-block before the one that was begun, if there is one, when it has been multiplied.
     __device__ __forceinline__ void release(Sums& sums, bool first) const {
         wgmma_wait<1>(sums[0]);
         if (!first) free(previous);
@@ -181,20 +180,20 @@ struct Multiplication {
         if (cluster > 1 && threadIdx.x % 32 < cluster) mbarrier_free_at(barrier, threadIdx.x % 32);
     }
 };
-// Where the tiles of 32 turns are: each lane knows that of one, as it takes more than a hundred instructions.
-struct TilePlaces {
+// Coordinates of the tiles of 32 iterations, one per lane, as computing one takes more than a hundred instructions.
+struct TileCoords {
     const Sizes& sizes;
     int first;
     Place known;
 
-    __device__ __forceinline__ TilePlaces(const Sizes& sizes, int first) : sizes(sizes), first(first), known(own(first)) {}
-    __device__ __forceinline__ Place own(int from) const { return Turn(from + threadIdx.x % 32).place(sizes); }
-    // The place of a turn's tile, moved down by `rows`. Turns are asked for in order, and none of them is left out.
-    __device__ __forceinline__ Place at(int turn, int rows) {
-        if (turn - first == 32) known = own(first = turn);
-        const auto given = [&](int own) { return __shfl_sync(0xffffffffu, own, turn - first); };
+    __device__ __forceinline__ TileCoords(const Sizes& sizes, int first) : sizes(sizes), first(first), known(own(first)) {}
+    __device__ __forceinline__ Place own(int from) const { return ScheduledTile(from + threadIdx.x % 32).place(sizes); }
+    // The tile of an iteration, moved down by `rows`; called for each iteration in order.
+    __device__ __forceinline__ Place at(int iteration, int rows) {
+        if (iteration - first == 32) known = own(first = iteration);
+        const auto from_lane = [&](int own) { return __shfl_sync(0xffffffffu, own, iteration - first); };
         Place place = known;
-        place.batch = given(known.batch), place.m0 = given(known.m0) + rows, place.n0 = given(known.n0);
+        place.batch = from_lane(known.batch), place.m0 = from_lane(known.m0) + rows, place.n0 = from_lane(known.n0);
         return place;
     }
 };

@@ -1,32 +1,32 @@
-// D = epilogue(A @ B) as linear/product_tma.cu, for 16-bit floats, but a tile is finished while the next one is multiplied. The registers
-// hold the sums of two tiles, which take turns. While a slab of tile t + 1 is multiplied, 16 columns (a slice) of tile t are finished:
-// the epilogue runs beside the tensor cores. The registers of the slice are then set to what tile t + 2 begins with: the row that
-// is added to the product first, if there is one.
-// A matrix of D's shape and dtype (`brought`) comes by a map too, to where the parts of D will be that are made of it.
-// A block's last tile is finished while nothing is multiplied. Its parts that have no slot lie in a stage of the ring, which is free
-// then, so that none of them waits for a store.
+// D = epilogue(A @ B) as linear/product_tma.cu, for 16-bit floats, with a deferred epilogue: that of a tile runs while the next tile is
+// multiplied. The registers hold the sums of two tiles, double-buffered. While a k-block of tile t + 1 is multiplied, the epilogue of
+// 16 columns (a slice) of tile t runs beside the tensor cores. The registers of the slice are then set to what tile t + 2 begins with:
+// the row that is added to the product first, if there is one.
+// A matrix of D's shape and dtype (`mapped`) is loaded by TMA too, to where the parts of D will be.
+// The epilogue of a block's last tile runs alone. Its parts that have no slot lie in a stage of the ring, which is free then, so that
+// none of them waits for a store.
 // Launch: blocks of three warpgroups. The first two share the rows of each tile.
 // Shared, dynamic: the stages, then slots of each warpgroup for parts of 64 lines of D, or of half lines if a matrix comes to them, then a
 // row of a tile in float for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/product_tma.cuh" %>
-constexpr bool brings = << "true" if brought else "false" >>;  // a matrix, to where parts of D will be
-constexpr int brought = << brought - 1 if brought else 0 >>;  // its place among the operands
+constexpr bool loads_matrix = << "true" if mapped else "false" >>;  // a matrix, to where parts of D will be
+constexpr int mapped = << mapped - 1 if mapped else 0 >>;  // its index among the operands
 constexpr int slices = tile_n / 16, of_part = part_line / 16;  // of a tile, and of a part
 constexpr int all_parts = tile_n / part_line;
-// Parts of the last tile that lie in a stage. With a matrix the last slot stays empty: its part would be asked for after the last slab.
-constexpr int spare_parts = all_parts - slots + brings;
-static_assert(!by_turns && !<< "true" if saves else "false" >>, "a warpgroup finishes a tile while it multiplies the next, and saves no sums");
+// Parts of the last tile that lie in a stage. With a matrix the last slot stays empty: its part would be asked for after the last k-block.
+constexpr int spare_parts = all_parts - slots + loads_matrix;
+static_assert(!ping_pong && !<< "true" if saves else "false" >>, "a warpgroup finishes a tile while it multiplies the next, and saves no sums");
 static_assert(rows == 64 && sizeof(Out) == 2, "the registers do not suffice for more");
 static_assert(all_parts % slots == 0, "a part has the same slot in each tile, as the wait for stores assumes");
-static_assert(!brings || all_parts == 2 * slots, "the parity of a phase is known");
+static_assert(!loads_matrix || all_parts == 2 * slots, "the parity of a phase is known");
 static_assert(2 * spare_parts * part_size <= stage_size, "they lie in one stage");
-constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are on their way
+constexpr int early = slice_registers <= 6 ? 3 : slice_registers <= 8 ? 2 : 1;  // slices whose operands are prefetched
 
 <% set parameters %>
-<% for x in operands %><< "const __grid_constant__ TensorMap matrix" if x.k == brought else "const %s* x%d" % (x.type, x.k) >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
+<% for x in operands %><< "const __grid_constant__ TensorMap matrix" if x.k == mapped else "const %s* x%d" % (x.type, x.k) >>, <% endfor %><% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>
 <% endset %>
 <% set arguments %>
-<% for x in operands %><< "nullptr" if x.k == brought else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>
+<% for x in operands %><< "nullptr" if x.k == mapped else "x%d" % x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>
 <% endset %>
 extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< cluster >>, 1, 1) << name >>(
     const __grid_constant__ TensorMap a, const __grid_constant__ TensorMap b,
@@ -34,38 +34,38 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     const __grid_constant__ TensorMap d, Sizes sizes, Steps steps)
 {
     const Epilogue epilogue{<< arguments | trim >> steps};
-    << "const TensorMap& matrix = d;  // there is none" if not brought >>
+    << "const TensorMap& matrix = d;  // there is none" if not mapped >>
     extern __shared__ __align__(128) unsigned char shared[];
-    __shared__ MBarrier full[stages], empty[stages], all_brought[brings ? 2 * slots : 1];
+    __shared__ MBarrier full[stages], empty[stages], all_loaded[loads_matrix ? 2 * slots : 1];
     const Ring ring(shared, full, empty);
     if (threadIdx.x == 256) {
         prefetch_map(a), prefetch_map(b), prefetch_map(d);
-        if (brings) prefetch_map(matrix);
+        if (loads_matrix) prefetch_map(matrix);
     }
-    ring.open(all_brought, brings ? 2 * slots : 0);
+    ring.open(all_loaded, loads_matrix ? 2 * slots : 0);
 
-    // With each of the first slabs of a tile a slice of the one before is finished: what slabs lie beyond the depth are zeros.
-    const int slabs = maximum(divide_up(sizes.k, depth), slices), group = own_group();
-    const auto bring_part = [&](T* to, MBarrier* barrier, const Place& place, int i) {  // of the matrix
-        copy_tile(to, matrix, {steps.of[brought][0] ? place.batch : 0, place.m0, place.n0 + i * part_line}, barrier);
+    // With each of the first k-blocks of a tile a slice of the one before is finished: k-blocks beyond the depth are zeros.
+    const int k_blocks = maximum(divide_up(sizes.k, depth), slices), group = own_group();
+    const auto load_part = [&](T* to, MBarrier* barrier, const Place& place, int i) {  // of the matrix
+        copy_tile(to, matrix, {steps.of[mapped][0] ? place.batch : 0, place.m0, place.n0 + i * part_line}, barrier);
     };
     if (group == 2) {
         give_registers<24>();
-        const Place first = Turn(0).place_now(sizes);
+        const Place first = ScheduledTile(0).coord_now(sizes);
         ring.await_open();
         if (threadIdx.x != 256) return;
-        Round at{0, 0};
-        const int tiles = feed(ring, a, b, sizes, slabs, at, first);
-        if constexpr (brings) {
-            Place place = Turn(tiles - 1).place(sizes);
+        PipelineState at{0, 0};
+        const int tiles = feed(ring, a, b, sizes, k_blocks, at, first);
+        if constexpr (loads_matrix) {
+            Place place = ScheduledTile(tiles - 1).place(sizes);
             mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);
             mbarrier_arrive_expecting(&ring.full[at.stage], 2 * spare_parts * part_size * sizeof(T));
             for (int x = 0; x < 2; ++x, place.m0 += rows)
                 for (int i = 0; i < spare_parts; ++i)
-                    bring_part(ring.at(at.stage) + (x * spare_parts + i) * part_size, &ring.full[at.stage], place, all_parts - spare_parts + i);
+                    load_part(ring.at(at.stage) + (x * spare_parts + i) * part_size, &ring.full[at.stage], place, all_parts - spare_parts + i);
             at.next();
         }
-        ring.await_empty(at, brings ? stages - 1 : stages);  // the matrix's stage was empty
+        ring.await_empty(at, loads_matrix ? stages - 1 : stages);  // the matrix's stage was empty
         return;
     }
     ring.await_open();
@@ -73,10 +73,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
     T* const parts = ring.at(stages) + group * slots * part_size;
     Sums sums, others;
     Multiplication product(ring, rows * group);
-    TilePlaces tiles(sizes, 0);
+    TileCoords tiles(sizes, 0);
     // The tile that is finished, the one that is multiplied, and the one after that; every block has at least one.
     Place done = tiles.at(0, rows * group), now = done, next = done;
-    bool followed = Turn(1).there(sizes);  // whether there is a tile after the one that is multiplied
+    bool followed = ScheduledTile(1).there(sizes);  // whether there is a tile after the one that is multiplied
 
     // The row with which the sums of the next tile begin, in float, written by the first tile_n / 2 threads of the warpgroup.
     float* const first_sums = (float*)(ring.at(stages) + 2 * slots * part_size) + group * tile_n;
@@ -90,26 +90,26 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         }
     };
 
-    // Parts of the matrix come to where those of D will be, when what was there has been stored: the first ones of a tile while the
-    // tile before it is finished.
-    MBarrier* const own_brought = in_register(all_brought + (brings ? group * slots : 0));
-    const auto bring_next = [&](const Place& place, int i) {
+    // Parts of the matrix are loaded to where those of D will be, once what was there has been stored: the first ones of a tile
+    // during the epilogue of the tile before it.
+    MBarrier* const own_loaded = in_register(all_loaded + (loads_matrix ? group * slots : 0));
+    const auto load_next = [&](const Place& place, int i) {
         if (threadIdx.x % 128) return;
         wait_stores_read<0>();
-        mbarrier_arrive_expecting(&own_brought[i % slots], part_size * sizeof(T));
-        bring_part(parts + i % slots * part_size, &own_brought[i % slots], place, i);
+        mbarrier_arrive_expecting(&own_loaded[i % slots], part_size * sizeof(T));
+        load_part(parts + i % slots * part_size, &own_loaded[i % slots], place, i);
     };
 
-    TileOperands found(epilogue, sizes, 0, 0, 0);
+    TileOperands of_tile(epilogue, sizes, 0, 0, 0);
     SliceOperands operands[early + 1] = {};
-    unsigned words[brings ? slices : 1][4];  // of the matrix
-    // Where a lane's chunk of a part's first slice is, in bytes: chunks change slots as in a slab, and as the map says.
+    unsigned words[loads_matrix ? slices : 1][4];  // of the matrix
+    // The offset of a lane's chunk of a part's first slice, in bytes: chunks are swizzled as in a k-block, and as the map says.
     constexpr int chunks = part_line / chunk;
     const int own_line = threadIdx.x % 128 / 32 * 16 + threadIdx.x % 16;
     const int own_chunk = in_register(
         int((unsigned char*)parts - shared) + own_line * chunks * 16 + (own_line * chunks / 8 % chunks ^ threadIdx.x % 32 / 16) * 16);
     const auto finish_slice = [&](Sums& of, int i, bool last) {
-        if (i + early < slices) found.load(operands[(i + early) % (early + 1)], epilogue, i + early);
+        if (i + early < slices) of_tile.load(operands[(i + early) % (early + 1)], epilogue, i + early);
         const int own_part = i / of_part;
         const bool begins_part = i % of_part == 0;
         const auto part_at = [&](int x) {
@@ -121,23 +121,23 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             return shared + (part_at(slice / of_part) - parts) * int(sizeof(T)) + (own_chunk ^ slice % of_part * 32);
         };
         if (begins && !last && i == 0) row.store(first_sums);
-        if (brings && last) {
+        if (loads_matrix && last) {
 #pragma unroll
-            for (int x = 0; i == 0 && x < all_parts - spare_parts; ++x) mbarrier_wait(&own_brought[x], 0);
+            for (int x = 0; i == 0 && x < all_parts - spare_parts; ++x) mbarrier_wait(&own_loaded[x], 0);
             if (i == 0) mbarrier_wait(&ring.full[product.at.stage], product.at.phase);
         } else if (last && own_part >= slots) {
             if (i == slots * of_part) mbarrier_wait(&ring.empty[product.at.stage], product.at.phase ^ 1);
         } else if (begins_part) {
-            if (brings) mbarrier_wait(&own_brought[own_part % slots], own_part / slots);
+            if (loads_matrix) mbarrier_wait(&own_loaded[own_part % slots], own_part / slots);
             else if (threadIdx.x % 128 == 0) wait_stores_read<slots - 1>();
-            if (!brings || (begins && i == 0)) barrier_sync(1 + group, 128);  // the part may be written again, and the row be read
+            if (!loads_matrix || (begins && i == 0)) barrier_sync(1 + group, 128);  // the part may be written again, and the row be read
         }
         SliceOperands& of_slice = operands[i % (early + 1)];
-        if constexpr (brings) {
+        if constexpr (loads_matrix) {
             const int together = last ? slices : of_part;
 #pragma unroll
             for (int x = 0; i % together == 0 && x < together; ++x) load_matrices(words[x], chunk_at(i + x));
-            of_slice.bring(words[i % together]);
+            of_slice.set_matrix(words[i % together]);
         }
         unsigned pairs[4];
 #pragma unroll
@@ -148,10 +148,10 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             pairs[j] = *(const unsigned*)two;
         }
         store_matrices(chunk_at(i), pairs);
-        if (brings && !last && begins_part && own_part > 0) {
+        if (loads_matrix && !last && begins_part && own_part > 0) {
             const int part = own_part - 1 + slots;
-            if (part < all_parts) bring_next(done, part);
-            else bring_next(now, part - all_parts);
+            if (part < all_parts) load_next(done, part);
+            else load_next(now, part - all_parts);
         }
         // The last slice's loads are before the barrier, after which other warps may write the next row.
         if (begins && !last && i == slices - 1) begin_slice(of, i);
@@ -170,21 +170,21 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         if (begins && !last && i < slices - 1) begin_slice(of, i);  // after the fence, which would wait for the loads
     };
 
-    // Ends the tile of a turn, which is finished from now on.
-    const auto end_tile = [&](Sums& made, int turn) {
+    // Ends the multiplications of the tile of an iteration, whose epilogue is next.
+    const auto end_tile = [&](Sums& sums_of, int iteration) {
         done = now;
-        found = TileOperands(epilogue, sizes, done.batch, done.m0, done.n0);
+        of_tile = TileOperands(epilogue, sizes, done.batch, done.m0, done.n0);
 #pragma unroll
-        for (int i = 0; i < early; ++i) found.load(operands[i], epilogue, i);
-        if (brings && followed) bring_next(done, slots - 1);
+        for (int i = 0; i < early; ++i) of_tile.load(operands[i], epilogue, i);
+        if (loads_matrix && followed) load_next(done, slots - 1);
         now = next;
-        if (Turn(turn + 2).there(sizes)) next = tiles.at(turn + 2, rows * group);
+        if (ScheduledTile(iteration + 2).there(sizes)) next = tiles.at(iteration + 2, rows * group);
         row.load(epilogue, sizes, next.batch, next.n0);
-        wgmma_wait<0>(made[0]);
+        wgmma_wait<0>(sums_of[0]);
     };
-    // Makes the tile of a turn, while the one before it is finished.
-    const auto make_tile = [&](Sums& of, Sums& finished, int turn) {
-        followed = Turn(turn + 1).there(sizes);
+    // Multiplies the tile of an iteration, during the epilogue of the one before it.
+    const auto multiply_tile = [&](Sums& of, Sums& finished, int iteration) {
+        followed = ScheduledTile(iteration + 1).there(sizes);
 #pragma unroll
         for (int i = 0; i < slices; ++i) {
             if (i == 0) product.await();
@@ -193,11 +193,11 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
             if (i + 1 < slices) product.await();  // ptxas leaves the slice's arithmetic behind this, and so behind the products
             finish_slice(finished, i, false);
         }
-        for (int i = slices; i < slabs; ++i) product.multiply(of, false, false);
-        end_tile(of, turn);
+        for (int i = slices; i < k_blocks; ++i) product.multiply(of, false, false);
+        end_tile(of, iteration);
     };
     const auto finish_last = [&](Sums& of) {
-        product.free(product.current);  // as the last slab too is waited for
+        product.free(product.current);  // as the last k-block too is waited for
 #pragma unroll
         for (int i = 0; i < slices; ++i) finish_slice(of, i, true);
     };
@@ -219,20 +219,20 @@ extern "C" __global__ void __launch_bounds__(threads, 1) __cluster_dims__(<< clu
         begin_tile(others, row);
     }
     product.multiply(sums, !begins, true);
-    for (int i = 0; brings && i < slots - 1; ++i) bring_next(now, i);
-    for (int i = 1; i < slabs; ++i) product.multiply(sums, false, false);
+    for (int i = 0; loads_matrix && i < slots - 1; ++i) load_next(now, i);
+    for (int i = 1; i < k_blocks; ++i) product.multiply(sums, false, false);
     end_tile(sums, 0);
-    for (int turn = 1;; turn += 2) {
-        if (!Turn(turn).there(sizes)) {
+    for (int iteration = 1;; iteration += 2) {
+        if (!ScheduledTile(iteration).there(sizes)) {
             finish_last(sums);
             break;
         }
-        make_tile(others, sums, turn);
-        if (!Turn(turn + 1).there(sizes)) {
+        multiply_tile(others, sums, iteration);
+        if (!ScheduledTile(iteration + 1).there(sizes)) {
             finish_last(others);
             break;
         }
-        make_tile(sums, others, turn + 1);
+        multiply_tile(sums, others, iteration + 1);
     }
     if (threadIdx.x % 128 == 0) wait_stores_read<0>();
 }

@@ -24,7 +24,7 @@ struct Decomposed {
 __device__ __forceinline__ Decomposed decompose(Tile& tile, int n) {
     const int lane = threadIdx.x % lanes;
     int place = lane;
-    Decomposed made{lane, false};
+    Decomposed result{lane, false};
     for (int j = 0; j < n; ++j) {
         const bool open = place >= j && lane < n;
         // The largest number, and the place and the thread of its row; of equal ones the first place.
@@ -35,8 +35,8 @@ __device__ __forceinline__ Decomposed decompose(Tile& tile, int n) {
             if (other.value > best.value || (other.value == best.value && other.at < best.at)) best = other;
         }
         const int chosen = best.at % lanes, from = best.at / lanes;
-        made.odd ^= from != j;
-        if (lane == j) made.row = chosen;
+        result.odd ^= from != j;
+        if (lane == j) result.row = chosen;
         if (place == j) place = from;
         if (lane == chosen) place = j;
         if (open && lane != chosen) {
@@ -49,5 +49,5 @@ __device__ __forceinline__ Decomposed decompose(Tile& tile, int n) {
         }
         __syncwarp();
     }
-    return made;
+    return result;
 }

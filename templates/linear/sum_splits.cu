@@ -1,5 +1,5 @@
-// D = epilogue(sum over parts of sums[part]), for sums (parts, batches, m, n) of products whose depth several blocks shared. They
-// are added in order, so that the result is the same each time.
+// Second stage of split-K: D = epilogue(sum over parts of sums[part]), for partial sums (parts, batches, m, n). They are added in
+// order, so every run gives the same bits.
 // Launch: a thread for each element of D, blocks along x. Shared memory: none.
 <% include "linear/epilogue.cuh" %>
 constexpr int parts = << splits >>;

@@ -1,9 +1,9 @@
-// What the warps of a tile store, after linear/product.cuh. With `by_rows` a tile has all columns of D.
+// Outputs of the warps of a tile, after linear/product.cuh. With `by_rows` a tile has all columns of D.
 struct Results {
 <% if saves %>
     T* saved;
 <% endif %>
-    Made* d;
+    Stored* d;
 };
 <% if rows %>
 // Reduces the 16 rows and COLUMNS columns of a warp from (row, column) on: leaves the state of row r at of_rows[r].
@@ -13,11 +13,11 @@ __device__ __forceinline__ void reduce(
 {
     const int q = threadIdx.x % 4, g = threadIdx.x % 32 / 4;
     Row::State of[2] = {Row::identity(), Row::identity()};
-    finish<COLUMNS, Out>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const Out(&made)[4][2]) {
+    finish<COLUMNS, Out>(epilogue, sizes, batch, row, column, sums, [&](int half, int x, const Out(&values)[4][2]) {
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const int place = column + x + i / 2 * 8 + 2 * q + i % 2;
-            if (place < sizes.n) of[half] = Row::push(of[half], made[i / 2][i % 2], place);
+            if (place < sizes.n) of[half] = Row::push(of[half], values[i / 2][i % 2], place);
         }
     });
 #pragma unroll
@@ -43,7 +43,7 @@ __device__ __forceinline__ void end(
     store<COLUMNS>(epilogue, to.d, sizes, at.batch, at.m0 + row, at.n0 + column, sums);
 <% endif %>
 }
-// Stores what rows are reduced to, whose states in PARTS parts all warps have left in memory.
+// Combines the PARTS partial states of each row that warps have left in memory, and stores the results.
 template <int PARTS>
 __device__ __forceinline__ void end_rows(const Results& to, const Sizes& sizes, const Place& at, const unsigned char* memory) {
 <% if rows %>

@@ -17,10 +17,10 @@ using Held = Pack<T, width>;
 
 // Weights of a group, from its j-th on.
 __device__ __forceinline__ Held held(const Group& group, int j) {
-    Held made;
+    Held result;
 #pragma unroll
-    for (int k = 0; k < width; ++k) made.at[k] = cast<T>(weight(group, j + k));
-    return made;
+    for (int k = 0; k < width; ++k) result.at[k] = cast<T>(weight(group, j + k));
+    return result;
 }
 // Where the number i of the 16-byte chunks of a warp is: lanes that write the same chunk of their rows of 128 bytes do not meet
 // in the banks.

@@ -15,10 +15,10 @@ struct Group {
 // The i-th of groups whose weights are bytes as they are.
 template <int N>
 __device__ __forceinline__ Group group_in(const unsigned (&words)[N], int i, float scale) {
-    Group made{{}, scale, 0};
+    Group result{{}, scale, 0};
 #pragma unroll
-    for (int j = 0; j < own_words; ++j) made.q[j] = words[i * own_words + j];
-    return made;
+    for (int j = 0; j < own_words; ++j) result.q[j] = words[i * own_words + j];
+    return result;
 }
 // The number within a block of a unit's i-th group.
 template <class K>

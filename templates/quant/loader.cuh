@@ -1,14 +1,14 @@
-// Brings slab after slab of quantised weights to shared memory, for the kernels of linear/product.cuh: a thread decodes groups of
-// 16 weights to T. Their bytes are fetched a slab ahead, and so have come when they are decoded.
+// Loads k-block after k-block of quantised weights to shared memory, for the kernels of linear/product.cuh: a thread decodes groups of
+// 16 weights to T. Their bytes are fetched a k-block ahead, and so have come when they are decoded.
 template <int SIZE, bool BY_DEPTH>
 struct QuantisedLoader {
-    using To = Slab<SIZE, BY_DEPTH>;
+    using To = KBlock<SIZE, BY_DEPTH>;
     static constexpr int along = (BY_DEPTH ? depth : SIZE) / 16, count = To::lines * along / threads;  // groups of a line, of a thread
     static_assert(To::lines % 32 == 0 && To::lines * along % threads == 0, "all lanes of a warp have the same group of a line");
     const unsigned char* blocks;
     index row_bytes;
-    int first, left_rows, left;  // of the slab: its first weight across the depth, and what there is of rows and along them
-    int before;                  // the depth of the slab that is fetched
+    int first, left_rows, left;  // of the k-block: its first weight across the depth, and what there is of rows and along them
+    int before;                  // the depth of the k-block that is fetched
     Kind::Unit held[count];
 
     __device__ __forceinline__ QuantisedLoader(const unsigned char* blocks, index row_bytes, int first, int size, int depth_end)
@@ -17,21 +17,21 @@ struct QuantisedLoader {
     {
         fetch();
     }
-    __device__ __forceinline__ void next(T* slab) {
+    __device__ __forceinline__ void next(T* k_block) {
 #pragma unroll
         for (int i = 0; i < count; ++i) {
             const Place at(*this, i);
             const InUnit<Kind> in(at.column / 16);
 #pragma unroll
             for (int group = 0; group < Kind::groups; ++group)
-                if (group == in.group) put(To{slab}, at, held[i].decode(group));
+                if (group == in.group) put(To{k_block}, at, held[i].decode(group));
         }
         before += depth;
         fetch();
     }
 
 private:
-    // A thread's i-th group: its line and place in the slab, and its row and column in W.
+    // A thread's i-th group: its line and place in the k-block, and its row and column in W.
     struct Place {
         int line, group, row, column;
         bool inside;
@@ -54,13 +54,13 @@ private:
             held[i] = Kind::Unit(blocks + at.row * row_bytes + in.block * Kind::bytes, in.unit);
         }
     }
-    __device__ __forceinline__ void put(To slab, const Place& at, const Group& group) const {
+    __device__ __forceinline__ void put(To k_block, const Place& at, const Group& group) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             Pack<T, 8> pack;
 #pragma unroll
             for (int j = 0; j < 8; ++j) pack.at[j] = cast<T>(at.inside ? weight(group, 8 * half + j) : 0.0f);
-            store_pack(slab.at(at.line, 2 * at.group + half), pack);
+            store_pack(k_block.at(at.line, 2 * at.group + half), pack);
         }
     }
 };

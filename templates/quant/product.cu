@@ -2,8 +2,8 @@
 // quantised blocks: of W's rows, which are those of the instructions' first factor, a lane dequantises in registers what it has
 // of them. Sums are in float. Maps lead to X, to W as 16-bit words, and to D. Inputs are a multiple of `wide`.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile: `tile_m` outputs of `tile_n` rows. The first
-// two share the outputs and multiply. Of the third one thread brings slabs of X to a ring of stages, and one the blocks of
-// `wide` weights of each output to another ring. A slab's weights are dequantised while the slab before is multiplied.
+// two share the outputs and multiply. Of the third one thread loads k-blocks of X to a ring of stages, and one the blocks of
+// `wide` weights of each output to another ring. A k-block's weights are dequantised while the k-block before is multiplied.
 // A stage goes round: `empty` until it may be written, `full` when all its bytes have come, and empty again when all warps have
 // done with it. With several `shares`, a cluster of as many blocks makes one tile: each multiplies a share of the inputs, and then
 // adds up and stores a share of the tile's rows, of which the others have stored their sums in its shared memory.
@@ -32,13 +32,13 @@ static_assert((shares - 1) * own_n * tile_m * 4 <= stages * x_size * int(sizeof(
 struct Sizes {
     int rows, outputs, inputs, tiles_m, tiles_n;
 };
-// Tile `turn` of this block; neighbours have the same outputs. Blocks that share tiles have one each.
-struct Turn {
+// Tile `iteration` of this block; neighbours have the same outputs. Blocks that share tiles have one each.
+struct ScheduledTile {
     int row, output;
     bool there;
 
-    __device__ __forceinline__ Turn(const Sizes& sizes, int turn) {
-        const int number = blockIdx.x / shares + turn * (shares > 1 ? sizes.tiles_m * sizes.tiles_n : int(gridDim.x));
+    __device__ __forceinline__ ScheduledTile(const Sizes& sizes, int iteration) {
+        const int number = blockIdx.x / shares + iteration * (shares > 1 ? sizes.tiles_m * sizes.tiles_n : int(gridDim.x));
         row = number % sizes.tiles_n * tile_n;
         output = number / sizes.tiles_n * tile_m;
         there = number < sizes.tiles_m * sizes.tiles_n;
@@ -49,7 +49,7 @@ __device__ __forceinline__ unsigned pair_of(float a, float b) {
     const Pack<T, 2> pack = packed<T>(two);
     return *(const unsigned*)&pack;
 }
-// The lane's weights of slab S of the `wide` ones of two rows, 8 lines apart, as the first factor of the products of 16.
+// The lane's weights of k-block S of the `wide` ones of two rows, 8 lines apart, as the first factor of the products of 16.
 template <int S>
 __device__ __forceinline__ void dequantise(unsigned (&to)[4][4], const unsigned char* first) {
 #pragma unroll
@@ -119,21 +119,21 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
     if (group == 2) {
         give_registers<24>();
         if (threadIdx.x == 256) {
-            for (int turn = 0, number = 0; Turn(sizes, turn).there; ++turn) {
+            for (int iteration = 0, number = 0; ScheduledTile(sizes, iteration).there; ++iteration) {
                 for (int i = 0; i < each * (wide / depth); ++i, ++number) {
                     const int stage = number % stages;
                     mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
                     mbarrier_arrive_expecting(&full[stage], x_size * int(sizeof(T)));
-                    copy_tile(ring + stage * x_size, x, {Turn(sizes, turn).row, first * wide + i * depth}, &full[stage]);
+                    copy_tile(ring + stage * x_size, x, {ScheduledTile(sizes, iteration).row, first * wide + i * depth}, &full[stage]);
                 }
             }
         } else if (threadIdx.x == 288) {
-            for (int turn = 0, number = 0; Turn(sizes, turn).there; ++turn) {
+            for (int iteration = 0, number = 0; ScheduledTile(sizes, iteration).there; ++iteration) {
                 for (int i = 0; i < each; ++i, ++number) {
                     const int stage = number % block_stages;
                     mbarrier_wait(&blocks_empty[stage], number / block_stages % 2 ^ 1);
                     mbarrier_arrive_expecting(&blocks_full[stage], tile_m * line);
-                    copy_tile(blocks + stage * tile_m * line, w, {Turn(sizes, turn).output, (first + i) * own_bytes / 16 * 8}, &blocks_full[stage]);
+                    copy_tile(blocks + stage * tile_m * line, w, {ScheduledTile(sizes, iteration).output, (first + i) * own_bytes / 16 * 8}, &blocks_full[stage]);
                 }
             }
         }
@@ -159,12 +159,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
             right += 32;
         }
         wgmma_commit();
-        wgmma_wait<1>(sums);  // the slab before this one has been multiplied
+        wgmma_wait<1>(sums);  // the k-block before this one has been multiplied
         __syncwarp();
         if (add && lane == 0) mbarrier_arrive(&empty[(number - 1) % stages]);
     };
     int number = 0, numbers = 0;  // of stages with blocks, and with X
-    for (int turn = 0; Turn(sizes, turn).there; ++turn) {
+    for (int iteration = 0; ScheduledTile(sizes, iteration).there; ++iteration) {
         const unsigned char* own = blocks_of(number, 0);
         dequantise<0>(weights[0], own);
         for (int i = 0; i < each; ++i, ++number, numbers += 4) {
@@ -187,7 +187,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << "__cluster_dims__(%d, 1,
         if (lane == 0) mbarrier_arrive(&empty[(numbers - 1) % stages]);
         if constexpr (shares > 1) add_up(sums, (float4*)ring, rank);
 
-        const int row = Turn(sizes, turn).row + rank * own_n, output = Turn(sizes, turn).output + 64 * group;
+        const int row = ScheduledTile(sizes, iteration).row + rank * own_n, output = ScheduledTile(sizes, iteration).output + 64 * group;
         float added[2] = {};
 <% if biased %>
 #pragma unroll

@@ -4,7 +4,7 @@
 // multiplied. With a `gate`, W has two matrices, one behind the other, and y is f(x @ W0.T) * (x @ W1.T).
 // Launch: a warp takes `rows` rows of W at a time, those with numbers blockIdx.x + gridDim.x * (warp + i * warps), slice by slice
 // of 2048 weights, of which each lane has 64: one unit of each piece.
-// Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp brings its
+// Shared, dynamic: x, then for each warp `stages` slices of its rows, of which all but one are on their way. A warp loads its
 // slices itself and waits for no other.
 <% set settled, normed, gate = settled | default(false), normed | default(false), gate | default("") %>
 <% set bulk, halves = bulk | default(false), kind in ("q4_0", "q4_1", "q4_k") %>
@@ -36,7 +36,7 @@ constexpr int threads = 32 * warps, groups = Kind::groups;
 constexpr int pieces = 4 / groups;  // of 32 units, in a slice
 constexpr int slice_bytes = 32 * pieces / Kind::units * Kind::bytes, chunks = slice_bytes / 16 + (aligned ? 0 : 1);
 constexpr int stage_bytes = rows * chunks * 16;
-constexpr int made = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
+constexpr int rows_out = << "rows / 2" if gate else "rows" >>;  // results of a warp at a time
 static_assert(slice_bytes % 16 == 0, "slices begin where rows do");
 <% if normed %>
 // The sum over all threads of a block, in each of them; once in a kernel.
@@ -153,14 +153,14 @@ struct Weights {
 
     // Where a row of an item is, from the item's first one on: with a gate, the second half are those of the second matrix.
     __device__ __forceinline__ auto within(int row) const {
-        if constexpr (made < rows) return row % made * (long long)row_bytes + row / made * (long long)outputs * row_bytes;
+        if constexpr (rows_out < rows) return row % rows_out * (long long)row_bytes + row / rows_out * (long long)outputs * row_bytes;
         else return row * row_bytes;
     }
-    __device__ __forceinline__ long long first_of(int item) const { return (long long)item * made * row_bytes; }
+    __device__ __forceinline__ long long first_of(int item) const { return (long long)item * rows_out * row_bytes; }
     // Asks for the first bytes of an item's rows.
     __device__ __forceinline__ void ask(int item) const {
         const int lane = threadIdx.x % 32;
-        if (lane >= rows || lane % made >= outputs - item * made) return;
+        if (lane >= rows || lane % rows_out >= outputs - item * rows_out) return;
         const long long first = first_of(item) + within(lane);
         ask_ahead(blocks + (first - first % 16), minimum(row_bytes, asked));
     }
@@ -168,7 +168,7 @@ struct Weights {
     // Sends a slice of rows to shared memory.
     __device__ __forceinline__ void load(unsigned char* stage, const Cursor& at) const {
         if (at.item >= items) return commit_copies();
-        const bool whole = outputs - at.item * made >= made && (at.slice + 1) * slice_bytes <= row_bytes;
+        const bool whole = outputs - at.item * rows_out >= rows_out && (at.slice + 1) * slice_bytes <= row_bytes;
         if (aligned && whole) send<true>(stage, at);
         else send<false>(stage, at);
         commit_copies();
@@ -178,7 +178,7 @@ private:
     template <bool WHOLE>
     __device__ __forceinline__ void send(unsigned char* stage, const Cursor& at) const {
         const long long first = first_of(at.item);
-        const int left = outputs - at.item * made, before = at.slice * slice_bytes;
+        const int left = outputs - at.item * rows_out, before = at.slice * slice_bytes;
         const unsigned char* const from = blocks + first + before;
 #pragma unroll
         for (int i = 0; i < rows * chunks; i += 32) {
@@ -189,7 +189,7 @@ private:
                 copy_async((uint4*)(stage + 16 * c), (const uint4*)(from + (within(row) + chunk)));
             } else {
                 const int start = chunk - (aligned ? 0 : int((first + within(row)) % 16));
-                const int bytes = row % made < left ? minimum(row_bytes - before - start, 16) : 0;
+                const int bytes = row % rows_out < left ? minimum(row_bytes - before - start, 16) : 0;
                 copy_async_or_zeros(stage + 16 * c, from + (within(row) + start), maximum(bytes, 0));
             }
         }
@@ -213,8 +213,8 @@ struct Sender {
     }
     __device__ __forceinline__ void begin() {
         // Of rows beyond the last output, that one's: results that are dropped, but of memory that is set.
-        const int lane = threadIdx.x % 32, last = minimum(w.outputs - item * made, made) - 1;
-        from = w.blocks + (w.first_of(item) + w.within(lane / made * made + minimum(lane % made, last)));
+        const int lane = threadIdx.x % 32, last = minimum(w.outputs - item * rows_out, rows_out) - 1;
+        from = w.blocks + (w.first_of(item) + w.within(lane / rows_out * rows_out + minimum(lane % rows_out, last)));
     }
     __device__ __forceinline__ void next() {
         if (item >= w.items) return;
@@ -300,12 +300,12 @@ struct Sums {
     }
     // What is added to the result that a lane stores.
     static __device__ __forceinline__ float added(const T* bias, int first, int outputs) {
-        const int lane = threadIdx.x % 32, output = first + lane % made;
-        return biased && lane < columns * made && output < outputs ? cast<float>(bias[output]) : 0.0f;
+        const int lane = threadIdx.x % 32, output = first + lane % rows_out;
+        return biased && lane < columns * rows_out && output < outputs ? cast<float>(bias[output]) : 0.0f;
     }
     // Adds up the lanes' sums, stores what they make, and starts from zero again.
     __device__ __forceinline__ void store(T* y, float added, int first, int outputs) {
-        static_assert(columns * made <= 32, "a lane stores one result");
+        static_assert(columns * rows_out <= 32, "a lane stores one result");
         const int lane = threadIdx.x % 32;
 #pragma unroll
         for (int column = 0; column < columns; ++column) {
@@ -315,12 +315,12 @@ struct Sums {
                 for (int apart = 16; apart; apart /= 2) of[row][column] += __shfl_xor_sync(0xffffffffu, of[row][column], apart);
             }
 #pragma unroll
-            for (int row = 0; row < made; ++row) {
+            for (int row = 0; row < rows_out; ++row) {
                 const int output = first + row;
-                if (lane == column * made + row && output < outputs) {
+                if (lane == column * rows_out + row && output < outputs) {
                     float result = of[row][column];
 <% if gate %>
-                    result = activated(result) * of[made + row][column];
+                    result = activated(result) * of[rows_out + row][column];
 <% endif %>
                     if (biased) result += added;
                     y[(long long)column * outputs + output] = cast<T>(result);
@@ -338,7 +338,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
 {
     extern __shared__ __align__(128) unsigned char shared[];
     const int row_units = k / (16 * groups), slices = divide_up(row_units, 32 * pieces);
-    const Weights w{blocks, k / Kind::weights * Kind::bytes, outputs, divide_up(outputs, made), slices, row_units};
+    const Weights w{blocks, k / Kind::weights * Kind::bytes, outputs, divide_up(outputs, rows_out), slices, row_units};
     const Activations activations{shared, slices * pieces};
     const int warp = threadIdx.x / 32;
     unsigned char* const ring = activations.end() + warp * stages * stage_bytes;
@@ -377,7 +377,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     if (packs) own.load(x, k);
 <% endif %>
     // What is added to an item's results comes while it is multiplied.
-    float added = Sums::added(bias, at.item * made, outputs);
+    float added = Sums::added(bias, at.item * rows_out, outputs);
     for (int i = lead; i < stages - 1; ++i) sender.next();
 <% if settled %>
     if (!packs) activations.copy(numbers, factors, k);
@@ -400,9 +400,9 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
         __syncwarp();  // all lanes' chunks have come, and the slice before has been multiplied
         sender.next();
         sums.add(ring + stage * stage_bytes, activations, w, at);
-        if (at.slice == slices - 1) sums.store(y, added, at.item * made, outputs);
+        if (at.slice == slices - 1) sums.store(y, added, at.item * rows_out, outputs);
         at.next(slices);
-        if (biased && at.slice == 0) added = Sums::added(bias, at.item * made, outputs);
+        if (biased && at.slice == 0) added = Sums::added(bias, at.item * rows_out, outputs);
         if (++stage == stages) stage = 0, parity ^= 1;
     }
 <% if not bulk %>

@@ -29,7 +29,7 @@ def form(a: ck.Array, b: ck.Array, columns: int = 32, warps: int = 2) -> FewRows
     ("x_swapped", "w_swapped"), [(False, False), (False, True), (True, False), (True, True)]
 )
 def test_layouts_of_the_factors(device: ck.Device, dtype: str, x_swapped: bool, w_swapped: bool) -> None:
-    """The last columns are cut, and some warps have a slab more than others, and more than are on their way."""
+    """The last columns are cut, and some warps have a k-block more than others, and more than are on their way."""
     x = random(device, dtype, 16 if dtype == "bfloat16" else 4, 320, swapped=x_swapped)
     w = random(device, dtype, 320, 72, swapped=w_swapped)
     check(x, w, random(device, dtype, 72), replace(form(x, w, warps=3), ahead=3))
@@ -39,7 +39,7 @@ def sharing(x: ck.Array, w: ck.Array, warps: int = 3) -> FewRows:
     """The form with clusters, whatever the device."""
     gemm = gemm_of(x._planned(), w._planned(), [])
     assert gemm is not None
-    few = gemm.turned if gemm.n < gemm.m else gemm
+    few = gemm.transposed if gemm.n < gemm.m else gemm
     found = form(x, w, warps=warps).sharing(few, STAND_IN)
     assert found.cluster == 2
     return found
@@ -99,8 +99,8 @@ def test_few_columns(device: ck.Device, dtype: str, biases: list[tuple[int, ...]
 
 
 @pytest.mark.parametrize("swapped", [False, True])
-def test_groups_of_blocks_begin_at_slabs_of_their_own(device: ck.Device, swapped: bool) -> None:
-    """Three groups, the last of which is cut; the last slab is cut too, and groups after the first go round over it."""
+def test_groups_of_blocks_begin_at_k_blocks_of_their_own(device: ck.Device, swapped: bool) -> None:
+    """Three groups, the last of which is cut; the last k-block is cut too, and later groups wrap over it."""
     x, w = random(device, "bfloat16", 9, 1032), random(device, "bfloat16", 1032, 296, swapped=swapped)
     check(x, w, random(device, "bfloat16", 296), replace(form(x, w, columns=16), asked=4096))
     assert form(x, w).groups > 1
@@ -134,7 +134,7 @@ def divided(m: int, n: int, itemsize: int = 2, k: int = 4096, by_depth: bool = T
 
 
 def test_how_the_work_is_divided() -> None:
-    """Enough blocks for all multiprocessors, if there are columns, and no warp without a slab."""
+    """Enough blocks for all multiprocessors, if there are columns, and no warp without a k-block."""
     asked, shared, of_eight = (2**16, 16), (3 * 2**14, 1, 2), 8 * 8 * (1024 + 64)
     assert divided(1, 4096) == FewRows(False, 8, 32, 16, 1, 3, 1, *shared, of_eight)
     assert divided(16, 4096) == FewRows(False, 16, 32, 16, 1, 3, 1, *shared, 2 * of_eight)
@@ -149,7 +149,7 @@ def test_how_the_work_is_divided() -> None:
 
 
 def test_which_rows_two_blocks_share() -> None:
-    """Of 16 bits, that lie along whole slabs and have room in the shared memory of a GPU with clusters."""
+    """Of 16 bits, that lie along whole k-blocks and have room in the shared memory of a GPU with clusters."""
     factor = Factor(0, 8192, True)
     gemm = Gemm(1, 16, 4096, 4096, factor, factor, ())
 

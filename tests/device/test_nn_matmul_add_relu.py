@@ -106,7 +106,7 @@ LAYOUTS = ["plain", "transposed", "spaced", "unaligned"]
 @pytest.mark.parametrize("rhs_layout", LAYOUTS)
 @pytest.mark.parametrize("lhs_layout", LAYOUTS)
 def test_each_way_into_shared_memory(device: ck.Device, lhs_layout: str, rhs_layout: str) -> None:
-    """Several slabs of which one is short, and tiles that the matrices do not fill."""
+    """Several k-blocks of which one is short, and tiles that the matrices do not fill."""
     lhs = _laid_out(0, (2, 36, 44), lhs_layout, "float32")
     rhs = _laid_out(1, (2, 44, 68), rhs_layout, "float32")
     bias = random(2, (36, 1), "float32")
@@ -131,7 +131,7 @@ def test_the_largest_tile_over_many_slabs(device: ck.Device) -> None:
 
 
 def test_sums_of_the_tiles_are_equal(device: ck.Device) -> None:
-    """Each adds the products in the order of the inner axis, the short slab first."""
+    """Each adds the products in the order of the inner axis, the short k-block first."""
     lhs, rhs = random(0, (40, 96), "float32"), random(1, (96, 40), "float32")
     bias = random(2, (40,), "float32")
     first, *others = (launch(lhs, rhs, bias, (40, 40), tile).numpy() for tile in (TINY_TILE, *TILES))

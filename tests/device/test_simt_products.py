@@ -47,7 +47,7 @@ def check(*arrays: ck.Array) -> None:
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 17, 33), (70, 5, 200), (257, 64, 128)], ids=str)
 def test_sizes_and_dtypes(used: Used, dtype: str, sizes: tuple[int, int, int]) -> None:
-    """Tiles of 32 columns and of 64, full and not; one slab of the depth, and several."""
+    """Tiles of 32 columns and of 64, full and not; one k-block of the depth, and several."""
     m, k, n = sizes
     check(random(dtype, m, k), random(dtype, k, n), random(dtype, n))
     assert used == [Simt(32 if n <= 32 else 64, 8 if dtype == "float64" else 16)]

@@ -23,7 +23,7 @@ from cukern.linear.problem import Factor, Gemm, Product, gemm_of
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES, Tma, takes
 from cukern.testing import assert_close, asynchrony
 
-TALL, SQUARE, DEFERRED, BRINGS, SMALL, SMALL_BRINGS = (
+TALL, SQUARE, DEFERRED, LOADS, SMALL, SMALL_LOADS = (
     replace(one, blocks=2, cluster=1) for one in TMA_TILES[1:]
 )
 
@@ -53,7 +53,7 @@ def test_layouts_of_the_factors(device: ck.Device, tile: Tma, a_swapped: bool, b
 
 
 @pytest.mark.parametrize(("tile", "b_swapped"), [(TALL, False), (SQUARE, True), (DEFERRED, False)])
-def test_blocks_that_bring_for_each_other(device: ck.Device, tile: Tma, b_swapped: bool) -> None:
+def test_blocks_that_multicast(device: ck.Device, tile: Tma, b_swapped: bool) -> None:
     """The last tile of a cluster may lie beyond the product."""
     a = random(device, "bfloat16", 2 * tile.tile_m + 8, 152)
     b = random(device, "bfloat16", 152, 264, swapped=b_swapped)
@@ -124,17 +124,17 @@ def test_batches(device: ck.Device) -> None:
 
 
 def test_a_tile_is_finished_while_the_next_is_multiplied(device: ck.Device) -> None:
-    """With more slabs than it has slices, in float16; the last slices have no slab of a next tile."""
+    """With more k-blocks than it has slices, in float16; the last slices have no k-block of a next tile."""
     a, b = random(device, "float16", 264, 904), random(device, "float16", 904, 392)
     check(a, b, random(device, "float16", 264, 392), DEFERRED)
 
 
 @pytest.mark.parametrize(("dtype", "k"), [("bfloat16", 72), ("bfloat16", 808), ("float16", 72)])
-def test_a_matrix_is_brought_to_where_results_will_be(device: ck.Device, dtype: str, k: int) -> None:
-    """Several tiles a block, with fewer slabs than slices and with more; no tile divides the sizes."""
+def test_a_matrix_is_loaded_to_where_results_will_be(device: ck.Device, dtype: str, k: int) -> None:
+    """Several tiles a block, with fewer k-blocks than slices and with more; no tile divides the sizes."""
     a, b = random(device, dtype, 136, k), random(device, dtype, k, 376, swapped=True)
-    check(a, b, random(device, dtype, 136, 376), replace(BRINGS, blocks=1))
-    check(a, b, random(device, dtype, 136, 384)[:, 8:], replace(BRINGS, cluster=2))
+    check(a, b, random(device, dtype, 136, 376), replace(LOADS, blocks=1))
+    check(a, b, random(device, dtype, 136, 384)[:, 8:], replace(LOADS, cluster=2))
 
 
 @pytest.mark.parametrize("blocks", [2, 6, 14])
@@ -142,18 +142,18 @@ def test_clusters_that_follow_one_another_are_apart(device: ck.Device, blocks: i
     """Every tile of a batch is made once, also where the groups have unequally many clusters, or one has none."""
     a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 264)
     matrix = random(device, "bfloat16", 3, 136, 264)
-    check(a, b, matrix[:, 0:1], replace(SMALL, blocks=blocks, cluster=2, apart=2))
-    check(a, b, matrix, replace(SMALL_BRINGS, blocks=blocks, cluster=2, apart=4))
+    check(a, b, matrix[:, 0:1], replace(SMALL, blocks=blocks, cluster=2, cluster_stride=2))
+    check(a, b, matrix, replace(SMALL_LOADS, blocks=blocks, cluster=2, cluster_stride=4))
 
 
-def test_matrices_of_a_batch_are_brought(device: ck.Device) -> None:
+def test_matrices_of_a_batch_are_loaded(device: ck.Device) -> None:
     """One for each product, or one for all."""
     a, b = random(device, "bfloat16", 3, 136, 24), random(device, "bfloat16", 3, 24, 72)
-    check(a, b, random(device, "bfloat16", 3, 136, 72), BRINGS)
-    check(a, b, random(device, "bfloat16", 136, 72), BRINGS)
+    check(a, b, random(device, "bfloat16", 3, 136, 72), LOADS)
+    check(a, b, random(device, "bfloat16", 136, 72), LOADS)
 
 
-def test_which_matrices_are_brought(device: ck.Device) -> None:
+def test_which_matrices_are_loaded(device: ck.Device) -> None:
     """Those of the factors' dtype that tensor maps describe: the first of them."""
     a, b = random(device, "bfloat16", 136, 72), random(device, "bfloat16", 72, 264)
     matrix, whole = random(device, "bfloat16", 136, 264), random(device, "bfloat16", 136, 268)
@@ -183,7 +183,7 @@ def added(expression: Any, tile: Tma, a: ck.Array, b: ck.Array, *others: ck.Arra
 
 def check_begun(tile: Tma, a: ck.Array, b: ck.Array, row: ck.Array, matrix: ck.Array | None = None) -> None:
     """A product in a deferred tile whose sums begin with a row; of a tile that brings, with a matrix after the ReLU."""
-    if tile.brings:
+    if tile.loads_matrix:
         assert matrix is not None
         text = added(lambda y, c, m: ck.relu(y + c) + m, tile, a, b, row, matrix)
     else:
@@ -191,11 +191,9 @@ def check_begun(tile: Tma, a: ck.Array, b: ck.Array, row: ck.Array, matrix: ck.A
     assert "no row is added" not in text
 
 
-@pytest.mark.parametrize(
-    "tile", [DEFERRED, BRINGS, SMALL, SMALL_BRINGS], ids=["192", "brings", "128", "small"]
-)
+@pytest.mark.parametrize("tile", [DEFERRED, LOADS, SMALL, SMALL_LOADS], ids=["192", "loads", "128", "small"])
 def test_sums_begin_with_a_row_in_any_tile_of_a_block(device: ck.Device, tile: Tma) -> None:
-    """The last one may be the first, the second or the third; with clusters, and with more slabs than slices."""
+    """The last one may be the first, the second or the third; with clusters, and with more k-blocks than slices."""
     a, b = random(device, "bfloat16", 136, 88), random(device, "bfloat16", 88, 392)
     row, matrix = random(device, "bfloat16", 392), random(device, "bfloat16", 136, 392)
     for rows, blocks, cluster in ((136, 8, 1), (136, 3, 1), (120, 1, 1), (136, 2, 2)):
@@ -225,7 +223,7 @@ def test_a_row_is_added_to_the_sums_of_the_next_tile(device: ck.Device, dtype: s
     two = replace(DEFERRED, cluster=2, blocks=4)
     assert "no row is added" not in added(lambda y, c: ck.gelu(y + c), two, a, b, row)
     with asynchrony("random", 3) if device.kind == "host" else nullcontext():
-        assert "no row is added" not in added(lambda y, c, m: ck.relu(y + c) + m, BRINGS, a, b, row, matrix)
+        assert "no row is added" not in added(lambda y, c, m: ck.relu(y + c) + m, LOADS, a, b, row, matrix)
 
 
 def test_sums_begin_with_a_row(device: ck.Device) -> None:
@@ -247,8 +245,8 @@ def test_sums_begin_with_a_row(device: ck.Device) -> None:
 
 @pytest.mark.parametrize(
     "tile",
-    [TALL, SQUARE, DEFERRED, BRINGS, SMALL_BRINGS],
-    ids=["tall", "square", "deferred", "brings", "small"],
+    [TALL, SQUARE, DEFERRED, LOADS, SMALL_LOADS],
+    ids=["tall", "square", "deferred", "loads", "small"],
 )
 def test_copies_and_products_at_any_time(tile: Tma) -> None:
     host = ck.Device("host")
@@ -256,7 +254,7 @@ def test_copies_and_products_at_any_time(tile: Tma) -> None:
     for when, seed in (("at_once", 0), ("random", 1), ("random", 2)):
         row, matrix = random(host, "bfloat16", 376), random(host, "bfloat16", 264, 376)
         with asynchrony(when, seed):
-            check(a, b, matrix if tile.brings else row, replace(tile, blocks=1))
+            check(a, b, matrix if tile.loads_matrix else row, replace(tile, blocks=1))
             if tile.deferred:
                 check_begun(replace(tile, blocks=1), a, b, row, matrix)
 
@@ -272,9 +270,11 @@ class Planted(NamedTuple):
 
 _FENCE = "        fence_to_async();\n        barrier_sync(1 + group, 128);\n        if"
 _FIRST_ROW = "from.store(first_sums);\n        barrier_sync(1 + group, 128);"
-_BROUGHT = "if (brings) mbarrier_wait(&own_brought[own_part % slots], own_part / slots);\n            else "
+_LOADED = (
+    "if (loads_matrix) mbarrier_wait(&own_loaded[own_part % slots], own_part / slots);\n            else "
+)
 _STAGE = "place(sizes);\n            mbarrier_wait(&ring.empty[at.stage], at.phase ^ 1);"
-_ROW = "if (!brings || (begins && i == 0)) barrier_sync"
+_ROW = "if (!loads_matrix || (begins && i == 0)) barrier_sync"
 PLANTED = {
     "a stage given back before it is multiplied": Planted(
         SQUARE, "if (!first) free(previous);", "free(current);"
@@ -289,14 +289,14 @@ PLANTED = {
         DEFERRED, "else if (threadIdx.x % 128 == 0) wait_stores_read<slots - 1>();", ""
     ),
     "a deferred part stored before it is seen": Planted(DEFERRED, "            fence_to_async();\n", ""),
-    "a row read before it is written": Planted(BRINGS, _ROW, "if (!brings) barrier_sync", "at_once"),
+    "a row read before it is written": Planted(LOADS, _ROW, "if (!loads_matrix) barrier_sync", "at_once"),
     "the first tile's row": Planted(DEFERRED, _FIRST_ROW, "from.store(first_sums);"),
-    "a matrix brought before the part is stored": Planted(
-        BRINGS, "        wait_stores_read<0>();\n        mbarrier", "        mbarrier"
+    "a matrix loaded before the part is stored": Planted(
+        LOADS, "        wait_stores_read<0>();\n        mbarrier", "        mbarrier"
     ),
-    "a matrix read before it has come": Planted(BRINGS, _BROUGHT, ""),
-    "that of the last tile": Planted(BRINGS, "mbarrier_wait(&own_brought[x], 0);", ";"),
-    "a matrix that comes to a stage that is still multiplied": Planted(BRINGS, _STAGE, "place(sizes);"),
+    "a matrix read before it has come": Planted(LOADS, _LOADED, ""),
+    "that of the last tile": Planted(LOADS, "mbarrier_wait(&own_loaded[x], 0);", ";"),
+    "a matrix that comes to a stage that is still multiplied": Planted(LOADS, _STAGE, "place(sizes);"),
 }
 
 
@@ -338,9 +338,9 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, planted: Planted)
         run()
 
 
-@pytest.mark.parametrize("tile", [TALL, SMALL_BRINGS], ids=["tall", "brings"])
+@pytest.mark.parametrize("tile", [TALL, SMALL_LOADS], ids=["tall", "loads"])
 def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPatch, tile: Tma) -> None:
-    """Blocks of a cluster arrive at each other's barriers, up to the last slab."""
+    """Blocks of a cluster arrive at each other's barriers, up to the last k-block."""
     host = ck.Device("host")
     a, b = random(host, "bfloat16", 136, 344), random(host, "bfloat16", 344, 136)
 
@@ -349,7 +349,7 @@ def test_a_block_ends_when_the_others_have_arrived(monkeypatch: pytest.MonkeyPat
             check(a, b, random(host, "bfloat16", 136, 136), replace(tile, blocks=2, cluster=2))
 
     run()
-    count = "brings ? stages - 1 : stages" if tile.deferred else "stages"
+    count = "loads_matrix ? stages - 1 : stages" if tile.deferred else "stages"
     plant(monkeypatch, tile, f"ring.await_empty(at, {count});", f"ring.await_empty(at, ({count}) - 1);")
     with pytest.raises(ck.KernelFault, match="that block of the cluster has ended"):
         run()
@@ -414,7 +414,7 @@ def test_the_tile_of_the_least_time() -> None:
     assert best(batch) == TMA_TILES[5]
     assert best(batch._replace(mapped=1)) == TMA_TILES[6]
     many = batch._replace(batches=32, m=512, n=512, k=512)
-    assert best(many) == replace(TMA_TILES[5], apart=8)
+    assert best(many) == replace(TMA_TILES[5], cluster_stride=8)
 
 
 def test_a_function_of_the_product_alone_is_that_of_its_dtype(device: ck.Device) -> None:
@@ -427,5 +427,5 @@ def test_a_function_of_the_product_alone_is_that_of_its_dtype(device: ck.Device)
     (problem,) = used.problems
     alone = Product(x._planned(), w._planned())
     assert [one.gemm.alone for one in (problem, alone) if one.gemm] == [False, True]
-    assert any(one.by_turns for one in Tma.configs(problem, STAND_IN))
-    assert not any(one.by_turns for one in Tma.configs(alone, STAND_IN))
+    assert any(one.ping_pong for one in Tma.configs(problem, STAND_IN))
+    assert not any(one.ping_pong for one in Tma.configs(alone, STAND_IN))

@@ -118,7 +118,7 @@ def test_a_linear_layer_multiplies_by_its_weights_as_they_are(
     calls: list[int], monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
 ) -> None:
     monkeypatch.setattr(operators, "_pulls", {})
-    monkeypatch.setattr(operators, "_turned", {})
+    monkeypatch.setattr(operators, "_transposed_plans", {})
     for turn in range(3):
         x, w, bias, g = _random(*shape), _random(5, 4), _random(5), _random(*shape[:-1], 5)
         with ck.Tape() as tape:

@@ -168,15 +168,15 @@ class Pipeline:
     def __call__(self, *arrays: Array) -> Array:
         """Launch with the arrays' memory and return the result."""
         with on(self._device):
-            given = zip(self._arranged, arrays, strict=False)
-            arrays = (*(arrange(one) for arrange, one in given), *arrays[len(self._arranged) :])
-            made = Array._made(self._fresh)
+            pairs = zip(self._arranged, arrays, strict=False)
+            arrays = (*(arrange(one) for arrange, one in pairs), *arrays[len(self._arranged) :])
+            result = Array._made(self._fresh)
             for run in self._runs:
-                run((*arrays, made))
+                run((*arrays, result))
             if self._splits > 1:
-                made = added(made, self._dtype)
+                result = added(result, self._dtype)
             if self._axes is not None:
-                made = relaid(made, self._out, self._axes)
+                result = relaid(result, self._out, self._axes)
             if self._sizes is not None:
-                made = made[: self._sizes[0], : self._sizes[1]]
-            return made.contiguous() if self._copies else made
+                result = result[: self._sizes[0], : self._sizes[1]]
+            return result.contiguous() if self._copies else result

@@ -409,8 +409,8 @@ class RingTile(Walking):
         _, y, x = gemm.axes
         tiles, across, bands = self.tiles(gemm)
         counts = {"channels": gemm.groups, "bands": bands, "each": self.rows}
-        place = {"tiles_x": across, "tiles_c": tiles, "top": y.lowest, "left": x.lowest}
-        sizes = _RING(output=plane_of(gemm.output), weights=taps_of(gemm), **counts, **place)
+        offsets = {"tiles_x": across, "tiles_c": tiles, "top": y.lowest, "left": x.lowest}
+        sizes = _RING(output=plane_of(gemm.output), weights=taps_of(gemm), **counts, **offsets)
         boxes = zip(loaded, self.columns(gemm), strict=True)
         return Launch(
             grid=(tiles * across * bands * gemm.image.batch, 1, 1),

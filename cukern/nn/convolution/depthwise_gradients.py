@@ -197,7 +197,7 @@ class _Strips(_Walking):
         tiles, (strips, runs, bands) = divide_up(gemm.groups, self.across * self.width), self.strips(gemm)
         planes = {"image": plane_of(gemm.image), "output": plane_of(gemm.output), "weights": taps_of(gemm)}
         counts = {"channels": gemm.groups, "tiles": tiles, "strips": strips, "share": self.share(gemm)}
-        place = {"runs": runs, "bands": bands, "each": self.rows, "top": y.base, "left": x.base}
+        offsets = {"runs": runs, "bands": bands, "each": self.rows, "top": y.base, "left": x.base}
         return Launch(
             grid=(tiles * self.partials(gemm), 1, 1),
             block=self.threads,
@@ -205,7 +205,7 @@ class _Strips(_Walking):
                 **self.constants_of(gemm, problem, str(self.items)),
                 "before": -x.base if self.whole else 0,
             },
-            params=(_STRIPS(**planes, **counts, **place),),
+            params=(_STRIPS(**planes, **counts, **offsets),),
         )
 
 
@@ -382,15 +382,15 @@ class Planes(_Walking):
         )
 
 
-def fastest_splits(gemm: Gemm, warps: int, places: int) -> int:
+def fastest_splits(gemm: Gemm, warps: int, slots: int) -> int:
     """Parts of the batch for which multiprocessors with places for so many blocks take the least time."""
 
     def time(splits: int) -> int:  # in halves of that of a plane a warp; a block's first takes twice as long
         planes = divide_up(divide_up(gemm.image.batch, splits), warps)
-        return 2 * divide_up(gemm.groups * splits, places) * (planes + 1) + (splits > 1)
+        return 2 * divide_up(gemm.groups * splits, slots) * (planes + 1) + (splits > 1)
 
     # As many parts as places fill them with less than two planes a warp too many: twice as many parts waste more.
-    return min(range(1, min(divide_up(gemm.image.batch, warps), 2 * places) + 1), key=time)
+    return min(range(1, min(divide_up(gemm.image.batch, warps), 2 * slots) + 1), key=time)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The windows of images as columns, and images as sums of windows."""
+"""unfold (im2col) and fold (col2im): the windows of images as columns, and images as sums of windows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BLOCK = 256
 Pair = tuple[int, int]
 
 
-class _Places(NamedTuple):
+class _Windows(NamedTuple):
     """Images of one size, and the windows in them."""
 
     size: Pair
@@ -34,10 +34,10 @@ class _Places(NamedTuple):
     dilation: Pair
 
     @property
-    def windows(self) -> Pair:
+    def counts(self) -> Pair:
         """How many windows there are, down and across."""
-        given = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
-        a, b = (max(0, (n + 2 * p - d * (k - 1) - 1) // s + 1) for n, k, s, p, d in given)
+        axes = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
+        a, b = (max(0, (n + 2 * p - d * (k - 1) - 1) // s + 1) for n, k, s, p, d in axes)
         return a, b
 
     @property
@@ -52,27 +52,27 @@ class _Unfold(Function):
     _only_reads = True
 
     @staticmethod
-    def forward(ctx: Any, x: Array, places: _Places) -> Array:
-        ctx.places = places
-        channels = x.shape[1] * places.taps
-        return _launched(x, (x.shape[0], channels, math.prod(places.windows)), places, folds=False)
+    def forward(ctx: Any, x: Array, windows: _Windows) -> Array:
+        ctx.windows = windows
+        channels = x.shape[1] * windows.taps
+        return _launched(x, (x.shape[0], channels, math.prod(windows.counts)), windows, folds=False)
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        return _Fold.apply(dy, ctx.places), None
+        return _Fold.apply(dy, ctx.windows), None
 
 
 class _Fold(Function):
     _only_reads = True
 
     @staticmethod
-    def forward(ctx: Any, x: Array, places: _Places) -> Array:
-        ctx.places = places
-        return _launched(x, (x.shape[0], x.shape[1] // places.taps, *places.size), places, folds=True)
+    def forward(ctx: Any, x: Array, windows: _Windows) -> Array:
+        ctx.windows = windows
+        return _launched(x, (x.shape[0], x.shape[1] // windows.taps, *windows.size), windows, folds=True)
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        return _Unfold.apply(dy, ctx.places), None
+        return _Unfold.apply(dy, ctx.windows), None
 
 
 @lru_cache(maxsize=256)
@@ -80,35 +80,28 @@ def _bound(device: Device, dtype: Any, index: str, folds: bool) -> BoundKernel:
     return _KERNELS[folds].bind(device, elem=dtype, index=index, block=_BLOCK)
 
 
-def _launched(x: Array, shape: tuple[int, ...], places: _Places, folds: bool) -> Array:
+def _launched(x: Array, shape: tuple[int, ...], windows: _Windows, folds: bool) -> Array:
     x, y = x.contiguous(), empty(shape, x.dtype, x.device)
     if y.size:
         bound = _bound(x.device, x.dtype, index_type(x.size, y.size), folds)
-        numbers = (
-            *places.size,
-            *places.windows,
-            *places.kernel,
-            *places.stride,
-            *places.padding,
-            *places.dilation,
-        )
-        windows = struct.pack("12i", *numbers)
-        bound((x, y, y.size, windows), divide_up(y.size, _BLOCK))
+        w = windows
+        numbers = (*w.size, *w.counts, *w.kernel, *w.stride, *w.padding, *w.dilation)
+        bound((x, y, y.size, struct.pack("12i", *numbers)), divide_up(y.size, _BLOCK))
     return y
 
 
-def _places(
+def _windows(
     name: str, size: Pair, kernel_size: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
-) -> _Places:
-    given = ((kernel_size, "kernel_size", 1), (stride, "stride", 1), (padding, "padding", 0))
-    kernel, steps, pads = (several(value, 2, name, argument, least) for value, argument, least in given)
-    places = _Places(size, kernel, steps, pads, several(dilation, 2, name, "dilation", 1))  # type: ignore[arg-type]
-    if not all(places.windows):
+) -> _Windows:
+    arguments = ((kernel_size, "kernel_size", 1), (stride, "stride", 1), (padding, "padding", 0))
+    kernel, steps, pads = (several(value, 2, name, argument, least) for value, argument, least in arguments)
+    windows = _Windows(size, kernel, steps, pads, several(dilation, 2, name, "dilation", 1))  # type: ignore[arg-type]
+    if not all(windows.counts):
         raise ValueError(
             f"{name}: kernel_size: no window of {kernel}, dilation {dilation!r}, fits an image of {size} "
             f"with padding {padding!r}"
         )
-    return places
+    return windows
 
 
 def _batched(x: Any, name: str, axes: int, wanted: str) -> Array:
@@ -143,10 +136,10 @@ def unfold(x: Array, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0
     """
     images = _batched(x, "unfold", 3, "(N, C, H, W)")
     height, width = images.shape[-2:]
-    made: Array = _Unfold.apply(
-        images, _places("unfold", (height, width), kernel_size, dilation, padding, stride)
+    result: Array = _Unfold.apply(
+        images, _windows("unfold", (height, width), kernel_size, dilation, padding, stride)
     )
-    return made if images is x else made[0]
+    return result if images is x else result[0]
 
 
 def fold(
@@ -182,11 +175,11 @@ def fold(
     """
     columns = _batched(x, "fold", 2, "(N, C * elements of a window, windows)")
     height, width = several(output_size, 2, "fold", "output_size", 1)
-    places = _places("fold", (height, width), kernel_size, dilation, padding, stride)
-    if columns.shape[1] % places.taps or columns.shape[2] != math.prod(places.windows):
+    windows = _windows("fold", (height, width), kernel_size, dilation, padding, stride)
+    if columns.shape[1] % windows.taps or columns.shape[2] != math.prod(windows.counts):
         raise ValueError(
-            f"fold: x: expected {math.prod(places.windows)} windows, of {places.taps} elements for each channel, "
+            f"fold: x: expected {math.prod(windows.counts)} windows, of {windows.taps} elements for each channel, "
             f"got shape {x.shape}"
         )
-    made: Array = _Fold.apply(columns, places)
-    return made if columns is x else made[0]
+    result: Array = _Fold.apply(columns, windows)
+    return result if columns is x else result[0]

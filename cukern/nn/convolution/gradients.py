@@ -227,9 +227,9 @@ class SimtWeights(SimtTile, Gradient):
         gemm = cls.gemm(problem)
         for one in (cls(*given) for given in SIMT_TILES):
             tiles, k_blocks = one._tiles(gemm), divide_up(gemm.pixels, cls.depth)
-            places = limits.multiprocessors * one.resident
-            most = min(k_blocks // cls.fewest_k_blocks, _MOST_SPLITS, max(1, 4 * places // max(1, tiles)))
-            waves = {n: divide_up(tiles * n, places) / n for n in range(1, max(1, most) + 1)}
+            slots = limits.multiprocessors * one.resident
+            most = min(k_blocks // cls.fewest_k_blocks, _MOST_SPLITS, max(1, 4 * slots // max(1, tiles)))
+            waves = {n: divide_up(tiles * n, slots) / n for n in range(1, max(1, most) + 1)}
             splits = next(n for n in waves if waves[n] <= 1.05 * min(waves.values()))
             yield replace(one, splits=even(gemm.pixels, cls.depth, splits))
 
@@ -245,8 +245,8 @@ class SimtWeights(SimtTile, Gradient):
         loads = self._loads(gemm, problem)
         assert loads is not None
         packs = False, not loads.b_by_depth and gemm.weights[1] == 1 and gemm.channels % 4 == 0
-        given = self.given(gemm, problem, f"simt_{self.tile_m}x{self.tile_n}")
-        return self.product(gemm, self._sizes(gemm), loads, *given, packs, self.splits)
+        constants = self.given(gemm, problem, f"simt_{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, self._sizes(gemm), loads, *constants, packs, self.splits)
 
 
 #: The share of the CUDA cores' peak that weights gradients reach.
@@ -314,8 +314,8 @@ class TensorCoresWeights(TensorCoreTile, Gradient):
 
     def launch_of(self, gemm: Gemm, problem: WeightsGradient) -> Launch:
         """See :class:`Gradient`."""
-        given = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
-        return self.product(gemm, problem.elem, *given, self.splits)
+        constants = self.given(gemm, problem, f"{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, problem.elem, *constants, self.splits)
 
 
 _SIZES = Params(
@@ -333,7 +333,7 @@ class TmaWeights(Gradient):
     Attributes:
         band: rows of an image.
         pitch: pixels of such a row with its halo.
-        brought_image: lines of a band's image that are loaded.
+        loaded_image: lines of a band's image that are loaded.
         lines, lines_image: those of the output, and of each phase of the image, in shared memory.
         stages: bands in shared memory.
         cluster: blocks, each with a part of the bands, that add up their sums in shared memory.
@@ -346,7 +346,7 @@ class TmaWeights(Gradient):
 
     band: int
     pitch: int
-    brought_image: int
+    loaded_image: int
     lines: int
     lines_image: int
     stages: int
@@ -481,7 +481,7 @@ class TmaWeights(Gradient):
 
     def _maps(self, gemm: Gemm, image: Layout) -> list[Tiles]:
         """Those of rows and columns of each phase of the image."""
-        box, axes = (self.brought_image // self.pitch, self.pitch), gemm.axes[1:]
+        box, axes = (self.loaded_image // self.pitch, self.pitch), gemm.axes[1:]
         phases = [
             [((axis.base + tap) % axis.step, axis.step) for axis, tap in zip(axes, taps, strict=True)]
             for taps in self._phases(gemm)

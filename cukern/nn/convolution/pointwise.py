@@ -144,10 +144,10 @@ class PointwiseWeights(Variant[WeightsGradient]):
 
         def gradient(output: Array, image: Array) -> Array:
             if by_rows:
-                made = ops.matmul(pixels_as_rows(output).T, pixels_as_rows(image))
+                product = ops.matmul(pixels_as_rows(output).T, pixels_as_rows(image))
             else:
                 rows, columns = (ops.reshape(one, (*one.shape[:2], -1)) for one in (output, image))
-                made = added(sums(rows, ops.swapaxes(columns, 1, 2)), problem.elem)
-            return ops.reshape(made, (*made.shape, *ones))
+                product = added(sums(rows, ops.swapaxes(columns, 1, 2)), problem.elem)
+            return ops.reshape(product, (*product.shape, *ones))
 
         return gradient

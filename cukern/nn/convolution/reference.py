@@ -22,14 +22,14 @@ def _taps(windows: Windows, kernel: Sequence[int], output: Sequence[int]) -> Ite
     """Each tap, and the elements of the padded image that it reads."""
     for tap in itertools.product(*map(range, kernel)):
         starts = [t * d for t, d in zip(tap, windows.dilation, strict=True)]
-        given = zip(starts, output, windows.stride, strict=True)
-        yield (..., *tap), (..., *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in given))
+        axes = zip(starts, output, windows.stride, strict=True)
+        yield (..., *tap), (..., *(slice(a, a + (n - 1) * s + 1, s) for a, n, s in axes))
 
 
 def _padded(windows: Windows, kernel: Sequence[int], output: Sequence[int]) -> tuple[int, ...]:
     """The size of an image with its padding, as far as windows read it."""
-    given = zip(windows.stride, windows.dilation, kernel, output, strict=True)
-    return tuple((n - 1) * s + d * (k - 1) + 1 for s, d, k, n in given)
+    axes = zip(windows.stride, windows.dilation, kernel, output, strict=True)
+    return tuple((n - 1) * s + d * (k - 1) + 1 for s, d, k, n in axes)
 
 
 def _image(x: Array, windows: Windows, size: Sequence[int]) -> Array:
@@ -65,8 +65,8 @@ def convolution(problem: Convolution) -> Any:
         return dx[(..., *inner)]
 
     def compute(x: Array, w: Array, *operands: Array) -> Array:
-        made = (transposed if problem.transposed else forward)(ops.astype(x, acc), ops.astype(w, acc))
-        y = ops.astype(ops.reshape(made, problem.shape), problem.elem)
+        result = (transposed if problem.transposed else forward)(ops.astype(x, acc), ops.astype(w, acc))
+        y = ops.astype(ops.reshape(result, problem.shape), problem.elem)
         return y if problem.epilogue is None else evaluate(problem.epilogue, (y, *operands))[0]
 
     return compute

@@ -84,8 +84,8 @@ def convolution(
         channels_last: whether the channels of the result lie innermost in memory.
         of_half: computes a half of the result, of a part of ``x``, its windows and the half's size.
     """
-    made = (x.shape[0], 1, *size)
-    shapes = (made, x.shape) if transposed else (x.shape, made)
+    plane = (x.shape[0], 1, *size)
+    shapes = (plane, x.shape) if transposed else (x.shape, plane)
     parts, axis = [], 0
     for half in _halves(*shapes, windows, kernel, transposed):
         own, axis = half.image if transposed else half.output, half.axis

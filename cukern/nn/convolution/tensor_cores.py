@@ -166,11 +166,11 @@ class TensorCores(TensorCoreTile, Implicit):
         Those of wgmma need rows of the result at multiples of 16 bytes: where elements are stored one by one, ptxas
         lets the products wait for each other.
         """
-        found = cls.tiles_of_halves if problem.elem.itemsize == 2 else cls.tiles_of_floats
+        tiles = cls.tiles_of_halves if problem.elem.itemsize == 2 else cls.tiles_of_floats
         packed = problem.filters * problem.elem.itemsize % ACCESS == 0
         return (
             one
-            for one in (cls(*given) for given in found)
+            for one in (cls(*given) for given in tiles)
             if one.runs_on(limits) and (packed or not one.grouped)
         )
 
@@ -194,5 +194,5 @@ class TensorCores(TensorCoreTile, Implicit):
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
         """See :class:`Implicit`."""
-        given = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
-        return self.product(gemm, problem.elem, given, operand_steps(gemm, epilogue))
+        constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, problem.elem, constants, operand_steps(gemm, epilogue))

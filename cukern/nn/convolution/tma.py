@@ -134,7 +134,7 @@ _BAND_SIZES = Params(
     of_image="int",
     tiles_n="int",
     filters="int",
-    slabs="int",
+    k_blocks="int",
     base_y="int",
     base_x="int",
     rows="int",
@@ -150,7 +150,7 @@ class Bands(_Mapped):
         halves: of 64 pixels of a warpgroup.
         band: rows of an image that it has.
         pitch: pixels of such a row with its halo.
-        brought: lines of a band's image that are loaded.
+        loaded_lines: lines of a band's image that are loaded.
         lines: those in shared memory, which products of what lies beyond the image read too.
         image_stages: bands in shared memory: two, or one of images that have no further channels.
         weight_stages: a tap's weights in shared memory.
@@ -164,7 +164,7 @@ class Bands(_Mapped):
     halves: int
     band: int
     pitch: int
-    brought: int
+    loaded_lines: int
     lines: int
     image_stages: int
     weight_stages: int
@@ -194,12 +194,12 @@ class Bands(_Mapped):
         if len(problem.kernel) != 2 or problem.elem.itemsize != 2 or problem.windows.groups > 1:
             return "for 16-bit floats, one group and two axes"
         weights = cls.arranged(problem)[1].layout
-        found = [one for one in cls.gemms(problem) if one.taps]
-        if not found or not all(cls._fits(one, weights) for one in found):
+        gemms = [one for one in cls.gemms(problem) if one.taps]
+        if not gemms or not all(cls._fits(one, weights) for one in gemms):
             return "windows do not move by one pixel, or maps do not lead to the arrays"
         if problem.filters < cls.narrowest:
             return f"for at least {cls.narrowest} filters"
-        return "" if all(cls._configs(one, limits) for one in found) else "no band fits shared memory"
+        return "" if all(cls._configs(one, limits) for one in gemms) else "no band fits shared memory"
 
     @classmethod
     def _fits(cls, gemm: Gemm, weights: Layout) -> bool:
@@ -217,7 +217,7 @@ class Bands(_Mapped):
     def _configs(cls, gemm: Gemm, limits: Properties) -> list[Bands]:
         _, y, x = gemm.axes
         reach_y, reach_x = halo(y), halo(x)
-        pitch, found = x.pixels + reach_x, []
+        pitch, configs = x.pixels + reach_x, []
         image_stages = (1, 2) if gemm.channels <= LINE else (2,)
         for tile_n, halves, stages in itertools.product((16, 32, 64, 128, 256), (1, 2), image_stages):
             band = min(64 * halves // pitch, y.pixels)
@@ -234,8 +234,8 @@ class Bands(_Mapped):
             room = limits.max_shared_memory_per_block - BARRIERS - one._fixed
             fitting = min(cls.most_stages, room // one._weight_stage)
             if fitting >= cls.fewest_stages:
-                found.append(replace(one, weight_stages=fitting))
-        return found
+                configs.append(replace(one, weight_stages=fitting))
+        return configs
 
     @property
     def _fixed(self) -> int:
@@ -268,9 +268,9 @@ class Bands(_Mapped):
             return TensorCores(64, 64, 2, 2, 4)
         if len(self.gemms(problem)) == 1:
             return self
-        found = self._configs(gemm, limits)
-        alike = [one for one in found if (one.tile_n, one.halves) == (self.tile_n, self.halves)]
-        return min(alike or found, key=lambda one: one._seconds(gemm, limits))
+        configs = self._configs(gemm, limits)
+        alike = [one for one in configs if (one.tile_n, one.halves) == (self.tile_n, self.halves)]
+        return min(alike or configs, key=lambda one: one._seconds(gemm, limits))
 
     def cost(self, problem: Convolution, limits: Properties) -> float:
         """The tiles of the busiest multiprocessor."""
@@ -286,7 +286,7 @@ class Bands(_Mapped):
         image, weights = (one.layout for one in self.arranged(problem))
         _, y, x = gemm.axes
         maps = {
-            0: [image_tiles(image, (self.brought // self.pitch, self.pitch))],
+            0: [image_tiles(image, (self.loaded_lines // self.pitch, self.pitch))],
             1: [weight_tiles(weights, self.tile_n)],
         }
         if not self.access:
@@ -300,7 +300,7 @@ class Bands(_Mapped):
             of_image=of_image,
             tiles_n=across,
             filters=gemm.filters,
-            slabs=divide_up(gemm.channels, LINE),
+            k_blocks=divide_up(gemm.channels, LINE),
             base_y=y.base + min(0, (y.taps - 1) * y.tap_step),
             base_x=x.base + min(0, (x.taps - 1) * x.tap_step),
             rows=y.pixels,
@@ -476,15 +476,15 @@ class Strided(_Mapped):
             tiles="int",
             tiles_n="int",
             filters="int",
-            slabs="int",
+            k_blocks="int",
             of=(_PHASE, len(gemms)),
             taps=(_TAP, len(taps)),
         )
-        given = sizes(
+        params = sizes(
             tiles=tile,
             tiles_n=divide_up(first.filters, self.tile_n),
             filters=first.filters,
-            slabs=divide_up(first.channels, LINE),
+            k_blocks=divide_up(first.channels, LINE),
             of=tables,
             taps=taps,
         )
@@ -497,7 +497,7 @@ class Strided(_Mapped):
                 "planes": len(planes),
                 "grids": len(gemms),
             },
-            params=(given, operand_steps(first, epilogue)),
+            params=(params, operand_steps(first, epilogue)),
             maps={0: planes, 1: [weight_tiles(weights, self.tile_n)], 1 + len(epilogue.inputs): phases},
         )
 
@@ -510,11 +510,11 @@ def _taps(gemm: Gemm, row: int) -> list[tuple[int, int, int, int]]:
         row: taps of a row of the weights.
     """
     _, y, x = gemm.axes
-    found = []
+    taps = []
     for b, c in itertools.product(range(y.taps), range(x.taps)):
         (down, plane_y), (along, plane_x) = (
             divmod(axis.base + tap * axis.tap_step, axis.step) for axis, tap in ((y, b), (x, c))
         )
         weights = (y.tap + b * y.each) * row + x.tap + c * x.each
-        found.append((plane_y * x.step + plane_x, down, along, weights))
-    return found
+        taps.append((plane_y * x.step + plane_x, down, along, weights))
+    return taps

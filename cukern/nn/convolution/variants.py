@@ -155,8 +155,8 @@ class Portable(Implicit):
 
     def launch_of(self, gemm: Gemm, problem: Convolution, epilogue: Program, limits: Properties) -> Launch:
         """See :class:`Implicit`."""
-        given = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
-        return self.product(gemm, given, operand_steps(gemm, epilogue))
+        constants = constants_of(gemm, problem, epilogue, f"{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, constants, operand_steps(gemm, epilogue))
 
     def product(self, gemm: Gemm, constants: dict[str, Any], steps: Any, splits: int = 1) -> Launch:
         """The launch of a product, whose depth is split among so many blocks."""
@@ -231,9 +231,9 @@ def packed_pixels(view: View, aligned: bool) -> bool:
     plane = math.prod(view.size)
     sizes = [n for n in view.size if n > 1]
     wanted = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
-    found = [step for step, n in zip(view.strides[2:], view.size, strict=True) if n > 1]
+    steps = [step for step, n in zip(view.strides[2:], view.size, strict=True) if n > 1]
     even = all(n >= 0 and n % _PACK == 0 for n in view.strides[:2])
-    return aligned and found == wanted and plane % _PACK == 0 and even
+    return aligned and steps == wanted and plane % _PACK == 0 and even
 
 
 def reaches_far(gemm: Gemm) -> bool:
@@ -377,8 +377,8 @@ class Simt(SimtTile, Implicit):
         fresh = all(axis.every == 1 for axis in gemm.axes)
         rows = not loads.a_by_depth and fresh and packed_pixels(gemm.output, True)
         columns = not rows and gemm.filters % _PACK == 0 and packed_channels(gemm.output, True)
-        given = constants_of(gemm, problem, epilogue, f"simt_{self.tile_m}x{self.tile_n}")
-        return self.product(gemm, gemm.sizes, loads, given, operand_steps(gemm, epilogue), (rows, columns))
+        common = constants_of(gemm, problem, epilogue, f"simt_{self.tile_m}x{self.tile_n}")
+        return self.product(gemm, gemm.sizes, loads, common, operand_steps(gemm, epilogue), (rows, columns))
 
 
 @dataclass(frozen=True)

@@ -206,9 +206,9 @@ class _Tiles(NamedTuple):
         transposed = layout(given.device, given.dtype, (count, columns, rows), (a, c, b), True)
 
         def transformed(x: Array) -> Array:
-            made = Array._made(fresh)
-            run((x, made))
-            return relaid(made, transposed, (0, 2, 1)) if self.last else made
+            result = Array._made(fresh)
+            run((x, result))
+            return relaid(result, transposed, (0, 2, 1)) if self.last else result
 
         return transformed
 

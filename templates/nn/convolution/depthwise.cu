@@ -70,15 +70,15 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     for (int start = 0; start < rows + taps_y - 1; start += taps_y) {
 #pragma unroll
         for (int k = 0; k < taps_y; ++k) {
-            const int r = start + k, made = r - (taps_y - 1);
-            if (made >= rows) break;
+            const int r = start + k, result = r - (taps_y - 1);
+            if (result >= rows) break;
             acc values[span][width];
             given[k % ahead].numbers(values);
             load(given[k % ahead], r + ahead);
             add_row(sums, values, factors, k);
             acc(&done)[items][width] = sums[(k + 1) % taps_y];
-            if (made >= 0) {
-                Out* const to = y + made * g.output.at[1];
+            if (result >= 0) {
+                Out* const to = y + result * g.output.at[1];
 <% if whole %>
                 Pack<Out, items> all;
 #pragma unroll

@@ -2,7 +2,7 @@
 // columns of the output in a band of rows of one plane: a thread walks down the image's rows, and reads each row of image and output
 // once. `whole`: rows of both are read in packs of `items` columns, which divide them.
 // Launch: blockIdx.x numbers channels, then parts of their strips, whose sums lie behind one another; a block's threads take a part's
-// strips by turns. Shared, static: the sums of the block's warps.
+// strips round-robin. Shared, static: the sums of the block's warps.
 using T = << elem >>;
 using index = << index >>;
 <% include "prelude/reduce.cuh" %>

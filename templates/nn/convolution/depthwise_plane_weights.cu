@@ -111,10 +111,10 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
     const int own = part * g.share + warp;
     for (int i = 0; i < stages; ++i) copy_planes(own + i * warps, i);
     Sums sums = {}, last = {};  // of bands of `each` rows, and of `left`
-    for (int number = own, turn = 0; number < end; number += warps, ++turn) {
-        const int stage = turn % stages;
+    for (int number = own, iteration = 0; number < end; number += warps, ++iteration) {
+        const int stage = iteration % stages;
         const T *const x = ring + stage * stage_size, *const dy = x + image_stage;
-        mbarrier_wait(&full[warp][stage], turn / stages % 2);
+        mbarrier_wait(&full[warp][stage], iteration / stages % 2);
         int row = 0;
         for (; row + each <= out_height; row += each) add_band(sums, x, dy, g.top + row, row);
         if (left > 0) add_band(last, x, dy, g.top + row, row);

@@ -39,8 +39,8 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
     const auto weight = [&](int number) { return w[(minimum(number, g.planes - 1) % g.channels) * taps + (transposed ? taps - 1 - tap : tap)]; };
     for (int i = 0; i < stages; ++i) copy_plane(own + i * apart, i);
     T next = weight(own);
-    for (int number = own, turn = 0; number < g.planes; number += apart, ++turn) {
-        const int stage = turn % stages;
+    for (int number = own, iteration = 0; number < g.planes; number += apart, ++iteration) {
+        const int stage = iteration % stages;
         const T* const from = ring + stage * stage_size;
         const acc of_lane = cast<acc>(next);
         acc factors[taps_y][taps_x][1];
@@ -49,7 +49,7 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
         next = weight(number + apart);
         const Operands of = epilogue.load(number % g.channels, 0, 0);
         Out* const to = y + (index)number * out_height * columns + first * columns + column;
-        mbarrier_wait(&full[warp][stage], turn / stages % 2);
+        mbarrier_wait(&full[warp][stage], iteration / stages % 2);
         WholeRow given;
         const auto load = [&](int r) {
             given.load(from + (top + r) * columns, column, columns, r < rows + taps_y - 1 && unsigned(top + r) < unsigned(height));
@@ -59,8 +59,8 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
         for (int start = 0; rows > 0 && start < rows + taps_y - 1; start += taps_y) {
 #pragma unroll
             for (int k = 0; k < taps_y; ++k) {
-                const int r = start + k, made = r - (taps_y - 1);
-                if (made >= rows) break;
+                const int r = start + k, result = r - (taps_y - 1);
+                if (result >= rows) break;
                 acc values[span][1];
                 given.numbers(values);
                 load(r + 1);
@@ -69,7 +69,7 @@ extern "C" __global__ void __launch_bounds__(32 * warps, << resident >>) << name
                 Pack<Out, items> all;
 #pragma unroll
                 for (int i = 0; i < items; ++i) all.at[i] = epilogue(done[i][0], of), done[i][0] = acc(0);
-                if (made >= 0) store_pack(to + made * columns, all);
+                if (result >= 0) store_pack(to + result * columns, all);
             }
         }
         __syncwarp();

@@ -88,12 +88,12 @@ extern "C" __global__ void __launch_bounds__(288, << resident >>) << name >>(
                 }
             }
             acc(&done)[items][2] = sums[(k + 1) % taps_y];
-            const int made = r - (taps_y - 1);
+            const int result = r - (taps_y - 1);
 #pragma unroll
             for (int i = 0; i < items; ++i) {
-                if (made >= 0 && (whole ? 0 : i) < own_columns) {
+                if (result >= 0 && (whole ? 0 : i) < own_columns) {
                     alignas(4) const Pack<Out, 2> two{{epilogue(done[i][0], of[0]), epilogue(done[i][1], of[1])}};
-                    store_pack(y + made * g.output.row + i * g.output.column, two);
+                    store_pack(y + result * g.output.row + i * g.output.column, two);
                 }
                 done[i][0] = done[i][1] = acc(0);
             }

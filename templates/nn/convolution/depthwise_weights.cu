@@ -37,10 +37,10 @@ struct Row {
 extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(const T* output, const T* image, << out >>* d, Sizes g)
 {
     __shared__ acc shared[down][taps][width][across];
-    const int tile = blockIdx.x % g.tiles, part = blockIdx.x / g.tiles, own = threadIdx.x % across, turn = threadIdx.x / across;
-    const int channel = (tile * across + own) * width, strip = part * down + turn;
+    const int tile = blockIdx.x % g.tiles, part = blockIdx.x / g.tiles, own = threadIdx.x % across, thread_row = threadIdx.x / across;
+    const int channel = (tile * across + own) * width, strip = part * down + thread_row;
     acc sums[taps][width] = {};
-    if (turn < down && strip < g.strips && channel < g.channels) {
+    if (thread_row < down && strip < g.strips && channel < g.channels) {
         const int column = strip % g.runs * items, first = strip / g.runs % g.bands * g.each, batch = strip / g.runs / g.bands;
         const int rows = minimum(g.each, g.output.rows - first);
         const T* const x = image + batch * g.image.batch + channel;
@@ -77,9 +77,9 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(c
             }
         }
     }
-    if (turn < down) {
+    if (thread_row < down) {
 #pragma unroll
-        for (int i = 0; i < taps * width; ++i) shared[turn][i / width][i % width][own] = sums[i / width][i % width];
+        for (int i = 0; i < taps * width; ++i) shared[thread_row][i / width][i % width][own] = sums[i / width][i % width];
     }
     << "__syncthreads();" if block > 1 >>
     d += (index)part * g.channels * taps;

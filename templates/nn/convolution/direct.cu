@@ -88,9 +88,9 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
 #pragma unroll unroll
     for (int i = 0; i < items; ++i) {
         if (column + i >= g.pixels[2].by) continue;
-        Pack<Out, width> made;
+        Pack<Out, width> result;
 #pragma unroll
-        for (int v = 0; v < width; ++v) made.at[v] = epilogue(sums[i][v], epilogue.load(group + v, 0, filter));
-        store_pack(y + i * g.output.at[2], made);
+        for (int v = 0; v < width; ++v) result.at[v] = epilogue(sums[i][v], epilogue.load(group + v, 0, filter));
+        store_pack(y + i * g.output.at[2], result);
     }
 }

@@ -81,18 +81,18 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
         for (int n = 0; n < 4; ++n)
 #pragma unroll
             for (int p = 0; p < columns; p += wide) {
-                Pack<Out, wide> made;
+                Pack<Out, wide> result;
 #pragma unroll
-                for (int i = 0; i < wide; ++i) made.at[i] = epilogue(sums[p + i][4 * half + n], of[n]);
-                if (filter + n < g.n) store_pack(y + (filter + n) * g.output.channel + p, made);
+                for (int i = 0; i < wide; ++i) result.at[i] = epilogue(sums[p + i][4 * half + n], of[n]);
+                if (filter + n < g.n) store_pack(y + (filter + n) * g.output.channel + p, result);
             }
 <% elif packs == "filters" %>
 #pragma unroll
         for (int p = 0; p < columns; ++p) {
-            Pack<Out, 4> made;
+            Pack<Out, 4> result;
 #pragma unroll
-            for (int n = 0; n < 4; ++n) made.at[n] = epilogue(sums[p][4 * half + n], of[n]);
-            if (filter < g.n && column + p < g.pixels[2].by) store_pack(y + filter + p * g.output.at[2], made);
+            for (int n = 0; n < 4; ++n) result.at[n] = epilogue(sums[p][4 * half + n], of[n]);
+            if (filter < g.n && column + p < g.pixels[2].by) store_pack(y + filter + p * g.output.at[2], result);
         }
 <% else %>
 #pragma unroll

@@ -1,4 +1,4 @@
-// y[plane, row, column] = the sum over all windows' taps that lie there of x[plane, tap, window], in the order of the taps; all
+// col2im: y[plane, row, column] = the sum over all windows' taps that lie there of x[plane, tap, window], in the order of the taps; all
 // arrays are contiguous.
 // Launch: a thread for each of `count` elements of y, blocks along x. Shared: none.
 <% include "nn/convolution/places.cuh" %>

@@ -3,7 +3,7 @@
 // of a gradient of weights is (groups, filters, taps, channels).
 // Launch: << warps_m >> by << warps_n >> warps share a tile, <% if grouped %>each warpgroup has 64 of its rows<% else %>each has a part of it<% endif %>; blockIdx.x numbers tiles and groups, blockIdx.y
 // parts of the depth, whose sums lie behind one another.
-// Shared, dynamic: `stages` slabs of both factors<% if grouped %>, and 1024 bytes for alignment<% endif %>. While one is multiplied the next are on their way.
+// Shared, dynamic: `stages` k-blocks of both factors<% if grouped %>, and 1024 bytes for alignment<% endif %>. While one is multiplied the next are on their way.
 <% include "nn/convolution/product.cuh" %>
 <% if grouped %>
 <% include "linear/warpgroups.cuh" %>
@@ -20,11 +20,11 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     const int tiles = g.tiles_m * g.tiles_n, group = blockIdx.x / tiles, tile = blockIdx.x - group * tiles;
     const int m0 = tile / g.tiles_n * tile_m, n0 = tile % g.tiles_n * tile_n;
     const int from = blockIdx.y * g.each, end = min(from + g.each, g.k), warp = threadIdx.x / 32;
-    __shared__ Slabs::Table tables[stages];
-    Slabs feed(g, a, b, group, m0, n0, from, end, tables);
+    __shared__ KBlocks::Table tables[stages];
+    KBlocks feed(g, a, b, group, m0, n0, from, end, tables);
     d += of_weights ? ((index)blockIdx.y * (gridDim.x / tiles) + group) * g.m * g.n : group * g.output.group + g.output_first;
 <% if grouped %>
-    float sums[tile_n / 2];  // there is at least one slab: zeros here would part the instructions
+    float sums[tile_n / 2];  // there is at least one k-block: zeros here would part the instructions
     multiply(sums, shared, feed, warp / 4);
     store<tile_n>(epilogue, d, g, group, m0 + 16 * warp, n0, sums);
 <% else %>

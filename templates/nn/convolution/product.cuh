@@ -1,4 +1,4 @@
-// What the kernels on tensor cores share: copies of slabs of a convolution's factors to shared memory, 16 bytes at a time. In all
+// What the kernels on tensor cores share: copies of k-blocks of a convolution's factors to shared memory, 16 bytes at a time. In all
 // arrays channels lie innermost, in multiples of 16 bytes.
 <% include "linear/tile.cuh" %>
 <% include "prelude/copy_async.cuh" %>
@@ -18,10 +18,10 @@ __device__ __forceinline__ bool inside(const Sizes& g, const Line& a, const Line
 }
 
 <% if of_weights %>
-// Slabs of pixels: of the output (m, its filters) and of the image (n, taps and channels). A thread has the same filters and the
-// same tap and channels of every pixel that it copies. The pixels' places are in tables, of which one is made for each slab while
+// K-blocks of pixels: of the output (m, its filters) and of the image (n, taps and channels). A thread has the same filters and the
+// same tap and channels of every pixel that it copies. The pixels' offsets are in tables, of which one is filled for each k-block while
 // those before it are copied.
-struct Slabs {
+struct KBlocks {
     static constexpr int chunks_a = tile_m / chunk, chunks_b = tile_n / chunk;
     static constexpr int apart_a = threads / chunks_a, apart_b = threads / chunks_b;
     static_assert(apart_a % 8 == 0 && apart_b % 8 == 0 && depth % apart_a == 0 && depth % apart_b == 0, "lines are shared evenly");
@@ -35,12 +35,12 @@ struct Slabs {
     Table* tables;
     Line tap;
     bool filters;
-    int from, end, slabs;
+    int from, end, k_blocks;
 
-    __device__ __forceinline__ Slabs(
+    __device__ __forceinline__ KBlocks(
         const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end, Table (&tables)[stages])
         : g(g), output(a + group * g.output.group + g.output_first), image(b + group * g.image.group), tables(tables), from(from),
-          end(end), slabs(divide_up(end - from, depth))
+          end(end), k_blocks(divide_up(end - from, depth))
     {
         const int own = m0 + int(threadIdx.x) % chunks_a * chunk;
         output += own;
@@ -50,22 +50,22 @@ struct Slabs {
         __syncthreads();
     }
     // Half of the threads that make a table find places in the image, the others in the output.
-    __device__ __forceinline__ void note(int of_slab, int i) {
-        const int place = i % depth, pixel = from + of_slab * depth + place;
-        Table& to = tables[of_slab % stages];
+    __device__ __forceinline__ void note(int of_k_block, int i) {
+        const int place = i % depth, pixel = from + of_k_block * depth + place;
+        Table& to = tables[of_k_block % stages];
         if (i < depth) to.image[place] = pixel_of_image(g, pixel, end);
         else to.output[place] = pixel < end ? pixel_of_output(g, pixel, end).offset : index(-1);
     }
-    // Brings slab i, if there is one; the copies are a group in any case.
-    __device__ __forceinline__ void bring(int i, T* stage) {
-        if (i < slabs) copy(i, stage);
+    // Loads k-block i, if there is one; the copies are a group in any case.
+    __device__ __forceinline__ void load(int i, T* stage) {
+        if (i < k_blocks) copy(i, stage);
         commit_copies();
     }
-    __device__ __forceinline__ void copy(int slab, T* stage) {
-        const Table& table = tables[slab % stages];
+    __device__ __forceinline__ void copy(int k_block, T* stage) {
+        const Table& table = tables[k_block % stages];
         {
             const int row = threadIdx.x / chunks_a;
-            T* const to = SlabA{stage}.at(row, threadIdx.x % chunks_a);
+            T* const to = KBlockA{stage}.at(row, threadIdx.x % chunks_a);
 #pragma unroll
             for (int j = 0; j < depth / apart_a; ++j) {
                 const index offset = table.output[row + j * apart_a];
@@ -74,53 +74,53 @@ struct Slabs {
             }
         }
         const int row = threadIdx.x / chunks_b;
-        T* const to = SlabB{stage + tile_m * depth}.at(row, threadIdx.x % chunks_b);
+        T* const to = KBlockB{stage + tile_m * depth}.at(row, threadIdx.x % chunks_b);
 #pragma unroll
         for (int j = 0; j < depth / apart_b; ++j) {
             const Line one = table.image[row + j * apart_b];
             const bool is = inside(g, one, tap);
             copy_async_or_zeros(to + j * apart_b * line, image + (is ? one.offset + tap.offset : index(0)), is ? 16 : 0);
         }
-        if (slab + 1 >= stages && threadIdx.x < 2 * depth) note(slab + 1, threadIdx.x);
+        if (k_block + 1 >= stages && threadIdx.x < 2 * depth) note(k_block + 1, threadIdx.x);
     }
 };
 <% else %>
-// Slabs of taps and channels: of the image (m, its pixels) and of the weights (n, filters). A thread has the same tap and
+// K-blocks of taps and channels: of the image (m, its pixels) and of the weights (n, filters). A thread has the same tap and
 // channels of some pixels and filters.
-struct Slabs {
+struct KBlocks {
     static constexpr int chunks = depth / chunk, apart = threads / chunks;
     struct Table {};  // none is needed
     static_assert(apart % 8 == 0 && tile_m % apart == 0 && tile_n % apart == 0, "lines are shared evenly");
     const Sizes& g;
     const T *image, *weights;
     Line pixels[tile_m / apart];
-    int filter, place, end, slabs;
+    int filter, place, end, k_blocks;
 
-    __device__ __forceinline__ Slabs(
+    __device__ __forceinline__ KBlocks(
         const Sizes& g, const T* a, const T* b, int group, int m0, int n0, int from, int end, Table (&)[stages])
         : g(g), image(a + group * g.image.group), weights(b + group * g.weight_group + g.weight_first),
           filter(n0 + threadIdx.x / chunks), place(from + threadIdx.x % chunks * chunk), end(end),
-          slabs(divide_up(end - from, depth))
+          k_blocks(divide_up(end - from, depth))
     {
 #pragma unroll
         for (int j = 0; j < tile_m / apart; ++j)
             pixels[j] = pixel_of_image(g, m0 + int(threadIdx.x) / chunks + j * apart, g.m);
         weights += filter * g.weight_filter;
     }
-    // Brings the next slab, number i, if there is one; the copies are a group in any case.
-    __device__ __forceinline__ void bring(int i, T* stage) {
-        if (i < slabs) copy(stage);
+    // Loads the next k-block, number i, if there is one; the copies are a group in any case.
+    __device__ __forceinline__ void load(int i, T* stage) {
+        if (i < k_blocks) copy(stage);
         commit_copies();
     }
     __device__ __forceinline__ void copy(T* stage) {
         const Line of_image = tap_of_image(g, place, end), of_filter = tap_of_weights(g, place, end);
-        T* const to = SlabA{stage}.at(threadIdx.x / chunks, threadIdx.x % chunks);
+        T* const to = KBlockA{stage}.at(threadIdx.x / chunks, threadIdx.x % chunks);
 #pragma unroll
         for (int j = 0; j < tile_m / apart; ++j) {
             const bool is = inside(g, pixels[j], of_image);
             copy_async_or_zeros(to + j * apart * line, image + (is ? pixels[j].offset + of_image.offset : index(0)), is ? 16 : 0);
         }
-        T* const to_b = SlabB{stage + tile_m * depth}.at(threadIdx.x / chunks, threadIdx.x % chunks);
+        T* const to_b = KBlockB{stage + tile_m * depth}.at(threadIdx.x / chunks, threadIdx.x % chunks);
 #pragma unroll
         for (int j = 0; j < tile_n / apart; ++j) {
             const bool is = place < end && filter + j * apart < g.n;

@@ -1,14 +1,14 @@
-// A convolution of images by windows that move by one pixel, on the tensor cores of sm_90a: output (pixels, filters) is the sum,
-// over the window's taps, of image (pixels, channels) @ weights (channels, filters), with the image shifted by the tap. Where it
-// lies in shared memory with rows of `pitch` pixels, which hold the padding too, a shift is another first line: each part of the
-// image is brought once for all taps. It ends with an elementwise expression of each sum and of operands.
+// Implicit GEMM of stride 1 on the tensor cores of sm_90a, by TMA and wgmma: output (pixels, filters) is the sum, over the window's
+// taps, of image (pixels, channels) @ weights (channels, filters), with the image shifted by the tap. In shared memory, with rows
+// of `pitch` pixels, padding included, a shift is another first line: each part of the image is loaded once for all taps. With an
+// epilogue: an elementwise expression of each sum and of operands.
 // image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
 // of 16-bit floats. What the maps fill with zeros are the padding, and channels beyond the last. If `planes`, output is
 // (images, filters, height, width) instead, without a map.
 // A warpgroup makes a band: `band` rows of one image, of which each is `pitch` pixels long, those beyond the image for nothing.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
-// last brings to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
-// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have
+// last loads to two rings of stages: one of the bands' images for 64 channels, one of a tap's weights for them.
+// A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have
 // multiplied it.
 // Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/epilogue.cuh" %>
@@ -23,7 +23,7 @@ constexpr int step_y = << step_y >>, step_x = << step_x >>;  // lines of the ima
 constexpr int first_y = step_y < 0 ? -(taps_y - 1) * step_y : 0, first_x = step_x < 0 ? -(taps_x - 1) * step_x : 0;
 constexpr int image_stages = << image_stages >>, weight_stages = << weight_stages >>;
 constexpr int line = 64, part_n = tile_n < line ? tile_n : line;  // elements of 128 bytes, and the filters that are stored at a time
-constexpr int brought = << brought >>, lines = << lines >>;  // of a band: lines that are brought, and those in shared memory
+constexpr int loaded_lines = << loaded_lines >>, lines = << lines >>;  // of a band: lines that are loaded, and those in shared memory
 constexpr int image_stage = 2 * lines * line, weight_stage = tile_n * line;
 // Of planes: columns, elements of an access, and those of a plane in shared memory, where no two lanes meet in a bank.
 constexpr int width = << width >>, access = << access >>, plane_size = halves * 64 + 8;
@@ -37,10 +37,10 @@ __device__ __forceinline__ int of_weights_taps(int tap) {
     return (<< tap_y >> + tap / taps_x * << each_y >>) * << row >> + << tap_x >> + tap % taps_x * << each_x >>;
 }
 // Tile `turn` of this block.
-struct Turn {
+struct ScheduledTile {
     int number;
 
-    __device__ __forceinline__ explicit Turn(int turn) : number(blockIdx.x + turn * gridDim.x) {}
+    __device__ __forceinline__ explicit ScheduledTile(int iteration) : number(blockIdx.x + iteration * gridDim.x) {}
     __device__ __forceinline__ bool there(const Sizes& g) const { return number < (g.bands + 1) / 2 * g.tiles_n; }
     __device__ __forceinline__ int column(const Sizes& g) const { return number % g.tiles_n * tile_n; }
     // A warpgroup's band; that beyond the last is the last once more.
@@ -68,12 +68,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const int group = own_group();
     if (group == 2) {
         give_registers<24>();
-        for (int turn = 0, number = 0, slab = 0; threadIdx.x == 256 && Turn(turn).there(g); ++turn) {
-            const Turn tile(turn);
-            for (int i = 0; i < g.slabs; ++i, ++slab) {
-                const int of_image = slab % image_stages;
-                mbarrier_wait(&empty_image[of_image], slab / image_stages % 2 ^ 1);
-                mbarrier_arrive_expecting(&full_image[of_image], 2 * brought * line * int(sizeof(T)));
+        for (int iteration = 0, number = 0, k_block = 0; threadIdx.x == 256 && ScheduledTile(iteration).there(g); ++iteration) {
+            const ScheduledTile tile(iteration);
+            for (int i = 0; i < g.k_blocks; ++i, ++k_block) {
+                const int of_image = k_block % image_stages;
+                mbarrier_wait(&empty_image[of_image], k_block / image_stages % 2 ^ 1);
+                mbarrier_arrive_expecting(&full_image[of_image], 2 * loaded_lines * line * int(sizeof(T)));
                 for (int k = 0; k < 2; ++k) {
                     const int own = tile.own_band(g, k), row = own % g.of_image * band;
                     copy_tile(images + of_image * image_stage + k * lines * line, image,
@@ -97,12 +97,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     };
     T* const part = filters + weight_stages * weight_stage + group * part_size;
     float sums[halves][tile_n / 2];
-    for (int turn = 0, number = 0, slab = 0; Turn(turn).there(g); ++turn) {
-        const Turn tile(turn);
-        for (int i = 0; i < g.slabs; ++i, ++slab) {
-            const int of_image = slab % image_stages;
+    for (int iteration = 0, number = 0, k_block = 0; ScheduledTile(iteration).there(g); ++iteration) {
+        const ScheduledTile tile(iteration);
+        for (int i = 0; i < g.k_blocks; ++i, ++k_block) {
+            const int of_image = k_block % image_stages;
             T* const own = images + of_image * image_stage + group * lines * line;
-            mbarrier_wait(&full_image[of_image], slab / image_stages % 2);
+            mbarrier_wait(&full_image[of_image], k_block / image_stages % 2);
             for (int tap = 0; tap < taps; ++tap, ++number) {
                 const int stage = number % weight_stages;
                 const int shift = (first_y + tap / taps_x * step_y) * pitch + first_x + tap % taps_x * step_x;
@@ -121,14 +121,14 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 wgmma_commit();
                 wgmma_wait<1>(sums[0]);  // the tap before this one has been multiplied
                 if (i > 0 || tap > 0) arrive(&empty[(number - 1) % weight_stages]);
-                if (i > 0 && tap == 0) arrive(&empty_image[(slab - 1) % image_stages]);
+                if (i > 0 && tap == 0) arrive(&empty_image[(k_block - 1) % image_stages]);
             }
         }
         const int last = tile.own_band(g, group), column = tile.column(g);
 #pragma unroll
         for (int x = 0; x < halves; ++x) wgmma_wait<0>(sums[x]);
         arrive(&empty[(number - 1) % weight_stages]);
-        arrive(&empty_image[(slab - 1) % image_stages]);
+        arrive(&empty_image[(k_block - 1) % image_stages]);
         const bool is = tile.number / g.tiles_n * 2 + group < g.bands;
 #pragma unroll
         for (int x = 0; x < tile_n; x += part_n) {

@@ -1,14 +1,14 @@
-// The gradient of the weights of a convolution by windows that move by one or two pixels, on the tensor cores of sm_90a:
+// Weight gradient of a convolution of stride 1 or 2 by implicit GEMM on the tensor cores of sm_90a:
 // weights (filters, taps, channels) = the sum, over the pixels of a part of the bands, of output (pixels, filters) and image
-// (pixels, channels), shifted by the tap as nn/convolution/shifted.cu has it: what a band needs is brought once for all taps.
+// (pixels, channels), shifted by the tap as nn/convolution/shifted.cu has it: what a band needs is loaded once for all taps.
 // Of windows that move by two pixels, taps of even numbers read other pixels than those of odd ones: each of the image's `phases`
-// is brought by a map of its own, of every second row and column.
+// is loaded by a map of its own, of every second row and column.
 // image and output (images, height, width, channels or filters) by maps, of 16-bit floats; beyond the arrays are zeros.
 // Lines of a band beyond the output's last column or row are zeros, which every tap multiplies by the image's line so far on: a
 // pixel near the image's edge, of this row or the next. If that is infinite the sum is NaN, where the exact one may be infinite.
 // Launch: blocks of four warpgroups, of which three share the taps of 64 filters by 64 channels. blockIdx.x numbers these tiles,
 // blockIdx.y parts of the bands: a cluster of blocks adds up as many, and the sums of clusters lie behind one another. One thread of
-// the last warpgroup brings bands to a ring of stages, which goes round as in shifted.cu.
+// the last warpgroup loads bands to a ring of stages, which goes round as in shifted.cu.
 // Shared, dynamic: the stages, of the output's band and the image's, and then the sums of the cluster's other blocks; 1024 bytes
 // before for alignment.
 <% include "linear/epilogue.cuh" %>
@@ -25,8 +25,8 @@ constexpr int own_taps = (taps + 2) / 3;  // of a warpgroup
 // Blocks of a cluster, and the numbers of a tap that each thread of one of them ends with.
 constexpr int cluster = << cluster >>, own = 32 / cluster;
 constexpr int stages = << stages >>, line = 64;
-// Lines that are brought of output and image, and those in shared memory: the others stay zeros.
-constexpr int brought = band * pitch, brought_image = << brought_image >>, lines = << lines >>, lines_image = << lines_image >>;
+// Lines that are loaded of output and image, and those in shared memory: the others stay zeros.
+constexpr int loaded_lines = band * pitch, loaded_image = << loaded_image >>, lines = << lines >>, lines_image = << lines_image >>;
 constexpr int stage_size = (lines + phases * lines_image) * line;
 
 // All bands, those of an image and those of a part; tiles across; filters and channels; where the first window begins.
@@ -87,7 +87,7 @@ extern "C" __global__ void << "__cluster_dims__(1, %d, 1)" % cluster if cluster 
             const int own = from + i, of = own / g.of_image, row = own % g.of_image * band, stage = i % stages;
             T* const to = ring + stage * stage_size;
             mbarrier_wait(&empty[stage], i / stages % 2 ^ 1);
-            mbarrier_arrive_expecting(&full[stage], (brought + phases * brought_image) * line * int(sizeof(T)));
+            mbarrier_arrive_expecting(&full[stage], (loaded_lines + phases * loaded_image) * line * int(sizeof(T)));
             copy_tile(to, output, {of, row, 0, first_filter}, &full[stage]);
 #pragma unroll
             for (int p = 0; p < phases; ++p)

@@ -1,6 +1,6 @@
-// A convolution by windows that move by several pixels, or the gradient of its image, on the tensor cores of sm_90a: output (pixels,
-// filters) is the sum, over the window's taps, of image (pixels, channels) @ weights (channels, filters), with an elementwise
-// expression of each sum and of operands. Pixels of the output that have the same taps are a grid; a gradient has as many grids as
+// Implicit GEMM of a strided convolution, or of its input gradient by phases (sub-pixel), on the tensor cores of sm_90a: output
+// (pixels, filters) is the sum, over the window's taps, of image (pixels, channels) @ weights (channels, filters), with an epilogue:
+// an elementwise expression of each sum and of operands. Pixels of the output that have the same taps are a grid; a gradient has as many grids as
 // remainders by the stride. What a tap reads of the image for neighbouring pixels of a grid are neighbours in a plane of the image,
 // which has every so many rows and columns.
 // image (images, height, width, channels), weights (filters, taps, channels) and output (images, height, width, filters) by maps,
@@ -8,8 +8,8 @@
 // padding, and channels beyond the last.
 // A warpgroup makes a band: `band` rows of a grid of `width` pixels, of `images` images.
 // Launch: blocks of three warpgroups, of which each makes every gridDim.x-th tile, two bands by tile_n filters. One thread of the
-// last brings slabs, of 64 channels for a tap, to a ring of stages.
-// A stage goes round: `empty` until it may be brought, `full` when all its bytes have come, and empty again when all warps have
+// last loads k-blocks, of 64 channels for a tap, to a ring of stages.
+// A stage goes round: `empty` until it may be loaded, `full` when all its bytes have come, and empty again when all warps have
 // multiplied it.
 // Shared, dynamic: the stages, then 64 columns of the output for each warpgroup; 1024 bytes before for alignment.
 <% include "linear/epilogue.cuh" %>
@@ -20,9 +20,9 @@
 constexpr int tile_n = << tile_n >>, halves = << halves >>;  // of 64 pixels, that a warpgroup multiplies
 constexpr int images = << images >>, band = << band >>, width = << width >>, stages = << stages >>;
 constexpr int grids = << grids >>;
-constexpr int line = 64, lines = 64 * halves, brought = images * band * width;  // of a band: in shared memory, and those that come
+constexpr int line = 64, lines = 64 * halves, loaded_lines = images * band * width;  // of a band: in shared memory, and those that come
 constexpr int stage_size = (2 * lines + tile_n) * line, part_size = lines * line;
-static_assert(brought <= lines, "a band is in shared memory");
+static_assert(loaded_lines <= lines, "a band is in shared memory");
 
 // All tiles, those across, filters, and k-blocks of a tap. Of a grid: its first tile; its bands, and those of some images; its first
 // tap, and how many. Of a tap: a plane of the image, the row and column in it from a pixel's place in its grid on, and its number
@@ -35,10 +35,10 @@ struct Grids {
     TensorMap of[grids];
 };
 // Tile `turn` of this block.
-struct Turn {
+struct ScheduledTile {
     int number, grid, column, pair;
 
-    __device__ __forceinline__ Turn(const Sizes& g, int turn) : number(blockIdx.x + turn * gridDim.x), grid(0) {
+    __device__ __forceinline__ ScheduledTile(const Sizes& g, int iteration) : number(blockIdx.x + iteration * gridDim.x), grid(0) {
 #pragma unroll
         for (int i = 1; i < grids; ++i) grid += number >= g.of[i].first;
         const int own = number - g.of[grid].first;
@@ -71,8 +71,8 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     const int group = own_group();
     if (group == 2) {
         give_registers<24>();
-        for (int turn = 0, number = 0; threadIdx.x == 256 && Turn(g, turn).there(g); ++turn) {
-            const Turn tile(g, turn);
+        for (int iteration = 0, number = 0; threadIdx.x == 256 && ScheduledTile(g, iteration).there(g); ++iteration) {
+            const ScheduledTile tile(g, iteration);
             const Grid& grid = g.of[tile.grid];
             int image_at[2], row[2];
             for (int k = 0; k < 2; ++k) {
@@ -80,12 +80,12 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 image_at[k] = own / grid.of_images * images;
                 row[k] = own % grid.of_images * band;
             }
-            for (int i = 0; i < grid.taps * g.slabs; ++i, ++number) {
-                const int stage = number % stages, channel = i % g.slabs * line;
-                const Tap& tap = g.taps[grid.tap + i / g.slabs];
+            for (int i = 0; i < grid.taps * g.k_blocks; ++i, ++number) {
+                const int stage = number % stages, channel = i % g.k_blocks * line;
+                const Tap& tap = g.taps[grid.tap + i / g.k_blocks];
                 T* const to = ring + stage * stage_size;
                 mbarrier_wait(&empty[stage], number / stages % 2 ^ 1);
-                mbarrier_arrive_expecting(&full[stage], (2 * brought + tile_n) * line * int(sizeof(T)));
+                mbarrier_arrive_expecting(&full[stage], (2 * loaded_lines + tile_n) * line * int(sizeof(T)));
                 for (int k = 0; k < 2; ++k)
                     copy_tile(to + k * part_size, image.of[tap.plane], {image_at[k], row[k] + tap.row, tap.column, channel}, &full[stage]);
                 copy_tile(to + 2 * part_size, weights, {tile.column, tap.weights, channel}, &full[stage]);
@@ -101,9 +101,9 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
     };
     T* const part = ring + stages * stage_size + group * part_size;
     float sums[halves][tile_n / 2];
-    for (int turn = 0, number = 0; Turn(g, turn).there(g); ++turn) {
-        const Turn tile(g, turn);
-        const int count = g.of[tile.grid].taps * g.slabs;
+    for (int iteration = 0, number = 0; ScheduledTile(g, iteration).there(g); ++iteration) {
+        const ScheduledTile tile(g, iteration);
+        const int count = g.of[tile.grid].taps * g.k_blocks;
         for (int i = 0; i < count; ++i, ++number) {
             const int stage = number % stages;
             T* const own = ring + stage * stage_size;
@@ -120,7 +120,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) << name >>(
                 }
             }
             wgmma_commit();
-            wgmma_wait<1>(sums[0]);  // the slab before this one has been multiplied
+            wgmma_wait<1>(sums[0]);  // the k-block before this one has been multiplied
             if (i > 0) arrive(&empty[(number - 1) % stages]);
         }
         const int last = tile.own_band(g, group), of_images = g.of[tile.grid].of_images;

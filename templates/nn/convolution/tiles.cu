@@ -1,9 +1,9 @@
-// A convolution of arrays with any strides, or the gradient of its weights, as a product of matrices of which one is never in
-// memory: output (pixels, filters) = image (pixels, taps and channels) @ weights, with an elementwise expression of each sum
+// Implicit GEMM on CUDA cores, for arrays of any strides: a convolution, or the gradient of its weights, as a product of matrices
+// of which one is never in memory: output (pixels, filters) = image (pixels, taps and channels) @ weights, with an elementwise expression of each sum
 // and of operands, or weights (filters, taps and channels) = output @ image, in sums of parts of the pixels.
 // Launch: a thread has << items_m >> by << items_n >> elements of a tile; blockIdx.x numbers tiles and groups, blockIdx.y parts
 // of the depth, whose sums lie behind one another.
-// Shared, static: two slabs of each factor. While one is multiplied, the next is on its way through registers.
+// Shared, static: two k-blocks of each factor. While one is multiplied, the next is prefetched to registers.
 <% include "linear/epilogue.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "nn/convolution/geometry.cuh" %>
@@ -17,7 +17,7 @@ constexpr int unroll = threads > 1 ? 64 : 1;
 constexpr int width = 16 / sizeof(acc);  // elements of an access to shared memory
 static_assert(tile_m * depth % threads == 0 && tile_n * depth % threads == 0 && threads == threads_m * threads_n && items_m % width == 0 && items_n % width == 0, "a tile is shared evenly");
 
-// The rows or columns of a factor in a tile, and one slab of them in shared memory or on its way there.
+// The rows or columns of a factor in a tile, and one k-block of them in shared memory or on its way there.
 template <int SIZE, bool BY_DEPTH>
 struct Side {
     static constexpr int own = SIZE * depth / threads, row = SIZE + (threads > 1 ? width : 0);
@@ -45,9 +45,9 @@ struct Side {
             got[i] = inside ? cast<acc>(memory[one.offset + other.offset]) : acc(0);
         }
     }
-    __device__ __forceinline__ void put(acc (&slab)[depth][row]) const {
+    __device__ __forceinline__ void put(acc (&k_block)[depth][row]) const {
 #pragma unroll unroll
-        for (int i = 0; i < own; ++i) slab[deep(i)][line(i)] = got[i];
+        for (int i = 0; i < own; ++i) k_block[deep(i)][line(i)] = got[i];
     }
 };
 using SideA = Side<tile_m, a_by_depth>;
@@ -73,7 +73,7 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     <% for type in scalars %><< type >> s<< loop.index0 >>, <% endfor %>Out* d, Geometry g, Steps steps)
 {
     const Epilogue epilogue{<% for x in operands %>x<< x.k >>, <% endfor %><% for x in scalars %>s<< loop.index0 >>, <% endfor %>steps};
-    __shared__ __align__(16) acc slabs_a[2][depth][SideA::row], slabs_b[2][depth][SideB::row];
+    __shared__ __align__(16) acc k_blocks_a[2][depth][SideA::row], k_blocks_b[2][depth][SideB::row];
     __shared__ Line lines_a[tile_m], lines_b[tile_n];
     const int tiles = g.tiles_m * g.tiles_n, group = blockIdx.x / tiles, tile = blockIdx.x - group * tiles;
     const int m0 = tile / g.tiles_n * tile_m, n0 = tile % g.tiles_n * tile_n;
@@ -109,15 +109,15 @@ extern "C" __global__ void __launch_bounds__(threads) << name >>(
     fetch(from);
     int now = 0;
     for (int k = from; k < end; k += depth, now ^= 1) {
-        of_a.put(slabs_a[now]);
-        of_b.put(slabs_b[now]);
+        of_a.put(k_blocks_a[now]);
+        of_b.put(k_blocks_b[now]);
         << "__syncthreads();" if block > 1 >>
         if (k + depth < end) fetch(k + depth);
 #pragma unroll unroll
         for (int i = 0; i < depth; ++i) {
             acc left[items_m], right[items_n];
-            load_items<threads_m>(left, slabs_a[now][i], thread_m);
-            load_items<threads_n>(right, slabs_b[now][i], thread_n);
+            load_items<threads_m>(left, k_blocks_a[now][i], thread_m);
+            load_items<threads_n>(right, k_blocks_b[now][i], thread_n);
 #pragma unroll unroll
             for (int x = 0; x < items_m; ++x)
 #pragma unroll unroll

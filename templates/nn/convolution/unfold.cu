@@ -1,4 +1,4 @@
-// y[plane, tap, window] = the image's element at the window's tap, 0 in the padding; all arrays are contiguous.
+// im2col: y[plane, tap, window] = the image's element at the window's tap, 0 in the padding; all arrays are contiguous.
 // Launch: a thread for each of `count` elements of y, blocks along x. Shared: none.
 <% include "nn/convolution/places.cuh" %>
 

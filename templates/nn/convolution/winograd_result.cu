@@ -1,5 +1,5 @@
-// Planes from transforms: of each, the sum of its parts is turned back into a tile, A sum A^T, of which each element ends with
-// an elementwise expression of it and of operands that have one number a channel.
+// Winograd's inverse transform: tiles A sum A^T of the partial sums of transforms, with an epilogue: an elementwise expression of
+// each element and of operands that have one number a channel.
 // Memory: y has any strides; what is read has one element of each transform behind another, for all tiles and channels.
 // Launch: a thread for a tile of a channel, blocks along x. Shared: none.
 <% include "linear/epilogue.cuh" %>
@@ -43,21 +43,21 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     y += corner.plane + corner.top * g.row + corner.left * g.column;
 #pragma unroll
     for (int i = 0; i < size; ++i) {
-        acc row[points], made[size];
+        acc row[points], result[size];
 #pragma unroll
         for (int j = 0; j < points; ++j) row[j] = halves[j][i];
-        transform(row, made);
+        transform(row, result);
         if (corner.top + i >= g.height) continue;
         Out* const to = y + i * g.row;
         if constexpr (packs) {
             Pack<Out, 4> some;
 #pragma unroll
-            for (int j = 0; j < 4; ++j) some.at[j] = epilogue(made[j], operands);
+            for (int j = 0; j < 4; ++j) some.at[j] = epilogue(result[j], operands);
             store_pack(to, some);
         } else {
 #pragma unroll
             for (int j = 0; j < size; ++j)
-                if (corner.left + j < g.width) to[j * g.column] = epilogue(made[j], operands);
+                if (corner.left + j < g.width) to[j * g.column] = epilogue(result[j], operands);
         }
     }
 }

@@ -1,6 +1,5 @@
-// The transforms of all tiles of an array's planes: of an image, of filters, which are a tile each, or of the gradient of an
-// output. Outside of a plane are zeros.
-// Source: Lavin and Gray, Fast Algorithms for Convolutional Neural Networks, 2016.
+// Winograd's transforms of all tiles of an array's planes: of an image, of filters, which are a tile each, or of the gradient of
+// an output (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). Outside of a plane are zeros.
 // Memory: x has any strides; what is written has one element of each transform behind another, for all tiles and channels.
 // Launch: a thread for a tile of a channel, blocks along x; tiles beyond the last one have transforms of zeros. Shared: none.
 <% include "prelude/next_kernel.cuh" %>
@@ -60,11 +59,11 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(const T* x, T* y,
     }
 #pragma unroll
     for (int i = 0; i < points; ++i) {
-        acc row[size], made[points];
+        acc row[size], result[points];
 #pragma unroll
         for (int j = 0; j < size; ++j) row[j] = halves[j][i];
-        transform(row, made);
+        transform(row, result);
 #pragma unroll
-        for (int j = 0; j < points; ++j) y[(i * points + j) * g.point] = cast<T>(made[j]);
+        for (int j = 0; j < points; ++j) y[(i * points + j) * g.point] = cast<T>(result[j]);
     }
 }

@@ -14,10 +14,10 @@ struct Kind {
             for (int i = 0; i < 4; ++i) scales[i] = block[group_of<Kind>(unit, i)];
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, d * float(scales[i] & 15), -(dmin * float(scales[i] >> 4))};
+            Group result{{}, d * float(scales[i] & 15), -(dmin * float(scales[i] >> 4))};
 #pragma unroll
-            for (int j = 0; j < own_words; ++j) made.q[j] = words[j] >> 2 * i & 0x03030303u;
-            return made;
+            for (int j = 0; j < own_words; ++j) result.q[j] = words[j] >> 2 * i & 0x03030303u;
+            return result;
         }
     };
 };

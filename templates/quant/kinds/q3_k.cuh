@@ -22,10 +22,10 @@ struct Kind {
             }
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, d * float(scales[i]), 0};
+            Group result{{}, d * float(scales[i]), 0};
 #pragma unroll
-            for (int j = 0; j < own_words; ++j) made.q[j] = (words[j] >> 2 * i & 0x03030303u) | (high[j] >> i & 0x01010101u) * 4;
-            return made;
+            for (int j = 0; j < own_words; ++j) result.q[j] = (words[j] >> 2 * i & 0x03030303u) | (high[j] >> i & 0x01010101u) * 4;
+            return result;
         }
     };
 };

@@ -12,10 +12,10 @@ struct Kind {
             load_groups<align>(words, block + 4);
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, d, m};
+            Group result{{}, d, m};
 #pragma unroll
-            for (int j = 0; j < own_words; ++j) made.q[j] = words[j] >> 4 * i & 0x0f0f0f0fu;
-            return made;
+            for (int j = 0; j < own_words; ++j) result.q[j] = words[j] >> 4 * i & 0x0f0f0f0fu;
+            return result;
         }
         // The bytes of decode(i).q[j], 16 times as large from group first_high on: where they are.
         __device__ __forceinline__ unsigned in_place(int i, int j) const {

@@ -14,10 +14,10 @@ struct Kind {
             load_groups<align>(words, block + 16 + 32 * unit);
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, of.scale[i / 2], of.least[i / 2]};
+            Group result{{}, of.scale[i / 2], of.least[i / 2]};
 #pragma unroll
-            for (int j = 0; j < own_words; ++j) made.q[j] = words[i % 2 * own_words + j] >> i / 2 * 4 & 0x0f0f0f0fu;
-            return made;
+            for (int j = 0; j < own_words; ++j) result.q[j] = words[i % 2 * own_words + j] >> i / 2 * 4 & 0x0f0f0f0fu;
+            return result;
         }
         // The bytes of decode(i).q[j], 16 times as large from group first_high on: where they are.
         __device__ __forceinline__ unsigned in_place(int i, int j) const {

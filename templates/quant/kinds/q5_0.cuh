@@ -9,11 +9,11 @@ struct Kind {
         Unit() = default;
         __device__ __forceinline__ Unit(const unsigned char* block, int) : d(half_at(block)) { load_word_and_groups<align>(high, words, block + 2); }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, d, 0};
+            Group result{{}, d, 0};
 #pragma unroll
             for (int j = 0; j < own_words; ++j)
-                made.q[j] = (words[j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(own_bits(high >> 16 * i, j));
-            return made;
+                result.q[j] = (words[j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(own_bits(high >> 16 * i, j));
+            return result;
         }
     };
 };

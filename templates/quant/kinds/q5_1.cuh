@@ -11,11 +11,11 @@ struct Kind {
             load_word_and_groups<align>(high, words, block + 4);
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, d, m};
+            Group result{{}, d, m};
 #pragma unroll
             for (int j = 0; j < own_words; ++j)
-                made.q[j] = (words[j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(own_bits(high >> 16 * i, j));
-            return made;
+                result.q[j] = (words[j] >> 4 * i & 0x0f0f0f0fu) | 16 * spread_bits(own_bits(high >> 16 * i, j));
+            return result;
         }
     };
 };

@@ -16,11 +16,11 @@ struct Kind {
             for (int i = 0; i < 2 * own_words; ++i) high[i] >>= 2 * unit;
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, of.scale[i / 2], of.least[i / 2]};
+            Group result{{}, of.scale[i / 2], of.least[i / 2]};
 #pragma unroll
             for (int j = 0; j < own_words; ++j)
-                made.q[j] = (words[i % 2 * own_words + j] >> i / 2 * 4 & 0x0f0f0f0fu) | (high[i % 2 * own_words + j] >> i / 2 & 0x01010101u) * 16;
-            return made;
+                result.q[j] = (words[i % 2 * own_words + j] >> i / 2 * 4 & 0x0f0f0f0fu) | (high[i % 2 * own_words + j] >> i / 2 & 0x01010101u) * 16;
+            return result;
         }
     };
 };

@@ -19,13 +19,13 @@ struct Kind {
             for (int i = 0; i < 4; ++i) scales[i] = ((const signed char*)block)[192 + group_of<Kind>(unit, i)];
         }
         __device__ __forceinline__ Group decode(int i) const {
-            Group made{{}, d * float(scales[i]), 0};
+            Group result{{}, d * float(scales[i]), 0};
 #pragma unroll
             for (int j = 0; j < own_words; ++j) {
                 const unsigned low = (i % 2 ? second : first)[j] >> i / 2 * 4 & 0x0f0f0f0fu;
-                made.q[j] = low | (i < 2 ? shl(high[j], 4 - 2 * i) : high[j] >> (2 * i - 4)) & 0x30303030u;
+                result.q[j] = low | (i < 2 ? shl(high[j], 4 - 2 * i) : high[j] >> (2 * i - 4)) & 0x30303030u;
             }
-            return made;
+            return result;
         }
     };
 };

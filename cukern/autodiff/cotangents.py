@@ -371,7 +371,7 @@ def walk(
     """Pull cotangents back through a tape's records, from the last to the first, and drop each record after use.
 
     Args:
-        recipes: by the key of a result that is computed again, how; what was made is dropped after the result's record.
+        recipes: by the key of a result, how it is computed again; what was computed is dropped after its record.
         due: what to call ``give`` with once the record of an index has been pulled back.
     """
     while records:
@@ -380,12 +380,12 @@ def walk(
         if recipes:
             for key in recorded[2]:
                 if key in recipes:
-                    recipes[key].made = None
+                    recipes[key].cached = None
         if due is not None and give is not None:
             for i in due.get(len(records), ()):
                 give(i)
     for recipe in recipes.values():  # those of records before the sources
-        recipe.made = None
+        recipe.cached = None
 
 
 def _pull(

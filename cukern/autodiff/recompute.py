@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .tape import Tape
 
 
-#: Results after so many that are made again, one of the other, are kept: a derivative makes all of a chain at once.
+#: Results after so many that are computed again, one from the other, are kept: a derivative computes a chain at once.
 _DEEPEST = 32
 
 
@@ -27,13 +27,13 @@ class Recipe:
 
     Args:
         name: the operation's name, for errors.
-        compute: makes the result from ``inputs``.
+        compute: computes the result from ``inputs``.
         inputs: arrays that the operation's own derivative reads, so that keeping them takes no memory.
-        result: what was made of them.
+        result: what it computed from them.
 
     Attributes:
-        made: the result, made again: kept from the first derivative that reads it to that of its own operation.
-        depth: how many results are made again at most, one of the other, until this one is.
+        cached: the result, computed again: kept from the first derivative that reads it to that of its own operation.
+        depth: how many results are computed again at most, one of the other, until this one is.
         key: the result's.
     """
 
@@ -42,10 +42,10 @@ class Recipe:
         "_inputs",
         "_name",
         "_versions",
+        "cached",
         "depth",
         "dtype",
         "key",
-        "made",
         "size",
         "version",
     )
@@ -65,15 +65,17 @@ class Recipe:
         )
         self._versions = [0 if one is None else one._storage.version for one in inputs]
         self.dtype, self.size, self.version = result.dtype, result.size, result._storage.version
-        self.made: Array | None = None
+        self.cached: Array | None = None
 
     def array(self, shape: tuple[int, ...]) -> Array:
         """The result in a shape, as an array that no tape knows."""
         with stop_recording():
-            if self.made is None or self.made._storage.version != self.version:  # a backward has written it
-                self.made = self._compute(*read(self._name, self._inputs, self._versions))
-            same = self.made.shape == shape
-            return self.made._alias() if same else registered().reshape(self.made, shape)
+            if (
+                self.cached is None or self.cached._storage.version != self.version
+            ):  # a backward has written it
+                self.cached = self._compute(*read(self._name, self._inputs, self._versions))
+            same = self.cached.shape == shape
+            return self.cached._alias() if same else registered().reshape(self.cached, shape)
 
 
 def note(

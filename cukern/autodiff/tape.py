@@ -149,7 +149,7 @@ def record(
     Args:
         name: the operation's name, for errors.
         inputs: the arrays that it read.
-        outputs: the arrays that it made, already written.
+        outputs: its results, already written.
         vjp: the backward rule, written in cukern's operations. It gets a cotangent per output, the saved
             arrays, and a bool per input, and returns a gradient or None per input. A gradient may have
             the shape that the input was broadcast to, and another floating dtype.
@@ -195,7 +195,7 @@ def record_tracked(
     """:func:`record` in fewer steps, with the keys of inputs and the tapes that :func:`tracked` has just given.
 
     Args:
-        outputs: arrays of known layouts that have just been made, one of them of a floating dtype.
+        outputs: new arrays of known layouts, one of them of a floating dtype.
     """
     output_keys = []
     for array in outputs:
@@ -362,12 +362,12 @@ class Tape:
 
     def _launched(self, name: str, arguments: Sequence[tuple[str, Array]], into: Sequence[Array]) -> None:
         keys = [(which, array, self._known(array)) for which, array in arguments if array.dtype in FLOATING]
-        found = [(which, key, form_of(array)) for which, array, key in keys if key is not None]
+        known = [(which, key, form_of(array)) for which, array, key in keys if key is not None]
         for array in into:
-            if found and array.dtype in FLOATING:
+            if known and array.dtype in FLOATING:
                 if self._opaque is _NOTHING:
                     self._opaque = WeakKeyDictionary()
-                self._opaque.setdefault(array._storage, Opaque()).add(name, found)
+                self._opaque.setdefault(array._storage, Opaque()).add(name, known)
 
     def watch(self, *trees: Any) -> None:
         """Begin to track arrays, with the values that they have now.

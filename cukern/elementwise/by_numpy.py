@@ -14,8 +14,10 @@ from ..autodiff import tape
 from ..autodiff.state import opened
 from ..device import kernels_only
 
-#: Elements from which NumPy serves a call, and from which kernels on several cores are faster than its one.
-MANY, LARGE = 1 << 14, 1 << 21
+#: Elements from which NumPy serves a call.
+MANY = 1 << 14
+#: Elements from which kernels on several cores are faster than NumPy's one.
+LARGE = 1 << 21
 #: The kinds of NumPy's own numbers: half types of others are of another kind.
 _KINDS = frozenset("?biufc")
 _quiet = Context()

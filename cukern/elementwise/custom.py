@@ -1,4 +1,4 @@
-"""A user's elementwise function: a row like those of the table, made of a C++ expression and a derivative."""
+"""A user's elementwise function: a row like those of the table, from a C++ expression and a derivative."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _ASSIGNMENT = re.compile(r"\s*\w+\s*=(?!=)\s*")
 
 
 class CustomElementwise(Elementwise):
-    """An elementwise function that :func:`elementwise` made."""
+    """An elementwise function of :func:`elementwise`."""
 
     def __call__(self, *operands: ArrayLike | Expr) -> Any:
         check_count(self.name, self.names, operands)
@@ -44,7 +44,7 @@ class CustomElementwise(Elementwise):
 
 
 class Refused:
-    """The vjp of a function that was made without one: computing a gradient through it raises GradientError.
+    """The vjp of a function without one: computing a gradient through it raises GradientError.
 
     Its cotangents are calls of a row whose kernel cannot be written.
     """

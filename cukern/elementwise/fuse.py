@@ -144,7 +144,7 @@ class _Kernels:
 
     def __init__(self, name: str, arrays: int, groups: Sequence[Sequence[Node]]) -> None:
         self.name, self.count = name, arrays
-        self.made: list[_Kernel] = []
+        self.kernels: list[_Kernel] = []
         self._values: dict[Node, Node] = {}
         #: How many kernels read each product.
         self._read: Counter[Node] = Counter()
@@ -201,7 +201,7 @@ class _Kernels:
         return tuple(factors)
 
     def _append(self, kernel: _Kernel, outputs: int = 1) -> tuple[int, ...]:
-        self.made.append(kernel)
+        self.kernels.append(kernel)
         self.count += outputs
         return tuple(range(self.count - outputs, self.count))
 
@@ -213,7 +213,7 @@ def _products(nodes: Sequence[Node]) -> list[Node]:
 
 def _shape(node: Node) -> tuple[int, ...]:
     """The shape of a product."""
-    return product_shape(*(factor.turned for factor in node.value))
+    return product_shape(*(factor.in_product for factor in node.value))
 
 
 @dataclass
@@ -402,7 +402,7 @@ class Fused(Generic[P, R]):
         positions: dict[int, int] = {}
         for nodes, shape, at, end in wanted:
             positions.update(zip(at, kernels.add(nodes, shape, end), strict=True))
-        return _Traced(tuple(kernels.made), tuple(positions[i] for i in range(len(positions))), outputs)
+        return _Traced(tuple(kernels.kernels), tuple(positions[i] for i in range(len(positions))), outputs)
 
 
 #: The types of the arguments of most calls, besides arrays.

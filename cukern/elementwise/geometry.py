@@ -147,8 +147,8 @@ class Work(NamedTuple):
 
     Attributes:
         kernel: the template.
-        variables: its template variables besides the program's and those in ``places``.
-        places: for each operand, the variables that locate its elements.
+        variables: its template variables besides the program's and those in ``accesses``.
+        accesses: for each operand, the variables that locate its elements.
         grid: blocks.
         block: threads per block.
         tail: the kernel's last arguments.
@@ -156,7 +156,7 @@ class Work(NamedTuple):
 
     kernel: Kernel
     variables: dict[str, Any]
-    places: list[dict[str, Any]]
+    accesses: list[dict[str, Any]]
     grid: Dim3
     block: int
     tail: tuple[Any, ...]
@@ -250,7 +250,7 @@ def _flat(task: Task, width: int) -> Work:
     placed = [one for one, kind in zip(task.operands, kinds, strict=True) if kind == "any"]
     chunk = SHAPE.block * width * unroll
     table = iter(range(len(placed)))
-    patterns = [{"place": kind, "table": next(table) if kind == "any" else 0} for kind in kinds]
+    patterns = [{"access": kind, "table": next(table) if kind == "any" else 0} for kind in kinds]
     variables = _common(task, SHAPE.block, width, unroll, SHAPE.streaming) | {
         "chunk": chunk,
         "axes": len(task.shape),
@@ -285,15 +285,15 @@ def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE) -> Work:
     for one in task.operands:
         kind = {0: "zero", 1: "unit"}.get(one.steps[-1], "any") if any(one.steps) else "one"
         fixed = not any(one.steps[:-1])
-        patterns.append({"place": kind, "flat": one.steps == flat, "fixed": fixed, "table": len(placed)})
+        patterns.append({"access": kind, "flat": one.steps == flat, "fixed": fixed, "table": len(placed)})
         if kind != "one" and one.steps != flat:
             placed.append(one)
     inputs = [*zip(task.operands[: task.inputs], patterns, strict=False)]
-    loads = [one for one, pattern in inputs if pattern["place"] in ("unit", "any") and not pattern["fixed"]]
+    loads = [one for one, pattern in inputs if pattern["access"] in ("unit", "any") and not pattern["fixed"]]
     width, unroll = _unroll(task, width, loads or list(task.operands[task.inputs :]), shape)
     lanes = _lanes(columns, width, shape.block)
     pieces, steps = -(-columns // (lanes * width)), -(-rows // (shape.block // lanes * unroll))
-    held = any(pattern["fixed"] and pattern["place"] != "one" for _, pattern in inputs)
+    held = any(pattern["fixed"] and pattern["access"] != "one" for _, pattern in inputs)
     rounds = max(1, min(shape.rounds, steps * pieces // 2048)) if held else 1
     if shape.blocks:
         rounds = max(shape.rounds, -(-steps * pieces // shape.blocks))
@@ -345,7 +345,7 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
     pieces = {k: _widest(WIDEST // task.operands[k].size, [(task.operands[k], -2)]) for k in staged}
     whole = not on_host and task.statements * tile.side**2 // tile.block <= _STATEMENTS
     whole = whole and min(width, *pieces.values()) > 0
-    patterns = _tile_places(task, pieces)
+    patterns = _tile_accesses(task, pieces)
     *batch, rows, columns = task.shape
     down, across = -(-rows // tile.side), -(-columns // tile.side)
     paired = not on_host and not batch and down == across and _mirrored(task, staged)
@@ -376,14 +376,14 @@ def _mirrored(task: Task, staged: set[int]) -> bool:
     return any((one.size, one.steps) in transposed for one in inputs)
 
 
-def _tile_places(task: Task, pieces: dict[int, int]) -> list[dict[str, Any]]:
+def _tile_accesses(task: Task, pieces: dict[int, int]) -> list[dict[str, Any]]:
     """The template variables of the operands, of which those that are staged are read in pieces of so many elements."""
     patterns: list[dict[str, Any]] = []
     table = 0
     for k, one in enumerate(task.operands):
         kind = "staged" if k in pieces else {0: "zero", 1: "unit"}.get(one.steps[-1], "any")
         pattern = kind if any(one.steps) else "one"
-        patterns.append({"place": pattern, "table": table, "size": one.size, "pack": WIDEST // one.size})
+        patterns.append({"access": pattern, "table": table, "size": one.size, "pack": WIDEST // one.size})
         patterns[-1]["piece"] = pieces.get(k) or patterns[-1]["pack"]
         table += pattern != "one"
     return patterns

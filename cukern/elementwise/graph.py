@@ -326,7 +326,7 @@ class Factor(NamedTuple):
     swapped: bool
 
     @property
-    def turned(self) -> tuple[int, ...]:
+    def in_product(self) -> tuple[int, ...]:
         """The shape in the product."""
         return (*self.shape[:-2], self.shape[-1], self.shape[-2]) if self.swapped else self.shape
 
@@ -401,7 +401,7 @@ def product(x1: Any, x2: Any) -> Expr:
                 "pass it as an argument"
             )
         factors.append(Factor(value.node, value.shape, isinstance(one, Swapped)))
-    shape = product_shape(*(one.turned for one in factors))
+    shape = product_shape(*(one.in_product for one in factors))
     dtype = dtypes.result_type(*(one.node.dtype for one in factors))
     value = tuple(one._replace(node=cast(one.node, dtype)) for one in factors)
     return Expr(_node("product", dtype, value=value), shape)

@@ -156,18 +156,18 @@ def variables(
     k = len(program.inputs)
     inputs = [
         {"k": i, "type": dtypes.info(d).cxx, "compute": compute_type(d), "inplace": inplace[i], **pattern}
-        for i, (d, pattern) in enumerate(zip(program.inputs, work.places, strict=False))
+        for i, (d, pattern) in enumerate(zip(program.inputs, work.accesses, strict=False))
     ]
     kept = range(len(values)) if stored is None else stored
     outputs = [
         {"k": k + i, "type": dtypes.info(program.outputs[j].dtype).cxx, "value": values[j], **pattern}
-        for i, (j, pattern) in enumerate(zip(kept, work.places[k:], strict=True))
+        for i, (j, pattern) in enumerate(zip(kept, work.accesses[k:], strict=True))
     ]
     sums = [
         {"type": dtypes.info(d).cxx, "compute": compute_type(program.outputs[j].dtype), "value": values[j]}
         for j, d in totals
     ]
-    loops = work.kernel is LINES and work.block == 1 and work.places[-1]["step"] == "unit"
+    loops = work.kernel is LINES and work.block == 1 and work.accesses[-1]["step"] == "unit"
     quick = loops and _is_quick(program, body)
     masks = loops and _is_masks(program, body)
     alike = {*program.inputs, *(node.dtype for node in program.outputs)}
@@ -183,7 +183,7 @@ def variables(
         "body": body,
         "tile": _TILE if stored is None and (quick or masks) and not any(inplace) else 0,
         "masks": masks,
-        "vectors": vectors and all(pattern["step"] == "unit" for pattern in work.places),
+        "vectors": vectors and all(pattern["step"] == "unit" for pattern in work.accesses),
         **work.variables,
     }
 

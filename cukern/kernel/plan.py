@@ -1,4 +1,4 @@
-"""The base class of plans, launches that are made once per layouts of arrays and replayed, and their caches."""
+"""The base class of plans, launches prepared once per layouts of arrays and replayed, and their caches."""
 
 from __future__ import annotations
 

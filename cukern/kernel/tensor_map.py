@@ -14,7 +14,7 @@ from ..array.layout import address
 from ..device.interface import Tiles
 from ..errors import LaunchError
 
-#: By bytes of an inner row of a box: the pattern in which its chunks of 16 bytes change places.
+#: By bytes of an inner row of a box: the swizzle of its chunks of 16 bytes.
 _SWIZZLES = (0, 32, 64, 128)
 
 

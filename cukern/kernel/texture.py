@@ -123,7 +123,7 @@ def _filled(what: str, device: Device, data: Any, form: TextureForm) -> Texels:
 
 
 class Surface(_Sampled):
-    """Elements that kernels read and write at places: an argument for ``cudaSurfaceObject_t``.
+    """Elements that kernels read and write at coordinates: an argument for ``cudaSurfaceObject_t``.
 
     Kernels call ``surf1Dread``, ``surf2Dread``, ``surf3Dread``, ``surf2DLayeredread``, and the same with ``write``.
     Their ``x`` counts bytes. A surface is a copy of the array's elements; :meth:`copy_to` gives what kernels have

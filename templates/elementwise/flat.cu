@@ -1,6 +1,6 @@
 // y[i] = f(x0[i], x1[i], ...) with all axes as one line of `total` elements, for the threads of a GPU.
 // An operand is "flat" where it lies in memory as that line does, "one" where it is a single element, and "any" where
-// its place follows from the indices along the axes. Operands that are flat are moved a pack of `width` at a time.
+// its address follows from the indices along the axes. Operands that are flat are moved a pack of `width` at a time.
 // Launch: a block owns `chunk` elements; a thread loads `unroll` packs of each input before it computes. The last block,
 // which may lack elements, goes one by one. No shared memory.
 <% from "elementwise/operands.cuh" import parameters, memory, same with context %>
@@ -8,7 +8,7 @@
 using index = << index >>;
 using unsigned_index = << "unsigned int" if index == "int" else index >>;
 constexpr int block = << block >>, width = << width >>, unroll = << unroll >>, chunk = << chunk >>;
-<% set strided = (inputs + outputs) | selectattr("place", "equalto", "any") | list %>
+<% set strided = (inputs + outputs) | selectattr("access", "equalto", "any") | list %>
 <% include "elementwise/operands.cuh" %>
 <% if strided %>
 constexpr int axes = << axes >>, strided = << strided | length >>;
@@ -58,51 +58,51 @@ struct Walk {
 <% endif %>
 // A pack's worth of each input.
 struct Inputs {
-<% for x in inputs if x.place != "one" %>
+<% for x in inputs if x.access != "one" %>
     Pack< << x.type >>, width> x<< x.k >>;
 <% endfor %>
 
     __device__ __forceinline__ void load(const Memory& memory, index e) {
-<% for x in inputs if x.place == "flat" %>
+<% for x in inputs if x.access == "flat" %>
         x<< x.k >> = ::load<width>(memory.x<< x.k >> + e);
 <% endfor %>
-<% if "any" in inputs | map(attribute="place") %>
+<% if "any" in inputs | map(attribute="access") %>
         Walk walk(memory.layout, e);
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-<% for x in inputs if x.place == "any" %>
+<% for x in inputs if x.access == "any" %>
             x<< x.k >>.at[k] = memory.x<< x.k >>[walk.offset[<< x.table >>]];
 <% endfor %>
             walk.advance(memory.layout);
         }
 <% endif %>
     }
-    __device__ __forceinline__ Made made(const Same& same, int k) const {
-        return expression(same<% for x in inputs if x.place != "one" %>, cast< << x.compute >> >(x<< x.k >>.at[k])<% endfor %>);
+    __device__ __forceinline__ Values values(const Same& same, int k) const {
+        return expression(same<% for x in inputs if x.access != "one" %>, cast< << x.compute >> >(x<< x.k >>.at[k])<% endfor %>);
     }
 };
 // A pack of each output that is flat; the others are stored one by one.
 struct Outputs {
-<% for y in outputs if y.place == "flat" %>
+<% for y in outputs if y.access == "flat" %>
     Pack< << y.type >>, width> y<< y.k - inputs | length >>;
 <% endfor %>
 
-    __device__ __forceinline__ void put(const Memory& memory, const Walk& walk, int k, Made made) {
+    __device__ __forceinline__ void put(const Memory& memory, const Walk& walk, int k, Values values) {
 <% for y in outputs %>
-        << "y%d.at[k]" % loop.index0 if y.place == "flat" else "memory.y%d[walk.offset[%d]]" % (loop.index0, y.table) >> = made.y<< loop.index0 >>;
+        << "y%d.at[k]" % loop.index0 if y.access == "flat" else "memory.y%d[walk.offset[%d]]" % (loop.index0, y.table) >> = values.y<< loop.index0 >>;
 <% endfor %>
     }
     __device__ __forceinline__ void store(const Memory& memory, index e) {
-<% for y in outputs if y.place == "flat" %>
+<% for y in outputs if y.access == "flat" %>
         ::store(memory.y<< y.k - inputs | length >> + e, y<< y.k - inputs | length >>);
 <% endfor %>
     }
 };
 __device__ __forceinline__ void one_by_one(const Memory& memory, const Same& same, index e) {
     const Walk walk(memory.layout, e);
-    const Made made = expression(same<% for x in inputs if x.place != "one" %>, cast< << x.compute >> >(memory.x<< x.k >>[<< "e" if x.place == "flat" else "walk.offset[%d]" % x.table >>])<% endfor %>);
+    const Values values = expression(same<% for x in inputs if x.access != "one" %>, cast< << x.compute >> >(memory.x<< x.k >>[<< "e" if x.access == "flat" else "walk.offset[%d]" % x.table >>])<% endfor %>);
 <% for y in outputs %>
-    memory.y<< loop.index0 >>[<< "e" if y.place == "flat" else "walk.offset[%d]" % y.table >>] = made.y<< loop.index0 >>;
+    memory.y<< loop.index0 >>[<< "e" if y.access == "flat" else "walk.offset[%d]" % y.table >>] = values.y<< loop.index0 >>;
 <% endfor %>
 }
 
@@ -126,7 +126,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             Outputs out;
 #pragma unroll
             for (int k = 0; k < width; ++k) {
-                out.put(memory, walk, k, in[u].made(same, k));
+                out.put(memory, walk, k, in[u].values(same, k));
                 walk.advance(layout);
             }
             out.store(memory, e);

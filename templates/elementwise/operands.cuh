@@ -1,4 +1,4 @@
-// What the elementwise kernels of a GPU share, made of a program's operands: their memory, and the expression as a function
+// Common to the elementwise kernels of a GPU: the memory of a program's operands, and the expression as a function
 // of one element of each input. An input is "one" where it is a single element; one that is `inplace` is the memory of y0.
 // `totals` are values that a kernel sums instead of storing them, in t0, t1, ...
 <% macro parameters() %>
@@ -17,7 +17,7 @@
 <%- endmacro %>
 <# The members of Memory and Same, in a kernel. #>
 <% macro memory() %><% for x in inputs %><< "y0" if x.inplace else "x%d" % x.k >>, <% endfor %><% for y in outputs %>y<< loop.index0 >>, <% endfor %><% for t in totals %>t<< loop.index0 >>, <% endfor %><% endmacro %>
-<% macro same() %><% for x in inputs if x.place == "one" %>cast< << x.compute >> >(memory.x<< x.k >>[0]), <% endfor %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
+<% macro same() %><% for x in inputs if x.access == "one" %>cast< << x.compute >> >(memory.x<< x.k >>[0]), <% endfor %><% for type in scalars %>s<< loop.index0 >>, <% endfor %><% endmacro %>
 
 <% include "lib/pack.cuh" %>
 <% if streaming %>
@@ -60,7 +60,7 @@ struct Memory {
 };
 // What is the same for all elements: inputs of one element, and numbers.
 struct Same {
-<% for x in inputs if x.place == "one" %>
+<% for x in inputs if x.access == "one" %>
     << x.compute >> a<< x.k >>;
 <% endfor %>
 <% for type in scalars %>
@@ -68,7 +68,7 @@ struct Same {
 <% endfor %>
 };
 // One element of each output and total.
-struct Made {
+struct Values {
 <% for y in outputs %>
     << y.type >> y<< loop.index0 >>;
 <% endfor %>
@@ -76,8 +76,8 @@ struct Made {
     << t.compute >> t<< loop.index0 >>;
 <% endfor %>
 };
-__device__ __forceinline__ Made expression(const Same& same<% for x in inputs if x.place != "one" %>, << x.compute >> a<< x.k >><% endfor %>) {
-<% for x in inputs if x.place == "one" %>
+__device__ __forceinline__ Values expression(const Same& same<% for x in inputs if x.access != "one" %>, << x.compute >> a<< x.k >><% endfor %>) {
+<% for x in inputs if x.access == "one" %>
     const << x.compute >> a<< x.k >> = same.a<< x.k >>;
 <% endfor %>
 <% for type in scalars %>

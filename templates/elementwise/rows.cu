@@ -9,7 +9,7 @@
 using index = << index >>;
 using unsigned_index = << "unsigned int" if index == "int" else index >>;
 constexpr int block = << block >>, lanes = << lanes >>, width = << width >>, unroll = << unroll >>, groups = block / lanes;
-<% set varied = inputs | rejectattr("place", "equalto", "one") | list %>
+<% set varied = inputs | rejectattr("access", "equalto", "one") | list %>
 <% set strided = (varied + outputs) | rejectattr("flat") | list %>
 <% include "elementwise/operands.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
@@ -48,39 +48,39 @@ struct Row {
     }
 };
 <# Where an operand has the columns from j on. #>
-<% macro place(x) %>row.<< "flat" if x.flat else "offset[%d]" % x.table >><< {"unit": " + j", "zero": "", "any": " + j * memory.layout.stride[%d][outer]" % x.table}[x.place] >><% endmacro %>
+<% macro address(x) %>row.<< "flat" if x.flat else "offset[%d]" % x.table >><< {"unit": " + j", "zero": "", "any": " + j * memory.layout.stride[%d][outer]" % x.table}[x.access] >><% endmacro %>
 // What a thread has of inputs in a row: the elements of the columns from j on.
 <% for name, some in (("Fixed", varied | selectattr("fixed") | list), ("Moving", varied | rejectattr("fixed") | list)) %>
 struct << name >> {
 <% for x in some %>
-    << "Pack<%s, width>" % x.type if x.place == "unit" else x.type >> x<< x.k >>;
+    << "Pack<%s, width>" % x.type if x.access == "unit" else x.type >> x<< x.k >>;
 <% endfor %>
 
     __device__ __forceinline__ void load(const Memory& memory, const Row& row, index j) {
 <% for x in some %>
-        x<< x.k >> = << "::load<width>(memory.x%d + %s)" % (x.k, place(x)) if x.place == "unit" else "memory.x%d[%s]" % (x.k, place(x)) >>;
+        x<< x.k >> = << "::load<width>(memory.x%d + %s)" % (x.k, address(x)) if x.access == "unit" else "memory.x%d[%s]" % (x.k, address(x)) >>;
 <% endfor %>
     }
 };
 <% endfor %>
 constexpr bool moves = << "true" if varied | rejectattr("fixed") | list else "false" >>;
-__device__ __forceinline__ Made made(const Same& same, const Fixed& fixed, const Moving& moving, int k) {
-    return expression(same<% for x in varied %>, cast< << x.compute >> >(<< "fixed" if x.fixed else "moving" >>.x<< x.k >><< ".at[k]" if x.place == "unit" >>)<% endfor %>);
+__device__ __forceinline__ Values values(const Same& same, const Fixed& fixed, const Moving& moving, int k) {
+    return expression(same<% for x in varied %>, cast< << x.compute >> >(<< "fixed" if x.fixed else "moving" >>.x<< x.k >><< ".at[k]" if x.access == "unit" >>)<% endfor %>);
 }
 // A pack of each output that steps by 1; the others are stored one by one.
 struct Outputs {
-<% for y in outputs if y.place == "unit" %>
+<% for y in outputs if y.access == "unit" %>
     Pack< << y.type >>, width> y<< y.k - inputs | length >>;
 <% endfor %>
 
-    __device__ __forceinline__ void put(const Memory& memory, const Row& row, index j, int k, Made made) {
+    __device__ __forceinline__ void put(const Memory& memory, const Row& row, index j, int k, Values values) {
 <% for y in outputs %>
-        << "y%d.at[k]" % loop.index0 if y.place == "unit" else "memory.y%d[%s]" % (loop.index0, place(y)) >> = made.y<< loop.index0 >>;
+        << "y%d.at[k]" % loop.index0 if y.access == "unit" else "memory.y%d[%s]" % (loop.index0, address(y)) >> = values.y<< loop.index0 >>;
 <% endfor %>
     }
     __device__ __forceinline__ void store(const Memory& memory, const Row& row, index j) {
-<% for y in outputs if y.place == "unit" %>
-        ::store(memory.y<< y.k - inputs | length >> + << place(y) >>, y<< y.k - inputs | length >>);
+<% for y in outputs if y.access == "unit" %>
+        ::store(memory.y<< y.k - inputs | length >> + << address(y) >>, y<< y.k - inputs | length >>);
 <% endfor %>
     }
 };
@@ -90,9 +90,9 @@ struct Totals {
     << t.compute >> t<< loop.index0 >>[width]{};
 <% endfor %>
 
-    __device__ __forceinline__ void add(int k, Made made) {
+    __device__ __forceinline__ void add(int k, Values values) {
 <% for t in totals %>
-        t<< loop.index0 >>[k] += made.t<< loop.index0 >>;
+        t<< loop.index0 >>[k] += values.t<< loop.index0 >>;
 <% endfor %>
     }
     // Stores those of a block, whose threads all call it that have columns.
@@ -157,7 +157,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             Outputs out;
 #pragma unroll
             for (int k = 0; k < width; ++k) {
-                const Made one = made(same, fixed, moving[u], k);
+                const Values one = values(same, fixed, moving[u], k);
                 out.put(memory, row, j, k, one);
                 totals.add(k, one);
             }

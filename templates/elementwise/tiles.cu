@@ -1,16 +1,16 @@
 // y[i] = f(x0[i], x1[i], ...) where inputs step fastest along another axis than the outputs: the outputs' inner axis has
 // `columns` elements, that of the inputs which are "staged" `rows`; what other axes there are, are batches.
 // Launch: a block for each tile of `side` by `side` elements, a batch's tiles one after another. Staged inputs are read
-// along their own axis and turned in shared memory: a tile of each. A tile that is whole is moved by packs.
+// along their own axis and transposed in shared memory: a tile of each. A full tile is moved by packs.
 <% from "elementwise/operands.cuh" import parameters, memory, same with context %>
 <% include "prelude/math.cuh" %>
 using index = << index >>;
 constexpr int block = << block >>, width = << width >>, side = << tile >>, batches = << batches >>;
 constexpr bool paired = << "true" if paired else "false" >>;
 constexpr int lanes = block > 1 ? 32 : 1, across = side / width;
-<% set varied = inputs | rejectattr("place", "equalto", "one") | list %>
-<% set staged = varied | selectattr("place", "equalto", "staged") | list %>
-<% set direct = varied | rejectattr("place", "equalto", "staged") | list %>
+<% set varied = inputs | rejectattr("access", "equalto", "one") | list %>
+<% set staged = varied | selectattr("access", "equalto", "staged") | list %>
+<% set direct = varied | rejectattr("access", "equalto", "staged") | list %>
 <% include "elementwise/operands.cuh" %>
 // Tiles along the inner axis and along the other, sizes of the batches' axes, slowest first; steps of the operands along
 // the batches' axes, the other axis and the inner one, in elements.
@@ -19,20 +19,20 @@ struct Layout {
     index stride[<< varied | length + outputs | length >>][batches + 2];
 };
 <# Where an operand has an element of a tile. #>
-<% macro place(x, row="row", column="column") %>offset[<< x.table >>] + << row >> * memory.layout.stride[<< x.table >>][batches]<< {"unit": " + " ~ column, "zero": ""}.get(x.place, " + (%s) * memory.layout.stride[%d][batches + 1]" % (column, x.table)) >><% endmacro %>
+<% macro address(x, row="row", column="column") %>offset[<< x.table >>] + << row >> * memory.layout.stride[<< x.table >>][batches]<< {"unit": " + " ~ column, "zero": ""}.get(x.access, " + (%s) * memory.layout.stride[%d][batches + 1]" % (column, x.table)) >><% endmacro %>
 // What a thread has of the inputs that are not staged, from an element on.
 struct Direct {
 <% for x in direct %>
-    << x.type if x.place == "zero" else "Pack<%s, width>" % x.type >> x<< x.k >>;
+    << x.type if x.access == "zero" else "Pack<%s, width>" % x.type >> x<< x.k >>;
 <% endfor %>
 
     __device__ __forceinline__ void load(const Memory& memory, const index* offset, int row, int column) {
 <% for x in direct %>
-<% if x.place == "any" %>
+<% if x.access == "any" %>
 #pragma unroll
-        for (int k = 0; k < width; ++k) x<< x.k >>.at[k] = memory.x<< x.k >>[<< place(x, "row", "column + k") >>];
+        for (int k = 0; k < width; ++k) x<< x.k >>.at[k] = memory.x<< x.k >>[<< address(x, "row", "column + k") >>];
 <% else %>
-        x<< x.k >> = << "::load<width>(memory.x%d + %s)" % (x.k, place(x)) if x.place == "unit" else "memory.x%d[%s]" % (x.k, place(x)) >>;
+        x<< x.k >> = << "::load<width>(memory.x%d + %s)" % (x.k, address(x)) if x.access == "unit" else "memory.x%d[%s]" % (x.k, address(x)) >>;
 <% endif %>
 <% endfor %>
     }
@@ -50,7 +50,7 @@ __device__ __forceinline__ int in_tile(int row, int column) {
     if (block > 1) return row * side + ((column / pack) ^ (row / pack % 8)) * pack + column % pack;
     return row * (side + 4 * pack) + column;
 }
-// A tile of an input on its way, turned, from memory, where `piece` elements are aligned, to shared memory.
+// A tile of an input, transposed from memory, where `piece` elements are aligned, to shared memory.
 template <typename T, int piece>
 struct Staged {
     static constexpr int pack = 16 / sizeof(T), bundle = sizeof(T) < 4 ? 4 / sizeof(T) : 1;
@@ -79,10 +79,10 @@ struct Staged {
             if (parts % block && part >= parts) break;
 #pragma unroll
             for (int k = 0; k < pack; ++k) {
-                Pack<T, bundle> turned;
+                Pack<T, bundle> transposed;
 #pragma unroll
-                for (int m = 0; m < bundle; ++m) turned.at[m] = held[u][m].at[k];
-                store_pack(tile + in_tile<pack>(row(part) + k, column(part)), turned);
+                for (int m = 0; m < bundle; ++m) transposed.at[m] = held[u][m].at[k];
+                store_pack(tile + in_tile<pack>(row(part) + k, column(part)), transposed);
             }
         }
     }
@@ -113,15 +113,15 @@ struct Whole {
 <% endfor %>
 #pragma unroll
         for (int k = 0; k < width; ++k) {
-            const Made made = expression(same<% for x in varied %>, cast< << x.compute >> >(<< "direct." if x in direct >>x<< x.k >><< ".at[k]" if x.place != "zero" >>)<% endfor %>);
+            const Values values = expression(same<% for x in varied %>, cast< << x.compute >> >(<< "direct." if x in direct >>x<< x.k >><< ".at[k]" if x.access != "zero" >>)<% endfor %>);
 <% for y in outputs %>
-            y<< loop.index0 >>.at[k] = made.y<< loop.index0 >>;
+            y<< loop.index0 >>.at[k] = values.y<< loop.index0 >>;
 <% endfor %>
         }
     }
     __device__ __forceinline__ void store(const Memory& memory, const index* offset, int row, int column) {
 <% for y in outputs %>
-        ::store(memory.y<< loop.index0 >> + << place(y) >>, y<< loop.index0 >>);
+        ::store(memory.y<< loop.index0 >> + << address(y) >>, y<< loop.index0 >>);
 <% endfor %>
     }
 };
@@ -131,9 +131,9 @@ __device__ __forceinline__ void stage(const Memory& memory, const Tiles& tiles, 
 <% endfor %>
 }
 __device__ __forceinline__ void one_by_one(const Memory& memory, const Same& same, const Tiles& tiles, const index* offset, int row, int column) {
-    const Made made = expression(same<% for x in varied %>, cast< << x.compute >> >(<< "tiles.x%d[in_tile<%d>(row, column)]" % (x.k, x.pack) if x in staged else "memory.x%d[%s]" % (x.k, place(x)) >>)<% endfor %>);
+    const Values values = expression(same<% for x in varied %>, cast< << x.compute >> >(<< "tiles.x%d[in_tile<%d>(row, column)]" % (x.k, x.pack) if x in staged else "memory.x%d[%s]" % (x.k, address(x)) >>)<% endfor %>);
 <% for y in outputs %>
-    memory.y<< loop.index0 >>[<< place(y) >>] = made.y<< loop.index0 >>;
+    memory.y<< loop.index0 >>[<< address(y) >>] = values.y<< loop.index0 >>;
 <% endfor %>
 }
 <# The tiles themselves, which a kernel declares. #>
@@ -154,7 +154,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     unsigned int rest = 0;
     if constexpr (paired) {
         // A tile and the one that mirrors it are neighbours, so that what both read is read from memory once: the upper
-        // triangle is folded to a rectangle, the tiles of which take turns with their mirror images.
+        // triangle is folded to a rectangle, where tiles alternate with their mirror images.
         const unsigned int pair = blockIdx.x / 2, fold = quotient(pair, layout.across), at = pair - fold * layout.across.n;
         const unsigned int tiles_down = layout.down.n, odd = tiles_down % 2, upper = at + odd > fold;
         const unsigned int low = upper ? fold : tiles_down - 1 + odd - fold;
@@ -180,18 +180,18 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const Same same{<< same() >>};
 <% if whole %>
     if (top + side <= rows && left + side <= columns) {
-        constexpr int turns = side * across / block;
+        constexpr int rounds = side * across / block;
         const int thread = int(threadIdx.x);
         Whole all;
-        Direct direct[turns];
+        Direct direct[rounds];
         all.load(memory, offset);
 #pragma unroll
-        for (int u = 0; u < turns; ++u)
+        for (int u = 0; u < rounds; ++u)
             direct[u].load(memory, offset, (thread + u * block) / across, (thread + u * block) % across * width);
         all.put(tiles);
         __syncthreads();
 #pragma unroll
-        for (int u = 0; u < turns; ++u) {
+        for (int u = 0; u < rounds; ++u) {
             const int row = (thread + u * block) / across, column = (thread + u * block) % across * width;
             all.compute(same, tiles, direct[u], row, column);
             all.store(memory, offset, row, column);

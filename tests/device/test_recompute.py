@@ -62,7 +62,7 @@ def test_nothing_that_was_computed_again_is_kept():
         again = ck.sum(ck.gelu(x @ weight) @ weight)
     for target, source in ((y, weight), (y, normed), (again, weight)):
         tape.gradient(target, source)
-        assert all(recipe.made is None for recipe in tape._recipes.values())
+        assert all(recipe.cached is None for recipe in tape._recipes.values())
     assert len(tape._recipes) == 2
 
 

@@ -45,9 +45,12 @@ from ..shape.views import broadcast_to, flip, reshape
 __all__ = ["convolve", "correlate", "diff", "ediff1d", "gradient", "interp", "trapezoid"]
 
 _CONVOLVE = Kernel("ops/convolve.cu", block=256)
-#: Products that one thread adds, the most partial sums for that, and the number of products after which a sum is
-#: moved to a wider accumulator.
-_PART, _PARTIAL, _RUN = 1024, 1 << 24, 64
+#: Products that one thread adds.
+_PART = 1024
+#: The most partial sums.
+_PARTIAL = 1 << 24
+#: Products after which a sum is moved to a wider accumulator.
+_RUN = 64
 
 
 def _slice(x: Array, axis: int, *bounds: int | None) -> Array:

@@ -18,8 +18,10 @@ from ..kernel import Kernel
 from ..kernel.plan import on
 
 _COPIES = Kernel("optim/copies.cu", block=256, name="copies")
-#: Bytes of a kernel's parameters, and those reserved for parameters other than arrays.
-_PARAMETERS, _NUMBERS = 4096, 128
+#: The most bytes of a kernel's parameters.
+_PARAMETERS = 4096
+#: Bytes reserved for parameters other than arrays.
+_NUMBERS = 128
 #: The most arrays per launch for a kernel with few parameters.
 _FEW = 8
 _UNUSED = 2**31 - 1

@@ -33,10 +33,14 @@ from ..shape.views import broadcast_to, expand_dims, squeeze
 _KERNEL = Kernel("random/variates.cu", block=256)
 #: Elements that one host thread draws in sequence.
 _HOST_PIECE = 256
-#: Elements that it draws at once, of the kinds whose first attempt nearly always fits.
-_STRETCH, _ONCE = 64, ("gamma", "log_gamma", "beta", "noncentral_f")
-#: Elements that a thread draws at most on a GPU, and blocks that keep that busy.
-_PIECE, _BLOCKS = 8, 2112
+#: Elements that it draws at once, of the kinds ``_ONCE``.
+_STRETCH = 64
+#: Kinds whose first attempt is nearly always accepted.
+_ONCE = ("gamma", "log_gamma", "beta", "noncentral_f")
+#: The most elements that a thread of a GPU draws.
+_PIECE = 8
+#: Blocks that keep a GPU busy.
+_BLOCKS = 2112
 #: Attempts between the words of two parts of one variate.
 _PART = 1 << 28
 

@@ -1,4 +1,4 @@
-"""Philox4x32-10: random bits from a key and a counter.
+"""Philox4x32-10 (Salmon et al., 2011): random bits from a key and a counter.
 
 So a stream does not depend on the number of threads that draw it, and different keys give independent streams.
 """
@@ -19,8 +19,12 @@ from ..kernel.sizes import divide_up
 _KERNEL = Kernel("random/bits.cu", block=256)
 #: Groups of integers that the host draws at once.
 _STRETCH = 64
-#: Groups of four words that a thread draws in sequence: on the host, and at most on a GPU; blocks that keep that busy.
-_HOST_PIECE, _PIECE, _BLOCKS = 4096, 8, 1056
+#: Groups of four words that a host thread draws in sequence.
+_HOST_PIECE = 4096
+#: The most groups that a thread of a GPU draws in sequence.
+_PIECE = 8
+#: Blocks that keep a GPU busy.
+_BLOCKS = 1056
 WORD = 0xFFFFFFFF
 
 

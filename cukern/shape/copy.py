@@ -26,8 +26,10 @@ from ..kernel.sizes import divide_up
 _COPIES = Kernel("shape/copies.cu", block=256)
 #: The most arrays per launch: their addresses and sizes are kernel parameters, which have 4096 bytes.
 _TOGETHER = 64
-#: Bytes that a block copies, and the most blocks per array.
-_PIECE, _BLOCKS = 16384, 1024
+#: Bytes that a block copies.
+_PIECE = 16384
+#: The most blocks per array.
+_BLOCKS = 1024
 
 
 @cache

@@ -32,15 +32,23 @@ _SAMPLE = Kernel("sparse/sample.cu", block=256)
 _WARP = 32
 #: The most blocks along y.
 _GRID_Y = 65535
-#: Numbers that one host thread computes, about, and columns that it computes at a time.
-_HOST_PIECE, _HOST_ITEMS = 16384, 8
+#: Numbers that one host thread computes, about.
+_HOST_PIECE = 16384
+#: Columns that it computes at a time.
+_HOST_ITEMS = 8
 _BLOCK = 256
 #: More entries than a row has.
 LARGEST = 1 << 62
-#: A row is long if it has so many times the mean number of entries, and so many; the entries of a part of it at least.
-_LONG, _LONG_LEAST, _PART = 4, 256, 1024
-#: Entries that a thread reads at a time, and turns that a group may take for a row, of a product with a vector.
-_AHEAD, _TURNS = 4, 64
+#: A row is long if it has so many times the mean number of entries,
+_LONG = 4
+#: and at least so many entries.
+_LONG_LEAST = 256
+#: The fewest entries of a part of a long row.
+_PART = 1024
+#: Entries in flight per thread, of a product with a vector.
+_AHEAD = 4
+#: Iterations that a group may take for a row, of a product with a vector.
+_TURNS = 64
 #: Rows of a block of entries for which a thread adds together, at most.
 _TALL = 4
 #: Numbers of a sampled product for which a group of threads reads at a time.

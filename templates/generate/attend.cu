@@ -217,18 +217,18 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
         Own all = {-limits<float>::infinity(), 0, {}};
         if (present) all = joined<parts, of_rank>(&memory.of_parts[0][i]);
         const float inverse = all.total == 0 ? 0.0f : 1 / all.total;
-        Pack<float, 8> made;
+        Pack<float, 8> result;
 #pragma unroll
-        for (int j = 0; j < 8; ++j) made.at[j] = all.sums[j] * inverse;
+        for (int j = 0; j < 8; ++j) result.at[j] = all.sums[j] * inverse;
         const long long to = cluster * packs + pack;
 <% if planes %>
         Factor factor;
-        const uint2 bytes = quantize_eight(made, factor);
+        const uint2 bytes = quantize_eight(result, factor);
         if (!present) continue;
         numbers[to] = bytes;
         if (to % (2 * together) == 0) factors[to / (2 * together)] = factor;
 <% else %>
-        if (present) store_pack(y + 8 * to, made);
+        if (present) store_pack(y + 8 * to, result);
 <% endif %>
     }
 }

@@ -17,10 +17,10 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     for (int i = threadIdx.x; i < count; i += block) sum += squared(norms[i], unit);
     sum = row_reduce(sum, phase);
     if (threadIdx.x == 0) {
-        const double made = sqrt(sum) / unit;
-        norm[0] = cast<T>(made);
+        const double result = sqrt(sum) / unit;
+        norm[0] = cast<T>(result);
         // In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
-        norms[count] = 1 / maximum(made / max_norm, 1.0);
+        norms[count] = 1 / maximum(result / max_norm, 1.0);
     }
     row_end();
 }

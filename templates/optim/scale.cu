@@ -1,9 +1,9 @@
-// made[i] = given[i] * scale[at] for many arrays. Launch: a block for each piece of an array. Shared memory: none.
+// outputs[i] = given[i] * scale[at] for many arrays. Launch: a block for each piece of an array. Shared memory: none.
 <% include "optim/pieces.cuh" %>
 struct Given {
     const T* of[capacity];
 };
-struct Made {
+struct Outputs {
     T* of[capacity];
 };
 
@@ -17,12 +17,12 @@ __device__ __forceinline__ void scaled(const T* x, T* y, acc scale) {
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
-    const Given given, const Made made, const double* scale, int at, const Sizes sizes)
+    const Given given, const Outputs outputs, const double* scale, int at, const Sizes sizes)
 {
     const Piece piece = own_piece(sizes);
     const acc by = acc(scale[at]);
     const T* x = given.of[piece.array] + piece.start;
-    T* y = made.of[piece.array] + piece.start;
+    T* y = outputs.of[piece.array] + piece.start;
     int packs = 0;
 <% if vec > 1 %>
     if (is_aligned(x) && is_aligned(y)) packs = piece.size / vec;

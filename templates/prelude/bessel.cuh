@@ -265,18 +265,18 @@ __device__ __forceinline__ double y1(float number) {
 // J_n(x) and I_n(x) of any order n of at least 2: the power series, beyond it the recurrence (Abramowitz and Stegun, 9.1.27),
 // which loses digits where n is larger than x, and the asymptotic series. In single precision that of order 2 alone is quick.
 __device__ __forceinline__ double first_term(int n, double x) {
-    double made = 1.0;
-    for (int k = 1; k <= n; ++k) made *= 0.5 * x / k;
-    return made;
+    double result = 1.0;
+    for (int k = 1; k <= n; ++k) result *= 0.5 * x / k;
+    return result;
 }
 __device__ __forceinline__ double j(int n, double x) {
     if (!(fabs(x) > n + 1)) return first_term(n, x) * power_series(n, -0.25 * x * x);
-    double before = j0(x), made = j1(x);
+    double before = j0(x), result = j1(x);
     for (int k = 1; k < n; ++k) {
-        const double next = 2.0 * k / x * made - before;
-        before = made, made = next;
+        const double next = 2.0 * k / x * result - before;
+        before = result, result = next;
     }
-    return made;
+    return result;
 }
 __device__ __forceinline__ double j(int n, float x) {
     const double z = double(x) * double(x);
@@ -296,15 +296,15 @@ __device__ __forceinline__ double high_i(int n, float x) {
 // e^-x I_1(x), and the derivative of each is -1 times the next. A sum of positive terms: Kummer's series of
 // e^-2x 1F1(1/2; n + 1; 2x), and of large x Watson's expansion of the integral over 1 - cos t.
 __device__ __forceinline__ double moment(int n, double x, double share = 1e-18) {
-    double made = 1.0, term = 1.0, sum = 1.0;
+    double result = 1.0, term = 1.0, sum = 1.0;
     if (!(x > 20.0 + n)) {
-        for (int k = 1; k <= n; ++k) made *= (2.0 * k - 1.0) / k;
+        for (int k = 1; k <= n; ++k) result *= (2.0 * k - 1.0) / k;
         for (double k = 1.0; term > share * sum; k += 1.0) sum += term *= 2.0 * x * (k - 0.5) / ((n + k) * k);
-        return made * exp(-2.0 * x) * sum;
+        return result * exp(-2.0 * x) * sum;
     }
-    for (int k = 1; k <= n; ++k) made *= (k - 0.5) / x;
+    for (int k = 1; k <= n; ++k) result *= (k - 0.5) / x;
     for (double k = 1.0; k < 30.0 && term > share * sum; k += 1.0) sum += term *= (k - 0.5) * (n + k - 0.5) / (2.0 * x * k);
-    return made * sum / sqrt(6.283185307179586 * x);
+    return result * sum / sqrt(6.283185307179586 * x);
 }
 __device__ __forceinline__ double moment(int n, float x) {
     return n == 1 && x <= 8.0f ? scaled_i(0, x) - scaled_i(1, x) : moment(n, double(x), 1e-9);
@@ -314,18 +314,18 @@ __device__ __forceinline__ double moment(int n, float x) {
 // (10.1.19), which loses digits where n is larger than pi x.
 template <typename N>
 __device__ __forceinline__ N spherical_from(int n, N turn, N sine, N cosine) {
-    N before = sine / turn, made = (before - cosine) / turn;
+    N before = sine / turn, result = (before - cosine) / turn;
     for (int k = 1; k < n; ++k) {
-        const N next = (2.0 * k + 1.0) * made / turn - before;
-        before = made, made = next;
+        const N next = (2.0 * k + 1.0) * result / turn - before;
+        before = result, result = next;
     }
-    return made;
+    return result;
 }
 template <typename N>
 __device__ __forceinline__ N near_spherical(int n, N turn) {
-    N made = power_series(n + 0.5, -0.25 * turn * turn);
-    for (int k = 1; k <= n; ++k) made *= turn / (2.0 * k + 1.0);
-    return made;
+    N result = power_series(n + 0.5, -0.25 * turn * turn);
+    for (int k = 1; k <= n; ++k) result *= turn / (2.0 * k + 1.0);
+    return result;
 }
 __device__ __forceinline__ double spherical(int n, double x) {
     const double turn = 3.141592653589793 * x;

@@ -114,8 +114,8 @@ __device__ __noinline__ complex<T> special_quotient(complex<T> a, complex<T> b) 
 // Floats are divided as doubles, whose range holds their squares.
 __device__ __forceinline__ complex<float> quotient(complex<float> a, complex<float> b) {
     const double c = b.re, d = b.im, by = 1.0 / (c * c + d * d);
-    const complex<float> made(float((a.re * c + a.im * d) * by), float((a.im * c - a.re * d) * by));
-    return made.re != made.re && made.im != made.im ? special_quotient(a, b) : made;
+    const complex<float> result(float((a.re * c + a.im * d) * by), float((a.im * c - a.re * d) * by));
+    return result.re != result.re && result.im != result.im ? special_quotient(a, b) : result;
 }
 // The divisor is scaled to a size near 1, the dividend so that no sum of products overflows.
 __device__ __forceinline__ complex<double> quotient(complex<double> a, complex<double> b) {
@@ -124,9 +124,9 @@ __device__ __forceinline__ complex<double> quotient(complex<double> a, complex<d
     const int down = fmax(fabs(a.re), fabs(a.im)) > 1e307 ? 3 : 0;
     const double c = scalbn(b.re, -exponent), d = scalbn(b.im, -exponent), size = c * c + d * d;
     const double x = scalbn(a.re, -down), y = scalbn(a.im, -down);
-    const complex<double> made(
+    const complex<double> result(
         scalbn((x * c + y * d) / size, down - exponent), scalbn((y * c - x * d) / size, down - exponent));
-    return made.re != made.re && made.im != made.im ? special_quotient(a, b) : made;
+    return result.re != result.re && result.im != result.im ? special_quotient(a, b) : result;
 }
 }  // namespace complex_parts
 #ifndef __CUDACC__

@@ -12,7 +12,7 @@ struct Lanes {
     typedef decltype(Vector{} < Vector{}) Flags;
     Vector parts;
 
-    Lanes(Vector made) : parts(made) {}
+    Lanes(Vector result) : parts(result) {}
     explicit Lanes(const complex<T>* from) : parts(*(const Stored*)from) { asm("" : "+x"(parts)); }
     void store(complex<T>* to) const { *(Stored*)to = parts; }
 };

@@ -98,13 +98,13 @@ template <typename T>
 __device__ __forceinline__ complex<T> cos(complex<T> z) { return cosh(complex<T>(-z.im, z.re)); }
 template <typename T>
 __device__ __forceinline__ complex<T> sin(complex<T> z) {
-    const complex<T> made = sinh(complex<T>(-z.im, z.re));
-    return {made.im, -made.re};
+    const complex<T> result = sinh(complex<T>(-z.im, z.re));
+    return {result.im, -result.re};
 }
 template <typename T>
 __device__ __forceinline__ complex<T> tan(complex<T> z) {
-    const complex<T> made = tanh(complex<T>(-z.im, z.re));
-    return {made.im, -made.re};
+    const complex<T> result = tanh(complex<T>(-z.im, z.re));
+    return {result.im, -result.re};
 }
 
 namespace complex_parts {
@@ -163,34 +163,34 @@ struct Inverse {
 __device__ __noinline__ Inverse inverse_parts(double x, double y) {
     const double r = hypot(x, y + 1.0), s = hypot(x, y - 1.0), a = fmax(0.5 * (r + s), 1.0);
     const bool away = x >= epsilon * fabs(y - 1.0);
-    Inverse made{0.0, y / a, 0.0, y, true};
+    Inverse result{0.0, y / a, 0.0, y, true};
     if (a >= 10.0) {
-        made.real = ::log(a + ::sqrt(a * a - 1.0));
+        result.real = ::log(a + ::sqrt(a * a - 1.0));
     } else if (y == 1.0 && x < epsilon * epsilon / 128) {
-        made.real = ::sqrt(x);
+        result.real = ::sqrt(x);
     } else if (away) {
         const double less = half_difference(x, 1.0 + y, r) + half_difference(x, 1.0 - y, s);
-        made.real = ::log1p(less + ::sqrt(less * (a + 1.0)));
+        result.real = ::log1p(less + ::sqrt(less * (a + 1.0)));
     } else if (y < 1.0) {
-        made.real = x / ::sqrt((1.0 - y) * (1.0 + y));
+        result.real = x / ::sqrt((1.0 - y) * (1.0 + y));
     } else {
-        made.real = ::log1p((y - 1.0) + ::sqrt((y - 1.0) * (y + 1.0)));
+        result.real = ::log1p((y - 1.0) + ::sqrt((y - 1.0) * (y + 1.0)));
     }
-    made.usable = y >= 0x1p-509 && made.b <= 0.6417;
-    if (made.usable) return made;
+    result.usable = y >= 0x1p-509 && result.b <= 0.6417;
+    if (result.usable) return result;
     if (y < 0x1p-509) {
-        made.root = a * (2.0 / epsilon), made.height = y * (2.0 / epsilon);
+        result.root = a * (2.0 / epsilon), result.height = y * (2.0 / epsilon);
     } else if (y == 1.0 && x < epsilon / 128) {
-        made.root = ::sqrt(x) * ::sqrt(0.5 * (a + y));
+        result.root = ::sqrt(x) * ::sqrt(0.5 * (a + y));
     } else if (away) {
-        made.root = ::sqrt((half_difference(x, y + 1.0, r) + half_difference(x, y - 1.0, s)) * (a + y));
+        result.root = ::sqrt((half_difference(x, y + 1.0, r) + half_difference(x, y - 1.0, s)) * (a + y));
     } else if (y > 1.0) {
-        made.root = x * (4.0 / epsilon / epsilon) * y / ::sqrt((y + 1.0) * (y - 1.0));
-        made.height = y * (4.0 / epsilon / epsilon);
+        result.root = x * (4.0 / epsilon / epsilon) * y / ::sqrt((y + 1.0) * (y - 1.0));
+        result.height = y * (4.0 / epsilon / epsilon);
     } else {
-        made.root = ::sqrt((1.0 - y) * (1.0 + y));
+        result.root = ::sqrt((1.0 - y) * (1.0 + y));
     }
-    return made;
+    return result;
 }
 __device__ __forceinline__ complex<double> asinh(complex<double> z) {
     const double x = z.re, y = z.im, a = fabs(x), b = fabs(y);
@@ -200,16 +200,16 @@ __device__ __forceinline__ complex<double> asinh(complex<double> z) {
         return {limits<double>::quiet_nan(), y == 0.0 ? y : limits<double>::quiet_nan()};
     }
     if (a > 1.0 / epsilon || b > 1.0 / epsilon) {
-        const complex<double> made = log(complex<double>(a, b));
-        return {copysign(made.re + ln2, x), copysign(made.im, y)};
+        const complex<double> result = log(complex<double>(a, b));
+        return {copysign(result.re + ln2, x), copysign(result.im, y)};
     }
     if (a < 0x1p-27 && b < 0x1p-27) return z;
-    const Inverse made = inverse_parts(a, b);
-    return {copysign(made.real, x), copysign(made.usable ? ::asin(made.b) : atan2(made.height, made.root), y)};
+    const Inverse result = inverse_parts(a, b);
+    return {copysign(result.real, x), copysign(result.usable ? ::asin(result.b) : atan2(result.height, result.root), y)};
 }
 __device__ __forceinline__ complex<double> asin(complex<double> z) {
-    const complex<double> made = asinh(complex<double>(z.im, z.re));
-    return {made.im, made.re};
+    const complex<double> result = asinh(complex<double>(z.im, z.re));
+    return {result.im, result.re};
 }
 __device__ __forceinline__ complex<double> acos(complex<double> z) {
     const double x = z.re, y = z.im, a = fabs(x), b = fabs(y);
@@ -220,21 +220,21 @@ __device__ __forceinline__ complex<double> acos(complex<double> z) {
         return {x == 0.0 ? half_pi : limits<double>::quiet_nan(), limits<double>::quiet_nan()};
     }
     if (a > 1.0 / epsilon || b > 1.0 / epsilon) {
-        const complex<double> made = log(z);
-        return {fabs(made.im), below ? made.re + ln2 : -(made.re + ln2)};
+        const complex<double> result = log(z);
+        return {fabs(result.im), below ? result.re + ln2 : -(result.re + ln2)};
     }
     if (x == 1.0 && y == 0.0) return {0.0, -y};
     if (a < 0x1p-27 && b < 0x1p-27) return {half_pi - (x - 6.123233995736766e-17), -y};
-    const Inverse made = inverse_parts(b, a);
-    const double angle = made.usable ? ::acos(negative ? -made.b : made.b)
-                                     : atan2(made.root, negative ? -made.height : made.height);
-    return {angle, below ? made.real : -made.real};
+    const Inverse result = inverse_parts(b, a);
+    const double angle = result.usable ? ::acos(negative ? -result.b : result.b)
+                                     : atan2(result.root, negative ? -result.height : result.height);
+    return {angle, below ? result.real : -result.real};
 }
 __device__ __forceinline__ complex<double> acosh(complex<double> z) {
-    const complex<double> made = acos(z);
-    if (made.re != made.re) return {made.im != made.im ? made.im : fabs(made.im), made.re};
-    if (made.im != made.im) return {made.im, z.re == 0.0 ? half_pi : made.im};
-    return {fabs(made.im), copysign(made.re, z.im)};
+    const complex<double> result = acos(z);
+    if (result.re != result.re) return {result.im != result.im ? result.im : fabs(result.im), result.re};
+    if (result.im != result.im) return {result.im, z.re == 0.0 ? half_pi : result.im};
+    return {fabs(result.im), copysign(result.re, z.im)};
 }
 __device__ __forceinline__ complex<double> atanh(complex<double> z) {
     const double x = z.re, y = z.im, a = fabs(x), b = fabs(y);
@@ -257,8 +257,8 @@ __device__ __forceinline__ complex<double> atanh(complex<double> z) {
     return {copysign(real, x), copysign(0.5 * angle, y)};
 }
 __device__ __forceinline__ complex<double> atan(complex<double> z) {
-    const complex<double> made = atanh(complex<double>(z.im, z.re));
-    return {made.im, made.re};
+    const complex<double> result = atanh(complex<double>(z.im, z.re));
+    return {result.im, result.re};
 }
 }  // namespace complex_parts
 << in_double(["log", "log1p", "log2", "log10", "asin", "acos", "atan", "asinh", "acosh", "atanh"]) >>
@@ -292,14 +292,14 @@ template <typename T>
 __device__ __forceinline__ complex<T> pow(complex<T> x, complex<T> y) {
     if (y == complex<T>(0)) return T(1);
     if (x == complex<T>(0)) return y.re > T(0) ? complex<T>(0) : complex<T>(limits<T>::quiet_nan(), limits<T>::quiet_nan());
-    complex<double> base(x), made(1.0);
+    complex<double> base(x), result(1.0);
     if (y.im == T(0) && y.re == rint(y.re) && fabs(y.re) < T(100)) {
         int n = int(fabs(y.re));
         for (; n; n /= 2) {
-            if (n % 2) made *= base;
+            if (n % 2) result *= base;
             base *= base;
         }
-        return complex<T>(y.re < T(0) ? complex<double>(1.0) / made : made);
+        return complex<T>(y.re < T(0) ? complex<double>(1.0) / result : result);
     }
     return complex<T>(exp(complex<double>(y) * complex_parts::log(base)));
 }

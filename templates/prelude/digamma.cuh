@@ -29,10 +29,10 @@ __device__ __noinline__ double digamma_beside_root(double d, bool positive) {
             -0.07219956125645471, 0.04880428816414311, -0.03316112647484736, 0.022597648232218104, -0.01542476590494896,
             0.010538791616612175, -0.007204534386356869, 0.004926781395729853, -0.003369801655439328,
             0.002305126326734928, -0.0015769367714301972}};
-    double made = 0.0;
+    double result = 0.0;
 #pragma unroll 1
-    for (int k = 15; k >= 0; --k) made = (made + of[positive][k]) * d;
-    return made;
+    for (int k = 15; k >= 0; --k) result = (result + of[positive][k]) * d;
+    return result;
 }
 // With `single`, to the digits of single precision.
 __device__ __forceinline__ double digamma_of(double x, bool single = false) {
@@ -48,20 +48,20 @@ __device__ __forceinline__ double digamma_of(double x, bool single = false) {
         value = -3.141592653589793 / tan(3.141592653589793 * (x - rint(x)));
         x = 1.0 - x;
     }
-    const double made = digamma_above(x, value, single);
+    const double result = digamma_above(x, value, single);
     // Near a root few of the digits are left.
-    return single && fabs(made) < 0.003 ? digamma_near_root(x, value) : made;
+    return single && fabs(result) < 0.003 ? digamma_near_root(x, value) : result;
 }
 
 // x^n for a whole n of at least 1.
 __device__ __forceinline__ double whole_power(double x, int n) {
-    double made = n % 2 ? x : 1.0;
+    double result = n % 2 ? x : 1.0;
 #pragma unroll 1
     while (n /= 2) {
         x *= x;
-        if (n % 2) made *= x;
+        if (n % 2) result *= x;
     }
-    return made;
+    return result;
 }
 // x^-n for a whole n of at least 1.
 __device__ __forceinline__ double inverse_power(double x, double n) {

@@ -40,7 +40,7 @@ __device__ __forceinline__ float gelu_of_half(float x) {
 // The same for bfloat16, whose results are normal for longer: |x| is 13.6 at most, and the error 1.6e-4. It is taken as a part of
 // that, so that the power is larger, as GPUs flush what is subnormal to zero; the part itself may be subnormal.
 __device__ __forceinline__ float gelu_of_bfloat16(float x) {
-    float size, made;
+    float size, result;
 #ifdef __CUDA_ARCH__
     asm("{.reg .f32 size;\n abs.f32 size, %1;\n mul.sat.f32 %0, size, %2;}" : "=f"(size) : "f"(x), "f"(0.0735294118f));
 #else
@@ -49,9 +49,9 @@ __device__ __forceinline__ float gelu_of_bfloat16(float x) {
     const float t = __fdividef(1.0f, fma(4.88692593f, size, 1.0f)), p = fma(t, fma(t, -0.90382984f, 4.76013544f), -1.09055166f);
     const float power = exp2(fma(size, fma(size, -133.187415f, -1.25821202f), p)), above = maximum(-0.0f, x);
 #ifdef __CUDA_ARCH__
-    asm("{.reg .f32 below;\n neg.f32 below, %1;\n fma.rn.f32 %0, below, %2, %3;}" : "=f"(made) : "f"(size), "f"(power), "f"(above));
+    asm("{.reg .f32 below;\n neg.f32 below, %1;\n fma.rn.f32 %0, below, %2, %3;}" : "=f"(result) : "f"(size), "f"(power), "f"(above));
 #else
-    made = fma(-size, power, above);
+    result = fma(-size, power, above);
 #endif
-    return made;
+    return result;
 }

@@ -26,9 +26,9 @@ __device__ __forceinline__ acc tanh_of_power(acc x) {
 __device__ __forceinline__ acc tanh_near(acc x) {
 <% if half %>
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 750
-    float made;
-    asm("tanh.approx.f32 %0, %1;" : "=f"(made) : "f"(x));
-    return made;
+    float result;
+    asm("tanh.approx.f32 %0, %1;" : "=f"(result) : "f"(x));
+    return result;
 #endif
 <% endif %>
     return tanh(x);

@@ -161,8 +161,8 @@ __device__ __forceinline__ int count_bits(T x) {
 // sin(pi x) / (pi x). Where pi x overflows, the value is smaller than any number.
 template <typename T>
 __device__ __forceinline__ T sinc_of(T x) {
-    const T turn = T(3.141592653589793) * x, made = sin(turn) / turn;
-    return x == T(0) ? T(1) : fabs(x) < limits<T>::infinity() && fabs(turn) == limits<T>::infinity() ? T(0) : made;
+    const T turn = T(3.141592653589793) * x, ratio = sin(turn) / turn;
+    return x == T(0) ? T(1) : fabs(x) < limits<T>::infinity() && fabs(turn) == limits<T>::infinity() ? T(0) : ratio;
 }
 <% endif %>
 <% if "logit_of" in code %>

@@ -78,7 +78,7 @@ __device__ __forceinline__ N gamma_series(N a, double x, double share = all_digi
 template <typename N>
 __device__ __forceinline__ N gamma_fraction(N a, double x, double share = all_digits) {
     const double tiny = 1e-300;
-    N b = N(x + 1.0) - a, c(1.0 / tiny), d = N(1.0) / b, made = d;
+    N b = N(x + 1.0) - a, c(1.0 / tiny), d = N(1.0) / b, result = d;
 #pragma unroll 1
     for (int i = 1; i < 100000; ++i) {
         const N n(-double(i));
@@ -90,10 +90,10 @@ __device__ __forceinline__ N gamma_fraction(N a, double x, double share = all_di
         if (fabs(value_of(c)) < tiny) c = N(tiny);
         d = N(1.0) / d;
         const N step = c * d;
-        made = made * step;
+        result = result * step;
         if (settled_term(step - N(1.0), N(10.0), share)) break;
     }
-    return made * a;
+    return result * a;
 }
 // x^(a - 1) e^-x / Gamma(a), also of negative a: the derivative by x is that of a - 1 less that of a.
 __device__ __forceinline__ double gamma_density(double a, double x) {
@@ -142,7 +142,7 @@ __device__ __noinline__ N beta_fraction(N a, N b, double x) {
     N c = one, d = one - (a + b) * N(x) / (a + one);
     if (fabs(value_of(d)) < tiny) d = N(tiny);
     d = one / d;
-    N made = d;
+    N result = d;
 #pragma unroll 1
     for (int i = 1; i < 100000; ++i) {
         const N m = N(double(i)), twice = a + m + m;
@@ -155,11 +155,11 @@ __device__ __noinline__ N beta_fraction(N a, N b, double x) {
             c = one + an / c;
             if (fabs(value_of(c)) < tiny) c = N(tiny);
             d = one / d;
-            made = made * (c * d);
+            result = result * (c * d);
         }
         if (settled_term(c * d - one, N(10.0))) break;
     }
-    return made;
+    return result;
 }
 // x^a (1 - x)^b / (a B(a, b)).
 __device__ __noinline__ double beta_weight(double a, double b, double x) {
@@ -188,10 +188,10 @@ __device__ __forceinline__ double incomplete_beta_slope(double a, double b, doub
         p = b, q = a, at = 1.0 - x, sign = -1.0;
         by_q = !second;
     }
-    const Dual made = beta_fraction(Dual(p, by_q ? 0.0 : 1.0), Dual(q, by_q ? 1.0 : 0.0), at);
+    const Dual result = beta_fraction(Dual(p, by_q ? 0.0 : 1.0), Dual(q, by_q ? 1.0 : 0.0), at);
     const double both = digamma_of(p + q);
     const double log_slope = by_q ? log1p(-at) - digamma_of(q) + both : log(at) - digamma_of(p) + both - 1.0 / p;
-    return sign * beta_weight(p, q, at) * (made.d + made.v * log_slope);
+    return sign * beta_weight(p, q, at) * (result.d + result.v * log_slope);
 }
 
 // Hurwitz's zeta function, the sum of (k + q)^-s over k >= 0: as polygamma_of has it. NaN for s < 1; of a q that is not

@@ -23,14 +23,14 @@ struct CachePolicy {
     unsigned long long word;
 };
 __device__ __forceinline__ CachePolicy evict_last() {
-    CachePolicy made;
-    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(made.word));
-    return made;
+    CachePolicy result;
+    asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(result.word));
+    return result;
 }
 __device__ __forceinline__ CachePolicy evict_normal() {
-    CachePolicy made;
-    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(made.word));
-    return made;
+    CachePolicy result;
+    asm("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;" : "=l"(result.word));
+    return result;
 }
 
 // `instruction` with what follows it as operand %3, a copy's policy or a number that is not used, and the coordinates, innermost

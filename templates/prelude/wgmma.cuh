@@ -31,9 +31,9 @@ struct SharedMatrix {
     // The matrix that begins so many bytes later, as by +=, in fewer instructions where `bytes` is no constant.
     __device__ __forceinline__ SharedMatrix later(unsigned bytes) const { return with_address((unsigned)bits + bytes / 16); }
     __device__ __forceinline__ SharedMatrix with_address(unsigned low) const {
-        SharedMatrix made = *this;
-        made.bits = bits & 0xffffffff00000000ull | low;
-        return made;
+        SharedMatrix result = *this;
+        result.bits = bits & 0xffffffff00000000ull | low;
+        return result;
     }
 };
 
@@ -121,8 +121,8 @@ struct SharedMatrix {
     }
     SharedMatrix in_register() const { return *this; }
     SharedMatrix later(unsigned bytes) const {
-        SharedMatrix made = *this;
-        return made += int(bytes);
+        SharedMatrix result = *this;
+        return result += int(bytes);
     }
     // Where a byte of a line is.
     template <bool BY_DEPTH>

@@ -40,8 +40,8 @@ struct Law {
     __device__ __forceinline__ T draw(Uniforms& u) const {
         if (!known) return limits<T>::quiet_nan();
         constexpr T pi = T(<< 3.141592653589793 >>);
-        const T made = around_zero(u) + center;
-        return made > pi ? made - T(2) * pi : made < -pi ? made + T(2) * pi : made;
+        const T result = around_zero(u) + center;
+        return result > pi ? result - T(2) * pi : result < -pi ? result + T(2) * pi : result;
     }
 
 private:

@@ -170,7 +170,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         store_pack(y + group * each, Group(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >><< ", log_failure" if kind == "geometric" >>));
     // The last group has numbers to spare.
     if (group < last) {
-        const Group made(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >><< ", log_failure" if kind == "geometric" >>);
-        for (int i = 0; group * each + i < n; ++i) y[group * each + i] = made.at[i];
+        const Group result(offset + group, k0, k1<< ", interval" if kind == "integers" >><< ", loc, scale" if located >><< ", log_failure" if kind == "geometric" >>);
+        for (int i = 0; group * each + i < n; ++i) y[group * each + i] = result.at[i];
     }
 }

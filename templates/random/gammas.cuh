@@ -77,15 +77,15 @@ struct Law {
     Gamma<T> gamma;
     __device__ __forceinline__ Law(double a, double, double) : gamma(T(a)) {}
     __device__ __forceinline__ double draw(Uniforms& u) const {
-        const GammaParts<T> made = gamma.draw(u);
-        return log(double(made.d) * double(made.v)) + double(made.log_power);
+        const GammaParts<T> result = gamma.draw(u);
+        return log(double(result.d) * double(result.v)) + double(result.log_power);
     }
     // The number of which the logarithm plus `more` is the variate: vectors have none of doubles.
     template <bool small>
     __device__ __forceinline__ double draw_once(const Uniforms& u, int& fits, T& more) const {
-        const GammaParts<T> made = gamma.template draw_once<small>(u, fits);
-        more = made.log_power;
-        return double(made.d) * double(made.v);
+        const GammaParts<T> result = gamma.template draw_once<small>(u, fits);
+        more = result.log_power;
+        return double(result.d) * double(result.v);
     }
     __device__ __forceinline__ bool is_small() const { return gamma.is_small(); }
 };
@@ -114,8 +114,8 @@ struct Law {
     }
     template <bool small>
     __device__ __forceinline__ T draw_once(const Uniforms& u, int& fits, T) const {
-        const GammaParts<T> made = second.template draw_once<small>(u.part(1), fits);
-        return T(1) / (T(1) + ratio_once<small>(made, first.template draw_once<small>(u, fits), fits));
+        const GammaParts<T> result = second.template draw_once<small>(u.part(1), fits);
+        return T(1) / (T(1) + ratio_once<small>(result, first.template draw_once<small>(u, fits), fits));
     }
     __device__ __forceinline__ bool is_small() const { return first.is_small() || second.is_small(); }
 };
@@ -155,8 +155,8 @@ struct Law {
     __device__ __forceinline__ T draw(Uniforms& u) const { return ratio(above.draw(u), below.draw(u.part(1))) * scale; }
     template <bool small>
     __device__ __forceinline__ T draw_once(const Uniforms& u, int& fits, T count) const {
-        const GammaParts<T> made = above.mixed(count).template draw_once<small>(u, fits);
-        return ratio_once<small>(made, below.template draw_once<small>(u.part(1), fits), fits) * scale;
+        const GammaParts<T> result = above.mixed(count).template draw_once<small>(u, fits);
+        return ratio_once<small>(result, below.template draw_once<small>(u.part(1), fits), fits) * scale;
     }
     __device__ __forceinline__ T count(const Uniforms& u) const { return above.count(u); }
     __device__ __forceinline__ bool is_small() const { return above.central.is_small() || below.is_small(); }

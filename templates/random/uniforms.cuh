@@ -39,9 +39,9 @@ struct Four<double> {
         return Uniforms::open_unit(words.w[i % 2 * 2], words.w[i % 2 * 2 + 1]);
     }
     __device__ __forceinline__ Point<double> point(int i) const {
-        Point<double> made;
-        sincospi(2.0 * number(i), &made.y, &made.x);
-        return made;
+        Point<double> result;
+        sincospi(2.0 * number(i), &result.y, &result.x);
+        return result;
     }
 };
 template <>

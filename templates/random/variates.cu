@@ -42,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% if stretch > 1 %>
     constexpr int stretch = << stretch >>;
     for (; i + stretch <= last; i += stretch) {
-        Number made[stretch];
+        Number result[stretch];
         int fits[stretch];
         T more[stretch];
         bool any_small = false;
@@ -63,12 +63,12 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                 << law_of_k >>
                 fits[k] = 1;
                 constexpr bool small = << small >>;
-                made[k] = stored(law.template draw_once<small>(Uniforms(offset + i + k, first, k0, k1), fits[k], more[k]));
+                result[k] = stored(law.template draw_once<small>(Uniforms(offset + i + k, first, k0, k1), fits[k], more[k]));
             }
 <% endfor %>
         for (int k = 0; k < stretch; ++k) {
             if (fits[k]) {
-                y[i + k] = << "log(made[k]) + double(more[k])" if kind == "log_gamma" else "made[k]" >>;
+                y[i + k] = << "log(result[k]) + double(more[k])" if kind == "log_gamma" else "result[k]" >>;
             } else {
                 << law_of_k >>
                 Uniforms u(offset + i + k, first, k0, k1);

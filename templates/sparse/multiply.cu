@@ -24,13 +24,13 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             if (!inside || part || column >= columns) continue;
 #pragma unroll
             for (int t = 0; t < tall; ++t) {
-                Pack<T, items> made;
+                Pack<T, items> result;
 #pragma unroll
-                for (int k = 0; k < items; ++k) made.at[k] = cast<T>(sums[t][k]);
+                for (int k = 0; k < items; ++k) result.at[k] = cast<T>(sums[t][k]);
                 T* const to = y + (row + t) * columns + column;
-                if constexpr (whole) store_pack(to, made);
+                if constexpr (whole) store_pack(to, result);
                 else
-                    for (int k = 0; k < items && column + k < columns; ++k) to[k] = made.at[k];
+                    for (int k = 0; k < items && column + k < columns; ++k) to[k] = result.at[k];
             }
         }
     }

@@ -14,10 +14,10 @@ using Sums = acc[tall][items];
 // The columns of a thread from memory.
 __device__ __forceinline__ Pack<T, items> load_columns(const T* __restrict__ from, long long left) {
     if constexpr (whole) return load_pack<items>(from);
-    Pack<T, items> made;
+    Pack<T, items> result;
 #pragma unroll
-    for (int k = 0; k < items; ++k) made.at[k] = k < left ? from[k] : T(0);
-    return made;
+    for (int k = 0; k < items; ++k) result.at[k] = k < left ? from[k] : T(0);
+    return result;
 }
 
 // A thread's sums over the entries first, first + step, ... of a block row, at its columns, for the rows p, ..., p + tall - 1.

@@ -6,7 +6,7 @@
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ a, const IndexT* __restrict__ indices, const IndexT* __restrict__ offsets, const T* __restrict__ x,
-    acc* __restrict__ made, const long long* __restrict__ long_rows, const long long* __restrict__ firsts,
+    acc* __restrict__ result, const long long* __restrict__ long_rows, const long long* __restrict__ firsts,
     const long long* __restrict__ owners, long long columns, long long part)
 {
     __shared__ acc shared[groups][tall][span];
@@ -30,7 +30,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             const int t = i / span, c = i % span;
             acc sum = shared[0][t][c];
             for (int g = 1; g < groups; ++g) sum += shared[g][t][c];
-            if (base + c < columns) made[(b * R + p + t) * columns + base + c] = sum;
+            if (base + c < columns) result[(b * R + p + t) * columns + base + c] = sum;
         }
         __syncthreads();
     }

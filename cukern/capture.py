@@ -217,12 +217,12 @@ class _Graph:
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
         """See :func:`.device.capture_hooks.numbers`."""
-        found = np.asarray(values(), dtype)
-        start, end = self._used, self._used + found.nbytes
+        data = np.asarray(values(), dtype)
+        start, end = self._used, self._used + data.nbytes
         if end > _LIVE_BYTES:
             raise CaptureError(f"capture: more than {_LIVE_BYTES} bytes of numbers that change between steps")
         self._used = end + -end % 16
-        self._host[start:end] = found.view(np.uint8)
+        self._host[start:end] = data.view(np.uint8)
         self._order.append(("numbers", (start, end, dtype, values)))
         return Array._wrap(self._live[start:end].view(dtype), self.device)
 
@@ -310,18 +310,18 @@ def _order(layout: Layout) -> tuple[int, ...] | None:
 def _copied(one: Array) -> Array:
     """A copy without gaps, in the same order in memory if ``one`` has no gaps either."""
     order = _order(one._planned()) or tuple(range(one.ndim))
-    made = permute_dims(copied(permute_dims(one, order)), [order.index(axis) for axis in range(one.ndim)])
-    made._planned()
-    return made
+    result = permute_dims(copied(permute_dims(one, order)), [order.index(axis) for axis in range(one.ndim)])
+    result._planned()
+    return result
 
 
 def _in_order(leaf: Any) -> Any:
     """An input array, in C order if it has gaps; other leaves unchanged."""
     if not _is_input(leaf) or _order(leaf._planned()) is not None:
         return leaf
-    made = leaf.contiguous()
-    made._planned()
-    return made
+    result = leaf.contiguous()
+    result._planned()
+    return result
 
 
 def _name(step: Callable[..., Any]) -> str:

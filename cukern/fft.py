@@ -108,12 +108,12 @@ def _transformed(
     if len(options["axes"]) == 1:  # in fewer steps of NumPy's
         ((axis,), norm) = options["axes"], options["norm"]
         (size,) = options.get("s", (x.shape[axis],))
-        made = quiet().run(getattr(xp.fft, name.removesuffix("n")), data, size, axis, norm)
+        result = quiet().run(getattr(xp.fft, name.removesuffix("n")), data, size, axis, norm)
     else:
-        made = quiet().run(getattr(xp.fft, name), data, **options)
+        result = quiet().run(getattr(xp.fft, name), data, **options)
     if turned and name == "rfftn":
-        np.conjugate(made, out=made)
-    return Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+        np.conjugate(result, out=result)
+    return Array._wrap(xp.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
 
 
 def _by_cufft(
@@ -139,18 +139,18 @@ def _by_cufft(
     if turned and name == "irfftn":
         x, n = _conj_times(x, factor), 1
     if max(sizes[axis] for axis in axes) > _LONGEST:
-        made = _of_long_axis(x, name, sizes, axes, dtype)
+        result = _of_long_axis(x, name, sizes, axes, dtype)
     elif name == "irfftn" and (turned or n > 1) and getattr(xp, "__name__", "") == "cupy":
         # cuFFT writes to the input of this transform, so that CuPy would copy it: the launch before it does.
         inverse = importlib.import_module("cupyx.scipy.fft").irfftn
         data = x._data if turned else _scaled(x.contiguous(), factor)
-        made, n = inverse(data, **options, overwrite_x=True), 1
+        result, n = inverse(data, **options, overwrite_x=True), 1
     else:
-        made = getattr(xp.fft, name)(x._data, **options)
-    made = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+        result = getattr(xp.fft, name)(x._data, **options)
+    result = Array._wrap(xp.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
     if turned and name == "rfftn":
-        return _conj_times(made, factor)
-    return made if n == 1 else Array._wrap(_scaled(made, factor), x.device)
+        return _conj_times(result, factor)
+    return result if n == 1 else Array._wrap(_scaled(result, factor), x.device)
 
 
 def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int], dtype: dtypes.DType) -> Any:
@@ -165,19 +165,19 @@ def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int]
     if name == "irfftn":  # cuFFT overwrites the input
         rows = rows.copy()
     count = n // 2 + 1 if name == "rfftn" else n
-    made = allocate(x.device, (*rows.shape[:-1], count), dtype)
+    result = allocate(x.device, (*rows.shape[:-1], count), dtype)
     plan = importlib.import_module("cupy.cuda.cufft").XtPlanNd(
-        (n,), None, 1, rows.shape[-1], rows.dtype, None, 1, count, made.dtype, made.size // count,
+        (n,), None, 1, rows.shape[-1], rows.dtype, None, 1, count, result.dtype, result.size // count,
         dtypes.complex_of(dtype), order="C", last_axis=-1, last_size=n,
     )  # fmt: skip
-    plan.fft(rows, made, 1 if name in ("ifftn", "irfftn") else -1)
-    return xp.moveaxis(made, -1, axis)
+    plan.fft(rows, result, 1 if name in ("ifftn", "irfftn") else -1)
+    return xp.moveaxis(result, -1, axis)
 
 
 def _scaled(x: Array, factor: float) -> Any:
     """An ndarray of ``x`` times a number, both parts of complex numbers by themselves; no view, which CuPy copies."""
-    made = multiply(Array._wrap(x._data.view(dtypes.info(x.dtype).real), x.device), factor)._data
-    return type(made)(x.shape, x.dtype, made.data)
+    result = multiply(Array._wrap(x._data.view(dtypes.info(x.dtype).real), x.device), factor)._data
+    return type(result)(x.shape, x.dtype, result.data)
 
 
 def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
@@ -185,8 +185,8 @@ def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
     if not axes:
         return x
     with tape.stop_recording():
-        made = _transformed(x, "ifftn" if back else "fftn", x.shape, x.dtype, axes=axes, norm=norm)
-    return recorded("ifft" if back else "fft", x, made, lambda g: _whole(g, axes, _ADJOINT[norm], not back))
+        result = _transformed(x, "ifftn" if back else "fftn", x.shape, x.dtype, axes=axes, norm=norm)
+    return recorded("ifft" if back else "fft", x, result, lambda g: _whole(g, axes, _ADJOINT[norm], not back))
 
 
 def _weighted(x: Array, n: int, axis: int, inner: float) -> Array:
@@ -205,9 +205,9 @@ def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> A
     n = x.shape[axis]
     shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
     with tape.stop_recording():
-        made = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), turned, axes=axes, norm=norm)
+        result = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), turned, axes=axes, norm=norm)
     return recorded(
-        "rfft", x, made, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned)
+        "rfft", x, result, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned)
     )
 
 
@@ -217,9 +217,9 @@ def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str, turned: bool 
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
     sizes, dtype = [shape[place] for place in axes], dtypes.info(x.dtype).real
     with tape.stop_recording():
-        made = _transformed(x, "irfftn", shape, dtype, turned, s=sizes, axes=axes, norm=norm)
+        result = _transformed(x, "irfftn", shape, dtype, turned, s=sizes, axes=axes, norm=norm)
     return recorded(
-        "irfft", x, made, lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0)
+        "irfft", x, result, lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0)
     )
 
 
@@ -248,36 +248,36 @@ def _sizes(x: Array, s: Any, axes: Any, name: str, half: bool = False) -> tuple[
     if axes is None and given is not None:
         axes = tuple(range(-len(given), 0))
     given_axes = range(x.ndim) if axes is None else axes
-    places = tuple(normalize_axis(operator.index(axis), x.ndim, name) for axis in given_axes)
-    if given is not None and len(given) != len(places):
-        raise ValueError(f"{name}: s: expected a number for each of {len(places)} axes, got {len(given)}")
-    have = [x.shape[place] for place in places]
+    dims = tuple(normalize_axis(operator.index(axis), x.ndim, name) for axis in given_axes)
+    if given is not None and len(given) != len(dims):
+        raise ValueError(f"{name}: s: expected a number for each of {len(dims)} axes, got {len(given)}")
+    have = [x.shape[place] for place in dims]
     if half and have:
         have[-1] = 2 * (have[-1] - 1)
     wanted = have if given is None else [h if n == -1 else n for n, h in zip(given, have, strict=True)]
-    return places, [_count(n, 0, name, "s") for n in wanted]
+    return dims, [_count(n, 0, name, "s") for n in wanted]
 
 
 def _several(x: Any, s: Any, axes: Any, norm: str | None, name: str, back: bool) -> Array:
-    made = _complex(x, name)
-    places, sizes = _sizes(made, s, axes, name)
+    x = _complex(x, name)
+    dims, sizes = _sizes(x, s, axes, name)
     kind = _norm(norm, name)
-    return _along_all(made, places, sizes, kind, back)
+    return _along_all(x, dims, sizes, kind, back)
 
 
 def _along_all(
-    x: Array, places: Sequence[int], sizes: Sequence[int], norm: str, back: bool, in_order: bool = False
+    x: Array, dims: Sequence[int], sizes: Sequence[int], norm: str, back: bool, in_order: bool = False
 ) -> Array:
     """The transform of complex numbers along axes, with the number of samples of each.
 
     Distinct axes are one transform of the library. If an axis comes twice, there is one for each axis: from the last to
     the first, or from the first to the last if ``in_order``.
     """
-    if len(set(places)) == len(places):
-        for place, n in zip(places, sizes, strict=True):
+    if len(set(dims)) == len(dims):
+        for place, n in zip(dims, sizes, strict=True):
             x = _sized(x, n, place)
-        return _whole(x, tuple(places), norm, back)
-    pairs = list(zip(places, sizes, strict=True))
+        return _whole(x, tuple(dims), norm, back)
+    pairs = list(zip(dims, sizes, strict=True))
     for place, n in pairs if in_order else reversed(pairs):
         x = _whole(_sized(x, n, place), (place,), norm, back)
     return x
@@ -310,10 +310,10 @@ def fft(
 
 
 def _single(x: Any, n: int | None, axis: int, norm: str | None, name: str, back: bool) -> Array:
-    made = _complex(x, name)
-    place = normalize_axis(axis, made.ndim, name)
+    x = _complex(x, name)
+    place = normalize_axis(axis, x.ndim, name)
     kind = _norm(norm, name)
-    return _whole(_sized(made, _count(n, made.shape[place], name), place), (place,), kind, back)
+    return _whole(_sized(x, _count(n, x.shape[place], name), place), (place,), kind, back)
 
 
 def ifft(
@@ -382,11 +382,11 @@ def rfft(
     Raises:
         TypeError: ``x`` is complex; other errors as in :func:`fft`.
     """
-    made = _real(x, "rfft")
-    place = normalize_axis(axis, made.ndim, "rfft")
+    x = _real(x, "rfft")
+    place = normalize_axis(axis, x.ndim, "rfft")
     return written(
         "rfft",
-        _half(_sized(made, _count(n, made.shape[place], "rfft"), place), (place,), _norm(norm, "rfft")),
+        _half(_sized(x, _count(n, x.shape[place], "rfft"), place), (place,), _norm(norm, "rfft")),
         one_out("rfft", out),
     )
 
@@ -419,17 +419,17 @@ def rfftn(
 
 
 def _half_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
-    made = _real(x, name)
-    places, sizes = _sizes(made, s, axes, name)
+    x = _real(x, name)
+    dims, sizes = _sizes(x, s, axes, name)
     kind = _norm(norm, name)
-    if not places:
+    if not dims:
         raise ValueError(f"{name}: axes: expected at least one")
-    if len(set(places)) < len(places):
-        half = _half(_sized(made, sizes[-1], places[-1]), places[-1:], kind)
-        return _along_all(half, places[:-1], sizes[:-1], kind, False)
-    for place, n in zip(places, sizes, strict=True):
-        made = _sized(made, n, place)
-    return _half(made, places, kind)
+    if len(set(dims)) < len(dims):
+        half = _half(_sized(x, sizes[-1], dims[-1]), dims[-1:], kind)
+        return _along_all(half, dims[:-1], sizes[:-1], kind, False)
+    for dim, n in zip(dims, sizes, strict=True):
+        x = _sized(x, n, dim)
+    return _half(x, dims, kind)
 
 
 def irfftn(
@@ -440,18 +440,18 @@ def irfftn(
 
 
 def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
-    made = _complex(x, name)
-    places, sizes = _sizes(made, s, axes, name, half=True)
+    x = _complex(x, name)
+    dims, sizes = _sizes(x, s, axes, name, half=True)
     kind = _norm(norm, name)
-    if not places:
+    if not dims:
         raise ValueError(f"{name}: axes: expected at least one")
-    if len(set(places)) < len(places):
-        whole = _along_all(made, places[:-1], sizes[:-1], kind, True, in_order=True)
-        return _from_half(_sized(whole, sizes[-1] // 2 + 1, places[-1]), sizes[-1], places[-1:], kind)
-    for place, n in zip(places[:-1], sizes[:-1], strict=True):
-        made = _sized(made, n, place)
-    made = _sized(made, sizes[-1] // 2 + 1, places[-1])
-    return _from_half(made, sizes[-1], places, kind)
+    if len(set(dims)) < len(dims):
+        whole = _along_all(x, dims[:-1], sizes[:-1], kind, True, in_order=True)
+        return _from_half(_sized(whole, sizes[-1] // 2 + 1, dims[-1]), sizes[-1], dims[-1:], kind)
+    for dim, n in zip(dims[:-1], sizes[:-1], strict=True):
+        x = _sized(x, n, dim)
+    x = _sized(x, sizes[-1] // 2 + 1, dims[-1])
+    return _from_half(x, sizes[-1], dims, kind)
 
 
 def rfft2(
@@ -497,12 +497,12 @@ def ihfft(
     Raises:
         TypeError: ``x`` is complex; other errors as in :func:`fft`.
     """
-    made = _real(x, "ihfft")
-    place = normalize_axis(axis, made.ndim, "ihfft")
+    x = _real(x, "ihfft")
+    place = normalize_axis(axis, x.ndim, "ihfft")
     kind = _ADJOINT[_norm(norm, "ihfft")]
     return written(
         "ihfft",
-        _half(_sized(made, _count(n, made.shape[place], "ihfft"), place), (place,), kind, turned=True),
+        _half(_sized(x, _count(n, x.shape[place], "ihfft"), place), (place,), kind, turned=True),
         one_out("ihfft", out),
     )
 
@@ -542,9 +542,9 @@ def rfftfreq(
 
 def _shifted(x: Array, axes: Any, name: str, back: bool) -> Array:
     x = require_array(x, name)
-    places = normalize_axes(axes, x.ndim, name)
-    halves = tuple((-(x.shape[i] // 2) if back else x.shape[i] // 2) for i in places)
-    return ops.roll(x, halves, places)
+    dims = normalize_axes(axes, x.ndim, name)
+    halves = tuple((-(x.shape[i] // 2) if back else x.shape[i] // 2) for i in dims)
+    return ops.roll(x, halves, dims)
 
 
 def fftshift(x: Array, /, axes: int | tuple[int, ...] | None = None) -> Array:

@@ -116,21 +116,21 @@ class _Partial:
     def _unnamed(self, mode: int) -> int:
         """A descriptor of a file without a name, or with one where the file system needs it."""
         try:
-            made = os.open(self._folder or ".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, mode)
+            descriptor = os.open(self._folder or ".", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, mode)
         except OSError:
             self._remove_left()
             return self._new(mode)
-        _lock(made)
-        return made
+        _lock(descriptor)
+        return descriptor
 
     def _new(self, mode: int) -> int:
         while True:
             self._name = self._free_name()
-            made = os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, mode)
-            _lock(made)
-            if os.fstat(made).st_nlink:
-                return made
-            os.close(made)  # another process took it for one that was left
+            descriptor = os.open(self._name, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, mode)
+            _lock(descriptor)
+            if os.fstat(descriptor).st_nlink:
+                return descriptor
+            os.close(descriptor)  # another process took it for one that was left
 
     def _free_name(self) -> str:
         return os.path.join(self._folder, f"{self._prefix}{os.urandom(8).hex()}.partial")
@@ -227,11 +227,11 @@ def is_stream(path: str) -> bool:
     return _is_stream(target, _status(target))
 
 
-def _is_stream(target: str, found: os.stat_result | None) -> bool:
-    if found is None:
+def _is_stream(target: str, status: os.stat_result | None) -> bool:
+    if status is None:
         return False
     of_process = os.path.realpath(os.path.dirname(target)).startswith("/proc/")
-    return of_process or not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode))
+    return of_process or not (stat.S_ISREG(status.st_mode) or stat.S_ISDIR(status.st_mode))
 
 
 def _followed(path: str) -> str:

@@ -124,8 +124,8 @@ def cross(x1: Array, x2: Array, /, *, axis: int = -1) -> Array:
     for name, x in (("x1", x1), ("x2", x2)):
         if x.shape[normalize_axis(axis, x.ndim, "cross")] != 3:
             raise ValueError(f"cross: {name}: expected 3 elements along axis {axis}, got shape {x.shape}")
-    made: Array = _cross(x1, x2, axis=axis)
-    return made
+    result: Array = _cross(x1, x2, axis=axis)
+    return result
 
 
 def diagonal(x: Array, /, *, offset: int = 0) -> Array:
@@ -216,11 +216,11 @@ def _unit(x: Array, p: float, axes: tuple[int, ...], dtype: dtypes.DType) -> Arr
         return _power_of_two(_measure(x, math.copysign(math.inf, p), axes, dtype))
 
 
-def _narrowed(made: Array, x: Array) -> Array:
+def _narrowed(result: Array, x: Array) -> Array:
     """A norm of ``x`` in the dtype of ``x``, or the default one for integers."""
-    if made.dtype == x.dtype:
-        return made
-    return made.astype(dtypes.info(dtypes.inexact_of(x.dtype)).real, copy=False)
+    if result.dtype == x.dtype:
+        return result
+    return result.astype(dtypes.info(dtypes.inexact_of(x.dtype)).real, copy=False)
 
 
 def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
@@ -281,14 +281,14 @@ def vector_norm(
         dtype = _TWICE[dtype]
     elif powers and not empty and x.dtype in dtypes.INEXACT:
         unit = _unit(x, p, axes, dtype)
-    made = _measure(x, p, axes, dtype, keepdims, unit)
+    result = _measure(x, p, axes, dtype, keepdims, unit)
     if unit is not None and not keepdims:
         unit = ops.squeeze(unit, axes)
-    if p == 2 and unit is None and not tape.recording((made,)):
-        made = ops.sqrt(made)
+    if p == 2 and unit is None and not tape.recording((result,)):
+        result = ops.sqrt(result)
     elif powers:
-        made = _power(made, 1 / p, unit)
-    return _narrowed(made, x)
+        result = _power(result, 1 / p, unit)
+    return _narrowed(result, x)
 
 
 def matrix_norm(
@@ -314,18 +314,18 @@ def matrix_norm(
     if ord in (1, -1, math.inf, -math.inf):
         sums = _measure(x, 1.0, (x.ndim - 2 if ord in (1, -1) else x.ndim - 1,), _working(x))
         largest = ord in (1, math.inf)
-        made = _largest(sums, (-2, -1)) if largest else ops.min(sums, (-2, -1), keepdims=True)
+        result = _largest(sums, (-2, -1)) if largest else ops.min(sums, (-2, -1), keepdims=True)
     elif ord in (2, -2, "nuc"):
         values = ops.expand_dims(svdvals(x), -1)
         if ord == "nuc":
-            made = ops.sum(values, (-2, -1), keepdims=True)
+            result = ops.sum(values, (-2, -1), keepdims=True)
         else:
-            made = _largest(values, (-2, -1)) if ord == 2 else ops.min(values, (-2, -1), keepdims=True)
+            result = _largest(values, (-2, -1)) if ord == 2 else ops.min(values, (-2, -1), keepdims=True)
     else:
         raise ValueError(
             f"matrix_norm: ord: expected 'fro', 'nuc', 1, 2, inf or their negatives, got {ord!r}"
         )
-    return _narrowed(made if keepdims else ops.squeeze(made, (-2, -1)), x)
+    return _narrowed(result if keepdims else ops.squeeze(result, (-2, -1)), x)
 
 
 def norm(
@@ -362,8 +362,8 @@ def norm(
         if isinstance(ord, str):
             raise ValueError(f"norm: ord: expected a number for vectors, got {ord!r}")
         return vector_norm(x, axis=axes, keepdims=keepdims, ord=ord)
-    made = matrix_norm(ops.moveaxis(x, axes, (-2, -1)), ord=ord)
-    return ops.expand_dims(made, axes) if keepdims else made
+    result = matrix_norm(ops.moveaxis(x, axes, (-2, -1)), ord=ord)
+    return ops.expand_dims(result, axes) if keepdims else result
 
 
 def cond(x: Array, /, p: Any = None) -> Array:

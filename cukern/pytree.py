@@ -86,10 +86,10 @@ def _registration(cls: type) -> tuple[_Flatten, _Unflatten] | None:
 
 
 def _rebuild_dataclass(tree: Any, names: list[str], children: list[Any]) -> Any:
-    made = copy.copy(tree)
+    result = copy.copy(tree)
     for name, child in zip(names, children, strict=True):
-        object.__setattr__(made, name, child)
-    return made
+        object.__setattr__(result, name, child)
+    return result
 
 
 def _open(tree: Any) -> _Node | None:
@@ -292,9 +292,9 @@ def _apart(tree: Any) -> tuple[list[Any], Callable[[Iterator[Any]], Any]]:
     parts = [_apart(child) for child in node.children]
 
     def rebuild(new: Iterator[Any]) -> Any:
-        made = [take(new) for _, take in parts]
-        same = all(child is old for child, old in zip(made, node.children, strict=True))
-        return tree if same else node.rebuild(made)
+        result = [take(new) for _, take in parts]
+        same = all(child is old for child, old in zip(result, node.children, strict=True))
+        return tree if same else node.rebuild(result)
 
     return [leaf for own, _ in parts for leaf in own], rebuild
 

@@ -57,10 +57,10 @@ def _fresh(value: Any, path: str, device: Device | None) -> Array:
         raise TypeError(f"{path}: only floating dtypes have gradients, got {value.dtype}")
     if getattr(value, "_is_parameter", False):
         return value  # modules hold their parameters by identity
-    made = value._alias()
+    result = value._alias()
     if tape.recording((value,)):
-        tape.record("argument", (value,), (made,), lambda cotangents, saved, needs: cotangents)
-    return made
+        tape.record("argument", (value,), (result,), lambda cotangents, saved, needs: cotangents)
+    return result
 
 
 def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
@@ -71,15 +71,15 @@ def _differentiable(tree: Any, path: str, device: Device | None) -> Any:
 
 def _places(f: Callable[..., Any], argnums: Argnums, args: Sequence[Any], kwargs: Any) -> list[int | str]:
     """Where the arguments of ``argnums`` are: positions in ``args``, and names in ``kwargs``."""
-    found: list[int | str] = []
+    positions: list[int | str] = []
     for one in [argnums] if isinstance(argnums, (int, str)) else argnums:
         if isinstance(one, str):
-            found.append(one if one in kwargs else _position(f, one, args))
+            positions.append(one if one in kwargs else _position(f, one, args))
         elif -len(args) <= one < len(args):
-            found.append(one % len(args))
+            positions.append(one % len(args))
         else:
             raise ValueError(f"argnums: no argument {one} among {len(args)} positional arguments")
-    return found
+    return positions
 
 
 def _position(f: Callable[..., Any], name: str, args: Sequence[Any]) -> int:
@@ -292,7 +292,7 @@ def _tangents(own: Sequence[Any], tangents: Any, name: str) -> list[Any]:
     """
     given = pytree.aligned(tuple(own), tuple(tangents), f"{name}: tangents")
     paths = pytree.leaves_with_path(tuple(own), f"{name}: tangents")
-    made = []
+    result = []
     for (path, like), value in zip(paths, given, strict=True):
         tangent = asarray(value, device=None if is_array(value) else like.device)
         if tangent.shape != like.shape or tangent.device != like.device:
@@ -300,8 +300,8 @@ def _tangents(own: Sequence[Any], tangents: Any, name: str) -> list[Any]:
                 f"{path}: expected shape {like.shape} on {like.device}, as the primal, got {tangent.shape} on "
                 f"{tangent.device}"
             )
-        made.append(astype(tangent, like.dtype, copy=False))
-    return made
+        result.append(astype(tangent, like.dtype, copy=False))
+    return result
 
 
 def jvp(f: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any]) -> tuple[Any, Any]:
@@ -427,8 +427,8 @@ def jacobian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:
         call = _Call(f, argnums, args, kwargs)
         value, inner = _recorded(call, call.wanted)
         leaves = float_leaves(value, "jacobian: result")
-        made = [_shaped(_rows(leaf, call.wanted, inner), argnums) for leaf in leaves]
-        return pytree.replace(value, made)
+        result = [_shaped(_rows(leaf, call.wanted, inner), argnums) for leaf in leaves]
+        return pytree.replace(value, result)
 
     return differentiated
 
@@ -444,8 +444,8 @@ def _rows(value: Array, wanted: Sequence[Any], inner: Tape) -> Sequence[Any]:
         rows.append(inner.gradient(value, wanted, row, unconnected="zero"))
     columns = zip(*map(pytree.leaves, rows), strict=True)
     joined = [reshape(stack(list(column))[:size], shape + column[0].shape) for column in columns]
-    made: Sequence[Any] = pytree.replace(rows[0], joined)
-    return made
+    result: Sequence[Any] = pytree.replace(rows[0], joined)
+    return result
 
 
 def hessian(f: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any]:

@@ -75,8 +75,8 @@ def polyvander(x: Any, deg: SupportsIndex) -> Array:
     points = points if points.ndim else points.reshape((1,))
     factors = ops.broadcast_to(points, (count, *points.shape))
     powers = ops.cumulative_prod(factors, axis=0, include_initial=True, dtype=points.dtype)
-    made: Array = ops.moveaxis(powers, 0, -1)
-    return made
+    result: Array = ops.moveaxis(powers, 0, -1)
+    return result
 
 
 def polycompanion(c: Any) -> Array:

@@ -35,9 +35,9 @@ def trimseq(seq: Array) -> Array:
 
 def _until(x: Array, kept: Array) -> Array:
     """The elements up to the last that is kept, at least one."""
-    (places,) = kept.numpy().nonzero()
-    found: Array = x[: int(places[-1]) + 1 if places.size else 1]
-    return found
+    (nonzero,) = kept.numpy().nonzero()
+    result: Array = x[: int(nonzero[-1]) + 1 if nonzero.size else 1]
+    return result
 
 
 def as_series(alist: Iterable[Any], trim: bool = True) -> list[Array]:
@@ -59,18 +59,18 @@ def as_series(alist: Iterable[Any], trim: bool = True) -> list[Array]:
     """
     if isinstance(alist, Array) and alist.ndim == 1:
         alist = ops.unstack(alist.reshape((alist.size, 1)))
-    made = [require_array(c, "as_series", f"alist[{i}]") for i, c in enumerate(alist)]
-    for i, c in enumerate(made):
+    result = [require_array(c, "as_series", f"alist[{i}]") for i, c in enumerate(alist)]
+    for i, c in enumerate(result):
         if not c.size:
             raise ValueError(f"as_series: alist[{i}]: expected at least one coefficient, got shape {c.shape}")
         if c.ndim > 1:
             raise ValueError(f"as_series: alist[{i}]: expected one axis, got shape {c.shape}")
         if c.dtype == dtypes.bool_:
             raise ValueError(f"as_series: alist[{i}]: expected numbers, got {c.dtype}")
-    if not made:
-        return made
-    common = dtypes.result_type(*(c.dtype for c in made), 0.0)
-    vectors = [ops.astype(c if c.ndim else c.reshape((1,)), common, copy=False) for c in made]
+    if not result:
+        return result
+    common = dtypes.result_type(*(c.dtype for c in result), 0.0)
+    vectors = [ops.astype(c if c.ndim else c.reshape((1,)), common, copy=False) for c in result]
     return [trimseq(c) for c in vectors] if trim else vectors
 
 
@@ -96,8 +96,8 @@ def trimcoef(c: Any, tol: float = 0) -> Array:
         raise ValueError(f"trimcoef: tol: expected at least 0, got {tol}")
     (x,) = as_series([c])
     large = ops.abs(x) > float(tol)
-    made = _until(x, large)
-    return ops.where(large[: made.size], made, 0) if made.size == 1 else made.copy()
+    result = _until(x, large)
+    return ops.where(large[: result.size], result, 0) if result.size == 1 else result.copy()
 
 
 __getattr__, __dir__ = missing(__name__, __all__, {}, "numpy.polynomial.polyutils")

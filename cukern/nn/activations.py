@@ -40,8 +40,8 @@ class Activation(Module):
 
     def forward(self, x: Array) -> Array:
         """The function of ``x``."""
-        made: Array = type(self)._function(x, *self.options.values())
-        return made
+        result: Array = type(self)._function(x, *self.options.values())
+        return result
 
     def extra_repr(self) -> str:
         """The options."""
@@ -71,8 +71,8 @@ def _activation(
 
 
 def _gelu(x: Array, approximate: str) -> Array:
-    made: Array = ops.gelu_tanh(x) if approximate == "tanh" else ops.gelu(x)
-    return made
+    result: Array = ops.gelu_tanh(x) if approximate == "tanh" else ops.gelu(x)
+    return result
 
 
 ELU = _activation("ELU", ops.elu, "cukern.elu", alpha=1.0)

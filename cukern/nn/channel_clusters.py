@@ -15,29 +15,59 @@ from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, divide_up, power_of_two
-from .channel_places import Places, Share, bound, packed_sizes
+from .channel_layout import ChannelLayout, Share, bound, packed_sizes
 
 _apply = Kernel("nn/channel_norm/cluster_apply.cu")
 _gradients = Kernel("nn/channel_norm/cluster_gradients.cu")
 
-#: The most channels that a block takes one after another, and threads that have neighbouring packs of channels.
-_MEMBERS, _ACROSS = 32, 32
-#: Packs of an array that a thread keeps, unless clusters have too few blocks; bytes of a block's other shared memory.
-_KEPT, _OTHER = 25, 8 << 10
-#: The part of the multiprocessors that gets a block at least; rounds of clusters from which on units take turns; rounds
-#: of one block a multiprocessor from which on keeping pays, unless all run at once; the most blocks of a cluster for
-#: which there is a place everywhere; and the most blocks of a multiprocessor that, of one array, ask for what is next.
-_BUSY, _TURNS, _PAYS, _PLACED, _ASKING = 0.9, 1.2, 2.5, 2, 2
-#: Threads of a block, packs of each array that one has on their way, and elements of a pack of innermost channels.
-_BLOCK, _UNROLL, _WIDTH = 256, 4, 4
-#: Bytes of what a cluster has of one array: the fewest if blocks share it, the most, and the most of a block alone.
-_LEAST, _MOST, _ALONE = 96 << 10, 1 << 20, 64 << 10
-#: Of kept rows: bytes of one that a block has, bytes of arrays that are too few, the most blocks that are a cluster,
-#: the most units that take turns on all blocks, as many of one array of float32, and bytes of a block's other shared
-#: memory besides sums.
-_SECTION, _FEW, _SMALL, _ALONE_TURNS, _ALONE_FLOATS, _RESERVED = 128, 3 << 20, 2, 2, 8, 1 << 10
-#: Bytes of a channel, of which a result needs more than four blocks; of which a derivative does; and more threads.
-_FEW_RESULTS, _FEW_DERIVATIVES, _FEW_THREADS = 512 << 10, 128 << 10, 320 << 10
+#: The most channels that a block takes one after another.
+_MEMBERS = 32
+#: The most threads that have neighbouring packs of channels.
+_ACROSS = 32
+#: Packs of an array that a thread keeps, unless clusters have too few blocks.
+_KEPT = 25
+#: Bytes of a block's other shared memory.
+_OTHER = 8 << 10
+#: The least part of the multiprocessors that gets a block.
+_BUSY = 0.9
+#: Waves of clusters from which on blocks are persistent over units.
+_TURNS = 1.2
+#: Waves of one block a multiprocessor from which on keeping pays, unless all run at once.
+_PAYS = 2.5
+#: The most blocks of a cluster that fits on every multiprocessor.
+_PLACED = 2
+#: The most blocks of a multiprocessor that, of one array, prefetch the next unit.
+_ASKING = 2
+#: Threads per block.
+_BLOCK = 256
+#: Packs of each array in flight per thread.
+_UNROLL = 4
+#: Elements of a pack of innermost channels.
+_WIDTH = 4
+#: The fewest bytes of one array in a cluster, if blocks share it.
+_LEAST = 96 << 10
+#: The most bytes of one array in a cluster.
+_MOST = 1 << 20
+#: The most bytes of one array in a single block.
+_ALONE = 64 << 10
+#: Bytes of a kept row that a block has.
+_SECTION = 128
+#: Bytes of arrays that are too few to keep rows.
+_FEW = 3 << 20
+#: The most blocks of a cluster for kept rows.
+_SMALL = 2
+#: Units of kept rows up to which each may have all blocks, in any dtype.
+_ALONE_TURNS = 2
+#: The same for one array of float32.
+_ALONE_FLOATS = 8
+#: Bytes of a block's other shared memory besides sums, for kept rows.
+_RESERVED = 1 << 10
+#: Bytes of a channel of which a result needs more than four blocks.
+_FEW_RESULTS = 512 << 10
+#: Bytes of a channel of which a derivative does.
+_FEW_DERIVATIVES = 128 << 10
+#: Bytes of a channel of which it needs more threads.
+_FEW_THREADS = 320 << 10
 
 
 class Form(NamedTuple):
@@ -65,14 +95,14 @@ class Form(NamedTuple):
         """Channels of a block."""
         return self.share.across * self.share.width if self.share.last else self.members
 
-    def each(self, places: Places) -> int:
+    def each(self, layout: ChannelLayout) -> int:
         """Elements of a channel that a block has."""
         grain = 1 if self.share.last else self.share.width
-        return divide_up(divide_up(places.outer * places.inner, self.cluster), grain) * grain
+        return divide_up(divide_up(layout.outer * layout.inner, self.cluster), grain) * grain
 
-    def keeping(self, places: Places) -> Form:
+    def keeping(self, layout: ChannelLayout) -> Form:
         """The form that keeps what it reads."""
-        return self._replace(kept=divide_up(self.each(places), self.share.step))
+        return self._replace(kept=divide_up(self.each(layout), self.share.step))
 
     def asking(self, whole: bool = False) -> Form:
         """The form that asks for what it keeps next, or half of it, while blocks wait for each other."""
@@ -88,31 +118,31 @@ class Form(NamedTuple):
 
 
 def form_of(
-    places: Places, arrays: Sequence[Array], item: int, acc: dtypes.DType, derivative: bool
+    layout: ChannelLayout, arrays: Sequence[Array], item: int, acc: dtypes.DType, derivative: bool
 ) -> Form | None:
     """How clusters share an array; None where kernels for sums and results do better, or no block has whole groups.
 
     Args:
         item: bytes of an element of the widest of all arrays.
         acc: the dtype of sums.
-        derivative: whether gradients are made.
+        derivative: whether the kernel computes gradients.
     """
-    device, last = arrays[0].device, places.inner == 1
+    device, last = arrays[0].device, layout.inner == 1
     if device.style == "serial" or not all(address(one._data) % ALIGNMENT == 0 for one in arrays):
         return None
     items = sum(one.itemsize for one in arrays)
-    if places.instances == places.together == 1:
-        given = places, device.properties, item
+    if layout.instances == layout.together == 1:
+        key = layout, device.properties, item
         if last:
-            return kept_rows(*given, items, acc.itemsize)
-        return kept_channels(*given, items, acc.itemsize) or _of_channels(*given, derivative)
-    if last and (form := kept_rows(places, device.properties, item, items, acc.itemsize)):
+            return kept_rows(*key, items, acc.itemsize)
+        return kept_channels(*key, items, acc.itemsize) or _of_channels(*key, derivative)
+    if last and (form := kept_rows(layout, device.properties, item, items, acc.itemsize)):
         return form
-    units = places.instances if last else places.groups
-    bytes_of_unit = places.outer * places.channels * places.inner * places.instances // units * item
+    units = layout.instances if last else layout.groups
+    bytes_of_unit = layout.outer * layout.channels * layout.inner * layout.instances // units * item
     if last:
-        width = _width(places.channels, min(_WIDTH, ACCESS // item))
-        across = places.channels // width
+        width = _width(layout.channels, min(_WIDTH, ACCESS // item))
+        across = layout.channels // width
         busy = 8 * units >= device.properties.multiprocessors and _LEAST <= bytes_of_unit <= _MOST
         if (
             across > _ACROSS
@@ -122,15 +152,15 @@ def form_of(
         ):
             return None
         return Form(Share(_BLOCK, across, width, _UNROLL, True, 4), 8, 1)
-    small = bytes_of_unit <= _ALONE and places.together <= _MEMBERS
+    small = bytes_of_unit <= _ALONE and layout.together <= _MEMBERS
     if not derivative or not small or units < 4 * device.properties.multiprocessors:
         return None
-    width = _width(places.inner, ACCESS // item)
-    packs = divide_up(places.outer * places.inner, width)
+    width = _width(layout.inner, ACCESS // item)
+    packs = divide_up(layout.outer * layout.inner, width)
     # That of which the fewest threads have nothing in the last round.
     block = min(range(_BLOCK // 2, _BLOCK + 1, 32), key=lambda threads: divide_up(packs, threads) * threads)
-    form = Form(Share(block, 1, width, _UNROLL, False, 4), 1, places.together)
-    return _fitting(form.keeping(places), device.properties, items, acc.itemsize) or form
+    form = Form(Share(block, 1, width, _UNROLL, False, 4), 1, layout.together)
+    return _fitting(form.keeping(layout), device.properties, items, acc.itemsize) or form
 
 
 def _fitting(form: Form, limits: Properties, items: int, acc: int) -> Form | None:
@@ -140,7 +170,7 @@ def _fitting(form: Form, limits: Properties, items: int, acc: int) -> Form | Non
     return form._replace(share=form.share._replace(resident=resident)) if resident else None
 
 
-def kept_channels(places: Places, limits: Properties, item: int, items: int, acc: int) -> Form | None:
+def kept_channels(layout: ChannelLayout, limits: Properties, item: int, items: int, acc: int) -> Form | None:
     """How clusters keep the channels of a batch, which do not lie innermost; None where that is slow or does not fit.
 
     Args:
@@ -149,26 +179,26 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int, acc
         acc: bytes of a sum.
     """
     processors, most = limits.multiprocessors, min(8, limits.max_blocks_per_cluster)
-    width, cluster = _width(places.inner, ACCESS // item), 1
+    width, cluster = _width(layout.inner, ACCESS // item), 1
 
     def keeping(block: int) -> Form:
         share = Share(block, 1, width, _UNROLL, False, 4 * _BLOCK // block)
-        return Form(share, cluster, 1).keeping(places)
+        return Form(share, cluster, 1).keeping(layout)
 
     def is_busy(parts: int) -> bool:
-        return places.channels * cluster >= _BUSY * parts * processors
+        return layout.channels * cluster >= _BUSY * parts * processors
 
     while cluster < most and not (keeping(_BLOCK).kept <= _KEPT and is_busy(1)):
         cluster *= 2
     wide = keeping(_BLOCK).kept > _KEPT
-    if not wide and cluster > 1 and is_busy(2) and places.channels * cluster <= 2 * processors:
+    if not wide and cluster > 1 and is_busy(2) and layout.channels * cluster <= 2 * processors:
         cluster, wide = cluster // 2, True  # a block of more threads on each multiprocessor
-    if _PLACED < cluster < most and places.channels * cluster > 2 * processors:
+    if _PLACED < cluster < most and layout.channels * cluster > 2 * processors:
         cluster = most  # of small blocks, for which there is a place on more multiprocessors
     form = _fitting(keeping(2 * _BLOCK if wide else _BLOCK), limits, items, acc)
     if form is None or not is_busy(1):
         return None
-    rounds = places.channels * cluster / (processors * form.share.resident)
+    rounds = layout.channels * cluster / (processors * form.share.resident)
     if form.share.resident == 1 < rounds < _PAYS:
         return None
     if rounds < _TURNS:
@@ -178,7 +208,7 @@ def kept_channels(places: Places, limits: Properties, item: int, items: int, acc
 
 
 @cache
-def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: int) -> Form | None:
+def kept_rows(layout: ChannelLayout, limits: Properties, item: int, items: int, acc: int) -> Form | None:
     """How blocks that all run at once keep channels that lie innermost; None where that is slow or does not fit.
 
     Args:
@@ -186,13 +216,13 @@ def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: in
         items: bytes of an element of each array that is read, together.
         acc: bytes of a sum, of which arrays besides these may decide, as running statistics do.
     """
-    width, blocks = _width(places.channels, ACCESS // item), limits.multiprocessors
-    packs = places.channels // width
+    width, blocks = _width(layout.channels, ACCESS // item), limits.multiprocessors
+    packs = layout.channels // width
     across = min(packs, _SECTION // (width * item))
-    bytes_read = places.instances * places.outer * places.channels * items
-    if bytes_read < _FEW or across & (across - 1) or packs % across or across * width % places.together:
+    bytes_read = layout.instances * layout.outer * layout.channels * items
+    if bytes_read < _FEW or across & (across - 1) or packs % across or across * width % layout.together:
         return None
-    units, share = places.instances * packs // across, Share(_BLOCK, across, width, _UNROLL, True)
+    units, share = layout.instances * packs // across, Share(_BLOCK, across, width, _UNROLL, True)
     for beside in range(min(units, blocks), 0, -1):
         turns, alone = units // beside, beside == 1 and units > _ALONE_TURNS
         if units % beside or (alone and (items > 4 or item < 4 or turns > _ALONE_FLOATS)):
@@ -202,7 +232,7 @@ def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: in
         )
         if form.cluster <= min(_SMALL, limits.max_blocks_per_cluster):
             form = form._replace(cluster=power_of_two(form.cluster + 1) // 2, wide=False)
-        form = form.keeping(places)
+        form = form.keeping(layout)
         if turns > 1:
             form = form.asking(whole=alone)
         if form.memory(items) + form.sums(acc) + _RESERVED <= limits.max_shared_memory_per_block:
@@ -210,16 +240,16 @@ def kept_rows(places: Places, limits: Properties, item: int, items: int, acc: in
     return None
 
 
-def _of_channels(places: Places, limits: Properties, item: int, derivative: bool) -> Form | None:
+def _of_channels(layout: ChannelLayout, limits: Properties, item: int, derivative: bool) -> Form | None:
     """How clusters share the channels of a batch, which do not lie innermost, and read them again."""
-    bytes_of_channel = places.outer * places.inner * item
+    bytes_of_channel = layout.outer * layout.inner * item
     if limits.max_blocks_per_cluster < 8 or not _LEAST <= bytes_of_channel <= _MOST:
         return None
     cluster = 8 if bytes_of_channel > (_FEW_DERIVATIVES if derivative else _FEW_RESULTS) else 4
-    if places.channels * cluster < limits.multiprocessors:
+    if layout.channels * cluster < limits.multiprocessors:
         return None
     block = 2 * _BLOCK if derivative and bytes_of_channel > _FEW_THREADS else _BLOCK
-    width = _width(places.inner, ACCESS // item)
+    width = _width(layout.inner, ACCESS // item)
     return Form(Share(block, 1, width, _UNROLL, False, 4 * _BLOCK // block), cluster, 1)
 
 
@@ -230,19 +260,19 @@ def _width(neighbours: int, most: int) -> int:
     return most
 
 
-def _grid(form: Form, places: Places) -> tuple[tuple[int, int], tuple[bytes, int], str]:
+def _grid(form: Form, layout: ChannelLayout) -> tuple[tuple[int, int], tuple[bytes, int], str]:
     """The grid, the kernels' struct Sizes and the number of units, and the type of the sizes."""
-    blocks = divide_up(places.channels, form.here())
-    sizes, index = packed_sizes(places, form.share.step, form.each(places), blocks)
-    units = places.instances * blocks
+    blocks = divide_up(layout.channels, form.here())
+    sizes, index = packed_sizes(layout, form.share.step, form.each(layout), blocks)
+    units = layout.instances * blocks
     return (divide_up(units, form.turns), form.cluster), (sizes, units), index
 
 
-def _variables(form: Form, places: Places, index: str, device: Device) -> dict[str, object]:
+def _variables(form: Form, layout: ChannelLayout, index: str, device: Device) -> dict[str, object]:
     own = {
         "cluster": form.cluster,
         "wide": form.wide,
-        "whole": places.channels % form.here() == 0,
+        "whole": layout.channels % form.here() == 0,
         # On the host the blocks that wait for each other are a cluster.
         "dims": 1 if form.wide and device.style == "simt" else form.cluster,
         "members": form.members,
@@ -266,7 +296,7 @@ def normalized(
     bias: Array | None,
     running: Sequence[Array | None],
     momentum: float,
-    places: Places,
+    layout: ChannelLayout,
     form: Form,
     result: dtypes.DType,
     acc: dtypes.DType,
@@ -279,8 +309,8 @@ def normalized(
     Args:
         running: the running mean and variance, and momentum, or None each.
     """
-    y, found = empty(x.shape, result, x.device), empty((places.groups, 3), acc, x.device)
-    grid, sizes, index = _grid(form, places)
+    y, statistics = empty(x.shape, result, x.device), empty((layout.groups, 3), acc, x.device)
+    grid, sizes, index = _grid(form, layout)
     types = {
         "elem": x.dtype,
         "out": result,
@@ -294,13 +324,14 @@ def normalized(
         "channel_norm",
         derivative=False,
         **types,
-        **_variables(form, places, index, x.device),
+        **_variables(form, layout, index, x.device),
     )
     if form.wide and not x.device.backend.grids_meet:
         return None
-    given = (x, weight, bias, found, *running, y, *sizes, *_partials(form, sizes[1], found, 3), eps, momentum)
-    kernel(given, grid, form.memory(x.itemsize))
-    return y, found
+    partials = _partials(form, sizes[1], statistics, 3)
+    arguments = (x, weight, bias, statistics, *running, y, *sizes, *partials, eps, momentum)
+    kernel(arguments, grid, form.memory(x.itemsize))
+    return y, statistics
 
 
 def differentiated(
@@ -308,24 +339,24 @@ def differentiated(
     dy: Array,
     weight: Array | None,
     statistics: Array,
-    made: Sequence[Array | None],
-    places: Places,
+    outputs: Sequence[Array | None],
+    layout: ChannelLayout,
     form: Form,
     scale: float,
 ) -> bool:
-    """Write the gradients ``made``, of weight and bias for each instance, and of ``x``, or None each.
+    """Write the gradients ``outputs``, of weight and bias for each instance, and of ``x``, or None each.
 
     Returns:
         False from a recorded GPU's grid, whose blocks do not meet: its kernel is only compiled.
     """
-    grid, sizes, index = _grid(form, places)
+    grid, sizes, index = _grid(form, layout)
     acc = statistics.dtype
     types = {
         "elem": x.dtype,
         "out": dy.dtype,
         "acc": acc,
         "param": acc if weight is None else weight.dtype,
-        "grad": next((one.dtype for one in made[:2] if one is not None), acc),
+        "grad": next((one.dtype for one in outputs[:2] if one is not None), acc),
     }
     kernel = bound(
         _gradients,
@@ -333,10 +364,11 @@ def differentiated(
         "channel_norm_gradients",
         derivative=True,
         **types,
-        **_variables(form, places, index, x.device),
+        **_variables(form, layout, index, x.device),
     )
     if form.wide and not x.device.backend.grids_meet:
         return False
-    given = (x, dy, statistics, weight, *made, *sizes, *_partials(form, sizes[1], statistics, 2), scale)
-    kernel(given, grid, form.memory(x.itemsize + dy.itemsize))
+    partials = _partials(form, sizes[1], statistics, 2)
+    arguments = (x, dy, statistics, weight, *outputs, *sizes, *partials, scale)
+    kernel(arguments, grid, form.memory(x.itemsize + dy.itemsize))
     return True

@@ -19,8 +19,8 @@ from ..kernel.bound import BoundKernel
 from ..kernel.sizes import ACCESS, divide_up, power_of_two
 from ..reduction.function import load
 from . import channel_clusters as clusters
-from .channel_places import Places, Share, packed_sizes
-from .channel_places import bound as bound_kernel
+from .channel_layout import ChannelLayout, Share, packed_sizes
+from .channel_layout import bound as bound_kernel
 from .fused import fused_vjp
 from .layer_norm.families import launch_groups
 
@@ -29,17 +29,28 @@ _statistics = Kernel("nn/channel_norm/statistics.cu")
 _gradients = Kernel("nn/channel_norm/gradients.cu")
 _apply = Kernel("nn/channel_norm/apply.cu")
 
-#: Threads of a block of a GPU, those that neighbouring packs of channels have at most, and those that join parts.
-_BLOCK, _ACROSS, _JOINING = 256, 32, 128
-#: Blocks that a multiprocessor gets for results of constants, and for others and derivatives, by whether channels lie
-#: innermost; and the most channels of a thread there, which holds numbers of each.
-_APPLYING, _DERIVING, _WIDTH = {False: 1024, True: 32}, {False: 32, True: 4}, 4
+#: Threads per block of a GPU.
+_BLOCK = 256
+#: The most threads that have neighbouring packs of channels.
+_ACROSS = 32
+#: Threads that combine partial sums.
+_JOINING = 128
+#: Blocks per multiprocessor for results of constants, by whether channels lie innermost.
+_APPLYING = {False: 1024, True: 32}
+#: The same for other results and derivatives.
+_DERIVING = {False: 32, True: 4}
+#: The most channels of a thread where they lie innermost, which holds numbers of each.
+_WIDTH = 4
 #: How threads share results of constants, likewise: few numbers each, as of elementwise functions.
 _OF_CONSTANTS = {False: Share(128, 1, 1, 4, False, 8), True: Share(128, 1, 1, 4, True, 6)}
-#: Packs of each array that a thread has on their way.
+#: Packs of each array in flight per thread.
 _UNROLL = 4
-#: Elements of a part on the host, and parts at most; the most elements of a pack there.
-_HOST_PART, _HOST_PARTS, _HOST_WIDTH = 4096, 8, 16
+#: Elements of a part on the host.
+_HOST_PART = 4096
+#: The most parts on the host.
+_HOST_PARTS = 8
+#: The most elements of a pack on the host.
+_HOST_WIDTH = 16
 
 
 class Axes(NamedTuple):
@@ -73,7 +84,7 @@ class Axes(NamedTuple):
 
 
 class Running:
-    """Statistics that move by ``momentum`` towards those found; no arguments of a function, as it writes to them."""
+    """Statistics that move by ``momentum`` towards those computed; no arguments of a function, as it writes to them."""
 
     def __init__(self, mean: Array, variance: Array, momentum: float | Array) -> None:
         self.mean, self.variance, self.momentum = mean, variance, momentum
@@ -101,7 +112,7 @@ class Options(NamedTuple):
         eps: added to the variance.
         dtype: of the result.
         constants: mean and variance, if they are constants.
-        running: statistics that move towards those found.
+        running: statistics that move towards those computed.
     """
 
     axes: Axes
@@ -117,30 +128,33 @@ def _order(x: Array, axes: Axes) -> tuple[int, ...]:
     return tuple(range(x.ndim)) if order is None or (axes.groups and order[0]) else order
 
 
-def _places(x: Array, axes: Axes) -> Places:
+def _layout_of(x: Array, axes: Axes) -> ChannelLayout:
     order, channels = _order(x, axes), axes.channels
     at = order.index(axes.channel)
     outer, inner = (math.prod(x.shape[i] for i in part) for part in (order[:at], order[at + 1 :]))
     if axes.groups is None:
-        return Places(order, 1, outer, channels, inner, 1)
-    return Places(order, x.shape[0], outer // x.shape[0], channels, inner, channels // axes.groups)
+        return ChannelLayout(order, 1, outer, channels, inner, 1)
+    return ChannelLayout(order, x.shape[0], outer // x.shape[0], channels, inner, channels // axes.groups)
 
 
-def _laid(x: Array, places: Places) -> Array:
+def _laid(x: Array, layout: ChannelLayout) -> Array:
     """``x`` in C order after its axes were taken in an order, copied only if needed."""
-    return (ops.permute_dims(x, places.order) if x.ndim else x).contiguous()
+    return (ops.permute_dims(x, layout.order) if x.ndim else x).contiguous()
 
 
-def _back(x: Array, places: Places) -> Array:
-    """What :func:`_laid` made, with its axes in their own order."""
-    return ops.permute_dims(x, [places.order.index(i) for i in range(x.ndim)])
+def _back(x: Array, layout: ChannelLayout) -> Array:
+    """The inverse of :func:`_laid`."""
+    return ops.permute_dims(x, [layout.order.index(i) for i in range(x.ndim)])
 
 
 def _share(
-    places: Places, arrays: Sequence[Array], derivative: bool, constants: Sequence[Array | None] | None = None
+    layout: ChannelLayout,
+    arrays: Sequence[Array],
+    derivative: bool,
+    constants: Sequence[Array | None] | None = None,
 ) -> Share:
-    last = places.inner == 1
-    neighbours = places.channels if last else places.inner
+    last = layout.inner == 1
+    neighbours = layout.channels if last else layout.inner
     aligned = all(one is None or address(one._data) % ALIGNMENT == 0 for one in (*arrays, *(constants or ())))
     item, widest = max(one.itemsize for one in arrays), _WIDTH if constants is None else ACCESS
     serial = arrays[0].device.style == "serial"
@@ -167,7 +181,7 @@ class _Cut(NamedTuple):
     integer: str
 
 
-def _cut(places: Places, share: Share, device: Device, busy: int, least: int, before: int = 1) -> _Cut:
+def _cut(layout: ChannelLayout, share: Share, device: Device, busy: int, least: int, before: int = 1) -> _Cut:
     """How the sequences of channels are cut.
 
     Args:
@@ -175,25 +189,25 @@ def _cut(places: Places, share: Share, device: Device, busy: int, least: int, be
         least: packs of a thread, unless there is one part only.
         before: parts of the kernel before, which this one takes backwards.
     """
-    sequence = places.outer * places.inner
-    own = divide_up(places.channels, share.across * share.width) if share.last else places.channels
+    sequence = layout.outer * layout.inner
+    own = divide_up(layout.channels, share.across * share.width) if share.last else layout.channels
     if device.style == "serial":
-        parts = min(_HOST_PARTS, sequence * places.channels // _HOST_PART)
+        parts = min(_HOST_PARTS, sequence * layout.channels // _HOST_PART)
     else:
-        wanted = busy * device.properties.multiprocessors // (own * places.instances)
+        wanted = busy * device.properties.multiprocessors // (own * layout.instances)
         most = device.properties.max_grid[1]
         parts = min(wanted, divide_up(sequence, share.step * least), most)
     grain, turns = 1 if share.last else share.width, max(1, parts // before)
     each = divide_up(divide_up(divide_up(sequence, before), turns), grain) * grain
-    sizes, index = packed_sizes(places, share.step, each, own, before)
+    sizes, index = packed_sizes(layout, share.step, each, own, before)
     parts = divide_up(sequence, each) if before == 1 else before * turns
-    return _Cut(own * places.instances, parts, sizes, index)
+    return _Cut(own * layout.instances, parts, sizes, index)
 
 
-def _cut_after_sums(places: Places, share: Share, device: Device, busy: int) -> _Cut:
+def _cut_after_sums(layout: ChannelLayout, share: Share, device: Device, busy: int) -> _Cut:
     """How results are cut that take the parts of sums backwards."""
-    before = _cut(places, share, device, share.resident, 2 * share.unroll).parts
-    return _cut(places, share, device, busy, share.unroll, before)
+    before = _cut(layout, share, device, share.resident, 2 * share.unroll).parts
+    return _cut(layout, share, device, busy, share.unroll, before)
 
 
 def _bound_apply(
@@ -211,30 +225,30 @@ def _summed(
     x: Array,
     dy: Array | None,
     statistics: Array | None,
-    places: Places,
+    layout: ChannelLayout,
     acc: dtypes.DType,
     weight: Array | None = None,
     dx: Array | None = None,
 ) -> tuple[Array, int]:
     """Parts of sums over each channel, and their number a channel; writes ``dx`` too, of constant statistics."""
     arrays, derivative = [x, *([] if dy is None else [dy])], dy is not None
-    share = _share(places, [*arrays, *([] if dx is None else [dx])], derivative)
-    cut = _cut(places, share, x.device, share.resident, 2 * share.unroll)
-    given = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
+    share = _share(layout, [*arrays, *([] if dx is None else [dx])], derivative)
+    cut = _cut(layout, share, x.device, share.resident, 2 * share.unroll)
+    types = {"elem": x.dtype, "out": arrays[-1].dtype, "acc": acc, "derivative": derivative}
     shared = {"index": cut.integer, "backwards": False, **share._asdict()}
     if dx is not None:
-        given["param"] = acc if weight is None else weight.dtype
-    bound = bound_kernel(_sums, x.device, "channel_sums", image=dx is not None, **given, **shared)
-    parts = empty((places.instances * places.channels, cut.parts, 2 if derivative else 4), acc, x.device)
+        types["param"] = acc if weight is None else weight.dtype
+    bound = bound_kernel(_sums, x.device, "channel_sums", image=dx is not None, **types, **shared)
+    parts = empty((layout.instances * layout.channels, cut.parts, 2 if derivative else 4), acc, x.device)
     more = (dy, statistics, *([] if dx is None else [weight, dx])) if derivative else ()
     bound((x, *more, parts, cut.sizes), (cut.blocks, cut.parts))
     return parts, cut.parts
 
 
-def _found(x: Array, places: Places, options: Options, acc: dtypes.DType) -> Array:
+def _statistics_of(x: Array, layout: ChannelLayout, options: Options, acc: dtypes.DType) -> Array:
     """Statistics of each group, of ``x`` as it lies in memory: two terms of the mean, 1 / sqrt(variance + eps)."""
-    parts, count = _summed(x, None, None, places, acc)
-    made = empty((places.groups, 3), acc, x.device)
+    parts, count = _summed(x, None, None, layout, acc)
+    statistics = empty((layout.groups, 3), acc, x.device)
     *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
     bound = bound_kernel(
         _statistics,
@@ -246,30 +260,35 @@ def _found(x: Array, places: Places, options: Options, acc: dtypes.DType) -> Arr
         index="long long",
         **_join_block(x.device),
     )
-    bound((parts, made, *moved, by, count, places.together, options.eps, number), places.groups)
+    bound((parts, statistics, *moved, by, count, layout.together, options.eps, number), layout.groups)
     if options.running:
         options.running.write(*moved)
-    return made
+    return statistics
 
 
 def _both(
-    x: Array, weight: Array | None, bias: Array | None, places: Places, options: Options, acc: dtypes.DType
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    layout: ChannelLayout,
+    options: Options,
+    acc: dtypes.DType,
 ) -> tuple[Array, Array]:
     """The result and the statistics of groups, of ``x`` as it lies in memory."""
     item = max(x.itemsize, options.dtype.itemsize)
-    form = clusters.form_of(places, (x,), item, acc, False)
+    form = clusters.form_of(layout, (x,), item, acc, False)
     if form is not None:
         *moved, by, number = options.running.arguments(acc) if options.running else (None, None, None, 0.0)
-        given = (*moved, by)
-        made = clusters.normalized(
-            x, weight, bias, given, number, places, form, options.dtype, acc, options.eps
+        operands = (*moved, by)
+        result = clusters.normalized(
+            x, weight, bias, operands, number, layout, form, options.dtype, acc, options.eps
         )
-        if made is not None:
+        if result is not None:
             if options.running:
                 options.running.write(*moved)
-            return made
-    found = _found(x, places, options, acc)
-    return _normalized(x, weight, bias, found, places, options, acc), found
+            return result
+    statistics = _statistics_of(x, layout, options, acc)
+    return _normalized(x, weight, bias, statistics, layout, options, acc), statistics
 
 
 def _normalized(
@@ -277,19 +296,19 @@ def _normalized(
     weight: Array | None,
     bias: Array | None,
     statistics: Array | None,
-    places: Places,
+    layout: ChannelLayout,
     options: Options,
     acc: dtypes.DType,
 ) -> Array:
     """The result, of ``x`` as it lies in memory."""
     y = empty(x.shape, options.dtype, x.device)
     constant = options.constants is not None
-    share = _share(places, (x, y), False, (weight, bias, *options.constants) if options.constants else None)
+    share = _share(layout, (x, y), False, (weight, bias, *options.constants) if options.constants else None)
     if constant:
-        cut = _cut(places, share, x.device, _APPLYING[share.last], share.unroll)
+        cut = _cut(layout, share, x.device, _APPLYING[share.last], share.unroll)
     else:
-        cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
-    given: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
+        cut = _cut_after_sums(layout, share, x.device, _DERIVING[share.last])
+    constants: tuple[Array | None, ...] = (statistics,) if options.constants is None else options.constants
     variables = {
         "param": next((one.dtype for one in (weight, bias) if one is not None), x.dtype),
         "running": x.dtype if options.constants is None else options.constants[0].dtype,
@@ -297,7 +316,7 @@ def _normalized(
     }
     variables |= {"elem": x.dtype, "out": y.dtype, "acc": acc, "derivative": False}
     bound = _bound_apply("channel_normalized", x.device, share, cut, variables, not constant)
-    bound((x, weight, bias, *given, y, cut.sizes, options.eps), (cut.blocks, cut.parts))
+    bound((x, weight, bias, *constants, y, cut.sizes, options.eps), (cut.blocks, cut.parts))
     return y
 
 
@@ -311,25 +330,25 @@ def _differentiated(
     wanted: Sequence[bool],
 ) -> list[Array | None]:
     """The gradients of ``x``, ``weight`` and ``bias``."""
-    places, device, acc = _places(x, options.axes), x.device, statistics.dtype
-    x, dy = _laid(x, places), _laid(dy, places)
+    layout, device, acc = _layout_of(x, options.axes), x.device, statistics.dtype
+    x, dy = _laid(x, layout), _laid(dy, layout)
     moving, parts, count = options.constants is None, None, 0
-    single, scale = places.instances == 1, 1 / max(options.axes.size, 1)
+    single, scale = layout.instances == 1, 1 / max(options.axes.size, 1)
     weight = None if weight is None else weight.contiguous()
     types = {one.dtype for one in (weight, bias) if one is not None}
     grad = types.pop() if single and len(types) == 1 else acc
-    both = empty((2, places.instances, places.channels), grad, device)
-    made = [both[i] if want else None for i, want in enumerate(wanted[1:])]
+    both = empty((2, layout.instances, layout.channels), grad, device)
+    outputs = [both[i] if want else None for i, want in enumerate(wanted[1:])]
     item = max(x.itemsize, dy.itemsize)
-    form = clusters.form_of(places, (x, dy), item, acc, True) if moving else None
+    form = clusters.form_of(layout, (x, dy), item, acc, True) if moving else None
     dx = empty(x.shape, x.dtype, device) if wanted[0] else None
-    written = (*made, dx)
-    if form is None or not clusters.differentiated(x, dy, weight, statistics, written, places, form, scale):
+    written = (*outputs, dx)
+    if form is None or not clusters.differentiated(x, dy, weight, statistics, written, layout, form, scale):
         if moving:
-            parts, count = _summed(x, dy, statistics, places, acc)
+            parts, count = _summed(x, dy, statistics, layout, acc)
         elif any(wanted[1:]):
-            parts, count = _summed(x, dy, statistics, places, acc, weight, dx)
-        factors = empty((places.instances * places.channels, 4), acc, device)
+            parts, count = _summed(x, dy, statistics, layout, acc, weight, dx)
+        factors = empty((layout.instances * layout.channels, 4), acc, device)
         bound = bound_kernel(
             _gradients,
             device,
@@ -342,11 +361,11 @@ def _differentiated(
             moving=moving,
             **_join_block(device),
         )
-        arrays = (parts, statistics, weight, *made, factors)
-        bound((*arrays, count, places.together, places.channels, scale), places.groups)
+        arrays = (parts, statistics, weight, *outputs, factors)
+        bound((*arrays, count, layout.together, layout.channels, scale), layout.groups)
         if dx is not None and (moving or parts is None):
-            _write_image(x, dy, factors, dx, places)
-    return [None if dx is None else _back(dx, places), *_of_parameters(both, (weight, bias), wanted[1:])]
+            _write_image(x, dy, factors, dx, layout)
+    return [None if dx is None else _back(dx, layout), *_of_parameters(both, (weight, bias), wanted[1:])]
 
 
 def _of_parameters(
@@ -354,26 +373,26 @@ def _of_parameters(
 ) -> list[Array | None]:
     """The gradients of weight and bias, from those of each instance."""
     chosen = [i for i, want in enumerate(wanted) if want]
-    found: list[Array | None] = [None, None]
+    gradients: list[Array | None] = [None, None]
     if not chosen:
-        return found
-    made = both[chosen[0] : chosen[-1] + 1]
+        return gradients
+    outputs = both[chosen[0] : chosen[-1] + 1]
     types = {one.dtype for i in chosen if (one := parameters[i]) is not None}
-    result = types.pop() if len(types) == 1 else made.dtype
+    result = types.pop() if len(types) == 1 else outputs.dtype
     if both.shape[1] > 1:  # sums are rounded once, as they are written
-        whole = ops.sum.evaluate(load(made.dtype, made.dtype), (made,), (), (1,), False, result)
+        whole = ops.sum.evaluate(load(outputs.dtype, outputs.dtype), (outputs,), (), (1,), False, result)
     else:
-        whole = ops.astype(made[:, 0], result, copy=False)
-    for place, i in enumerate(chosen):
+        whole = ops.astype(outputs[:, 0], result, copy=False)
+    for slot, i in enumerate(chosen):
         one = parameters[i]
-        found[i] = None if one is None else ops.astype(whole[place], one.dtype, copy=False)
-    return found
+        gradients[i] = None if one is None else ops.astype(whole[slot], one.dtype, copy=False)
+    return gradients
 
 
-def _write_image(x: Array, dy: Array, factors: Array, dx: Array, places: Places) -> None:
+def _write_image(x: Array, dy: Array, factors: Array, dx: Array, layout: ChannelLayout) -> None:
     """Write the gradient of ``x``, as it lies in memory."""
-    share = _share(places, (x, dy, dx), True)
-    cut = _cut_after_sums(places, share, x.device, _DERIVING[share.last])
+    share = _share(layout, (x, dy, dx), True)
+    cut = _cut_after_sums(layout, share, x.device, _DERIVING[share.last])
     types = {"elem": x.dtype, "out": dy.dtype, "param": x.dtype, "acc": factors.dtype}
     variables = {**types, "derivative": True, "constant": False}
     bound = _bound_apply("channel_derivative", x.device, share, cut, variables)
@@ -406,27 +425,27 @@ def _of_constants(mean: Any, variance: Any, which: Any, eps: float) -> Any:
 
 
 class Normalized(Function):
-    """Batch or group normalization, whose statistics are found, or constants."""
+    """Batch or group normalization, whose statistics are computed, or constants."""
 
     _only_reads = True
 
     @staticmethod
     def forward(ctx: Any, x: Array, weight: Array | None, bias: Array | None, options: Options) -> Array:
         tracked = any(ctx.needs_input_grad)
-        y, found = _forward(x, weight, bias, options, tracked)
+        y, statistics = _forward(x, weight, bias, options, tracked)
         if tracked:
-            ctx.save_for_backward(x, weight, bias, found)
+            ctx.save_for_backward(x, weight, bias, statistics)
             ctx.options = options
         return y
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
-        *primals, found = ctx.saved_arrays
+        *primals, statistics = ctx.saved_arrays
         options, wanted = ctx.options, ctx.needs_input_grad[:3]
 
         def kernels() -> list[Array | None]:
             x, weight, bias = primals
-            return _differentiated(x, dy, weight, bias, found, options, wanted)
+            return _differentiated(x, dy, weight, bias, statistics, options, wanted)
 
         def composed(x: Array, weight: Array | None, bias: Array | None) -> Array:
             return reference(x, weight, bias, options)
@@ -442,18 +461,18 @@ def _forward(
     tracked: bool,
 ) -> tuple[Array, Array | None]:
     """The result and, unless nobody needs them, the statistics of groups."""
-    made = _by_rows(x, weight, bias, options, tracked)
-    if made is not None:
-        return made
+    by_rows = _by_rows(x, weight, bias, options, tracked)
+    if by_rows is not None:
+        return by_rows
     own = (options.running.mean, options.running.variance) if options.running else options.constants or ()
-    given = [one for one in (x, weight, bias, *own) if one is not None]
-    acc = dtypes.info(dtypes.result_type(*given)).acc
-    places = _places(x, options.axes)
-    dense = _laid(x, places)
+    arrays = [one for one in (x, weight, bias, *own) if one is not None]
+    acc = dtypes.info(dtypes.result_type(*arrays)).acc
+    layout = _layout_of(x, options.axes)
+    dense = _laid(x, layout)
     weight, bias = (None if one is None else one.contiguous() for one in _of_one_dtype(weight, bias, acc))
-    found: Array | None = None
+    statistics: Array | None = None
     if options.constants is None:
-        y, found = _both(dense, weight, bias, places, options, acc)
+        y, statistics = _both(dense, weight, bias, layout, options, acc)
     else:
         alike = len({one.dtype for one in options.constants}) == 1
         mean, variance = ((one if alike else ops.astype(one, acc)).contiguous() for one in options.constants)
@@ -461,9 +480,9 @@ def _forward(
         if tracked:
             which = asarray([0, 1, 2], dtype=acc, device=x.device)
             mean, variance = (ops.astype(one[:, None], acc, copy=False) for one in (mean, variance))
-            found = _of_constants(mean, variance, which, options.eps)
-        y = _normalized(dense, weight, bias, None, places, options, acc)
-    return _back(y, places), found
+            statistics = _of_constants(mean, variance, which, options.eps)
+        y = _normalized(dense, weight, bias, None, layout, options, acc)
+    return _back(y, layout), statistics
 
 
 def _of_one_dtype(
@@ -479,17 +498,17 @@ def _by_rows(
 ) -> tuple[Array, Array | None] | None:
     """:func:`_forward` by the kernel that reads a group once; None where it does not apply."""
     axes = options.axes
-    given = [one for one in (x, weight, bias) if one is not None]
+    arrays = [one for one in (x, weight, bias) if one is not None]
     if axes.groups is None or axes.channel != 1 or not x.is_contiguous:
         return None
-    if any(one.dtype != options.dtype for one in given):
+    if any(one.dtype != options.dtype for one in arrays):
         return None
     inner = math.prod(x.shape[2:])
     columns = axes.channels // axes.groups * inner
-    found = launch_groups(x, weight, bias, options.eps, axes.groups, columns, inner)
-    if found is None or not tracked:
-        return found and (found[0], None)
-    y, kept = found
+    normalized = launch_groups(x, weight, bias, options.eps, axes.groups, columns, inner)
+    if normalized is None or not tracked:
+        return normalized and (normalized[0], None)
+    y, kept = normalized
     first = ops.reshape(x, (-1, columns))[:, :1]
     # The kernel of rows leaves the mean less the first element.
     return y, ops.concat([ops.astype(first, kept.dtype, copy=False), kept], axis=1)

@@ -83,10 +83,10 @@ def _smoothed(share: Any, chosen: Any, kept: Any, every: Any, smoothing: float) 
 def _of_rows(rows: Array, share: Array | None, reduction: str, dtype: dtypes.DType) -> Array:
     """Reduce the losses of rows, which are already weighted; a mean divides by the sum of weights ``share``."""
     if reduction == "mean" and share is not None:
-        made = ops.divide(ops.sum(rows), ops.sum(share))
+        loss = ops.divide(ops.sum(rows), ops.sum(share))
     else:
-        made = reduced(rows, reduction)
-    return ops.astype(made, dtype, copy=False)
+        loss = reduced(rows, reduction)
+    return ops.astype(loss, dtype, copy=False)
 
 
 def _rows_and_share(
@@ -94,17 +94,17 @@ def _rows_and_share(
 ) -> tuple[Array, Array | None]:
     """The targets as indices of ``table``, 0 for ignored ones, and the weight of each row, or None if all are 1."""
     acc = dtypes.info(table.dtype).acc
-    places = targets
+    indices = targets
     if ignore_index is not None:
-        places = ops.where(ops.equal(targets, ignore_index), 0, targets)
+        indices = ops.where(ops.equal(targets, ignore_index), 0, targets)
     if weight is None and ignore_index is None:
-        return places, None
+        return indices, None
     if weight is None:
         weights = ones((), acc, table.device)
     else:
-        weights = ops.take(ops.astype(weight, acc, copy=False), ops.reshape(places, (-1,)), axis=0)
+        weights = ops.take(ops.astype(weight, acc, copy=False), ops.reshape(indices, (-1,)), axis=0)
         weights = ops.reshape(weights, targets.shape)
-    return places, _share(targets, weights, ignore_index)
+    return indices, _share(targets, weights, ignore_index)
 
 
 def cross_entropy(
@@ -204,8 +204,8 @@ def nll_loss(
     acc = dtypes.info(log_probabilities.dtype).acc
     if not log_probabilities.size:
         return _of_nothing(log_probabilities, targets, reduction)
-    places, share = _rows_and_share(log_probabilities, targets, weight, ignore_index)
-    rows = ops.negative(ops.astype(picked(log_probabilities, places), acc, copy=False))
+    indices, share = _rows_and_share(log_probabilities, targets, weight, ignore_index)
+    rows = ops.negative(ops.astype(picked(log_probabilities, indices), acc, copy=False))
     if share is not None:
         rows = _of_share(share, rows)
     return _of_rows(rows, share, reduction, log_probabilities.dtype)
@@ -214,8 +214,8 @@ def nll_loss(
 def _of_nothing(table: Array, targets: Array, reduction: str) -> Array:
     """The loss of no elements, which depends only on ``table``."""
     rows = ops.reshape(ops.sum(table, axis=-1), targets.shape)
-    made: Array = reduced(rows, reduction)
-    return made
+    result: Array = reduced(rows, reduction)
+    return result
 
 
 def class_losses(
@@ -230,8 +230,8 @@ def class_losses(
     acc = dtypes.info(logits.dtype).acc
     if not logits.size:
         return _of_nothing(logits, targets, reduction)
-    places, share = _rows_and_share(logits, targets, weight, ignore_index)
-    terms = row_terms(logits, places)
+    indices, share = _rows_and_share(logits, targets, weight, ignore_index)
+    terms = row_terms(logits, indices)
     rows = ops.subtract(terms.rest, terms.chosen)
     if label_smoothing:
         every = _every_class(logits, terms, weight)
@@ -246,8 +246,8 @@ def class_losses(
 def _every_class(logits: Array, terms: RowTerms, weight: Array | None) -> Array:
     """The mean over the classes of their weighted losses."""
     peak, rest = (ops.expand_dims(one, axis=-1) for one in (terms.peak, terms.rest))
-    made: Array = _mean_gap(logits, peak, rest, weight)
-    return made
+    result: Array = _mean_gap(logits, peak, rest, weight)
+    return result
 
 
 @fuse
@@ -267,8 +267,8 @@ def probability_losses(
     rows = _crossed(
         logits, *normalizers(logits, -1), targets, weight, smoothing=label_smoothing, classes=logits.shape[-1]
     )
-    made: Array = reduced(rows, reduction)
-    return ops.astype(made, logits.dtype, copy=False)
+    result: Array = reduced(rows, reduction)
+    return ops.astype(result, logits.dtype, copy=False)
 
 
 @fuse(static=("smoothing", "classes"))
@@ -389,8 +389,8 @@ def _divergence(log_probabilities: Any, targets: Any) -> Any:
 def _divergence_of_logs(log_probabilities: Any, targets: Any) -> Any:
     # Of a target of 0 all is 0, and no infinity is in what is not taken.
     nothing = ops.equal(targets, -math.inf)
-    given, model = (ops.where(nothing, 0, one) for one in (targets, log_probabilities))
-    return ops.where(nothing, 0, ops.exp(given) * (given - model))
+    wanted, model = (ops.where(nothing, 0, one) for one in (targets, log_probabilities))
+    return ops.where(nothing, 0, ops.exp(wanted) * (wanted - model))
 
 
 def kl_div(

@@ -107,8 +107,8 @@ class _Dropout(Function):
 
 def dropped(x: Array, p: float, draw: Draw) -> Array:
     """:func:`dropout` of what a draw drops."""
-    made: Array = _Dropout.apply(x, p, draw)
-    return made
+    result: Array = _Dropout.apply(x, p, draw)
+    return result
 
 
 def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:

@@ -65,12 +65,12 @@ def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Arra
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight: expected shape (rows, features), got {weight.shape}")
     require_ids("embedding", "ids", ids, weight.shape[0])
-    places = ops.reshape(ids, (-1,))
-    rows = ops.take(weight, places, axis=0)
+    indices = ops.reshape(ids, (-1,))
+    rows = ops.take(weight, indices, axis=0)
     if padding_idx is not None:
         padding_idx = _require_row("embedding", padding_idx, weight.shape[0])
-        places = ops.expand_dims(places.to_device(rows.device), axis=-1)
-        rows = _held(rows, stop_gradient(rows), places, padding_idx)
+        indices = ops.expand_dims(indices.to_device(rows.device), axis=-1)
+        rows = _held(rows, stop_gradient(rows), indices, padding_idx)
     return ops.reshape(rows, (*ids.shape, weight.shape[1]))
 
 
@@ -98,9 +98,9 @@ def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:
     require_sizes("one_hot", classes=classes)
     if classes > np.iinfo(ids.dtype).max:
         ids = ops.astype(ids, dtypes.int64)
-    places = arange(classes, dtype=ids.dtype, device=ids.device)
-    made = dtypes.as_dtype(float if dtype is None else dtype)
-    return ops.astype(ops.equal(ops.expand_dims(ids, axis=-1), places), made)
+    indices = arange(classes, dtype=ids.dtype, device=ids.device)
+    result = dtypes.as_dtype(float if dtype is None else dtype)
+    return ops.astype(ops.equal(ops.expand_dims(ids, axis=-1), indices), result)
 
 
 class Embedding(Module):

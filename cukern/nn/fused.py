@@ -120,15 +120,15 @@ def common_dtype(
 
 def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
     """The layouts of arrays, on which checks of them depend, and None for None; None if one is neither."""
-    found: list[Layout | None] = []
+    layouts: list[Layout | None] = []
     for one in arrays:
         if isinstance(one, Array):
-            found.append(one._layout or one._planned())
+            layouts.append(one._layout or one._planned())
         elif one is None:
-            found.append(None)
+            layouts.append(None)
         else:
             return None
-    return tuple(found)
+    return tuple(layouts)
 
 
 def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -196,7 +196,7 @@ def tracked(primals: Sequence[Array | None]) -> tape.Tracking | None:
 def record_fused(
     name: str,
     primals: Sequence[Array | None],
-    made: Sequence[Array],
+    outputs: Sequence[Array],
     saved: Sequence[Array | None],
     kernels: Kernels,
     reference: Callable[..., Any],
@@ -206,7 +206,7 @@ def record_fused(
     """Put a fused operation on the tapes that track one of its primals, with the derivative of :func:`fused_vjp`.
 
     Args:
-        made: its results.
+        outputs: its results.
         saved: what ``kernels`` read besides the primals.
         tracking: what :func:`tracked` has said of the primals.
         again: makes the only result from the primals, for tapes that compute it again; None if that takes long.
@@ -219,13 +219,13 @@ def record_fused(
         still = iter(needs)
         wanted = [is_given and next(still) for is_given in given]
         own = kept[: len(given)]
-        found = fused_vjp(lambda: kernels(kept, cotangents, wanted), reference, own, cotangents, wanted)
-        return list(itertools.compress(found, given))
+        gradients = fused_vjp(lambda: kernels(kept, cotangents, wanted), reference, own, cotangents, wanted)
+        return list(itertools.compress(gradients, given))
 
     present = [one for one in primals if one is not None]
-    tape.record(name, present, made, pull, (*primals, *saved), tracking=tracking)
+    tape.record(name, present, outputs, pull, (*primals, *saved), tracking=tracking)
     if again is not None:
-        recompute.note(name, again, primals, made[0], tracking[2])
+        recompute.note(name, again, primals, outputs[0], tracking[2])
 
 
 def fused_vjp(
@@ -256,7 +256,7 @@ def fused_vjp(
 
     present = [primal for primal in primals if primal is not None]
     wanted_present = tuple(itertools.compress(wanted, given))
-    found = iter(
+    gradients = iter(
         _Pullback.apply(
             lambda: list(itertools.compress(kernels(), given)),
             of_given,
@@ -265,4 +265,4 @@ def fused_vjp(
             *cotangents,
         )
     )
-    return tuple(next(found) if is_wanted else None for is_wanted in wanted)
+    return tuple(next(gradients) if is_wanted else None for is_wanted in wanted)

@@ -1,4 +1,4 @@
-"""The cross-entropy of a linear layer's logits, which are made for a part of the rows at a time."""
+"""The cross-entropy of a linear layer's logits, which are computed for a part of the rows at a time."""
 
 from __future__ import annotations
 
@@ -26,12 +26,14 @@ from .regression import require_reduction
 __all__ = ["linear_cross_entropy"]
 
 _replace = Kernel("nn/cross_entropy/replace.cu", name="cross_entropy_replace")
-#: Bytes of logits that are made at a time, unless the caller says.
+#: Bytes of logits that are computed at a time, by default.
 _AT_A_TIME = 2**28
-#: Rows of a part are a multiple of this, that of the tiles in which products are made.
+#: Rows of a part are a multiple of this, that of the tiles of products.
 _ROWS = 128
-#: Threads per row: no more than two rows a multiprocessor then stay in the L2 until they are read again.
-_LEAST_BLOCK, _BLOCK = 128, 1024
+#: The fewest threads per row.
+_LEAST_BLOCK = 128
+#: The most threads per row: no more than two rows a multiprocessor then stay in the L2 until they are read again.
+_BLOCK = 1024
 
 
 def linear_cross_entropy(
@@ -77,8 +79,8 @@ def linear_cross_entropy(
     x, weight, bias, targets = _checked(x, weight, bias, targets, reduction, chunks)
     mean, rows = reduction == "mean", targets.size
     if not rows or not weight.size:
-        made: Array = _composed(x, weight, bias, targets, mean)
-        return made
+        result: Array = _composed(x, weight, bias, targets, mean)
+        return result
     if chunks is None:
         chunks = divide_up(rows * weight.shape[0] * x.dtype.itemsize, _AT_A_TIME)
     step = divide_up(rows, chunks)
@@ -131,14 +133,14 @@ def _composed(x: Array, weight: Array, bias: Array | None, targets: Array, mean:
     return (ops.mean if mean else ops.sum)(ops.subtract(terms.rest, terms.chosen))
 
 
-def _loss(given: Sequence[Array | None], targets: Array, share: float, step: int) -> Array:
-    """The sum of the losses of all rows times ``share``, made for ``step`` rows at a time."""
-    present = [one for one in given if one is not None]
+def _loss(operands: Sequence[Array | None], targets: Array, share: float, step: int) -> Array:
+    """The sum of the losses of all rows times ``share``, computed for ``step`` rows at a time."""
+    present = [one for one in operands if one is not None]
     tracking = tape.tracked(present)
     needs = iter(tracking[0] if tracking is not None else ())
-    wanted = [one is not None and next(needs, False) for one in given]
+    wanted = [one is not None and next(needs, False) for one in operands]
     with tape.stop_recording():
-        sums = _Sums(given, wanted)
+        sums = _Sums(operands, wanted)
         parts = [sums.add(targets, start, start + step) for start in range(0, targets.size, step)]
         rows = parts[0] if len(parts) == 1 else ops.concat(parts)
         loss: Array = ops.sum(rows) * share
@@ -146,7 +148,7 @@ def _loss(given: Sequence[Array | None], targets: Array, share: float, step: int
     def pull(cotangents: Sequence[Array], saved: Sequence[Any], needs: Sequence[bool]) -> list[Array | None]:
         primals, targets, unscaled = saved[:3], saved[3], saved[4:]
         still = iter(needs)
-        made = fused_vjp(
+        gradients = fused_vjp(
             lambda: [
                 None if one is None else _scaled(one, cotangents[0], share, primals[0].dtype)
                 for one in unscaled
@@ -156,16 +158,16 @@ def _loss(given: Sequence[Array | None], targets: Array, share: float, step: int
             cotangents,
             [primal is not None and next(still) for primal in primals],
         )
-        return [one for one, primal in zip(made, primals, strict=True) if primal is not None]
+        return [one for one, primal in zip(gradients, primals, strict=True) if primal is not None]
 
     if tracking is not None:
-        tape.record("linear_cross_entropy", present, (loss,), pull, (*given, targets, *sums.of))
+        tape.record("linear_cross_entropy", present, (loss,), pull, (*operands, targets, *sums.of))
     return loss
 
 
 @fuse(static=("dtype",))
-def _scaled(gradient: Any, given: Any, share: float, dtype: dtypes.DType) -> Any:
-    return (gradient * (given * share)).astype(dtype)
+def _scaled(gradient: Any, operand: Any, share: float, dtype: dtypes.DType) -> Any:
+    return (gradient * (operand * share)).astype(dtype)
 
 
 class _Sums:
@@ -175,8 +177,8 @@ class _Sums:
         of: by x, the weight and the bias.
     """
 
-    def __init__(self, given: Sequence[Array | None], wanted: Sequence[bool]) -> None:
-        x, weight, self._bias = given
+    def __init__(self, operands: Sequence[Array | None], wanted: Sequence[bool]) -> None:
+        x, weight, self._bias = operands
         assert x is not None and weight is not None
         self._x, self._weight = readable(x), readable(weight)
         self._wanted, self._acc = wanted, dtypes.info(x.dtype).acc
@@ -188,8 +190,8 @@ class _Sums:
         logits = linear(x, self._weight, self._bias)
         if not any(self._wanted):
             terms = losses.composed_terms(logits, targets)
-            made: Array = ops.subtract(terms.rest, terms.chosen)
-            return made
+            rows: Array = ops.subtract(terms.rest, terms.chosen)
+            return rows
         rows, gaps = _losses_and_gaps(logits, targets.contiguous())
         with on(x.device):
             for i, like in enumerate((self._x, self._weight)):
@@ -198,10 +200,10 @@ class _Sums:
             if (of_x := self.of[0]) is not None:
                 _multiply(gaps, self._weight, of_x[start:end])
             if (of_weight := self.of[1]) is not None:
-                _multiply(gaps, x, of_weight, turned=True, add=start > 0)
+                _multiply(gaps, x, of_weight, transposed=True, add=start > 0)
         if self._wanted[2]:
-            made = ops.sum(gaps, axis=0, dtype=self._acc)
-            self.of[2] = made if self.of[2] is None else self.of[2] + made
+            bias_d = ops.sum(gaps, axis=0, dtype=self._acc)
+            self.of[2] = bias_d if self.of[2] is None else self.of[2] + bias_d
         return rows
 
 
@@ -232,12 +234,12 @@ def _make_plan(logits: Layout, targets: Layout) -> Plan:
     return Plan(device, [fresh_layout(device, dtypes.info(logits.dtype).acc, (rows,))], launch)
 
 
-def _multiply(gaps: Array, other: Array, out: Array, turned: bool = False, add: bool = False) -> None:
+def _multiply(gaps: Array, other: Array, out: Array, transposed: bool = False, add: bool = False) -> None:
     """Write ``gaps @ other``, or the product of the transpose of ``gaps``, to ``out``, or add it."""
-    key = (gaps._planned(), other._planned(), out._planned(), turned, add)
+    key = (gaps._planned(), other._planned(), out._planned(), transposed, add)
     product = _products.get(key)
     if product is None:
-        left = Part(key[0], _transposed) if turned else Part(key[0])
+        left = Part(key[0], _transposed) if transposed else Part(key[0])
         product = remember(_products, key, Product(left, Part(key[1]), Part(key[2]), add))
     product(gaps, other, out)
 

@@ -54,15 +54,19 @@ class Shape(NamedTuple):
 
 
 SHAPE = Shape()
-_LEAST_BLOCK, _MEAN_BLOCK = 128, 1024
+#: The fewest threads per block.
+_LEAST_BLOCK = 128
+#: Threads of the block that adds up partial sums.
+_MEAN_BLOCK = 1024
 _MOST_BLOCKS = 65535
 #: The most partial sums of losses; one block adds them up.
 _SLOTS = 32768
 #: The most rows on which kernels run to be compiled ahead of need.
 _REHEARSED = 4096
-#: Rows of at least ``_LONG`` columns, of which there are fewer than ``_FEW``, would leave multiprocessors idle: each
-#: is split among blocks, which takes more launches.
-_LONG, _FEW = 1 << 15, 264
+#: Columns from which each row is split among blocks, in more launches, if rows are fewer than ``_FEW``.
+_LONG = 1 << 15
+#: Rows below which multiprocessors would be idle.
+_FEW = 264
 
 
 def mean_loss(logits: Array, targets: Array) -> Array:
@@ -99,17 +103,17 @@ def row_terms(logits: Array, targets: Array) -> RowTerms:
     if recording:
         _expect_backward(logits, targets, True)
     with tape.stop_recording():
-        made = composed_terms(logits, targets)
+        terms = composed_terms(logits, targets)
     if recording:
-        saved = (logits, targets, made.peak, made.rest)
-        tape.record("cross_entropy", (logits,), (made.rest, made.chosen), _pull_rows, saved)
-    return made
+        saved = (logits, targets, terms.peak, terms.rest)
+        tape.record("cross_entropy", (logits,), (terms.rest, terms.chosen), _pull_rows, saved)
+    return terms
 
 
 def picked(table: Array, targets: Array) -> Array:
     """The element of each row at the row's target."""
-    places = ops.expand_dims(targets, axis=-1)
-    return ops.squeeze(ops.take_along_axis(table, places, axis=-1), -1)
+    indices = ops.expand_dims(targets, axis=-1)
+    return ops.squeeze(ops.take_along_axis(table, indices, axis=-1), -1)
 
 
 def _loss(logits: Array, targets: Array) -> tuple[Array, Array, Array]:
@@ -172,9 +176,9 @@ def _pull_rows(
     cotangents: Sequence[Array], saved: Sequence[Array], needs: object
 ) -> tuple[Array | None, ...]:
     logits, targets = saved[:2]
-    peak, rest, *given = (one.contiguous() for one in (*saved[2:], *cotangents))
+    peak, rest, *cotangent = (one.contiguous() for one in (*saved[2:], *cotangents))
     return fused_vjp(
-        lambda: [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), *given)],
+        lambda: [logits_d(logits.contiguous(), peak, rest, targets.contiguous(), *cotangent)],
         lambda logits: composed_terms(logits, targets)[1:],
         (logits,),
         cotangents,
@@ -182,17 +186,17 @@ def _pull_rows(
     )
 
 
-def logits_d(logits: Array, peak: Array, rest: Array, targets: Array, *given: Array) -> Array:
+def logits_d(logits: Array, peak: Array, rest: Array, targets: Array, *cotangent: Array) -> Array:
     """The cotangent of the logits, computed in one pass over them.
 
     Args:
-        given: the cotangent of the mean; or those of each row's ``rest`` and ``chosen``.
+        cotangent: the cotangent of the mean; or those of each row's ``rest`` and ``chosen``.
     """
-    by_rows = len(given) == 2
+    by_rows = len(cotangent) == 2
     key = (logits._layout or logits._planned(), targets._layout or targets._planned(), by_rows)
-    for one in (peak, rest, *given):
+    for one in (peak, rest, *cotangent):
         one._planned()
-    return (_backwards.get(key) or _backward_for(*key))(logits, peak, rest, targets, *given)
+    return (_backwards.get(key) or _backward_for(*key))(logits, peak, rest, targets, *cotangent)
 
 
 def _expect_backward(logits: Array, targets: Array, by_rows: bool) -> None:

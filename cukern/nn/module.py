@@ -199,24 +199,24 @@ class Module:
             problems += [f"missing {name!r}" for name in own if name not in state]
             problems += [f"unexpected {name!r}" for name in state if name not in own]
         # Copies, because a value may be one of this module's own arrays under another name.
-        found = {}
+        leaves = {}
         for name in own:
             if name in state:
                 try:
-                    found[name] = array(state[name], device="host")
+                    leaves[name] = array(state[name], device="host")
                 except (TypeError, ValueError) as error:
                     raise type(error)(f"state of {type(self).__name__}: {name!r}: {error}") from None
-        for name, value in found.items():
+        for name, value in leaves.items():
             if value.shape != own[name].shape:
                 problems.append(f"{name!r} has shape {value.shape}, expected {own[name].shape}")
         if problems:
             raise ValueError(f"state of {type(self).__name__}: " + "; ".join(problems))
-        for name, value in found.items():
+        for name, value in leaves.items():
             if dtypes.info(value.dtype).kind != dtypes.info(own[name].dtype).kind:
                 raise TypeError(
                     f"state of {type(self).__name__}: {name!r} has dtype {value.dtype}, expected {own[name].dtype}"
                 )
-        for name, value in found.items():
+        for name, value in leaves.items():
             _write(own[name], value)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -342,7 +342,7 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
     if isinstance(old, Parameter):
         if new is None or isinstance(new, Parameter):
             return
-        found = [(name, new)]
+        leaves = [(name, new)]
     elif isinstance(old, Module):
         if isinstance(new, Array) and not isinstance(new, Parameter) and old.parameters():
             raise TypeError(
@@ -354,35 +354,35 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
     else:
         before = {inner for inner, leaf in _open(name, old) if isinstance(leaf, Parameter)}
         after = _open(name, new) if before else ()
-        found = [
+        leaves = [
             (inner, leaf)
             for inner, leaf in after
             if inner in before and isinstance(leaf, Array) and not isinstance(leaf, Parameter)
         ]
-    for inner, value in found:
+    for inner, value in leaves:
         what = "an Array" if isinstance(value, Array) else type(value).__name__
-        place = name + "".join(f"[{key if key.isdigit() else repr(key)}]" for key in inner.split(".")[1:])
+        path = name + "".join(f"[{key if key.isdigit() else repr(key)}]" for key in inner.split(".")[1:])
         raise TypeError(
-            f"{owner}.{place} is a parameter, and {what} in its place would not be trained: write "
-            f"{place}[...] = values to change its values, {place} = nn.Parameter(values) for a new parameter "
-            f"(then make a new optimizer), or {place} = None"
+            f"{owner}.{path} is a parameter, and {what} in its place would not be trained: write "
+            f"{path}[...] = values to change its values, {path} = nn.Parameter(values) for a new parameter "
+            f"(then make a new optimizer), or {path} = None"
         )
 
 
 def _flatten(module: Module) -> tuple[list[Any], tuple[Module, list[int]]]:
     """The parameters or their values; and the module with this structure, with the identities of its parameters."""
-    found = leaves_by_parameter(module)
-    return list(found.values()), (vars(module).get(_STRUCTURE, module), list(found))
+    parameters = leaves_by_parameter(module)
+    return list(parameters.values()), (vars(module).get(_STRUCTURE, module), list(parameters))
 
 
 def leaves_by_parameter(module: Module) -> dict[int, Any]:
     """The value of each parameter, by the parameter's identity; for a module, the parameters themselves."""
-    found: dict[int, Any] = {}
-    _pair(vars(module).get(_STRUCTURE, module), module, found, set())
-    return found
+    leaves: dict[int, Any] = {}
+    _pair(vars(module).get(_STRUCTURE, module), module, leaves, set())
+    return leaves
 
 
-def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
+def _pair(old: Any, new: Any, leaves: dict[int, Any], seen: set[int]) -> None:
     """Find the value in ``new`` for each parameter of ``old``; a parameter with two names has the first value."""
     if isinstance(old, Module):
         if id(old) in seen:
@@ -393,9 +393,9 @@ def _pair(old: Any, new: Any, found: dict[int, Any], seen: set[int]) -> None:
         raise ValueError(f"expected {len(old)} items as the module has, got {len(new)}")
     for key, value in old.items() if isinstance(old, dict) else enumerate(old):
         if isinstance(value, Parameter):
-            found.setdefault(id(value), new[key])
+            leaves.setdefault(id(value), new[key])
         elif isinstance(value, _HOLDERS):
-            _pair(value, new[key], found, seen)
+            _pair(value, new[key], leaves, seen)
 
 
 def _unflatten(of: tuple[Module, list[int]], leaves: Iterable[Any]) -> Module:
@@ -412,22 +412,22 @@ def _unflatten(of: tuple[Module, list[int]], leaves: Iterable[Any]) -> Module:
         ) from None
 
 
-def _rebuilt(value: Any, new: Mapping[int, Any], made: dict[int, Module]) -> Any:
-    """A copy of a value with ``new`` in place of parameters; ``made`` are the copies of modules so far."""
+def _rebuilt(value: Any, new: Mapping[int, Any], rebuilt: dict[int, Module]) -> Any:
+    """A copy of a value with ``new`` in place of parameters; ``rebuilt`` are the copies of modules so far."""
     if isinstance(value, Parameter):
         return new[id(value)]
     if isinstance(value, Module):
-        if id(value) not in made:
-            copy = made[id(value)] = object.__new__(type(value))
-            vars(copy).update(_rebuilt(vars(value), new, made))
+        if id(value) not in rebuilt:
+            copy = rebuilt[id(value)] = object.__new__(type(value))
+            vars(copy).update(_rebuilt(vars(value), new, rebuilt))
             vars(copy)[_STRUCTURE] = value
-        return made[id(value)]
+        return rebuilt[id(value)]
     if isinstance(value, dict):
         return {
-            key: _rebuilt(item, new, made) if isinstance(item, _HOLDERS) else item
+            key: _rebuilt(item, new, rebuilt) if isinstance(item, _HOLDERS) else item
             for key, item in value.items()
         }
-    items = [_rebuilt(item, new, made) if isinstance(item, _HOLDERS) else item for item in value]
+    items = [_rebuilt(item, new, rebuilt) if isinstance(item, _HOLDERS) else item for item in value]
     if isinstance(value, list):
         return items
     return type(value)(*items) if hasattr(value, "_fields") else tuple(items)

@@ -96,8 +96,8 @@ def batch_norm(
     common_dtype(name, {"x": x}, {"running_mean": running_mean, "running_var": running_var})
     axis = _channel_axis(name, x, channel_axis)
     channels = x.shape[axis]
-    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _require_channels(name, channels, **given)
+    named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    _require_channels(name, channels, **named)
     eps = require_eps(name, eps)
     if not isinstance(momentum, Array):
         _require_momentum(name, momentum)
@@ -122,8 +122,8 @@ def batch_norm(
         options = options._replace(constants=(stop_gradient(running_mean), stop_gradient(running_var)))
     if not x.size:
         return _empty(x, weight, bias, options.axes, result)
-    made: Array = Normalized.apply(x, weight, bias, options)
-    return made
+    y: Array = Normalized.apply(x, weight, bias, options)
+    return y
 
 
 def _empty(x: Array, weight: Array | None, bias: Array | None, axes: Axes, result: dtypes.DType) -> Array:
@@ -176,8 +176,8 @@ def group_norm(
     eps = require_eps(name, eps)
     if not x.size:
         return _empty(x, weight, bias, Axes(x.shape, axis), result)
-    made: Array = Normalized.apply(x, weight, bias, Options(Axes(x.shape, axis, groups), eps, result))
-    return made
+    y: Array = Normalized.apply(x, weight, bias, Options(Axes(x.shape, axis, groups), eps, result))
+    return y
 
 
 class BatchNorm(Module):

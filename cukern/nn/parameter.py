@@ -46,9 +46,9 @@ class Parameter(Array):
 
     @classmethod
     def _wrap(cls, data: Any, device: Device, storage: Storage | None = None) -> Self:
-        made = cast(Self, super()._wrap(data, device, storage))
-        made._trainable = True
-        return made
+        result = cast(Self, super()._wrap(data, device, storage))
+        result._trainable = True
+        return result
 
     @property
     def trainable(self) -> bool:
@@ -77,15 +77,15 @@ class Parameter(Array):
         return shown if self._trainable else f"{shown[:-1]}, trainable=False)"
 
     def __copy__(self) -> Self:
-        made = cast(Self, super().__copy__())
-        made._trainable = self._trainable
-        return made
+        result = cast(Self, super().__copy__())
+        result._trainable = self._trainable
+        return result
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restore_parameter, (self._trainable, *super().__reduce__()[1])
 
 
 def _restore_parameter(trainable: bool, *arguments: Any) -> Parameter:
-    made = cast(Parameter, _restore(*arguments))
-    made._trainable = trainable
-    return made
+    result = cast(Parameter, _restore(*arguments))
+    result._trainable = trainable
+    return result

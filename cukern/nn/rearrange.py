@@ -60,8 +60,8 @@ def pad(x: Array, padding: Widths, mode: str = "constant", value: float = 0.0) -
         raise ValueError(f"pad: mode: expected one of {tuple(_MODES)}, got {mode!r}")
     widths = [(0, 0)] * (x.ndim - len(pairs)) + [tuple(one) for one in pairs]
     options: dict[str, Any] = {"constant_values": value} if mode == "constant" else {}
-    made: Array = ops.pad(x, widths, _MODES[mode], **options)
-    return made
+    result: Array = ops.pad(x, widths, _MODES[mode], **options)
+    return result
 
 
 def _require_factor(name: str, x: Array, factor: int) -> Array:
@@ -74,7 +74,7 @@ def _require_factor(name: str, x: Array, factor: int) -> Array:
 
 
 def pixel_shuffle(x: Array, factor: int) -> Array:
-    """Channels as neighbours: of each ``factor ** 2`` channels one is made, with planes ``factor`` times as large.
+    """Channels as neighbours: each ``factor ** 2`` channels become one, with planes ``factor`` times as large.
 
     Element ``[c, h * factor + i, w * factor + j]`` is ``x[(c * factor + i) * factor + j, h, w]``.
 
@@ -101,10 +101,10 @@ def pixel_shuffle(x: Array, factor: int) -> Array:
         raise ValueError(
             f"pixel_shuffle: x: expected a multiple of {factor**2} channels, got shape {x.shape}"
         )
-    n, made = len(outer), channels // factor**2
-    split = ops.reshape(x, (*outer, made, factor, factor, height, width))
-    turned = ops.permute_dims(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
-    return ops.reshape(turned, (*outer, made, height * factor, width * factor))
+    n, channels_out = len(outer), channels // factor**2
+    split = ops.reshape(x, (*outer, channels_out, factor, factor, height, width))
+    permuted = ops.permute_dims(split, (*range(n), n, n + 3, n + 1, n + 4, n + 2))
+    return ops.reshape(permuted, (*outer, channels_out, height * factor, width * factor))
 
 
 def pixel_unshuffle(x: Array, factor: int) -> Array:
@@ -130,8 +130,8 @@ def pixel_unshuffle(x: Array, factor: int) -> Array:
         raise ValueError(f"pixel_unshuffle: x: expected planes of multiples of {factor}, got shape {x.shape}")
     n = len(outer)
     split = ops.reshape(x, (*outer, channels, height // factor, factor, width // factor, factor))
-    turned = ops.permute_dims(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
-    return ops.reshape(turned, (*outer, channels * factor**2, height // factor, width // factor))
+    permuted = ops.permute_dims(split, (*range(n), n, n + 2, n + 4, n + 1, n + 3))
+    return ops.reshape(permuted, (*outer, channels * factor**2, height // factor, width // factor))
 
 
 class Pad(Module):

@@ -95,7 +95,7 @@ class _Recurrent(Module):
         if not steps:
             raise ValueError(f"{name}: x: expected one step or more, got shape {x.shape}")
         starts = self._starts(x, batch, state)
-        places = iter(range(len(starts)))
+        indices = iter(range(len(starts)))
         ends: list[State] = []
         time = 1 if self.batch_first else 0
         for layer in range(self.layers):
@@ -104,7 +104,7 @@ class _Recurrent(Module):
                 x = dropout(x, self.dropout, self._stream)
             directions = []
             for suffix in self._suffixes(layer):
-                outputs, end = self._along(x, suffix, starts[next(places)], time)
+                outputs, end = self._along(x, suffix, starts[next(indices)], time)
                 directions.append(outputs)
                 ends.append(end)
             x = directions[0] if len(directions) == 1 else ops.concat(directions, axis=-1)
@@ -201,8 +201,8 @@ class LSTM(_Recurrent):
 
     def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
         input, forget, candidate, output = ops.split(ops.add(of_x, of_h), 4, axis=-1)
-        made: State = _lstm_step(input, forget, candidate, output, state[1])
-        return made
+        result: State = _lstm_step(input, forget, candidate, output, state[1])
+        return result
 
 
 class GRU(_Recurrent):

@@ -47,16 +47,16 @@ class _Options(NamedTuple):
     inverse: bool = False
 
 
-def _rows(shape: Sequence[int], given: Sequence[int]) -> _Rows | None:
-    """How angles of shape ``given`` lie along rows of ``shape``; None where a broadcast repeats them otherwise."""
-    given = (1,) * (len(shape) - len(given)) + tuple(given)
-    first = next((i for i, n in enumerate(given) if n != 1), len(given))
-    last = len(given) - next((i for i, n in enumerate(reversed(given)) if n != 1), 0)
-    if first == len(given):
+def _rows(shape: Sequence[int], shape_: Sequence[int]) -> _Rows | None:
+    """How angles of shape ``shape_`` lie along rows of ``shape``; None where a broadcast repeats them otherwise."""
+    shape_ = (1,) * (len(shape) - len(shape_)) + tuple(shape_)
+    first = next((i for i, n in enumerate(shape_) if n != 1), len(shape_))
+    last = len(shape_) - next((i for i, n in enumerate(reversed(shape_)) if n != 1), 0)
+    if first == len(shape_):
         return _Rows(math.prod(shape), 1, 1)
-    if tuple(given[first:last]) != tuple(shape[first:last]):
+    if tuple(shape_[first:last]) != tuple(shape[first:last]):
         return None
-    return _Rows(math.prod(shape[:first]), math.prod(given), math.prod(shape[last:]))
+    return _Rows(math.prod(shape[:first]), math.prod(shape_), math.prod(shape[last:]))
 
 
 def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
@@ -110,24 +110,24 @@ class _Rotary(Function):
 def _angles(positions: Array, size: int, base: float) -> tuple[Array, Array]:
     """Cosines and sines of the angles at these positions as a composition, for derivatives by the positions."""
     powers = base ** (-2 / size * np.arange(size // 2))
-    turned = ops.expand_dims(positions, axis=-1) * asarray(
+    angles = ops.expand_dims(positions, axis=-1) * asarray(
         powers.astype(positions.dtype), device=positions.device
     )
-    return ops.cos(turned), ops.sin(turned)
+    return ops.cos(angles), ops.sin(angles)
 
 
 def rotary_reference(x: Array, cos: Array, sin: Array, interleaved: bool) -> Array:
-    """Pairs of ``x`` turned by angles of these cosines and sines as a composition: for their derivatives, and tests."""
+    """Pairs of ``x`` rotated by these cosines and sines as a composition: for derivatives, and tests."""
     half = cos.shape[-1]
     if interleaved:
         pairs = ops.reshape(x[..., : 2 * half], (*x.shape[:-1], half, 2))
         a, b = pairs[..., 0], pairs[..., 1]
     else:
         a, b = x[..., :half], x[..., half : 2 * half]
-    turned = [a * cos - b * sin, a * sin + b * cos]
-    made = ops.stack(turned, axis=-1) if interleaved else ops.concat(turned, axis=-1)
-    made = ops.reshape(made, (*x.shape[:-1], 2 * half))
-    return ops.astype(ops.concat([made, x[..., 2 * half :]], axis=-1), x.dtype)
+    rotated = [a * cos - b * sin, a * sin + b * cos]
+    result = ops.stack(rotated, axis=-1) if interleaved else ops.concat(rotated, axis=-1)
+    result = ops.reshape(result, (*x.shape[:-1], 2 * half))
+    return ops.astype(ops.concat([result, x[..., 2 * half :]], axis=-1), x.dtype)
 
 
 def _require_tables(name: str, x: Array, cos: Array | None, sin: Array | None, size: int) -> list[Array]:
@@ -146,12 +146,12 @@ def _require_tables(name: str, x: Array, cos: Array | None, sin: Array | None, s
     return tables
 
 
-def _require_broadcast(name: str, argument: str, given: Sequence[int], shape: Sequence[int]) -> None:
-    """Raise unless ``given`` broadcasts to the rows of ``x``."""
-    beside = shape[len(shape) - len(given) :] if len(given) <= len(shape) else ()
-    if len(given) > len(shape) or any(n not in (1, m) for n, m in zip(given, beside, strict=True)):
+def _require_broadcast(name: str, argument: str, table: Sequence[int], shape: Sequence[int]) -> None:
+    """Raise unless ``table`` broadcasts to the rows of ``x``."""
+    beside = shape[len(shape) - len(table) :] if len(table) <= len(shape) else ()
+    if len(table) > len(shape) or any(n not in (1, m) for n, m in zip(table, beside, strict=True)):
         raise ValueError(
-            f"{name}: {argument}: shape {tuple(given)} does not broadcast to {tuple(shape)}, the rows of x"
+            f"{name}: {argument}: shape {tuple(table)} does not broadcast to {tuple(shape)}, the rows of x"
         )
 
 
@@ -180,7 +180,7 @@ def rotary_embedding(
         interleaved: whether a pair is two neighbours, ``x[..., 2 * i]`` and ``x[..., 2 * i + 1]`` (GPT-J), rather than
             ``x[..., i]`` and ``x[..., size / 2 + i]`` (GPT-NeoX, Llama).
         base: the base of the angles.
-        size: the number of features that are turned, the first ones; all when None.
+        size: the number of features that are rotated, the first ones; all when None.
 
     Returns:
         The shape and dtype of ``x``.

@@ -133,9 +133,9 @@ def sample_tokens(
     if not isinstance(temperature, Array) and temperature == 0:
         return ops.argmax(logits, axis=-1)
     highest, acc = ops.max(logits, axis=-1, keepdims=True), dtypes.info(logits.dtype).acc
-    scaled, places = _scaled(logits, highest, heat, acc), None
+    scaled, indices = _scaled(logits, highest, heat, acc), None
     if mass is not None or (top_k is not None and top_k < logits.shape[-1]):
-        scaled, places = ops.topk(scaled, min(top_k or logits.shape[-1], logits.shape[-1]))
+        scaled, indices = ops.topk(scaled, min(top_k or logits.shape[-1], logits.shape[-1]))
     if mass is not None:
         shares = ops.softmax(scaled, axis=-1)
         scaled = _nucleus(scaled, shares, ops.cumulative_sum(shares, axis=-1), mass)
@@ -144,8 +144,8 @@ def sample_tokens(
     with device(logits.device):
         noise = (rng or random).gumbel(size=scaled.shape, dtype="float32")
     chosen = ops.argmax(_noisy(scaled, noise, heat), axis=-1, keepdims=True)
-    if places is not None:
-        chosen = ops.take_along_axis(places, chosen, axis=-1)
+    if indices is not None:
+        chosen = ops.take_along_axis(indices, chosen, axis=-1)
     return chosen[..., 0]
 
 

@@ -1,4 +1,4 @@
-// y[i] = x[i] * scale where word i of a stream is at least `threshold`, else 0. Words are Philox's, four of each counter from
+// Dropout: y[i] = x[i] * scale where word i of a stream is at least `threshold`, else 0. Words are Philox's, four of each counter from
 // `offset` on, as ck.random.bits draws them: the same call computes the derivative, and nothing keeps which were dropped.
 // x, y (n), contiguous. `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a thread owns `width` elements, a multiple of 4, in packs if x and y are `aligned`. Shared: none.

@@ -62,7 +62,7 @@ struct Part {
     // Each row of y is stored once its last row of x is summed along the columns; some rows of x are asked for before.
     __device__ __forceinline__ void make(T* to, index out_width) const {
         Columns parts[rows_of_x];
-        acc sums[<< "1" if down.apart > down.items else "rows_of_x" >>][items], made[rows][items];
+        acc sums[<< "1" if down.apart > down.items else "rows_of_x" >>][items], result[rows][items];
 <% for b in range([ahead, down.reach] | min) %>
         load(parts[<< b >>], << b >>);
 <% endfor %>
@@ -75,18 +75,18 @@ struct Part {
 <% for r in range(down.items) if b in down.terms[r] %>
 #pragma unroll
         for (int i = 0; i < items; ++i)
-            made[<< r >>][i] = <% if b != down.terms[r][0] %>made[<< r >>][i] + <% endif %><< weight(down, r, b, "at_top", "at_bottom") >> * sums[0][i];
+            result[<< r >>][i] = <% if b != down.terms[r][0] %>result[<< r >>][i] + <% endif %><< weight(down, r, b, "at_top", "at_bottom") >> * sums[0][i];
 <% endfor %>
 <% else %>
         parts[<< b >>].sum(sums[<< b >>], at_left, at_right);
 <% for r in down.ending(b) %>
 #pragma unroll
         for (int i = 0; i < items; ++i)
-            made[<< r >>][i] = <% for place in down.terms[r] %><% if not loop.first %> + <% endif %><< weight(down, r, place, "at_top", "at_bottom") >> * sums[<< place >>][i]<% else %>acc(0)<% endfor %>;
+            result[<< r >>][i] = <% for place in down.terms[r] %><% if not loop.first %> + <% endif %><< weight(down, r, place, "at_top", "at_bottom") >> * sums[<< place >>][i]<% else %>acc(0)<% endfor %>;
 <% endfor %>
 <% endif %>
 <% for r in down.ending(b) %>
-        store_pack(to + << r >> * out_width, packed<T>(made[<< r >>]));
+        store_pack(to + << r >> * out_width, packed<T>(result[<< r >>]));
 <% endfor %>
 <% endfor %>
     }

@@ -1,4 +1,4 @@
-// Pairs (a, b) of each row of x turned by the angle of the row's place and of the pair:
+// Pairs (a, b) of each row of x rotated by the angle of the row's position and of the pair:
 // y = (a * cos - b * sin, a * sin + b * cos); `inverse` turns them back. Pair i < count is x[i], x[count + i], or with
 // `interleaved` x[2 * i], x[2 * i + 1]; elements from 2 * count on are copied.
 // x, y (outer, places, inner, features), contiguous. The angle at a place p is position * base^(-i / count), where the position

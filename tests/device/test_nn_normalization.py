@@ -15,7 +15,7 @@ import cukern as ck
 from cukern import nn
 from cukern.device.cuda.architectures import properties
 from cukern.nn import channel_clusters, channel_norms
-from cukern.nn.channel_places import Places, Share
+from cukern.nn.channel_layout import ChannelLayout, Share
 from cukern.nn.layer_norm.families import LAYER_NORM
 from cukern.testing import gradcheck
 
@@ -171,10 +171,10 @@ def test_clusters_that_have_whole_channels(
     x, dy = random(0, shape, "float32") + 1000, random(1, shape, "float32")
     wanted = exact_norms(x, dy, axis, 6)
 
-    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
+    def form_of(layout: ChannelLayout, *args: Any) -> channel_clusters.Form:
         share = Share(64 if last else 96, 4 if last else 1, 4, 2, last)
-        form = channel_clusters.Form(share, cluster, 1 if last else places.together)
-        return form.keeping(places)._replace(turns=2).asking() if kept else form
+        form = channel_clusters.Form(share, cluster, 1 if last else layout.together)
+        return form.keeping(layout)._replace(turns=2).asking() if kept else form
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):
@@ -204,8 +204,8 @@ def test_grids_that_keep_rows(
     )
     wanted = exact_norms(x, dy, -1, 8)
 
-    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
-        form = channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=turns, wide=True).keeping(places)
+    def form_of(layout: ChannelLayout, *args: Any) -> channel_clusters.Form:
+        form = channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=turns, wide=True).keeping(layout)
         return form if turns == 1 else form.asking()
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
@@ -237,8 +237,8 @@ def test_blocks_keep_rows_that_fit_in_shared_memory(
 ) -> None:
     """Blocks that share channels, units, and whether through global memory, on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
-    places = Places((0, 1), 1, *shape, 1, 1)
-    form = channel_clusters.kept_rows(places, limits, item, bytes_read, acc)
+    layout = ChannelLayout((0, 1), 1, *shape, 1, 1)
+    form = channel_clusters.kept_rows(layout, limits, item, bytes_read, acc)
     if form is not None:
         # For each warp and the block two, and what is made of them.
         sums = (2 * form.share.block // 32 + 10) * form.here() * acc
@@ -252,8 +252,8 @@ def test_blocks_keep_rows_that_fit_in_shared_memory(
 def test_a_long_channel_has_no_more_parts_than_a_grid() -> None:
     """Of one channel each block would have a few packs."""
     gpu: Any = SimpleNamespace(style="simt", properties=properties("sm_90"))
-    places, share = Places((0, 1, 2), 1, 2**18, 1, 2**10, 1), Share(128, 1, 4, 4, False, 8)
-    cut = channel_norms._cut(places, share, gpu, channel_norms._APPLYING[False], share.unroll)
+    layout, share = ChannelLayout((0, 1, 2), 1, 2**18, 1, 2**10, 1), Share(128, 1, 4, 4, False, 8)
+    cut = channel_norms._cut(layout, share, gpu, channel_norms._APPLYING[False], share.unroll)
     assert 50_000 < cut.parts <= gpu.properties.max_grid[1]
 
 
@@ -276,8 +276,8 @@ def test_clusters_keep_what_fits_in_shared_memory(
 ) -> None:
     """Blocks of a cluster, threads, packs of a thread and units: float32 on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
-    places = Places((0, 1, 2), 1, batch, channels, inner, 1)
-    form = channel_clusters.kept_channels(places, limits, 4, bytes_read, 4)
+    layout = ChannelLayout((0, 1, 2), 1, batch, channels, inner, 1)
+    form = channel_clusters.kept_channels(layout, limits, 4, bytes_read, 4)
     if form is not None:
         assert form.memory(bytes_read) * form.share.resident < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= batch * inner
@@ -286,8 +286,8 @@ def test_clusters_keep_what_fits_in_shared_memory(
 
 def test_sums_of_a_group_fit_beside_what_is_kept() -> None:
     """28 channels of 288 elements of 16 bytes leave 3 KiB for 18 numbers each."""
-    places, limits = Places((0, 1, 2, 3), 64, 1, 252, 288, 28), properties("sm_90")
-    form = channel_clusters.Form(Share(128, 1, 2, 4, False, 4), 1, 28).keeping(places)
+    layout, limits = ChannelLayout((0, 1, 2, 3), 64, 1, 252, 288, 28), properties("sm_90")
+    form = channel_clusters.Form(Share(128, 1, 2, 4, False, 4), 1, 28).keeping(layout)
     assert limits.max_shared_memory_per_block - form.memory(16) == 3 << 10
     fitting = channel_clusters._fitting(form, limits, 16, 4)
     assert fitting is not None and fitting.share.resident == 1
@@ -439,8 +439,8 @@ def test_blocks_whose_first_elements_are_far_from_the_others(
     x[450, 8:] = -1e4
     x[1:, :4] += 1e4
 
-    def form_of(places: Places, *args: Any) -> channel_clusters.Form:
-        return channel_clusters.Form(Share(32, 4, 4, 2, True), 2, 1, wide=wide).keeping(places)
+    def form_of(layout: ChannelLayout, *args: Any) -> channel_clusters.Form:
+        return channel_clusters.Form(Share(32, 4, 4, 2, True), 2, 1, wide=wide).keeping(layout)
 
     monkeypatch.setattr(channel_clusters, "form_of", form_of)
     wanted = beside_the_deviation(sized(lambda x: normalized(x, (0,)), x))

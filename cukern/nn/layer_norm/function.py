@@ -152,10 +152,10 @@ def require_normalized_shape(normalized_shape: int | Sequence[int], name: str) -
     Raises:
         ValueError: there is none, or one is not a size.
     """
-    given = normalized_shape if isinstance(normalized_shape, Sequence) else (normalized_shape,)
-    if not given or not all(is_int(n) and n >= 0 for n in given):
+    shape = normalized_shape if isinstance(normalized_shape, Sequence) else (normalized_shape,)
+    if not shape or not all(is_int(n) and n >= 0 for n in shape):
         raise ValueError(f"{name}: normalized_shape: expected one size or more, got {normalized_shape!r}")
-    return tuple(map(int, given))
+    return tuple(map(int, shape))
 
 
 class LayerNorm(Module):

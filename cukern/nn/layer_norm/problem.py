@@ -59,9 +59,9 @@ class Normalization(NamedTuple):
     @property
     def packed(self) -> bool:
         """Whether rows, weight and bias allow vectorized access of 16 bytes; those of channels are read one by one."""
-        given = (self.x,) if self.groups else (self.x, self.dy, self.weight, self.bias)
+        arrays = (self.x,) if self.groups else (self.x, self.dy, self.weight, self.bias)
         whole = self.columns * self.x.dtype.itemsize % ACCESS == 0
-        return whole and all(one is None or one.aligned for one in given)
+        return whole and all(one is None or one.aligned for one in arrays)
 
     @property
     def results(self) -> tuple[Layout, ...]:

@@ -71,8 +71,8 @@ def gradient(problem: Normalization) -> Callable[..., list[Array]]:
             for one, want in zip((given * normal, given), problem.wanted, strict=True)
             if want
         ]
-        found = [ops.reshape(apart * statistics[:, 1:], x.shape), *sums]
-        return [ops.astype(one, x.dtype) for one in found]
+        gradients = [ops.reshape(apart * statistics[:, 1:], x.shape), *sums]
+        return [ops.astype(one, x.dtype) for one in gradients]
 
     return compute
 
@@ -88,8 +88,10 @@ _MODELS = (
     (4096, 8192),
     (64, 768),
 )
-#: Elements at most, on a GPU and on the host.
-_MOST, _MOST_ON_HOST = 2**26, 2**20
+#: The most elements on a GPU.
+_MOST = 2**26
+#: The most elements on the host.
+_MOST_ON_HOST = 2**20
 
 
 def samples(of_gradient: bool) -> Any:
@@ -121,11 +123,11 @@ def samples(of_gradient: bool) -> Any:
                     columns,
                     centered,
                 )
-                given: tuple[Any, ...] = (x, weight, bias, 1e-5)
+                arguments: tuple[Any, ...] = (x, weight, bias, 1e-5)
                 if not of_gradient:
-                    yield forward, given
+                    yield forward, arguments
                     continue
-                statistics, wanted = normalization(forward)(*given)[1], (draw.random() < 0.8, centered)
+                statistics, wanted = normalization(forward)(*arguments)[1], (draw.random() < 0.8, centered)
             problem = forward._replace(bias=None, dy=dy._planned(), wanted=wanted)
             yield problem, (x, dy, weight, statistics)
 

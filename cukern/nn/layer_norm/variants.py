@@ -20,8 +20,10 @@ from ...reduction.function import load
 from ...shape.known_views import items
 from .problem import Normalization
 
-#: Threads of a block, and blocks of a cluster, at most.
-_BLOCK, _CLUSTERS = 1024, (2, 4, 8)
+#: The most threads per block.
+_BLOCK = 1024
+#: Blocks per cluster.
+_CLUSTERS = (2, 4, 8)
 #: Partial sums of a column of weight and bias on the host.
 HOST_SLOTS = 32
 
@@ -130,9 +132,9 @@ class Held(ByRows):
 
     def launch(self, problem: Normalization, limits: Properties) -> Launch:
         """See :class:`ByRows`; whether threads have elements alone."""
-        made = super().launch(problem, limits)
+        base = super().launch(problem, limits)
         exact = self.threads * self.chunks * self.width == problem.columns
-        return replace(made, constants={**made.constants, "exact": exact})
+        return replace(base, constants={**base.constants, "exact": exact})
 
 
 def _of_clusters(clusters: int) -> list[int]:
@@ -200,11 +202,11 @@ class Registers(Held):
             return
 
     def launch(self, problem: Normalization, limits: Properties) -> Launch:
-        """See :class:`Held`; of groups of channels, what their weights are found by."""
-        made, grouped = super().launch(problem, limits), problem.groups > 0
+        """See :class:`Held`; of groups of channels, how their weights are indexed."""
+        base, grouped = super().launch(problem, limits), problem.groups > 0
         own = {"grouped": grouped, "even": problem.inner % self.width == 0}
         more = (problem.groups, problem.inner) if grouped else ()
-        return replace(made, constants={**made.constants, **own}, params=(*made.params, *more))
+        return replace(base, constants={**base.constants, **own}, params=(*base.params, *more))
 
 
 class Gradient(ByRows):
@@ -231,8 +233,8 @@ class Gradient(ByRows):
         layouts = [problem.results[0], *([fresh_layout(problem.device, acc, sums)] if summed else [])]
 
         def each(sums: Array) -> list[Array | None]:
-            found = iter(items(sums))
-            return [next(found) if one else None for one in summed]
+            iterator = iter(items(sums))
+            return [next(iterator) if one else None for one in summed]
 
         def compute(x: Array, dy: Array, weight: Array | None, statistics: Array) -> list[Array | None]:
             with on(problem.device):
@@ -240,8 +242,8 @@ class Gradient(ByRows):
                 run((x, dy, weight, statistics, dx, *(each(sums[0]) if sums else ())))
             if not any(wanted):
                 return [dx, None, None]
-            found = each(ops.sum.evaluate(load(acc, acc), sums, (), (1,), False, x.dtype))
-            return [dx, *(one if want else None for one, want in zip(found, wanted, strict=True))]
+            iterator = each(ops.sum.evaluate(load(acc, acc), sums, (), (1,), False, x.dtype))
+            return [dx, *(one if want else None for one, want in zip(iterator, wanted, strict=True))]
 
         return compute
 
@@ -356,11 +358,11 @@ class GradientPacks(Gradient, Held):
         """The one for rows of so many elements; none if no block or cluster can hold one."""
         packs, rest = divmod(columns, ACCESS // itemsize)
         if packs and not rest:
-            given = (
+            configs = (
                 cls._with_sums(packs, itemsize, limits) if sums else cls._without(packs, itemsize, weighted)
             )
-            if given is not None and given.cluster <= limits.max_blocks_per_cluster:
-                yield given
+            if configs is not None and configs.cluster <= limits.max_blocks_per_cluster:
+                yield configs
 
     @classmethod
     def _without(cls, packs: int, itemsize: int, weighted: bool) -> GradientPacks:
@@ -434,5 +436,5 @@ class GradientPacks(Gradient, Held):
 
     def launch(self, problem: Normalization, limits: Properties) -> Launch:
         """See :class:`Held`."""
-        made = super().launch(problem, limits)
-        return replace(made, shared=self.shared, constants={**made.constants, "keeps_row": self.keeps_row})
+        base = super().launch(problem, limits)
+        return replace(base, shared=self.shared, constants={**base.constants, "keeps_row": self.keeps_row})

@@ -165,9 +165,9 @@ class _Sequence:
         if needs[1]:
             weights_d = self._empty(3 * state, state + features, product=True)
             before = self._factor(before).reshape(rows, state)
-            given = self._factor(inputs._data).reshape(rows, features)
+            projected = self._factor(inputs._data).reshape(rows, features)
             self._matmul(flat.T, before, out=weights_d._data[:, :state])
-            self._matmul(flat.T, given, out=weights_d._data[:, state:])
+            self._matmul(flat.T, projected, out=weights_d._data[:, state:])
         return inputs_d, weights_d
 
     def _wrap(self, data: Any) -> Array:
@@ -209,8 +209,8 @@ class _LLTM(Function):
                 )
                 products = sequence.products(gates_d, inputs, weights, states._data[:-1], needs)
             bias_d = ops.sum(gates_d, axis=(0, 1)) if needs[2] else None
-            found = (*products, bias_d, old_h_d, old_cell_d)
-            return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in found]
+            gradients = (*products, bias_d, old_h_d, old_cell_d)
+            return [None if one is None else ops.astype(one, inputs.dtype, copy=False) for one in gradients]
 
         return fused_vjp(kernels, lltm_reference, primals, (outputs_d, h_d, cell_d), needs)
 
@@ -240,15 +240,15 @@ def _pull_step(
 
 
 def _checked(
-    name: str, given: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
+    name: str, what: str, inputs: Array, weights: Array, bias: Array, old_h: Array, old_cell: Array
 ) -> list[Array]:
-    """The arguments in one dtype, with checked shapes; errors call the first one ``given``."""
-    names = (given, "weights", "bias", "old_h", "old_cell")
+    """The arguments in one dtype, with checked shapes; errors call the first one ``what``."""
+    names = (what, "weights", "bias", "old_h", "old_cell")
     taken = require_arrays((inputs, weights, bias, old_h, old_cell), name, names)
     inputs, weights, bias, old_h, old_cell = taken
     arrays = dict(zip(names, taken, strict=True))
     dtype = common_dtype(name, arrays)
-    _require_inputs(name, given, inputs)
+    _require_inputs(name, what, inputs)
     if old_h.ndim != 2:
         raise ValueError(f"{name}: old_h: expected shape (batch, state), got {old_h.shape}")
     batch, features = inputs.shape[-2:]
@@ -262,18 +262,18 @@ def _checked(
     for argument, shape in expected.items():
         if arrays[argument].shape != shape:
             raise ValueError(
-                f"{name}: {argument}: expected shape {shape} for {given} {inputs.shape} and a state of "
+                f"{name}: {argument}: expected shape {shape} for {what} {inputs.shape} and a state of "
                 f"{state}, got {arrays[argument].shape}"
             )
     return [ops.astype(one, dtype, copy=False) for one in arrays.values()]
 
 
-def _require_inputs(name: str, given: str, inputs: Array) -> None:
+def _require_inputs(name: str, what: str, inputs: Array) -> None:
     """Raise unless ``inputs`` are the input of a step, or the inputs of at least one step."""
-    common_dtype(name, {given: inputs})
-    if given == "input" and inputs.ndim != 2:
+    common_dtype(name, {what: inputs})
+    if what == "input" and inputs.ndim != 2:
         raise ValueError(f"{name}: input: expected shape (batch, features), got {inputs.shape}")
-    if given == "inputs" and (inputs.ndim != 3 or not inputs.shape[0]):
+    if what == "inputs" and (inputs.ndim != 3 or not inputs.shape[0]):
         raise ValueError(
             f"{name}: inputs: expected shape (steps, batch, features), at least one step, got {inputs.shape}"
         )

@@ -24,9 +24,11 @@ _PACKED = {
     FORWARD: Kernel("nn/lltm/forward_packs.cu", name="lltm_forward"),
     BACKWARD: Kernel("nn/lltm/backward_packs.cu", name="lltm_backward"),
 }
-#: Elements that a thread of a GPU moves together, and the most threads per block: 16 bytes from each of seven arrays
-#: are enough bytes in flight at half occupancy, which is what the registers allow.
-PACK, BLOCK = 4, 256
+#: Elements of a pack: 16 bytes from each of seven arrays are enough bytes in flight at half occupancy, which is what
+#: the registers allow.
+PACK = 4
+#: The most threads per block.
+BLOCK = 256
 
 
 class Shape:
@@ -113,13 +115,13 @@ class Step(Plan):
         )
         of_state, of_input = slice(None, state), slice(state, None)
         gates, sums = Part(self._gates), Part(self._sums)
-        self._from_input = Product(Part(inputs), _columns(weights, of_input, turned=True), sums)
-        self._from_state = Product(Part(old_h), _columns(weights, of_state, turned=True), sums)
+        self._from_input = Product(Part(inputs), _columns(weights, of_input, transposed=True), sums)
+        self._from_state = Product(Part(old_h), _columns(weights, of_state, transposed=True), sums)
         self._to_input = Product(gates, _columns(weights, of_input), Part(self._inputs_d))
         self._to_state = Product(gates, _columns(weights, of_state), Part(self._old_h_d))
-        turned = Part(self._gates, lambda gates: gates.T)
-        self._of_input = Product(turned, Part(inputs), _columns(self._weights_d, of_input))
-        self._of_state = Product(turned, Part(old_h), _columns(self._weights_d, of_state))
+        transposed = Part(self._gates, lambda gates: gates.T)
+        self._of_input = Product(transposed, Part(inputs), _columns(self._weights_d, of_input))
+        self._of_state = Product(transposed, Part(old_h), _columns(self._weights_d, of_state))
         self._small = Small(layouts) if fits(layouts) else None
         self._null = self.device.backend.operand(None)
         self._forward: dict[bool, Prepared | None] = {}
@@ -163,8 +165,8 @@ class Step(Plan):
         inputs, weights, _, old_h, _ = arguments
         h_d, cell_d = map(_read_as_it_is, cotangents)
         if self._small is not None and not (needs[0] or needs[3] or needs[4]):
-            found = self._small.backward(arguments, new_cell, gates, h_d, cell_d)
-            return [None, found[0] if needs[1] else None, found[1] if needs[2] else None, None, None]
+            gradients = self._small.backward(arguments, new_cell, gates, h_d, cell_d)
+            return [None, gradients[0] if needs[1] else None, gradients[1] if needs[2] else None, None, None]
         gates_d, old_cell_d = self._gates_d(new_cell, gates, h_d, cell_d)
         inputs_d = weights_d = bias_d = old_h_d = None
         if needs[0]:
@@ -179,8 +181,8 @@ class Step(Plan):
         if needs[3]:
             old_h_d = Array._made(self._old_h_d)
             self._to_state(gates_d, weights, old_h_d)
-        made = (inputs_d, weights_d, bias_d, old_h_d, old_cell_d)
-        return [None if one is None else ops.astype(one, self.dtype, copy=False) for one in made]
+        outputs = (inputs_d, weights_d, bias_d, old_h_d, old_cell_d)
+        return [None if one is None else ops.astype(one, self.dtype, copy=False) for one in outputs]
 
     def _gates_d(self, new_cell: Array, gates: Array, h_d: Array, cell_d: Array) -> tuple[Array, Array]:
         """The cotangents of the gates and of the old cell."""
@@ -201,8 +203,8 @@ class Step(Plan):
         return gates_d, old_cell_d
 
 
-def _columns(whole: Layout, columns: slice, turned: bool = False) -> Part:
-    return Part(whole, lambda w: w[:, columns].T if turned else w[:, columns])
+def _columns(whole: Layout, columns: slice, transposed: bool = False) -> Part:
+    return Part(whole, lambda w: w[:, columns].T if transposed else w[:, columns])
 
 
 def _read_as_it_is(cotangent: Array) -> Array:

@@ -10,11 +10,15 @@ from ...device.interface import Prepared
 from ...kernel import Kernel
 from ...kernel.sizes import divide_up
 
-#: Rows of a batch per warp, which share the weights that it reads, and threads per block.
-ROWS, BLOCK = 4, 128
+#: Rows of a batch per warp, which share the weights that it reads.
+ROWS = 4
+#: Threads per block.
+BLOCK = 128
 FORWARD = Kernel("nn/lltm/small_forward.cu", name="lltm_small_forward", block=BLOCK, rows=ROWS)
-#: The most rows of a batch, and the most weights; above, the library's products are faster than these kernels.
-MOST, WEIGHTS = 32, 1 << 18
+#: The most rows of a batch; with more, the library's products are faster than these kernels.
+MOST = 32
+#: The most weights, likewise.
+WEIGHTS = 1 << 18
 #: Units of the state per block in the gates' gradients, one per warp.
 UNITS = 8
 BACKWARD = Kernel("nn/lltm/small_backward.cu", name="lltm_small_backward", block=32 * UNITS, most=MOST)

@@ -25,14 +25,14 @@ _LARGEST = {1: max_pool1d, 2: max_pool2d, 3: max_pool3d}
 def _checked(name: str, x: Array, output_size: Output, count: int) -> tuple[Array, tuple[int, ...]]:
     """``x``, and the sizes of the result's last axes."""
     x = checked(name, x, count)
-    given: tuple[Any, ...] = (
+    targets: tuple[Any, ...] = (
         tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * count
     )
-    if len(given) != count or not all(one is None or is_int(one) for one in given):
+    if len(targets) != count or not all(one is None or is_int(one) for one in targets):
         raise TypeError(
             f"{name}: output_size: expected an int or None, or {count} of them, got {output_size!r}"
         )
-    sizes = tuple(n if one is None else int(one) for n, one in zip(x.shape[-count:], given, strict=True))
+    sizes = tuple(n if one is None else int(one) for n, one in zip(x.shape[-count:], targets, strict=True))
     if min(sizes) < 1:
         raise ValueError(f"{name}: output_size: expected at least 1, got {output_size!r}")
     return x, sizes
@@ -40,11 +40,11 @@ def _checked(name: str, x: Array, output_size: Output, count: int) -> tuple[Arra
 
 def _divided(x: Array, sizes: Sequence[int]) -> list[int] | None:
     """The sizes of windows that have no element in common; None if they are not all equal."""
-    given = x.shape[-len(sizes) :]
+    plane = x.shape[-len(sizes) :]
     return (
         None
-        if any(n % out for n, out in zip(given, sizes, strict=True))
-        else [n // out for n, out in zip(given, sizes, strict=True)]
+        if any(n % out for n, out in zip(plane, sizes, strict=True))
+        else [n // out for n, out in zip(plane, sizes, strict=True)]
     )
 
 
@@ -70,9 +70,9 @@ def _largest(name: str, count: int, x: Array, output_size: Output) -> Array:
 def _largest_along(x: Array, axis: int, out: int) -> Array:
     """The largest element of each window along an axis; windows shorter than others repeat their last."""
     first, last = (np.asarray(one) for one in bands.adaptive(x.shape[axis], out))
-    places = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
-    taken = ops.take(x, asarray(places.reshape(-1), device=x.device), axis=axis)
-    values = ops.reshape(taken, (*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]))
+    indices = np.minimum(first[:, None] + np.arange((last - first).max()), last[:, None] - 1)
+    taken = ops.take(x, asarray(indices.reshape(-1), device=x.device), axis=axis)
+    values = ops.reshape(taken, (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]))
     winners = ops.argmax(values, axis=axis + 1, keepdims=True)
     return ops.squeeze(ops.take_along_axis(values, winners, axis=axis + 1), axis=axis + 1)
 

@@ -34,16 +34,16 @@ def pool(x: Array, windows: Windows, maximum: bool, keep: bool = False) -> tuple
     x = channels_last(x) if last else x.contiguous()
     own = x._layout or x._planned()
     problem = _pooling(own.device, own.dtype, own.shape, last, windows, maximum, keep, is_aligned(x))
-    made = (POOLING.known(problem) or POOLING(problem))(x)
-    return (made[0], made[1]) if keep else (made, None)
+    result = (POOLING.known(problem) or POOLING(problem))(x)
+    return (result[0], result[1]) if keep else (result, None)
 
 
 def gradient(dy: Array, shape: tuple[int, ...], windows: Windows, winners: Array | None = None) -> Array:
     """The gradient of x, of max pooling if ``winners`` are given, else of average pooling."""
     last, maximum = lies_channels_last(dy if winners is None else winners), winners is not None
-    given = [dy] if winners is None else [dy, winners]
-    arrays = [channels_last(one) if last else one.contiguous() for one in given]
+    arguments = [dy] if winners is None else [dy, winners]
+    arrays = [channels_last(one) if last else one.contiguous() for one in arguments]
     aligned = is_aligned(arrays[0]) and is_aligned(arrays[-1])
     problem = _pooling(dy.device, dy.dtype, shape, last, windows, maximum, False, aligned, True)
-    made: Array = (GRADIENT.known(problem) or GRADIENT(problem))(*arrays)
-    return made
+    result: Array = (GRADIENT.known(problem) or GRADIENT(problem))(*arrays)
+    return result

@@ -67,13 +67,13 @@ def _at_winners(x: Array, winners: Array, windows: Windows) -> Array:
     """The element of ``x`` at each window's winner, 0 for a window without one; composed of basic operations."""
     height, width = x.shape[-2:]
     table = windows.positions(height, width)
-    outputs, places = table.shape
+    outputs, columns = table.shape
     flat_winners = ops.astype(ops.reshape(winners, (*x.shape[:-2], outputs)), dtypes.int64)
     # A window without a winner lies outside the plane, so any of its elements maps to the appended zero.
-    place = ops.clip(flat_winners, 0, places - 1)
-    starts = asarray(np.arange(outputs, dtype=np.int64) * places, device=x.device)
+    index = ops.clip(flat_winners, 0, columns - 1)
+    starts = asarray(np.arange(outputs, dtype=np.int64) * columns, device=x.device)
     where = asarray(np.where(table < 0, height * width, table).reshape(-1), device=x.device)
-    at = ops.take(where, ops.reshape(ops.add(place, starts), (-1,)), axis=0)
+    at = ops.take(where, ops.reshape(ops.add(index, starts), (-1,)), axis=0)
     zero = ops.broadcast_to(asarray(np.zeros(1, x.dtype), device=x.device), (*x.shape[:-2], 1))
     flat = ops.concat([ops.reshape(x, (*x.shape[:-2], height * width)), zero], axis=-1)
     taken = ops.take_along_axis(flat, ops.reshape(at, (*x.shape[:-2], outputs)), axis=-1)

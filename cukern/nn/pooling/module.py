@@ -13,7 +13,7 @@ from .function import Sizes
 
 
 class _Pool(Module):
-    """A function of an array and the options that a module of it was made with."""
+    """A function of an array and the options that a module of it has."""
 
     _function: ClassVar[Callable[..., Array]]
     _arguments: ClassVar[str] = "its arguments are those"

@@ -79,7 +79,7 @@ class Pooling:
         return math.prod(self.shape[:-2])
 
     @property
-    def made(self) -> Pair:
+    def result_plane(self) -> Pair:
         """Rows and columns of what is computed."""
         return self.plane if self.gradient else self.outputs
 
@@ -87,8 +87,8 @@ class Pooling:
     def layouts(self) -> tuple[Layout, Layout, Layout]:
         """Those of the image, of what it is pooled to, and of the winners."""
         order, pooled = CHANNELS_LAST if self.channels_last else None, (*self.shape[:-2], *self.outputs)
-        given = (self.dtype, self.shape), (self.dtype, pooled), (self.windows.winner_dtype, pooled)
-        x, y, winners = (fresh_layout(self.device, *one, order) for one in given)
+        arrays = (self.dtype, self.shape), (self.dtype, pooled), (self.windows.winner_dtype, pooled)
+        x, y, winners = (fresh_layout(self.device, *one, order) for one in arrays)
         return x, y, winners
 
     @property
@@ -106,8 +106,8 @@ class Pooling:
             "channels_last": self.channels_last,
             "planes": self.planes,
             "channels": self.shape[-3] if len(self.shape) > 2 else 1,
-            "rows": self.made[0],
-            "columns": self.made[1],
+            "rows": self.result_plane[0],
+            "columns": self.result_plane[1],
             "places": math.prod(self.windows.kernel),
             "stride": math.prod(self.windows.stride),
         }

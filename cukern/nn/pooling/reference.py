@@ -28,8 +28,8 @@ def _taken(x: Array, windows: Windows, outside: float) -> Array:
 
 def _divisors(x: Array, windows: Windows, plane: tuple[int, int]) -> Array:
     """Those of averages, in the dtype of ``x``."""
-    found = windows.divisors(*plane).reshape(windows.output_shape(*plane))
-    return asarray(found.astype(x.dtype), device=x.device)
+    divisors = windows.divisors(*plane).reshape(windows.output_shape(*plane))
+    return asarray(divisors.astype(x.dtype), device=x.device)
 
 
 def avg_pool2d_reference(x: Array, windows: Windows) -> Array:
@@ -50,11 +50,11 @@ def _winners(x: Array, y: Array, windows: Windows) -> Array:
     """The place in each window of its first element in the plane that is its largest, ``y``, or NaN."""
     values = _taken(x, windows, -np.inf)
     alike = ops.logical_or(ops.equal(values, ops.expand_dims(y, axis=-1)), ops.isnan(values))
-    found = ops.logical_and(
+    is_winner = ops.logical_and(
         alike, ops.isfinite(_taken(zeros(x.shape, x.dtype, device=x.device), windows, -np.inf))
     )
-    places = ops.where(ops.any(found, axis=-1), ops.argmax(found, axis=-1), windows.no_winner)
-    return ops.astype(places, windows.winner_dtype)
+    indices = ops.where(ops.any(is_winner, axis=-1), ops.argmax(is_winner, axis=-1), windows.no_winner)
+    return ops.astype(indices, windows.winner_dtype)
 
 
 def pooling(problem: Pooling) -> Any:
@@ -82,10 +82,10 @@ def gradient(problem: Pooling) -> Any:
         if winners is None:
             share = ops.divide(share, _divisors(share, windows, problem.plane))
         dx = zeros((*problem.shape[:-2], *whole), share.dtype, device=dy.device)
-        for place, tap in enumerate(itertools.product(*map(range, windows.kernel))):
+        for index, tap in enumerate(itertools.product(*map(range, windows.kernel))):
             first = [t * d for t, d in zip(tap, windows.dilation, strict=True)]
             at = (slice(a, a + (m - 1) * s + 1, s) for a, (_, m, s, _, _) in zip(first, axes, strict=True))
-            own = share if winners is None else ops.where(ops.equal(winners, place), share, 0)
+            own = share if winners is None else ops.where(ops.equal(winners, index), share, 0)
             dx[(..., *at)] += own
         inner = (slice(p, p + n) for n, _, _, p, _ in axes)
         return ops.astype(dx[(..., *inner)], problem.dtype)

@@ -80,7 +80,7 @@ def gradients(where: Device, seed: int) -> Iterator[tuple[Pooling, tuple[Array, 
     """Problems of gradients of pooling, without end: of the windows' own results."""
     for problem, (x,) in forward(where, seed):
         with device(where):
-            made = reference.pooling(replace(problem, keep=problem.maximum))(x)
-            arrays = made if problem.maximum else [made]
+            pooled = reference.pooling(replace(problem, keep=problem.maximum))(x)
+            arrays = pooled if problem.maximum else [pooled]
             arrays = [channels_last(one) if problem.channels_last else one for one in arrays]
         yield replace(problem, gradient=True), tuple(arrays)

@@ -40,7 +40,7 @@ class Windowed(Variant[Pooling]):
 
     def all_threads(self, problem: Pooling) -> int:
         """Those that have a part of what is computed, by default of so many rows and items."""
-        (rows, columns), own = problem.made, self.constants()
+        (rows, columns), own = problem.result_plane, self.constants()
         return problem.planes * divide_up(rows, own.get("rows", 1)) * divide_up(columns, own.get("items", 1))
 
     def about(self, problem: Pooling) -> dict[str, Any]:
@@ -94,7 +94,7 @@ class Portable(Windowed):
     @classmethod
     def configs(cls, problem: Pooling, limits: Properties) -> Iterator[Portable]:
         """Several neighbours in rows that have as many."""
-        yield cls(1 if problem.made[1] < cls.most_items else cls.most_items)
+        yield cls(1 if problem.result_plane[1] < cls.most_items else cls.most_items)
 
 
 @dataclass(frozen=True)
@@ -192,17 +192,17 @@ class Tiles(Windowed):
         most, stride = ACCESS // problem.dtype.itemsize, problem.windows.stride[1]
         read = items // stride if problem.gradient else items * stride
         columns = problem.outputs[1] if problem.gradient else problem.plane[1]
-        return cls(rows, items, math.gcd(most, read, columns), math.gcd(most, items, problem.made[1]))
+        return cls(rows, items, math.gcd(most, read, columns), math.gcd(most, items, problem.result_plane[1]))
 
     @classmethod
     def configs(cls, problem: Pooling, limits: Properties) -> Iterator[Tiles]:
         """By preference, as their cost is the same: the most items, and of these the most rows of enough threads."""
         all_rows, all_items = cls.candidates(problem, cls.part(problem, limits))
         for items in all_items:
-            made = [cls.of(problem, rows, items) for rows in all_rows if cls.holds(problem, rows, items)]
+            configs = [cls.of(problem, rows, items) for rows in all_rows if cls.holds(problem, rows, items)]
             enough = cls.busy * limits.multiprocessors
-            yield from (one for one in made if one.all_threads(problem) >= enough)
-            yield from (one for one in reversed(made) if one.all_threads(problem) < enough)
+            yield from (one for one in configs if one.all_threads(problem) >= enough)
+            yield from (one for one in reversed(configs) if one.all_threads(problem) < enough)
 
     def about(self, problem: Pooling) -> dict[str, Any]:
         """See :class:`Windowed`."""

@@ -1,8 +1,8 @@
-// y = (x - mean) / sqrt(variance + eps) * weight + bias, with `statistics` of groups, or if they are `constant` with those of
-// each channel; or, of the `derivative`, dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c).
-// Launch: see places.cuh. Shared: none.
+// Batch or group norm, last stage: y = (x - mean) / sqrt(variance + eps) * weight + bias, with `statistics` of groups, or if they
+// are `constant` of each channel; or its `derivative`, dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c).
+// Launch: see walk.cuh. Shared: none.
 <% include "prelude/next_kernel.cuh" %>
-<% include "nn/channel_norm/places.cuh" %>
+<% include "nn/channel_norm/walk.cuh" %>
 constexpr bool derivative = << derivative | lower >>;
 <% include "nn/channel_norm/results.cuh" %>
 using W = << param >>;

@@ -4,7 +4,7 @@
 // (`kept` is 0), is read again from caches, from the last to the first.
 // `wide`, what is said of a cluster holds for all blocks with the same blockIdx.x: they leave their sums in `partials`, one for each
 // slot of each block of each unit. All blocks of the grid take equally many units.
-// Shared, static: a Joint, and what results are made by.
+// Shared, static: a Joint, and the factors of results.
 <% if wide %>
 <% include "prelude/grid.cuh" %>
 <% elif cluster > 1 %>
@@ -83,7 +83,7 @@ __device__ __forceinline__ void note_all(Joint& joint, int lane, const Sums& sum
 }
 <% endif %>
 <% if not derivative %>
-// The sums of so many elements about a reference become the mean, as in found.cuh, and the sum of squared differences from it.
+// The sums of so many elements about a reference become the mean, as in channel_statistics.cuh, and the sum of squared differences from it.
 __device__ __forceinline__ Left about_mean(Pair sums, acc reference, acc count) {
     const acc by = sums.first / maximum(count, acc(1)), squares = sums.second - sums.first * by;
     return {reference, by, squares < acc(0) ? acc(0) : squares};
@@ -113,8 +113,8 @@ __device__ __forceinline__ State state_of(const Sizes& g, Pair sums, [[maybe_unu
     return {sums.first, sums.second};
 <% else %>
     const acc count = acc(g.outer * g.inner) * acc(channels_here / slots);
-    const Left made = about_mean(sums, reference, count);
-    return {count, made.mean, made.rest, made.squares};
+    const Left moments = about_mean(sums, reference, count);
+    return {count, moments.mean, moments.rest, moments.squares};
 <% endif %>
 }
 // joint.whole[slot] = the sums of a slot of all blocks, added in the same order in every block.

@@ -1,5 +1,5 @@
 // Batch or group norm in one launch: y = (x - mean) / sqrt(variance + eps) * weight + bias, and statistics[group]
-// as in found.cuh. If there are running statistics, they move as by statistics.cu.
+// as in channel_statistics.cuh. If there are running statistics, they move as by statistics.cu.
 // Launch: see cluster.cuh. Channels that lie innermost: a block has whole groups of them.
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/math.cuh" %>
@@ -17,7 +17,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% if kept %>
     extern __shared__ __align__(16) unsigned char memory[];
     const Kept packs(memory, x, nullptr);
-    packs.bring(g, blockIdx.x);
+    packs.stage(g, blockIdx.x);
 <% endif %>
     for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const Group here(g, unit);
@@ -41,7 +41,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             const int together = last ? int(g.together) : members, first = last ? number / together * together : 0;
             State total = joint.whole[first];
             for (int c = 1; c < together && last; ++c) total = join(total, joint.whole[first + c]);
-            const Statistics of = found(total, eps);
+            const Statistics of = statistics_of(total, eps);
             of_channels[number] = {of.mean, of.rstd * factor, acc(0), offset - of.rest * (of.rstd * factor)};
             if (blockIdx.y == 0 && number % together == 0) {
                 const index group = of_group(g, here.instance * g.channels + channel);
@@ -61,7 +61,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             << "packs.write(walk, y, own, m, ahead)" if kept else "write_results(walk, x, (const U*)nullptr, y, own)" >>;
         }
 <% if kept and last and not whole %>
-        if (unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+        if (unit + int(gridDim.x) < units) packs.stage(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();
     }

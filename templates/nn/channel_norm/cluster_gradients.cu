@@ -18,7 +18,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% if kept %>
     extern __shared__ __align__(16) unsigned char memory[];
     const Kept packs(memory, x, dy);
-    packs.bring(g, blockIdx.x);
+    packs.stage(g, blockIdx.x);
 <% endif %>
     for (int unit = blockIdx.x; unit < units; unit += gridDim.x) {
         const Group here(g, unit);
@@ -58,7 +58,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             << "packs.write(walk, dx, own, m, ahead)" if kept else "write_results(walk, x, dy, dx, own)" >>;
         }
 <% if kept %>
-        if ((<< (last and not whole) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.bring(g, unit + gridDim.x);
+        if ((<< (last and not whole) | lower >> || !dx) && unit + int(gridDim.x) < units) packs.stage(g, unit + gridDim.x);
 <% endif %>
         wait_for_readers();
     }

@@ -1,4 +1,4 @@
-// The parts that sums.cu leaves of a derivative, joined. For the channels of all instances:
+// Gradients of batch or group norm, second stage: combines the partial sums of sums.cu. For the channels of all instances:
 // dbias[channel] = the sum of dy and dweight[channel] that of dy * n, with n = (x - mean) * rstd, where they are asked for;
 // factors[channel] = (mean, a, b, c), by which dx = dy * a - (x - mean) * b - c. Without `moving`, mean and variance are
 // constants, and b and c are 0. Without parts (pieces is 0) sums are 0.
@@ -9,7 +9,7 @@ using acc = << acc >>;
 using W = << param >>;
 using G = << grad >>;
 using index = << index >>;
-<% include "nn/channel_norm/found.cuh" %>
+<% include "nn/channel_norm/channel_statistics.cuh" %>
 constexpr int block = << block >>, unroll = << unroll >>;
 constexpr bool moving = << moving | lower >>;
 

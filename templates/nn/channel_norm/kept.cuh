@@ -1,5 +1,5 @@
-// What a thread reads of its channels stays in shared memory until results are made, so that global memory is read once: `kept` packs
-// of each array for each member. When results are made of channels that do not lie innermost, the packs at their places of the
+// A thread's elements of its channels stay in shared memory until results are computed, so global memory is read once: `kept` packs
+// of each array for each member. When results are computed of channels that do not lie innermost, the packs at their slots of the
 // cluster's next unit are sent for, `ahead` elements away. While blocks wait for each other, the first `asked` ones of a member are
 // on their way to the L2 cache.
 // Shared, dynamic: the packs of x, then, of the `derivative`, those of dy; a thread uses its own ones alone.
@@ -8,7 +8,7 @@ constexpr int kept = << kept >>, parts = members > 1 ? 1 : kept < 4 ? kept : 4; 
 constexpr int each_part = (kept + parts - 1) / parts;
 
 template <typename P, typename E>
-__device__ __forceinline__ void bring_pack(P* to, const E* from) {
+__device__ __forceinline__ void stage_pack(P* to, const E* from) {
     if constexpr (sizeof(P) >= 4) copy_async(to, (const P*)from);
     else *to = *(const P*)from;
 }
@@ -25,18 +25,18 @@ struct Kept {
         : x((Pack<T, width>*)shared + threadIdx.x),
           dy((Pack<U, width>*)((Pack<T, width>*)shared + members * kept * block) + threadIdx.x), from(all), above(all_above)
     {}
-    __device__ __forceinline__ void bring_one(index at, int place) const {
-        bring_pack(x + place * block, from + at);
-        << "bring_pack(dy + place * block, above + at);" if derivative >>
+    __device__ __forceinline__ void stage_one(index at, int slot) const {
+        stage_pack(x + slot * block, from + at);
+        << "stage_pack(dy + slot * block, above + at);" if derivative >>
     }
     // Sends for a unit's packs.
-    __device__ __forceinline__ void bring(const Sizes& g, int unit) const {
+    __device__ __forceinline__ void stage(const Sizes& g, int unit) const {
         for (int m = 0; m < members; ++m) {
             WalkOf<false> walk = Group(g, unit).walk(g, m);
 #pragma unroll 1
             for (int part = 0, i = 0; part < parts; ++part) {
 #pragma unroll 1
-                for (; i < (part + 1) * each_part && walk.there(); ++i, walk.go_on()) bring_one(walk.at, m * kept + i);
+                for (; i < (part + 1) * each_part && walk.there(); ++i, walk.go_on()) stage_one(walk.at, m * kept + i);
                 if (m == members - 1) commit_copies();
             }
         }
@@ -55,18 +55,18 @@ struct Kept {
     }
 <% endif %>
     template <int N>
-    __device__ __forceinline__ void load(Pack<T, width> (&xs)[N], Pack<U, width> (&dys)[N], int place) const {
+    __device__ __forceinline__ void load(Pack<T, width> (&xs)[N], Pack<U, width> (&dys)[N], int slot) const {
 #pragma unroll
         for (int u = 0; u < N; ++u) {
-            xs[u] = load_pack<width>((const T*)(x + (place + u) * block));
-            << "dys[u] = load_pack<width>((const U*)(dy + (place + u) * block));" if derivative >>
+            xs[u] = load_pack<width>((const T*)(x + (slot + u) * block));
+            << "dys[u] = load_pack<width>((const U*)(dy + (slot + u) * block));" if derivative >>
         }
     }
     template <int N>
-    __device__ __forceinline__ void add_some(Sums& sums, int place) const {
+    __device__ __forceinline__ void add_some(Sums& sums, int slot) const {
         Pack<T, width> xs[N];
         Pack<U, width> dys[N];
-        load(xs, dys, place);
+        load(xs, dys, slot);
 #pragma unroll
         for (int u = 0; u < N; ++u) sums.add(xs[u], dys[u]);
         sums.settle();
@@ -91,16 +91,16 @@ struct Kept {
     }
     template <int N>
     __device__ __forceinline__ void write_some(
-        WalkOf<false>& walk, Result* y, const Channel (&own)[own_channels], int place, index ahead) const
+        WalkOf<false>& walk, Result* y, const Channel (&own)[own_channels], int slot, index ahead) const
     {
         Pack<T, width> xs[N];
         Pack<U, width> dys[N];
         index at[N];
-        load(xs, dys, place);
+        load(xs, dys, slot);
 #pragma unroll
         for (int u = 0; u < N; ++u, walk.go_on()) {
             at[u] = walk.at;
-            if (ahead != 0) bring_one(walk.at + ahead, place + u);
+            if (ahead != 0) stage_one(walk.at + ahead, slot + u);
         }
 #pragma unroll
         for (int u = 0; u < N; ++u) write_pack(y + at[u], xs[u], dys[u], own);

@@ -1,10 +1,10 @@
-// What is made of elements whose channels' statistics are known, for the threads of places.cuh. `streaming`, nobody reads results
+// Results from elements and their channels' statistics, for the threads of walk.cuh. `streaming`, nobody reads results
 // soon.
 <% if streaming is defined and streaming %>
 <% include "prelude/streaming.cuh" %>
 <% endif %>
 using Result = << "T" if derivative else "U" >>;
-// By which a channel's elements are made: (x - mean) * factor + offset, or dy * factor - (x - mean) * slope + offset.
+// A channel's factors of results: (x - mean) * factor + offset, or dy * factor - (x - mean) * slope + offset.
 struct Channel {
     acc mean, factor, slope, offset;
 };

@@ -1,11 +1,11 @@
-// The parts that sums.cu leaves, joined: statistics[group] of `together` channels, as in found.cuh. If there
+// Combines the partial sums of sums.cu: statistics[group] of `together` channels, as in channel_statistics.cuh. If there
 // are running statistics, they move by `momentum`, or by what `by` points to, towards mean and unbiased variance.
 // Launch: a block for each group of all instances. Shared, static: a state a thread.
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "prelude/math.cuh" %>
 using acc = << acc >>;
-<% include "nn/channel_norm/found.cuh" %>
+<% include "nn/channel_norm/channel_statistics.cuh" %>
 <% include "nn/channel_norm/moments.cuh" %>
 using R = << running >>;
 using index = << index >>;
@@ -36,6 +36,6 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
     }
     if (threadIdx.x > 0) return;
     total = shared[0];
-    ((Statistics*)statistics)[blockIdx.x] = found(total, eps);
+    ((Statistics*)statistics)[blockIdx.x] = statistics_of(total, eps);
     if (running_mean) move_running(total, running_mean + blockIdx.x, running_variance + blockIdx.x, by, momentum);
 }

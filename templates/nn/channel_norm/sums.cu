@@ -1,7 +1,7 @@
-// Sums over parts of channels. Forward: the moments of moments.cuh, as parts[channel, part, 4].
+// Batch or group norm, first stage: partial sums of channels. Forward: the moments of moments.cuh, as parts[channel, part, 4].
 // Of the `derivative`: the sums of dy and of dy * (x - mean), without the mean's rest, as parts[channel, part, 2]; and, with an `image`, whose statistics are
 // constants, dx = dy * rstd * weight. Channels are those of all instances.
-// Launch: see places.cuh. Shared, static: the sums of the block's threads. The order of sums is the same in every run.
+// Launch: see walk.cuh. Shared, static: the sums of the block's threads. The order of sums is the same in every run.
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/sums.cuh" %>
 <% if image %>
@@ -24,11 +24,11 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     for (int c = 0; c < own_channels; ++c)
         factors[c] = walk.there() ? ((const Statistics*)statistics)[walk.number(g) + c].rstd * (weight ? cast<acc>(weight[walk.channel + c]) : acc(1)) : acc(0);
     sums.take(walk, x, dy, [&](index at, const Pack<U, width>& above) {
-        acc made[width];
-        unpack(above, made);
+        acc values[width];
+        unpack(above, values);
 #pragma unroll
-        for (int v = 0; v < width; ++v) made[v] *= factors[last ? v : 0];
-        store_pack(dx + at, packed<T>(made));
+        for (int v = 0; v < width; ++v) values[v] *= factors[last ? v : 0];
+        store_pack(dx + at, packed<T>(values));
     });
 <% else %>
     sums.take(walk, x, << "dy" if derivative else "nullptr" >>);
@@ -47,12 +47,12 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     if (int(threadIdx.x) >= across || walk.channel >= g.channels) return;
 #pragma unroll
     for (int c = 0; c < own_channels; ++c) {
-        const State made = shared[c][threadIdx.x];
+        const State values = shared[c][threadIdx.x];
         acc* const to = parts + ((walk.number(g) + c) * gridDim.y + blockIdx.y) * numbers;
 <% if derivative %>
-        to[0] = made.total, to[1] = made.product;
+        to[0] = values.total, to[1] = values.product;
 <% else %>
-        to[0] = made.count, to[1] = made.mean, to[2] = made.rest, to[3] = made.squares;
+        to[0] = values.count, to[1] = values.mean, to[2] = values.rest, to[3] = values.squares;
 <% endif %>
     }
 }

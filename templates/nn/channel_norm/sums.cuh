@@ -2,7 +2,7 @@
 // `derivative`, of dy and of dy * (x - offset).
 // Each thread subtracts an offset before it squares, so that a large mean costs no accuracy: the first element that it meets, and
 // whenever it has met twice as many, their mean, as the first may be far from the others.
-<% include "nn/channel_norm/places.cuh" %>
+<% include "nn/channel_norm/walk.cuh" %>
 <% include "prelude/reduce.cuh" %>
 constexpr bool derivative = << derivative | lower >>;
 <% if derivative %>

@@ -1,4 +1,4 @@
-// losses[r] = peak - x[r, targets[r]] + rest, where peak is row r's largest element and rest the logarithm of the sum of
+// Cross-entropy and its gradient, in place: losses[r] = peak - x[r, targets[r]] + rest, where peak is row r's largest element and rest the logarithm of the sum of
 // exponentials below it; then x[r, c] becomes exp(x[r, c] - peak - rest) - (c == targets[r]), the derivative of losses[r].
 // x (rows, columns) in C order, packs of `width` elements aligned; targets (rows): the classes, one out of range taken as the
 // nearest; losses (rows). Launch: a block a row, which is in the L2 still when it is read again. Shared: the states of warps.

@@ -59,11 +59,11 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         for (int chunk = 0; chunk < chunks; ++chunk) {
             const index start = (chunk * threads + lane) * width;
             if (start >= columns || !live) continue;
-            acc made[width];
+            acc result[width];
 #pragma unroll
             for (int v = 0; v < width; ++v)
-                made[v] = (gs[chunk][v] - gradient_mean - ns[chunk][v] * product_mean) * of.rstd;
-            store_pack(target + start, packed<T>(made));
+                result[v] = (gs[chunk][v] - gradient_mean - ns[chunk][v] * product_mean) * of.rstd;
+            store_pack(target + start, packed<T>(result));
         }
     }
 #pragma unroll

@@ -44,9 +44,9 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         if (!exact && start >= columns) continue;
         if (weighted) unpack(load_pack<width>(weight + start), scaled);
         const Numbers here(xs[chunk], dys[chunk], of, scaled, true);
-        acc made[width];
+        acc result[width];
 #pragma unroll
-        for (int v = 0; v < width; ++v) made[v] = derivative(here.n[v], here.g[v], of, gradient_mean, product_mean);
-        store_pack(dx + at + start, packed<T>(made));
+        for (int v = 0; v < width; ++v) result[v] = derivative(here.n[v], here.g[v], of, gradient_mean, product_mean);
+        store_pack(dx + at + start, packed<T>(result));
     }
 }

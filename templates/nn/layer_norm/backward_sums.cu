@@ -1,5 +1,5 @@
-// dx of layer_norm, and what dweight and dbias are summed up from, as backward.cu makes them, for rows that are brought to
-// shared memory: x and dy are read once, those of the next stages - 1 turns while a turn of `turn` rows is worked on.
+// Gradient of layer_norm: dx, and partial sums of dweight and dbias, as backward.cu, with rows staged in shared memory: x and
+// dy are read once, and the next stages - 1 turns are prefetched while a turn of `turn` rows is computed.
 // x, dy, dx (rows, columns); weight (columns), or not read; statistics (rows, 2) as forward.cu writes them.
 // dweight, dbias (slots, columns) or null: sums over the rows of one block or cluster, to be summed over them afterwards.
 // Launch: any grid, of whole clusters; rows are dealt to their groups of `threads` threads, a turn at a time. A thread has
@@ -15,7 +15,7 @@ constexpr int row_size = 2 * chunks * block, slot_size = turn * row_size;
 // A thread's packs of a row, of x and of dy, in its slot.
 __device__ __forceinline__ Held* x_in(Held* slot, int r, int chunk) { return slot + r * row_size + chunk * block; }
 __device__ __forceinline__ Held* dy_in(Held* slot, int r, int chunk) { return x_in(slot, r, chunks + chunk); }
-__device__ __forceinline__ void bring(Held* to, const T* from) {
+__device__ __forceinline__ void stage(Held* to, const T* from) {
     using Access = Words<sizeof(Held)>;
     copy_async((Access*)to, (const Access*)from);
 }
@@ -28,13 +28,13 @@ __device__ __forceinline__ void bring_rows(Held* slot, const T* x, const T* dy, 
         for (int chunk = 0; chunk < chunks; ++chunk) {
             const index start = start_of(chunk);
             if (!exact && start >= columns) continue;
-            bring(x_in(slot, r, chunk), x + at + start);
-            bring(dy_in(slot, r, chunk), dy + at + start);
+            stage(x_in(slot, r, chunk), x + at + start);
+            stage(dy_in(slot, r, chunk), dy + at + start);
         }
     }
     commit_copies();
 }
-// What the statistics of a turn's rows are made of, when they are needed: until then nothing waits for it.
+// The loaded values of which a turn's statistics are computed: until they are needed nothing waits for the loads.
 struct Ahead {
     T first[turn];
     Statistics kept[turn];
@@ -139,11 +139,11 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
                     for (int v = 0; v < width; ++v) ns[r][chunk][v] = here.n[v], gs[r][chunk][v] = here.g[v];
                 }
-                acc made[width];
+                acc result[width];
 #pragma unroll
                 for (int v = 0; v < width; ++v)
-                    made[v] = derivative(ns[r][chunk][v], gs[r][chunk][v], of[r], gradient_mean, product_mean);
-                store_pack(dx + (row + r) * columns + start, packed<T>(made));
+                    result[v] = derivative(ns[r][chunk][v], gs[r][chunk][v], of[r], gradient_mean, product_mean);
+                store_pack(dx + (row + r) * columns + start, packed<T>(result));
             }
         }
         if (!keeps_row) bring_rows(slot, x, dy, row + stages * step, rows, columns);

@@ -25,18 +25,18 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if (!one_dh) of_output = load_pack<pack>(output_dh + at);
     if (!one_dcell) of_cell = load_pack<pack>(dcell + at);
     if (state_dh) of_state = load_pack<pack>(state_dh + at);
-    Gates<T> made;
+    Gates<T> result;
 #pragma unroll
     for (int k = 0; k < pack; ++k) {
         const Slopes<acc> slopes(
             cast<acc>(gate.input.at[k]), cast<acc>(gate.output.at[k]), cast<acc>(gate.candidate.at[k]), cast<acc>(cell.at[k]),
             cast<acc>(one_dh ? *output_dh : of_output.at[k]) + cast<acc>(of_state.at[k]),
             cast<acc>(one_dcell ? *dcell : of_cell.at[k]));
-        made.input.at[k] = cast<T>(slopes.input_gate);
-        made.output.at[k] = cast<T>(slopes.output_gate);
-        made.candidate.at[k] = cast<T>(slopes.candidate);
+        result.input.at[k] = cast<T>(slopes.input_gate);
+        result.output.at[k] = cast<T>(slopes.output_gate);
+        result.candidate.at[k] = cast<T>(slopes.candidate);
         cell_d.at[k] = cast<T>(slopes.cell);
     }
-    store_gates(dgates + first, state, made);
+    store_gates(dgates + first, state, result);
     store_pack(old_dcell + at, cell_d);
 }

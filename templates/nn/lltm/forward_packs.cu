@@ -22,7 +22,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const auto x = load_gates(from_input + first, state), y = load_gates(from_state + first, state);
     const auto b = load_gates(bias + unit, state);
     Pack<T, pack> h, cell;
-    Gates<T> made;
+    Gates<T> result;
 #pragma unroll
     for (int k = 0; k < pack; ++k) {
         const Step<acc> step(
@@ -32,11 +32,11 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             cast<acc>(old.at[k]));
         h.at[k] = cast<T>(step.h);
         cell.at[k] = cast<T>(step.cell);
-        made.input.at[k] = cast<T>(step.input_gate);
-        made.output.at[k] = cast<T>(step.output_gate);
-        made.candidate.at[k] = cast<T>(step.candidate);
+        result.input.at[k] = cast<T>(step.input_gate);
+        result.output.at[k] = cast<T>(step.output_gate);
+        result.candidate.at[k] = cast<T>(step.candidate);
     }
     store_pack(new_cell + row + unit, cell);
     store_pack(new_h + row + unit, h);
-    if (keep) store_gates(gates + first, state, made);
+    if (keep) store_gates(gates + first, state, result);
 }

@@ -33,7 +33,7 @@ __device__ __forceinline__ Pooled pooled(Pooled window, Pooled before) {
 // Written out row by row as templates, as not every compiler unrolls loops this long.
 struct Tile {
     T held[down][across];
-    Pooled made[rows][items];
+    Pooled result[rows][items];
 
     template <int n = 0>
     __device__ __forceinline__ void load(const T* x, index plane, index top, index height, index left, index width) {
@@ -59,7 +59,7 @@ struct Tile {
     __device__ __forceinline__ void pool_down(int item, Pooled one) {
         constexpr int a = row_of_window(covered(n), out);
         const Pooled part = {one.value, one.place + a * Kernel::columns};
-        if constexpr (a >= 0) made[out][item] = a == Kernel::rows - 1 ? part : pooled(made[out][item], part);
+        if constexpr (a >= 0) result[out][item] = a == Kernel::rows - 1 ? part : pooled(result[out][item], part);
         if constexpr (out + 1 < rows) pool_down<n, out + 1>(item, one);
     }
 };
@@ -97,8 +97,8 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
         for (int item = 0; item < items; ++item) {
             const index above = top + out * Stride::rows, before = left + item * Stride::columns;
-            value[item] = tile.made[out][item].value;
-            place[item] = tile.made[out][item].place;
+            value[item] = tile.result[out][item].value;
+            place[item] = tile.result[out][item].place;
             if constexpr (!largest)
                 value[item] /= acc(even ? index(Kernel::places) : divisor(above, before, height, width));
             else if constexpr (keep && !full)

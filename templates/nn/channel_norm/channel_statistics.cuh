@@ -1,4 +1,4 @@
-// What has been found of a channel: its mean is mean + rest, and 1 / sqrt(variance + eps). The mean is not one number, as that
+// The statistics of a channel: its mean is mean + rest, and 1 / sqrt(variance + eps). The mean is not one number, as that
 // would be rounded to the digits of a large one, which are few beside those of its differences from the elements.
 struct Statistics {
     acc mean, rest, rstd;
@@ -6,7 +6,7 @@ struct Statistics {
 // Those of a total of moments. Running statistics, if there are any, move by `momentum`, or by what `by` points to, towards mean
 // and unbiased variance.
 template <typename Total>
-__device__ __forceinline__ Statistics found(const Total& total, acc eps) {
+__device__ __forceinline__ Statistics statistics_of(const Total& total, acc eps) {
     return {total.mean, total.rest, acc(1) / sqrt(total.squares / total.count + eps)};
 }
 template <typename Total, typename R>

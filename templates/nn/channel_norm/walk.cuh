@@ -4,13 +4,13 @@
 // parts of `each`. Channels that lie innermost (inner is 1) are read in packs of `width` channels, others in packs along the
 // sequence, which never reach into another channel.
 // `backwards`, elements are taken from the last to the first: those that a kernel before has read last may still be in a cache. If
-// that had `before` parts side by side, theirs are taken by turns.
+// that had `before` parts side by side, theirs are interleaved.
 // Launch: blockIdx.x numbers instances, and in each `blocks` times `across` packs of channels, or its channels; blockIdx.y parts.
 <% include "prelude/packs.cuh" %>
 using T = << elem >>;
 using U = << out >>;
 using acc = << acc >>;
-<% include "nn/channel_norm/found.cuh" %>
+<% include "nn/channel_norm/channel_statistics.cuh" %>
 using index = << index >>;
 constexpr int block = << block >>, width = << width >>, across = << across >>, unroll = << unroll >>;
 constexpr bool last = << last | lower >>, backwards = << backwards | lower >>;

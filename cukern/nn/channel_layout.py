@@ -13,7 +13,7 @@ from ..kernel.bound import BoundKernel
 from ..kernel.sizes import index_type
 
 
-class Places(NamedTuple):
+class ChannelLayout(NamedTuple):
     """How an array lies in memory: as (instances, outer, channels, inner), after its axes were taken in ``order``.
 
     Attributes:
@@ -34,7 +34,7 @@ class Places(NamedTuple):
 
 
 class Share(NamedTuple):
-    """How threads share an array: the template variables of places.cuh that depend on its sizes.
+    """How threads share an array: the template variables of walk.cuh that depend on its sizes.
 
     Attributes:
         block: threads of a block.
@@ -58,7 +58,9 @@ class Share(NamedTuple):
         return self.block // self.across * (1 if self.last else self.width)
 
 
-def packed_sizes(places: Places, step: int, each: int, blocks: int, before: int = 1) -> tuple[bytes, str]:
+def packed_sizes(
+    layout: ChannelLayout, step: int, each: int, blocks: int, before: int = 1
+) -> tuple[bytes, str]:
     """The kernels' struct Sizes, and the type of its numbers.
 
     Args:
@@ -67,9 +69,9 @@ def packed_sizes(places: Places, step: int, each: int, blocks: int, before: int 
         blocks: blocks of an instance.
         before: parts of the kernel before, which this one takes backwards.
     """
-    row = places.channels * places.inner
-    index = index_type(places.instances * places.outer * row + (step // places.inner + 2) * row)
-    numbers = (places.outer, places.channels, places.inner, each, blocks, places.together, before)
+    row = layout.channels * layout.inner
+    index = index_type(layout.instances * layout.outer * row + (step // layout.inner + 2) * row)
+    numbers = (layout.outer, layout.channels, layout.inner, each, blocks, layout.together, before)
     return struct.pack(f"7{'i' if index == 'int' else 'q'}", *numbers), index
 
 

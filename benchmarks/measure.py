@@ -30,12 +30,14 @@ try:
 except ImportError:
     torch = None  # type: ignore[assignment]
 
-__all__ = ["Benchmark", "Call", "difference", "torch"]
+__all__ = ["FIRST", "Benchmark", "Call", "difference", "graphed", "milliseconds", "torch"]
 
 Call = Callable[[], Any]
 T = TypeVar("T")
 #: Calls whose time on the host is measured.
 CALLS = 50
+#: Steps of a program before its time is taken, of which the losses are shown; then steps of a round, and rounds.
+FIRST, TIMED, ROUNDS = 5, 10, 5
 
 
 class Benchmark:
@@ -45,8 +47,8 @@ class Benchmark:
         doc: the script's docstring, shown by ``--help``.
         title: what the table's times are; the device's name is put before it.
         columns: the table's heads.
-        arguments: those of the command line, ``--scale N``, ``--only WORD`` and ``--out FILE``; the process's own if
-            not given.
+        arguments: those of the command line, ``--scale N``, ``--only WORD``, ``--quick`` and ``--out FILE``; the
+            process's own if not given.
     """
 
     def __init__(
@@ -57,9 +59,11 @@ class Benchmark:
         )
         parser.add_argument("--scale", type=int, default=1, help="divides sizes, for a try without a GPU")
         parser.add_argument("--only", default="", help="a word of the cases that are measured")
+        parser.add_argument("--quick", action="store_true", help="leave out what takes long to compile")
         parser.add_argument("--out", type=Path, help="a file for the table")
         options = parser.parse_args(arguments)
         self.scale: int = options.scale
+        self.quick: bool = options.quick
         self._only: str = options.only
         self.device = ck.zeros(1).device
         self._out: Path | None = options.out
@@ -141,3 +145,39 @@ def difference(name: str, made: ck.Array, exact: ck.Array, limit: float, relativ
     if not apart <= limit:
         raise AssertionError(f"{name}: the results differ by {apart:.2g}, expected {limit:.2g} at most")
     return apart
+
+
+def graphed(step: Callable[[], Any]) -> Callable[[], Any]:
+    """A step of PyTorch as a CUDA graph, recorded in its call number `FIRST`."""
+    cuda, graph = torch.cuda, torch.cuda.CUDAGraph()
+    side = cuda.Stream()
+    losses: list[Any] = []
+
+    def replay() -> Any:
+        if len(losses) < FIRST - 1:
+            side.wait_stream(cuda.current_stream())
+            with cuda.stream(side):  # its first calls allocate what must not be recorded
+                losses.append(step())
+            cuda.current_stream().wait_stream(side)
+            return losses[-1]
+        if len(losses) == FIRST - 1:
+            with cuda.graph(graph):
+                losses.append(step())
+        graph.replay()
+        return losses[-1]
+
+    return replay
+
+
+def milliseconds(steps: Sequence[Callable[[], Any]], synchronize: Callable[[], None]) -> list[float]:
+    """The milliseconds of a call of each step, measured by turns."""
+    taken: list[list[float]] = [[] for _ in steps]
+    for _ in range(ROUNDS):
+        for times, step in zip(taken, steps, strict=True):
+            synchronize()
+            start = time.perf_counter()
+            for _ in range(TIMED):
+                step()
+            synchronize()
+            times.append(1e3 * (time.perf_counter() - start) / TIMED)
+    return [statistics.median(times) for times in taken]

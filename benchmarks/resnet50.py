@@ -13,14 +13,12 @@ its convolution of 3 by 3.
 
 from __future__ import annotations
 
-import statistics
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-from measure import Benchmark, torch
+from measure import FIRST, Benchmark, graphed, milliseconds, torch
 
 import cukern as ck
 from cukern import nn
@@ -29,10 +27,6 @@ from cukern import nn
 STAGES, BATCH, SIZE, CHANNELS, CLASSES = (3, 4, 6, 3), 64, 224, 64, 1000
 #: By how much of it the first loss may differ: rounding grows from layer to layer.
 LIMIT = 0.05
-#: Steps before the time is taken, of which the losses are shown.
-FIRST = 5
-#: Steps of a round, and rounds.
-TIMED, ROUNDS = 10, 5
 OPTIONS = {"lr": 0.01, "momentum": 0.9}
 
 
@@ -155,42 +149,6 @@ def torch_step(model: Any, images: ck.Array, labels: ck.Array) -> Callable[[], A
         return loss.detach()
 
     return step
-
-
-def graphed(step: Callable[[], Any]) -> Callable[[], Any]:
-    """A step of PyTorch as a CUDA graph, recorded in its call number `FIRST`."""
-    cuda, graph = torch.cuda, torch.cuda.CUDAGraph()
-    side = cuda.Stream()
-    losses: list[Any] = []
-
-    def replay() -> Any:
-        if len(losses) < FIRST - 1:
-            side.wait_stream(cuda.current_stream())
-            with cuda.stream(side):  # its first calls allocate what must not be recorded
-                losses.append(step())
-            cuda.current_stream().wait_stream(side)
-            return losses[-1]
-        if len(losses) == FIRST - 1:
-            with cuda.graph(graph):
-                losses.append(step())
-        graph.replay()
-        return losses[-1]
-
-    return replay
-
-
-def milliseconds(steps: Sequence[Callable[[], Any]], synchronize: Callable[[], None]) -> list[float]:
-    """The milliseconds of a call of each step, measured by turns."""
-    taken: list[list[float]] = [[] for _ in steps]
-    for _ in range(ROUNDS):
-        for times, step in zip(taken, steps, strict=True):
-            synchronize()
-            start = time.perf_counter()
-            for _ in range(TIMED):
-                step()
-            synchronize()
-            times.append(1e3 * (time.perf_counter() - start) / TIMED)
-    return [statistics.median(times) for times in taken]
 
 
 def main() -> None:

@@ -46,7 +46,9 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
       of them, as by optimizers, are part of the graph. After a module has moved to another device, steps are
       recorded anew.
     * The step works on one GPU: that of its array arguments, or the current device if there are none.
-    * The step cannot read a value on the host (``item``, ``if x > 0``), nor make arrays of host data.
+    * Arrays made of host data in the step keep the values that they had when it was recorded, with a warning if the
+      data is a NumPy array, whose values may change.
+    * The step cannot read a value on the host (``item``, ``if x > 0``).
 
     The results are copies, so the next call does not change them. A graph keeps the memory of its intermediate
     results for itself.
@@ -174,6 +176,7 @@ class _Graph:
         self._host = np.zeros(_LIVE_BYTES, np.uint8)
         self._used = 0
         self._workspace: Any = None
+        self._constants: list[Any] = []
         with self._cuda.using_allocator(self._pool.malloc):
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [_copied(one) for one in inputs]
@@ -203,7 +206,7 @@ class _Graph:
                     raise
                 raise CaptureError(
                     f"capture: {_name(step)} does something that a graph cannot record, such as reading "
-                    f"a value on the host or making an array of host data ({error})"
+                    f"a value on the host ({error})"
                 ) from error
             finally:
                 capture_hooks.begin(None)
@@ -243,6 +246,15 @@ class _Graph:
         if self._workspace is None:
             self._workspace = self._pool.malloc(nbytes)
         return self._workspace
+
+    def constant(self, make: Callable[[], Any]) -> Any:
+        """An ndarray of host data, which is copied now, and kept for all replays."""
+        side = self._cuda.Stream(non_blocking=True)
+        with side:
+            result = make()
+        side.synchronize()
+        self._constants.append(result)
+        return result
 
     def written(self, array: Array, writer: str) -> None:
         """Note that the step writes to ``array``."""

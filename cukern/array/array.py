@@ -14,7 +14,7 @@ from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import carried
-from ..errors import DeviceError
+from ..errors import CaptureError, DeviceError
 from . import printing
 from .implicit import converted
 from .layout import Layout, layout_of
@@ -248,6 +248,11 @@ class Array(Memory):
         if where.addressable:
             result = Array._wrap(self._fetched(), where)
         elif home.addressable:
+            if capture_hooks.recorder() is not None:
+                raise CaptureError(
+                    "capture: a copy of an array of the host is not recorded, as its values may change; pass it as an "
+                    "argument, or move it before the step"
+                )
             with where.activate():
                 result = Array._wrap(where.backend.upload(self._data), where)
         else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -87,6 +88,12 @@ def asarray(
         result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
         return result
     where = _device(device)
+    if isinstance(obj, np.ndarray) and not where.addressable and capture_hooks.recorder() is not None:
+        warnings.warn(
+            "capture: an array made of a NumPy array keeps, in all replays, the values that it had when the step was "
+            "recorded; pass it as an argument if they change",
+            stacklevel=2,
+        )
     data, shares = host_data(obj, wanted)
     if shares and (not where.addressable or not (data.flags.aligned and data.flags.writeable) or copy):
         if copy is False:

@@ -38,7 +38,7 @@ from ..shape.views import moveaxis, reshape
 from .gather_scatter import picked_along, put_number, put_rows, serial
 from .plain_numbers import NUMBERS, takes_number
 from .search import indices_of_true
-from .take import along_axis, checked_indices, gather, integers, kernel_indices
+from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of
 
 __all__ = ["put_along_axis"]
 
@@ -89,7 +89,7 @@ def _part(part: Any, x: Array) -> list[Any]:
     if isinstance(part, Array):
         part = part.to_device(x.device)
     if isinstance(part, (list, tuple, range, np.ndarray, Array, bool, np.bool_)):
-        data = part._data if isinstance(part, Array) else x.device.xp.asarray(part)
+        data = part._data if isinstance(part, Array) else on_device_of(x, part)
         if data.dtype == np.bool_:
             return _mask(data, x)
         if data.ndim == 0 and data.dtype.kind in "iu":
@@ -252,7 +252,7 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
             raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
         basic.append(None if part.new else slice(None))
         axes.append(len(basic) - 1)
-        arrays.append(settle(x.device.xp.asarray(part.data), size, x, "index"))
+        arrays.append(settle(on_device_of(x, part.data), size, x, "index"))
     try:
         arrays = x.device.xp.broadcast_arrays(*arrays) if len(arrays) > 1 else arrays
     except ValueError:

@@ -120,13 +120,21 @@ def kernel_indices(indices: Any, size: int, x: Array, name: str) -> Any:
     return _kept(x.device.xp.asarray(data, order="C"), indices, x)
 
 
+def on_device_of(x: Array, indices: Any) -> Any:
+    """An ndarray on the device of ``x``, of numbers of the host or of such an ndarray."""
+    if isinstance(indices, x.device.xp.ndarray):
+        return indices
+    data = np.asarray(indices)
+    return data if x.device.addressable else x.device.backend.upload(data)
+
+
 def integers(indices: Any, x: Array, name: str) -> Any:
     """An integer index argument as an ndarray on the device of ``x``.
 
     Raises:
         IndexError: ``indices`` are not integers.
     """
-    data = indices._data if isinstance(indices, Array) else x.device.xp.asarray(indices)
+    data = indices._data if isinstance(indices, Array) else on_device_of(x, indices)
     if isinstance(indices, Array) and indices.device is not x.device:
         data = indices.to_device(x.device)._data
     if data.size == 0 and not isinstance(indices, (Array, np.ndarray)):

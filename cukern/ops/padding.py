@@ -24,7 +24,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.table import floor
 from ..elementwise.table import round as rint
-from ..index.take import scatter
+from ..index.take import on_device_of, scatter
 from ..reduction.rows import max as largest
 from ..reduction.rows import mean
 from ..reduction.rows import min as smallest
@@ -255,7 +255,7 @@ def folded(g: Array, sizes: tuple[int, ...], before: Sequence[int], mode: str) -
         count = g.shape[axis]
         if count == n:
             continue
-        indices = g.device.xp.asarray(_places(np.arange(-start, count - start), n, mode))
+        indices = on_device_of(g, _places(np.arange(-start, count - start), n, mode))
         outer, inner = g.shape[:axis], g.shape[axis + 1 :]
         flat = reshape(g, (math.prod(outer), count, math.prod(inner)))
         g = reshape(scatter(flat, indices, flat.shape[0], n, flat.shape[2]), (*outer, n, *inner))

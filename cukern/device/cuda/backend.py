@@ -20,7 +20,7 @@ from ...errors import DeviceError
 from ...text import Dim3
 from ...text.signature import Param, Unit
 from ...text.variables import device_variables
-from .. import bundles, disk_cache
+from .. import bundles, capture_hooks, disk_cache
 from ..bundle_file import Target, hash_of
 from ..interface import (
     CompilerFailure,
@@ -278,6 +278,10 @@ class CudaBackend:
 
     def upload(self, data: Any) -> Any:
         """See :class:`..interface.Backend`."""
+        recorder = capture_hooks.recorder()
+        return self._uploaded(data) if recorder is None else recorder.constant(lambda: self._uploaded(data))
+
+    def _uploaded(self, data: Any) -> Any:
         if self._is_staged(data.nbytes):
             for given, turned in ((data, False), (data.T, True)):
                 if given.flags.c_contiguous:

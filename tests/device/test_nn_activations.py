@@ -22,6 +22,7 @@ MODULES: list[tuple[nn.Module, Callable[[Any], Any], str]] = [
     (nn.LeakyReLU(), lambda x: ck.leaky_relu(x, 0.01), "LeakyReLU(negative_slope=0.01)"),
     (nn.LogSigmoid(), ck.log_sigmoid, "LogSigmoid()"),
     (nn.LogSoftmax(), ck.log_softmax, "LogSoftmax(axis=-1)"),
+    (nn.Mish(), ck.mish, "Mish()"),
     (nn.ReLU(), ck.relu, "ReLU()"),
     (nn.SiLU(), ck.silu, "SiLU()"),
     (nn.Sigmoid(), ck.sigmoid, "Sigmoid()"),

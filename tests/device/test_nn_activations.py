@@ -37,6 +37,9 @@ def test_every_activation_is_tested() -> None:
     named = {name for name in nn.__all__ if isinstance(getattr(nn, name), type)}
     found = {name for name in named if issubclass(getattr(nn, name), Activation)}
     assert found == {type(module).__name__ for module, *_ in MODULES}, "name it in MODULES"
+    functions = {type(module)._function.__name__ for module, *_ in MODULES if isinstance(module, Activation)}
+    missing = functions - {"_gelu"} - set(nn.functional.__all__)
+    assert not missing, f"import {missing} in cukern/nn/functional.py"
 
 
 @pytest.mark.parametrize(("module", "function", "shown"), MODULES, ids=[shown for *_, shown in MODULES])

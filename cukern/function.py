@@ -115,6 +115,18 @@ class Function:
     # Whether backward never writes to its gradients, which may then be shared constants.
     _only_reads = False
 
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """Refuse to make an object, which a call like a function's would."""
+        raise TypeError(f"{cls.__name__}: write {cls.__name__}.apply(...)")
+
+    def __init_subclass__(cls) -> None:
+        """Refuse methods of objects."""
+        for name in ("forward", "backward"):
+            if inspect.isfunction(vars(cls).get(name)):
+                raise TypeError(
+                    f"{cls.__name__}.{name}: expected a static method: write @staticmethod above it"
+                )
+
     @staticmethod
     def forward(ctx: Any, *args: Any) -> Any:
         """Compute the outputs."""

@@ -39,6 +39,7 @@ MODULES = [
         ("cukern.nn", "BatchNorm2d", "cukern.nn.BatchNorm"),
         ("cukern.nn", "ModuleList", "a list of modules"),
         ("cukern.nn.functional", "normalize", "vector_norm"),
+        ("cukern.nn", "relu6", r"cukern\.clip\(x, 0, 6\)"),
         ("cukern.random", "PRNGKey", "default_rng"),
         ("cukern.random", "split", r"rng\.split\(2\)"),
         ("cukern.optim", "lr_scheduler", "CosineDecay"),

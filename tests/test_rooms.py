@@ -202,7 +202,7 @@ def test_kernels_are_plain_cuda_below_their_opening_lines() -> None:
 def test_every_template_has_tests_for_its_mutants() -> None:
     for path in Path(render.TEMPLATES).rglob("*.cu*"):
         name = str(path.relative_to(render.TEMPLATES))
-        assert mutation.tests(name), name
+        assert mutation.tests(name), f"name the tests of {name} in CHECKS of tests/mutation.py"
 
 
 def test_every_module_has_tests_for_its_mutants() -> None:

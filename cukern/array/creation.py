@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 import weakref
 from collections.abc import Callable, Iterable
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -88,7 +90,7 @@ def asarray(
         result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
         return result
     where = _device(device)
-    if isinstance(obj, np.ndarray) and not where.addressable and capture_hooks.recorder() is not None:
+    if isinstance(obj, np.ndarray) and capture_hooks.recorder() is not None and not _is_called_within():
         warnings.warn(
             "capture: an array made of a NumPy array keeps, in all replays, the values that it had when the step was "
             "recorded; pass it as an argument if they change",
@@ -103,6 +105,14 @@ def asarray(
     elif copy is False and not shares:
         raise ValueError(f"copy: a copy is needed to make an array of this {type(obj).__name__}")
     return _on(where, data)
+
+
+def _is_called_within() -> bool:
+    """Whether the library itself calls a function of this module, of data of its own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_globals is globals():
+        frame = frame.f_back
+    return frame is not None and str(frame.f_globals.get("__name__")).startswith("cukern.")
 
 
 def beside(values: Any, x: Array) -> Array:

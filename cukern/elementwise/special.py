@@ -19,6 +19,7 @@ from .operands import public, require_array
 from .row import ALL, INEXACT, REAL, REAL_NUMERIC, scipys
 from .table import (
     _log_add_exp_vjp,
+    _logistic_density,
     _weighted,
     abs,
     equal,
@@ -26,6 +27,7 @@ from .table import (
     exp,
     expm1,
     floor_divide,
+    isinf,
     isnan,
     log,
     log1p,
@@ -33,6 +35,8 @@ from .table import (
     remainder,
     sigmoid,
     sign,
+    softplus,
+    tanh,
     trunc,
     where,
 )
@@ -417,6 +421,20 @@ log_sigmoid = unary(
     vjp=lambda g, x, r: g * sigmoid(-x),
     oracle=lambda x: -np.logaddexp(0, -x),
     doc="The logarithm of sigmoid(x), accurate where it is small.",
+)
+
+
+def _mish_vjp(g: Any, x: Any, r: Any) -> Any:
+    s = softplus(x)
+    return g * (tanh(s) + where(isinf(x), 0, x) * sigmoid(x) * (4 * _logistic_density(2 * s)))
+
+
+mish = unary(
+    "mish",
+    "maximum(x, T(-1e30)) * tanh(softplus(x))",
+    vjp=_mish_vjp,
+    oracle=lambda x: np.maximum(x, -1e30) * np.tanh(np.logaddexp(x, 0)),
+    doc="x * tanh(softplus(x)) (Misra, 2019).",
 )
 softsign = unary(
     "softsign",

@@ -146,7 +146,10 @@ class Kernel:
         [6.0, 6.0, 6.0, 6.0]
         """
         if not isinstance(entry, str):
-            raise TypeError(f"{self.name}: expected the name of a kernel, got {type(entry).__name__}")
+            raise TypeError(
+                f"{self.name}: expected the name of a kernel, got {type(entry).__name__}; "
+                "a launch is kernel(x, y, n, grid=blocks, block=threads)"
+            )
         kernel = self._entries.get(entry)
         if kernel is None:
             kernel = copy.copy(self)

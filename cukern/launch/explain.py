@@ -18,17 +18,23 @@ class Explanation:
         result: what the call returned.
     """
 
-    def __init__(self, problems: list[tuple[family.Family[Any], Any]], result: Any) -> None:
-        self.counts = Counter((one.name, problem) for one, problem in problems)
-        self.problems = list({(one.name, problem): (one, problem) for one, problem in problems}.values())
-        self.result = result
+    def __init__(self) -> None:
+        self.counts: Counter[tuple[str, Any]] = Counter()
+        self.problems: list[tuple[family.Family[Any], Any]] = []
+        self.result: Any = None
+        self._tables: list[str] = []
 
     def __repr__(self) -> str:
         if not self.problems:
             return "no family of kernels was asked: this call has kernels of one form each, or a library's"
-        return "\n\n".join(
-            f"{self.counts[one.name, problem]} x {one.explain(problem)}" for one, problem in self.problems
-        )
+        counts = (self.counts[one.name, problem] for one, problem in self.problems)
+        return "\n\n".join(f"{n} x {table}" for n, table in zip(counts, self._tables, strict=True))
+
+    def _watch(self, of: family.Family[Any], problem: Any) -> None:
+        if not self.counts[of.name, problem]:
+            self.problems.append((of, problem))
+            self._tables.append(of.explain(problem))
+        self.counts[of.name, problem] += 1
 
 
 def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Explanation:
@@ -52,14 +58,10 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
     >>> [family.name for family, problem in found.problems], found.result.shape
     (['convolution'], (1, 4, 6, 6))
     """
-    problems: list[tuple[family.Family[Any], Any]] = []
-
-    def watch(of: family.Family[Any], problem: Any) -> None:
-        problems.append((of, problem))
-
-    family.watchers.append(watch)
+    found = Explanation()
+    family.watchers.append(found._watch)
     try:
-        result = function(*args, **kwargs)
+        found.result = function(*args, **kwargs)
     finally:
-        family.watchers.remove(watch)
-    return Explanation(problems, result)
+        family.watchers.remove(found._watch)
+    return found

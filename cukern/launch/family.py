@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple
 
@@ -130,13 +130,13 @@ class Family(Generic[P]):
         if problem in plans:
             return plans[problem] is not None
         names = self.variants if self._only is None else self._only.names
-        found = any(not self._laid_out(name, problem)[0].why for name in names)
+        found = any(not self._laid_out(name, problem).why for name in names)
         if not found:
             remember(plans, problem, None)
         return found
 
     def choices(self, problem: P) -> list[Choice]:
-        """What is known of each variant for a problem."""
+        """What is known of each variant for a problem, whether or not some alone are used."""
         limits = problem.device.properties
         own = kernels_only.active()
         found = [
@@ -158,7 +158,7 @@ class Family(Generic[P]):
         """A table of the variants: whether each fits or why not, its constants, and the predicted and measured time."""
         limits = problem.device.properties
         rows = [("", "variant", "predicted", "measured", "constants")]
-        for one in sorted(self.choices(problem), key=lambda one: (bool(one.why), one.seconds)):
+        for one in sorted(self._candidates(problem), key=lambda one: (bool(one.why), one.seconds)):
             measured = "" if one.measured is None else f"{1e6 * one.measured:.1f} us"
             predicted = "" if one.why else f"{1e6 * one.predicted:.1f} us"
             about = one.why or ", ".join(f"{k}={v}" for k, v in self.fields(one.config).items())
@@ -199,12 +199,18 @@ class Family(Generic[P]):
             The list of what is used, one entry for each new problem.
 
         Raises:
-            ValueError: the family has no variant of a name.
+            ValueError: the family has no variant of a name, or none of the named ones has a constant.
         """
         for name in names:
             if name not in self.variants:
                 raise ValueError(
                     f"only: {self.name} has no variant {name!r}; it has {', '.join(self.variants)}"
+                )
+        known = [one.name for name in names for one in dataclasses.fields(self.variants[name])]  # type: ignore[arg-type]
+        for field in fields:
+            if field not in known:
+                raise ValueError(
+                    f"only: {' and '.join(names)} of {self.name}: no constant {field!r}; there are {', '.join(known)}"
                 )
         before = self._plans, self._only
         self._plans, self._only = ({}, {}), _Only(names, limits, fields, Used())
@@ -214,12 +220,15 @@ class Family(Generic[P]):
             self._plans, self._only = before
 
     def _chosen(self, problem: P) -> tuple[Variant[P], Properties]:
-        if self._only is not None:
-            return self._forced(problem, self._only)
-        found, limits = self.choices(problem), problem.device.properties
+        found = self._candidates(problem)
         for one in found:
             if one.chosen:
-                return self._tuned(one, problem, limits), limits
+                limits = self._limits(one.variant, problem)
+                if self._only is None:
+                    return self._tuned(one, problem, limits), limits
+                self._only.used.append(one.config)
+                self._only.used.problems.append(problem)
+                return one.config, limits
         raise LaunchError(
             f"{self.name}: no variant fits: {'; '.join(f'{one.variant}: {one.why}' for one in found)}"
         )
@@ -234,37 +243,44 @@ class Family(Generic[P]):
         config: Variant[P] = chosen.config
         return config
 
-    def _forced(self, problem: P, only: _Only) -> tuple[Variant[P], Properties]:
-        whys = []
-        for name in only.names:
-            variant = self.variants[name]
-            one, limits = self._laid_out(name, problem)
-            if one.why:
-                whys.append(f"{name}: {one.why}")
-                continue
-            own = {key: value for key, value in only.fields.items() if key in self.fields(one.config)}
-            alike = [
-                each
-                for each in variant.configs(problem, limits)
-                if all(getattr(each, key) == value for key, value in own.items())
-            ]
-            if alike:
-                config = min(alike, key=lambda each: each.cost(problem, limits))
-            else:
-                config = dataclasses.replace(one.config, **own)
-            only.used.append(config)
-            only.used.problems.append(problem)
-            return config, limits
-        raise LaunchError(f"{self.name}: no variant fits: {'; '.join(whys)}")
+    def _candidates(self, problem: P) -> list[Choice]:
+        """:meth:`choices`, or where some variants alone are used these: the first of them that fits is chosen."""
+        if self._only is None:
+            return self.choices(problem)
+        found = {name: self._forced(name, problem, self._only.fields) for name in self._only.names}
+        first = next((name for name, one in found.items() if not one.why), None)
+        others = [Choice(name, None, "left out by only") for name in self.variants if name not in found]
+        return [*(one._replace(chosen=name == first) for name, one in found.items()), *others]
 
-    def _laid_out(self, name: str, problem: P) -> tuple[Choice, Properties]:
-        """What is known of a variant, for the limits for which it is laid out where it alone is used."""
-        variant, limits = self.variants[name], problem.device.properties
+    def _forced(self, name: str, problem: P, fields: Mapping[str, Any]) -> Choice:
+        """What is known of a variant with these constants, where it has them."""
+        variant, one, limits = self.variants[name], self._laid_out(name, problem), self._limits(name, problem)
+        if one.why:
+            return one
+        own = {key: value for key, value in fields.items() if key in self.fields(one.config)}
+        alike = [
+            each
+            for each in variant.configs(problem, limits)
+            if all(getattr(each, key) == value for key, value in own.items())
+        ]
+        if alike:
+            config = min(alike, key=lambda each: each.cost(problem, limits))
+        else:
+            config = dataclasses.replace(one.config, **own)
+        return one._replace(config=config, predicted=config.cost(problem, limits))
+
+    def _limits(self, name: str, problem: P) -> Properties:
+        """Those for which a variant is laid out: a GPU's on the host, if it needs one and alone is used."""
+        limits = problem.device.properties
         if self._only is not None:
             limits = self._only.limits or limits
-            if limits.compute_capability < variant.needs and problem.device.style == "serial":
-                limits = STAND_IN
-        return self._choice(variant, problem, limits), limits
+            if limits.compute_capability < self.variants[name].needs and problem.device.style == "serial":
+                return STAND_IN
+        return limits
+
+    def _laid_out(self, name: str, problem: P) -> Choice:
+        """What is known of a variant, for the limits for which it is laid out."""
+        return self._choice(self.variants[name], problem, self._limits(name, problem))
 
     def _choice(self, variant: type[Variant[P]], problem: P, limits: Properties) -> Choice:
         if limits.compute_capability < variant.needs:

@@ -128,7 +128,7 @@ def prepared(variant: Variant[Any], launch: Launch, device: Device) -> Run:
     declared = {one.params.name: one.source(constants) for one in launch.params if isinstance(one, Given)}
     kernel = variant.template()
     assert kernel is not None
-    bound = kernel.bind(device, block=launch.block, **declared, **constants)
+    bound = kernel.bind(device, **{**declared, **constants, "block": launch.block})
     tail = [one.packed(constants) if isinstance(one, Given) else one for one in launch.params]
     structs = [MAP_BYTES * len(launch.maps[i]) for i in sorted(launch.maps)]
     run = bound.function.prepare(launch.grid, (launch.block, 1, 1), launch.shared, tail, structs)

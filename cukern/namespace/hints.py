@@ -104,8 +104,18 @@ MODULES: Mapping[str, Mapping[str, str]] = {
         "utils": "gradients are clipped by cukern.optim.clip_by_global_norm",
     },
     "nn.functional": {
+        "celu": "write alpha * cukern.elu(x / alpha)",
+        "cosine_similarity": "write cukern.linalg.vecdot(x, y), of x and y divided by their cukern.linalg.vector_norm",
+        "glu": "write a * cukern.sigmoid(b), for a, b = cukern.split(x, 2, axis=axis)",
+        "hardsigmoid": "write cukern.clip(x + 3, 0, 6) / 6",
+        "hardswish": "write x * cukern.clip(x + 3, 0, 6) / 6",
+        "hardtanh": "write cukern.clip(x, -1, 1)",
         "normalize": "write x / cukern.linalg.vector_norm(x, axis=axis, keepdims=True)",
         "pad": "write cukern.pad",
+        "prelu": "write cukern.leaky_relu(x, weight)",
+        "relu6": "write cukern.clip(x, 0, 6)",
+        "selu": "write 1.0507009873554805 * cukern.elu(x, 1.6732632423543772)",
+        "softmin": "write cukern.softmax(-x, axis)",
     },
     "optim": {
         "lr_scheduler": "lr is a function of the step: write optim.SGD(model, lr=optim.CosineDecay(0.1, steps=1000))",

@@ -2,21 +2,8 @@
 
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
-from . import functional, init
-from .activations import (
-    ELU,
-    GELU,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    ReLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softplus,
-    Softsign,
-    Tanh,
-)
+from . import activations, functional, init
+from .activations import *  # noqa: F403
 from .attention.cache import KeyValueCache
 from .attention.module import MultiHeadAttention
 from .convolution.module import (
@@ -56,8 +43,6 @@ from .resampling.function import Upsample
 from .sequential import Sequential
 
 __all__ = [
-    "ELU",
-    "GELU",
     "GRU",
     "LLTM",
     "LSTM",
@@ -83,10 +68,7 @@ __all__ = [
     "KeyValueCache",
     "LLTMCell",
     "LayerNorm",
-    "LeakyReLU",
     "Linear",
-    "LogSigmoid",
-    "LogSoftmax",
     "MaxPool1d",
     "MaxPool2d",
     "MaxPool3d",
@@ -97,18 +79,11 @@ __all__ = [
     "PixelShuffle",
     "PixelUnshuffle",
     "RMSNorm",
-    "ReLU",
     "Sequential",
-    "SiLU",
-    "Sigmoid",
-    "Softmax",
-    "Softplus",
-    "Softsign",
-    "Tanh",
     "Upsample",
     "functional",
     "init",
 ]
-__all__ += functional.__all__
+__all__ += activations.__all__ + functional.__all__
 
-__getattr__, __dir__ = _missing(__name__, __all__, _MODULES["nn"])
+__getattr__, __dir__ = _missing(__name__, __all__, {**_MODULES["nn.functional"], **_MODULES["nn"]})

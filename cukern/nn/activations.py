@@ -80,6 +80,7 @@ GELU = _activation("GELU", _gelu, "cukern.gelu", {"approximate": ("none", "tanh"
 LeakyReLU = _activation("LeakyReLU", ops.leaky_relu, "cukern.leaky_relu", negative_slope=0.01)
 LogSigmoid = _activation("LogSigmoid", ops.log_sigmoid, "cukern.log_sigmoid")
 LogSoftmax = _activation("LogSoftmax", ops.log_softmax, "cukern.log_softmax", axis=-1)
+Mish = _activation("Mish", ops.mish, "cukern.mish")
 ReLU = _activation("ReLU", ops.relu, "cukern.relu")
 SiLU = _activation("SiLU", ops.silu, "cukern.silu")
 Sigmoid = _activation("Sigmoid", ops.sigmoid, "cukern.sigmoid")
@@ -94,6 +95,7 @@ __all__ = [
     "LeakyReLU",
     "LogSigmoid",
     "LogSoftmax",
+    "Mish",
     "ReLU",
     "SiLU",
     "Sigmoid",

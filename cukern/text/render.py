@@ -180,7 +180,8 @@ def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> T
         if syntax and opened:
             parts.append(
                 f"'<<' (last on line {opened[-1]}) opens an expression that '>>' closes; "
-                "for a left shift write shl(x, n), and if the text is CUDA C++ and no template, Kernel(..., plain=True)"
+                "for a left shift write shl(x, n), for an argument of a C++ template View< << elem >> >; "
+                "if the text is CUDA C++ and no template, Kernel(..., plain=True)"
             )
         parts.append(excerpt(text, line))
     parts.append(f"bound variables: {describe(variables)}")

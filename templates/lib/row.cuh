@@ -1,5 +1,5 @@
-// A row is shared by row_threads threads: 1, a power of two up to 32, a block, or a cluster of blocks. A team, which is a
-// block or a cluster, has row_groups rows at a time; row_lane numbers the threads of a row.
+// Needs prelude/reduce.cuh. A row is shared by row_threads threads: 1, a power of two up to 32, a block, or a cluster of
+// blocks. A team, which is a block or a cluster, has row_groups rows at a time; row_lane numbers the threads of a row.
 // row_reduce joins one RowState a thread by row_join, both defined before this, or by what it is given: the same in each of
 // them and in every run, as join(a, b) is join(b, a). All threads that share a row must call it, and where there are several
 // all threads of the block. `phase` is 0 at first: what is shared is written in turns, so that one barrier does. Before its

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
@@ -42,8 +43,16 @@ def gpu_limits(device: ck.Device, clusters: int = 1) -> Properties:
 def only_like(
     family: Family[Any], config: Variant[Any], limits: Properties | None = None
 ) -> AbstractContextManager[Used]:
-    """The family with this variant alone, and these constants."""
-    return family.only(config.name, limits=limits, **family.fields(config))
+    """The family with this variant alone, or its own of the same name, and these constants as far as it has them."""
+    return only_with(family, config.name, limits, family.fields(config))
+
+
+def only_with(
+    family: Family[Any], name: str, limits: Properties | None, constants: Mapping[str, Any]
+) -> AbstractContextManager[Used]:
+    """The family with this variant alone, and those of the constants that it has."""
+    own = {one.name for one in dataclasses.fields(family.variants[name])}  # type: ignore[arg-type]
+    return family.only(name, limits=limits, **{key: constants[key] for key in own & constants.keys()})
 
 
 def as_tuple(result: Any) -> tuple[Any, ...]:

@@ -330,7 +330,10 @@ class Memory:
 
     def numbers(self, dtype: Any, values: Callable[[], Any]) -> Any:
         self.asked += 1
-        return ck.asarray(np.asarray(values(), dtype))
+        return ck.asarray(np.asarray(values(), dtype).tolist(), dtype)
+
+    def constant(self, make: Callable[[], Any]) -> Any:
+        return make()
 
     def repeat(self, action: Callable[[], None]) -> None:
         pass

@@ -178,9 +178,23 @@ def test_only_named_variants_are_used(device: ck.Device, scaling: Family[Problem
         scaling.only("best"),
     ):
         pass
+    with (
+        pytest.raises(ValueError, match="one and newest of scaling: no constant 'item'; there are items"),
+        scaling.only("one", "newest", item=8),
+    ):
+        pass
     with scaling.only("newest"), pytest.raises(ck.LaunchError, match=r"needs compute capability 99\.0"):
         scaling(problem_of(x))
     assert scaling.choices(problem_of(x))[0].chosen  # all is as before
+
+
+def test_a_block_may_be_a_constant(device: ck.Device, scaling: Family[Problem]) -> None:
+    blocks: Any = dataclasses.make_dataclass("Blocks", [("block", int, 32)], bases=(One,), frozen=True)
+    scaling.variants["blocks"] = blocks
+    x = ck.arange(40, dtype="float32")
+    with scaling.only("blocks", block=32) as used:
+        np.testing.assert_array_equal(scaling(problem_of(x))(x).numpy(), 3 * x.numpy())
+    assert used == [blocks(1, 32)]
 
 
 def test_explain_tells_why(device: ck.Device, scaling: Family[Problem]) -> None:
@@ -193,6 +207,14 @@ def test_explain_tells_why(device: ck.Device, scaling: Family[Problem]) -> None:
     assert lines[3].split() == ["one", "10.0", "us", "items=1"]
     assert lines[4].split() == ["newest", "needs", "compute", "capability", "99.0"]
     np.testing.assert_array_equal(found.result.numpy(), 6 * x.numpy())
+    with scaling.only("one", "some"):
+        found = explain(lambda x: scaling(problem_of(x))(x), x)
+    rows = [line.split() for line in repr(found).splitlines()[2:]]
+    assert rows == [
+        ["some", "4.0", "us", "items=2"],
+        [">", "one", "10.0", "us", "items=1"],
+        ["newest", "left", "out", "by", "only"],
+    ]
     assert "no family of kernels was asked" in repr(explain(lambda: None))
 
 

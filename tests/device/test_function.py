@@ -451,6 +451,16 @@ def test_saved_array_written_since():
         active.gradient(z, x)
 
 
+def test_a_function_that_is_called_or_has_methods_of_objects():
+    called = type("Called", (ck.Function,), {"forward": staticmethod(lambda ctx, x: x)})
+    with pytest.raises(TypeError, match=r"Called: write Called\.apply\(\.\.\.\)"):
+        called(f64([1.0]))
+    with pytest.raises(
+        TypeError, match=r"Own\.backward: expected a static method: write @staticmethod above"
+    ):
+        type("Own", (ck.Function,), {"backward": lambda ctx, grad: grad})
+
+
 def test_a_function_without_forward_or_backward():
     with pytest.raises(NotImplementedError, match="defines forward"):
         ck.Function.apply(f64([1.0]))

@@ -22,6 +22,7 @@ MODULES: list[tuple[nn.Module, Callable[[Any], Any], str]] = [
     (nn.LeakyReLU(), lambda x: ck.leaky_relu(x, 0.01), "LeakyReLU(negative_slope=0.01)"),
     (nn.LogSigmoid(), ck.log_sigmoid, "LogSigmoid()"),
     (nn.LogSoftmax(), ck.log_softmax, "LogSoftmax(axis=-1)"),
+    (nn.Mish(), ck.mish, "Mish()"),
     (nn.ReLU(), ck.relu, "ReLU()"),
     (nn.SiLU(), ck.silu, "SiLU()"),
     (nn.Sigmoid(), ck.sigmoid, "Sigmoid()"),
@@ -36,6 +37,9 @@ def test_every_activation_is_tested() -> None:
     named = {name for name in nn.__all__ if isinstance(getattr(nn, name), type)}
     found = {name for name in named if issubclass(getattr(nn, name), Activation)}
     assert found == {type(module).__name__ for module, *_ in MODULES}, "name it in MODULES"
+    functions = {type(module)._function.__name__ for module, *_ in MODULES if isinstance(module, Activation)}
+    missing = functions - {"_gelu"} - set(nn.functional.__all__)
+    assert not missing, f"import {missing} in cukern/nn/functional.py"
 
 
 @pytest.mark.parametrize(("module", "function", "shown"), MODULES, ids=[shown for *_, shown in MODULES])

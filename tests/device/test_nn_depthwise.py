@@ -76,7 +76,7 @@ def test_threads_walk_down_rows(
     forward = {"across": 3 if last else 1, "threads": 16, "rows": 2, **ahead}
     of_weights = {"threads": 32, "rows": 3, "splits": 2, "ahead": 2 if kernel[0] == 2 else 1}
     if last:
-        of_weights["threads"] = 128 if shape[1] == 144 else 16
+        of_weights = {"threads": 128 if shape[1] == 144 else 16, "rows": 3}
     with (
         DEPTHWISE.only("rows", **forward) as used,
         DEPTHWISE_WEIGHTS.only("rows" if last else "columns", **of_weights) as sums,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from nn_support import check_equal, close, gpu_limits, random, sized
+from nn_support import check_equal, close, gpu_limits, only_with, random, sized
 
 import cukern as ck
 from cukern import nn
@@ -60,12 +60,12 @@ def test_root_mean_square(
 
     result, rstd, by_x, by_weight = sized(formula, x, dy, weight)
     limits = None if forward == "two passes" else gpu_limits(device)
-    with LAYER_NORM.only(forward, limits=limits, **constants):
+    with only_with(LAYER_NORM, forward, limits, constants):
         y, statistics = launch_forward(x, weight, None, 1e-5, columns, centered=False)
     close(y, result)
     close(statistics[:, 1:], rstd)
     for summed in (True, False):
-        with GRADIENT.only(backward, limits=limits, **constants):
+        with only_with(GRADIENT, backward, limits, constants):
             dx, dweight, dbias = launch_backward(x, dy, weight, statistics, columns, (summed, False), False)
         close(dx, by_x)
         assert dbias is None and (dweight is not None) == summed

@@ -119,7 +119,7 @@ def test_refusals(kernels: ck.Kernel, entry: str, message: str) -> None:
 def test_a_name_is_asked_for(kernels: ck.Kernel) -> None:
     with pytest.raises(ck.TemplateError, match=r'choose one as in kernel\["name"\]'):
         kernels.source()
-    with pytest.raises(TypeError, match="expected the name of a kernel, got int"):
+    with pytest.raises(TypeError, match="expected the name of a kernel, got int; a launch is kernel"):
         kernels[0]  # type: ignore[index]
 
 

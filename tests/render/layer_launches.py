@@ -307,20 +307,14 @@ def launch_convolution(dtype: Any) -> None:
                 run_only(family, "tensor cores", partial(with_derivatives, ck.nn.conv2d, *given))
 
 
-#: The variants of each family that have been launched.
-launched: set[tuple[str, str]] = set()
-
-
 def run_only(family: Family[Any], name: str, call: Callable[[], object]) -> None:
     """Call a function with one variant of a family, if that fits."""
-    with family.only(name) as used:
+    with family.only(name):
         try:
             call()
         except ck.LaunchError as error:
             if "no variant fits" not in str(error):
                 raise
-    if used:
-        launched.add((family.name, name))
 
 
 def launch_optimizers(dtype: Any) -> None:

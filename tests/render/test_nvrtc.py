@@ -23,6 +23,8 @@ from layer_launches import (
 
 import cukern as ck
 from cukern import dtypes
+from cukern.launch.family import FAMILIES, Family
+from cukern.launch.variant import Variant
 from cukern.text import render
 
 require_nvrtc()
@@ -114,8 +116,17 @@ def test_a_users_own_functions_compile(gpu: Gpu, dtype: str) -> None:
         ck.elementwise("bad", "nosuch(x)", kind=kind)(x)
 
 
-def test_every_template_is_compiled() -> None:
-    """The cases above compile; here they show by rendering that they leave out no template."""
+def test_every_template_and_variant_is_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cases above compile; here they show by rendering that they leave out no template and no variant."""
+    used: set[tuple[str, str]] = set()
+    choose = Family._chosen
+
+    def noted(family: Family[Any], problem: Any) -> Any:
+        config, limits = choose(family, problem)
+        used.add((family.name, config.name))
+        return config, limits
+
+    monkeypatch.setattr(Family, "_chosen", noted)
     with gpu_without_one(compiles=False) as gpu:
         for launched in (*EVERY, *FLOATING):
             launched(ck.float32)
@@ -129,5 +140,14 @@ def test_every_template_is_compiled() -> None:
             launched(ck.bfloat16)
         launch_attention_of_warpgroups(ck.bfloat16, everything=True)
     names = {str(path.relative_to(render.TEMPLATES)) for path in Path(render.TEMPLATES).rglob("*.cu")}
-    missing = names - gpu.templates
-    assert not missing, f"add a function that launches {missing}, and name it in EVERY or FLOATING"
+    variants = {
+        (family.name, one.name)
+        for family in FAMILIES.values()
+        for one in family.variants.values()
+        if one.kernel is not None or one.template is not Variant.template
+    }
+    missing = [*sorted(names - gpu.templates), *sorted(variants - used)]
+    assert not missing, (
+        f"launch {missing} in a function of array_launches.py that is named in EVERY, or of layer_launches.py "
+        "and named in FLOATING"
+    )

@@ -227,7 +227,7 @@ class Array(Memory):
         """This array if it is contiguous in C order, else a copy that is."""
         if self.is_contiguous:
             return self
-        result = Array._wrap(FUNCTIONS["in_order"](self.device, self._data), self.device)
+        result: Array = FUNCTIONS["contiguous_copy"](self)
         if tape.recording((self,)):
             tape.record("contiguous", (self,), (result,), lambda cotangents, saved, needs: cotangents)
         return result

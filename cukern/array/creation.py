@@ -90,7 +90,8 @@ def asarray(
         result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
         return result
     where = _device(device)
-    if isinstance(obj, np.ndarray) and capture_hooks.recorder() is not None and not _is_called_within():
+    recorded = capture_hooks.recorder() is not None and not where.addressable
+    if recorded and isinstance(obj, np.ndarray) and not _is_called_within():
         warnings.warn(
             "capture: an array made of a NumPy array keeps, in all replays, the values that it had when the step was "
             "recorded; pass it as an argument if they change",

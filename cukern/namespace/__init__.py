@@ -75,7 +75,7 @@ INTERNAL = frozenset(
             "logistic_density",
         ),
         *("cast_to", "flat", "viewed"),
-        *("array_function", "array_ufunc", "assembled", "filled", "in_order", "require_array"),
+        *("array_function", "array_ufunc", "assembled", "contiguous_copy", "filled", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),
         *("product_then", "product_source", "times_i", "conj_times", "phase", "binary_entropy", "weighted"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from numbers import Real
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout
+from ..array.layout import Layout, memory_order
 from ..autodiff import recompute, tape
 from ..function import Function
 from ..transforms import vjp
@@ -129,6 +130,21 @@ def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
         else:
             return None
     return tuple(layouts)
+
+
+#: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).
+CHANNELS_LAST = (0, 2, 3, 1)
+
+
+def lies_channels_last(x: Array) -> bool:
+    """Whether ``x`` is of images (batch, channels, rows, columns) whose channels lie innermost in memory."""
+    return _lies_channels_last(x._layout or x._planned())
+
+
+@lru_cache(maxsize=4096)
+def _lies_channels_last(own: Layout) -> bool:
+    order = memory_order(own.shape, own.strides, own.dtype.itemsize)
+    return own.ndim == 4 and own.shape[1] > 1 and order == CHANNELS_LAST
 
 
 def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, layout
+from ..array.layout import Layout, fresh_layout, layout
 from ..array.operators import FUNCTIONS
 from ..device import Device
 from ..device.interface import Prepared
@@ -20,7 +20,7 @@ from ..elementwise.graph import cast, input_node, scalar_node
 from ..elementwise.plan import make_plan, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
-from ..kernel.plan import allocate
+from ..kernel.plan import allocate, on, remember
 from ..kernel.sizes import divide_up
 
 _COPIES = Kernel("shape/copies.cu", block=256)
@@ -63,6 +63,25 @@ def in_order(device: Device, data: Any) -> Any:
     return result
 
 
+_contiguous: dict[Layout, tuple[Layout, Prepared | None]] = {}
+
+
+def contiguous(x: Array) -> Array:
+    """A copy of ``x`` in C order, which tapes do not record."""
+    own = x._layout or x._planned()
+    if own.on_host and own.size < LARGE and allows_numpy(x.device):
+        return Array._wrap(np.array(x._data, order="C"), x.device)
+    with on(x.device):
+        cached = _contiguous.get(own)
+        if cached is None:
+            fresh = fresh_layout(x.device, own.dtype, own.shape)
+            cached = remember(_contiguous, own, (fresh, copier(own, fresh)))
+        result = Array._made(cached[0])
+        if cached[1] is not None:
+            cached[1](x._operand, result._operand)
+    return result
+
+
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of another array that has its shape."""
     if source.dtype == target.dtype and source.size < LARGE and allows_numpy(device):
@@ -96,7 +115,7 @@ def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> 
     return result
 
 
-FUNCTIONS.update(in_order=in_order, filled=filled)
+FUNCTIONS.update(contiguous_copy=contiguous, filled=filled)
 
 
 class Copies:

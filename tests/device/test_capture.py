@@ -355,6 +355,7 @@ def memory() -> Iterator[Memory]:
     capture_hooks.begin(None)
 
 
+@pytest.mark.filterwarnings("ignore:capture. an array made of a NumPy array")
 @pytest.mark.parametrize("kind", OPTIMIZERS)
 def test_numbers_from_memory_are_those_of_arguments(device: ck.Device, memory: Memory, kind: str) -> None:
     expected = losses(training(kind, device)[2])

@@ -106,6 +106,12 @@ def _last(x: Array) -> bool:
     return is_channels_last(x._layout or x._planned())
 
 
+def _is_made_last(x: Array, windows: Windows) -> bool:
+    """Whether a result has channels innermost in any case: on tensor cores of half types, which write it so."""
+    own = x._layout or x._planned()
+    return not own.on_host and windows.groups == 1 and own.dtype in dtypes.NARROW
+
+
 @lru_cache(maxsize=1024)
 def _program(activation: Activation | None, dtype: dtypes.DType, biased: bool) -> Program:
     """The program of an element: the activation of the sum of a convolution and a bias."""
@@ -136,7 +142,7 @@ def applied(
     """
     if bias is not None:
         bias = ops.reshape(bias, (bias.shape[0], *(1,) * len(size)))
-    args: Sequence[Any] = (windows, size, transposed, _last(x))
+    args: Sequence[Any] = (windows, size, transposed, _last(x) or _is_made_last(x, windows))
     if bias is None and activation is None:
         return _Convolution.apply(x, weight, None, *args, None)  # type: ignore[no-any-return]
     made = _program(activation, x.dtype, bias is not None)

@@ -7,9 +7,10 @@ from functools import lru_cache
 from ...array import Array
 from ...array.layout import is_aligned
 from ...launch.family import Family
+from ..fused import lies_channels_last
 from . import reference, samples
 from .geometry import Windows
-from .problem import Pooling, channels_last, lies_channels_last
+from .problem import Pooling, channels_last
 from .variants import ChannelsLast, ChannelsLastGradient, Portable, PortableGradient, Tiles, TilesGradient
 
 POOLING: Family[Pooling] = Family(

@@ -4,31 +4,17 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import Layout, fresh_layout, memory_order
+from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Properties
 from ...launch import cost
+from ..fused import CHANNELS_LAST, lies_channels_last
 from .geometry import Pair, Windows
-
-#: The order in memory, channels last, of the axes of images (batch, channels, rows, columns).
-CHANNELS_LAST = (0, 2, 3, 1)
-
-
-def lies_channels_last(x: Array) -> bool:
-    """Whether ``x`` is of images (batch, channels, rows, columns) whose channels lie innermost in memory."""
-    return _lies_channels_last(x._layout or x._planned())
-
-
-@lru_cache(maxsize=4096)
-def _lies_channels_last(own: Layout) -> bool:
-    order = memory_order(own.shape, own.strides, own.dtype.itemsize)
-    return own.ndim == 4 and own.shape[1] > 1 and order == CHANNELS_LAST
 
 
 def channels_last(x: Array) -> Array:

@@ -12,7 +12,7 @@ from ...array import Array
 from ...elementwise.operands import require_array
 from ...function import Function
 from ...kernel.plan import remember
-from ..fused import common_dtype, layouts_of, options_key, several
+from ..fused import common_dtype, layouts_of, lies_channels_last, options_key, several
 from ..module import Module
 from . import bands
 from .bands import Band
@@ -43,6 +43,9 @@ def resampled(x: Array, axes: Sequence[Band]) -> Array:
     """The last one to three axes of ``x`` multiplied by one matrix each."""
     outer = x.shape[: x.ndim - len(axes)]
     one = bands.same(1)
+    if len(axes) == 2 and lies_channels_last(x):
+        last = _Resampled.apply(ops.permute_dims(x, (0, 2, 3, 1)), (*axes, bands.same(x.shape[1])))
+        return ops.permute_dims(last, (0, 3, 1, 2))
     whole = ((one,) * (3 - len(axes)) + tuple(axes))[-3:]
     if len(axes) == 3:
         result: Array = _Resampled.apply(x, whole)

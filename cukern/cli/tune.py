@@ -26,7 +26,13 @@ from ..launch import tuned
 from ..launch.family import FAMILIES, Family
 
 #: The modules of families that are measured.
-_FAMILIES = ("linear.families", "nn.convolution.families", "nn.layer_norm.families", "nn.pooling.families")
+_FAMILIES = (
+    "linear.families",
+    "nn.convolution.families",
+    "nn.layer_norm.families",
+    "nn.pooling.families",
+    "nn.channel_norm.families",
+)
 #: Seconds of the measurement of one variant at most, and batches of launches at least.
 _SECONDS = 0.03
 _BATCHES = 3

@@ -32,6 +32,7 @@ _FAMILIES = (
     "nn.layer_norm.families",
     "nn.pooling.families",
     "nn.resampling.families",
+    "nn.channel_norm.families",
 )
 #: Seconds of the measurement of one variant at most, and batches of launches at least.
 _SECONDS = 0.03

@@ -58,6 +58,7 @@ class Launch:
         params: what the kernel takes after the arrays.
         maps: the tensor maps by which the kernel knows an array, by the number of the argument: one, or those of a
             struct of several. Their addresses are counted in bytes from the array's first element.
+        kernel: the template, of a variant that launches several.
     """
 
     grid: Dim3
@@ -66,6 +67,7 @@ class Launch:
     constants: Mapping[str, Any] = field(default_factory=dict)
     params: Sequence[Given | bytes | int | float] = ()
     maps: Mapping[int, Sequence[Tiles]] = field(default_factory=dict)
+    kernel: Kernel | None = None
 
 
 #: Computes a problem for arrays of its layouts.
@@ -126,7 +128,7 @@ def prepared(variant: Variant[Any], launch: Launch, device: Device) -> Run:
     """A launch of a variant's template, ready to be replayed."""
     constants = {**variant.constants(), **launch.constants}
     declared = {one.params.name: one.source(constants) for one in launch.params if isinstance(one, Given)}
-    kernel = variant.template()
+    kernel = launch.kernel or variant.template()
     assert kernel is not None
     bound = kernel.bind(device, **{**declared, **constants, "block": launch.block})
     tail = [one.packed(constants) if isinstance(one, Given) else one for one in launch.params]

@@ -9,10 +9,13 @@ from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..array.creation import ones, zeros
+from ..array.layout import Layout
 from ..autodiff import tape
 from ..device import Device
-from ..function import stop_gradient
-from .channel_norms import Axes, Normalized, Options, Running, reference
+from ..kernel.plan import remember
+from .channel_norm.function import layouts_of, normalized
+from .channel_norm.problem import ChannelNorm
+from .channel_norm.reference import beside, composed
 from .fused import common_dtype, is_int, require_eps, require_sizes
 from .module import Module, Parameter
 
@@ -47,6 +50,10 @@ def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
             f"{name}: channel_axis: expected an axis of shape {x.shape} but the first, got {channel_axis}"
         )
     return int(axis)
+
+
+#: The problems of checked arguments, by their layouts and options.
+_checked: dict[Any, ChannelNorm] = {}
 
 
 def batch_norm(
@@ -84,6 +91,7 @@ def batch_norm(
     Raises:
         TypeError: an argument is not a floating array, or ``momentum`` not a number.
         ValueError: the shapes do not fit, statistics are missing, or in training a channel has fewer than two numbers.
+        LaunchError: running statistics that are updated share memory with another array.
 
     Source: Ioffe and Szegedy, "Batch normalization", 2015.
 
@@ -92,46 +100,64 @@ def batch_norm(
     [[-1.0], [1.0]]
     """
     name = "batch_norm"
+    by = momentum if isinstance(momentum, Array) else None
+    layouts = layouts_of(x, weight, bias, running_mean, running_var, by)
+    key = (layouts, bool(training), channel_axis) if type(channel_axis) is int else None
+    problem = _checked.get(key)
+    if type(eps) is not float or not eps >= 0:
+        eps = require_eps(name, eps)
+    if by is None and type(momentum) is not float:
+        _require_momentum(name, momentum)
+    moments = (running_mean, running_var)
+    if problem is None:
+        problem = _batch_problem(x, weight, bias, *moments, training, channel_axis, layouts)
+        if not x.size:
+            return _empty(problem, x, weight, bias)
+        if key is not None:
+            remember(_checked, key, problem)
+    if not training and tape.recording(moments):  # type: ignore[arg-type]
+        return composed(problem, x, weight, bias, moments, eps)
+    return normalized(name, problem, x, weight, bias, eps, moments, momentum)
+
+
+def _batch_problem(
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    running_mean: Array | None,
+    running_var: Array | None,
+    training: bool,
+    channel_axis: int,
+    layouts: tuple[Layout | None, ...] | None,
+) -> ChannelNorm:
+    """What :func:`batch_norm` is asked for, checked."""
+    name = "batch_norm"
     result = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
     common_dtype(name, {"x": x}, {"running_mean": running_mean, "running_var": running_var})
     axis = _channel_axis(name, x, channel_axis)
-    channels = x.shape[axis]
-    named = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
-    _require_channels(name, channels, **named)
-    eps = require_eps(name, eps)
-    if not isinstance(momentum, Array):
-        _require_momentum(name, momentum)
+    given = {"running_mean": running_mean, "running_var": running_var, "weight": weight, "bias": bias}
+    _require_channels(name, x.shape[axis], **given)
     if (running_mean is None) != (running_var is None):
         raise ValueError(f"{name}: running_mean, running_var: expected both or neither")
     if not training and running_mean is None:
         raise ValueError(f"{name}: running_mean, running_var: expected both where training is false")
-    options = Options(Axes(x.shape, axis), eps, result)
-    if training:
-        if channels and options.axes.size < 2:
-            raise ValueError(
-                f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
-            )
-        if running_mean is not None and running_var is not None:
-            own = Running(*stop_gradient((running_mean, running_var, momentum)))
-            options = options._replace(running=own)
-    else:
-        assert running_mean is not None and running_var is not None
-        options = options._replace(constants=(running_mean, running_var))
-        if tape.recording([running_mean, running_var]):
-            return reference(x, weight, bias, options)
-        options = options._replace(constants=(stop_gradient(running_mean), stop_gradient(running_var)))
-    if not x.size:
-        return _empty(x, weight, bias, options.axes, result)
-    y: Array = Normalized.apply(x, weight, bias, options)
-    return y
+    assert layouts is not None
+    own, own_weight, own_bias, mean, variance, by = layouts
+    assert own is not None
+    problem = ChannelNorm(own, own_weight, own_bias, axis, None, result, mean, variance, not training, by)
+    if training and x.shape[axis] and problem.together < 2:
+        raise ValueError(
+            f"{name}: x: expected two numbers a channel or more in training, got shape {x.shape}"
+        )
+    return problem
 
 
-def _empty(x: Array, weight: Array | None, bias: Array | None, axes: Axes, result: dtypes.DType) -> Array:
+def _empty(problem: ChannelNorm, x: Array, weight: Array | None, bias: Array | None) -> Array:
     """An empty result, of which the gradients of weight and bias are zeros."""
     y = x
     for one in (weight, bias):
-        y = y if one is None else ops.add(y, axes.beside(one))
-    return ops.astype(y, result)
+        y = y if one is None else ops.add(y, beside(problem, one))
+    return ops.astype(y, problem.dtype)
 
 
 def group_norm(
@@ -166,18 +192,28 @@ def group_norm(
     [[-1.0, 1.0, -1.0, 1.0]]
     """
     name = "group_norm"
-    result = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
-    require_sizes(name, groups=groups)
-    axis = _channel_axis(name, x, channel_axis)
-    channels = x.shape[axis]
-    if not groups or channels % groups:
-        raise ValueError(f"{name}: groups: expected a divisor of the {channels} channels, got {groups}")
-    _require_channels(name, channels, weight=weight, bias=bias)
-    eps = require_eps(name, eps)
-    if not x.size:
-        return _empty(x, weight, bias, Axes(x.shape, axis), result)
-    y: Array = Normalized.apply(x, weight, bias, Options(Axes(x.shape, axis, groups), eps, result))
-    return y
+    layouts = layouts_of(x, weight, bias)
+    key = (layouts, groups, channel_axis, name) if type(groups) is type(channel_axis) is int else None
+    problem = _checked.get(key)
+    if type(eps) is not float or not eps >= 0:
+        eps = require_eps(name, eps)
+    if problem is None:
+        result = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
+        require_sizes(name, groups=groups)
+        axis = _channel_axis(name, x, channel_axis)
+        channels = x.shape[axis]
+        if not groups or channels % groups:
+            raise ValueError(f"{name}: groups: expected a divisor of the {channels} channels, got {groups}")
+        _require_channels(name, channels, weight=weight, bias=bias)
+        assert layouts is not None
+        own, own_weight, own_bias = layouts
+        assert own is not None
+        problem = ChannelNorm(own, own_weight, own_bias, axis, int(groups), result)
+        if not x.size:
+            return _empty(problem, x, weight, bias)
+        if key is not None:
+            remember(_checked, key, problem)
+    return normalized(name, problem, x, weight, bias, eps)
 
 
 class BatchNorm(Module):

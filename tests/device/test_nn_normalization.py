@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from types import SimpleNamespace
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,15 @@ from nn_support import Sized, check_equal, close, gpu_limits, random, sized, wit
 
 import cukern as ck
 from cukern import nn
+from cukern.cli.tune import measure
 from cukern.device.cuda.architectures import properties
-from cukern.nn import channel_clusters, channel_norms
-from cukern.nn.channel_layout import ChannelLayout, Share
+from cukern.kernel import Kernel
+from cukern.nn.channel_norm import problem as problems
+from cukern.nn.channel_norm import sharing, variants
+from cukern.nn.channel_norm.clusters import Clusters, Sizes
+from cukern.nn.channel_norm.families import CHANNEL_NORM, GRADIENT
+from cukern.nn.channel_norm.problem import Places
+from cukern.nn.channel_norm.sharing import Share
 from cukern.nn.layer_norm.families import LAYER_NORM
 from cukern.testing import gradcheck
 
@@ -113,7 +120,8 @@ def test_groups_that_registers_hold(device: ck.Device, dtype: str) -> None:
             y = apart / ck.sqrt(ck.mean(apart * apart, axis=2, keepdims=True) + 1e-5)
             return y.reshape(x.shape) * w[:, None, None] + b[:, None, None]
 
-        with LAYER_NORM.only("registers", limits=gpu_limits(device)) as used:
+        limits = gpu_limits(device)
+        with LAYER_NORM.only("registers", limits=limits) as used, CHANNEL_NORM.only("rows"):
             check_equal(group, composed, [x, weight, bias])
             assert group(x, weight, bias).tolist() == ck.vjp(group, x, weight, bias)[0].tolist()
         assert [problem.groups for problem in used.problems] == [3]
@@ -140,6 +148,16 @@ def found_of_norms(x: ck.Array, dy: ck.Array, axis: int, groups: int = 4) -> lis
     return made
 
 
+@contextmanager
+def only(name: str, **fields: Any) -> Iterator[None]:
+    """Results and gradients by one variant with these constants, which batch norm and group norm both use."""
+    with CHANNEL_NORM.only(name, **fields) as forward, GRADIENT.only(name, **fields) as backward:
+        yield
+    assert len(forward) == len(backward) == 2
+    for used in (*forward, *backward):
+        assert {key: getattr(used, key) for key in fields} == fields
+
+
 @pytest.mark.parametrize(
     "last", [False, pytest.param(True, marks=pytest.mark.thorough)], ids=["first", "last"]
 )
@@ -149,12 +167,10 @@ def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pyte
     x, dy = random(0, shape, "float32") + 3, random(1, shape, "float32")
     wanted = exact_norms(x, dy, axis)
     share = Share(32, 4 if last else 1, 8 if last else 4, 2, last)
-    monkeypatch.setattr(channel_norms, "_share", lambda *args: share)
-    joining = {"block": 4 if last else 64, "unroll": 2}
-    monkeypatch.setattr(channel_norms, "_join_block", lambda *args: joining)
-    monkeypatch.setattr(channel_norms, "_HOST_PART", 1000)
-    monkeypatch.setattr(channel_clusters, "form_of", lambda *args: None)
-    for one, other in zip(found_of_norms(x, dy, axis), wanted, strict=True):
+    monkeypatch.setattr(sharing, "_HOST_PART", 1000)
+    with only("separate launches", sums=share, results=share, joining=4 if last else 64, joined=2):
+        made = found_of_norms(x, dy, axis)
+    for one, other in zip(made, wanted, strict=True):
         close(one, other)
 
 
@@ -163,21 +179,20 @@ def test_blocks_of_many_threads(device: ck.Device, last: bool, monkeypatch: pyte
 )
 @pytest.mark.parametrize("cluster", [2, pytest.param(1, marks=pytest.mark.thorough)])
 @pytest.mark.parametrize("kept", [False, True], ids=["again", "kept"])
-def test_clusters_that_have_whole_channels(
-    device: ck.Device, last: bool, cluster: int, kept: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_clusters_that_have_whole_channels(device: ck.Device, last: bool, cluster: int, kept: bool) -> None:
     """Statistics and results in one launch, with threads beyond the last channel, are those of one launch each."""
     shape, axis = ((2, 9, 15, 24), -1) if last else ((2, 24, 19, 28), 1)
     x, dy = random(0, shape, "float32") + 1000, random(1, shape, "float32")
     wanted = exact_norms(x, dy, axis, 6)
-
-    def form_of(layout: ChannelLayout, *args: Any) -> channel_clusters.Form:
-        share = Share(64 if last else 96, 4 if last else 1, 4, 2, last)
-        form = channel_clusters.Form(share, cluster, 1 if last else layout.together)
-        return form.keeping(layout)._replace(turns=2).asking() if kept else form
-
-    monkeypatch.setattr(channel_clusters, "form_of", form_of)
-    for one, other in zip(found_of_norms(x, dy, axis, 6), wanted, strict=True):
+    # Packs of a thread, of the longest sequence, that of the batch.
+    packs = (17, 9)[cluster - 1] if last else (3, 2)[cluster - 1]
+    share = Share(64 if last else 96, 4 if last else 1, 4, 2, last)
+    fields = {"cluster": cluster, "wide": False, "kept": 0, "turns": 1, "asked": 0}
+    if kept:
+        fields |= {"kept": packs, "turns": 2, "asked": packs // 2}
+    with only("clusters", share=share, **fields):
+        made = found_of_norms(x, dy, axis, 6)
+    for one, other in zip(made, wanted, strict=True):
         close(one, other)
 
 
@@ -186,7 +201,7 @@ def test_evaluation_casts_no_statistics(device: ck.Device, monkeypatch: pytest.M
     own = [random(i, (4,), "bfloat16") for i in range(4)]
     x, made = random(4, (2, 4, 3), "bfloat16"), []
     wanted = nn.batch_norm(x, own[0], abs(own[1]), *own[2:])
-    monkeypatch.setattr(channel_norms.ops, "astype", lambda *args, **options: made.append(args))
+    monkeypatch.setattr(problems.ops, "astype", lambda *args, **options: made.append(args))
     assert nn.batch_norm(x, own[0], abs(own[1]), *own[2:]).tolist() == wanted.tolist()
     assert not made
 
@@ -194,9 +209,7 @@ def test_evaluation_casts_no_statistics(device: ck.Device, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("dtype", "turns"), [("float32", 2), pytest.param("bfloat16", 1, marks=pytest.mark.thorough)]
 )
-def test_grids_that_keep_rows(
-    device: ck.Device, dtype: str, turns: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_grids_that_keep_rows(device: ck.Device, dtype: str, turns: int) -> None:
     """Blocks that join their sums through global memory give what one launch each gives, and the same every time."""
     x, dy = (
         random(0, (2, 9, 15, 32), dtype) + (3 if dtype == "bfloat16" else 1000),
@@ -204,15 +217,12 @@ def test_grids_that_keep_rows(
     )
     wanted = exact_norms(x, dy, -1, 8)
 
-    def form_of(layout: ChannelLayout, *args: Any) -> channel_clusters.Form:
-        form = channel_clusters.Form(Share(64, 4, 4, 2, True), 3, 1, turns=turns, wide=True).keeping(layout)
-        return form if turns == 1 else form.asking()
-
-    monkeypatch.setattr(channel_clusters, "form_of", form_of)
-    made = found_of_norms(x, dy, -1, 8)
+    fields = {"cluster": 3, "turns": turns, "wide": True, "kept": 6, "asked": 3 if turns > 1 else 0}
+    with only("clusters", share=Share(64, 4, 4, 2, True), **fields):
+        made = found_of_norms(x, dy, -1, 8)
+        again = found_of_norms(x, dy, -1, 8)
     for one, other in zip(made, wanted, strict=True):
         close(one, other)
-    again = found_of_norms(x, dy, -1, 8)
     assert all(one.tolist() == other.tolist() for one, other in zip(made, again, strict=True))
 
 
@@ -237,24 +247,24 @@ def test_blocks_keep_rows_that_fit_in_shared_memory(
 ) -> None:
     """Blocks that share channels, units, and whether through global memory, on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
-    layout = ChannelLayout((0, 1), 1, *shape, 1, 1)
-    form = channel_clusters.kept_rows(layout, limits, item, bytes_read, acc)
+    places = Places(1, *shape, 1, 1)
+    form = Clusters.kept_rows(places, limits, Sizes(item, bytes_read, acc))
     if form is not None:
         # For each warp and the block two, and what is made of them.
-        sums = (2 * form.share.block // 32 + 10) * form.here() * acc
+        sums = (2 * form.share.block // 32 + 10) * form.here * acc
         assert form.memory(bytes_read) + sums < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= shape[0]
-        assert form.turns * (limits.multiprocessors // form.cluster) * form.here() >= shape[1]
+        assert form.turns * (limits.multiprocessors // form.cluster) * form.here >= shape[1]
         assert bool(form.asked) is (form.turns > 1)
     assert (form and (form.cluster, form.turns, form.wide)) == expected
 
 
 def test_a_long_channel_has_no_more_parts_than_a_grid() -> None:
     """Of one channel each block would have a few packs."""
-    gpu: Any = SimpleNamespace(style="simt", properties=properties("sm_90"))
-    layout, share = ChannelLayout((0, 1, 2), 1, 2**18, 1, 2**10, 1), Share(128, 1, 4, 4, False, 8)
-    cut = channel_norms._cut(layout, share, gpu, channel_norms._APPLYING[False], share.unroll)
-    assert 50_000 < cut.parts <= gpu.properties.max_grid[1]
+    limits = properties("sm_90")
+    places, share = Places(1, 2**18, 1, 2**10, 1), Share(128, 1, 4, 4, False, 8)
+    cut = sharing.cut(places, share, limits, variants._APPLYING[False], share.unroll)
+    assert 50_000 < cut.parts <= limits.max_grid[1]
 
 
 @pytest.mark.parametrize(
@@ -276,8 +286,8 @@ def test_clusters_keep_what_fits_in_shared_memory(
 ) -> None:
     """Blocks of a cluster, threads, packs of a thread and units: float32 on a GPU of 132 multiprocessors."""
     limits = properties("sm_90")
-    layout = ChannelLayout((0, 1, 2), 1, batch, channels, inner, 1)
-    form = channel_clusters.kept_channels(layout, limits, 4, bytes_read, 4)
+    places = Places(1, batch, channels, inner, 1)
+    form = Clusters.kept_channels(places, limits, Sizes(4, bytes_read, 4))
     if form is not None:
         assert form.memory(bytes_read) * form.share.resident < limits.max_shared_memory_per_block
         assert form.kept * form.share.step * form.cluster >= batch * inner
@@ -286,12 +296,12 @@ def test_clusters_keep_what_fits_in_shared_memory(
 
 def test_sums_of_a_group_fit_beside_what_is_kept() -> None:
     """28 channels of 288 elements of 16 bytes leave 3 KiB for 18 numbers each."""
-    layout, limits = ChannelLayout((0, 1, 2, 3), 64, 1, 252, 288, 28), properties("sm_90")
-    form = channel_clusters.Form(Share(128, 1, 2, 4, False, 4), 1, 28).keeping(layout)
+    places, limits = Places(64, 1, 252, 288, 28), properties("sm_90")
+    form = Clusters(Share(128, 1, 2, 4, False, 4), 1, 28).keeping(places)
     assert limits.max_shared_memory_per_block - form.memory(16) == 3 << 10
-    fitting = channel_clusters._fitting(form, limits, 16, 4)
+    fitting = form.fitting(limits, Sizes(8, 16, 4))
     assert fitting is not None and fitting.share.resident == 1
-    assert channel_clusters._fitting(form, limits, 16, 8) is None
+    assert form.fitting(limits, Sizes(8, 16, 8)) is None
 
 
 def test_gradients_of_parameters_of_two_dtypes(device: ck.Device) -> None:
@@ -430,21 +440,86 @@ def test_a_first_element_far_from_the_others(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize("wide", [True, False], ids=["grid", "cluster"])
-def test_blocks_whose_first_elements_are_far_from_the_others(
-    device: ck.Device, wide: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_blocks_whose_first_elements_are_far_from_the_others(device: ck.Device, wide: bool) -> None:
     """Their sums are about the mean of one thread's elements, which is near enough; a large mean is taken off."""
     x = random(0, (900, 16), "float32")
     x[0] = 1e4
     x[450, 8:] = -1e4
     x[1:, :4] += 1e4
-
-    def form_of(layout: ChannelLayout, *args: Any) -> channel_clusters.Form:
-        return channel_clusters.Form(Share(32, 4, 4, 2, True), 2, 1, wide=wide).keeping(layout)
-
-    monkeypatch.setattr(channel_clusters, "form_of", form_of)
     wanted = beside_the_deviation(sized(lambda x: normalized(x, (0,)), x))
-    close(nn.batch_norm(x, training=True, channel_axis=-1), wanted)
+    share = Share(32, 4, 4, 2, True)
+    with CHANNEL_NORM.only("clusters", share=share, cluster=2, kept=57, wide=wide) as used:
+        close(nn.batch_norm(x, training=True, channel_axis=-1), wanted)
+    assert used
+
+
+def test_calls_of_known_forms_look_nothing_up(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is bound again, and the statistics of each call move, not those of the first."""
+    x, weight, bias = ck.asarray(X, "float32"), ck.asarray(WEIGHT, "float32"), ck.asarray(BIAS, "float32")
+
+    def calls() -> list[ck.Array]:
+        running = ck.zeros(4, "float32"), ck.ones(4, "float32")
+        made = [*running]
+        for function in (
+            lambda *own: nn.batch_norm(own[0], *running, *own[1:], True),
+            lambda *own: nn.batch_norm(own[0], bias, weight * weight, *own[1:]),
+            lambda *own: nn.group_norm(own[0], 2, *own[1:]),
+        ):
+            y, pull = ck.vjp(function, x, weight, bias)
+            made += [y, *pull(x)]
+        return made
+
+    first = calls()
+    monkeypatch.setattr(Kernel, "bind", None)
+    for one, other in zip(calls(), first, strict=True):
+        assert one.tolist() == other.tolist()
+
+
+def test_arrays_of_the_same_form_that_begin_elsewhere(device: ck.Device) -> None:
+    """Their elements are not taken in packs, whether other arrays of the layout came before or not."""
+    whole, weight, bias = random(0, (385,), "float32"), ck.asarray(WEIGHT[:2]), ck.asarray(BIAS[:2])
+    aligned, view = whole[:384].copy().reshape(3, 2, 64), whole[1:].reshape(3, 2, 64)
+    for x in (aligned, view, aligned):
+        for mean, variance, training in ((None, None, True), (bias, abs(weight), False)):
+            found = nn.batch_norm(x, mean, variance, training=training)
+            again = nn.batch_norm(x.copy() + 0, mean, variance, training=training)
+            close(found, Sized(again.numpy(), np.maximum(np.abs(again.numpy()), 1)), 4)
+
+
+def test_running_statistics_that_are_views(device: ck.Device) -> None:
+    """They move if only they are written, and not if they have memory of another array."""
+    both = ck.asarray(np.stack([BIAS, WEIGHT], 1))
+    mean, variance = (ck.asarray(one) for one in (BIAS, WEIGHT))
+    nn.batch_norm(ck.asarray(X), both[:, 0], both[:, 1], training=True)
+    nn.batch_norm(ck.asarray(X), mean, variance, training=True)
+    assert both.tolist() == ck.stack([mean, variance], axis=1).tolist()
+    several = ck.asarray(np.tile(BIAS, 2))
+    for given in ((mean, mean), (several[:4], several[2:6]), (several[4:], several[3:7])):
+        with pytest.raises(ck.LaunchError, match="running_mean, running_var: expected memory that no other"):
+            nn.batch_norm(ck.asarray(X), *given, training=True)
+
+
+@pytest.mark.parametrize("family", [CHANNEL_NORM, GRADIENT], ids=lambda one: one.name)
+def test_variants_are_what_the_reference_says(device: ck.Device, family: Any) -> None:
+    """Of every variant that fits, as `python -m cukern tune` compares them."""
+    entries, refused = measure(family, device, 12, 1, 3, 60)
+    assert refused == []
+    assert {one.features["constant"] for one in entries} == {False, True}
+
+
+def test_statistics_of_rows_are_those_of_channels(device: ck.Device) -> None:
+    """A gradient that reads them does not know which variant left them."""
+    x = random(0, (2, 6, 8, 8), "float32") + 3
+    problem = problems.ChannelNorm(x._planned(), None, None, 1, 3, x.dtype, tracked=True)
+    found = []
+    with LAYER_NORM.only("registers", limits=gpu_limits(device)):
+        for name in ("rows", "separate launches", "clusters"):
+            with CHANNEL_NORM.only(name):
+                found.append(CHANNEL_NORM(problem)(x, None, None, None, None, None, 1e-5, 0.0)[1].numpy())
+    _, wanted = CHANNEL_NORM.reference(problem)(x, None, None, None, None, None, 1e-5, 0.0)
+    for mean, rest, rstd in (one.T for one in found):
+        np.testing.assert_allclose(mean + rest, wanted.numpy()[:, 0], rtol=1e-6)
+        np.testing.assert_allclose(rstd, wanted.numpy()[:, 2], rtol=1e-5)
 
 
 def test_no_examples(device: ck.Device) -> None:

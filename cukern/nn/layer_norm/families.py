@@ -64,22 +64,6 @@ def launch_forward(
     return y, statistics
 
 
-def launch_groups(
-    x: Array, weight: Array | None, bias: Array | None, eps: float, groups: int, columns: int, inner: int
-) -> tuple[Array, Array] | None:
-    """:func:`launch_forward` of dense rows that are groups of channels; None where no registers hold a row.
-
-    Weight and bias have one number for each channel, of ``inner`` neighbouring elements, of all groups.
-    """
-    weight, bias = _dense(weight), _dense(bias)
-    layouts = x._planned(), _layout(weight), _layout(bias)
-    problem = Normalization(*layouts, columns, groups=groups, inner=inner)
-    if not LAYER_NORM.computes(problem):
-        return None
-    y, statistics = LAYER_NORM(problem)(x, weight, bias, eps)
-    return y, statistics
-
-
 def launch_backward(
     x: Array,
     dy: Array,

@@ -65,10 +65,10 @@ class Normalization(NamedTuple):
 
     @property
     def results(self) -> tuple[Layout, ...]:
-        """The layouts of the result and of the statistics (rows, 2), or of the gradients that are wanted."""
+        """The layouts of the result and of statistics, two a row or three a group; or of the wanted gradients."""
         first = fresh_layout(self.device, self.x.dtype, self.x.shape)
         if self.dy is None:
-            return first, fresh_layout(self.device, self.acc, (self.rows, 2))
+            return first, fresh_layout(self.device, self.acc, (self.rows, 3 if self.groups else 2))
         return first, *[fresh_layout(self.device, self.x.dtype, (self.columns,))] * sum(self.wanted)
 
     @property

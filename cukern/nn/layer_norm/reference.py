@@ -48,8 +48,9 @@ def normalization(problem: Normalization) -> Callable[..., list[Array]]:
         y = ops.reshape((rows - mean) * rstd, (-1, *channels[:2], problem.inner))
         y = y if weight is None else y * ops.reshape(weight, channels)
         y = y if bias is None else y + ops.reshape(bias, channels)
-        first = rows[:, :1] if problem.centered else 0.0
-        return [ops.astype(ops.reshape(y, x.shape), x.dtype), ops.concat([mean - first, rstd], axis=1)]
+        first = rows[:, :1] if problem.centered else 0 * mean
+        found = [first, mean - first, rstd][0 if problem.groups else 1 :]
+        return [ops.astype(ops.reshape(y, x.shape), x.dtype), ops.concat(found, axis=1)]
 
     return compute
 

@@ -1,5 +1,6 @@
-// Batch or group norm, last stage: y = (x - mean) / sqrt(variance + eps) * weight + bias, with `statistics` of groups, or if they
-// are `constant` of each channel; or its `derivative`, dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c).
+// Batch or group norm, last stage: y = (x - mean) / sqrt(variance + eps) * weight + bias, with `statistics` of groups, or if they are `constant` with those of
+// each channel, which are written as in channel_statistics.cuh where they are asked for; or, of the `derivative`,
+// dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c).
 // Launch: see walk.cuh. Shared: none.
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/walk.cuh" %>
@@ -22,7 +23,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
     const T* x, const U* dy, const acc* factors, T* y, Sizes g)
 {
 <% else %>
-    const T* x, const W* weight, const W* bias, << "const %s* means, const %s* variances" % (running, running) if constant else "const acc* statistics" >>, U* y, Sizes g, acc eps)
+    const T* x, const W* weight, const W* bias, << "const %s* means, const %s* variances" % (running, running) if constant else "const acc* statistics" >>, U* y, << "acc* statistics, " if tracked >><< "acc eps, " if constant >>Sizes g)
 {
     const U* const dy = nullptr;
 <% endif %>
@@ -41,6 +42,10 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
         for (int c = 0; c < own_channels; ++c) {
 <% if constant %>
             own[c] = {apart[c], factors[c] / sqrt(squares[c] + eps), acc(0), offsets[c]};
+<% if tracked %>
+            if (int(threadIdx.x) < across && blockIdx.y == 0)
+                ((Statistics*)statistics)[walk.channel + c] = {apart[c], acc(0), acc(1) / sqrt(squares[c] + eps)};
+<% endif %>
 <% elif derivative %>
             const acc* const of = factors + (walk.number(g) + c) * 4;
             own[c] = {of[0], of[1], of[2], -of[3]};

@@ -7,8 +7,8 @@
 using R = << running >>;
 
 extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const W* weight, const W* bias, acc* statistics, R* running_mean, R* running_variance, const acc* by, U* y, Sizes g,
-    int units, << "acc* partials, " if wide >>acc eps, acc momentum)
+    const T* x, const W* weight, const W* bias, acc* statistics, R* running_mean, R* running_variance, const acc* by, U* y,
+    << "acc* partials, " if wide >>acc eps, acc momentum, Sizes g, int units)
 {
     allow_next_kernel();
     __shared__ Joint joint;

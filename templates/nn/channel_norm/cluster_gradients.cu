@@ -6,8 +6,8 @@
 using G = << grad >>;
 
 extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx, Sizes g, int units,
-    << "acc* partials, " if wide >>acc scale)
+    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx,
+    << "acc* partials, " if wide >>Sizes g, int units, acc scale)
 {
     allow_next_kernel();
     __shared__ Joint joint;

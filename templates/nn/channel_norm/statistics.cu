@@ -12,7 +12,7 @@ using index = << index >>;
 constexpr int block = << block >>, unroll = << unroll >>;
 
 extern "C" __global__ void __launch_bounds__(block) << name >>(
-    const acc* parts, acc* statistics, R* running_mean, R* running_variance, const acc* by, int pieces, int together, acc eps, acc momentum)
+    const acc* parts, acc* statistics, R* running_mean, R* running_variance, const acc* by, acc eps, acc momentum, int pieces, int together)
 {
     allow_next_kernel();
     __shared__ ShiftedMoments shared[block];

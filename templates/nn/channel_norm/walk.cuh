@@ -18,9 +18,7 @@ constexpr int down = block / across;            // threads that share a channel
 constexpr int own_channels = last ? width : 1;  // of a thread
 constexpr int step = last ? down : down * width;
 
-struct Sizes {
-    index outer, channels, inner, each, blocks, together, before;
-};
+<< Sizes >>
 // A thread's place among the elements of a channel's part, and how it moves on; `back`, from the last to the first.
 template <bool back>
 struct WalkOf {

@@ -2,7 +2,7 @@
 // x, y (rows, columns); weight, bias (columns), or not read; statistics (rows, 2): those of statistics.cuh, with
 // rstd = 1 / sqrt(variance + eps).
 // `grouped`: a row is a group of channels, of `inner` neighbours each; weight and bias (groups * channels) are those of the
-// channels, and rows take the groups in turn.
+// channels, and rows take the groups in turn; statistics (rows, 3) begin with the row's first element.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread has `chunks` packs of `width` elements, and
 // with `ahead` those of weight and bias, which it reads together with x. Shared: the states of warps.
 <% include "nn/layer_norm/statistics.cuh" %>
@@ -119,7 +119,10 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
     const acc rstd = acc(1) / sqrt(maximum(of.variance, acc(0)) + eps);
     row_end();
     if (!live) return;
-    if (lane == 0) ((Statistics*)statistics)[row] = {narrow || !centered ? of.remainder : (of.mean - first) + of.remainder, rstd};
+    if (lane == 0) {
+        const acc mean = narrow || !centered ? of.remainder : (of.mean - first) + of.remainder;
+        << "statistics[row * 3] = first, statistics[row * 3 + 1] = mean, statistics[row * 3 + 2] = rstd" if grouped else "((Statistics*)statistics)[row] = {mean, rstd}" >>;
+    }
     const acc above = -of.remainder * rstd;
     << "const index channel = row % groups * (columns / inner);" if grouped >>
 #pragma unroll

@@ -1,0 +1,116 @@
+"""Batch and group norm of checked arguments: the plans of forms of arguments that came before, and records on tapes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ...array import Array
+from ...array.layout import ALIGNMENT, Layout, layout
+from ...errors import LaunchError
+from ...function import stop_gradient
+from .. import fused
+from .families import CHANNEL_NORM, GRADIENT
+from .problem import ChannelNorm
+from .reference import composed
+
+
+def layouts_of(*arrays: object) -> tuple[Layout | None, ...] | None:
+    """:func:`..fused.layouts_of`, of which those of the host say too whether addresses are aligned."""
+    found = fused.layouts_of(*arrays)
+    for i, own in enumerate(found or ()):
+        one: Any = arrays[i]
+        # New memory is aligned; that of another library, or a view, may not be.
+        if (
+            own is not None
+            and own.on_host
+            and one._memory is None
+            and one._ndarray.__array_interface__["data"][0] % ALIGNMENT
+        ):
+            apart = layout(own.device, own.dtype, own.shape, own.strides, False)
+            found = (*found[:i], apart, *found[i + 1 :])  # type: ignore[index]
+    return found
+
+
+def normalized(
+    name: str,
+    problem: ChannelNorm,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    moments: tuple[Array | None, Array | None] = (None, None),
+    momentum: float | Array = 0.0,
+) -> Array:
+    """The normalized ``x``, on tapes that track it, weight or bias; running statistics move.
+
+    Raises:
+        LaunchError: running statistics share memory with another array.
+    """
+    primals = (x, weight, bias)
+    tracking = fused.tracked(primals)
+    if tracking is not None:
+        problem = problem._replace(tracked=True)
+    moves = moments[0] is not None and not problem.constant
+    by, number = (momentum, 0.0) if isinstance(momentum, Array) else (None, float(momentum))
+    if moves:
+        _require_apart(name, (*moments, by, *primals))
+    plan = CHANNEL_NORM.known(problem) or CHANNEL_NORM(problem)
+    y: Array
+    try:
+        y, statistics = plan(x, weight, bias, *moments, by, eps, number)
+    finally:  # a kernel that fails may already have written
+        for one in moments if moves else ():
+            if one is not None:
+                one._bump(name)
+    if tracking is not None:
+
+        def kernels(
+            saved: Sequence[Any], cotangents: Sequence[Array], wanted: Sequence[bool]
+        ) -> Sequence[Array | None]:
+            x, weight, _, statistics = saved
+            return _gradients(problem, x, cotangents[0], weight, statistics, wanted)
+
+        def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
+            return composed(problem, x, weight, bias, stop_gradient(moments), eps)
+
+        fused.record_fused(name, primals, (y,), (statistics,), kernels, again, tracking)
+    return y
+
+
+def _gradients(
+    problem: ChannelNorm,
+    x: Array,
+    dy: Array,
+    weight: Array | None,
+    statistics: Array,
+    wanted: Sequence[bool],
+) -> Sequence[Array | None]:
+    """The gradients of x, weight and bias that are wanted; else None."""
+    layouts: Any = layouts_of(x, dy)
+    asked = problem._replace(x=layouts[0], dy=layouts[1], wanted=tuple(wanted))
+    plan = GRADIENT.known(asked) or GRADIENT(asked)
+    found: list[Array | None] = plan(x, dy, weight, statistics)
+    return found
+
+
+def _require_apart(name: str, arrays: Sequence[Array | None]) -> None:
+    """Raise unless the first two arrays, running statistics, can be written without a change of another array."""
+    given: list[Any] = [one for one in arrays if one is not None]
+    if given[0]._storage.constant or given[1]._storage.constant:
+        raise LaunchError(f"{name}: running_mean, running_var: expected arrays of their own, got a constant")
+    if given[0]._layout.on_host:
+        own = {id(one._ndarray) for one in given if one._ndarray.base is None}
+        if len(own) == len(given):  # none is a view
+            return
+    spans = []
+    for one in given:
+        start = one._ndarray.__array_interface__["data"][0] if one._layout.on_host else one._operand
+        nbytes = one._layout.nbytes if one._layout.contiguous else 0  # else a copy is read, or written
+        spans.append((start, start + nbytes))
+    for i in range(2):
+        for j in range(i + 1, len(spans)):
+            if max(spans[i][0], spans[j][0]) < min(spans[i][1], spans[j][1]):
+                raise LaunchError(
+                    f"{name}: running_mean, running_var: expected memory that no other array has, as they are written"
+                )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -63,22 +63,35 @@ def in_order(device: Device, data: Any) -> Any:
     return result
 
 
-_contiguous: dict[Layout, tuple[Layout, Prepared | None]] = {}
+@lru_cache(maxsize=8192)
+def permuted(own: Layout, order: tuple[int, ...]) -> Layout:
+    """The layout of an array with its axes in another order."""
+    shape, strides = (tuple([sizes[axis] for axis in order]) for sizes in (own.shape, own.strides))
+    return layout(own.device, own.dtype, shape, strides, own.aligned)
 
 
-def contiguous(x: Array) -> Array:
-    """A copy of ``x`` in C order, which tapes do not record."""
+_contiguous: dict[Any, tuple[Layout, Prepared | None]] = {}
+
+
+def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
+    """A copy of ``x`` in C order, with its axes in another ``order`` if one is given; tapes do not record it."""
     own = x._layout or x._planned()
     if own.on_host and own.size < LARGE and allows_numpy(x.device):
-        return Array._wrap(np.array(x._data, order="C"), x.device)
+        data = x._data if order is None else x._data.transpose(order)
+        return Array._wrap(np.array(data, order="C"), x.device)
     with on(x.device):
-        cached = _contiguous.get(own)
+        cached = _contiguous.get((own, order))
         if cached is None:
-            fresh = fresh_layout(x.device, own.dtype, own.shape)
-            cached = remember(_contiguous, own, (fresh, copier(own, fresh)))
+            moved = own if order is None else permuted(own, order)
+            fresh = fresh_layout(x.device, own.dtype, moved.shape)
+            cached = remember(_contiguous, (own, order), (fresh, copier(moved, fresh)))
         result = Array._made(cached[0])
         if cached[1] is not None:
-            cached[1](x._operand, result._operand)
+            source = (
+                x if order is None or not own.on_host else Array._wrap(x._data.transpose(order), x.device)
+            )
+            source._planned()
+            cached[1](source._operand, result._operand)
     return result
 
 

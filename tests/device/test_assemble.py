@@ -61,6 +61,23 @@ def test_concat_of_views(device: ck.Device, shape: tuple[int, ...], data: Any) -
     np.testing.assert_array_equal(made.numpy(), want)
 
 
+def test_joins_of_forms_that_came_before(device: ck.Device) -> None:
+    """Other arrays of the same layouts, axes counted from the end, and arrays of one order of axes in memory."""
+    a, b = numbers((2, 3, 4)), numbers((2, 3, 4)) + 100
+    for x, y in ((a, b), (b, a), (a, a)):
+        own = ck.asarray(x), ck.asarray(y)
+        for axis in (1, -1, 0):
+            np.testing.assert_array_equal(ck.concat(own, axis).numpy(), np.concatenate((x, y), axis))
+            np.testing.assert_array_equal(ck.stack(own, axis).numpy(), np.stack((x, y), axis))
+        turned = [ck.moveaxis(one, -1, 1) for one in own]
+        made = ck.concat(turned, 1)
+        np.testing.assert_array_equal(made.numpy(), np.concatenate([one.numpy() for one in turned], 1))
+        assert made.strides == ck.moveaxis(ck.zeros((2, 3, 8), made.dtype), -1, 1).strides
+        assert ck.concat([turned[0], turned[1].contiguous()], 1).is_contiguous
+    with pytest.raises(ValueError, match="concat: shapes"):
+        ck.concat([ck.asarray(a), ck.zeros((2, 4, 4), "int64")], 2)
+
+
 def test_joined_arrays_are_cast_in_the_same_launch_and_have_derivatives(device: ck.Device) -> None:
     x, y = ck.asarray([1.0, 2.0], dtype="float32"), ck.asarray([3.0], dtype="float64")
     with ck.Tape() as tape:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import pytest
 from tape_support import f64, function, gradient
 
@@ -93,3 +95,38 @@ def test_once_differentiable_containers_have_no_second_derivative():
     assert_close(first(x), [6.0])
     with pytest.raises(ck.GradientError, match="so it has no second derivative"):
         ck.elementwise_grad(first)(x)
+
+
+def test_tuples_that_held_numbers_may_hold_arrays():
+    class Pair(NamedTuple):
+        first: Any
+        second: Any
+
+    class Scaled(ck.Function):
+        @staticmethod
+        def forward(ctx, x, pair):
+            ctx.save_for_backward(x, pair.first if isinstance(pair.first, ck.Array) else None)
+            ctx.second = pair.second
+            return x * pair.first * pair.second
+
+        @staticmethod
+        def backward(ctx, g):
+            x, first = ctx.saved_arrays
+            if first is None:
+                return 6.0 * g, None
+            return g * first * ctx.second, Pair(g * x * ctx.second, None)
+
+    x, y = f64([1.0, 2.0]), f64([3.0, 4.0])
+    for _ in range(2):
+        assert_close(ck.grad(lambda x: Scaled.apply(x, Pair(3.0, 2.0)).sum())(x), [6.0, 6.0])
+        for f, at in (
+            (lambda y: Scaled.apply(x, Pair(y, 2.0)), y),
+            (lambda x: Scaled.apply(x, Pair(y, 2.0)), x),
+        ):
+            assert gradcheck(f, [at], order=2)
+    holder = type("Holder", (), {})()
+    holder.y = y
+    with ck.Tape() as tape:
+        tape.watch(y)
+        with pytest.raises(ck.GradientError, match=r"argument 1 \(pair\) holds a tracked array at .first.y"):
+            Scaled.apply(x, Pair(holder, 2.0))

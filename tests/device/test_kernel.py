@@ -424,3 +424,17 @@ def test_a_replayed_launch_takes_numpys_numbers(device: ck.Device) -> None:
     for n in (np.int64(7), 8, np.uint8(9)):
         number(y, n, grid=1)
         assert y.tolist() == [n]
+
+
+def test_bound_kernels_are_told_apart_by_the_types_of_variables(device: ck.Device) -> None:
+    """1, True and 1.0 render differently, and so do 0.0 and -0.0; the order of keywords says nothing."""
+    text = (
+        """extern "C" __global__ void write_values(double* y) { y[0] = << a >>; y[1] = << b | lower >>; }"""
+    )
+    kernel = ck.Kernel(text, block=1, name="write_values")
+    assert kernel.bind(a=1, b=2) is kernel.bind(b=2, a=1) is kernel.bind(a=1, b=2)
+    bound = [kernel.bind(a=0.0, b=one) for one in (1, True, 1.0)] + [kernel.bind(a=-0.0, b=1)]
+    assert len(set(map(id, bound))) == 4
+    y = ck.zeros(2, "float64")
+    bound[3]((y,), 1)
+    assert np.signbit(y.numpy()[0]) and bound[1].rendered.text.count("true")

@@ -412,3 +412,24 @@ def test_no_column_matrix_is_made(device: ck.Device) -> None:
         assert tracemalloc.get_traced_memory()[1] < 6 * x.nbytes
     finally:
         tracemalloc.stop()
+
+
+def test_options_of_another_type_are_refused_after_calls_with_equal_ones(device: ck.Device) -> None:
+    x, w = ck.ones((1, 2, 5, 5)), ck.ones((3, 2, 3, 3))
+    first = nn.conv2d(x, w, stride=1).tolist()
+    assert nn.conv2d(x, w, stride=(1, 1)).tolist() == first == nn.conv2d(x + 0, w, stride=1).tolist()
+    for wrong in (True, 1.0, (1, True)):
+        with pytest.raises(TypeError, match="conv2d: stride: expected an int or a pair"):
+            nn.conv2d(x, w, stride=wrong)
+
+
+def test_half_types_lie_channels_last_on_a_gpu(device: ck.Device) -> None:
+    """Also where the image does not, and through layers that keep the order; the host keeps the image's."""
+    x, w = (
+        ck.asarray(np.ones(shape, np.float32), dtype="bfloat16") for shape in ((2, 8, 6, 6), (16, 8, 3, 3))
+    )
+    y = nn.conv2d(x, w, padding=1)
+    z = nn.interpolate(nn.silu(nn.group_norm(ck.concat([y, y], 1), 4)), scale_factor=2)
+    innermost = [one.strides.index(min(one.strides)) for one in (y, z)]
+    assert innermost == ([1, 1] if device.kind == "cuda" else [3, 3])
+    assert nn.conv2d(x.astype("float32"), w.astype("float32")).is_contiguous

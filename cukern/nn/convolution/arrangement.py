@@ -13,6 +13,7 @@ from ...device import Device
 from ...kernel.plan import on
 from ...kernel.sizes import ACCESS, divide_up
 from ...launch.params import Given, Params
+from ...shape.copy import contiguous, permuted
 from ...shape.known_views import relaid
 from .problem import Gemm, View, channels_last_layout, view_of
 
@@ -34,11 +35,11 @@ class Arranged(NamedTuple):
         """The array or the copy."""
         if self.order is None:
             return x
-        x = ops.permute_dims(x, self.order)
-        more = self.padded - x.shape[-1]
-        if more:
-            x = ops.pad(x, [(0, 0)] * (x.ndim - 1) + [(0, more)])
-        x = x.contiguous()
+        more = self.padded - x.shape[self.order[-1]]
+        if not more:
+            moved = permuted(x._layout or x._planned(), self.order)
+            return relaid(x, moved, self.order) if moved.contiguous else contiguous(x, self.order)
+        x = ops.pad(ops.permute_dims(x, self.order), [(0, 0)] * (x.ndim - 1) + [(0, more)]).contiguous()
         x._planned()
         return x
 

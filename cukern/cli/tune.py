@@ -28,6 +28,7 @@ from ..launch.family import FAMILIES, Family
 #: The modules of families that are measured.
 _FAMILIES = (
     "linear.families",
+    "nn.attention.families",
     "nn.convolution.families",
     "nn.layer_norm.families",
     "nn.pooling.families",

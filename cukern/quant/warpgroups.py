@@ -14,7 +14,7 @@ from ..device.interface import Tiles
 from ..kernel import Kernel
 from ..kernel.plan import on, remember
 from ..kernel.sizes import LARGEST_INDEX, divide_up
-from ..nn.attention.tma import MAP_BYTES, Mapped
+from ..launch.variant import MAP_BYTES, Run
 from .array import QuantArray
 from .kinds import Kind
 
@@ -121,18 +121,20 @@ def are_quicker(x: Array, w: QuantArray) -> bool:
     return x.shape[0] <= _MOST_ROWS and w.ndim == 2 and takes(x, w)
 
 
-_plans: dict[Any, tuple[Layout, Mapped]] = {}
+_plans: dict[Any, tuple[Layout, Run]] = {}
 
 
-def _plan(x: Layout, kind: Kind, outputs: int, biased: bool, tile: Tile) -> tuple[Layout, Mapped]:
+def _plan(x: Layout, kind: Kind, outputs: int, biased: bool, tile: Tile) -> tuple[Layout, Run]:
     device, dtype, (rows, inputs) = x.device, x.dtype, x.shape
     assert tile.shares <= inputs // _WIDE
     pitch, row = kind.row_bytes(inputs), inputs * dtype.itemsize
     out = fresh_layout(device, dtype, (rows, outputs))
     maps = {
-        0: Tiles(0, dtype, (rows, inputs), (row,), (tile.n, _DEPTH), 128, False),
-        1: Tiles(0, dtypes.uint16, (outputs, pitch // 2), (pitch,), (_OUTPUTS, line(kind) // 2), 0, False),
-        2 + biased: Tiles(0, dtype, (rows, outputs), (outputs * dtype.itemsize,), (tile.part, 64), 128, True),
+        0: [Tiles(0, dtype, (rows, inputs), (row,), (tile.n, _DEPTH), 128, False)],
+        1: [Tiles(0, dtypes.uint16, (outputs, pitch // 2), (pitch,), (_OUTPUTS, line(kind) // 2), 0, False)],
+        2 + biased: [
+            Tiles(0, dtype, (rows, outputs), (outputs * dtype.itemsize,), (tile.part, 64), 128, True)
+        ],
     }
     with on(device):
         bound = _KERNEL.bind(
@@ -152,7 +154,7 @@ def _plan(x: Layout, kind: Kind, outputs: int, biased: bool, tile: Tile) -> tupl
         launch = bound.function.prepare(
             grid, (_THREADS, 1, 1), tile.shared(kind), (sizes,), [MAP_BYTES] * len(maps)
         )
-    return out, Mapped(launch, device, maps)
+    return out, Run(launch, device, bound.rendered.text, maps)
 
 
 def product(x: Array, w: QuantArray, bias: Array | None = None, tile: Tile | None = None) -> Array:
@@ -170,10 +172,7 @@ def product(x: Array, w: QuantArray, bias: Array | None = None, tile: Tile | Non
     plan = _plans.get(key)
     out, launch = remember(_plans, key, _plan(*key)) if plan is None else plan
     given = [x, w.blocks, *([] if bias is None else [bias])]
-    for one in given:
-        one._planned()
     with on(x.device):
         result = Array._made(out)
-        arrays = [*given, result]
-        launch(arrays, *[array._operand for array in arrays])
+        launch([*given, result])
     return result

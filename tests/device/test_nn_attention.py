@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import types
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,10 @@ from nn_support import close, random
 
 import cukern as ck
 from cukern import nn
-from cukern.device.interface import Properties
-from cukern.nn.attention import module, plan
+from cukern.array.layout import layout
+from cukern.launch.family import STAND_IN
+from cukern.nn.attention import module
+from cukern.nn.attention.families import quickest
 from cukern.testing import gradcheck
 
 attention = nn.scaled_dot_product_attention
@@ -155,7 +156,7 @@ def test_half_types_without_a_mask_are_left_to_the_kernels(
 
     monkeypatch.setattr(module, "quickest", lambda *given: False)
     composed = both()
-    monkeypatch.setattr(module, "quickest", lambda q, k, v, causal, more: causal)
+    monkeypatch.setattr(module, "quickest", lambda matrices, causal, *more: causal)
     kernels = both()
     assert any((one != other).any() for one, other in zip(kernels, composed, strict=True))
     for one, other in zip(kernels, composed, strict=True):
@@ -220,16 +221,6 @@ def test_deterministic_gradients_are_asked_for(device: ck.Device, monkeypatch: p
 
 
 def test_which_calls_are_left_to_the_kernels() -> None:
-    class Gpu:
-        style = "simt"
-        capability = (9, 0)
-
-        @property
-        def properties(self) -> Properties:
-            return Properties("", 1024, (1024,) * 3, (2**31 - 1,) * 3, 232448, 32, 132, 8, self.capability)
-
-    gpu = Gpu()
-
     def quick(
         shape: tuple[int, ...],
         causal: bool = False,
@@ -237,17 +228,13 @@ def test_which_calls_are_left_to_the_kernels() -> None:
         aligned: bool = True,
         gap: int = 0,
         more: bool = False,
+        capability: tuple[int, int] = (9, 0),
     ) -> bool:
         steps = [(shape[-1] + gap) * 2 * math.prod(shape[i:-1]) for i in range(1, len(shape))]
-        like = types.SimpleNamespace(
-            shape=shape,
-            ndim=len(shape),
-            size=math.prod(shape),
-            dtype=np.dtype(dtype) if dtype[0] != "b" else ck.bfloat16,
-            device=gpu,
-            _planned=lambda: types.SimpleNamespace(aligned=aligned, strides=(*steps, 2)),
-        )
-        return plan.quickest(like, like, like, causal, more)  # type: ignore[arg-type]
+        x = ck.zeros(0, dtype, device="host")
+        like = layout(x.device, x.dtype, shape, (*steps, x.itemsize), aligned)
+        limits = STAND_IN._replace(compute_capability=capability)
+        return quickest((like, like, like), causal, more, limits)
 
     assert quick((2, 3, 64, 64))
     assert not quick((2, 3, 63, 64))
@@ -264,11 +251,11 @@ def test_which_calls_are_left_to_the_kernels() -> None:
     assert not quick((64, 64), causal=True)
     assert not quick((2, 0, 64, 64), causal=True)
     assert not quick((2, 3, 64, 64), dtype="float32")
-    gpu.capability = (8, 0)
-    assert quick((2, 3, 64, 64), causal=True)
-    assert not quick((2, 3, 64, 64)) and not quick((4, 16, 256, 64), causal=True, more=True)
-    gpu.capability = (7, 5)
-    assert not quick((2, 3, 64, 64), causal=True)
+    older = (8, 0)
+    assert quick((2, 3, 64, 64), causal=True, capability=older)
+    assert not quick((2, 3, 64, 64), capability=older)
+    assert not quick((4, 16, 256, 64), causal=True, more=True, capability=older)
+    assert not quick((2, 3, 64, 64), causal=True, capability=(7, 5))
 
 
 def test_half_types_are_scaled_before_they_are_multiplied(device: ck.Device) -> None:

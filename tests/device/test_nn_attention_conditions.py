@@ -10,20 +10,23 @@ import numpy as np
 import pytest
 from nn_support import close
 from test_nn_attention_kernels import check_gradients, given
-from test_nn_attention_masks import FORMS, choose
+from test_nn_attention_masks import form
 
 import cukern as ck
 from cukern import dtypes, nn
-from cukern.nn.attention import masks, plan
-from cukern.nn.attention.call import Call, Options
+from cukern.nn.attention import masks
 from cukern.nn.attention.conditions import condition_blocks, condition_of
+from cukern.nn.attention.problem import Call, Options
 from cukern.nn.attention.scores import traced
+from cukern.nn.attention.warpgroups import Warpgroups
+
+__all__ = ["form"]
 
 
 @pytest.fixture(autouse=True)
 def all_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "FEWEST", 0)
-    monkeypatch.setattr(plan, "_chosen", {})
+    monkeypatch.setattr(Warpgroups, "most_of_short", 0)
 
 
 def alike(s: Any, b: Any, h: Any, i: Any, j: Any, of: Any) -> Any:
@@ -31,12 +34,9 @@ def alike(s: Any, b: Any, h: Any, i: Any, j: Any, of: Any) -> Any:
     return ck.where(of[i] == of[j], s, -math.inf)
 
 
-@pytest.mark.parametrize(("form", "dtype"), FORMS)
-def test_values_and_gradients(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str
-) -> None:
+def test_values_and_gradients(device: ck.Device, form: tuple[str, str]) -> None:
     """Of conditions of the batch, of arrays and of two places, beside other changes of the score, as with a mask."""
-    choose(form, device, monkeypatch)
+    _, dtype = form
     rng = np.random.default_rng(0)
     arrays, _ = given(dtype, (2, 4, 270, 32), (2, 2, 390, 32), (2, 2, 390, 32))
     of = np.sort(rng.integers(0, 3, (2, 390)), axis=-1)
@@ -71,13 +71,10 @@ def test_values_and_gradients(
         check_gradients(call, arrays, ck.arange(32, dtype=dtype) / 8 - 1, masked)
 
 
-@pytest.mark.parametrize(("form", "dtype"), FORMS)
-def test_emptied_tiles_are_not_read(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str
-) -> None:
+def test_emptied_tiles_are_not_read(device: ck.Device, form: tuple[str, str]) -> None:
     """What is NaN in one document reaches nothing of the other."""
-    choose(form, device, monkeypatch)
-    length = 384 if form == "tma" else 64  # of whole tiles
+    variant, dtype = form
+    length = 384 if variant == "warpgroups" else 64  # of whole tiles
     arrays, _ = given(dtype, *[(1, 1, 2 * length, 32)] * 3)
     of = ck.arange(2 * length, dtype="int32") // length
 
@@ -103,7 +100,7 @@ def test_blocks_and_bits_are_those_of_a_mask(device: ck.Device, lengths: tuple[i
     assert program is not None
     condition = condition_of(program, lookups, (1, 1, *lengths), [])
     options = Options(1.0, program=program, lookups=lookups, condition=condition)
-    found = condition_blocks(Call(q, k, k, (), (table,), (None, None), options, None), bits)
+    found = condition_blocks(Call(q, k, k, options, (), (table,)), bits)
     wanted = masks.mask_blocks(ck.asarray(of[: lengths[0], None] == of[: lengths[1]]), bits)
     np.testing.assert_array_equal(found.kinds.numpy(), wanted.kinds.numpy())
     if bits:

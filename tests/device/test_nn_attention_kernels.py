@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import tracemalloc
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -13,31 +15,71 @@ from nn_support import Sized, check_equal, close, doubles, sized
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.attention import plan
-from cukern.nn.attention.geometry import MMA_TILES, Head, MmaTile
+from cukern.cli.tune import measure
+from cukern.device import current
+from cukern.launch.family import STAND_IN, Family, Used
+from cukern.nn.attention import samples
+from cukern.nn.attention.families import ATTENTION, GRADIENT, KEYS, QUERIES
+from cukern.nn.attention.problem import Attention, Options
 from cukern.testing import gradcheck
 
-#: Small ones, of which small arrays take several.
-TENSOR_CORES = {
-    "forward": MmaTile(32, 32, fixed=True),
-    "few": MmaTile(16, 16, fixed=True),
-    "backward_keys": MmaTile(32, 32),
-    "backward_queries": MmaTile(32, 16),
-}
+#: Small tiles on tensor cores, of which small arrays take several.
+SMALL = {"tile_m": 32, "tile_n": 32, "fixed": True}
+#: With one multiprocessor, to which no more blocks are worth their keys being shared.
+NARROW = STAND_IN._replace(multiprocessors=1)
 
 
-@pytest.fixture(autouse=True)
-def new_choices(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tiles are chosen anew in each test, which may have its own."""
-    monkeypatch.setattr(plan, "_chosen", {})
+class Both(NamedTuple):
+    """The constants that were used for attention, and for gradients of all of q, k and v, of q, and of k and v."""
+
+    forward: Used
+    whole: Used
+    queries: Used
+    keys: Used
+
+    @property
+    def gradients(self) -> list[Any]:
+        """Those of kernels."""
+        return [one for used in self[1:] for one in used if one.name != "apart"]
 
 
-@pytest.fixture
-def on_tensor_cores(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches on tensor cores, which the host has the meaning of."""
-    if device.kind == "cuda" and device.properties.compute_capability < (8, 0):
-        pytest.skip("no tensor cores of compute capability 8.0")
-    monkeypatch.setattr(plan, "mma_tile_for", lambda head, device, kind: TENSOR_CORES[kind])
+@contextmanager
+def only(variant: str, **fields: Any) -> Iterator[Both]:
+    """Kernels of one variant, which computes all of half types; the rest, as of other dtypes, by the portable ones.
+
+    Those on tensor cores have small tiles, and those of warpgroups two blocks.
+    """
+    device, limits = current(), None
+    own = device.properties.compute_capability
+    if device.kind == "cuda" and (
+        own < ATTENTION.variants[variant].needs or (variant == "warpgroups" and own[0] != 9)
+    ):
+        pytest.skip("no GPU that has such kernels")
+    if variant == "tensor cores":
+        fields = SMALL | fields
+    if variant == "warpgroups":
+        # Two blocks make several tiles each, and stages go round.
+        limits, fields = NARROW, {"blocks": 2} | fields
+    with ExitStack() as stack:
+
+        def alone(family: Family[Attention], *names: str) -> Used:
+            names = tuple(one for one in names if one in family.variants)
+            fields_of = {field.name for name in names for field in dataclasses.fields(family.variants[name])}
+            own = {key: value for key, value in fields.items() if key in fields_of}
+            known.update(own)
+            return stack.enter_context(family.only(*names, limits=limits, **own))
+
+        known: set[str] = set()
+        whole = ["together"] if variant == "warpgroups" else []
+        used = alone(ATTENTION, variant, "portable")
+        gradients = alone(QUERIES, variant, "portable"), alone(KEYS, variant, "portable")
+        both = Both(used, alone(GRADIENT, *whole, "apart"), *gradients)
+        assert known == fields.keys()
+        yield both
+    for of in both:
+        for one, problem in zip(of, of.problems, strict=True):
+            if problem.half if variant in KEYS.variants else variant == "few rows" and of is used:
+                assert one.name in (variant, "together", "apart"), (one, problem)
 
 
 def attended(
@@ -95,7 +137,8 @@ def exact_gradients(call: Callable[..., Any], arrays: Sequence[Any], cotangent: 
     of the logarithm of a row's sum, which the sizes count.
     """
     wide, (g,) = doubles(arrays), doubles([cotangent])
-    made = call(*wide)
+    with only("portable"):
+        made = call(*wide)
     g = ck.broadcast_to(g, made.shape).copy()
     spread = ck.sqrt(ck.sum((made * g) ** 2, axis=-1))
 
@@ -104,7 +147,8 @@ def exact_gradients(call: Callable[..., Any], arrays: Sequence[Any], cotangent: 
         (made, _), pull = ck.vjp(lambda *own: call(*own, return_lse=True), *own)
         return made, *pull((g, s - spread))
 
-    found: list[Sized] = sized(exact, *wide, g, spread, rows=made.size > 5000)
+    with only("portable"):
+        found: list[Sized] = sized(exact, *wide, g, spread, rows=made.size > 5000)
     return found
 
 
@@ -127,24 +171,24 @@ def check_gradients(
         assert found.dtype == like.dtype
         close_gradient(found, one)
     if reference is not None:
-        exact, pull = ck.vjp(reference, *doubles(arrays))
-        for one, other in zip(wanted, (exact, *pull(given.astype("float64"))), strict=True):
+        with only("portable"):
+            exact, pull = ck.vjp(reference, *doubles(arrays))
+            others = [exact, *pull(given.astype("float64"))]
+        for one, other in zip(wanted, others, strict=True):
             close(other, one)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
-def test_values_and_gradients(device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
-    monkeypatch.setattr(plan, "mma_tile_for", lambda head, device, kind: None)
-    check(dtype)
+def test_values_and_gradients(device: ck.Device, dtype: str) -> None:
+    with only("portable"):
+        check(dtype)
 
 
-@pytest.mark.usefixtures("on_tensor_cores")
 @pytest.mark.parametrize(("dtype", "apart"), [("float16", True), ("bfloat16", False)])
-def test_values_and_gradients_on_tensor_cores(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, apart: bool
-) -> None:
-    monkeypatch.setitem(TENSOR_CORES, "backward_keys", MmaTile(32, 32, apart=apart))
-    check(dtype)
+def test_values_and_gradients_on_tensor_cores(device: ck.Device, dtype: str, apart: bool) -> None:
+    with only("tensor cores", apart=apart) as used:
+        check(dtype)
+    assert {getattr(one, "apart", None) for one in used.gradients if one.name == "tensor cores"} == {apart}
 
 
 def capped(s: Any, batch: Any, head: Any, i: Any, j: Any, slope: Any, table: Any) -> Any:
@@ -152,9 +196,8 @@ def capped(s: Any, batch: Any, head: Any, i: Any, j: Any, slope: Any, table: Any
     return 2 * ck.tanh(s / 2) + slope * (j - i) + table * (head + 1)
 
 
-@pytest.mark.usefixtures("on_tensor_cores")
-@pytest.mark.parametrize("dtype", ["float64", "float16"])
-def test_functions_of_a_score(device: ck.Device, dtype: str) -> None:
+@pytest.mark.parametrize(("dtype", "variant"), [("float64", "portable"), ("float16", "tensor cores")])
+def test_functions_of_a_score(device: ck.Device, dtype: str, variant: str) -> None:
     arrays, exact = given(dtype, (2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 8), (4, 1, 1), (6,), (4, 5, 6))
     hidden = np.random.default_rng(0).random((2, 1, 1, 6)) < 0.7
 
@@ -178,11 +221,12 @@ def test_functions_of_a_score(device: ck.Device, dtype: str) -> None:
 
         return attended(q, k, v, 0.5, hidden, changed)
 
-    close(call(*arrays), sized(composed, *exact))
-    if dtype == "float64":
-        assert gradcheck(call, arrays, order=1)
-    else:
-        check_gradients(call, arrays, ck.sin(ck.arange(8, dtype=dtype)))
+    with only(variant):
+        close(call(*arrays), sized(composed, *exact))
+        if dtype == "float64":
+            assert gradcheck(call, arrays, order=1)
+        else:
+            check_gradients(call, arrays, ck.sin(ck.arange(8, dtype=dtype)))
 
 
 def test_tables_that_a_score_indexes(device: ck.Device) -> None:
@@ -352,13 +396,16 @@ def test_dropout_drops_as_that_of_the_weights(device: ck.Device) -> None:
     """The bits are those of the composed form, so that both agree."""
     arrays, _ = given("float64", (2, 2, 5, 4), (2, 2, 6, 4), (2, 2, 6, 4))
 
-    def call(*own: ck.Array) -> ck.Array:
-        return nn.attention(*own, dropout=0.4, rng=ck.random.default_rng(3))
+    for seed in (3, 4):
 
-    def whole(*own: ck.Array) -> ck.Array:
-        return nn.scaled_dot_product_attention(*own, dropout_p=0.4, rng=ck.random.default_rng(3))
+        def call(*own: ck.Array, seed: int = seed) -> ck.Array:
+            return nn.attention(*own, dropout=0.4, rng=ck.random.default_rng(seed))
 
-    check_equal(call, whole, arrays)
+        def whole(*own: ck.Array, seed: int = seed) -> ck.Array:
+            rng = ck.random.default_rng(seed)
+            return nn.scaled_dot_product_attention(*own, dropout_p=0.4, rng=rng)
+
+        check_equal(call, whole, arrays)
     rng = ck.random.default_rng(3)
     assert (
         nn.attention(*arrays, dropout=0.4, rng=rng).tolist()
@@ -409,10 +456,79 @@ def test_without_the_matrix_of_scores(device: ck.Device) -> None:
     assert not ck.grad(lambda q: nn.attention(q, x[:, :0], x[:, :0]).sum())(x).numpy().any()
 
 
-def test_tiles_fit_a_block() -> None:
-    for kind, tiles in MMA_TILES.items():
-        for most, tile in tiles.items():
-            assert tile.shared(Head(most, most), kind) <= 160 * 1024
+def problem_of(
+    *arrays: ck.Array, gradients: tuple[bool, bool, bool] | None = None, **options: Any
+) -> Attention:
+    """Attention of q, k, v and arrays of the score, or gradients of it."""
+    q, k, v, *operands = (one._planned() for one in arrays)
+    one = Attention(q, k, v, Options(q.shape[3] ** -0.5, **options), tuple(operands))
+    return one if gradients is None else one._replace(d=one.made["o"], wanted=gradients)
+
+
+def forms(*arrays: ck.Array, **options: Any) -> list[tuple[Any, Attention]]:
+    """The families, and problems of them: the result, all gradients, that of q, and those of k and v."""
+    parts = (GRADIENT, (True, True, True)), (QUERIES, (True, False, False)), (KEYS, (False, True, True))
+    gradients = [(family, problem_of(*arrays, gradients=own, **options)) for family, own in parts]
+    return [(ATTENTION, problem_of(*arrays, **options)), *gradients]
+
+
+@pytest.mark.parametrize("features", [64, 128, 256])
+@pytest.mark.parametrize("queries", [1, 4096])
+def test_tiles_fit_a_block(features: int, queries: int) -> None:
+    """On tensor cores one of an A100, which has too little shared memory for no head."""
+    x, y = (ck.zeros((1, 1, n, features), "bfloat16", device="host") for n in (queries, 4096))
+    for family, problem in forms(x, y, y):
+        if family is not GRADIENT:
+            one = family.variants["tensor cores"]
+            assert not one.fits(problem, STAND_IN)
+            assert all(config.shared(problem) <= 160 * 1024 for config in one.configs(problem, STAND_IN))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "queries", "capability", "wanted"),
+    [
+        ("bfloat16", 4096, (9, 0), ["warpgroups", "together", "warpgroups", "warpgroups"]),
+        ("bfloat16", 4096, (8, 0), ["tensor cores", "apart", "tensor cores", "tensor cores"]),
+        ("bfloat16", 4096, (10, 0), ["tensor cores", "apart", "tensor cores", "tensor cores"]),
+        ("bfloat16", 4096, (7, 5), ["portable", "apart", "portable", "portable"]),
+        ("float32", 4096, (9, 0), ["portable", "apart", "portable", "portable"]),
+        ("bfloat16", 1, (9, 0), ["tensor cores", "apart", "tensor cores", "tensor cores"]),
+        ("bfloat16", 1, (7, 5), ["few rows", "apart", "portable", "portable"]),
+        ("float32", 1, (9, 0), ["few rows", "apart", "portable", "portable"]),
+        ("float32", 1, (0, 0), ["portable", "apart", "portable", "portable"]),
+    ],
+)
+def test_which_variant_computes_a_problem(
+    dtype: str, queries: int, capability: tuple[int, int], wanted: list[str]
+) -> None:
+    """Warpgroups, else tensor cores, else for few rows the kernel of registers; all gradients at once by warpgroups."""
+    x, y = (ck.zeros((4, 16, n, 64), dtype, device="host") for n in (queries, 4096))
+    limits = STAND_IN._replace(compute_capability=capability)
+    found = []
+    for family, problem in forms(x, y, y):
+        all_of = [family._choice(one, problem, limits) for one in family.variants.values()]
+        found.append(min((one for one in all_of if not one.why), key=lambda one: one.seconds).variant)
+    assert found == wanted
+
+
+def test_variants_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of every variant that fits, as ``python -m cukern tune attention`` compares them."""
+    shapes = samples.Shape(1, 4, 2, 70, 70, 16, True), samples.Shape(2, 4, 4, 1, 90, 8, False)
+    monkeypatch.setattr(samples, "MODELS", shapes)
+    for family, count in ((ATTENTION, 2), (GRADIENT, 1), (QUERIES, 1), (KEYS, 1)):
+        entries, refused = measure(family, device, count, 1, 0, 60)
+        assert refused == [] and entries
+        assert all(one.variants for one in entries)
+
+
+def test_explain_shows_the_variants(device: ck.Device) -> None:
+    x = ck.zeros((1, 1, 5, 8))
+    (family, problem) = ck.explain(nn.attention, x, x, x).problems[0]
+    assert family is ATTENTION
+    lines = ATTENTION.explain(problem).splitlines()
+    assert lines[0].startswith("attention: attention of 1 x 1 x 5 queries to 1 x 5 keys of 8 and 8 float32; ")
+    assert len(lines) == 2 + len(ATTENTION.variants)
+    assert sum(line.startswith(">") for line in lines) == 1
 
 
 def test_refused(device: ck.Device) -> None:
@@ -529,7 +645,6 @@ def check_large_scores(
         assert np.linalg.norm(one - other) <= LARGE_SCORES[dtype] * np.linalg.norm(other)
 
 
-@pytest.mark.usefixtures("on_tensor_cores")
 @pytest.mark.parametrize(
     ("dtype", "size", "scale"),
     [
@@ -543,10 +658,12 @@ def check_large_scores(
     ],
 )
 @pytest.mark.parametrize("queries", [40, 1])
-def test_large_scores(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, size: float, scale: float, queries: int
-) -> None:
+def test_large_scores(device: ck.Device, dtype: str, size: float, scale: float, queries: int) -> None:
     """The sum of a row's exponentials is not rounded to the scores' digits, also where parts of the keys are joined."""
-    monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
-    monkeypatch.setattr(plan, "_chosen", {})
-    check_large_scores(dtype, size, queries, scale)
+    variant, parts = (
+        "tensor cores" if dtype[0] == "b" or dtype == "float16" else "portable",
+        3 if queries == 1 else 1,
+    )
+    with only(variant, parts=parts) as used:
+        check_large_scores(dtype, size, queries, scale)
+    assert [one.parts for one in used.forward] == [parts]

@@ -2,50 +2,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 from nn_support import Sized, close, sized
 from test_nn_attention_kernels import (
-    TENSOR_CORES,
     attended,
     check_gradients,
     close_gradient,
     exact_gradients,
     given,
+    only,
 )
 
 import cukern as ck
 from cukern import nn
-from cukern.nn.attention import masks, plan
-from cukern.nn.attention.masks import Walk, mask_blocks, tile_lists
-from cukern.nn.attention.tma import TMA_TILES
+from cukern.nn.attention import masks
+from cukern.nn.attention.masks import Blocks, Walk, mask_blocks, tile_lists
+from cukern.nn.attention.warpgroups import Warpgroups
 from cukern.testing import gradcheck
 
-FORMS = [("without", "float32"), ("mma", "bfloat16"), ("tma", "bfloat16")]
+FORMS = {"portable": "float32", "tensor cores": "bfloat16", "warpgroups": "bfloat16"}
 
 
 @pytest.fixture(autouse=True)
 def all_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(masks, "FEWEST", 0)
-    monkeypatch.setattr(plan, "_chosen", {})
+    monkeypatch.setattr(Warpgroups, "most_of_short", 0)
 
 
-def choose(form: str, device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has launches made by kernels of this form; those fed by tensor maps by two blocks, of several tiles each."""
-    capability = device.properties.compute_capability
-    if device.kind == "cuda" and capability < {"without": (0, 0), "mma": (8, 0), "tma": (9, 0)}[form]:
-        pytest.skip("no GPU that has such kernels")
-
-    def mma(head: Any, device: Any, kind: str) -> Any:
-        return TENSOR_CORES[kind] if form == "mma" else None
-
-    def tma(head: Any, device: Any, kind: str, queries: int, bounded: bool) -> Any:
-        return TMA_TILES[kind][64]._replace(blocks=2) if form == "tma" else None
-
-    monkeypatch.setattr(plan, "mma_tile_for", mma)
-    monkeypatch.setattr(plan, "tma_tile_for", tma)
+@pytest.fixture(params=FORMS)
+def form(request: pytest.FixtureRequest, device: ck.Device) -> Iterator[tuple[str, str]]:
+    """The variant whose kernels alone are used, and the dtype of what they compute."""
+    with only(request.param):
+        yield request.param, FORMS[request.param]
 
 
 def documents(*lengths: int) -> np.ndarray:
@@ -54,12 +46,9 @@ def documents(*lengths: int) -> np.ndarray:
     return of[:, None] == of
 
 
-@pytest.mark.parametrize(("form", "dtype"), FORMS)
-def test_values_and_gradients(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str
-) -> None:
+def test_values_and_gradients(device: ck.Device, form: tuple[str, str]) -> None:
     """Of masks for each head that shares keys with another; with rows of none, beside a window and numbers of keys."""
-    choose(form, device, monkeypatch)
+    _, dtype = form
     rng = np.random.default_rng(0)
     arrays, _ = given(dtype, (2, 4, 270, 32), (2, 2, 390, 32), (2, 2, 390, 32))
     apart = np.zeros((4, 270, 390), bool)
@@ -90,12 +79,11 @@ def test_values_and_gradients(
         check_gradients(call, arrays, ck.arange(32, dtype=dtype) / 8 - 1, composed)
 
 
-@pytest.mark.parametrize(("form", "dtype"), FORMS)
 def test_a_mask_beside_other_changes(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: tuple[str, str]
 ) -> None:
     """A function of the score with a table, a bias and dropout, against kernels that make all tiles."""
-    choose(form, device, monkeypatch)
+    _, dtype = form
     rng = np.random.default_rng(0)
     arrays, _ = given(dtype, *[(2, 2, 300, 32)] * 3)
     bias, table = (ck.asarray(rng.normal(size=shape).astype("float32")) for shape in ((300,), (2, 599)))
@@ -118,23 +106,15 @@ def test_a_mask_beside_other_changes(
     cotangent = ck.ones_like(made) * ck.arange(32, dtype=dtype) / 8 - 1
     found = [made, *pull(cotangent)]
     monkeypatch.setattr(masks, "FEWEST", 2**62)
-    choose("without", device, monkeypatch)
     for one, wanted in zip(found, exact_gradients(call, arrays, cotangent), strict=True):
         close_gradient(one, wanted)
 
 
-@pytest.mark.parametrize(("form", "dtype"), FORMS)
 @pytest.mark.parametrize("deterministic", [False, True])
-def test_emptied_tiles_are_not_read(
-    device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
-    form: str,
-    dtype: str,
-    deterministic: bool,
-) -> None:
+def test_emptied_tiles_are_not_read(device: ck.Device, form: tuple[str, str], deterministic: bool) -> None:
     """What is NaN in one document reaches nothing of the other."""
-    choose(form, device, monkeypatch)
-    length = 384 if form == "tma" else 64  # of whole tiles
+    variant, dtype = form
+    length = 384 if variant == "warpgroups" else 64  # of whole tiles
     arrays, _ = given(dtype, *[(1, 1, 2 * length, 32)] * 3)
     mask = ck.asarray(documents(length, length))
 
@@ -177,20 +157,18 @@ def test_gradients_of_arrays_skip_emptied_tiles(device: ck.Device, axes: tuple[i
     close(found, Sized(wanted.exact[near], wanted.size[near]), 32)
 
 
-@pytest.mark.parametrize(("form", "dtype"), FORMS[:2])
-def test_parts_of_keys_share_what_the_mask_leaves(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, form: str, dtype: str
-) -> None:
+@pytest.mark.parametrize(("variant", "dtype"), [("portable", "float32"), ("tensor cores", "bfloat16")])
+def test_parts_of_keys_share_what_the_mask_leaves(device: ck.Device, variant: str, dtype: str) -> None:
     """Of few queries, where one batch has one tile of keys, and one has none."""
-    choose(form, device, monkeypatch)
-    monkeypatch.setattr(plan, "parts_for", lambda *given: 5)
     arrays, exact = given(dtype, (3, 4, 2, 16), (3, 2, 400, 16), (3, 2, 400, 16))
     mask = np.random.default_rng(0).random((3, 1, 1, 400)) < 0.5
     mask[0, :, :, 100:180] = mask[1, :, :, 16:] = mask[2] = False
-    made = nn.attention(*arrays, mask=ck.asarray(mask))
-    close(made, sized(lambda *own: attended(*own, 0.25, mask), *exact))
-    arrays[2][1, :, 64:] = np.nan
-    np.testing.assert_array_equal(nn.attention(*arrays, mask=ck.asarray(mask))[1:].numpy(), made[1:].numpy())
+    with only(variant, parts=5):
+        made = nn.attention(*arrays, mask=ck.asarray(mask))
+        close(made, sized(lambda *own: attended(*own, 0.25, mask), *exact))
+        arrays[2][1, :, 64:] = np.nan
+        again = nn.attention(*arrays, mask=ck.asarray(mask))
+    np.testing.assert_array_equal(again[1:].numpy(), made[1:].numpy())
 
 
 def test_derivatives(device: ck.Device) -> None:
@@ -220,6 +198,11 @@ def kinds(mask: np.ndarray, walk: Walk) -> np.ndarray:
     return found
 
 
+def lists_of(blocks: Blocks, walk: Walk) -> np.ndarray:
+    made: ck.Array = tile_lists(blocks.kinds._planned(), walk)(blocks.kinds)
+    return made.numpy()
+
+
 @pytest.mark.parametrize("transposed", [False, True])
 def test_lists_of_tiles(device: ck.Device, transposed: bool) -> None:
     rng = np.random.default_rng(0)
@@ -233,7 +216,7 @@ def test_lists_of_tiles(device: ck.Device, transposed: bool) -> None:
     ):
         wanted = kinds(mask, walk)
         wanted = wanted.swapaxes(-1, -2) if walk.of_keys else wanted
-        lists = tile_lists(mask_blocks(given).kinds, walk).numpy()
+        lists = lists_of(mask_blocks(given), walk)
         assert lists.shape == (*wanted.shape[:3], wanted.shape[3] + 1)
         for which in np.ndindex(*wanted.shape[:3]):
             count, *entries = lists[which].tolist()
@@ -245,12 +228,12 @@ def test_lists_of_masks_that_are_broadcast(device: ck.Device) -> None:
     keys = np.zeros((3, 1, 1, 200), bool)
     keys[0, 0, 0, :32] = keys[2, 0, 0, 100] = True
     walk = Walk(64, 64, False, 2, 1, 1, 100, 200)
-    lists = tile_lists(mask_blocks(ck.asarray(keys)).kinds, walk).numpy()
+    lists = lists_of(mask_blocks(ck.asarray(keys)), walk)
     assert lists[:, :, :, 0].tolist() == [[[1, 1]], [[0, 0]], [[1, 1]]]
     assert lists[[0, 2], :, :, 1].tolist() == [[[0, 0]], [[2, 2]]]
     rows = ck.broadcast_to(ck.asarray(np.arange(100)[:, None] < 64), (3, 2, 100, 200))
-    blocks = mask_blocks(rows).kinds
-    assert blocks.shape == (1, 1, 7, 1)
-    lists = tile_lists(blocks, walk).numpy()
+    blocks = mask_blocks(rows)
+    assert blocks.kinds.shape == (1, 1, 7, 1)
+    lists = lists_of(blocks, walk)
     assert lists[0, 0, 0].tolist() == [4, 1, 3, 5, 7]
     assert lists[0, 0, 1, 0] == 0

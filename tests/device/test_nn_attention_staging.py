@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,32 +10,26 @@ from typing import Any
 import numpy as np
 import pytest
 from nn_support import close, sized
-from test_nn_attention_kernels import check_gradients, given
+from test_nn_attention_kernels import check_gradients, forms, given, only
 
 import cukern as ck
 from cukern import dtypes, nn
-from cukern.nn.attention import plan
-from cukern.nn.attention.call import Call, Options
+from cukern.launch.family import STAND_IN
+from cukern.nn.attention.gradients import KeysWarpgroups, QueriesWarpgroups, Together
+from cukern.nn.attention.problem import Call, Options
 from cukern.nn.attention.scores import traced
 from cukern.nn.attention.staging import staging
-from cukern.nn.attention.tma import BARRIERS, TMA_TILES, TmaTile
-from cukern.nn.attention.variables import variables_of
+from cukern.nn.attention.warpgroups import BARRIERS, Warpgroups
 from cukern.testing import asynchrony
 from cukern.text.render import TEMPLATES
 
 
 @pytest.fixture(autouse=True)
-def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches of two blocks, so that each makes several tiles and stages go round."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("no GPU of compute capability 9.0")
-
-    def tile(head: Any, device: Any, kind: str, queries: int, bounded: bool) -> TmaTile | None:
-        found = next((tile for most, tile in TMA_TILES[kind].items() if max(head) <= most), None)
-        return found and found._replace(blocks=2)
-
-    monkeypatch.setattr(plan, "tma_tile_for", tile)
-    monkeypatch.setattr(plan, "_chosen", {})
+def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Launches of warpgroups, of the tiles of many queries."""
+    monkeypatch.setattr(Warpgroups, "most_of_short", 0)
+    with only("warpgroups"):
+        yield
 
 
 def check(arrays: list[ck.Array], options: Any) -> None:
@@ -109,8 +104,7 @@ def test_products_wait_for_queries_times_the_scale(monkeypatch: pytest.MonkeyPat
     """Without the fence or the barrier the host shows wrong numbers, or a fault."""
     text = (Path(TEMPLATES) / "nn" / "attention" / "forward_tma.cu").read_text()
     assert text.count(left_out) == 1
-    monkeypatch.setattr(plan, "_prepared", {})
-    monkeypatch.setitem(plan._TMA, "forward", ck.Kernel(text.replace(left_out, ""), name="attention_forward"))
+    monkeypatch.setattr(Warpgroups, "kernel", ck.Kernel(text.replace(left_out, ""), name="attention_forward"))
     with ck.device("host"), asynchrony("late"):
         arrays, _ = given("bfloat16", *[(1, 1, 264, 64)] * 3)
         options = {"bias": ck.asarray(np.random.default_rng(0).normal(size=(264, 264))).astype("bfloat16")}
@@ -182,8 +176,8 @@ def test_what_depends_on_the_distance(score: Any, windows: int, reads: bool) -> 
     q = ck.zeros((1, 4, 300, 64), "bfloat16")
     x, table = ck.zeros((4, 1, 1)), ck.zeros((4, 600))
     program, lookups = traced(score, [x.dtype], (False, False), dtypes.float32, [table])
-    call = Call(q, q, q, (x,), (table,), (None, None), Options(0.125, program=program, lookups=lookups), None)
-    found = staging(call)
+    options = Options(0.125, program=program, lookups=lookups)
+    found = staging(Call(q, q, q, options, (x,), (table,)).problem)
     assert (len(found.windows), found.tiled, found.reads) == (windows, None, reads)
 
 
@@ -208,34 +202,34 @@ def test_which_arrays_are_brought_by_tiles(
     bias = ck.zeros(shape, dtype)[part]
     k = ck.zeros((1, 4, bias.shape[-1] if bias.shape[-1] > 1 else 304, 64), "bfloat16")
     program, _ = traced(None, [bias.dtype], (True, False), dtypes.float32, [])
-    call = Call(q, k, k, (bias,), (), (None, None), Options(0.125, program=program), None)
-    assert staging(call).tiled == tiled
-    assert staging(call).reads == (tiled is None)
+    found = staging(Call(q, k, k, Options(0.125, program=program), (bias,)).problem)
+    assert found.tiled == tiled
+    assert found.reads == (tiled is None)
 
 
 def test_where_there_is_no_room_the_score_reads_memory() -> None:
     """Of heads of 256 features no tile of an array fits; in the backward of those of 64, one of fewer rows."""
     bias = ck.zeros((256, 256), "bfloat16")
     program, _ = traced(None, [bias.dtype], (True, False), dtypes.float32, [])
-    found = {}
+    found, kinds = {}, (Warpgroups, Together, QueriesWarpgroups, KeysWarpgroups)
     for features in (64, 128, 256):
         x = ck.zeros((1, 4, 256, features), "bfloat16")
-        call = Call(x, x, x, (bias,), (), (None, None), Options(features**-0.5, program=program), None)
-        for kind in ("forward", "backward", "backward_keys", "backward_queries"):
-            tile = plan.fed(call, kind, (x, x, x))
-            if tile is None:  # no one kernel makes all gradients of so many features
+        for (_, problem), variant in zip(forms(x, x, x, bias, program=program), kinds, strict=True):
+            if variant.fits(problem, STAND_IN):  # no one kernel makes all gradients of so many features
+                assert (features, variant) == (256, Together)
                 continue
-            assert tile.shared(call.head, kind) + BARRIERS <= x.device.properties.max_shared_memory_per_block
-            made = variables_of(call, kind, tile, False, None)
-            assert made["reads_places"] == (tile.ahead == 0)
-            assert made["tiled"] == ("x5" if tile.ahead else None)
-            found[features, kind] = (tile.rows, tile.ahead_stages)
-            assert made["prescaled"] == (kind == "forward" and tile.ahead > 0 and features != 128)
-    assert found[64, "forward"] == (192, 2)
-    assert found[64, "backward"] == (96, 2)
-    assert found[128, "forward"] == (128, 1)
-    assert found[128, "backward"] == (64, 2)
-    assert found[256, "forward"] == (128, 0)
+            (tile,) = variant.configs(problem, STAND_IN)
+            assert tile.shared(problem) + BARRIERS <= STAND_IN.max_shared_memory_per_block
+            made = tile.launch(problem, STAND_IN).constants
+            assert made["reads_places"] == (tile.ahead_size == 0)
+            assert made["tiled"] == ("x5" if tile.ahead_size else None)
+            found[features, variant] = (tile.tile_m, tile.ahead_stages)
+            assert made["prescaled"] == (variant is Warpgroups and tile.ahead_size > 0 and features != 128)
+    assert found[64, Warpgroups] == (192, 2)
+    assert found[64, Together] == (96, 2)
+    assert found[128, Warpgroups] == (128, 1)
+    assert found[128, Together] == (64, 2)
+    assert found[256, Warpgroups] == (128, 0)
 
 
 def test_three_warpgroups_make_scores_with_a_table_by_distance() -> None:
@@ -245,11 +239,9 @@ def test_three_warpgroups_make_scores_with_a_table_by_distance() -> None:
         (lambda s, b, h, i, j, t: s + t[j], 128),
     ):
         program, lookups = traced(score, [], (False, False), dtypes.float32, [table])
-        call = Call(
-            x, x, x, (), (table,), (None, None), Options(0.125, program=program, lookups=lookups), None
-        )
-        tile = plan.fed(call, "forward", (x, x, x))
-        assert tile is not None and tile.rows == rows
+        options = Options(0.125, program=program, lookups=lookups)
+        (tile,) = Warpgroups.configs(Call(x, x, x, options, (), (table,)).problem, STAND_IN)
+        assert tile.tile_m == rows
 
 
 def test_a_score_whose_parts_have_many_users_is_looked_through_once() -> None:
@@ -260,5 +252,4 @@ def test_a_score_whose_parts_have_many_users_is_looked_through_once() -> None:
 
     program, _ = traced(score, [], (False, False), dtypes.float32, [])
     q = ck.zeros((1, 4, 300, 64), "bfloat16")
-    call = Call(q, q, q, (), (), (None, None), Options(0.125, program=program), None)
-    assert len(staging(call).windows) == 1
+    assert len(staging(Call(q, q, q, Options(0.125, program=program)).problem).windows) == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import struct
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,36 +16,29 @@ from test_nn_attention_kernels import (
     close_gradient,
     exact_gradients,
     given,
+    only,
+    problem_of,
 )
 
 import cukern as ck
 from cukern import nn
 from cukern.kernel.sizes import divide_up
-from cukern.nn.attention import plan
-from cukern.nn.attention.call import Call, Options
-from cukern.nn.attention.geometry import Head, MmaTile
-from cukern.nn.attention.tma import SHORT_TILES, TMA_TILES, TmaTile
-from cukern.nn.attention.tma import _longest as longest
+from cukern.launch.family import STAND_IN
+from cukern.nn.attention import schedule, variants
+from cukern.nn.attention.gradients import KeysWarpgroups, QueriesWarpgroups, Together
+from cukern.nn.attention.problem import Head
+from cukern.nn.attention.tensor_cores import TensorCores
+from cukern.nn.attention.warpgroups import Warpgroups
 from cukern.testing import asynchrony
 from cukern.text.render import TEMPLATES
 
 
 @pytest.fixture(autouse=True)
-def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Launches of two blocks, so that each makes several tiles and stages go round."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("no GPU of compute capability 9.0")
-
-    def tile(head: Head, device: ck.Device, kind: str, queries: int, bounded: bool) -> Any:
-        tile = next((one for most, one in TMA_TILES[kind].items() if max(head) <= most), None)
-        if tile is None:
-            return None
-        if kind == "forward" and max(head) <= 64 and not bounded:
-            tile = SHORT_TILES[bounded]
-        return tile._replace(blocks=2)
-
-    monkeypatch.setattr(plan, "tma_tile_for", tile)
-    monkeypatch.setattr(plan, "_chosen", {})
+def fed(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Launches of warpgroups, with three that multiply where a query attends to some of the keys alone."""
+    monkeypatch.setitem(Warpgroups.table_of_short, True, {})
+    with only("warpgroups"):
+        yield
 
 
 def check_both(dtype: str, shapes: Any, **options: Any) -> None:
@@ -208,30 +201,25 @@ def test_a_key_without_weights_has_gradients_of_zero(deterministic: bool) -> Non
     assert np.isfinite(dv).all()
 
 
-def test_few_blocks_do_not_share_the_keys(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_few_blocks_do_not_share_the_keys() -> None:
     """As those do that tensor maps do not feed, to which such launches are left."""
-    monkeypatch.setattr(plan, "parts_for", lambda *given: 3)
-    monkeypatch.setattr(plan, "mma_tile_for", lambda *given: None)
-    check("bfloat16", [(1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64)], True)
-    (q, k, v), _ = given("bfloat16", (1, 2, 100, 64), (1, 2, 300, 64), (1, 2, 300, 64))
-    call = Call(q, k, v, (), (), (None, None), Options(0.125), None)
-    other = MmaTile(128, 64)
-    monkeypatch.setattr(plan, "mma_tile_for", lambda *given: other)
-    monkeypatch.setattr(plan, "_chosen", {})
-    assert plan.choose(call, "forward", (q, k, v)) is other
-    assert isinstance(plan.choose(call, "backward_keys", (q, k, v)), TmaTile)
-    monkeypatch.setattr(plan, "parts_for", lambda *given: 1)
-    monkeypatch.setattr(plan, "_chosen", {})
-    assert isinstance(plan.choose(call, "forward", (q, k, v)), TmaTile)
+    for batch, keys, shared in ((1, 16384, True), (64, 16384, False), (1, 64, False)):
+        q, k = (ck.zeros((batch, 16, n, 64), "bfloat16", device="host") for n in (64, keys))
+        problem = problem_of(q, k, k)
+        (other,) = TensorCores.configs(problem, STAND_IN)
+        assert (other.parts > 1) == shared
+        assert ("need not share their keys" in Warpgroups.fits(problem, STAND_IN)) == shared
+        assert not KeysWarpgroups.fits(problem_of(q, k, k, gradients=(False, True, True)), STAND_IN)
 
 
-def test_the_tile_of_few_features_and_queries_depends_on_the_mask() -> None:
-    (q, k, v), _ = given("bfloat16", *[(1, 2, 100, 64)] * 3)
+def test_the_tile_of_few_features_and_queries_depends_on_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
     tiles = []
-    for right in (None, 0, None):
-        call = Call(q, k, v, (), (), (None, None), Options(0.125, right=right), None)
-        tiles.append(plan.fed(call, "forward", (q, k, v)))
-    assert [one.rows for one in tiles if one] == [256, 192, 256]
+    for queries in (1024, 1025):
+        x = ck.zeros((4, 32, queries, 64), "bfloat16", device="host")
+        for right in (None, 0):
+            tiles += [one.tile_m for one in Warpgroups.configs(problem_of(x, x, x, right=right), STAND_IN)]
+    assert tiles == [256, 128, 192, 192]
 
 
 @pytest.mark.parametrize(
@@ -255,20 +243,13 @@ def test_dropout_and_a_scale_below_zero(keys: int, deterministic: bool) -> None:
 def test_the_sums_of_a_gradient_may_be_longer_than_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of narrow heads they have whole lines: their places need the wider index then, though no array does."""
     q = ck.zeros((1, 2, 70, 8), "bfloat16", device="host")
-    call = Call(q, q, q, (), (), (None, None), Options(0.125), None)
-    sums = 2 * 128 * 64
-    asked = []
-
-    def variables(call: Call, kind: str, tile: Any, wide: bool, summed: Any) -> Any:
-        asked.append(wide)
-        raise StopIteration
-
-    monkeypatch.setattr(plan, "variables_of", variables)
+    problem = problem_of(q, q, q, gradients=(True, True, True))
+    (one,) = Together.configs(problem, STAND_IN)
+    sums, asked = 2 * 128 * 64, []
     for largest in (sums - 1, sums):
-        monkeypatch.setattr(plan, "LARGEST_INDEX", largest + 2**20)
-        with pytest.raises(StopIteration):
-            plan._prepare(call, "backward", {"q": q}, TmaTile(128, 128, 2), (), None, 1)
-    assert asked == [True, False]
+        monkeypatch.setattr(variants, "LARGEST_INDEX", largest + 2**20)
+        asked.append(one.launch(problem, STAND_IN).constants["index"])
+    assert asked == ["long long", "int"]
 
 
 def test_the_work_of_the_busiest_block() -> None:
@@ -283,22 +264,23 @@ def test_the_work_of_the_busiest_block() -> None:
                 at = (block + number * (blocks - rotation)) % blocks
                 tile = own * blocks + (blocks - 1 - at if (own + number) % 2 else at)
                 load[block] += work[tile // width] if tile < width * work.size else 0
-        assert longest(heads, section, rotation, work, blocks) == load.max()
+        assert schedule._longest(heads, section, rotation, work, blocks) == load.max()
 
 
 def test_sections_of_heads_that_blocks_begin_with_other_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Five heads in sections of two, by three blocks that begin each section with another tile."""
 
-    def order(head: Head, heads: int, sharing: int, length: int, work: np.ndarray, blocks: int) -> bytes:
-        return struct.pack("4i", heads, 2, divide_up(2 * work.size, blocks), 1)
+    def order(
+        head: Head, heads: int, sharing: int, length: int, work: np.ndarray, blocks: int
+    ) -> dict[str, int]:
+        return {"heads": heads, "section": 2, "turns": divide_up(2 * work.size, blocks), "rotation": 1}
 
-    chosen: Any = plan.tma_tile_for
-    monkeypatch.setattr(plan, "tma_tile_for", lambda *own: chosen(*own)._replace(blocks=3))
-    monkeypatch.setattr(plan, "order", order)
-    monkeypatch.setattr(plan, "_prepared", {})
+    monkeypatch.setattr(schedule, "order", order)
     shapes = ((1, 5, 300, 64),) * 3
-    check("bfloat16", shapes, np.tri(300, dtype=bool), causal=True)
-    check_both("bfloat16", shapes, causal=True)
+    with only("warpgroups", blocks=3) as used:
+        check("bfloat16", shapes, np.tri(300, dtype=bool), causal=True)
+        check_both("bfloat16", shapes, causal=True)
+    assert {one.blocks for one in (*used.forward, *used.gradients) if one.name == "warpgroups"} == {3}
 
 
 def test_what_lies_beyond_the_keys_has_no_part(device: ck.Device) -> None:
@@ -384,8 +366,9 @@ def test_the_waits_are_needed(monkeypatch: pytest.MonkeyPatch, kind: str, right:
     file = "backward_keys" if kind == "backward" else kind
     text = (Path(TEMPLATES) / "nn" / "attention" / f"{file}_tma.cu").read_text()
     assert text.count(right) == 1
-    monkeypatch.setattr(plan, "_prepared", {})
-    monkeypatch.setitem(plan._TMA, kind, ck.Kernel(text.replace(right, ""), name=f"attention_{kind}"))
+    kernel = ck.Kernel(text.replace(right, ""), name=f"attention_{kind}")
+    variant = {"forward": Warpgroups, "backward": Together, "backward_queries": QueriesWarpgroups}[kind]
+    monkeypatch.setattr(variant, "kernel", kernel)
     shapes = [(1, 1, 200, 64), (1, 1, 600, 64), (1, 1, 600, 64)]
     with ck.device("host"), asynchrony("late"), pytest.raises((AssertionError, ck.KernelFault)):
         check_both("bfloat16", shapes, deterministic=kind == "backward_queries")

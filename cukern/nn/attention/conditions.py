@@ -3,24 +3,20 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 from ... import dtypes
 from ...array import Array
-from ...array.creation import empty
-from ...array.layout import Layout
 from ...array.operators import FUNCTIONS
-from ...device.interface import Prepared
 from ...elementwise.graph import Node, call
 from ...elementwise.print_cxx import compute_type
 from ...elementwise.program import Program, program
-from ...kernel.plan import on, remember
-from ...kernel.sizes import divide_up
 from ...kernel.strides import broadcast_steps
-from .call import Call
-from .masks import BLOCKS, Blocks, axes_of, sizes_of
+from ...launch.params import Params
+from .masks import Blocks, InBlocks, axes_of, without_array
+from .problem import Attention, Call
 from .scores import PLACES, Lookup, printed, reached, without_mask
 
 #: Above so many scores what they are in bits would take more than a gigabyte.
@@ -94,88 +90,61 @@ def _axes(node: Node, lookups: Sequence[Lookup], arrays: Sequence[Array]) -> set
 
 def condition_blocks(asked: Call, bits: bool) -> Blocks:
     """What the condition of a call has in blocks, and if they are asked for in bits; see :func:`.masks.mask_blocks`."""
-    condition, device = asked.options.condition, asked.q.device
+    problem, condition = asked.problem, asked.options.condition
     assert condition is not None
-    inputs = reached(asked.options.lookups, condition.holds.outputs)
-    arrays = [(k, one) for k, one in enumerate(asked.operands, PLACES) if k in inputs]
-    read = [one for _, one in arrays] + list(asked.tables)
-    layouts = tuple((k, one._planned()) for k, one in arrays)
-    tables = tuple(one._planned().dtype for one in asked.tables)
-    shape = asked.q.shape[0], asked.q.shape[1], asked.q.shape[2], asked.k.shape[2]
-    key = (device, condition, asked.options.lookups, shape, layouts, tables, bits)
-    found = _launches.get(key)
-    if found is None:
-        found = remember(_launches, key, _launch(condition, asked, shape, layouts, bits))
-    of_kinds, words, launch = found
-    kinds = empty(of_kinds, "uint8", device)
-    made = empty((words,), dtypes.uint32, device) if bits else None
-    with on(device):
-        null = device.backend.operand(None)
-        launch(*(one._operand for one in read), kinds._operand, null if made is None else made._operand)
-    return Blocks(kinds, made)
+    inputs = reached(problem.options.lookups, condition.holds.outputs)
+    arrays = [one for k, one in enumerate(asked.operands, PLACES) if k in inputs]
+    return _blocks_of(problem, bits)(*arrays, *asked.tables)
 
 
-_launches: dict[Any, tuple[tuple[int, ...], int, Prepared]] = {}
-
-
-def _launch(
-    condition: Condition,
-    asked: Call,
-    shape: tuple[int, int, int, int],
-    layouts: Sequence[tuple[int, Layout]],
-    bits: bool,
-) -> tuple[tuple[int, ...], int, Prepared]:
-    """The shape of the kinds of blocks, how many words of bits there are, and the launch that makes both."""
-    queries, keys = shape[2:]
-    steps = [broadcast_steps(one, shape) for _, one in layouts]
-    lines = printed(condition.holds, asked.options.lookups, shape, None)
-    bound = BLOCKS.bind(
-        asked.q.device,
-        block=256,
-        packs=False,
-        makes_bits=bits,
-        computed=True,
-        by_query=queries > 1,
-        by_key=keys > 1,
-        operands=[
+@lru_cache(maxsize=1024)
+def _blocks_of(asked: Attention, bits: bool) -> InBlocks:
+    condition, lookups, (batch, _, queries, keys) = (
+        asked.options.condition,
+        asked.options.lookups,
+        asked.scores,
+    )
+    assert condition is not None
+    inputs = reached(lookups, condition.holds.outputs)
+    read = [(k, one) for k, one in enumerate(asked.operands, PLACES) if k in inputs]
+    lines = printed(condition.holds, lookups, asked.scores, None)
+    sources = [*((f"x{k}", one) for k, one in read), *((f"t{k}", one) for k, one in enumerate(asked.tables))]
+    constants = {
+        "packs": False,
+        "computed": True,
+        "operands": [
             {
                 "k": k,
                 "number": number,
                 "compute": compute_type(one.dtype),
                 "axes": [axis for axis, n in enumerate(one.shape, 4 - len(one.shape)) if n > 1],
             }
-            for number, (k, one) in enumerate(layouts)
+            for number, (k, one) in enumerate(read)
         ],
-        sources=[
-            *({"name": f"x{k}", "type": dtypes.info(one.dtype).cxx} for k, one in layouts),
-            *({"name": f"t{k}", "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(asked.tables)),
-        ],
-        body=lines.lines,
-        value=lines.values[0],
-    )
-    kinds, words = sizes_of((shape[0] if condition.by_batch else 1, 1, queries, keys))
-    sizes = struct.pack("4q3i0q", 0, 0, 0, 0, 1, queries, keys)
-    through = [step for one in steps for step in one] or [0] * 4
-    tail = (sizes, struct.pack(f"{len(through)}q", *through), math.prod(kinds))
-    with on(asked.q.device):
-        grid = divide_up(math.prod(kinds), 256)
-        return kinds, words, bound.function.prepare((grid, 1, 1), (256, 1, 1), 0, tail)
+        "sources": [{"name": name, "type": dtypes.info(one.dtype).cxx} for name, one in sources],
+        "body": lines.lines,
+        "value": lines.values[0],
+    }
+    steps = [broadcast_steps(one, asked.scores) for _, one in read] or [(0, 0, 0, 0)]
+    given = Params("Steps", of=("long long", (len(steps), 4)))(of=steps)
+    axes = batch if condition.by_batch else 1, 1, queries, keys
+    return InBlocks(asked.device, axes, bits, constants, without_array(queries, keys), given)
 
 
-def axes_of_blocks(asked: Call) -> tuple[bool, ...]:
+def axes_of_blocks(asked: Attention) -> tuple[bool, ...]:
     """Whether what a mask or a condition empties depends on the batch, the head, the query and the key."""
     condition = asked.options.condition
-    if asked.blocks is None:
+    if asked.kinds is None:
         return (False,) * 4
     if condition is not None:
         return condition.by_batch, False, asked.q.shape[2] > 1, asked.k.shape[2] > 1
-    return tuple(n > 1 for n, _ in axes_of(asked.operands[-1]._planned()))
+    return tuple(n > 1 for n, _ in axes_of(asked.operands[-1]))
 
 
-def score_by_bits(asked: Call) -> Program | None:
+def score_by_bits(asked: Attention) -> Program | None:
     """The program of a score for kernels that read the bits of a mask or a condition; None if it stays as it is."""
     options = asked.options
-    if asked.blocks is None or options.program is None:
+    if asked.kinds is None or options.program is None:
         return options.program
     if options.condition is not None:
         return options.condition.score

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import partial
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -22,10 +21,9 @@ from ...transforms import vjp
 from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
 from . import masks
-from .backward import launch_backward
-from .call import Call, Options
 from .conditions import condition_blocks, condition_of
-from .plan import can_run, dense, launch_forward
+from .families import backward, can_run, forward
+from .problem import Call, Options, dense
 from .reference import composed
 from .scores import traced
 
@@ -34,48 +32,70 @@ Window = int | tuple[int | None, int | None] | None
 _FAR = 2**29
 
 
-def _contiguous(tables: Sequence[Array]) -> tuple[Array, ...]:
-    return tuple(one.contiguous() for one in tables)
+class _Form(NamedTuple):
+    """What a call has besides arrays that a tape records.
+
+    Attributes:
+        options: what is asked for.
+        tables: how many of the arrays are tables.
+        draw: of dropout.
+        score: the function of a score.
+        given: whether the last of the score's arrays are a bias and a mask.
+    """
+
+    options: Options
+    tables: int = 0
+    draw: Draw | None = None
+    score: Callable[..., Any] | None = None
+    given: tuple[bool, bool] = (False, False)
+
+    def call(
+        self,
+        arrays: Sequence[Array],
+        starts: tuple[Array | None, Array | None],
+        blocks: masks.Blocks | None = None,
+    ) -> Call:
+        """The call for arrays: q, k, v, those of the score, and tables."""
+        q, k, v = (dense(one) for one in arrays[:3])
+        split = len(arrays) - self.tables
+        tables = tuple(one.contiguous() for one in arrays[split:])
+        operands = tuple(arrays[3:split])
+        return Call(
+            q, k, v, self.options, operands, tables, starts, self.draw, self.score, self.given, blocks
+        )
 
 
 def _computed(
-    options: Options,
-    reference: Callable[..., Any],
-    draw: Draw | None,
+    form: _Form,
     starts: tuple[Array | None, Array | None],
-    tables: int,
     arrays: Sequence[Array],
     mask: Array | None = None,
 ) -> tuple[Array, Array]:
     """The result and its statistics, recorded.
 
     Args:
+        form: what is asked for.
+        starts: of packed sequences.
+        arrays: q, k, v, those of the score, and tables.
         mask: the last array of the score, if tiles that it empties are to be left out.
-        arrays: q, k, v, those of the score, and as many ``tables``.
     """
     tracking = tape.tracked(arrays)
-
-    def asked(
-        arrays: Sequence[Array], starts_q: Array | None, starts_k: Array | None, blocks: masks.Blocks | None
-    ) -> Call:
-        q, k, v = (dense(one) for one in arrays[:3])
-        split = len(arrays) - tables
-        operands, read = tuple(arrays[3:split]), _contiguous(arrays[split:])
-        return Call(q, k, v, operands, read, (starts_q, starts_k), options, draw, blocks)
 
     def pull(
         cotangents: Sequence[Array | None], saved: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
         *arrays, starts_q, starts_k, kinds, bits, made, statistics = saved
-        call = asked(arrays, starts_q, starts_k, None if kinds is None else masks.Blocks(kinds, bits))
-        return _gradients(call, arrays, reference, made, statistics, cotangents, needs)
+        call = form.call(arrays, (starts_q, starts_k), None if kinds is None else masks.Blocks(kinds, bits))
+        return _gradients(call, arrays, made, statistics, cotangents, needs)
 
     with tape.stop_recording():
         bits = dtypes.info(arrays[0].dtype).narrow
         blocks = None if mask is None else masks.mask_blocks(mask, bits)
-        if options.condition is not None:
-            blocks = condition_blocks(asked(arrays, *starts, None), bits)
-        made, statistics = launch_forward(asked(arrays, *starts, blocks))
+        call = form.call(arrays, starts, blocks)
+        if form.options.condition is not None:
+            blocks = condition_blocks(call, bits)
+            call = call._replace(blocks=blocks)
+        made, statistics = forward(call)
         lse = statistics[..., 0]
     if tracking is not None:
         saved = (*arrays, *starts, *(blocks or (None, None)), made, statistics)
@@ -86,7 +106,6 @@ def _computed(
 def _gradients(
     call: Call,
     arrays: Sequence[Array],
-    reference: Callable[..., Any],
     made: Array,
     statistics: Array,
     given: Sequence[Array | None],
@@ -99,28 +118,27 @@ def _gradients(
     # Integers have no gradient, and are no primals.
     primals = [one if dtypes.info(one.dtype).kind == "f" else None for one in arrays]
 
-    def composed(*given: Array | None) -> tuple[Array, ...]:
+    def of_arrays(*given: Array | None) -> tuple[Array, ...]:
         own = [known if one is None else one for one, known in zip(given, arrays, strict=True)]
-        results: tuple[Array, ...] = reference(call, *own)
-        return results[: len(cotangents)]
+        return composed(call, *own)[: len(cotangents)]
 
     def kernels() -> list[Array | None]:
         # The arrays' kernel sums over whole batches, which packed sequences are not, and has no sums for tables.
         own = 3 if call.options.packed else len(arrays) - len(call.tables)
-        found = launch_backward(call, made, statistics, of_made, of_lse, wanted[:own])
+        found = backward(call, made, statistics, of_made, of_lse, wanted[:own])
         rest = [i for i in range(own, len(arrays)) if wanted[i]]
         if not rest:
             return [*found, *[None] * (len(arrays) - own)]
 
         def of_rest(*values: Array) -> tuple[Array, ...]:
             chosen = dict(zip(rest, values, strict=True))
-            return composed(*(chosen.get(i) for i in range(len(arrays))))
+            return of_arrays(*(chosen.get(i) for i in range(len(arrays))))
 
         _, pull = vjp(of_rest, *(arrays[i] for i in rest))
         pulled = dict(zip(rest, pull(tuple(cotangents)), strict=True))
         return [*found, *(pulled.get(i) for i in range(own, len(arrays)))]
 
-    return fused_vjp(kernels, composed, primals, cotangents, wanted)
+    return fused_vjp(kernels, of_arrays, primals, cotangents, wanted)
 
 
 def _require_shapes(q: Array, k: Array, v: Array) -> None:
@@ -242,19 +260,8 @@ def _require_tables(tables: Sequence[Array], q: Array) -> None:
             raise ValueError(f"attention: tables[{k}] is on {one.device}, q on {q.device}; move one of them")
 
 
-def _draw(dropout: float, rng: Generator | None, q: Array, elements: int) -> Draw | None:
-    return drawn("attention", "q", q, rng, elements) if dropout else None
-
-
-class _Known(NamedTuple):
-    """What a call found that gave three matrices of one dtype and no other arrays."""
-
-    options: Options
-    reference: Callable[..., Any]
-
-
-#: By what :func:`_key` says.
-_known: dict[Any, _Known] = {}
+#: What is asked for, by what :func:`_key` says, by calls that gave three matrices of one dtype and no other arrays.
+_known: dict[Any, _Form] = {}
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
@@ -356,7 +363,7 @@ def attention(
     if absent and listed and not (arrays or tables or dropout):
         key = _key((q, k, v), causal, window, offset, scale, deterministic, dropout)
         if (known := _known.get(key)) is not None:
-            made, lse = _computed(known.options, known.reference, None, (None, None), 0, (q, k, v))
+            made, lse = _computed(known, (None, None), (q, k, v))
             return (made, lse) if return_lse else made
     dtype = common_dtype("attention", {"q": q, "k": k, "v": v})
     _require_shapes(q, k, v)
@@ -392,18 +399,17 @@ def attention(
             scores = (math.prod(lead), *shape[len(lead) :])
             options = options._replace(condition=condition_of(program, lookups, scores, operands))
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
-    if not can_run(*matrices[1:]):
+    if not can_run(*matrices):
         raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
     dropped = options.dropout == 1  # all; but the logarithms are asked for
     if dropped:
         options = options._replace(dropout=0.0)
-    draw = _draw(options.dropout, rng, q, math.prod(shape))
-    reference = partial(_composed, score, given)
+    draw = drawn("attention", "q", q, rng, math.prod(shape)) if options.dropout else None
+    form = _Form(options, len(tables), draw, score, given)
     if key is not None and all(a is b for a, b in zip(matrices, (q, k, v), strict=True)):
-        remember(_known, key, _Known(options, reference))
+        remember(_known, key, form)
     skipping = operands[-1] if mask is not None and math.prod(shape) >= masks.FEWEST else None
-    given_all = (*matrices, *operands, *tables)
-    made, lse = _computed(options, reference, draw, where, len(tables), given_all, skipping)
+    made, lse = _computed(form, where, (*matrices, *operands, *tables), skipping)
     made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)
     return (made, _shaped(lse, result[:-1])) if return_lse else made
 
@@ -429,7 +435,3 @@ def _joined(x: Array, lead: tuple[int, ...]) -> Array:
 
 def _shaped(x: Array, shape: tuple[int, ...]) -> Array:
     return x if x.shape == shape else ops.reshape(x, shape)
-
-
-def _composed(score: Any, given: tuple[bool, bool], call: Call, *arrays: Array) -> tuple[Array, Array]:
-    return composed(call, score, given, *arrays)

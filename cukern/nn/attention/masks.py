@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ... import dtypes
 from ...array import Array
-from ...array.creation import empty
-from ...array.layout import Layout
+from ...array.layout import Layout, fresh_layout
 from ...device import Device
-from ...device.interface import Prepared
 from ...kernel import Kernel
-from ...kernel.plan import on
+from ...kernel.plan import new, on
 from ...kernel.sizes import divide_up
-from .call import Call
-from .geometry import FewTile, MmaTile, Tile
-from .tma import OF_KEYS, TmaTile
+from ...launch import cost
+from ...launch.params import Given, Params
+from ...launch.variant import Launch, Replay, Variant, prepared
 
-BLOCKS = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
-_TILES = Kernel("nn/attention/mask_tiles.cu", name="attention_mask_tiles")
+#: Threads of a block that makes blocks of a mask.
+BLOCK = 256
 #: Queries and keys of a block, of which tiles consist.
 _SIDE = 16
 _WORD = 32
 #: For so few scores two more launches would take longer than what they save.
 FEWEST = 2**16
+
+_OF_BLOCKS = dict.fromkeys(("batch", "head", "query", "key"), "long long")
+_MASK = Params("Mask", **_OF_BLOCKS, heads="int", queries="int", keys="int")
+_LISTS = Params(
+    "Lists",
+    **_OF_BLOCKS,
+    count="long long",
+    **dict.fromkeys("heads sharing tiles along group tile_m tile_n queries keys of_keys".split(), "int"),
+)
+
+
+@dataclass(frozen=True)
+class _MaskBlocks(Variant[Any]):
+    name = "blocks of a mask"
+    kernel = Kernel("nn/attention/mask_blocks.cu", name="attention_mask_blocks")
+
+
+@dataclass(frozen=True)
+class _MaskTiles(Variant[Any]):
+    lanes: int
+
+    name = "tiles of a mask"
+    kernel = Kernel("nn/attention/mask_tiles.cu", name="attention_mask_tiles")
 
 
 class Walk(NamedTuple):
@@ -78,13 +99,7 @@ def mask_blocks(mask: Array, bits: bool = False) -> Blocks:
         mask: an array of bools with at most four axes.
         bits: whether they are.
     """
-    shape, words, launch = _blocks_of(mask._planned(), bits)
-    kinds = empty(shape, "uint8", mask.device)
-    made = empty((words,), dtypes.uint32, mask.device) if bits else None
-    with on(mask.device):
-        null = mask.device.backend.operand(None)
-        launch(mask._operand, kinds._operand, null if made is None else made._operand)
-    return Blocks(kinds, made)
+    return _blocks_of(mask._planned(), bits)(mask)
 
 
 def sizes_of(axes: Sequence[int]) -> tuple[tuple[int, ...], int]:
@@ -94,82 +109,92 @@ def sizes_of(axes: Sequence[int]) -> tuple[tuple[int, ...], int]:
     return (batches, heads, divide_up(queries, _SIDE), divide_up(keys, _SIDE)), words
 
 
+class InBlocks:
+    """A launch that makes the blocks of a mask, or of a condition, of which ``axes`` are the lengths.
+
+    Args:
+        device: where it runs.
+        axes: batches, heads, queries and keys; 1 where it does not depend on them.
+        bits: whether it makes bits too.
+        constants: of the template.
+        params: of the kernel, before the number of blocks.
+    """
+
+    def __init__(
+        self, device: Device, axes: Sequence[int], bits: bool, constants: dict[str, Any], *params: Given
+    ) -> None:
+        shape, words = sizes_of(axes)
+        self._device, self._bits = device, bits
+        self._layouts = (
+            fresh_layout(device, dtypes.uint8, shape),
+            fresh_layout(device, dtypes.uint32, (words,)),
+        )
+        count = math.prod(shape)
+        depends = {"makes_bits": bits, "by_query": axes[2] > 1, "by_key": axes[3] > 1}
+        grid = (divide_up(count, BLOCK), 1, 1)
+        made = Launch(grid, BLOCK, constants={**constants, **depends}, params=(*params, count))
+        self._run = prepared(_MaskBlocks(), made, device)
+
+    def __call__(self, *read: Array) -> Blocks:
+        """The blocks, of what the kernel reads."""
+        with on(self._device):
+            kinds, *bits = new(self._layouts[: 1 + self._bits])
+            made = Blocks(kinds, bits[0] if bits else None)
+            self._run((*read, *made))
+        return made
+
+
 @lru_cache(maxsize=1024)
-def _blocks_of(layout: Layout, bits: bool) -> tuple[tuple[int, ...], int, Prepared]:
-    _, (heads, _), (queries, _), (keys, of_key) = axes = axes_of(layout)
-    steps = [step for _, step in axes]
-    shape, words = sizes_of(tuple(n for n, _ in axes))
-    packs = layout.aligned and of_key == 1 and not any(n % _SIDE for n in (keys, *steps[:3]))
-    count = math.prod(shape)
-    sizes = struct.pack("4q3i0q", *steps, heads, queries, keys)
-    depends = {"by_query": queries > 1, "by_key": keys > 1}
-    bound = BLOCKS.bind(layout.device, packs=packs, block=256, makes_bits=bits, computed=False, **depends)
-    with on(layout.device):
-        launch = bound.function.prepare((divide_up(count, 256), 1, 1), (256, 1, 1), 0, (sizes, count))
-    return shape, words, launch
+def _blocks_of(layout: Layout, bits: bool) -> InBlocks:
+    lengths, steps = zip(*axes_of(layout), strict=True)
+    packs = layout.aligned and steps[3] == 1 and not any(n % _SIDE for n in (lengths[3], *steps[:3]))
+    given = _MASK(
+        **dict(zip(("batch", "head", "query", "key"), steps, strict=True)),
+        **dict(zip(("heads", "queries", "keys"), lengths[1:], strict=True)),
+    )
+    return InBlocks(layout.device, lengths, bits, {"packs": packs, "computed": False}, given)
 
 
-def tile_lists(kinds: Array, walk: Walk) -> Array:
-    """The tiles of scores that a launch goes along: for each of its tiles a list, as mask_tiles.cu writes it.
+def without_array(queries: int, keys: int) -> Given:
+    """What the kernel takes for a mask that is computed."""
+    return _MASK(batch=0, head=0, query=0, key=0, heads=1, queries=queries, keys=keys)
+
+
+def tile_lists(kinds: Layout, walk: Walk) -> Replay:
+    """What makes the tiles of scores that a launch goes along: for each of its tiles a list, see mask_tiles.cu.
 
     Args:
         kinds: of the mask's blocks.
         walk: of the launch.
     """
-    shape, launch = _lists_of(kinds.device, kinds.shape, walk)
-    made = empty(shape, dtypes.int32, kinds.device)
-    with on(kinds.device):
-        launch(kinds._operand, made._operand)
-    return made
-
-
-@lru_cache(maxsize=1024)
-def _lists_of(device: Device, shape: tuple[int, ...], walk: Walk) -> tuple[tuple[int, ...], Prepared]:
-    batches, mask_heads, *_ = shape
+    (batches, mask_heads, *_), device = kinds.shape, kinds.device
     heads = 1 if mask_heads == 1 else walk.heads
     tiles, along = divide_up(walk.queries * walk.group, walk.rows), divide_up(walk.key_count, walk.keys)
     if walk.of_keys:
         tiles, along = along, tiles
-    steps = [math.prod(shape[axis + 1 :]) if n > 1 else 0 for axis, n in enumerate(shape)]
+    steps = [step if n > 1 else 0 for n, step in zip(kinds.shape, kinds.strides, strict=True)]
     count = batches * heads * tiles
-    sizes = struct.pack(
-        "5q10i0q",
-        *(*steps, count, heads, walk.sharing, tiles, along, walk.group),
-        *(walk.rows, walk.keys, walk.queries, walk.key_count, walk.of_keys),
+    sizes = _LISTS(
+        **dict(zip(("batch", "head", "query", "key"), steps, strict=True)),
+        **{"count": count, "heads": heads, "sharing": walk.sharing, "tiles": tiles, "along": along},
+        **{"group": walk.group, "tile_m": walk.rows, "tile_n": walk.keys},
+        **{"queries": walk.queries, "keys": walk.key_count, "of_keys": walk.of_keys},
     )
-    lanes, block = (1, 1) if device.style == "serial" else (32, 128)
-    bound = _TILES.bind(device, lanes=lanes, block=block)
-    with on(device):
-        grid = divide_up(count * lanes, block)
-        launch = bound.function.prepare((grid, 1, 1), (block, 1, 1), 0, (sizes,))
-    return (batches, heads, tiles, along + 1), launch
-
-
-def lists_for(call: Call, kind: str, tile: Tile | FewTile | MmaTile | TmaTile) -> tuple[Array, ...]:
-    """The tiles that the call's mask leaves to each block of a launch, and the mask's bits if tensor maps feed it."""
-    assert call.blocks is not None
-    kinds, bits = call.blocks
-    (_, heads, queries, _), (_, key_heads, keys, _) = call.q.shape, call.k.shape
-    # A block of the score's arrays has one tile, of each head of queries, and looks for it in the list of its keys.
-    alone, fed = kind == "backward_arrays", isinstance(tile, TmaTile)
-    of_keys, apart = alone or kind in OF_KEYS, alone or fed
-    shared = 1 if alone or (apart and not of_keys) else heads // key_heads
-    walk = Walk(tile.rows, tile.keys, of_keys, heads // shared, shared, 1 if apart else shared, queries, keys)
-    lists = tile_lists(kinds, walk)
-    if not fed:
-        return (lists,)
-    assert bits is not None
-    return lists, bits
+    lanes, block = (1, 1) if cost.is_host(device.properties) else (32, 128)
+    made = Launch((divide_up(count * lanes, block), 1, 1), block, params=(sizes,))
+    layout = fresh_layout(device, dtypes.int32, (batches, heads, tiles, along + 1))
+    return Replay(device, prepared(_MaskTiles(lanes), made, device), (layout,))
 
 
 __all__ = [
-    "BLOCKS",
+    "BLOCK",
     "FEWEST",
     "Blocks",
+    "InBlocks",
     "Walk",
     "axes_of",
-    "lists_for",
     "mask_blocks",
     "sizes_of",
     "tile_lists",
+    "without_array",
 ]

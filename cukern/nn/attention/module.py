@@ -15,13 +15,14 @@ from ...elementwise.fuse import fuse
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from .. import init
-from ..dropout import dropout, require_probability, stream
+from ..dropout import dropout as of_weights
+from ..dropout import require_probability, stream
 from ..fused import common_dtype, require_sizes
 from ..linear import Linear, linear
 from ..module import Module, Parameter
 from .cache import KeyValueCache
+from .families import quickest
 from .function import attention
-from .plan import quickest
 
 
 @fuse
@@ -136,36 +137,43 @@ def scaled_dot_product_attention(
     lead = broadcast_shapes(name, [one.shape[:-2] for one in (query, key, value)])
     if attn_mask is not None:
         _require_mask(name, attn_mask, (*lead, query.shape[-2], key.shape[-2]), query.device)
-    boolean = attn_mask is not None and dtypes.info(attn_mask.dtype).kind == "b"
+    matrices = query._planned(), key._planned(), value._planned()
     more = attn_mask is not None or dropout_p > 0
-    if (attn_mask is None or boolean) and quickest(query, key, value, is_causal, more):
-        attended: Array = attention(
-            query,
-            key,
-            value,
-            causal=is_causal,
-            scale=factor,
-            mask=attn_mask,
-            dropout=dropout_p,
-            rng=rng,
-            deterministic=deterministic,
-        )
+    floats = attn_mask is not None and dtypes.info(attn_mask.dtype).kind == "f"
+    given: dict[str, Any] = {"mask": attn_mask, "dropout": dropout_p, "rng": rng}
+    if not floats and quickest(matrices, is_causal, more, query.device.properties):
+        given |= {"causal": is_causal, "scale": factor, "deterministic": deterministic}
+        attended: Array = attention(query, key, value, **given)
         return attended
+    return _composed(query, key, value, is_causal, factor, **given)
+
+
+def _composed(
+    q: Array,
+    k: Array,
+    v: Array,
+    causal: bool,
+    scale: float,
+    mask: Array | None,
+    dropout: float,
+    rng: Generator | None,
+) -> Array:
+    """The same by products and softmax, with the matrix of scores in memory."""
     alive = None
-    if dtype == dtypes.float16 or (attn_mask is None and not is_causal):
+    if q.dtype == dtypes.float16 or (mask is None and not causal):
         # In other cases the mask's launch scales too, but unscaled scores may overflow float16.
-        query, factor = ops.multiply(query, factor), 1.0
-    scores = ops.matmul(query, ops.swapaxes(key, -2, -1))
-    if is_causal:
+        q, scale = ops.multiply(q, scale), 1.0
+    scores = ops.matmul(q, ops.swapaxes(k, -2, -1))
+    if causal:
         length, keys = scores.shape[-2:]
         places = arange(max(length, keys), device=scores.device)
-        scores = _causal(scores, ops.reshape(places[:length], (length, 1)), places[:keys], factor)
-    elif attn_mask is not None:
-        scores, alive = _masked(scores, attn_mask, factor)
+        scores = _causal(scores, ops.reshape(places[:length], (length, 1)), places[:keys], scale)
+    elif mask is not None:
+        scores, alive = _masked(scores, mask, scale)
     weights = ops.softmax(scores, axis=-1)
-    if dropout_p:
-        weights = dropout(weights, dropout_p, rng)
-    attended = ops.matmul(weights, value)
+    if dropout:
+        weights = of_weights(weights, dropout, rng)
+    attended = ops.matmul(weights, v)
     return attended if alive is None else _alive_only(attended, alive)
 
 

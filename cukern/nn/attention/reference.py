@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.creation import arange
+from ...array.creation import arange, zeros_like
+from ...launch.variant import Plan
+from ...transforms import vjp
 from ..dropout import dropped
-from .call import Call
+from .problem import Attention, Call
 from .scores import Table, changed
 
 
@@ -52,10 +53,8 @@ def _places(call: Call) -> tuple[list[Array], Array]:
     return [which, head, rows, columns], allowed
 
 
-def composed(
-    call: Call, score: Callable[..., Any] | None, given: tuple[bool, bool], *arrays: Array
-) -> tuple[Array, Array]:
-    """The result for q, k, v, the score's arrays, of which the last are a bias and a mask if ``given``, and its tables.
+def composed(call: Call, *arrays: Array) -> tuple[Array, Array]:
+    """The result of a call for other arrays: q, k, v, the score's, of which the last are a bias and a mask, and tables.
 
     The second result has, for each query, the logarithm of the sum of the exponentials of its scores.
     """
@@ -73,11 +72,11 @@ def composed(
     s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
     tables = [Table(k, one) for k, one in enumerate(arrays[len(arrays) - len(call.tables) :])]
     rest = list(arrays[3 : len(arrays) - len(tables)])
-    mask = rest.pop() if given[1] else None
-    bias = rest.pop() if given[0] else None
+    mask = rest.pop() if call.given[1] else None
+    bias = rest.pop() if call.given[0] else None
     if call.options.packed:
         rest = [_taken(one, places[0]) for one in rest]
-    s = changed(score, s, places, [*rest, *tables], bias, mask)
+    s = changed(call.score, s, places, [*rest, *tables], bias, mask)
     s = ops.where(allowed, s, -math.inf)
     alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
     s = ops.where(alive, s, 0.0)
@@ -96,3 +95,32 @@ def _taken(x: Array, which: Array) -> Array:
     if wide.shape[0] == 1:
         return wide[0]
     return ops.swapaxes(ops.take(wide[..., 0, 0], which[:, 0], axis=0), 0, 1)[..., None]
+
+
+def attention(problem: Attention) -> Plan:
+    """What computes the result of a call, and the statistics of its rows, as the kernels do."""
+
+    def compute(call: Call) -> list[Array]:
+        made, lse = composed(call, *call[:3], *call.operands, *call.tables)
+        return [made, ops.stack([lse, zeros_like(lse)], axis=-1)]
+
+    return compute
+
+
+def gradient(problem: Attention) -> Plan:
+    """What computes the gradients of a call from the cotangent of its result."""
+    wanted = (
+        [3 + problem.of_array] if problem.of_array is not None else [i for i in range(3) if problem.wanted[i]]
+    )
+
+    def compute(call: Call, d: Array, *statistics: Array) -> list[Array]:
+        arrays = [*call[:3], *call.operands]
+
+        def of_wanted(*own: Array) -> Array:
+            given = dict(zip(wanted, own, strict=True))
+            return composed(call, *(given.get(i, one) for i, one in enumerate(arrays)), *call.tables)[0]
+
+        _, pull = vjp(of_wanted, *(arrays[i] for i in wanted))
+        return list(pull(d))
+
+    return compute

@@ -10,15 +10,16 @@ from ... import dtypes
 from ...array.layout import Layout
 from ...elementwise.graph import Node, input_node, order, substitute
 from ...elementwise.program import Program, program
-from .call import Call
 from .cheaper import linear_in_places
 from .conditions import score_by_bits
+from .problem import Attention
 from .scores import PLACES, Lookup, by_place, reached
-from .tma import describable
 
 _QUERY, _KEY = 3, 4  # among the inputs
 #: Rows that take one or two instructions, of which a thread that needs the value may as well make it.
 _QUICK = frozenset({"add", "subtract", "multiply", "negative", "abs", "maximum", "minimum", "where"})
+#: Bytes from row to row that a tensor map has not.
+LONGEST_STRIDE = 2**40
 #: More numbers for each distance would fill the shared memory.
 _MOST = 2
 
@@ -39,20 +40,18 @@ class Staging(NamedTuple):
     reads: bool = False
 
 
-def staging(asked: Call) -> Staging:
+def staging(asked: Attention) -> Staging:
     """What is brought ahead of each tile of the scores of a call."""
     score = score_by_bits(asked)
-    if score is None or asked.q.dtype not in (dtypes.float16, dtypes.bfloat16):
+    if score is None or not asked.half:
         return Staging(score)
-    layouts = tuple(one._planned() for one in asked.operands)
-    return _staged(score, asked.options.lookups, layouts, asked.options.packed)
+    return _staged(score, asked.options.lookups, asked.operands, asked.options.packed)
 
 
-def unstaged(asked: Call) -> Staging:
+def unstaged(asked: Attention) -> Staging:
     """The same where there is no room for it."""
     score, lookups = score_by_bits(asked), asked.options.lookups
-    layouts = [one._planned() for one in asked.operands]
-    return Staging(score, reads=score is not None and _reads(score, lookups, layouts, None))
+    return Staging(score, reads=score is not None and _reads(score, lookups, asked.operands, None))
 
 
 @lru_cache(maxsize=1024)
@@ -69,6 +68,16 @@ def _staged(
     else:
         found = {}
     return Staging(score, tuple(found), tiled, _reads(score, lookups, layouts, tiled))
+
+
+def describable(layouts: Sequence[Layout]) -> bool:
+    """Whether tensor maps describe matrices whose rows are packs of 16 bytes: no two of their rows have one address."""
+    return all(
+        0 < step < LONGEST_STRIDE
+        for one in layouts
+        for n, step in zip(one.shape[:-1], one.strides[:-1], strict=True)
+        if n > 1
+    )
 
 
 def _has_tiles(layout: Layout) -> bool:
@@ -153,4 +162,4 @@ def _is_long(node: Node, lookups: Sequence[Lookup]) -> bool:
     )
 
 
-__all__ = ["Staging", "staging", "tiled_input", "unstaged"]
+__all__ = ["Staging", "describable", "staging", "tiled_input", "unstaged"]

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from ... import dtypes
 from ...elementwise.print_cxx import compute_type
-from .call import Call
 from .cheaper import Given, Unit
 from .conditions import axes_of_blocks
-from .geometry import FewTile, MmaTile, Tile
+from .problem import Attention
 from .scores import PLACES, Lookup, Printed, by_place, looked_up, printed, reached
-from .staging import Staging, staging, unstaged
-from .tma import OF_KEYS, TmaTile
+from .staging import Staging
 
-AnyTile = Tile | FewTile | MmaTile | TmaTile
 #: The largest factor of a score in a tanh whose arguments are expected to be small, and the scales of such scores.
 _NEAR, _SCALES = 1 / 8, (2**-12, 16)
 
@@ -26,107 +23,74 @@ def _are_small(near: float, scale: float) -> bool:
     return 0 < abs(near) <= _NEAR and _SCALES[0] <= scale <= _SCALES[1]
 
 
-class Sum(NamedTuple):
-    """Of which of the score's arrays the gradient is summed, and the axes of the scores that it has."""
+def variables_of(
+    asked: Attention, staged: Staging, fed: bool, by_fragments: bool, of_keys: bool
+) -> dict[str, Any]:
+    """The template variables of a kernel.
 
-    which: int
-    kept: tuple[bool, bool, bool, bool]
-
-
-def heads_apart(tile: AnyTile, summed: Sum | None) -> bool:
-    """Whether each head of queries is for itself, though heads share one of keys."""
-    return isinstance(tile, TmaTile) or summed is not None
-
-
-def variables_of(call: Call, kind: str, tile: AnyTile, wide: bool, summed: Sum | None) -> dict[str, Any]:
-    """The template variables of a kernel."""
-    options, q = call.options, call.q
-    staged = Staging(options.program)
-    if isinstance(tile, TmaTile):
-        staged = staging(call) if tile.ahead else unstaged(call)
-    grouped, apart = q.shape[1] // call.k.shape[1], heads_apart(tile, summed)
-    of_batch, of_head, of_query, of_key = axes_of_blocks(call)
+    Args:
+        asked: the problem.
+        staged: the score, and what is brought ahead of its tiles.
+        fed: whether tensor maps bring tiles.
+        by_fragments: whether warps multiply fragments in registers.
+        of_keys: whether a block has a tile of keys, and goes along the rows.
+    """
+    options, q, summing = asked.options, asked.q, asked.of_array is not None
+    apart = fed or summing  # each head of queries is for itself, though heads share one of keys
+    of_batch, of_head, of_query, of_key = axes_of_blocks(asked)
     variables = {
         "elem": q.dtype,
-        "half": dtypes.info(q.dtype).narrow,
-        "index": "long long" if wide else "int",
-        "head_size": call.head.size,
-        "value_size": call.head.value,
-        "group": 1 if apart else grouped,
-        "sharing": grouped if apart else 1,
-        "fed": isinstance(tile, TmaTile),
-        "by_fragments": isinstance(tile, MmaTile),
-        "summing": summed is not None,
-        "listed": call.blocks is not None,
+        "half": asked.half,
+        "head_size": asked.head.size,
+        "value_size": asked.head.value,
+        "group": 1 if apart else asked.sharing,
+        "sharing": asked.sharing if apart else 1,
+        "fed": fed,
+        "by_fragments": by_fragments,
+        "summing": summing,
+        "listed": asked.kinds is not None,
         "lists_by_batch": of_batch,
         "lists_by_head": of_head,
         "mask_by_query": of_query,
         "mask_by_key": of_key,
-        "list_sharing": grouped if apart and kind in OF_KEYS else 1,
-        "tile_m": tile.rows,
-        "tile_n": tile.keys,
+        "list_sharing": asked.sharing if apart and of_keys else 1,
         "bounded_left": options.left is not None,
         "bounded_right": options.right is not None,
         "packed": options.packed,
         "counted": options.counted,
         "at_end": options.offset is None,
         "dropping": bool(options.dropout),
-        "by_fours": bool(options.dropout) and not options.packed and call.k.shape[2] % 4 == 0,
+        "by_fours": bool(options.dropout) and not options.packed and asked.k.shape[2] % 4 == 0,
         "plain": staged.score is None and options.scale > 0,
     }
-    variables |= _of_score(call, kind, staged, isinstance(tile, TmaTile), summed)
-    if summed is not None:
+    if summing:
         names = ("keep_batch", "keep_head", "keep_rows", "keep_keys")
-        variables |= dict(zip(names, summed.kept, strict=True))
-    return variables | _of_tile(kind, tile)
+        variables |= dict(zip(names, asked.kept, strict=True))
+    return variables | _of_score(asked, staged, fed)
 
 
-def _of_tile(kind: str, tile: AnyTile) -> dict[str, Any]:
-    if isinstance(tile, TmaTile):
-        workers = tile.workers(kind)
-        return {
-            "block": 128 * (workers + 1),
-            "workers": workers,
-            "stages": tile.stages,
-            "by_turns": tile.by_turns,
-            "held": tile.held,
-            "ahead_size": tile.ahead,
-            "ahead_stages": tile.ahead_stages,
-        }
-    if isinstance(tile, MmaTile):
-        along = tile.keys if kind == "backward_keys" else tile.rows
-        return {"block": along // 16 * 32, "fixed": tile.fixed}
-    if isinstance(tile, FewTile):
-        return {"block": tile.threads, "lanes": tile.lanes}
-    return {"block": tile.threads, "lanes_x": tile.lanes_x, "lanes_y": tile.lanes_y}
-
-
-def _of_score(
-    call: Call, kind: str, staged: Staging, by_warpgroups: bool, summed: Sum | None
-) -> dict[str, Any]:
+def _of_score(asked: Attention, staged: Staging, by_warpgroups: bool) -> dict[str, Any]:
     """The text of the function of a score, and what it reads."""
-    options, q, starts = call.options, call.q, call.starts[0]
-    sizes = (q.shape[0] if starts is None else starts.size, *q.shape[1:3], call.k.shape[2])
+    options, q, forward = asked.options, asked.q, asked.d is None
     lines, read = Printed([], ["a0", "1"], True), frozenset[int]()
     if staged.score is not None:
         read = reached(options.lookups, staged.score.outputs)
-        wanted = () if summed is None else (PLACES + summed.which,)
+        wanted = () if asked.of_array is None else (PLACES + asked.of_array,)
         given = None
-        if dtypes.info(q.dtype).narrow:
-            uniform = [PLACES + i for i, one in enumerate(call.operands) if not by_place(one.shape)]
-            forward = kind == "forward"
+        if asked.half:
+            uniform = [PLACES + i for i, one in enumerate(asked.operands) if not by_place(one.shape)]
             given = Given(
-                sizes,
+                asked.scores,
                 uniform,
                 near=q.dtype == dtypes.bfloat16,
                 shifted=forward and by_warpgroups and options.scale > 0,
                 gained=not forward and by_warpgroups,
                 ahead=_inputs_of_windows(staged),
             )
-        lines = printed(staged.score, options.lookups, sizes, None if kind == "forward" else wanted, given)
+        lines = printed(staged.score, options.lookups, asked.scores, None if forward else wanted, given)
     elif options.scale > 0:
         lines = lines._replace(unit=Unit(scaled=True))
-    masked = call.blocks is not None and options.condition is None
+    masked = asked.kinds is not None and options.condition is None
     operands = [
         {
             "k": PLACES + i,
@@ -134,19 +98,19 @@ def _of_score(
             "type": dtypes.info(one.dtype).cxx,
             "compute": compute_type(one.dtype),
             "settled": by_warpgroups and not by_place(one.shape),
-            "opened": masked and i == len(call.operands) - 1,
+            "opened": masked and i == len(asked.operands) - 1,
             "tiled": i == staged.tiled,
             "read": PLACES + i in read,
             "axes": [axis for axis, n in enumerate(one.shape, 4 - one.ndim) if n > 1],
         }
-        for i, one in enumerate(call.operands)
+        for i, one in enumerate(asked.operands)
     ]
-    by_places = bool(call.tables) or any(by_place(one.shape) for one in call.operands)
+    by_places = bool(asked.tables) or any(by_place(one.shape) for one in asked.operands)
     return {
         "operands": operands,
-        "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(call.tables)],
+        "tables": [{"k": k, "type": dtypes.info(one.dtype).cxx} for k, one in enumerate(asked.tables)],
         "reads_places": staged.reads if by_warpgroups else by_places,
-        "windows": _windows(staged, options.lookups, sizes, lines.unit),
+        "windows": _windows(staged, options.lookups, asked.scores, lines.unit),
         "tiled": None if staged.tiled is None else f"x{PLACES + staged.tiled}",
         "body": lines.lines,
         "values": lines.values,
@@ -154,7 +118,7 @@ def _of_score(
         "finite_slope": lines.finite_slope,
         "gain": lines.unit.gain,
         "scaled": lines.unit.scaled,
-        "prescaled": kind == "forward"
+        "prescaled": forward
         and staged.tiled is not None
         and lines.unit.scaled
         and q.dtype == dtypes.bfloat16
@@ -184,4 +148,4 @@ def _windows(staged: Staging, lookups: Sequence[Lookup], sizes: Sequence[int], u
     return {"lines": lines, "values": values, "inputs": inputs}
 
 
-__all__ = ["AnyTile", "Sum", "heads_apart", "variables_of"]
+__all__ = ["variables_of"]

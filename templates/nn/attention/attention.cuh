@@ -26,23 +26,11 @@ constexpr bool split = << split | lower >>;  // the blocks along y share the key
 constexpr bool listed = << listed | lower >>;  // lists have the tiles in which a mask leaves something
 constexpr double log2_e = 1.4426950408889634;
 
-// Strides in elements; the features of a row are contiguous.
-struct Steps {
-    index batch, head, row;
-};
-struct Sizes {
-    Steps q, k, v, o, dq, dk, dv;
-    double scale, kept;  // the factor of the scores, and that of the weights that dropout keeps
-    int heads;  // of the keys
-    int queries, keys, tiles;
-    int sequences, offset, left, right;
-    unsigned threshold;  // a weight is kept if its random word is not below this
-    unsigned key0, key1;
-};
+// Steps are strides in elements; the features of a row are contiguous. `scale` is the factor of the scores, `kept` that of the weights
+// that dropout keeps; heads are those of the keys; a weight is kept if its random word is not below the threshold.
+<< Sizes >>
 // Strides of the score's arrays through batch, head, queries and keys; an array is broadcast along the others.
-struct ScoreSteps {
-    index of[<< [operands | length, 1] | max >>][4];
-};
+<< ScoreSteps >>
 // Where a draw of dropout begins in its stream.
 struct Draw {
     unsigned long long at;

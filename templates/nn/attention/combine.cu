@@ -9,10 +9,8 @@ using A = << acc >>;
 using index = << index >>;
 constexpr int lanes = << lanes >>, teams = << teams >>, value_size = << value_size >>;
 constexpr int own = (value_size + lanes - 1) / lanes;  // features of a lane
-struct Results {
-    index batch, head, row;  // strides of o in elements
-    int parts, heads, queries;
-};
+// The strides of o in elements; parts, heads and queries.
+<< Results >>
 
 // Weighted sums of rows, whose weights are exponentials; without a row `largest` is -inf.
 struct Mean {

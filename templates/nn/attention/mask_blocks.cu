@@ -13,15 +13,11 @@ constexpr bool packs = << packs | lower >>;  // rows are aligned packs of 16 byt
 constexpr bool makes_bits = << makes_bits | lower >>;
 constexpr bool by_query = << by_query | lower >>, by_key = << by_key | lower >>;  // on what the mask depends
 
-struct Mask {
-    long long batch, head, query, key;  // strides
-    int heads, queries, keys;
-};
+// Strides of the mask in bytes, and how many heads, queries and keys there are.
+<< Mask >>
 <% if computed %>
-// Strides of the condition's arrays through batch, head, queries and keys.
-struct Steps {
-    index of[<< [operands | length, 1] | max >>][4];
-};
+// Strides of the condition's arrays through batch, head, queries and keys, in elements.
+<< Steps >>
 // The rows of a block, from its first query and key on.
 struct Source {
 <% for x in sources %>

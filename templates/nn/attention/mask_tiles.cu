@@ -5,14 +5,10 @@
 // Launch: << lanes >> threads for each list, in x.
 constexpr int side = 16, lanes = << lanes >>;
 
-struct Lists {
-    long long batch, head, query, key;  // strides of blocks, 0 along an axis that the mask has not
-    long long count;
-    int heads, sharing;                 // lists of a batch for each tile, and the heads of which each is
-    int tiles, along;                   // lists of a head, and tiles along the way
-    int group, tile_m, tile_n, queries, keys;
-    int of_keys;                        // whether lists are of tiles of keys
-
+// Strides of blocks, 0 along an axis that the mask has not; the count of all lists; lists of a batch for each tile, and the heads
+// of which each is; lists of a head, and tiles along the way; and whether lists are of tiles of keys.
+<< Lists >>
+struct Blocks : Lists {
     // One tile of scores: bit 0 and bit 1 as those of a block.
     __device__ __forceinline__ int kind(const unsigned char* blocks, int tile_of_rows, int tile_of_keys) const {
         const long long first = (long long)tile_of_rows * tile_m;
@@ -32,7 +28,8 @@ struct Lists {
     }
 };
 
-extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const unsigned char* blocks, int* lists, Lists sizes) {
+extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(const unsigned char* blocks, int* lists, Lists given) {
+    const Blocks sizes{given};
     const long long which = (long long)blockIdx.x * (<< block >> / lanes) + threadIdx.x / lanes;
     if (which >= sizes.count) return;
     const int lane = threadIdx.x % lanes, tile = which % sizes.tiles;

@@ -19,10 +19,8 @@ constexpr int head_lines = (head_size + line - 1) / line * line, value_lines = (
 
 // The order in which tiles are begun, so that the keys of the heads at work stay in the L2: heads in sections, in each tile
 // after tile, those first that take longest. Blocks take tiles to and fro, from another one on in each section.
-struct Order {
-    int heads, section;  // heads of all batches, and those of a section
-    int turns, rotation;  // of a block in a section, and how many blocks further the next section begins
-};
+// The heads of all batches, and those of a section; turns of a block in a section, and how many blocks further the next one begins.
+<< Order >>
 // The tiles that a block makes.
 struct Turns {
     const Sizes& sizes;

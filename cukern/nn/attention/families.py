@@ -1,0 +1,198 @@
+"""The families of attention and of its gradients, and their launches for the arrays of a call."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from ... import dtypes
+from ... import namespace as ops
+from ...array import Array
+from ...array.layout import Layout, fresh_layout
+from ...device.interface import Properties
+from ...elementwise.fuse import fuse
+from ...launch.family import Family
+from ...launch.variant import Plan, Variant
+from . import reference, samples
+from .gradients import (
+    ArraysPortable,
+    KeysPortable,
+    KeysTensorCores,
+    KeysWarpgroups,
+    QueriesPortable,
+    QueriesTensorCores,
+    QueriesWarpgroups,
+    Together,
+)
+from .problem import Attention, Call, Options, are_packs, dense, joined
+from .simt import FewRows, Portable
+from .tensor_cores import TensorCores
+from .warpgroups import Warpgroups
+
+#: Of the result, and of the statistics of its rows.
+ATTENTION: Family[Attention] = Family(
+    "attention",
+    Portable,
+    FewRows,
+    TensorCores,
+    Warpgroups,
+    reference=reference.attention,
+    samples=samples.forward,
+)
+#: Of the gradient of q.
+QUERIES: Family[Attention] = Family(
+    "gradient of attention queries",
+    QueriesPortable,
+    QueriesTensorCores,
+    QueriesWarpgroups,
+    reference=reference.gradient,
+    samples=samples.gradients((True, False, False)),
+)
+#: Of the gradients of k and v, or one of them.
+KEYS: Family[Attention] = Family(
+    "gradient of attention keys",
+    KeysPortable,
+    KeysTensorCores,
+    KeysWarpgroups,
+    reference=reference.gradient,
+    samples=samples.gradients((False, True, True)),
+)
+#: Of the gradient of an array of the score.
+ARRAYS: Family[Attention] = Family(
+    "gradient of attention arrays", ArraysPortable, reference=reference.gradient
+)
+
+
+@dataclass(frozen=True)
+class Apart(Variant[Attention]):
+    """The gradient of q by one kernel, and those of k and v by another."""
+
+    name = "apart"
+
+    @classmethod
+    def fits(cls, problem: Attention, limits: Properties) -> str:
+        """Always."""
+        return ""
+
+    @staticmethod
+    def parts(problem: Attention) -> list[tuple[Family[Attention], Attention]]:
+        """The problems of the two, as far as they are wanted."""
+        q, k, v = problem.wanted
+        found = [(QUERIES, (q, False, False)), (KEYS, (False, k, v))]
+        return [(family, problem._replace(wanted=own, step=0)) for family, own in found if any(own)]
+
+    def cost(self, problem: Attention, limits: Properties) -> float:
+        """That of both."""
+        chosen = [[one for one in family.choices(own) if one.chosen] for family, own in self.parts(problem)]
+        return sum(one[0].seconds if one else math.inf for one in chosen)
+
+    def plan(self, problem: Attention, limits: Properties) -> Plan:
+        """Their plans."""
+        plans = [family(own) for family, own in self.parts(problem)]
+
+        def compute(call: Call, *given: Array) -> list[Array]:
+            return [one for plan in plans for one in plan(call, *given)]
+
+        return compute
+
+
+#: Of the gradients of q, k and v.
+GRADIENT: Family[Attention] = Family(
+    "gradient of attention",
+    Apart,
+    Together,
+    reference=reference.gradient,
+    samples=samples.gradients((True, True, True)),
+)
+#: From so many scores on kernels mask them and drop weights in less time than the composed form.
+_MANY_SCORES = 2**22
+
+
+def forward(call: Call) -> tuple[Array, Array]:
+    """The result, and for each query the logarithm of the sum of the exponentials of its scores, as two terms."""
+    problem = call.problem
+    made, statistics = (ATTENTION.known(problem) or ATTENTION(problem))(call)
+    return made, statistics
+
+
+@fuse(static=("acc",))
+def _dot(o: Any, d: Any, acc: dtypes.DType) -> Any:
+    return ops.sum(o.astype(acc) * d.astype(acc), axis=-1)
+
+
+def backward(
+    call: Call, made: Array, statistics: Array, cotangent: Array, of_lse: Array | None, wanted: Sequence[bool]
+) -> list[Array | None]:
+    """The gradients of q, k, v and the score's arrays, or None for those that are not needed.
+
+    Args:
+        call: the arrays.
+        made, statistics: what :func:`forward` returned for them.
+        cotangent, of_lse: of the result and of the logarithms of its rows' sums of exponentials.
+        wanted: whether each of them is needed.
+    """
+    d = dense(cotangent)
+    delta: Array = _dot(made, d, statistics.dtype)
+    # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
+    given = (d, statistics, delta if of_lse is None else ops.subtract(delta, of_lse))
+    problem = call.problem._replace(d=d._layout or d._planned())
+
+    def gradients(family: Family[Attention], own: Attention) -> list[Array]:
+        found: list[Array] = (family.known(own) or family(own))(call, *given)
+        return found
+
+    found: dict[int, Array] = {}
+    q, k, v = wanted[:3]
+    if q or k or v:
+        whole = problem._replace(wanted=(q, k, v), step=_step(call) if q and k and v else 0)
+        found = dict(zip((i for i in range(3) if wanted[i]), gradients(GRADIENT, whole), strict=True))
+    for i, want in enumerate(wanted[3:]):
+        if want:
+            (found[3 + i],) = gradients(ARRAYS, problem._replace(of_array=i))
+    return [found.get(i) for i in range(len(wanted))]
+
+
+def _step(call: Call) -> int:
+    """Bytes from q to k and from k to v if they are parts of one array, as their gradients then are; else 0."""
+    q, k, v = call.q, call.k, call.v
+    layout = q._planned()
+    if layout.on_host or not q._storage is k._storage is v._storage:
+        return 0
+    step = k._operand - q._operand if layout is k._planned() is v._planned() else 0
+    return step if step and v._operand - k._operand == step and joined(layout, step) is not None else 0
+
+
+def can_run(q: Array, k: Array, v: Array) -> bool:
+    """Whether a device can hold the tiles of these heads."""
+    problem = Attention(q._planned(), k._planned(), v._planned(), Options(1.0))._replace(d=v._planned())
+    return any(KeysPortable.configs(problem, q.device.properties))
+
+
+@lru_cache(maxsize=1024)
+def quickest(matrices: tuple[Layout, ...], causal: bool, more: bool, limits: Properties) -> bool:
+    """Whether a kernel was measured to be faster than products and softmax of these matrices, forward and backward.
+
+    Args:
+        matrices: q of shape (..., L, E), k of (..., S, E) and v of (..., S, V), of one dtype.
+        causal: whether half of the scores count.
+        more: whether there is a mask, or dropout.
+        limits: of the device.
+    """
+    q, k, v = matrices
+    if not 3 <= q.ndim == k.ndim == v.ndim or not q.size * k.size * v.size or not are_packs(matrices):
+        return False
+    if not q.shape[:-2] == k.shape[:-2] == v.shape[:-2]:
+        return False
+    q, k, v = (fresh_layout(q.device, q.dtype, (1, 1, *one.shape[-2:])) for one in matrices)
+    problem = Attention(q, k, v, Options(1.0))
+    if limits.compute_capability < TensorCores.needs or TensorCores.fits(problem, limits):
+        return False
+    # The composed form makes all scores; without warpgroups it makes them faster, and masks and drops them too.
+    if causal and not more:
+        return True
+    few = more and not causal and math.prod(matrices[0].shape[:-1]) * k.shape[-2] < _MANY_SCORES
+    of_keys = problem._replace(d=problem.made["o"], wanted=(False, True, True))
+    return not few and not KeysWarpgroups.fits(of_keys, limits)

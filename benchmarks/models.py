@@ -295,7 +295,8 @@ def own_step(model: Any, given: list[Any], captured: bool) -> Callable[[], Any]:
 
 def torch_step(model: Any, given: list[Any], compiled: bool) -> Callable[[], Any]:
     """PyTorch's step."""
-    optimizer = torch.optim.AdamW(model.parameters(), fused=torch.cuda.is_available() or None, **OPTIONS)
+    on_gpu = torch.cuda.is_available()
+    optimizer = torch.optim.AdamW(model.parameters(), fused=on_gpu or None, capturable=on_gpu, **OPTIONS)
     loss_of = torch.compile(model.loss) if compiled else model.loss
 
     def step() -> Any:

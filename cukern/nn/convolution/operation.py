@@ -109,7 +109,9 @@ def _last(x: Array) -> bool:
 def _is_made_last(x: Array, windows: Windows) -> bool:
     """Whether a result has channels innermost in any case: on tensor cores of half types, which write it so."""
     own = x._layout or x._planned()
-    return not own.on_host and windows.groups == 1 and own.dtype in dtypes.NARROW
+    if own.on_host or windows.groups > 1 or own.dtype not in dtypes.NARROW:
+        return False
+    return own.device.properties.compute_capability >= (8, 0)
 
 
 @lru_cache(maxsize=1024)

@@ -232,7 +232,7 @@ def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> 
         return _NOTHING
     leaves = list(pytree.leaves_with_path(arg))
     which = [is_array(value) for _, value in leaves]
-    if isinstance(arg, tuple) and all(_is_plain(value) for _, value in leaves):
+    if isinstance(arg, tuple) and all(isinstance(value, _PLAIN) for _, value in leaves):
         with contextlib.suppress(TypeError):  # of a list within
             remember(_plain_tuples, arg, None)
         return _NOTHING
@@ -253,10 +253,6 @@ def _needs(held: Sequence[_Held], tracked: Sequence[bool]) -> tuple[bool, ...]:
         needs.append(tracked[at] if count == 1 else True in tracked[at : at + count])
         at += count
     return tuple(needs)
-
-
-def _is_plain(value: object) -> bool:
-    return isinstance(value, _PLAIN) or pytree.is_declared_leaf(type(value))
 
 
 def _is_known(arg: tuple[Any, ...]) -> bool:

@@ -69,11 +69,6 @@ def declare_leaf(cls: type[T]) -> type[T]:
     return cls
 
 
-def is_declared_leaf(cls: type) -> bool:
-    """Whether :func:`declare_leaf` was called for the class."""
-    return cls in _declared_leaves
-
-
 def is_leaf_type(cls: type) -> bool:
     """Whether an instance has been met, and was no container; it says nothing of types that have not."""
     return cls in _leaf_types

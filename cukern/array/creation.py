@@ -90,13 +90,8 @@ def asarray(
         result: Array = FUNCTIONS["assembled"](obj, wanted, None if device is None else Device(device))
         return result
     where = _device(device)
-    recorded = capture_hooks.recorder() is not None and not where.addressable
-    if recorded and isinstance(obj, np.ndarray) and not _is_called_within():
-        warnings.warn(
-            "capture: an array made of a NumPy array keeps, in all replays, the values that it had when the step was "
-            "recorded; pass it as an argument if they change",
-            stacklevel=2,
-        )
+    if not where.addressable:
+        warn_of_constant(obj)
     data, shares = host_data(obj, wanted)
     if shares and (not where.addressable or not (data.flags.aligned and data.flags.writeable) or copy):
         if copy is False:
@@ -108,12 +103,27 @@ def asarray(
     return _on(where, data)
 
 
-def _is_called_within() -> bool:
-    """Whether the library itself calls a function of this module, of data of its own."""
+#: Modules whose NumPy arrays are operands that a caller gave, not tables of the library's own.
+_OF_CALLERS = ("cukern.elementwise.", "cukern.index.take", "cukern.index.subscript")
+
+
+def warn_of_constant(obj: Any) -> None:
+    """Warn of a caller's NumPy array in a step that is recorded, as replays keep its values; name the caller's line."""
+    if capture_hooks.recorder() is None or not isinstance(obj, np.ndarray):
+        return
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_globals is globals():
-        frame = frame.f_back
-    return frame is not None and str(frame.f_globals.get("__name__")).startswith("cukern.")
+    level, maker = 2, ""
+    while frame is not None and (name := str(frame.f_globals.get("__name__"))).startswith("cukern."):
+        if not maker and frame.f_globals is not globals():
+            maker = name
+        frame, level = frame.f_back, level + 1
+    if maker and not maker.startswith(_OF_CALLERS):
+        return
+    warnings.warn(
+        "capture: an array made of a NumPy array keeps, in all replays, the values that it had when the step was "
+        "recorded; pass it as an argument if they change",
+        stacklevel=level,
+    )
 
 
 def beside(values: Any, x: Array) -> Array:

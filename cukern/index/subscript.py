@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..array import Array
-from ..array.creation import asarray
+from ..array.creation import asarray, warn_of_constant
 from ..array.host_data import holds_array
 from ..autodiff import tape, writes
 from ..device import kernels_only
@@ -89,6 +89,8 @@ def _part(part: Any, x: Array) -> list[Any]:
     if isinstance(part, Array):
         part = part.to_device(x.device)
     if isinstance(part, (list, tuple, range, np.ndarray, Array, bool, np.bool_)):
+        if not x.device.addressable:
+            warn_of_constant(part)
         data = part._data if isinstance(part, Array) else on_device_of(x, part)
         if data.dtype == np.bool_:
             return _mask(data, x)

@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
+from ..array.creation import warn_of_constant
 from ..autodiff import tape
 from ..elementwise import by_numpy
 from ..elementwise.function import astype
@@ -134,6 +135,8 @@ def integers(indices: Any, x: Array, name: str) -> Any:
     Raises:
         IndexError: ``indices`` are not integers.
     """
+    if not x.device.addressable:
+        warn_of_constant(indices)
     data = indices._data if isinstance(indices, Array) else on_device_of(x, indices)
     if isinstance(indices, Array) and indices.device is not x.device:
         data = indices.to_device(x.device)._data

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -263,6 +265,20 @@ def test_arrays_of_host_data_keep_their_values(device: ck.Device) -> None:
     if device.kind == "cuda":
         with pytest.warns(UserWarning, match="keeps, in all replays, the values that it had"):
             assert of_numpy(x).tolist() == [1, 2, 3]
+    for operand in (
+        lambda x: x * table,
+        lambda x: x[table.astype(int) % 3],
+        lambda x: ck.take(x, table.astype(int)),
+    ):
+        of_operand = ck.capture(operand)
+        of_operand(x)
+        with (
+            pytest.warns(UserWarning, match="keeps, in all")
+            if device.kind == "cuda"
+            else nullcontext() as seen
+        ):
+            assert of_operand(x).tolist() == operand(x).tolist()
+        assert seen is None or {Path(one.filename).name for one in seen} == {Path(__file__).name}
     table += 1
     assert of_numpy(x).tolist() == ([1, 2, 3] if device.kind == "cuda" else [2, 3, 4])
 

@@ -114,7 +114,7 @@ _MANY_SCORES = 2**22
 def forward(call: Call) -> tuple[Array, Array]:
     """The result, and for each query the logarithm of the sum of the exponentials of its scores, as two terms."""
     problem = call.problem
-    made, statistics = (ATTENTION.known(problem) or ATTENTION(problem))(call)
+    made, statistics = ATTENTION(problem)(call)
     return made, statistics
 
 
@@ -141,7 +141,7 @@ def backward(
     problem = call.problem._replace(d=d._layout or d._planned())
 
     def gradients(family: Family[Attention], own: Attention) -> list[Array]:
-        found: list[Array] = (family.known(own) or family(own))(call, *given)
+        found: list[Array] = family(own)(call, *given)
         return found
 
     found: dict[int, Array] = {}

@@ -55,7 +55,7 @@ def normalized(
     by, number = (momentum, 0.0) if isinstance(momentum, Array) else (None, float(momentum))
     if moves:
         _require_apart(name, (*moments, by, *primals))
-    plan = CHANNEL_NORM.known(problem) or CHANNEL_NORM(problem)
+    plan = CHANNEL_NORM(problem)
     y: Array
     try:
         y, statistics = plan(x, weight, bias, *moments, by, eps, number)
@@ -89,7 +89,7 @@ def _gradients(
     """The gradients of x, weight and bias that are wanted; else None."""
     layouts: Any = layouts_of(x, dy)
     asked = problem._replace(x=layouts[0], dy=layouts[1], wanted=tuple(wanted))
-    plan = GRADIENT.known(asked) or GRADIENT(asked)
+    plan = GRADIENT(asked)
     found: list[Array | None] = plan(x, dy, weight, statistics)
     return found
 

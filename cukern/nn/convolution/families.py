@@ -114,7 +114,7 @@ def convolve(
             return convolve(part, weights, operands, own, its_size, transposed, channels_last, epilogue)
 
         return splitting.convolution(x, windows, weights.shape[2:], size, transposed, channels_last, of_half)
-    plan = family.known(problem) or family(problem)
+    plan = family(problem)
     if operands:
         operands = [one if one.is_contiguous else one.contiguous() for one in operands]
     made: Array = plan(x, weights, *operands)
@@ -165,7 +165,7 @@ def weights_gradient(
             )
 
         return ops.astype(splitting.weights(output, image, windows, kernel, of_half), dtype)
-    plan = family.known(problem) or family(problem)
+    plan = family(problem)
     made: Array = plan(output, image)
     return made
 

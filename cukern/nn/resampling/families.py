@@ -389,5 +389,5 @@ def launch(x: Array, axes: Sequence[Band]) -> Array:
     if not x.size:
         with on(x.device):
             return new(problem.results)[0]
-    result: Array = (RESAMPLING.known(problem) or RESAMPLING(problem))(x)
+    result: Array = RESAMPLING(problem)(x)
     return result

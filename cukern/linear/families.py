@@ -48,20 +48,24 @@ def reference(problem: Product) -> Callable[..., Array]:
     return compute
 
 
-#: Products of models: rows, depth, columns; those of GPT-2, Llama, ViT, and vocabularies.
+#: Products of models: batches, rows, depth, columns; those of GPT-2, Llama, ViT, vocabularies, and heads.
 _MODELS = (
-    (16384, 768, 3072),
-    (16384, 3072, 768),
-    (8192, 768, 2304),
-    (8192, 768, 768),
-    (8192, 768, 50304),
-    (4096, 4096, 4096),
-    (2048, 4096, 11008),
-    (1, 4096, 4096),
-    (8, 4096, 11008),
-    (16, 4096, 4096),
-    (512, 512, 512),
-    (64, 64, 64),
+    (1, 16384, 768, 3072),
+    (1, 16384, 3072, 768),
+    (1, 8192, 768, 2304),
+    (1, 8192, 768, 768),
+    (1, 8192, 768, 50304),
+    (1, 4096, 4096, 4096),
+    (1, 2048, 4096, 11008),
+    (1, 1, 4096, 4096),
+    (1, 8, 4096, 11008),
+    (1, 16, 4096, 4096),
+    (1, 512, 512, 512),
+    (1, 64, 64, 64),
+    (8, 1024, 1024, 1024),
+    (32, 512, 512, 512),
+    (96, 1024, 64, 1024),
+    (128, 256, 256, 256),
 )
 #: Operations of a product at most, on a GPU and on the host.
 _MOST = 2e12
@@ -94,7 +98,7 @@ def samples(where: Device, seed: int) -> Iterator[tuple[Product, tuple[Array, ..
     """Problems of products, those of models first, without end."""
     draw, numbers = random.Random(seed), np.random.default_rng(seed).standard_normal(2**20, dtype="float32")
     kinds = ((dtypes.bfloat16, "highest"), (dtypes.float32, "highest"), (dtypes.float32, "tf32"))
-    shapes = iter([(1, *one) for one in _MODELS for _ in range(4)])
+    shapes = iter([one for one in _MODELS for _ in range(4)])
     while True:
         sizes = next(shapes, None) or (
             draw.choice((1, 1, 1, 8, 32)),

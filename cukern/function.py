@@ -326,9 +326,9 @@ def _record(
         recorded.append(own[id(array)])
     saved = tuple([None if one is None else own[id(one)] for one in ctx._saved])
     _, keys, tapes = tracking
-    forms = [array._layout or form_of(array) for array in arrays]
-    made = [form_of(one) if isinstance(one, Array) else None for one in outputs]
-    backward = _Backward(cls, ctx, held, forms, made, live)
+    forms = tuple([array._layout or form_of(array) for array in arrays])
+    made = tuple([form_of(one) if isinstance(one, Array) else None for one in outputs])
+    backward = _Backward(cls, ctx, held, forms, made, tuple(live))
     tape.record_made(cls.__name__, keys, forms, recorded, backward, saved, tapes)
     ctx._inputs = keys, forms
     ctx._saved = ()  # the tape holds them

@@ -163,7 +163,7 @@ def record(
     tracking = tracking or tracked(inputs)
     if tracking is not None:
         _, keys, tapes = tracking
-        _append(tapes, name, keys, list(map(form_of, inputs)), outputs, vjp, saved, materialize)
+        _append(tapes, name, keys, tuple(map(form_of, inputs)), outputs, vjp, saved, materialize)
 
 
 def record_made(
@@ -204,16 +204,17 @@ def record_tracked(
             for tape in tapes:
                 tape._tracked[key] = array._storage.version
         output_keys.append(array._key)
-    append(operation, keys, output_keys, saved, tapes)
+    append(operation, keys, tuple(output_keys), saved, tapes)
 
 
 def append(
     operation: Operation, inputs: Keys, outputs: Keys, saved: Sequence[Array | None], tapes: Sequence[Tape]
 ) -> None:
-    """Put a call on ``tapes``, which track its outputs already."""
-    versions = []
-    for array in saved:
-        versions.append(0 if array is None else array._storage.version)
+    """Put a call on ``tapes``, which track its outputs already.
+
+    Records hold tuples: the garbage collector visits each list that lives, but no tuple of integers.
+    """
+    versions = tuple([0 if array is None else array._storage.version for array in saved])
     kept = forgotten(saved, tapes[0]) if saved and tapes[0].recompute else saved
     for tape in tapes:
         tape._records.append((operation, inputs, outputs, kept, versions))
@@ -241,7 +242,7 @@ def _append(
     saved: Sequence[Array | None],
     materialize: bool,
 ) -> None:
-    output_forms = list(map(form_of, outputs))
+    output_forms = tuple(map(form_of, outputs))
     output_keys: list[int | None] = []
     for array, form in zip(outputs, output_forms, strict=True):
         key = None
@@ -254,7 +255,7 @@ def _append(
         output_keys.append(key)
     if output_keys != [None] * len(output_keys):
         operation = Operation(name, forms, output_forms, vjp, materialize)
-        append(operation, keys, output_keys, tuple(saved), tapes)
+        append(operation, keys, tuple(output_keys), tuple(saved), tapes)
 
 
 class Tape:
@@ -331,7 +332,8 @@ class Tape:
             elif version != array._storage.version:
                 self._meet(array)
             keys.append(key)
-        return (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys]), keys
+        needs = (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys])
+        return needs, tuple(keys)
 
     def _meet(self, array: Array) -> int:
         """The key of an array that was written since the tape began to track it, or whose memory a kernel wrote.
@@ -346,7 +348,7 @@ class Tape:
             raise written(array)
         key = _key_of(array)
         self._tracked[key] = array._storage.version
-        self._records.append((known.operation(array), list(known.inputs), [key], (), ()))
+        self._records.append((known.operation(array), tuple(known.inputs), (key,), (), ()))
         return key
 
     def _known(self, array: Array) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -374,14 +373,21 @@ _MOST_POINTERS = 65535
 _POINTERS = Kernel("linear/pointers.cu", block=128)
 
 
+def _pointers(device: Device, shape: Sequence[int], steps: Sequence[Sequence[int]]) -> tuple[Any, bytes]:
+    """The kernel that writes a batch's addresses, and its struct: sizes of axes, and the operands' steps in bytes."""
+    from ..launch.params import Params  # few programs have such a batch
+
+    batch = Params("Batch", step=("long long", (3, len(shape))), size=("long long", len(shape)))
+    bound = _POINTERS.bind(device, axes=len(shape), Batch=batch.source({}))
+    return bound, batch(step=steps, size=shape).packed({})
+
+
 def _by_pointers(a: Layout, b: Layout, out: Layout) -> Call:
     """:func:`_call` for a batch with several strides: one launch writes a table of addresses, another multiplies."""
     device, axes = out.device, _batch(a, b, out)
     count, size = math.prod(axes.shape), out.dtype.itemsize
-    bound = _POINTERS.bind(device, axes=len(axes.shape))
-    numbers = [size * step for one in axes.steps for step in one] + list(axes.shape)
-    tail = (struct.pack(f"{len(numbers)}q", *numbers), count)
-    write = bound.function.prepare((divide_up(count, 128), 1, 1), bound.block, 0, tail)
+    bound, batch = _pointers(device, axes.shape, [[size * step for step in one] for one in axes.steps])
+    write = bound.function.prepare((divide_up(count, 128), 1, 1), bound.block, 0, (batch, count))
     table = fresh_layout(device, dtypes.uint64, (3 * count,))
     multiply = cublas.prepare_pointers(device.xp, a, b, out, count)
 

@@ -3,9 +3,7 @@
 // in bytes, all of the left operand first. Out: table[3 * count], the left addresses, the right ones, the results'.
 // Launch: one thread per matrix, blocks along x. Shared memory: none.
 constexpr int block = << block >>, axes = << axes >>;
-struct Batch {
-    long long step[3][axes], size[axes];
-};
+<< Batch >>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     unsigned long long* table, unsigned long long a, unsigned long long b, unsigned long long out, Batch batch, int count)

@@ -149,8 +149,7 @@ def test_the_table_of_addresses(shape: tuple[int, ...]) -> None:
     count = math.prod(shape)
     with ck.device("host"):
         table = ck.zeros(3 * count, dtype=ck.uint64)
-        bound = products._POINTERS.bind(axes=len(shape))
-        batch = np.array([*steps.ravel(), *shape], np.int64).tobytes()
+        bound, batch = products._pointers(table.device, shape, steps)
         bound((table, *map(int, bases), batch, count), 1)
     want = [
         int(base) + int(np.dot(place, step))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -15,12 +14,19 @@ from ...function import Function
 from ...kernel import Kernel
 from ...kernel.bound import BoundKernel
 from ...kernel.sizes import divide_up, index_type
+from ...launch.params import Params
 from ...shape.views import expand_dims
 from ..fused import common_dtype, several
 from .function import Sizes
 
 _KERNELS = {False: Kernel("nn/convolution/unfold.cu"), True: Kernel("nn/convolution/fold.cu")}
+#: Threads per block.
 _BLOCK = 256
+_WINDOWS = Params(
+    "Windows",
+    **dict.fromkeys(("height", "width", "down", "across"), "int"),
+    **dict.fromkeys(("kernel", "stride", "padding", "dilation"), ("int", 2)),
+)
 Pair = tuple[int, int]
 
 
@@ -39,6 +45,22 @@ class _Windows(NamedTuple):
         axes = zip(self.size, self.kernel, self.stride, self.padding, self.dilation, strict=True)
         a, b = (max(0, (n + 2 * p - d * (k - 1) - 1) // s + 1) for n, k, s, p, d in axes)
         return a, b
+
+    @property
+    def params(self) -> bytes:
+        """The kernels' struct of them."""
+        (height, width), (down, across) = self.size, self.counts
+        given = _WINDOWS(
+            height=height,
+            width=width,
+            down=down,
+            across=across,
+            kernel=self.kernel,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+        )
+        return given.packed({})
 
     @property
     def taps(self) -> int:
@@ -77,16 +99,14 @@ class _Fold(Function):
 
 @lru_cache(maxsize=256)
 def _bound(device: Device, dtype: Any, index: str, folds: bool) -> BoundKernel:
-    return _KERNELS[folds].bind(device, elem=dtype, index=index, block=_BLOCK)
+    return _KERNELS[folds].bind(device, elem=dtype, index=index, block=_BLOCK, Windows=_WINDOWS.source({}))
 
 
 def _launched(x: Array, shape: tuple[int, ...], windows: _Windows, folds: bool) -> Array:
     x, y = x.contiguous(), empty(shape, x.dtype, x.device)
     if y.size:
         bound = _bound(x.device, x.dtype, index_type(x.size, y.size), folds)
-        w = windows
-        numbers = (*w.size, *w.counts, *w.kernel, *w.stride, *w.padding, *w.dilation)
-        bound((x, y, y.size, struct.pack("12i", *numbers)), divide_up(y.size, _BLOCK))
+        bound((x, y, y.size, windows.params), divide_up(y.size, _BLOCK))
     return y
 
 

@@ -2,7 +2,5 @@
 using T = << elem >>;
 using index = << index >>;
 constexpr int block = << block >>;
-struct Windows {
-    int height, width, down, across;    // of an image; how many windows there are
-    int kernel[2], stride[2], padding[2], dilation[2];
-};
+// Sizes of an image; how many windows there are, down and across; the windows.
+<< Windows >>

@@ -216,7 +216,7 @@ def _tensor_map(device: Device, where: str) -> Converter:
     return convert
 
 
-#: What a parameter of each of these types takes.
+#: The class of the argument for a parameter of each of these types.
 _OBJECTS: dict[str, type[Texture | Surface]] = {
     "cudaTextureObject_t": Texture,
     "cudaSurfaceObject_t": Surface,

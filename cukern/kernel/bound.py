@@ -99,7 +99,7 @@ class BoundKernel:
                 remember(self._repeats, form, repeat)
 
     def launch(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> Repeat | None:
-        """Launch as a call does, with all checks; return what launches again for arguments of the same form."""
+        """Launch as a call does, with all checks; return the repeated launch for arguments of the same form."""
         if not self.device.is_current():
             with self.device.activate():
                 return self.launch(args, grid, shared)

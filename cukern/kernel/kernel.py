@@ -169,7 +169,7 @@ class Kernel:
         return Globals(self._state, device_variables(whole), self.bind)
 
     def _rendered(self, variables: dict[str, Any], stand_in: StandIn | None = None) -> render.Rendered:
-        from ..device import bundles  # noqa: F401 - in which templates are found that are compiled to Python already
+        from ..device import bundles  # noqa: F401 - it finds templates that a bundle has compiled to Python
 
         rendered = render.render(self.template, variables, stand_in, self.plain)
         if self.plain or self.entry is not None:
@@ -236,9 +236,9 @@ class Kernel:
         plain = None
         if _PLAIN.issuperset(map(type, overrides.values())):
             plain = (device, *overrides.items(), *map(type, overrides.values()))
-            found = self._bound.get(plain)
-            if found is not None:
-                return found
+            bound = self._bound.get(plain)
+            if bound is not None:
+                return bound
         key = (device, *sorted((k, _freeze(v, k)) for k, v in overrides.items()))
         bound = self._bound.get(key)
         if bound is None:
@@ -287,8 +287,8 @@ class Kernel:
 
         Args:
             args: one argument per parameter. ``const T*`` and ``T*`` take None or an Array of that dtype, which for
-                ``const T*`` is made contiguous; ``T**`` takes a list of such arrays; ``View`` takes any strides; a
-                scalar is cast to the declared type; a struct takes ``bytes``; a ``cudaTextureObject_t`` a
+                ``const T*`` is copied if it is not contiguous; ``T**`` takes a list of such arrays; ``View`` takes any
+                strides; a scalar is cast to the declared type; a struct takes ``bytes``; a ``cudaTextureObject_t`` a
                 :class:`Texture`, a ``cudaSurfaceObject_t`` a :class:`Surface`.
             grid: blocks along x, y and z. None: one thread for each element of the first written
                 array, or of the first array.

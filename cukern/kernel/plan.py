@@ -19,7 +19,7 @@ from ..text import Dim3
 
 K = TypeVar("K")
 V = TypeVar("V")
-#: The size at which a cache is emptied, so that a process with ever new shapes does not grow.
+#: Entries at which a cache is emptied, so that a process with ever new shapes does not grow.
 _CAPACITY = 8192
 
 
@@ -190,7 +190,7 @@ def new(layouts: Sequence[Layout]) -> list[Array]:
 
 
 def operands(device: Device, arrays: Sequence[Array | None]) -> list[Any]:
-    """What a prepared launch takes for arrays, and for None, a null pointer."""
+    """The operands of a prepared launch for arrays, and for None, a null pointer."""
     for one in arrays:
         if one is not None and one._layout is None:
             one._planned()

@@ -1,4 +1,4 @@
-"""Launches of a kernel for arguments of a form that came before, with the checks that depend on more than the form."""
+"""Repeated launches of a kernel for arguments of a known form: only the checks of values are repeated."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Repeat:
 
     Args:
         bound: the kernel.
-        launch: what launches operands of arrays and numbers.
-        converters: of each parameter.
-        written: the numbers of the arguments that it writes to.
+        launch: the prepared launch, which takes operands of arrays and numbers.
+        converters: the converter of each parameter.
+        written: the indices of the arguments that it writes to.
         args: arguments of the form.
     """
 

@@ -30,14 +30,14 @@ def power_of_two(n: int) -> int:
 
 
 def divisor_of(by: int) -> tuple[int, int, int]:
-    """The fields of the kernels' struct Divisor; of 0, by which nothing is divided, those of 1."""
+    """The fields of the kernels' struct Divisor; those of 1 for 0, by which nothing is divided."""
     by = by or 1
     bits = (by - 1).bit_length()
     return divide_up(2 ** (31 + bits), by), 31 + bits, by
 
 
 def divisor(by: int) -> bytes:
-    """The bytes of the same."""
+    """The bytes of the kernels' struct Divisor."""
     return struct.pack("Iii", *divisor_of(by))
 
 

@@ -45,7 +45,7 @@ class _Field:
 
 
 class Struct:
-    """A struct that kernels take: see :func:`struct`, which makes it.
+    """A struct that kernels take, declared by :func:`struct`.
 
     Called with the values of its fields, by position or by name, it gives a NumPy structured scalar, the argument for a
     parameter of its type; fields that are left out are zero.
@@ -103,7 +103,7 @@ class Struct:
         """An array for a pointer to the struct: the bytes of each record along a last axis, on the current device.
 
         Args:
-            records: an array of :attr:`dtype`, or what ``numpy.asarray`` makes one of, such as a list of tuples.
+            records: an array of :attr:`dtype`, or what ``numpy.asarray`` converts to one, such as a list of tuples.
 
         Raises:
             TypeError: the records are of another dtype.
@@ -116,7 +116,7 @@ class Struct:
         return asarray(result.reshape(*result.shape, 1).view(np.uint8))
 
     def numpy(self, array: Array) -> np.ndarray[Any, Any]:
-        """The records whose bytes an array has, as :meth:`asarray` makes it: a copy, of :attr:`dtype`.
+        """The records whose bytes an array of :meth:`asarray` has: a copy, of :attr:`dtype`.
 
         Raises:
             TypeError: the array is not of bytes, or its last axis is not one record.
@@ -206,7 +206,7 @@ def struct(name: str, dtype: Any = None, /, **fields: Any) -> Struct:
 
 
 def _of_field(kind: Any, where: str) -> _Type:
-    """The type that a field's description means."""
+    """The type of a field from its description."""
     lengths: tuple[int, ...] = ()
     if isinstance(kind, tuple):
         if len(kind) != 2:
@@ -251,7 +251,7 @@ def _of_dtype(dtype: np.dtype[Any], name: str) -> Iterator[tuple[str, _Type, int
 def _placed(
     name: str, typed: Iterator[tuple[str, _Type, int | None]], size: int | None
 ) -> tuple[list[_Field], int]:
-    """The fields where C++ puts them, or at their offsets, and the size of the struct."""
+    """The fields at the offsets that C++ gives them, or at their own, and the size of the struct."""
     fields: list[_Field] = []
     end = 0
     for key, kind, given in typed:
@@ -280,7 +280,7 @@ def _placed(
 
 
 def _members(name: str, fields: Sequence[_Field], size: int) -> str:
-    """The members of a declaration, with bytes where C++ would leave no gap of itself."""
+    """The members of a declaration, with padding bytes where C++ would leave no gap of itself."""
     # C++ and NumPy agree about numbers; an alignment of vectors is CUDA's own.
     types = {
         one.cxx: one

@@ -1,4 +1,4 @@
-"""Tensor maps: how the hardware's copies of tiles find an array in global memory."""
+"""Tensor maps: descriptors by which the hardware (TMA) copies tiles of an array in global memory."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ _SWIZZLES = (0, 32, 64, 128)
 
 
 class TensorMap(bytes):
-    """How a kernel's bulk copies of tiles find an array: an argument for ``const __grid_constant__ TensorMap``.
+    """The descriptor of an array for a kernel's bulk copies of tiles: for ``const __grid_constant__ TensorMap``.
 
     ``prelude/tensor_map.cuh`` has the copies: ``copy_tile`` to shared memory, which fills what is out of the array's
-    bounds with zeros, ``store_tile`` and ``add_tile`` from it, which leave that out. A map holds its array, and is
-    made once for many launches. GPUs have them from compute capability 9.0 on.
+    bounds with zeros, ``store_tile`` and ``add_tile`` from it, which leave that out. A map holds its array, and
+    serves many launches. GPUs have them from compute capability 9.0 on.
 
     Args:
         array: 1 to 5 axes, none of them empty; contiguous along the last, the other strides multiples of 16 bytes, as
             is its address. Its dtype is an integer of 8 to 64 bits, unsigned if of 8 or 16, or of floats.
         box: the shape of a tile: 1 to 256 along each axis, and a multiple of 16 bytes along the last.
-        swizzle: 32, 64 or 128 if a tile's rows along the last axis have so many bytes: their chunks of 16 bytes change
-            places by the bits of the address above, so that a column is read without bank conflicts; 0 for no change.
+        swizzle: 32, 64 or 128 if a tile's rows along the last axis have so many bytes: their chunks of 16 bytes are
+            permuted by higher bits of the address, so that a column is read without bank conflicts; 0 for no change.
         writes: whether kernels may store through the map.
 
     Attributes:

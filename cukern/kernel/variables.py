@@ -48,7 +48,7 @@ class State:
         self.functions.append((device, function))
 
     def before(self, device: Device, function: CompiledFunction, kernel: str) -> None:
-        """Bring the newest values to a kernel that is about to be launched.
+        """Copy the newest values to a kernel that is about to be launched.
 
         Raises:
             LaunchError: a value has another size than the variable.

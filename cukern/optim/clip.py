@@ -1,4 +1,4 @@
-"""Gradient clipping."""
+"""Gradient clipping by the global norm."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .multi import Batch, batches
 _NORMS = Kernel("optim/norms.cu", block=256, name="norms")
 _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
-#: Parallel partial sums on the host, as many as a vector has numbers.
+#: Parallel partial sums on the host: the lanes of a vector.
 _HOST_SUMS = 16
 _known: dict[tuple[Layout, ...], _Clipping] = {}
 
@@ -92,7 +92,7 @@ def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Arr
 
 
 class _Clipping:
-    """The launches for gradients of known layouts: the norms of pieces, that of all, the products with the scale."""
+    """The launches for gradients of known layouts: the norms of pieces, the global norm, and the scaling."""
 
     def __init__(self, layouts: Sequence[Layout]) -> None:
         device = layouts[0].device
@@ -100,7 +100,7 @@ class _Clipping:
         for i, layout in enumerate(layouts):
             if layout.size:
                 by_dtype.setdefault(layout.dtype, []).append(i)
-        self._made = [fresh_layout(device, layout.dtype, layout.shape) for layout in layouts]
+        self._layouts = [fresh_layout(device, layout.dtype, layout.shape) for layout in layouts]
         self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
@@ -129,13 +129,13 @@ class _Clipping:
 
     def __call__(self, given: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
         sums, norm = Array._made(self._sums), Array._made(self._norm)
-        result = [Array._made(layout) for layout in self._made]
+        result = [Array._made(layout) for layout in self._layouts]
         for batch, own, launch in self._norms:
             launch(batch.addresses([given[i] for i in own]), sums._operand)
         self._root(sums._operand, norm._operand, self._parts, float(max_norm))
         for batch, own, launch in self._scales:
-            of_given, of_made = ([side[i] for i in own] for side in (given, result))
-            launch(batch.addresses(of_given), batch.addresses(of_made), sums._operand)
+            of_given, of_result = ([side[i] for i in own] for side in (given, result))
+            launch(batch.addresses(of_given), batch.addresses(of_result), sums._operand)
         return result, norm
 
 

@@ -197,7 +197,7 @@ def aligned(
             if lost := [name for i, name in enumerate(names) if id(parameters[i]) not in by_parameter]:
                 raise ValueError(
                     f"gradients: their module lacks the parameter {lost[0]!r} of this optimizer; "
-                    "was it replaced after the optimizer was made?"
+                    "was it replaced after the optimizer was created?"
                 )
             return [by_parameter.get(id(parameter)) for parameter in parameters]
         aligned_gradients = list(

@@ -57,7 +57,7 @@ class Batch:
 
     @property
     def capacity(self) -> int:
-        """The most arrays that a launch of this form can have."""
+        """The most arrays of such a launch."""
         capacity: int = self.variables["capacity"]
         return capacity
 

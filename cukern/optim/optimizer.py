@@ -24,7 +24,7 @@ from .schedules import Schedule
 from .step import Step, expect
 
 Parameters = Module | Iterable[Any] | Mapping[str, Any]
-#: The most forms of gradients for which an optimizer caches its launches.
+#: The most combinations of gradients' layouts for which an optimizer caches its launches.
 _CAPACITY = 16
 
 
@@ -51,7 +51,7 @@ class Optimizer:
         parameters: the parameters, those of the first group first.
         names: the name of each.
         groups: the groups, with the indices of their parameters and their own options.
-        steps: the number of steps made.
+        steps: the number of steps taken.
     """
 
     lr: float | Schedule
@@ -76,7 +76,7 @@ class Optimizer:
         #: The number of updates of each parameter.
         self._updates = [0] * len(leaves)
         self._rates: list[float] = []
-        self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
+        self._indices = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
         with suppress(Exception):  # an incomplete subclass; the step raises the error
             self._expect_step()
@@ -104,15 +104,15 @@ class Optimizer:
 
     def _forget(self) -> None:
         """Drop the launches prepared for the parameters' former state."""
-        self._made: dict[Any, Step] = {}
+        self._steps: dict[Any, Step] = {}
         self._replaced = capture_hooks.replaced
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_made", "_places")}
+        return {name: value for name, value in vars(self).items() if name not in ("_steps", "_indices")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
-        self._places = {id(parameter): i for i, parameter in enumerate(self.parameters)}
+        self._indices = {id(parameter): i for i, parameter in enumerate(self.parameters)}
         self._forget()
 
     def __copy__(self) -> Self:
@@ -151,7 +151,7 @@ class Optimizer:
                 None.
             TypeError: a gradient is not a floating array.
         """
-        leaves = aligned(gradients, self.names, self.parameters, self._places)
+        leaves = aligned(gradients, self.names, self.parameters, self._indices)
         if self._replaced != capture_hooks.replaced:
             self._forget()
         options = [self._options(group) for group in self.groups]
@@ -162,12 +162,12 @@ class Optimizer:
         except AttributeError:  # a gradient is not an array
             layouts = ()
         key = (layouts, *[tuple(self._variables(one).values()) for one in options])
-        result = self._made.get(key)
+        result = self._steps.get(key)
         if result is None or not result.in_step(self._updates):
             self._check_gradients(leaves)
-            if len(self._made) >= _CAPACITY:
-                self._made.clear()
-            result = self._made[key] = self._worked_out(layouts, options)
+            if len(self._steps) >= _CAPACITY:
+                self._steps.clear()
+            result = self._steps[key] = self._worked_out(layouts, options)
         capture_hooks.repeated(partial(self._count, result.members))
         result.run(self, leaves, options)
 
@@ -240,7 +240,7 @@ class Optimizer:
         return Step(self, trained, layouts, slots)
 
     def _make_room(self, trained: Sequence[int]) -> None:
-        """Before the first state: it stays, and shall not lie within memory that a backward has freed as a whole."""
+        """Free cached memory before the first state, which could otherwise split a block that a backward pass freed."""
         if capture_hooks.recorder() is not None:
             return
         for device in {self.parameters[i].device for i in trained if not self._state[i]}:
@@ -296,7 +296,7 @@ class Optimizer:
             for i in group.members:
                 kinds[i] = (*self._slots(self._options(group)), "updates")
         indices = {f"{name}.{kind}": (i, kind) for i, name in enumerate(self.names) for kind in kinds[i]}
-        # A missing master is made from its parameter.
+        # A missing master is a cast of its parameter.
         indices |= {
             f"{self.names[i]}.master": (i, "master") for i in range(len(kinds)) if self._has_master(i)
         }

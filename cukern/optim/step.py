@@ -62,7 +62,7 @@ class Step:
     def run(
         self, optimizer: Optimizer, gradients: Sequence[Any], options: Sequence[Mapping[str, Any]]
     ) -> None:
-        """Update the parameters of the optimizer that the step was made for."""
+        """Update the parameters of the optimizer."""
         given = list(gradients)
         for i in self._strided:
             given[i] = given[i].contiguous()
@@ -98,7 +98,7 @@ class _Launch:
         batch: Batch,
     ) -> None:
         self.group = group
-        self._places = indices
+        self._indices = indices
         self._slots = slots
         self._batch = batch
         first = optimizer.parameters[indices[0]]
@@ -108,7 +108,7 @@ class _Launch:
         self._prepared: dict[bool, Any] = {}
 
     def in_step(self, updates: Sequence[int]) -> bool:
-        counts = [updates[i] for i in self._places]
+        counts = [updates[i] for i in self._indices]
         return counts.count(counts[0]) == len(counts)
 
     def run(self, optimizer: Optimizer, gradients: Sequence[Any], options: Mapping[str, Any]) -> None:
@@ -118,7 +118,7 @@ class _Launch:
             launch = self._prepared[memory is not None] = self._prepare(
                 optimizer, memory is not None, options
             )
-        given = self._batch.addresses([gradients[i] for i in self._places])
+        given = self._batch.addresses([gradients[i] for i in self._indices])
         numbers = self._changing(optimizer, options) if memory is None else [_operand(memory)]
         with on(self._device):
             launch(given, *numbers, *optimizer._fixed(options))
@@ -126,11 +126,11 @@ class _Launch:
     def _changing(self, optimizer: Optimizer, options: Mapping[str, Any] | None = None) -> list[Any]:
         """The numbers that change between steps, for ``options`` or the present options."""
         own = optimizer._options(optimizer.groups[self.group]) if options is None else options
-        return optimizer._changing(own, optimizer._rates[self.group], optimizer._updates[self._places[0]])
+        return optimizer._changing(own, optimizer._rates[self.group], optimizer._updates[self._indices[0]])
 
     def _prepare(self, optimizer: Optimizer, in_memory: bool, options: Mapping[str, Any]) -> Any:
-        kept = [[optimizer.parameters[i] for i in self._places]]
-        kept += [[optimizer._state[i][slot] for i in self._places] for slot in self._slots]
+        kept = [[optimizer.parameters[i] for i in self._indices]]
+        kept += [[optimizer._state[i][slot] for i in self._indices] for slot in self._slots]
         for arrays in kept:
             for one in arrays:
                 one._planned()

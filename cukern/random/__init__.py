@@ -1,7 +1,7 @@
 """Random numbers, with the same bits on every device.
 
-The functions draw from a stream of the current device, which :func:`seed` restarts; the methods of a generator, made by
-:func:`default_rng`, from a stream of its own.
+The functions draw from a stream of the current device, which :func:`seed` restarts; the methods of a generator of
+:func:`default_rng` draw from a stream of its own.
 """
 
 from __future__ import annotations

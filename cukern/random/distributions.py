@@ -1,4 +1,4 @@
-"""Distributions drawn by rejection, and those derived from gamma variates, as methods of a random generator."""
+"""Distributions sampled by rejection, and those derived from gamma variates, as methods of a random generator."""
 
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ class Distributions:
         """Normal with mean 0 and standard deviation 1."""
         raise NotImplementedError
 
-    def _place(self, elements: int) -> Any:
-        """Advance over the words of so many variates, from the counter that is returned, or the memory of one."""
+    def _claim_variates(self, elements: int) -> Any:
+        """Advance the stream over the words of so many variates; return their counter, or the memory that holds it."""
         offset = capture_hooks.numbers(dtypes.uint64, partial(self._advance, elements)) if elements else None
         return self._advance(elements)[0] if offset is None else offset._data
 
@@ -106,8 +106,8 @@ class Distributions:
         """Variates of shape ``size``, by default the broadcast shape of the parameters.
 
         Args:
-            like: the dtype in whose arithmetic they are made; half types' is float32.
-            offset: where their words are, of :meth:`_place`; by default the next ones.
+            like: the dtype in whose arithmetic they are computed; half types' is float32.
+            offset: the counter of their words, from :meth:`_claim_variates`; by default that of the next ones.
             part: which words of each element.
         """
         arrays = [p if isinstance(p, Array) else None for p in parameters]
@@ -125,7 +125,7 @@ class Distributions:
                 ]
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
             datas, numbers = [*datas, None, None, None][:3], [*numbers, 0.0, 0.0, 0.0][:3]
-            offset = self._place(n) if offset is None else offset
+            offset = self._claim_variates(n) if offset is None else offset
             acc = dtypes.info(dtypes.info(like).acc).cxx
             function, block = _bound(self.device, wanted, kind, not isinstance(offset, int), acc, not shapes)
             piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, n // (block * _BLOCKS)))
@@ -144,11 +144,11 @@ class Distributions:
         """Floats of a law, differentiable with respect to parameters.
 
         Args:
-            graph: called if a tape tracks a parameter, with a function that makes further variates, of the same words;
-                what it makes of them has the same values but for rounding, and records its derivative.
+            graph: called if a tape tracks a parameter, with a function that draws further variates from the same words.
+                Its result has the same values but for rounding, and records the derivative.
         """
         size = shape_of_parameters(*parameters) if size is None else shape_of(size)  # type: ignore[arg-type]
-        offset = self._place(math.prod(size))
+        offset = self._claim_variates(math.prod(size))
         result = self._variates(kind, wanted, size, *parameters, like=wanted, offset=offset)
         if tape.recording([p for p in parameters if isinstance(p, Array)]):
             same = astype(graph(partial(self._variates, like=wanted, offset=offset)), wanted, copy=False)
@@ -178,7 +178,7 @@ class Distributions:
         """The logarithm of gamma variates, in float64, differentiable with respect to an array ``shape``.
 
         Args:
-            variates: makes them, by default of the next words.
+            variates: draws them, by default from the next words.
         """
         a = self._parameter(shape, name, 0.0)
         result: Array = (variates or self._variates)("log_gamma", dtypes.float64, size, a, part=part)

@@ -20,7 +20,7 @@ from ..kernel.plan import allocate
 from .distributions import on_host
 from .order import random_order
 from .philox import WORD, draw, numbers, philox
-from .transformed import Place, Transformed
+from .transformed import Location, Transformed
 
 Size = SupportsIndex | Sequence[SupportsIndex] | None
 Number = Array | float
@@ -30,14 +30,14 @@ _ARRAYS = (Array, np.ndarray, list, tuple)
 
 
 class Generator(Transformed):
-    """A stream of random numbers; made by :func:`default_rng`.
+    """A stream of random numbers, from :func:`default_rng`.
 
     Every method takes ``size``, the shape of the result, and ``dtype``, and draws on the generator's
     device. Drawn numbers are constants to a tape; ``low``, ``high``, ``loc`` and ``scale`` may be
     arrays, and the result is differentiable with respect to them.
 
     Attributes:
-        device: where arrays are made.
+        device: where the results are.
     """
 
     def __init__(self, key: tuple[int, int], device: Device) -> None:
@@ -106,7 +106,9 @@ class Generator(Transformed):
 
     spawn = split
 
-    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Place = ()) -> Array:
+    def _draw(
+        self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Location = ()
+    ) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
         result = allocate(self.device, shape, dtype)
         if n := math.prod(shape):
@@ -124,9 +126,9 @@ class Generator(Transformed):
         return (counter,)
 
     def _claim(self, words: int) -> tuple[Array | None, int]:
-        """Advance over random words that a kernel draws itself, from the counter that is returned.
+        """Advance over random words that a kernel draws itself; return the memory of their counter, and the counter.
 
-        In a captured step it differs between replays, and is in the memory that is returned.
+        Only a captured step, whose counter differs between replays, has one in memory.
         """
         advance = partial(self._advance, -(-words // 4))
         offset = capture_hooks.numbers(dtypes.uint64, advance)
@@ -155,7 +157,7 @@ class Generator(Transformed):
     ) -> Array:
         """Uniform integers from ``low`` up to but not including ``high``.
 
-        Each is made of a word of 32 bits where the range has at most 2**32 integers, else of 64 bits.
+        Each takes a random word of 32 bits where the range has at most 2**32 integers, else of 64 bits.
 
         Args:
             low: the smallest integer; if ``high`` is None, this is ``high``, and ``low`` is 0. An array or a list gives
@@ -263,8 +265,9 @@ class Generator(Transformed):
         return namespace.take(a, indices, axis=axis) if isinstance(a, Array) else indices
 
     def _few(self, n: int, count: int) -> Array:
-        """``count`` distinct ones of ``n`` integers, at least 64 times as many: the first of more draws, of which too
-        many are alike with a probability below 2**-250.
+        """The first ``count`` distinct ones of more draws from ``n`` integers, at least 64 times as many.
+
+        The draws have fewer than ``count`` distinct ones with a probability below 2**-250.
         """
         drawn = self.integers(0, n, 2 * count + 64)
         order = namespace.argsort(drawn, stable=True)
@@ -285,7 +288,7 @@ class Generator(Transformed):
         return namespace.argsort(keys, descending=True)[:count]
 
 
-#: From so many on, a few are drawn without the random order of all, which would take their memory.
+#: From so many integers on, a few are drawn without a permutation of all, which would take their memory.
 _MANY = 1 << 24
 
 

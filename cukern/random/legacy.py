@@ -1,4 +1,4 @@
-"""The interface of ``numpy.random.RandomState`` over a generator."""
+"""The interface of ``numpy.random.RandomState``, by the streams of a generator."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RandomState(Generator):
 
     Args:
         seed: as in :func:`default_rng`.
-        device: where to make arrays; the current device when None.
+        device: where results are; the current device when None.
 
     Raises:
         TypeError: ``seed`` is not an integer or a sequence of these.

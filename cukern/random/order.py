@@ -1,4 +1,4 @@
-"""Random order: elements sorted by random words, and those of equal words shuffled."""
+"""Random permutations: a sort by random 32-bit keys; runs of equal keys are then shuffled."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _TIES = Kernel("random/ties.cu", block=256)
-#: Elements that a thread looks at, on the host and on a GPU.
+#: Elements per thread, on the host and on a GPU.
 _PIECES = {"serial": 1 << 16, "simt": 16}
 
 
@@ -25,11 +25,11 @@ def _shuffling(device: Device, in_memory: bool, block: int) -> CompiledFunction:
 
 
 def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
-    """The numbers below n in an order by ``words`` (n,), random ones of 32 bits, as int64.
+    """A random permutation of the integers below n, int64: they are sorted by random ``words``, (n,).
 
     Args:
         words: uint32.
-        counter: where the stream is that orders those of equal ``words``, or an ndarray that holds this.
+        counter: the counter of the stream that orders those of equal ``words``, or an ndarray that holds it.
         key: the stream's key.
     """
     device, n = words.device, words.size

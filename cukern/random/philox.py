@@ -1,4 +1,4 @@
-"""Philox4x32-10 (Salmon et al., 2011): random bits from a key and a counter.
+"""Philox4x32-10: random bits from a key and a counter.
 
 So a stream does not depend on the number of threads that draw it, and different keys give independent streams.
 """
@@ -17,7 +17,7 @@ from ..kernel.plan import launch
 from ..kernel.sizes import divide_up
 
 _KERNEL = Kernel("random/bits.cu", block=256)
-#: Groups of integers that the host draws at once.
+#: Groups of integers that the host draws at once, in vectors.
 _STRETCH = 64
 #: Groups of four words that a host thread draws in sequence.
 _HOST_PIECE = 4096
@@ -78,8 +78,8 @@ def draw(
     """Fill an ndarray with numbers of a kind.
 
     Args:
-        groups: of four words, from which the numbers are made.
-        counter: where the stream is, or an ndarray that holds this.
+        groups: of four random words.
+        counter: the stream's counter, or an ndarray that holds it.
         rest: the key, and further arguments of the kind.
         located: of floats, a number to add and one by which each is multiplied first.
     """

@@ -1,4 +1,4 @@
-"""Distributions made of uniform, normal, exponential and gamma variates, as methods of a random generator."""
+"""Distributions that transform uniform, normal, exponential and gamma variates, as methods of a random generator."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from ..reduction.softmax import softmax
 from .distributions import Distributions, Parameter, Size, floating, on_host, positive, shape_of_parameters
 
 _MAX = 2**63 - 1
-#: Below it numbers are of every dtype of more than 16 bits.
+#: Smaller numbers are finite in every floating dtype of more than 16 bits.
 _LARGE = 1e38
-#: A number to add and one by which drawn ones are multiplied first, in the launch that draws; empty for neither.
-Place = tuple[float, float] | tuple[()]
+#: (loc, scale) of ``loc + scale * drawn``, computed by the launch that draws; empty for the drawn numbers themselves.
+Location = tuple[float, float] | tuple[()]
 
 
 class Transformed(Distributions):
@@ -36,11 +36,13 @@ class Transformed(Distributions):
     or gives NaN or -1, as :class:`Distributions` says.
     """
 
-    def _draw(self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Place = ()) -> Array:
+    def _draw(
+        self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Location = ()
+    ) -> Array:
         raise NotImplementedError
 
     def _floats(
-        self, kind: str, size: Size, dtype: Any, *parameters: Parameter, located: Place = ()
+        self, kind: str, size: Size, dtype: Any, *parameters: Parameter, located: Location = ()
     ) -> Array:
         """Draw numbers of a floating kind; without ``size``, in the shape that the parameters broadcast to.
 
@@ -72,10 +74,10 @@ class Transformed(Distributions):
         return self._moved(kind, loc, positive(scale), size, dtype)
 
     def _moved(self, kind: str, loc: Any, scale: Any, size: Size, dtype: Any, *given: Parameter) -> Array:
-        """``loc + scale * drawn``: of numbers in the launch that draws. They are made of those given, if any."""
+        """``loc + scale * drawn``, in the launch that draws if both are numbers; ``given``: parameters of the shape."""
         numbers = all(isinstance(one, (int, float)) and abs(one) < _LARGE for one in (loc, scale))
         if numbers and (dtype is None or dtypes.as_dtype(dtype) not in dtypes.COMPLEX):
-            located: Place = () if loc == 0 and scale == 1 else (float(loc), float(scale))
+            located: Location = () if loc == 0 and scale == 1 else (float(loc), float(scale))
             return self._floats(kind, size, dtype, located=located)
         drawn = self._floats(kind, size, dtype, *(given or (loc, scale)))
         result: Array = _affine(drawn, loc, scale)

@@ -35,7 +35,7 @@ S = TypeVar("S", bound="SparseArray")
 
 
 class SparseArray(Operators):
-    """What the formats have in common; a pytree whose leaf is ``data``.
+    """The base class of the formats; a pytree whose leaf is ``data``.
 
     Entries are kept in the order of rows and then of columns, and entries at the same position are added up. Where a
     constructor is given values in that order, ``data`` are those values themselves.
@@ -85,7 +85,7 @@ class SparseArray(Operators):
             raise ValueError(f"{name}: shape: expected that of arg, {parts[0].shape}, got {shape}")
         return parts
 
-    # ----- what there is -----
+    # ----- attributes -----
 
     @property
     def dtype(self) -> dtypes.DType:

@@ -1,4 +1,4 @@
-"""What sparse arrays are made of, from a user's arguments: checked, sorted, and with duplicates added up."""
+"""The structure and values of sparse arrays from a user's arguments: checked, sorted, duplicates added up."""
 
 from __future__ import annotations
 

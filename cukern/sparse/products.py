@@ -1,4 +1,4 @@
-"""Products of sparse matrices with dense ones, and the entries of dense products at given positions.
+"""Sparse-dense products (SpMM), and entries of dense products at given positions (SDDMM).
 
 Each is the derivative of the other, so that there are derivatives of any order.
 """
@@ -28,7 +28,7 @@ _MULTIPLY = {
     name: Kernel(f"sparse/{name}.cu", block=256) for name in ("multiply", "multiply_long", "add_parts")
 }
 _SAMPLE = Kernel("sparse/sample.cu", block=256)
-#: Threads that share a row, or a number, at most: a warp.
+#: The most threads that share a row, or a number: a warp.
 _WARP = 32
 #: The most blocks along y.
 _GRID_Y = 65535
@@ -49,9 +49,9 @@ _PART = 1024
 _AHEAD = 4
 #: Iterations that a group may take for a row, of a product with a vector.
 _TURNS = 64
-#: Rows of a block of entries for which a thread adds together, at most.
+#: The most rows of a block of entries that one thread sums.
 _TALL = 4
-#: Numbers of a sampled product for which a group of threads reads at a time.
+#: Numbers of a sampled product that a group of threads computes at a time.
 _SAMPLES = 8
 
 #: Rows and columns of the blocks that entries are.
@@ -81,7 +81,7 @@ class Shares(NamedTuple):
 
 
 def shares(style: Style, structure: Structure, columns: int, width: int, pack: int) -> Shares:
-    """The geometry of a product with ``columns`` columns, ``pack`` of them moved together, and blocks of ``width``."""
+    """The geometry of a product with ``columns`` columns, ``pack`` of them per access, and blocks of ``width``."""
     mean = divide_up(structure.count, max(1, structure.shape[0]))
     if style == "serial":
         cost = max(1, columns * width * mean)
@@ -121,7 +121,7 @@ def multiplying(device: Device, name: str, form: Form) -> CompiledFunction:
 
 
 def _pack(columns: int, *arrays: Array) -> int:
-    """Neighbours that may be moved together in rows of ``columns``: those of 16 bytes, if rows are aligned."""
+    """Elements per access in rows of ``columns``: those of 16 bytes, if rows are aligned."""
     aligned = columns and all((array._layout or array._planned()).aligned for array in arrays)
     return math.gcd(ALIGNMENT // arrays[0].dtype.itemsize, columns) if aligned else 1
 
@@ -168,7 +168,7 @@ def _add_long(
     part: int,
     beside: int,
 ) -> None:
-    """Write the long rows of a product: the sums over their parts, and the sums of these."""
+    """Write the long rows of a product in two launches: the sums over their parts, then over the parts' sums."""
     height, count = form.blocks[0], cut.rows.size
     sums = allocate(device, (cut.parts * height, columns), dtypes.info(form.dtype).acc)
     where = (cut.rows._data, cut.firsts._data, count, columns)

@@ -1,4 +1,4 @@
-"""Where the entries of a sparse matrix are: rows, columns and offsets, and what follows from them."""
+"""The positions of a sparse matrix's entries (CSR indices and offsets), and what follows from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..kernel.sizes import LARGEST_INDEX
 
 
 def place_dtype(*sizes: int) -> dtypes.DType:
-    """The dtype of numbers up to each of ``sizes``."""
+    """The dtype of indices up to each of ``sizes``."""
     return np.dtype(np.int32) if max(sizes) <= LARGEST_INDEX else dtypes.int64
 
 
@@ -27,9 +27,9 @@ class LongRows(NamedTuple):
 
     Attributes:
         rows: their numbers, (count,), int64.
-        firsts: the number of the first part of each, and that of all, (count + 1,), int64.
-        parts: that of all.
-        owners: which of these rows each part is of, (parts,), int64.
+        firsts: the index of the first part of each row, then the number of parts, (count + 1,), int64.
+        parts: the number of parts.
+        owners: for each part the index of its row in ``rows``, (parts,), int64.
     """
 
     rows: Array
@@ -39,7 +39,7 @@ class LongRows(NamedTuple):
 
 
 def _kept(indices: Array, dtype: dtypes.DType) -> Array:
-    """Places for kernels, which look for no errors in them: nothing writes to their memory any more."""
+    """Indices that kernels trust without a check: their memory is constant from here on."""
     with tape.stop_recording():
         result = ops.astype(indices, dtype, copy=False).contiguous()
     result._storage.constant = True
@@ -71,7 +71,7 @@ class Structure:
 
     @classmethod
     def of_rows(cls, shape: tuple[int, int], rows: Array, columns: Array) -> Structure:
-        """That of entries in order."""
+        """The structure of entries that are sorted already."""
         with tape.stop_recording():
             ends = numbered(shape[0] + 1, rows.device)
             offsets = ops.searchsorted(ops.astype(rows, dtypes.int64, copy=False), ends)

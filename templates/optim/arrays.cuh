@@ -66,13 +66,13 @@ __device__ __forceinline__ Pieces pieces_of(const Gradients& gradients, const Ar
 <% endfor %>
     };
 }
-// Where masters are kept, the step begins with them.
+// The step begins with the masters, if they are kept.
 template <int N>
 __device__ __forceinline__ void begin_with_masters(Elements<N>& at) {
 <% if masters %>
 #pragma unroll
     for (int i = 0; i < N; ++i) {
-        // A choice of bits, as a compiler for the host makes no vectors of a choice of what is in memory.
+        // A choice of bits: host compilers do not vectorize a choice of what is in memory.
         const int current = -(int)(cast<float>(cast<T>(at.master[i])) == at.param[i]);
         at.param[i] = __int_as_float((current & __float_as_int(at.master[i])) | (~current & __float_as_int(at.param[i])));
     }

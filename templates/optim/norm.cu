@@ -1,4 +1,4 @@
-// norm[0] = the root of the sum of squares of `count` norms; norms[count] = what makes a norm of at most max_norm of it.
+// norm[0] = the root of the sum of squares of `count` norms; norms[count] = the factor that clips it to max_norm.
 // Launch: one block. Shared memory: the sums of its warps.
 <% set threads, cluster = block, 1 %>
 <% include "prelude/reduce.cuh" %>
@@ -19,7 +19,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if (threadIdx.x == 0) {
         const double result = sqrt(sum) / unit;
         norm[0] = cast<T>(result);
-        // In this order neither a norm of 0 nor an infinite max_norm makes a NaN.
+        // In this order neither a norm of 0 nor an infinite max_norm gives a NaN.
         norms[count] = 1 / maximum(result / max_norm, 1.0);
     }
     row_end();

@@ -1,5 +1,5 @@
-// The kernel of an optimizer: a step of many arrays, in place. Before it stand optim/arrays.cuh with the optimizer's names,
-// and `advance`, which makes the step of one of N elements in registers.
+// The kernel of an optimizer: a step of many arrays, in place. It follows optim/arrays.cuh, with the optimizer's names, and
+// `advance`, which updates one of N elements in registers.
 <% from "optim/arrays.cuh" import number_parameters, numbers with context %>
 template <int N>
 __device__ __forceinline__ void update(const Pieces& pieces, int first, const Numbers& numbers) {

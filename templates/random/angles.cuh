@@ -13,7 +13,7 @@ struct Law {
 };
 <% elif kind in ("t_exponential", "t_cosine") %>
 
-// What a variate of Student's t is made of.
+// The factors of a variate of Student's t.
 struct Law {
     __device__ __forceinline__ Law(double, double, double) {}
     __device__ __forceinline__ T draw(Uniforms& u) const {

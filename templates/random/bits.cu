@@ -11,7 +11,7 @@
 <% include "lib/pack.cuh" %>
 using Number = << elem >>;
 constexpr int block = << block >>, each = << each >><< ", stretch = %d" % stretch if stretch > 1 >>;
-// What a number is made from, `each` of a group.
+// The random bits of one number, `each` of a group.
 using Word = << "unsigned int" if each == 4 else "unsigned long long" >>;
 constexpr int bits = 8 * sizeof(Word);
 __device__ __forceinline__ Word word_of(const RandomWords& words, int i) {
@@ -128,7 +128,7 @@ struct Group : Pack<Number, each> {
 <% endif %>
     }
 <% if stretch > 1 %>
-    // Without a branch, by which a compiler could not make vectors. A word is refused if `least` falls below the limit.
+    // Without a branch, so that a compiler can vectorize. A word is refused if `least` falls below the limit.
     __device__ __forceinline__ Group(
         unsigned long long counter, unsigned k0, unsigned k1, const Interval& interval, Word& least)
     {
@@ -145,17 +145,17 @@ struct Group : Pack<Number, each> {
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     Number* y, long long n, long long piece,
-    << "const unsigned long long* place" if live else "unsigned long long offset" >>, unsigned k0,
+    << "const unsigned long long* counter_memory" if live else "unsigned long long offset" >>, unsigned k0,
     unsigned k1<< ", unsigned long long range, long long low" if kind == "integers" >><< ", T loc, T scale" if located >><< ", T log_failure" if kind == "geometric" >>)
 {
-    << "const unsigned long long offset = *place;" if live >>
+    << "const unsigned long long offset = *counter_memory;" if live >>
     << "const Interval interval(range, low);" if kind == "integers" >>
     const long long groups = divide_up(n, (long long)each);
     const long long start = blockIdx.x * piece * block, last = minimum(groups, start + piece * block);
     const long long whole = minimum(last, n / each);
     long long group = start + threadIdx.x;
 <% if stretch > 1 %>
-    // Of many words one is refused seldom: then the stretch is drawn once more.
+    // Refused words are rare: a stretch with one is drawn once more.
     if (interval.refused <= Word(-1) / (16 * each * stretch)) {
         for (; group + stretch <= whole; group += stretch) {
             Word least = Word(-1);

@@ -1,4 +1,4 @@
-// Gamma variates, and those made of them, in T's arithmetic.
+// Gamma variates, and those derived from them, in T's arithmetic.
 
 // A gamma variate of shape a: d * v, times power where a < 1.
 template <typename T>
@@ -31,7 +31,8 @@ struct Gamma {
         }
     }
 
-    // The first number of the first attempt, and whether it is what is drawn: nearly always, and vectors can compute it.
+    // The first number of the first attempt, without a branch, so that vectors can compute it. `fits` becomes 0 where it is
+    // rejected, which is rare.
     template <bool small>
     __device__ __forceinline__ GammaParts<T> draw_once(Uniforms u, int& fits) const {
         const Four<T> four(u);
@@ -63,7 +64,7 @@ __device__ __forceinline__ T ratio(const GammaParts<T>& x, const GammaParts<T>& 
     const bool as_numbers = (x.log_power + y.log_power == T(0)) & (maximum(x.d, y.d) < T(1e30));  // no power is above 1
     return as_numbers ? x.d * x.v / (y.d * y.v) : exp(x.logarithm() - y.logarithm());
 }
-// The same of numbers that vectors compute, without a branch where no power is to be taken.
+// The same without a branch where no power is to be taken, for vectors.
 template <bool small, typename T>
 __device__ __forceinline__ T ratio_once(const GammaParts<T>& x, const GammaParts<T>& y, int& fits) {
     if constexpr (small) return ratio(x, y);
@@ -80,7 +81,7 @@ struct Law {
         const GammaParts<T> result = gamma.draw(u);
         return log(double(result.d) * double(result.v)) + double(result.log_power);
     }
-    // The number of which the logarithm plus `more` is the variate: vectors have none of doubles.
+    // The variate is the logarithm of the result plus `more`: there is no vector logarithm of doubles.
     template <bool small>
     __device__ __forceinline__ double draw_once(const Uniforms& u, int& fits, T& more) const {
         const GammaParts<T> result = gamma.template draw_once<small>(u, fits);

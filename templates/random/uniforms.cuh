@@ -23,7 +23,7 @@ struct Uniforms {
     }
 };
 
-// Four numbers in (0, 1) of type T, in (0, 1] of float; or points on the unit circle in their place.
+// Four numbers in (0, 1) of type T, in (0, 1] of float; or a point on the unit circle from each.
 template <typename T>
 struct Point {
     T x, y;
@@ -61,8 +61,8 @@ struct Four<float> {
     }
 };
 
-// What decides about a rejection has the same bits on both devices in single precision: every fused operation is written,
-// and a logarithm is this one, of a positive normal number, to within a unit of the last place.
+// In single precision a rejection has the same bits on both devices: every fused operation is written out, and logarithms,
+// of positive normal numbers, are this one, to within one ulp.
 __device__ __forceinline__ double log_of(double x) { return log(x); }
 __device__ __forceinline__ float log_of(float x) {
     const int exponent = (__float_as_int(x) - 0x3f2aaaab) & 0xff800000;

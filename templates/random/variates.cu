@@ -1,7 +1,7 @@
 // y[i] for i < n: a << kind >> variate of the parameters a[i], b[i] and c[i], each also one number for all.
-// Words are Philox's of the counter (offset + i, 0, attempt), attempts from `first` on: what is drawn depends on nothing else.
+// Words are Philox's of the counter (offset + i, 0, attempt), attempts from `first` on: results depend on nothing else.
 // `acc`: the type of its arithmetic. `alike`: no parameter is an array.
-// `stretch`: the elements whose first attempts are made at once, by vectors; 1 for one element after the other.
+// `stretch`: the elements whose first attempts are computed at once, by vectors; 1 for one element after the other.
 // `live`: the offset is read from memory, where it changes between replays of one launch.
 // Launch: a block owns block * `piece` elements, neighbouring threads neighbouring ones. No shared memory.
 <% include "prelude/math.cuh" %>
@@ -32,10 +32,10 @@ __device__ __forceinline__ Number stored(double x) { return x < << 2.0 ** 63 >> 
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     Number* y, const double* a, const double* b, const double* c, double a_value, double b_value, double c_value,
-    long long n, long long piece, unsigned first, << "const unsigned long long* place" if live else "unsigned long long offset" >>,
+    long long n, long long piece, unsigned first, << "const unsigned long long* counter_memory" if live else "unsigned long long offset" >>,
     unsigned k0, unsigned k1)
 {
-    << "const unsigned long long offset = *place;" if live >>
+    << "const unsigned long long offset = *counter_memory;" if live >>
     << "const Law law(a_value, b_value, c_value);" if alike >>
     const long long start = blockIdx.x * piece * block, last = minimum(n, start + piece * block);
     long long i = start + threadIdx.x;

@@ -1,4 +1,4 @@
-// What the kernels of sparse products share: sums over the entries of a row, of `tall` neighbouring rows of y in a block row.
+// Sums over the entries of a row, for `tall` neighbouring rows of y in a block row: the common part of the sparse products.
 <% include "prelude/reduce.cuh" %>
 <% include "lib/pack.cuh" %>
 using T = << elem >>;

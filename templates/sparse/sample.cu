@@ -1,5 +1,5 @@
 // v[j, p, q] = the sum over c of g[rows[j] * R + p, c] * x[indices[j] * C + q, c]: the entries of the product of g and the
-// transpose of x at given places. CSR is R = C = 1.
+// transpose of x at given positions (a sampled dense-dense product). CSR is R = C = 1.
 // v (entries, R, C), g (-, columns), x (-, columns), in C order; `total` numbers in v.
 // Launch: a group of `lanes` threads, neighbours in a warp, owns `piece` numbers of v, and reads for `items` of them at a
 // time, `wide` columns an access, which divide all and are aligned. No shared memory.
@@ -10,7 +10,7 @@ using acc = << acc >>;
 using IndexT = << index_type >>;
 constexpr int block = << block >>, lanes = << lanes >>, items = << items >>, wide = << wide >>;
 constexpr int R = << height >>, C = << width >>;
-// Numbers that are a thread's own after the sums over a group, and threads that have the same.
+// Numbers that a thread holds after the sums over a group, and threads that hold the same ones.
 constexpr int kept = items > lanes ? items / lanes : 1, same = lanes > items ? lanes / items : 1;
 
 // Adds up the sums of the threads of a group: each sends half of those that it has, and keeps the others, until one is left.

@@ -1,4 +1,4 @@
-"""A decoder of the family of Llama: blocks of attention and a gated network, with norms before them."""
+"""A decoder-only transformer of the Llama family: pre-norm blocks of attention and a gated network."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ def _product(x: Array | Planes | Normed, w: Any, exact: bool = False) -> Array:
         # Tensor cores multiply the many rows of a prompt; the rounding is about that of fewer rows to 8 bits.
         half: Array = quant.linear(x.astype(dtypes.bfloat16), w).astype(dtypes.float32)
         return half
-    made: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
-    return made
+    wide: Array = nn.linear(x.astype(w.dtype, copy=False), w).astype(dtypes.float32, copy=False)
+    return wide
 
 
 class Decoder:
@@ -58,7 +58,7 @@ class Decoder:
     those of more in bfloat16; others by activations in their dtype.
 
     Attributes:
-        hyper: what describes it.
+        hyper: the hyper-parameters.
         caches: keys and values, one :class:`cukern.nn.KeyValueCache` a block, all with the same lengths.
         nbytes: bytes of the matrices that a step of one token reads.
 
@@ -94,10 +94,12 @@ class Decoder:
         count = hyper.positions if positions is None else positions
         self.weights = read_weights(mapped, hyper, where, count)
         self.nbytes = self.weights.nbytes
-        made = dtype if dtype is not None else dtypes.float32 if where.addressable else dtypes.float16
+        cache_dtype = dtype if dtype is not None else dtypes.float32 if where.addressable else dtypes.float16
         self._lengths = zeros((batch,), dtypes.int32, where)
         self.caches = [
-            nn.KeyValueCache(batch, hyper.key_heads, count, hyper.head_features, dtype=made, device=where)
+            nn.KeyValueCache(
+                batch, hyper.key_heads, count, hyper.head_features, dtype=cache_dtype, device=where
+            )
             for _ in range(hyper.layers)
         ]
         for cache in self.caches:
@@ -118,7 +120,7 @@ class Decoder:
         self._lengths[...] = 0
 
     def __call__(self, tokens: Array) -> Array:
-        """The logits of what follows the last of some tokens, which come behind those of earlier calls.
+        """The logits of the token that follows ``tokens``, which continue the sequences of earlier calls.
 
         Args:
             tokens: their numbers, shape (batch, length), integers; at least one for each sequence.
@@ -165,37 +167,37 @@ class Decoder:
             )
 
     def _kind(self, rows: int, matrices: list[Any]) -> Kind | None:
-        """The kind of matrices whose products round so many rows to 8 bits, which may then be made so."""
+        """The quantisation of ``matrices`` if their products with so many rows take 8-bit activations, else None."""
         return None if self._exact or is_serial(self.device) else planes.common_kind(matrices, rows)
 
     def _fuses(self, matrices: list[Any], gated: bool = False) -> bool:
-        """Whether one row is multiplied by each of the matrices, and what comes before and behind, by one launch."""
+        """Whether the product of one row with each matrix is one launch with the norm before it and what follows."""
         one = self._shape == (1, 1) and not self._exact and not is_serial(self.device)
         return one and all(planes.fuses(w, gated) for w in matrices)
 
     def _normed(
         self, x: Any, delta: Array | None, weight: Array, post: Array | None, matrices: list[Any]
     ) -> Any:
-        """The normalised stream with ``delta`` added, as the products with ``matrices`` take it."""
+        """The normalised stream with ``delta`` added, in the form that the products with ``matrices`` take."""
         if delta is None and self._fuses(matrices):
             return Normed(x, weight, self.hyper.eps)
         kind = self._kind(x.size // x.shape[-1], matrices)
         return add_norm(x, delta, weight, self.hyper.eps, post, kind)
 
     def _added(self, x: Array, y: Array | Planes, w: Any, post: Array | None) -> tuple[Array, Array | None]:
-        """The stream with the product ``y @ w.T`` added, and None; or both apart, as a norm takes them."""
+        """The stream with ``y @ w.T`` added, and None; or the stream and the product, for the next norm to add."""
         if post is None and self._fuses([w]):
             return ops.reshape(planes.product(y, w, added=x), x.shape), None
         return x, _product(y, w, self._exact)
 
     def _products(self, x: Array | Planes | Normed, matrices: list[Any], rows: list[int]) -> list[Array]:
-        """The products with matrices of so many rows, of which some are joined: shape (batch, length, rows)."""
-        made = [_product(x, w, self._exact) for w in matrices]
-        made = [ops.reshape(one, (*self._shape, one.shape[-1])) for one in made]
-        if len(made) == len(rows):
-            return made
+        """The products with matrices of so many ``rows``, some of them concatenated: (batch, length, rows) each."""
+        products = [_product(x, w, self._exact) for w in matrices]
+        products = [ops.reshape(one, (*self._shape, one.shape[-1])) for one in products]
+        if len(products) == len(rows):
+            return products
         starts = [sum(rows[:i]) for i in range(len(rows))]
-        return [made[0][..., start : start + count] for start, count in zip(starts, rows, strict=True)]
+        return [products[0][..., start : start + count] for start, count in zip(starts, rows, strict=True)]
 
     def _embedded(self, tokens: Array) -> Array:
         table = self.weights.tokens
@@ -208,7 +210,7 @@ class Decoder:
     def _attended(
         self, y: Array | Planes | Normed, layer: Layer, cache: nn.KeyValueCache, window: int | None
     ) -> Array | Planes:
-        """The result of a block's attention, as the product with its last matrix takes it."""
+        """The result of a block's attention, in the form that the product with its last matrix takes."""
         hyper, cap = self.hyper, self.hyper.score_cap
         rows = [count * hyper.head_features for count in (hyper.heads, hyper.key_heads, hyper.key_heads)]
         q, k, v = self._products(y, layer.projections, rows)
@@ -217,7 +219,7 @@ class Decoder:
         if self._shape[1] == 1 and attends(cache, hyper.heads):
             return attend(*given, Scores(hyper.scale, cap, window), kind)
         queries = append_heads(*given)
-        made = nn.attention(
+        heads = nn.attention(
             queries,
             cache.keys,
             cache.values,
@@ -228,14 +230,14 @@ class Decoder:
             scale=hyper.scale,
             score=None if cap is None else _capping(cap),
         )
-        joined = ops.reshape(ops.swapaxes(made, 1, 2), (-1, rows[0]))
+        joined = ops.reshape(ops.swapaxes(heads, 1, 2), (-1, rows[0]))
         if kind is not None:
             return planes.rounded(joined.contiguous(), kind)
         wide: Array = joined.astype(dtypes.float32, copy=False)
         return wide
 
     def _network(self, y: Array | Planes | Normed, layer: Layer) -> Array | Planes:
-        """The result of a block's network, as the product with its last matrix takes it."""
+        """The result of a block's network, in the form that the product with its last matrix takes."""
         hyper = self.hyper
         if len(layer.networks) == 1 and self._fuses([*layer.networks], True) and self._fuses([layer.down]):
             return planes.product(y, layer.networks[0], gate=hyper.activation)
@@ -243,8 +245,8 @@ class Decoder:
         kind = self._kind(gate.shape[0] * gate.shape[1], [layer.down])
         if kind is not None:
             return gated_planes(gate, up, hyper.activation, kind)
-        made: Array = _gated(gate, up, hyper.activation)
-        return made
+        result: Array = _gated(gate, up, hyper.activation)
+        return result
 
     def __repr__(self) -> str:
         hyper = self.hyper
@@ -269,7 +271,7 @@ def read_hyper(file: Mapped) -> HyperParameters:
 
 @functools.cache
 def _capping(cap: float) -> Any:
-    """The bound of scores, as a function that attention traces."""
+    """Soft-capped scores, as a function that attention traces."""
 
     def capped(s: Any, batch: Any, head: Any, i: Any, j: Any) -> Any:
         return ops.tanh(s / cap) * cap

@@ -1,4 +1,4 @@
-"""What sets one decoder apart from another, read from the metadata of a GGUF file.
+"""The hyper-parameters of a decoder, from the metadata of a GGUF file.
 
 Source of the names and defaults: ``llama-arch.cpp`` and ``llama-model.cpp`` of https://github.com/ggml-org/llama.cpp.
 """
@@ -14,7 +14,7 @@ import numpy as np
 
 __all__ = ["ARCHITECTURES", "HyperParameters"]
 
-#: The architectures that are known, and whether the elements that a rotation turns lie side by side.
+#: The known architectures, and whether the elements of a rotated pair lie side by side.
 ARCHITECTURES = {
     "llama": True,
     "qwen2": False,
@@ -23,11 +23,11 @@ ARCHITECTURES = {
     "gemma2": False,
     "gemma3": False,
 }
-#: Layers at most, far more than there are.
+#: The most layers, far more than models have.
 _MOST_LAYERS = 2**16
-#: Of how many layers the last one attends to all positions, where the others have a window.
+#: Layers in a period of which the last attends to all positions, and the others have a sliding window.
 _PERIODS = {"gemma2": 2, "gemma3": 6}
-#: The layers of the two Gemmas of 27 billion parameters, whose scores are scaled by other numbers than their features.
+#: Layers of the two Gemmas of 27 billion parameters, which scale scores by features per head instead of a head's size.
 _SCALED_BY_HEADS = {("gemma2", 46), ("gemma3", 62)}
 
 
@@ -103,8 +103,8 @@ class HyperParameters:
         Source: Su and others, "RoFormer: enhanced transformer with rotary position embedding", 2021.
         """
         exponents = np.arange(0, self.turned, 2) / self.turned
-        made = self.bases[layer] ** -exponents / self.stretches[layer]
-        return made if factors is None else made / np.asarray(factors, np.float64)
+        angles = self.bases[layer] ** -exponents / self.stretches[layer]
+        return angles if factors is None else angles / np.asarray(factors, np.float64)
 
 
 class _Entries:
@@ -112,12 +112,12 @@ class _Entries:
 
     def __init__(self, metadata: Mapping[str, Any]) -> None:
         self.metadata = metadata
-        found = metadata.get("general.architecture")
-        if not isinstance(found, str) or found not in ARCHITECTURES:
+        architecture = metadata.get("general.architecture")
+        if not isinstance(architecture, str) or architecture not in ARCHITECTURES:
             raise ValueError(
-                f"'general.architecture': expected one of {', '.join(ARCHITECTURES)}, got {found!r}"
+                f"'general.architecture': expected one of {', '.join(ARCHITECTURES)}, got {architecture!r}"
             )
-        self.architecture = found
+        self.architecture = architecture
 
     def _get(self, name: str, kinds: Any, default: Any, wanted: str) -> Any:
         key = f"{self.architecture}.{name}"
@@ -146,8 +146,8 @@ class _Entries:
         return self.real(name, default) if stated or self.architecture == "gemma2" else None
 
     def text(self, name: str, default: str) -> str:
-        found: str = self._get(name, str, default, "a string")
-        return found
+        value: str = self._get(name, str, default, "a string")
+        return value
 
     def has(self, name: str) -> bool:
         return f"{self.architecture}.{name}" in self.metadata

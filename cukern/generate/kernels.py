@@ -1,6 +1,6 @@
-"""Kernels of one step of a decoder: norms of the stream, heads from projections to the cache, and gates.
+"""Fused kernels of a decoder's step: residual add and RMS norm, rotary heads and cache, attention, and gates.
 
-On GPUs they let the next kernel begin at once, and make activations in 8 bits for products that read them so.
+On GPUs they let the next kernel begin at once, and quantise activations to 8 bits for products that read them so.
 """
 
 from __future__ import annotations
@@ -24,21 +24,32 @@ _ADD_NORM = Kernel("generate/add_norm.cu", name="add_norm")
 _HEADS = Kernel("generate/heads.cu", name="heads")
 _GATED = Kernel("generate/gated.cu", name="gated")
 _ATTEND = Kernel("generate/attend.cu", name="attend")
-#: Threads of a block: at most of a row of the stream; of heads, each of a warp; and of gates.
-_ROW_THREADS, _HEADS_THREADS, _GATED_THREADS = 1024, 128, 128
-#: Blocks that share the positions of a head, and room for positions up to which they are enough to keep a GPU busy.
-_PARTS, _MOST_POSITIONS = 8, 8192
-#: Clusters of these blocks that have equal parts of the queries of a head of keys: two end sooner on an H200.
+#: The most threads of a block that norms a row.
+_ROW_THREADS = 1024
+#: Threads of a block of rotary heads, of which a warp has one.
+_HEADS_THREADS = 128
+#: Threads of a block of gates.
+_GATED_THREADS = 128
+#: Blocks of a cluster, which share the positions of a head.
+_PARTS = 8
+#: The most positions of a cache for which one cluster per head keeps a GPU busy.
+_MOST_POSITIONS = 8192
+#: Clusters that share the queries of a head of keys: two end sooner on an H200.
 _SHARES = 2
-#: Features of a head whose eighths are lanes of a warp, and features at most of the queries that share a head of keys,
-#: whose sums are in a warp's registers. Warps of a block, and where there are more than half of those features.
-_HEAD_FEATURES, _GROUP_FEATURES, _ATTEND_WARPS = (32, 64, 128, 256), 1024, (8, 4)
-#: Elements that a thread reads together where it can, and where it rounds them to 8 bits.
-_PACK, _ROUNDED = 4, 8
+#: Features of a head for which attention is compiled: eight a lane.
+_HEAD_FEATURES = (32, 64, 128, 256)
+#: The most features of all queries of a head of keys, whose sums are in a warp's registers.
+_GROUP_FEATURES = 1024
+#: Warps of a block, for up to half of those features and for more.
+_ATTEND_WARPS = (8, 4)
+#: Elements per access.
+_PACK = 4
+#: Elements per access where they are rounded to 8 bits.
+_ROUNDED = 8
 
 
 def is_serial(device: Device) -> bool:
-    """Whether a thread works alone, as on the host: then there are no activations in 8 bits."""
+    """Whether the device is the host, where activations are not rounded to 8 bits."""
     return device.style == "serial"
 
 
@@ -58,7 +69,7 @@ def add_norm(
         weight: shape (features,), float32.
         eps: added to mean squares.
         post: the weight of the norm of ``delta``, which is added as it is when None.
-        kind: that of the weights for which the result is :class:`Planes`; it is an array like ``x`` when None.
+        kind: the quantisation of the next weights, for a result as :class:`Planes`; an array like ``x`` when None.
     """
     device, columns = x.device, x.shape[-1]
     width = _ROUNDED if kind is not None else _PACK if columns % _PACK == 0 else 1
@@ -84,9 +95,9 @@ def add_norm(
             kind=None if kind is None else kind.header,
         )
         given = (x, delta, post, weight)
-        made = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
+        outputs = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
         if rows:
-            launch(device, function, rows, threads, (*map(_data, given), *made, eps))
+            launch(device, function, rows, threads, (*map(_data, given), *outputs, eps))
     x._bump("add_norm")
     return y
 
@@ -96,7 +107,7 @@ def _data(x: Array | None) -> Any:
 
 
 class HeadWeights(NamedTuple):
-    """What is applied to the heads of queries, keys and values besides the projections; None for nothing."""
+    """Biases and RMS norms of the heads of queries, keys and values; None for none."""
 
     q_bias: Array | None = None
     k_bias: Array | None = None
@@ -120,7 +131,7 @@ def append_heads(
         projected: queries, keys and values, float32: shape (batch, length, heads * features), of rows that are equally
             far apart.
         weights: biases and norms.
-        table: the cosine and sine of each angle, float32: shape (positions, turned / 2, 2).
+        table: the cosine and sine of each angle, float32: shape (positions, rotary features / 2, 2).
         cache: its lengths are not used.
         lengths: shape (batch,), int32: the number of positions with the new ones.
         neighbours: whether a rotated pair lies side by side.
@@ -134,7 +145,7 @@ def append_heads(
     heads = width // features
     rows = batch * length * (heads + 2 * key_heads)
     threads, block = (1, 1) if is_serial(device) else (32, _HEADS_THREADS)
-    made = empty((batch, heads, length, features), cache.keys.dtype, device)
+    queries = empty((batch, heads, length, features), cache.keys.dtype, device)
     function = _bound(
         _HEADS,
         device,
@@ -142,17 +153,17 @@ def append_heads(
         block=block,
         threads=threads,
         features=features,
-        turned=2 * table.shape[1],
+        rotary=2 * table.shape[1],
         neighbours=neighbours,
     )
-    arrays = (*projected, *weights, table, lengths, made, cache.keys, cache.values)
+    arrays = (*projected, *weights, table, lengths, queries, cache.keys, cache.values)
     steps = (one._data.strides[1] // one.itemsize for one in projected)
     numbers = (*steps, heads, key_heads, length, cache.capacity, rows, eps)
     if rows:
         launch(device, function, divide_up(rows, block // threads), block, (*map(_data, arrays), *numbers))
         for one in (cache.keys, cache.values):
             one._bump("append_heads")
-    return made
+    return queries
 
 
 def has_clusters(device: Device) -> bool:
@@ -170,7 +181,7 @@ def attends(cache: KeyValueCache, heads: int) -> bool:
 
 
 class Scores(NamedTuple):
-    """How scores are made of products of queries and keys.
+    """How scores follow from the products of queries and keys.
 
     Attributes:
         scale: what products are multiplied by.
@@ -194,13 +205,13 @@ def attend(
     scores: Scores,
     kind: Kind | None = None,
 ) -> Array | Planes:
-    """What :func:`append_heads` and attention make of one new position of each sequence, in one launch.
+    """:func:`append_heads` and attention for one new position of each sequence, in one launch.
 
     Args:
         projected, weights, table, cache, lengths, neighbours, eps: as in :func:`append_heads`, of length 1; see
             :func:`attends`.
-        scores: how scores are made.
-        kind: that of the weights for which the result is :class:`Planes`; it is float32 when None.
+        scores: how scores follow from products.
+        kind: the quantisation of the next weights, for a result as :class:`Planes`; float32 when None.
 
     Returns:
         Shape (batch, heads * features).
@@ -216,7 +227,7 @@ def attend(
         elem=cache.keys.dtype,
         half=dtypes.info(cache.keys.dtype).narrow,
         features=features,
-        turned=2 * table.shape[1],
+        rotary=2 * table.shape[1],
         neighbours=neighbours,
         group=group // shares,
         shares=shares,
@@ -233,8 +244,8 @@ def attend(
             if kind is None
             else planes_like(batch, width, kind, device)
         )
-        made = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
-        arrays = (*map(_data, (*projected, *weights, table, lengths, cache.keys, cache.values)), *made)
+        outputs = (None, *y[:2]) if isinstance(y, Planes) else (y._data, None, None)
+        arrays = (*map(_data, (*projected, *weights, table, lengths, cache.keys, cache.values)), *outputs)
         steps = (one._data.strides[0] // one.itemsize for one in projected)
         window = cache.capacity if scores.window is None else scores.window
         numbers = (*steps, key_heads, cache.capacity, window, scores.scale, scores.cap or 1.0, eps)
@@ -250,15 +261,15 @@ def gated_planes(gate: Array, up: Array, activation: str, kind: Kind) -> Planes:
     Args:
         gate, up: shape (..., columns), float32, of rows that are equally far apart; columns are a multiple of 32.
         activation: ``"silu"`` or ``"gelu_tanh"``.
-        kind: that of the weights.
+        kind: the quantisation of the next weights.
     """
     device, columns = gate.device, gate.shape[-1]
     packs = gate.size // _ROUNDED
     function = _bound(_GATED, device, block=_GATED_THREADS, gate=activation, kind=kind.header)
     step = gate._data.strides[-2] // gate.itemsize
     with on(device):
-        made = planes_like(gate.size // columns, columns, kind, device)
+        planes = planes_like(gate.size // columns, columns, kind, device)
         if packs:
-            values = (gate._data, up._data, *made[:2], step, columns, packs)
+            values = (gate._data, up._data, *planes[:2], step, columns, packs)
             launch(device, function, divide_up(packs, _GATED_THREADS), _GATED_THREADS, values)
-    return made
+    return planes

@@ -1,4 +1,4 @@
-"""Which token follows: the likeliest, or one drawn from the likeliest."""
+"""Sampling of the next token: temperature, top-k and top-p; or the likeliest (greedy)."""
 
 from __future__ import annotations
 
@@ -54,5 +54,5 @@ class Sampling(NamedTuple):
     def draw(self, logits: Array, rng: Generator) -> Array:
         """A token for each row of logits (batch, vocabulary): shape (batch, 1), int64; see :func:`sample_tokens`."""
         top_p = None if self.top_p == 1 else self.top_p
-        made = sample_tokens(logits, self.temperature, top_k=self.top_k or None, top_p=top_p, rng=rng)
-        return ops.expand_dims(made, axis=-1)
+        tokens = sample_tokens(logits, self.temperature, top_k=self.top_k or None, top_p=top_p, rng=rng)
+        return ops.expand_dims(tokens, axis=-1)

@@ -11,14 +11,15 @@ import numpy as np
 
 from ..nn.fused import is_int
 
-#: How byte-level vocabularies cut text into words before they merge, by ``tokenizer.ggml.pre``; whether words that are
-#: tokens themselves are not merged from parts and texts begin with a token of their own, unless the file says else.
-#: Source: ``llama-vocab.cpp`` of https://github.com/ggml-org/llama.cpp, and the tokenizer files of the models.
+# Regular expressions by which byte-level vocabularies split text into words before merges.
+# Source: ``llama-vocab.cpp`` of https://github.com/ggml-org/llama.cpp, and the tokenizer files of the models.
 _CONTRACTIONS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 _ENDS = r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _LLAMA3 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|" + _ENDS
 _QWEN2 = _CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}|" + _ENDS
+#: By ``tokenizer.ggml.pre``: the expression, and whether words that are tokens themselves are not merged from parts and
+#: texts begin with a token of their own, unless the file says otherwise.
 _PRE: dict[str, tuple[str, bool]] = {
     "default": (_GPT2, False),
     "gpt-2": (_GPT2, False),
@@ -28,9 +29,9 @@ _PRE: dict[str, tuple[str, bool]] = {
     "qwen2": (_QWEN2, False),
     "deepseek-r1-qwen": (_QWEN2, False),
 }
-#: The types of tokens: plain ones are all others but unused ones.
+# GGUF's types of tokens; all others but unused ones are plain.
 _UNKNOWN, _CONTROL, _USER, _BYTE = 2, 3, 4, 6
-#: Tokens that end a text besides those that a file names, if they are control tokens.
+#: Control tokens that end a text, besides those that a file names.
 _ENDINGS = ("</s>", "<|eot_id|>", "<|end_of_text|>", "<|im_end|>", "<|endoftext|>", "<end_of_turn>", "<eos>")
 
 
@@ -64,8 +65,10 @@ class Vocabulary:
         first = entries.token("bos_token_id", len(self.tokens))
         self.begin = first if begins else None
         ends = {entries.token(f"{name}_token_id", len(self.tokens)) for name in ("eos", "eot", "eom")}
-        found = {i for i, text in enumerate(self.tokens) if text in _ENDINGS and self._types[i] == _CONTROL}
-        self.ends = frozenset(found | {end for end in ends if end is not None})
+        known_ends = {
+            i for i, text in enumerate(self.tokens) if text in _ENDINGS and self._types[i] == _CONTROL
+        }
+        self.ends = frozenset(known_ends | {end for end in ends if end is not None})
         self._tokenizer = _tokenizer(entries, self.tokens, self._types, pre)
         self._bytes_of = {char: code for code, char in _characters().items()}
 
@@ -90,8 +93,8 @@ class Vocabulary:
             text.encode()
         except UnicodeEncodeError as error:
             raise ValueError(f"encode: text: expected valid Unicode: {error}") from None
-        found: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return found if self.begin is None or not begin else [self.begin, *found]
+        tokens: list[int] = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return tokens if self.begin is None or not begin else [self.begin, *tokens]
 
     def piece(self, token: int) -> bytes:
         """The bytes that a token stands for; none for control tokens. They may be a part of a character.
@@ -199,26 +202,26 @@ def _tokenizer(entries: _Entries, tokens: list[str], types: list[int], pre: str)
         if kind == _BYTE and not re.fullmatch("<0x[0-9A-Fa-f]{2}>", token):
             raise entries.wrong("tokens", f"expected bytes to be written as <0x0A>, got {token!r:.60}")
     numbers = {token: i for i, token in enumerate(tokens)}
-    make = _pieces if pre == "" else _byte_level
+    build = _pieces if pre == "" else _byte_level
     try:
-        made = make(tokenizers, entries, tokens, types, numbers, pre)
+        tokenizer = build(tokenizers, entries, tokens, types, numbers, pre)
     except ValueError:
         raise
     except Exception as error:  # the package raises this class itself
         raise entries.wrong("merges" if pre else "tokens", f"they make no vocabulary: {error}") from None
     plain = [tokens[i] for i, kind in enumerate(types) if kind == _USER]
     control = [tokens[i] for i, kind in enumerate(types) if kind == _CONTROL]
-    made.add_tokens([tokenizers.AddedToken(text, normalized=False) for text in plain if text])
-    made.add_special_tokens(
+    tokenizer.add_tokens([tokenizers.AddedToken(text, normalized=False) for text in plain if text])
+    tokenizer.add_special_tokens(
         [tokenizers.AddedToken(text, normalized=False, special=True) for text in control if text]
     )
-    return made
+    return tokenizer
 
 
 def _pieces(
     tokenizers: Any, entries: _Entries, tokens: list[str], types: list[int], numbers: dict[str, int], pre: str
 ) -> Any:
-    """Pieces with scores, as SentencePiece has them: neighbours whose union scores most are joined first."""
+    """SentencePiece's BPE: neighbours whose union has the highest score are merged first."""
     scores = entries.numbers("scores", len(tokens))
     joined = sorted(_splits(tokens, types, numbers), key=lambda pair: -scores[pair[2]])
     merges = [(left, right) for left, right, _ in joined]
@@ -226,16 +229,16 @@ def _pieces(
     model = tokenizers.models.BPE(
         vocab=numbers, merges=merges, unk_token=unknown, fuse_unk=True, byte_fallback=_BYTE in types
     )
-    made = tokenizers.Tokenizer(model)
+    tokenizer = tokenizers.Tokenizer(model)
     rules = [tokenizers.normalizers.Replace(" ", "\u2581")]
     if entries.flag("add_space_prefix", True):
         rules.insert(0, tokenizers.normalizers.Prepend("\u2581"))
-    made.normalizer = tokenizers.normalizers.Sequence(rules)
-    return made
+    tokenizer.normalizer = tokenizers.normalizers.Sequence(rules)
+    return tokenizer
 
 
 def _splits(tokens: list[str], types: list[int], numbers: dict[str, int]) -> Iterator[tuple[str, str, int]]:
-    """Each way in which a token consists of two, with its number."""
+    """Each split of a token into two tokens, with the token's number."""
     parts = (
         (token, kind not in (_UNKNOWN, _CONTROL, _BYTE)) for token, kind in zip(tokens, types, strict=True)
     )
@@ -250,7 +253,7 @@ def _splits(tokens: list[str], types: list[int], numbers: dict[str, int]) -> Ite
 def _byte_level(
     tokenizers: Any, entries: _Entries, tokens: list[str], types: list[int], numbers: dict[str, int], pre: str
 ) -> Any:
-    """Bytes, each written as a character, which are merged within words."""
+    """Byte-level BPE: bytes, each written as a character, are merged within words."""
     pattern, whole = _PRE[pre]
     merges = []
     for i, merge in enumerate(entries.texts("merges") if "tokenizer.ggml.merges" in entries.metadata else []):
@@ -260,10 +263,10 @@ def _byte_level(
                 "merges", f"expected two parts with a space between, got {merge!r:.60} at {i}"
             )
         merges.append((left, right))
-    made = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=numbers, merges=merges, ignore_merges=whole))
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab=numbers, merges=merges, ignore_merges=whole))
     cut = tokenizers.pre_tokenizers.Split(tokenizers.Regex(pattern), "isolated")
     spell = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-    made.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([cut, spell])
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.Sequence([cut, spell])
     if pre == "qwen2":
-        made.normalizer = tokenizers.normalizers.NFC()
-    return made
+        tokenizer.normalizer = tokenizers.normalizers.NFC()
+    return tokenizer

@@ -1,4 +1,4 @@
-"""The weights of a decoder, found by name in a GGUF file and checked against its hyper-parameters."""
+"""The weights of a decoder, looked up by name in a GGUF file and checked against its hyper-parameters."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from .kernels import HeadWeights
 
 
 class Layer(NamedTuple):
-    """The weights of a block. ``projections`` and ``networks`` are matrices of which several may be joined.
+    """The weights of a block. Of ``projections`` and ``networks``, several matrices may be concatenated.
 
     Attributes:
         norm, network_norm: the weights of the norms before attention and before the network.
-        post, network_post: those behind them, or None.
-        projections: of queries, keys and values.
+        post, network_post: the weights of the norms after them, or None.
+        projections: the matrices of queries, keys and values.
         heads: biases and norms of heads.
-        out: of the result of attention.
-        networks: of the gate and what it is multiplied by.
-        down: of the network's result.
+        out: the matrix of the result of attention.
+        networks: the matrices of the gate and of what it is multiplied by.
+        down: the matrix of the network's result.
         table: the cosines and sines of the layer's angles.
     """
 
@@ -51,7 +51,7 @@ class Weights(NamedTuple):
         layers: the blocks.
         norm: the weight of the last norm.
         out: the matrix of the logits; ``tokens`` itself where the file has none.
-        nbytes: of the matrices that each step reads whole.
+        nbytes: the bytes of the matrices that each step reads whole.
     """
 
     tokens: Any
@@ -74,16 +74,16 @@ class _Source:
         """The name of a tensor that must have this shape."""
         if name not in self.file.places:
             raise ValueError(f"{self.file.name}: {name!r}: the file lacks this tensor")
-        found = self.file.places[name].shape
-        if found != shape:
-            raise ValueError(f"{self.file.name}: {name!r}: expected shape {shape}, got {found}")
+        own = self.file.places[name].shape
+        if own != shape:
+            raise ValueError(f"{self.file.name}: {name!r}: expected shape {shape}, got {own}")
         self.left.discard(name)
         return name
 
     def vector(self, name: str, size: int) -> Array:
         # A copy is aligned, as kernels read it; the file's tensors may begin at any multiple of 8 bytes.
-        made: Array = ops.astype(self.file.array(self.take(name, size), self.device), dtypes.float32)
-        return made
+        weights: Array = ops.astype(self.file.array(self.take(name, size), self.device), dtypes.float32)
+        return weights
 
     def optional(self, name: str, size: int) -> Array | None:
         return self.vector(name, size) if self.has(name) else None
@@ -93,7 +93,7 @@ class _Source:
         return self.file.array(name, self.device)
 
     def matrices(self, names: Sequence[str], rows: Sequence[int], columns: int) -> list[Any]:
-        """Matrices that are multiplied by the same vectors, as one if their types are the same."""
+        """Matrices that are multiplied by the same vectors; one, concatenated, if their types are the same."""
         for name, count in zip(names, rows, strict=True):
             self.nbytes += self.file.places[self.take(name, count, columns)].nbytes
         return self.file.joined(names, self.device)
@@ -103,10 +103,10 @@ def read_weights(file: Mapped, hyper: HyperParameters, device: Device, positions
     """The weights of a decoder, on a device.
 
     Args:
-        file: has them.
+        file: the file.
         hyper: its hyper-parameters.
-        device: where they go.
-        positions: for how many positions angles are made.
+        device: the device of the weights.
+        positions: the number of positions for which angles are computed.
 
     Raises:
         ValueError: a tensor is missing, or has another shape, or the file has tensors that the decoder does not use.
@@ -114,7 +114,7 @@ def read_weights(file: Mapped, hyper: HyperParameters, device: Device, positions
     """
     source = _Source(file, device)
     tokens_size = (hyper.vocabulary, hyper.features)
-    # What is made below has sizes that the file's own tensors have.
+    # Checked first: they bound the sizes that are allocated below.
     source.take("token_embd.weight", *tokens_size)
     source.take("blk.0.attn_q.weight", hyper.heads * hyper.head_features, hyper.features)
     factors = None

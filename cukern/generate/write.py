@@ -1,4 +1,4 @@
-"""Text from a GGUF file: the prompt at once, then token by token, in steps that a GPU replays."""
+"""Text generation with a GGUF file: prefill of the prompt, then token by token, in steps that a GPU replays."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .decoder import Decoder, read_hyper
 from .sampling import Sampling
 from .vocabulary import Vocabulary
 
-#: Tokens of a prompt that are computed together, which bounds the memory that they take.
+#: Tokens of a prompt per call of the decoder (chunked prefill), which bounds the memory of activations.
 _TOGETHER = 512
 
 

@@ -1,5 +1,5 @@
-// x += delta, or with `posted` x += delta / rms(delta) * post; then y = x / rms(x) * weight, where rms is the root of the mean
-// square plus eps along a row.
+// Residual add and RMS norm: x += delta, or with `posted` x += delta / rms(delta) * post; then y = x / rms(x) * weight, where
+// rms is the root of the mean square plus eps along a row.
 // x, delta (rows, columns) in float, in C order; delta: null for nothing to add; post, weight (columns). y (rows, columns) in
 // T; with `planes` in 8 bits, as numbers and factors of activations.cuh.
 // Launch: a row a block. A thread has every `threads`-th pack of `width` elements.
@@ -24,7 +24,7 @@ using Held = Pack<float, width>;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "lib/row.cuh" %>
 
-// Which pack of a row is a thread's; there may be none.
+// The index of a thread's pack in a row, which may be beyond its end.
 __device__ __forceinline__ int pack_of(int chunk) { return chunk * threads + row_lane(); }
 __device__ __forceinline__ float rms_factor(float sum, float eps, int& phase) {
     return 1 / sqrt(row_reduce(sum, phase) / columns + eps);
@@ -53,14 +53,14 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
     for (int i = 0; i < chunks; ++i) {
         if (pack_of(i) >= packs) continue;
-        float* const place = x + start + pack_of(i) * width;
-        const Held before = load_pack<width>(place);
+        float* const to = x + start + pack_of(i) * width;
+        const Held before = load_pack<width>(to);
         for (int j = 0; j < width; ++j) {
             const float scaled = posted ? held[i].at[j] * factor * post[pack_of(i) * width + j] : held[i].at[j];
             held[i].at[j] = before.at[j] + scaled;
             sum += held[i].at[j] * held[i].at[j];
         }
-        if (delta) store_pack(place, held[i]);
+        if (delta) store_pack(to, held[i]);
     }
     factor = rms_factor(sum, eps, phase);
 #pragma unroll
@@ -68,7 +68,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (int j = 0; j < width; ++j) held[i].at[j] *= factor * weights[i].at[j];
 <% if planes %>
         Factor factor;
-        const uint2 bytes = quantize_eight(held[i], factor);  // by whole warps: packs beyond the row's have no place
+        const uint2 bytes = quantize_eight(held[i], factor);  // by whole warps: packs beyond the row are not stored
         const long long pack = start / width + pack_of(i);
         if (pack_of(i) >= packs) continue;
         numbers[pack] = bytes;

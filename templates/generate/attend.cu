@@ -1,12 +1,13 @@
-// Attention of one new position of each sequence, from projections to what the next product reads: queries and keys become heads
-// as in heads.cu, the new key and value are written to the cache, and each query's softmax(q @ keys.T * scale) @ values to y.
+// Decoding attention of one new position of each sequence, fused with its projections' heads (heads.cu): the new key and value
+// are written to the cache, and each query's softmax(q @ keys.T * scale) @ values to y. Blocks of a cluster share the positions
+// and merge partial softmaxes (split-KV, as in flash-decoding).
 // q, k, v (batch, heads * features) in float, rows q_step, k_step and v_step apart; keys, values (batch, heads of keys, capacity,
 // features) in C order; lengths (batch): the positions with the new ones, of which the last `window` are attended to; biases and
-// weights: or null; table (positions, turned / 2, 2): the cosine and sine of each pair's angle. y (batch, heads * features) in
+// weights: or null; table (positions, rotary / 2, 2): the cosine and sine of each pair's angle. y (batch, heads * features) in
 // float; with `planes` in 8 bits, as numbers and factors of activations.cuh. With `capped` scores are cap * tanh(score / cap).
-// Launch: for each head of keys and sequence `shares` clusters of `parts` blocks, in x: a cluster has as many of the head's queries
-// as the others, and its blocks share the positions. While earlier kernels end it reads lengths, table and what the cache has of
-// earlier positions: a kernel must have written them before which came another that did not let its successor begin early.
+// Launch: for each head of keys and sequence `shares` clusters of `parts` blocks, in x: the clusters have equal parts of the head's
+// queries. While earlier kernels end, this one reads lengths, the table and the cache of earlier positions: between the kernel that
+// wrote them and this one there must be one that did not let its successor begin early.
 <% set threads = 32 %>
 <% include "prelude/overlap.cuh" %>
 <% include "generate/head.cuh" %>
@@ -26,12 +27,12 @@ constexpr int lanes = features / 8, teams = 32 / lanes;                       //
 constexpr int ahead = 4;                                                      // positions that a team reads together
 constexpr bool capped = << capped | lower >>;
 
-// Weighted sums of values, whose weights are exponentials; without a position `largest` is -inf.
+// The state of an online softmax: sums of values weighted by exp(score - largest); without a position `largest` is -inf.
 template <int N>
 struct Mean {
     float largest, total, sums[N];
 
-    // Makes room for weights up to exp(most): what has been summed shrinks. Returns what exponents are taken from.
+    // Rescales the sums for scores up to `most`. Returns the number that is subtracted from exponents.
     __device__ __forceinline__ float raise(float most) {
         const float from = most == -limits<float>::infinity() ? 0.0f : most, shrink = exp_of(largest - from);
         largest = most;
@@ -48,7 +49,7 @@ struct Mean {
     }
 };
 using Own = Mean<8>;
-// COUNT of them together, STEP apart. Their factors are of the largest of all, so that none waits for another's.
+// Merges COUNT states, STEP apart. All factors are relative to the largest of all, so that no merge waits for another.
 template <int COUNT, int STEP>
 __device__ __forceinline__ Own joined(const Own* given) {
     float most = given[0].largest;
@@ -66,14 +67,14 @@ __device__ __forceinline__ Own joined(const Own* given) {
     }
     return all;
 }
-// Results of a cluster in packs of eight, of which each four are made by one block.
+// Results of a cluster in packs of eight; one block computes four neighbouring packs.
 constexpr int packs = group * lanes, of_rank = (packs / 4 + parts - 1) / parts * 4;
-// What a block has in shared memory: the heads of the new position; sums of its warps; those of all blocks for its packs.
+// Shared memory: the heads of the new position; the states of the block's warps; those of all blocks for its packs.
 struct Memory {
     alignas(16) T queries[group][features], key[features], value[features];
     Own of_warps[warps][packs], of_parts[parts][of_rank];
 };
-// What a team has of some positions: eight features a lane. Those beyond the last are not there.
+// Keys and values of `ahead` positions in a team's registers, eight features a lane; positions beyond the last are not loaded.
 struct Rows {
     Pack<T, 8> keys[ahead], values[ahead];
 
@@ -87,12 +88,12 @@ struct Rows {
             values[u] = load_pack<8>(from_values + (long long)position * features + feature);
         }
     }
-    // Puts in what the cache had not when it was read.
-    __device__ __forceinline__ void put(const Memory& memory, int first, int step, int place) {
+    // Replaces the new position, which the cache did not have when it was read.
+    __device__ __forceinline__ void put(const Memory& memory, int first, int step, int latest) {
         const int feature = 8 * (threadIdx.x % lanes);
 #pragma unroll
         for (int u = 0; u < ahead; ++u) {
-            if (first + u * step != place) continue;
+            if (first + u * step != latest) continue;
             keys[u] = load_pack<8>(memory.key + feature);
             values[u] = load_pack<8>(memory.value + feature);
         }
@@ -127,14 +128,14 @@ __device__ __forceinline__ Memory& memory_of_block() {
     __shared__ Memory memory;
     return memory;
 }
-// Makes the heads of a sequence's new position, a head a warp at a time.
+// Computes the heads of a sequence's new position, a head a warp at a time.
 struct Heads {
     const float *q, *k, *v, *q_bias, *k_bias, *v_bias, *q_weight, *k_weight;
     Angles angles;
-    bool inside;  // whether there are angles
+    bool inside;  // whether the position is in the table
     float eps;
 
-    __device__ __forceinline__ void make(Memory& memory, int key_head, int first_query) const {
+    __device__ __forceinline__ void write(Memory& memory, int key_head, int first_query) const {
         for (int i = threadIdx.x / 32; i < group + 2; i += warps) {
             const int which = i < group ? 0 : i - group + 1, start = (which ? key_head : first_query + i) * features;
             const float* const bias = which == 0 ? q_bias : which == 1 ? k_bias : v_bias;
@@ -143,13 +144,13 @@ struct Heads {
             Head head;
             head.read((which == 0 ? q : which == 1 ? k : v) + start, bias ? bias + start : nullptr);
             if (weight) head.normalize(weight, eps, phase);
-            if (which < 2 && inside) head.turn(angles);
+            if (which < 2 && inside) head.rotate(angles);
             head.write(which == 0 ? memory.queries[i] : which == 1 ? memory.key : memory.value);
         }
         row_end();
     }
 };
-// Joins what the teams of all warps have summed, and sends it to the blocks that make the results.
+// Merges the states of all teams and warps, and sends them to the blocks that finish the results.
 __device__ __forceinline__ void send(Memory& memory, Own (&own)[group], int rank) {
     const int lane = threadIdx.x % 32;
 #pragma unroll
@@ -179,38 +180,38 @@ extern "C" __global__ void __cluster_dims__(<< parts >>, 1, 1) __launch_bounds__
     allow_next_kernel();
     const int rank = blockIdx.x % parts, lane = threadIdx.x % 32;
     const long long cluster = blockIdx.x / parts, matrix = cluster / shares, batch = matrix / key_heads;
-    const int key_head = matrix % key_heads, place = lengths[batch] - 1, end = minimum(place + 1, capacity);
+    const int key_head = matrix % key_heads, latest = lengths[batch] - 1, end = minimum(latest + 1, capacity);
     T *const own_keys = keys + matrix * capacity * features, *const own_values = values + matrix * capacity * features;
     // A warp's teams have neighbouring positions.
     constexpr int step = parts * warps * teams;
-    const int before = maximum(0, place + 1 - window) + (rank * warps + (int)threadIdx.x / 32) * teams;
+    const int before = maximum(0, latest + 1 - window) + (rank * warps + (int)threadIdx.x / 32) * teams;
     Rows rows = {};
-    rows.load(own_keys, own_values, before + lane / lanes, step, minimum(end, place));
-    const bool inside = place >= 0 && place < capacity;
+    rows.load(own_keys, own_values, before + lane / lanes, step, minimum(end, latest));
+    const bool inside = latest >= 0 && latest < capacity;
     Angles angles = {};
-    if (inside) angles.load(table + (long long)place * turned);
+    if (inside) angles.load(table + (long long)latest * rotary);
     wait_for_earlier_kernels();
     const Heads heads{q + batch * q_step, k + batch * k_step, v + batch * v_step, q_bias, k_bias, v_bias, q_weight, k_weight,
                       angles, inside, eps};
-    heads.make(memory, key_head, (key_head * shares + int(cluster % shares)) * group);
+    heads.write(memory, key_head, (key_head * shares + int(cluster % shares)) * group);
     __syncthreads();
     if (rank == 0 && cluster % shares == 0 && inside)
         for (int i = threadIdx.x; i < features; i += 32 * warps) {
-            own_keys[(long long)place * features + i] = memory.key[i];
-            own_values[(long long)place * features + i] = memory.value[i];
+            own_keys[(long long)latest * features + i] = memory.key[i];
+            own_values[(long long)latest * features + i] = memory.value[i];
         }
     Own own[group];
 #pragma unroll
     for (int g = 0; g < group; ++g) own[g] = {-limits<float>::infinity(), 0, {}};
     for (int first = before; first < end; first += ahead * step) {
         const int at = first + lane / lanes;
-        if (first != before) rows.load(own_keys, own_values, at, step, minimum(end, place));
-        rows.put(memory, at, step, place);
+        if (first != before) rows.load(own_keys, own_values, at, step, minimum(end, latest));
+        rows.put(memory, at, step, latest);
 #pragma unroll
         for (int g = 0; g < group; ++g) rows.attend(own[g], memory.queries[g], at, step, end, scale, cap);
     }
     send(memory, own, rank);
-    // All threads of a warp go along.
+    // Whole warps take part, as quantize_eight needs.
     for (int i = threadIdx.x; i - lane < of_rank; i += 32 * warps) {
         const int pack = (i / 4 * parts + rank) * 4 + i % 4;
         const bool present = i < of_rank && pack < packs;

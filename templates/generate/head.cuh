@@ -1,22 +1,22 @@
-// A head of a query, key or value in the registers of `threads` threads: pairs of its elements, of which the first `turned` are
-// rotated together. All threads that share a head call each function.
+// A head of a query, key or value in the registers of `threads` threads: pairs of its elements, of which the first `rotary`
+// elements take a rotary position embedding (Su et al., 2021). All threads that share a head call each function.
 <% set cluster, acc = 1, "float" %>
 <% include "prelude/math.cuh" %>
 <% include "prelude/reduce.cuh" %>
 using T = << elem >>;
-constexpr int features = << features >>, turned = << turned >>, threads = << threads >>;
+constexpr int features = << features >>, rotary = << rotary >>, threads = << threads >>;
 constexpr int chunks = (features / 2 + threads - 1) / threads;
-// Whether the elements of a pair lie side by side, or half of the turned features apart.
+// Whether the elements of a pair lie side by side, or half of the rotary features apart.
 constexpr bool neighbours = << neighbours | lower >>;
 using RowState = float;
 __device__ __forceinline__ RowState row_join(RowState a, RowState b) { return a + b; }
 <% include "lib/row.cuh" %>
 
-// Where the first element of a pair is, and how far the second is from it.
-__device__ __forceinline__ int first_of(int pair) { return pair < turned / 2 && !neighbours ? pair : 2 * pair; }
-__device__ __forceinline__ int apart(int pair) { return pair < turned / 2 && !neighbours ? turned / 2 : 1; }
+// The index of the first element of a pair, and how far the second is from it.
+__device__ __forceinline__ int first_of(int pair) { return pair < rotary / 2 && !neighbours ? pair : 2 * pair; }
+__device__ __forceinline__ int apart(int pair) { return pair < rotary / 2 && !neighbours ? rotary / 2 : 1; }
 
-// The cosines and sines of a thread's pairs, of a position's row of the table.
+// The cosines and sines of a thread's pairs, from a position's row of the table.
 struct Angles {
     float of[chunks][2];
 
@@ -24,7 +24,7 @@ struct Angles {
 #pragma unroll
         for (int i = 0; i < chunks; ++i) {
             const int pair = i * threads + row_lane();
-            if (pair >= turned / 2) continue;
+            if (pair >= rotary / 2) continue;
             of[i][0] = table[2 * pair], of[i][1] = table[2 * pair + 1];
         }
     }
@@ -55,11 +55,11 @@ struct Head {
             of[i][1] *= factor * weight[at + apart(pair)];
         }
     }
-    __device__ __forceinline__ void turn(const Angles& angles) {
+    __device__ __forceinline__ void rotate(const Angles& angles) {
 #pragma unroll
         for (int i = 0; i < chunks; ++i) {
             const int pair = i * threads + row_lane();
-            if (pair >= turned / 2) continue;
+            if (pair >= rotary / 2) continue;
             const float cosine = angles.of[i][0], sine = angles.of[i][1], x = of[i][0], y = of[i][1];
             of[i][0] = x * cosine - y * sine;
             of[i][1] = x * sine + y * cosine;

@@ -41,7 +41,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("arguments", nargs="*")
     options = parser.parse_args()
-    recording, render.bytecode.made = Recording(), {}
+    recording, render.bytecode.compiled = Recording(), {}
     try:
         target, compiled, first = (_host if options.target.startswith("host") else _gpu)(options, recording)
         for unit in _listed(options.list) if options.list else ():
@@ -54,7 +54,7 @@ def main() -> int:
         units = _settled(recording)
         with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
             codes = [*first(), *pool.map(compiled, units)]
-        templates = [Code(name, key, code) for key, (name, code) in (render.bytecode.made or {}).items()]
+        templates = [Code(name, key, code) for key, (name, code) in (render.bytecode.compiled or {}).items()]
         write(options.out, __version__, [(target, codes), (Target(TEMPLATES, {}), templates)])
     except (CukernError, OSError, ValueError) as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

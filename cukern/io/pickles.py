@@ -1,8 +1,7 @@
-"""Pickles of one NumPy array, read without running what they name and without trusting a size in them.
+"""A restricted unpickler for pickles of one NumPy array: it runs nothing that they name, and trusts no size in them.
 
-Python's unpickler makes room for whatever a pickle states: nine bytes can ask for 16 GiB. So only the instructions of
-which NumPy's pickles consist are let through, with sizes that the file holds, and what they call are functions of this
-module.
+Python's unpickler allocates whatever a pickle states: nine bytes can ask for 16 GiB. So only the instructions of
+NumPy's pickles are allowed, with sizes that the file holds, and the functions that they call are of this module.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ import numpy.typing as npt
 
 from .. import dtypes
 
-#: NumPy's limit.
+#: NumPy's limit of an array's axes.
 _MOST_AXES = 64
 #: Characters of a dtype's name, such as ``"<f4"``.
 _LONGEST_NAME = 16
 _BFLOAT16 = dtypes.bfloat16.type
-#: Instructions that name a place in the unpickler's table, for which it makes room.
-_PLACES = {"BINPUT", "LONG_BINPUT"}
-_ALLOWED = _PLACES | set(
+#: Instructions with an index of the unpickler's memo, which is allocated up to it.
+_MEMO = {"BINPUT", "LONG_BINPUT"}
+_ALLOWED = _MEMO | set(
     "PROTO FRAME STOP MEMOIZE BINGET LONG_BINGET GLOBAL STACK_GLOBAL REDUCE BUILD MARK POP POP_MARK NONE NEWTRUE"
     " NEWFALSE BININT BININT1 BININT2 LONG1 LONG4 SHORT_BINUNICODE BINUNICODE BINUNICODE8 SHORT_BINBYTES BINBYTES"
     " BINBYTES8 BYTEARRAY8 SHORT_BINSTRING BINSTRING EMPTY_TUPLE TUPLE TUPLE1 TUPLE2 TUPLE3".split()
@@ -40,13 +39,13 @@ def unpickled(data: bytes) -> tuple[npt.NDArray[Any], int]:
     """
     length = _checked(data)
     try:
-        made = _Arrays(io.BytesIO(data[:length])).load()
+        result = _Arrays(io.BytesIO(data[:length])).load()
     except Exception as error:  # whatever wrong operands make an instruction raise
         raise ValueError(f"expected a pickle of an array: {error}") from None
-    if not isinstance(made, _Array) or made.values is None:
-        what = "an array without elements" if isinstance(made, _Array) else type(made).__name__
+    if not isinstance(result, _Array) or result.values is None:
+        what = "an array without elements" if isinstance(result, _Array) else type(result).__name__
         raise ValueError(f"expected a pickle of an array, got one of {what}")
-    return made.values, length
+    return result.values, length
 
 
 def _checked(data: bytes) -> int:
@@ -59,9 +58,9 @@ def _checked(data: bytes) -> int:
             raise ValueError(
                 f"expected a pickle of an array: it has the instruction {instruction.name} at {at}"
             )
-        if instruction.name in _PLACES and (argument is None or argument > count):
+        if instruction.name in _MEMO and (argument is None or argument > count):
             raise ValueError(
-                f"expected a pickle of an array: {instruction.name} at {at} has the place {argument}"
+                f"expected a pickle of an array: {instruction.name} at {at} has the index {argument}"
             )
         if instruction.name == "STOP":
             return at + 1 if at is not None else len(data)
@@ -97,12 +96,12 @@ class _Kind:
 def _dtype(kind: Any, align: Any = False, copy: Any = False) -> _Kind:
     if kind is not _BFLOAT16 and not (isinstance(kind, str) and len(kind) <= _LONGEST_NAME):
         raise ValueError("a dtype is neither a name nor bfloat16")
-    made = np.dtype(kind)
-    if made.hasobject:
+    dtype = np.dtype(kind)
+    if dtype.hasobject:
         raise ValueError("it holds Python objects")
-    if made.names is not None or made.subdtype is not None:
+    if dtype.names is not None or dtype.subdtype is not None:
         raise ValueError("a dtype has fields or axes")
-    return _Kind(made)
+    return _Kind(dtype)
 
 
 def _reconstruct(kind: Any, shape: Any, code: Any) -> _Array:
@@ -112,8 +111,8 @@ def _reconstruct(kind: Any, shape: Any, code: Any) -> _Array:
 
 
 def _frombuffer(data: Any, kind: Any, shape: Any, order: Any, axes: Any = None) -> _Array:
-    made = _shaped(data, kind, shape, order == "F")
-    return _Array(made if axes is None else made.transpose(axes))
+    values = _shaped(data, kind, shape, order == "F")
+    return _Array(values if axes is None else values.transpose(axes))
 
 
 def _shaped(data: Any, kind: Any, shape: Any, in_columns: bool) -> npt.NDArray[Any]:
@@ -141,7 +140,7 @@ def _encode(text: Any, encoding: Any) -> bytes:
 
 
 def _no_bytes() -> bytes:
-    """What protocols before 3 write in place of no bytes."""
+    """The call that protocols before 3 write for empty bytes."""
     return b""
 
 
@@ -157,7 +156,7 @@ _OTHERS = {
 
 class _Arrays(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
-        found = _NUMPY.get(name) if module.split(".")[0] == "numpy" else _OTHERS.get((module, name))
-        if found is None:
+        known = _NUMPY.get(name) if module.split(".")[0] == "numpy" else _OTHERS.get((module, name))
+        if known is None:
             raise pickle.UnpicklingError(f"it names {module}.{name}, and only NumPy's arrays are read")
-        return found
+        return known

@@ -15,15 +15,18 @@ import numpy.typing as npt
 
 from ..array import Array
 from ..device import Device
-from .checked import described, made_array
+from .checked import described, to_array
 from .pickles import unpickled
 from .safetensors import read_safetensors
 from .writing import File
 
 _NPY = b"\x93NUMPY"
-#: Zip files: the size of a local header, whose last fields are the lengths of the name and the extra field; the sizes
-#: of the data descriptor that may follow an entry; the most bytes that one deflated byte expands to.
-_ZIP_HEADER, _ZIP_GAPS, _MOST_DEFLATED = 30, (0, 12, 16, 20, 24), 1032
+#: Bytes of a zip file's local header, whose last fields are the lengths of the name and the extra field.
+_ZIP_HEADER = 30
+#: Bytes of the data descriptor that may follow a zip file's entry.
+_ZIP_GAPS = (0, 12, 16, 20, 24)
+#: The most bytes that one deflated byte expands to.
+_MOST_DEFLATED = 1032
 
 
 class Arrays(dict[str, Array]):
@@ -53,7 +56,7 @@ def load(
 ) -> Array | dict[str, Array]:
     """Read the array of a ``.npy`` file, or the arrays of an ``.npz`` or safetensors file as a dict by name.
 
-    Every size in the file is checked before memory is allocated for it, and Python objects are never made. The
+    Every size in the file is checked before memory is allocated for it, and Python objects are never created. The
     contents of an ``.npz`` file are checked by their checksums.
 
     Args:
@@ -83,11 +86,11 @@ def load(
 def _unpickled(file: Any, name: str, device: Device | str | None, whole: bool) -> Array:
     start, data = file.tell(), file.read()
     with described(name):
-        made, length = unpickled(data)
+        values, length = unpickled(data)
         if whole and length != len(data):
             raise ValueError(f"the pickle has {length} bytes, the file {len(data)}")
         file.seek(start + length)
-        return made_array(made, device)
+        return to_array(values, device)
 
 
 def _load(
@@ -101,7 +104,7 @@ def _load(
         with described(name):
             end = file.seek(0, os.SEEK_END)
             file.seek(start)
-            return made_array(_read_npy(file, end - start, whole), device)
+            return to_array(_read_npy(file, end - start, whole), device)
     if head[:2] == b"PK":
         return _load_npz(file, name, device)
     if pickled and head[:1] == b"\x80":
@@ -144,7 +147,7 @@ def _read_npy(file: Any, size: int, whole: bool) -> npt.NDArray[Any]:
 
 
 def _load_npz(file: Any, name: str, device: Device | str | None) -> Arrays:
-    made = Arrays()
+    arrays = Arrays()
     start = file.tell()
     with described(name):
         archive = zipfile.ZipFile(file)
@@ -153,13 +156,13 @@ def _load_npz(file: Any, name: str, device: Device | str | None) -> Arrays:
         for entry in archive.infolist():
             field = _field(entry)
             with described(name, repr(field)):
-                if field in made:
+                if field in arrays:
                     raise ValueError("the name comes twice")
                 with archive.open(entry) as data:
                     read = _read_npy(data, entry.file_size, whole=True)
                     data.read(1)  # at the end the checksum is checked
-                made[field] = made_array(read, device)
-    return made
+                arrays[field] = to_array(read, device)
+    return arrays
 
 
 def _field(entry: zipfile.ZipInfo) -> str:

@@ -20,7 +20,7 @@ from ..array import Array
 from ..device import Device
 from ..elementwise.operands import require_array
 from ..files import replacing
-from .checked import described, made_array
+from .checked import described, to_array
 
 #: The dtypes of safetensors; None for those that cukern lacks.
 _SAFETENSORS: dict[str, dtypes.DType | None] = {
@@ -61,17 +61,17 @@ def save_safetensors(
         head[name] = {"dtype": kind, "shape": list(x.shape), "data_offsets": [begin, end]}
     text = json.dumps(head, separators=(",", ":")).encode()
     text += b" " * (-len(text) % _ALIGNED)
-    with replacing(file) as made:
-        made.write(struct.pack("<Q", len(text)) + text)
+    with replacing(file) as opened:
+        opened.write(struct.pack("<Q", len(text)) + text)
         for x in data.values():
-            made.write(np.ascontiguousarray(x.numpy()).reshape(-1).view(np.uint8))
+            opened.write(np.ascontiguousarray(x.numpy()).reshape(-1).view(np.uint8))
 
 
 def _in_order(arrays: Mapping[str, Array]) -> dict[str, Array]:
     """The arrays in the order of the file: those of wide elements first, so that all are aligned."""
     if not isinstance(arrays, Mapping):
         raise TypeError(f"save_safetensors: arrays: expected arrays by name, got {type(arrays).__name__}")
-    found = {}
+    checked = {}
     for name, given in arrays.items():
         if not isinstance(name, str):
             raise TypeError(f"save_safetensors: arrays: expected names that are strings, got {name!r:.60}")
@@ -80,12 +80,12 @@ def _in_order(arrays: Mapping[str, Array]) -> dict[str, Array]:
                 "save_safetensors: arrays: '__metadata__' is the format's own name, give another"
             )
         _require_unicode("arrays", name)
-        x = found[name] = require_array(given, "save_safetensors", name)
+        x = checked[name] = require_array(given, "save_safetensors", name)
         if not dtypes.info(x.dtype).safetensors:
             raise TypeError(
                 f"{name!r}: safetensors has no dtype {x.dtype}: save it in an .npz file, or its parts"
             )
-    return dict(sorted(found.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
+    return dict(sorted(checked.items(), key=lambda item: (-item[1].dtype.itemsize, item[0])))
 
 
 def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
@@ -123,9 +123,9 @@ def read_safetensors(path: str | os.PathLike[str], device: Device | str | None =
     file, name = Path(path).read_bytes(), os.fspath(path)
     try:
         fields, begin = _header(file)
-        places = [(*_place(field, entry), field) for field, entry in fields.items()]
+        spans = [(*_offsets(field, entry), field) for field, entry in fields.items()]
         end = 0
-        for first, last, field in sorted(places):
+        for first, last, field in sorted(spans):
             if first != end:
                 raise ValueError(f"{field!r}: data_offsets: begins at {first}, where {end} is the next byte")
             end = last
@@ -134,13 +134,13 @@ def read_safetensors(path: str | os.PathLike[str], device: Device | str | None =
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: expected a safetensors file: {error}") from None
     read = {}
-    for first, last, field in places:
+    for first, last, field in spans:
         with described(name, repr(field)):
             data = memoryview(file)[begin + first : begin + last]
             dtype, shape = _SAFETENSORS[fields[field]["dtype"]], fields[field]["shape"]
             if dtype is None:
                 raise TypeError(f"dtype: cukern does not have {fields[field]['dtype']}")
-            read[field] = made_array(np.array(np.frombuffer(data, dtype).reshape(shape)), device)
+            read[field] = to_array(np.array(np.frombuffer(data, dtype).reshape(shape)), device)
     return read
 
 
@@ -163,15 +163,15 @@ def _header(file: bytes) -> tuple[dict[str, Any], int]:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for name, value in pairs:
-        if name in found:
+        if name in values:
             raise ValueError(f"the name {name!r:.80} comes twice")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
-def _place(field: str, entry: Any) -> tuple[int, int]:
+def _offsets(field: str, entry: Any) -> tuple[int, int]:
     """The begin and end offset of an entry, checked against its dtype and shape."""
     if not isinstance(entry, dict) or not {"dtype", "shape", "data_offsets"} <= entry.keys():
         raise ValueError(f"{field!r}: expected dtype, shape and data_offsets")

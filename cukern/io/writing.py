@@ -42,9 +42,9 @@ def save(file: File, x: Array) -> None:
     [1.0, 2.0]
     """
     data = _data(x, "x")
-    with _written(file, ".npy") as made:
-        real = isinstance(made, (io.RawIOBase, io.BufferedWriter))
-        np.save(Stream(made) if real else made, data, allow_pickle=False)
+    with _written(file, ".npy") as opened:
+        unbuffered = isinstance(opened, (io.RawIOBase, io.BufferedWriter))
+        np.save(Stream(opened) if unbuffered else opened, data, allow_pickle=False)
 
 
 def savez(file: File, /, *arrays: Array, **named: Array) -> None:
@@ -67,15 +67,15 @@ def savez_compressed(file: File, /, *arrays: Array, **named: Array) -> None:
 def _save_zip(
     file: File, function: str, arrays: Sequence[Array], named: Mapping[str, Array], compression: int
 ) -> None:
-    found = {name: _data(x, name) for name, x in named.items()}
+    datas = {name: _data(x, name) for name, x in named.items()}
     for i, x in enumerate(arrays):
-        if f"arr_{i}" in found:
+        if f"arr_{i}" in datas:
             raise ValueError(
                 f"{function}: arr_{i} is the name of the positional array {i}, and was given too"
             )
-        found[f"arr_{i}"] = _data(x, f"arrays[{i}]")
-    with _written(file, ".npz") as made, zipfile.ZipFile(made, "w", compression) as archive:
-        for name, data in found.items():
+        datas[f"arr_{i}"] = _data(x, f"arrays[{i}]")
+    with _written(file, ".npz") as opened, zipfile.ZipFile(opened, "w", compression) as archive:
+        for name, data in datas.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
                 np.lib.format.write_array(entry, data, allow_pickle=False)
 
@@ -87,8 +87,8 @@ def _written(file: File, extension: str) -> Iterator[Any]:
         yield file
         return
     path = os.fspath(file)
-    with replacing(path if path.endswith(extension) or is_stream(path) else path + extension) as made:
-        yield made
+    with replacing(path if path.endswith(extension) or is_stream(path) else path + extension) as opened:
+        yield opened
 
 
 def _data(x: object, name: str) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""A plain text with the files that it includes, and what left-out headers of the host define."""
+"""A plain text with its includes expanded, and definitions in place of the host's headers, which are left out."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _CUB = {
 }
 _INCLUDE = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*(?:<([^>\n]*)>|"([^"\n]*)").*$', re.MULTILINE)
 _WHOLE = {8: "signed char", 16: "short", 32: "int", 64: "long long"}
-#: What the left-out headers define and kernels use, and functions of a warp that GPUs no longer have.
+#: Macros of the left-out headers that kernels use.
 _DEFINED = {
     "FLT_MAX": "3.402823466e+38F",
     "FLT_MIN": "1.175494351e-38F",
@@ -91,6 +91,7 @@ _DEFINED = {
     "UINT32_C(x)": "x##u",
     "INT64_C(x)": "x##ll",
 }
+#: What the compilers of CUDA define, for programs that choose by them what runs on a GPU.
 _COMPILER = {"__CUDACC__": "1", "__CUDA_ARCH__": "900"}
 _TYPES = {
     **{f"int{n}_t": kind for n, kind in _WHOLE.items()},
@@ -102,6 +103,7 @@ _TYPES = {
     "ulong": "unsigned long",
     "clock_t": "long",
 }
+#: Functions of a warp that GPUs no longer have.
 _OLD = {
     "__ballot": "(...) __ballot_sync(__activemask(), __VA_ARGS__)",
     "__any": "(...) __any_sync(__activemask(), __VA_ARGS__)",
@@ -122,7 +124,7 @@ def _read(name: str, folders: tuple[Path, ...]) -> tuple[Path, str] | None:
 
 
 def _whole_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Lines with those by which they continue, and the number of the last; left-out ones keep their breaks."""
+    """Logical lines, with their line breaks, and the number of the last physical line of each."""
     held: list[str] = []
     for number, line in enumerate(text.split("\n"), 1):
         held.append(line)
@@ -138,8 +140,8 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
 
     Args:
         source: CUDA C++.
-        label: the name that compilers' messages give it.
-        folders: where files in quotes are looked for.
+        label: its name in compilers' messages.
+        folders: the folders in which files in quotes are searched.
     """
     seen: set[Path] = set()
     used = set(re.findall(r"\w+", source))
@@ -190,7 +192,6 @@ def assembled(source: str, label: str, folders: tuple[Path, ...] = ()) -> str:
     ]
     if "__forceinline__" in words:  # the host's compilers refuse it of functions that call themselves
         defined.append("#ifndef __CUDACC_RTC__\n#undef __forceinline__\n#define __forceinline__\n#endif")
-    # The host has neither, where programs choose by them what runs on a GPU.
     defined += [
         f"#ifndef {name}\n#define {name} {value}\n#endif"
         for name, value in _COMPILER.items()

@@ -1,4 +1,4 @@
-"""Jinja's compiled templates: kept when a bundle is built, and found in it later."""
+"""A cache of Jinja's compiled templates: recorded when a bundle is built, and looked up in bundles later."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Bytecode:
     A ``jinja2.BytecodeCache``, though not derived from it: Jinja is imported at the first rendering.
 
     Attributes:
-        made: name and code of the templates that this process has compiled or found, by hash; None if not kept.
+        compiled: name and code of the templates that this process has compiled or looked up, by hash; None if not kept.
         find: looks a hash up in the loaded bundles.
     """
 
     def __init__(self) -> None:
-        self.made: dict[str, tuple[str, bytes]] | None = None
+        self.compiled: dict[str, tuple[str, bytes]] | None = None
         self.find: Callable[[str], bytes | None] | None = None
 
     def get_bucket(
@@ -38,18 +38,18 @@ class Bytecode:
 
         parts = (importlib.util.MAGIC_NUMBER.hex(), jinja2.__version__, name, source)
         bucket = Bucket(environment, sha256("\0".join(parts).encode()).hexdigest(), name)
-        found = None if self.find is None else self.find(bucket.key)
-        if found is not None:
-            if self.made is not None:
-                self.made[bucket.key] = name, found
+        code = None if self.find is None else self.find(bucket.key)
+        if code is not None:
+            if self.compiled is not None:
+                self.compiled[bucket.key] = name, code
             # The template may lie in another folder than where it was compiled.
-            bucket.code = _moved(marshal.loads(found), filename or "<template>")
+            bucket.code = _moved(marshal.loads(code), filename or "<template>")
         return bucket
 
     def set_bucket(self, bucket: Bucket) -> None:
         """See :class:`jinja2.BytecodeCache`."""
-        if self.made is not None:
-            self.made[bucket.key] = bucket.checksum, marshal.dumps(bucket.code)
+        if self.compiled is not None:
+            self.compiled[bucket.key] = bucket.checksum, marshal.dumps(bucket.code)
 
 
 def _moved(code: CodeType, filename: str) -> CodeType:

@@ -1,4 +1,4 @@
-"""``#if`` and ``#ifdef`` of a plain text, decided as far as the text itself decides them.
+"""A partial preprocessor: ``#if`` and ``#ifdef`` of a plain text, evaluated as far as the text itself decides them.
 
 A parser that reads both branches takes one type for another, or loses count of braces. What depends on the compiler,
 such as ``__CUDA_ARCH__``, is left to it.
@@ -18,7 +18,7 @@ _ARITHMETIC = re.compile(r"[\d\sxXa-fA-F()<>=!&|+*%-]*")
 #: Defined wherever CUDA C++ is compiled.
 _ALWAYS = {"__CUDACC__": "1", "__cplusplus": "201703"}
 _TOKEN = re.compile(r"0[xX][0-9a-fA-F]+|\d+|&&|\|\||<<|>>|[<>=!]=|\S")
-#: The operators that `_ARITHMETIC` has, which division is not among; those of two operands by how tightly they bind.
+#: The operators of `_ARITHMETIC`, which has no division; binary ones with their precedence.
 _UNARY: dict[str, Callable[[int], int]] = {"!": operator.not_, "+": operator.pos, "-": operator.neg}
 _BINARY: dict[str, tuple[int, Callable[[int, int], int]]] = {
     "||": (1, lambda a, b: bool(a or b)),
@@ -48,7 +48,7 @@ class Conditions:
         self._values = dict(_ALWAYS)
         #: Names that are defined, or not, as the compiler decides.
         self._unsure: set[str] = set()
-        #: Of each open condition: whether its lines count, whether a branch has counted; None where that is not known.
+        #: For each open condition, whether its lines are active and whether a branch has been; None if unknown.
         self._open: list[tuple[bool | None, bool | None]] = []
         self._in_comment = False
 
@@ -58,11 +58,11 @@ class Conditions:
         return all(counts is not False for counts, _ in self._open)
 
     def line(self, line: str, text: str) -> str:
-        """What takes a line's place: the line, nothing, or another condition.
+        """The replacement of a line: the line, nothing, or another condition.
 
         Args:
-            line: a line, with those by which it continues.
-            text: the whole file, whose own names are not the compiler's.
+            line: a line, with its continuation lines.
+            text: the whole file; names that it defines are not the compiler's.
         """
         kept = self._kept(line, text)
         return kept + "\n" * (line.count("\n") - kept.count("\n"))
@@ -70,10 +70,10 @@ class Conditions:
     def _kept(self, line: str, text: str) -> str:
         was_in_comment = self._in_comment
         self._follow_comments(line)
-        found = None if was_in_comment else _DIRECTIVE.match(line)
-        if found is None:
+        match = None if was_in_comment else _DIRECTIVE.match(line)
+        if match is None:
             return line if self.active else ""
-        word, rest = found[1], _COMMENTS.sub(" ", found[2]).replace("\\\n", " ").strip()
+        word, rest = match[1], _COMMENTS.sub(" ", match[2]).replace("\\\n", " ").strip()
         if word in ("define", "undef"):
             return self._defined(word, rest, line)
         if word in ("if", "ifdef", "ifndef"):
@@ -144,16 +144,16 @@ class Conditions:
         """Whether a condition holds; None if that depends on the compiler or is beyond this arithmetic."""
         unknown = False
 
-        def state(found: re.Match[str]) -> str:
+        def state(match: re.Match[str]) -> str:
             nonlocal unknown
-            known = self._is_defined(found[1] or found[2], text)
+            known = self._is_defined(match[1] or match[2], text)
             unknown = unknown or known is None
             return "1" if known else "0"
 
-        def value(found: re.Match[str]) -> str:
+        def value(match: re.Match[str]) -> str:
             nonlocal unknown
-            known = self._is_defined(found[0], text)
-            number = _NUMBER.fullmatch(self._values.get(found[0], "0") if known is not None else "")
+            known = self._is_defined(match[0], text)
+            number = _NUMBER.fullmatch(self._values.get(match[0], "0") if known is not None else "")
             unknown = unknown or number is None
             return number[1] if number else "0"
 
@@ -164,17 +164,17 @@ class Conditions:
             return None
         tokens = _TOKEN.findall(replaced)[::-1]
         try:
-            found = _value(tokens)
+            value_of_all = _value(tokens)
         except (ValueError, IndexError, ArithmeticError, RecursionError):
             return None
-        return None if tokens else bool(found)
+        return None if tokens else bool(value_of_all)
 
 
 def _value(tokens: list[str], least: int = 0) -> int:
     """The value of an expression of integers, all of 64 bits, as of a preprocessor.
 
     Args:
-        tokens: the last one first; those that are read are taken off.
+        tokens: in reverse order; those that are read are popped.
         least: how tightly an operator must bind to belong to the expression.
 
     Raises:
@@ -183,18 +183,18 @@ def _value(tokens: list[str], least: int = 0) -> int:
     """
     token = tokens.pop()
     if token in _UNARY:
-        found = int(_UNARY[token](_value(tokens, _TIGHTEST)))
+        value = int(_UNARY[token](_value(tokens, _TIGHTEST)))
     elif token == "(":
-        found = _value(tokens)
+        value = _value(tokens)
         if tokens.pop() != ")":
             raise ValueError
     else:
-        found = int(token, 0)
+        value = int(token, 0)
     while tokens and tokens[-1] in _BINARY and _BINARY[tokens[-1]][0] >= least:
         level, work = _BINARY[tokens.pop()]
-        found = int(work(found, _value(tokens, level + 1)))
-        _within(found, -(2**63), 2**63)
-    return found
+        value = int(work(value, _value(tokens, level + 1)))
+        _within(value, -(2**63), 2**63)
+    return value
 
 
 def _within(number: int, low: int, high: int) -> int:

@@ -1,4 +1,4 @@
-"""What a text declares at file scope, read from its syntax tree: kernels, functions, macros, types, shared memory."""
+"""The declarations of a text at file scope, from its syntax tree: kernels, functions, macros, types, shared memory."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class DynamicShared:
     at_file_scope: bool
 
 
-#: What makes the body of a function hold declarations that are looked for, and what these begin with.
+#: Function bodies without a match have no declaration of interest.
 _DECLARES = re.compile(rb"\bextern\b|#\s*define\b")
+#: The beginnings of such declarations in a function body.
 _DECLARATION = re.compile(rb"\b(?:extern|typedef|using|enum)\b|#\s*define\b")
-#: Nodes that hold none, of those that there are many of.
+#: Frequent kinds of nodes that hold no such declaration.
 _WITHOUT = frozenset(
     "identifier type_identifier field_identifier primitive_type sized_type_specifier type_qualifier comment "
     "parameter_list template_parameter_list template_argument_list template_type type_descriptor "
@@ -38,7 +39,7 @@ _WITHOUT = frozenset(
 def _declarations(root: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     """The nodes that may declare what :class:`Declared` keeps, in the text's order.
 
-    Most nodes lie in bodies of functions: those that hold no ``extern`` and no macro are passed over.
+    Most nodes lie in bodies of functions: bodies without ``extern`` and macros are skipped.
     """
     stack = [(root, False)]
     while stack:
@@ -69,11 +70,17 @@ def declarator_name(node: tree_sitter.Node | None, kind: str = "identifier") -> 
     return text_of(node), bool(levels) + sum(level != "array_declarator" for level in levels[:-1])
 
 
-def function_name(node: tree_sitter.Node) -> str:
-    """The name that the definition of a function declares."""
+def function_declarator(node: tree_sitter.Node) -> tree_sitter.Node | None:
+    """The declarator of the function that a definition or declaration declares."""
     declarator = node.child_by_field_name("declarator")
     while declarator is not None and declarator.type != "function_declarator":
         declarator = declarator.child_by_field_name("declarator")
+    return declarator
+
+
+def function_name(node: tree_sitter.Node) -> str:
+    """The name that the definition of a function declares."""
+    declarator = function_declarator(node)
     return text_of(None if declarator is None else declarator.child_by_field_name("declarator"))
 
 
@@ -128,7 +135,7 @@ def aliases(node: tree_sitter.Node) -> dict[str, str]:
 
 
 class Declared:
-    """What declarations declare: kernels, the words of functions and macros, names of types, and shared memory."""
+    """The result of reading declarations: kernels, the words of functions and macros, types, and shared memory."""
 
     def __init__(self) -> None:
         self.kernels: list[tree_sitter.Node] = []
@@ -159,17 +166,18 @@ class Declared:
                 value = text_of(node.child_by_field_name("value"))
                 name = text_of(node.child_by_field_name("name"))
                 self.bodies.setdefault(name, set()).update(re.findall(r"\w+", value))
-            elif kind == "declaration" and (found := _dynamic_shared(node)):
-                self.shared.append(found)
+            elif kind == "declaration" and (shared := _dynamic_shared(node)):
+                self.shared.append(shared)
 
 
-#: What declarations without kernels and shared memory declare, by kind and text: most texts share most of them.
+#: A cache of declarations without kernels and shared memory, by kind and text: most texts share most of them.
 _known: dict[tuple[str, bytes], Declared] = {}
+#: The size at which the cache is emptied.
 _MOST_KNOWN = 8192
 
 
 def declarations(root: tree_sitter.Node) -> Declared:
-    """What a text declares."""
+    """The declarations of a text."""
     everything = Declared()
     for child in root.named_children:
         text = child.text or b""

@@ -1,8 +1,8 @@
-"""One kernel of a text that has several, made the text's only one.
+"""Isolation of one kernel of a text that has several.
 
 A launch needs one ``__global__`` function of a plain name. So the other kernels, and what this one does not need, are
 left out; a kernel that is a template or in a namespace becomes a device function, which a kernel of a plain name calls.
-Lines stay where they are.
+Line numbers do not change.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from dataclasses import dataclass
 import tree_sitter
 
 from ..errors import TemplateError
+from .declarations import function_declarator
 from .needed import expanded_annotations, needed
-from .syntax import first_problem, syntax_tree
+from .syntax import first_problem, syntax_tree, text_of
 
 
 @dataclass
@@ -45,38 +46,26 @@ class _Kernel:
         return self.node if self.template is None else self.template
 
 
-#: What the walk through a text finds, and the nodes to leave out.
-_Found = tuple[list[_Kernel], list[tree_sitter.Node]]
-
-
-def _text(node: tree_sitter.Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode()
-
-
-def _function(node: tree_sitter.Node) -> tree_sitter.Node | None:
-    """The declarator of the function that a definition or declaration declares."""
-    declarator = node.child_by_field_name("declarator")
-    while declarator is not None and declarator.type != "function_declarator":
-        declarator = declarator.child_by_field_name("declarator")
-    return declarator
+#: The kernels of a text, and the declarations of kernels, which are left out.
+_Functions = tuple[list[_Kernel], list[tree_sitter.Node]]
 
 
 def _walk(
     node: tree_sitter.Node,
-    found: _Found,
+    functions: _Functions,
     scope: tuple[str, ...],
     template: tree_sitter.Node | None,
     linked: bool,
 ) -> None:
     for child in node.named_children:
         if child.type in ("function_definition", "declaration"):
-            _sort_out(child, found, scope, template, linked)
+            _sort_out(child, functions, scope, template, linked)
         elif child.type == "template_declaration":
-            _walk(child, found, scope, child, linked)
+            _walk(child, functions, scope, child, linked)
         elif child.type == "namespace_definition":
-            _walk(child, found, (*scope, _text(child.child_by_field_name("name"))), None, linked)
+            _walk(child, functions, (*scope, text_of(child.child_by_field_name("name"))), None, linked)
         elif child.type == "linkage_specification":
-            _walk(child, found, scope, None, True)
+            _walk(child, functions, scope, None, True)
         elif child.type in (
             "declaration_list",
             "preproc_if",
@@ -84,22 +73,22 @@ def _walk(
             "preproc_else",
             "preproc_elif",
         ):
-            _walk(child, found, scope, template, linked)
+            _walk(child, functions, scope, template, linked)
 
 
 def _sort_out(
     node: tree_sitter.Node,
-    found: _Found,
+    functions: _Functions,
     scope: tuple[str, ...],
     template: tree_sitter.Node | None,
     linked: bool,
 ) -> None:
-    kernels, left_out = found
-    function = _function(node)
-    words = {_text(child) for child in node.children} | {child.type for child in node.children}
+    kernels, left_out = functions
+    function = function_declarator(node)
+    words = {text_of(child) for child in node.children} | {child.type for child in node.children}
     if "__global__" in words and function is not None:
         if node.type == "function_definition":
-            name = _text(function.child_by_field_name("declarator"))
+            name = text_of(function.child_by_field_name("declarator"))
             kernels.append(_Kernel(node, name, template, scope, linked))
         else:
             left_out.append(template if template is not None and node.parent == template else node)
@@ -117,7 +106,7 @@ def _template_parameters(template: tree_sitter.Node) -> Iterator[tuple[str, str]
         TemplateError: a parameter takes any number of arguments.
     """
     for node in _parameters(template):
-        text = _text(node)
+        text = text_of(node)
         if "..." in text:
             raise TemplateError(f"{text}: a kernel's template cannot take any number of arguments here")
         declared, _, default = text.partition("=")
@@ -137,7 +126,7 @@ def _split(arguments: str) -> list[str]:
 
 
 def _arguments(kernel: _Kernel, given: list[str]) -> dict[str, str]:
-    """What stands for each parameter of a kernel's template.
+    """The argument of each parameter of a kernel's template.
 
     Raises:
         TemplateError: there are too few arguments, or too many.
@@ -161,36 +150,36 @@ def _arguments(kernel: _Kernel, given: list[str]) -> dict[str, str]:
 
 def _replaced(text: str, values: dict[str, str]) -> str:
     """The default of a template's parameter, in which earlier parameters may stand."""
-    return re.sub(r"\w+", lambda found: values.get(found[0], found[0]), text)
+    return re.sub(r"\w+", lambda match: values.get(match[0], match[0]), text)
 
 
 def _substituted(node: tree_sitter.Node, values: dict[str, str]) -> str:
     """The text of a node with names of template parameters replaced."""
     base, text = node.start_byte, node.text or b""
-    places = []
+    edits = []
     stack = [node]
     while stack:
         one = stack.pop()
         stack.extend(one.children)
-        if one.type in ("type_identifier", "identifier") and _text(one) in values:
-            places.append((one.start_byte - base, one.end_byte - base, values[_text(one)]))
-    for start, end, value in sorted(places, reverse=True):
+        if one.type in ("type_identifier", "identifier") and text_of(one) in values:
+            edits.append((one.start_byte - base, one.end_byte - base, values[text_of(one)]))
+    for start, end, value in sorted(edits, reverse=True):
         text = text[:start] + value.encode() + text[end:]
     return text.decode()
 
 
 def _wrapper(kernel: _Kernel, values: dict[str, str], head: str) -> str:
     """A kernel of a plain name that calls the chosen one, which is a device function."""
-    function = _function(kernel.node)
+    function = function_declarator(kernel.node)
     listed = None if function is None else function.child_by_field_name("parameters")
     params = [] if listed is None else [p for p in listed.named_children if p.type.endswith("declaration")]
-    params = [p for p in params if _text(p).strip() != "void"]
+    params = [p for p in params if text_of(p).strip() != "void"]
     types, names = [], []
     for i, param in enumerate(params):
         node = param.child_by_field_name("declarator")
         while node is not None and node.type != "identifier":
             node = node.child_by_field_name("declarator") or next(iter(node.named_children), None)
-        names.append(_text(node) or f"unnamed_{i}")
+        names.append(text_of(node) or f"unnamed_{i}")
         types.append(_substituted(param, values) + ("" if node is not None else f" unnamed_{i}"))
     chosen = f"<{', '.join(values.values())}>" if values else ""
     symbol = "cukern_" + re.sub(r"\W+", "_", kernel.name + chosen).strip("_")
@@ -239,10 +228,10 @@ def _blank(text: bytes) -> bytes:
 
 def kernels(text: str) -> dict[str, list[tuple[str, bool, str]]]:
     """The kernels of a text, each with the name, whether it is a type, and the default of its template's parameters."""
-    found: _Found = ([], [])
-    _walk(syntax_tree(expanded_annotations(text).encode()), found, (), None, False)
-    made: dict[str, list[tuple[str, bool, str]]] = {}
-    for one in found[0]:
+    functions: _Functions = ([], [])
+    _walk(syntax_tree(expanded_annotations(text).encode()), functions, (), None, False)
+    result: dict[str, list[tuple[str, bool, str]]] = {}
+    for one in functions[0]:
         if "<" in one.name:
             continue
         listed = []
@@ -250,12 +239,12 @@ def kernels(text: str) -> dict[str, list[tuple[str, bool, str]]]:
             types = {
                 name
                 for node in _parameters(one.template)
-                if re.match(r"(typename|class)\b", _text(node))
-                for name in re.findall(r"\w+", _text(node).partition("=")[0])[-1:]
+                if re.match(r"(typename|class)\b", text_of(node))
+                for name in re.findall(r"\w+", text_of(node).partition("=")[0])[-1:]
             }
             listed = [(name, name in types, default) for name, default in _template_parameters(one.template)]
-        made[one.qualified] = listed
-    return made
+        result[one.qualified] = listed
+    return result
 
 
 def _refuse_launches(kernel: _Kernel) -> None:
@@ -267,8 +256,8 @@ def _refuse_launches(kernel: _Kernel) -> None:
         node = nodes.pop()
         if node.type == "kernel_call_syntax" and node.parent is not None:
             raise TemplateError(
-                f"{kernel.name}: {' '.join(_text(node.parent).split())[:80]}: a kernel that launches kernels (dynamic "
-                "parallelism) cannot run here: launch both from Python"
+                f"{kernel.name}: {' '.join(text_of(node.parent).split())[:80]}: a kernel that launches kernels "
+                "(dynamic parallelism) cannot run here: launch both from Python"
             )
         nodes.extend(node.named_children)
 
@@ -286,10 +275,10 @@ def isolated(text: str, wanted: str | None) -> str:
     """
     text = expanded_annotations(text)
     source = text.encode()
-    found: _Found = ([], [])
+    functions: _Functions = ([], [])
     root = syntax_tree(source)
-    _walk(root, found, (), None, False)
-    kernel, given = _chosen(found[0], wanted, root, text)
+    _walk(root, functions, (), None, False)
+    kernel, given = _chosen(functions[0], wanted, root, text)
     _refuse_launches(kernel)
     values = _arguments(kernel, given)
     edits: list[tuple[int, int, bytes]] = []
@@ -304,7 +293,7 @@ def isolated(text: str, wanted: str | None) -> str:
             node = around  # an extern "C" left alone would precede what follows
         edits.append((node.start_byte, node.end_byte, _blank(source[node.start_byte : node.end_byte])))
 
-    for other in found[0]:
+    for other in functions[0]:
         if other is kernel:
             continue
         if other.name.partition("<")[0] == kernel.name and other.scope == kernel.scope and "<" in other.name:
@@ -312,12 +301,12 @@ def isolated(text: str, wanted: str | None) -> str:
             edits.append((mark.start_byte, mark.end_byte, b"__device__"))
         else:
             blank(other.whole)
-    for node in found[1]:
+    for node in functions[1]:
         blank(node)
     plain = kernel.template is None and not kernel.scope
     bounds = ""
     for child in kernel.node.children:
-        if child.type == "storage_class_specifier" and _text(child) in ("static", "inline"):
+        if child.type == "storage_class_specifier" and text_of(child) in ("static", "inline"):
             blank(child)
         elif child.type == "__global__" and plain and not kernel.linked:
             edits.append((kernel.node.start_byte, kernel.node.start_byte, b'extern "C" '))

@@ -101,7 +101,7 @@ _BLOCK = re.compile(r"<%[-+]?\s*(\w+)")
 
 def lines_of(text: str, name: str) -> set[int]:
     """The lines of the template ``name``, counted from 1, of which a rendered text has more than spaces."""
-    found: set[int] = set()
+    lines: set[int] = set()
     origin, line = "", 0
     for raw in text.split("\n"):
         directive = _DIRECTIVE.match(raw)
@@ -109,21 +109,21 @@ def lines_of(text: str, name: str) -> set[int]:
             origin, line = directive[2], int(directive[1])
             continue
         if origin == name and raw.strip():
-            found.add(line)
+            lines.add(line)
         line += 1
-    return found
+    return lines
 
 
 def held_lines(source: str) -> set[int]:
     """The lines of a template, counted from 1, in macros and other blocks whose text is placed elsewhere."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     held: list[str] = []
     for number, line in enumerate(source.split("\n"), 1):
         if held:
-            found.add(number)
+            numbers.add(number)
         for word in _BLOCK.findall(line):
             if held and word == held[-1]:
                 held.pop()
             elif word in _HOLDS and not (word == "set" and "=" in line):
                 held.append(_HOLDS[word])
-    return found
+    return numbers

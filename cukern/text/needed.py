@@ -1,6 +1,6 @@
-"""What a kernel needs of its program: the rest, such as what runs on the host, is overwritten by spaces.
+"""Dead-code elimination for one kernel of a program: declarations that it does not reach, and the host's, are blanked.
 
-A declaration is needed if the kernel, or one that is needed, names it. Lines stay where they are.
+A declaration is needed if the kernel, or a needed declaration, names it. Line numbers do not change.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import tree_sitter
 
-from .syntax import WORDS, syntax_tree
+from .syntax import WORDS, syntax_tree, text_of
 
 _ON_DEVICE = {
     "__device__",
@@ -22,7 +22,7 @@ _ON_DEVICE = {
     "__managed__",
     "consteval",
 }
-#: Words of which a macro may consist that annotates functions.
+#: Words that a macro which annotates functions may consist of.
 _ANNOTATIONS = {"__host__", "__device__", "__global__", "__forceinline__", "__noinline__", "inline", "static"}
 _ANNOTATIONS |= {"extern", '"C"', "constexpr", "__inline__", "__restrict__", "__launch_bounds__"}
 _MACRO = re.compile(
@@ -45,7 +45,7 @@ _OWN = re.compile(rb'^#line \d+ "(?!prelude/)', re.MULTILINE)
 class _Item:
     """A declaration: where it is, what it declares, the words in it, and whether a kernel may use it.
 
-    ``joined`` are the names that a macro makes of parts.
+    ``joined`` are patterns of the names that a macro pastes together by ``##``.
     """
 
     node: tree_sitter.Node
@@ -54,10 +54,6 @@ class _Item:
     droppable: bool = True
     of_host: bool = False
     joined: tuple[re.Pattern[str], ...] = ()
-
-
-def _text(node: tree_sitter.Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode()
 
 
 def _words(text: str) -> set[str]:
@@ -75,7 +71,7 @@ def expanded_annotations(text: str) -> str:
     used = re.compile(rf"\b(?:{'|'.join(macros)})\b(?!\s*\()")
     lines = text.split("\n")
     return "\n".join(
-        line if line.lstrip().startswith("#") else used.sub(lambda found: macros[found[0]], line)
+        line if line.lstrip().startswith("#") else used.sub(lambda match: macros[match[0]], line)
         for line in lines
     )
 
@@ -93,7 +89,7 @@ def _name_in(node: tree_sitter.Node | None) -> str:
         if inner is None:
             break
         node = inner
-    text = _text(node)
+    text = text_of(node)
     if node is None or "operator" in text:
         return ""
     return re.sub(r"<.*", "", text, flags=re.DOTALL).rpartition("::")[2].strip(" ~*&") or text
@@ -118,7 +114,7 @@ def _type_names(node: tree_sitter.Node | None) -> set[str]:
     if node is None or node.type not in _TYPES:
         return set()
     return {
-        re.sub(r"<.*", "", _text(node.child_by_field_name("name")), flags=re.DOTALL)
+        re.sub(r"<.*", "", text_of(node.child_by_field_name("name")), flags=re.DOTALL)
         .rpartition("::")[2]
         .strip()
     }
@@ -126,7 +122,7 @@ def _type_names(node: tree_sitter.Node | None) -> set[str]:
 
 def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
     """What ``inner`` declares, with the template around it if there is one."""
-    item = _Item(node, frozenset(), _words(_text(node)))
+    item = _Item(node, frozenset(), _words(text_of(node)))
     declared = inner.child_by_field_name("type")
     if inner.type in ("function_definition", "declaration") and _is_function(inner):
         name = _name_in(inner.child_by_field_name("declarator"))
@@ -137,7 +133,7 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
         names = {_name_in(child) for child in inner.children_by_field_name("declarator")}
         defines = declared is not None and declared.child_by_field_name("body") is not None
         item.names = frozenset(names | _type_names(declared))
-        kind = re.match(r"\w*", _text(declared))
+        kind = re.match(r"\w*", text_of(declared))
         item.of_host = (
             not defines
             and _ON_DEVICE.isdisjoint(item.words)
@@ -145,7 +141,7 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
             and (kind is None or kind[0] not in ("texture", "surface"))
         )
     elif inner.type == "type_definition":
-        names = {_text(child).strip(" *&") for child in inner.children_by_field_name("declarator")}
+        names = {text_of(child).strip(" *&") for child in inner.children_by_field_name("declarator")}
         item.names = frozenset(
             {re.sub(r"\W.*", "", name, flags=re.DOTALL) for name in names} | _type_names(declared)
         )
@@ -153,13 +149,13 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
             declared is None or declared.type != "enum_specifier"
         )
     elif inner.type == "alias_declaration":
-        item.names = frozenset([_text(inner.child_by_field_name("name"))])
+        item.names = frozenset([text_of(inner.child_by_field_name("name"))])
     elif inner.type in _TYPES:
         item.names = frozenset(_type_names(inner))
         item.droppable = item.names.isdisjoint({""})
     elif inner.type in ("template_instantiation", "static_assert_declaration"):
         item.of_host = True
-    elif inner.type == "using_declaration" and re.match(r"using\s+std\s*::", _text(inner)):
+    elif inner.type == "using_declaration" and re.match(r"using\s+std\s*::", text_of(inner)):
         item.of_host = True  # what a kernel uses of std is global here
     else:
         item.droppable = False
@@ -167,9 +163,9 @@ def _item(node: tree_sitter.Node, inner: tree_sitter.Node) -> _Item:
 
 
 def _joins(value: str, taken: set[str]) -> Iterator[re.Pattern[str]]:
-    """The names that a macro's text joins by ``##``, with anything for the macro's parameters."""
-    for found in re.findall(r"\w+(?:\s*##\s*\w+)+", value):
-        parts = re.split(r"\s*##\s*", found)
+    """Patterns of the names that a macro pastes by ``##``, with any word for its parameters."""
+    for pasted in re.findall(r"\w+(?:\s*##\s*\w+)+", value):
+        parts = re.split(r"\s*##\s*", pasted)
         yield re.compile("".join(r"\w*" if part in taken else re.escape(part) for part in parts))
 
 
@@ -183,12 +179,12 @@ def _items(node: tree_sitter.Node) -> Iterator[_Item]:
             yield from _items(child)
         elif child.type in ("preproc_def", "preproc_function_def"):
             name, value = child.child_by_field_name("name"), child.child_by_field_name("value")
-            taken = _words(_text(child.child_by_field_name("parameters")))
+            taken = _words(text_of(child.child_by_field_name("parameters")))
             yield _Item(
                 child,
-                frozenset([_text(name)]),
-                _words(_text(value)),
-                joined=tuple(_joins(_text(value), taken)),
+                frozenset([text_of(name)]),
+                _words(text_of(value)),
+                joined=tuple(_joins(text_of(value), taken)),
             )
         elif child.type in ("template_declaration", "linkage_specification"):
             inner = child
@@ -217,25 +213,25 @@ def _host_members(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_
 
 
 def _left_out(node: tree_sitter.Node, annotated: set[str]) -> Iterator[tree_sitter.Node]:
-    """The parts of a declaration that is needed which are not: also ``static``, by which a variable has no symbol."""
+    """The parts of a needed declaration that are not needed; also ``static``, which would hide a variable's symbol."""
     yield from _host_members(node, annotated)
     if (
         node.type == "declaration"
         and not _is_function(node)
-        and not _ON_DEVICE.isdisjoint(_words(_text(node)))
+        and not _ON_DEVICE.isdisjoint(_words(text_of(node)))
     ):
-        yield from (child for child in node.children if _text(child) == "static")
+        yield from (child for child in node.children if text_of(child) == "static")
 
 
 def _annotated(items: list[_Item]) -> set[str]:
-    """The names of functions of which a declaration says that they run on the device."""
+    """The names of functions that a declaration marks as the device's."""
     names: set[str] = set()
     for item in items:
         stack = [item.node]
         while stack:
             node = stack.pop()
             if node.type in ("declaration", "field_declaration") and _is_function(node):
-                if not _ON_DEVICE.isdisjoint(_words(_text(node))):
+                if not _ON_DEVICE.isdisjoint(_words(text_of(node))):
                     names.add(_name_in(node.child_by_field_name("declarator")))
             elif node.type != "compound_statement":
                 stack.extend(node.named_children)
@@ -243,7 +239,7 @@ def _annotated(items: list[_Item]) -> set[str]:
 
 
 def _joined(item: _Item, name: str) -> bool:
-    """Whether a macro may make a name of parts, as ``#define CALL(f) f##_device()`` does."""
+    """Whether a macro may paste a name together, as ``#define CALL(f) f##_device()`` does."""
     return any(pattern.fullmatch(name) for pattern in item.joined)
 
 
@@ -287,12 +283,12 @@ def needed(text: str) -> str:
 
 
 def reached(text: str) -> str:
-    """What a text's kernel needs of its program: declarations and macros one after another, without comments."""
+    """The declarations and macros that a text's kernel needs, one after another, without comments."""
     source = text.encode()
     own = _OWN.search(source)
     items, kept, _ = _kept(source)
     parts = [
-        _text(item.node)
+        text_of(item.node)
         for item in items
         if id(item) in kept and not (own and item.node.start_byte < own.start())
     ]

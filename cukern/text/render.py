@@ -36,7 +36,7 @@ _BFLOAT16_WORDS = ("__nv_bfloat16", "__nv_bfloat162", "nv_bfloat16", "nv_bfloat1
 
 @dataclass(frozen=True)
 class Rendered:
-    """The text of a kernel, the template and variables from which it was rendered, and whether it is no template."""
+    """The text of a kernel, its template and variables, and whether it is plain CUDA C++ instead of a template."""
 
     text: str
     template: str
@@ -126,12 +126,12 @@ def source_of(template: str) -> str:
         TemplateError: there is no such template, or it is not UTF-8.
     """
     try:
-        found = _sources.load(template)
+        loaded = _sources.load(template)
     except UnicodeDecodeError as error:
         raise TemplateError(f"{template}: expected UTF-8 text; {error}") from None
-    if found is None:
+    if loaded is None:
         raise _missing(template)
-    return found[0]
+    return loaded[0]
 
 
 def _missing(name: str) -> TemplateError:
@@ -163,9 +163,9 @@ def _explain(error: Exception, template: str, variables: Mapping[str, Any]) -> T
     else:
         trace = error.__traceback__
         while trace is not None:
-            found = _template_of(trace.tb_frame.f_code.co_filename, template)
-            if found is not None:
-                name, line = found, trace.tb_lineno
+            inner = _template_of(trace.tb_frame.f_code.co_filename, template)
+            if inner is not None:
+                name, line = inner, trace.tb_lineno
             trace = trace.tb_next
     if isinstance(error, jinja2.TemplateNotFound):
         message = str(_missing(str(error.name or error)))
@@ -216,7 +216,7 @@ _WORD = re.compile(r"""//.*|(?s:/\*.*?\*/)|"(?:\\.|[^"\\\n])*"|(\w+)""")
 
 
 def _named(text: str, *words: str) -> set[str]:
-    """Those of some words that a text has outside comments and strings."""
+    """Those of ``words`` that a text has outside comments and strings."""
     if not any(word in text for word in words):
         return set()
     return {*words} & {*_WORD.findall(text)}
@@ -224,7 +224,7 @@ def _named(text: str, *words: str) -> set[str]:
 
 @lru_cache(maxsize=64)
 def _placed(prelude: str) -> str:
-    """The prelude with ``#line`` directives; few differ."""
+    """The prelude with ``#line`` directives, cached: there are few different ones."""
     return place_directives(prelude.removesuffix("\n")) + "\n"
 
 
@@ -236,7 +236,7 @@ def render(
     Args:
         template: the name of a template, in a folder or from :func:`add_source`.
         variables: the template's variables.
-        stand_in: the numbers that take the place of all floats, if any.
+        stand_in: the number type that replaces all floats, if any.
         plain: whether the text is CUDA C++ as it stands, with ``#line`` directives, which uses no variable.
 
     Raises:

@@ -50,7 +50,7 @@ VECTORS = {
     )
     for n in (1, 2, 3, 4)
 } | {pair: (row.cxx, 2 * row.itemsize) for row in dtypes.TABLE for pair in row.pairs}
-#: Sizes along x, y and z: of a grid in blocks, of a block in threads.
+#: Words of a type that do not change its layout.
 _NOISE = {"const", "volatile", "enum", "__restrict__", "__restrict", "__grid_constant__", "restrict"}
 
 
@@ -113,9 +113,9 @@ class Unit:
         body: the offset in bytes at which the kernel's body begins.
         calls: the names of all functions reachable from the kernel.
         dynamic_shared: the declarations ``extern __shared__ T name[];``.
-        trusted: whether it is the library's own, which the host runs without checks.
+        trusted: whether the text is the library's own, which the host runs without checks.
         checked: whether each launch on the host is a checked one.
-        plain: whether it is CUDA C++ as it stands, from a program.
+        plain: whether the text is CUDA C++ as it stands, from a program.
     """
 
     text: str
@@ -203,7 +203,7 @@ def _param(node: tree_sitter.Node, typedefs: dict[str, str]) -> Param:
 
 
 def _has(node: tree_sitter.Node | None, *kinds: str) -> bool:
-    return node is not None and any(found.type in kinds for found in walk(node))
+    return node is not None and any(one.type in kinds for one in walk(node))
 
 
 def _reachable(start: str, bodies: dict[str, set[str]]) -> frozenset[str]:
@@ -276,15 +276,15 @@ _CLUSTER = re.compile(r"\b__cluster_dims__\s*\(([^()]*)\)")
 
 
 def _cluster(name: str, head: str) -> Dim3:
-    """The sizes in a kernel's ``__cluster_dims__``, which the parser was not shown."""
-    found = _CLUSTER.search(head)
-    if found is None and "__cluster_dims__" not in head:
+    """The sizes in a kernel's ``__cluster_dims__``, which the grammar lacks."""
+    match = _CLUSTER.search(head)
+    if match is None and "__cluster_dims__" not in head:
         return 1, 1, 1
-    sizes = [size.strip() for size in found[1].split(",")] if found else []
+    sizes = [size.strip() for size in match[1].split(",")] if match else []
     if not 1 <= len(sizes) <= 3 or not all(size.isdigit() and int(size) for size in sizes):
         raise TemplateError(
             f"{name}: expected __cluster_dims__ of one to three numbers that are at least 1, got "
-            f"{found[0] if found else 'something else'}: write a size that varies as a template variable"
+            f"{match[0] if match else 'something else'}: write a size that varies as a template variable"
         )
     x, y, z = (*map(int, sizes), 1, 1)[:3]
     return x, y, z

@@ -1,4 +1,4 @@
-"""Numbers that take the place of a text's floats: double, or dual numbers."""
+"""Number types that replace a text's floats: double, or dual numbers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _FUNCTIONS |= {
 }
 _FUNCTIONS |= {f"__fmaf_{to}": "fma" for to in ("rn", "rz", "ru", "rd")}
 _FUNCTIONS |= {"__frsqrt_rn": "rsqrt", "__fdividef": "__ddiv_rn", "fdividef": "__ddiv_rn"}
-#: Conversions, which have nothing to do.
+#: Conversions, which become the identity.
 _FUNCTIONS |= dict.fromkeys(
     [
         "__half2float",
@@ -64,16 +64,16 @@ _BITS_OR_VECTORS = re.compile(
 
 @dataclass(frozen=True)
 class StandIn:
-    """Numbers that take the place of floats.
+    """A number type that replaces floats.
 
     Attributes:
-        dual: whether they are dual numbers, see ``templates/prelude/dual.cuh``; otherwise they are of type double.
+        dual: whether it is dual numbers, see ``templates/prelude/dual.cuh``; otherwise it is double.
     """
 
     dual: bool
 
     def text(self, body: str) -> str:
-        """A kernel's text with these numbers in place of all floats, except in names of files."""
+        """A kernel's text with this type in place of all floats, except in names of files."""
         types = _TYPES_NOT_HALF if _HALF.search(body) else _TYPES
         lines = body.split("\n")
         return "\n".join(line if _NAMES_FILE.match(line) else self._line(line, types) for line in lines)
@@ -82,12 +82,12 @@ class StandIn:
         if self.dual:
             return types.sub("complex<double>", line)
         line = _VECTORS.sub(r"\1double\2", types.sub("double", line))
-        return _LITERAL.sub(_decimal, _CALLS.sub(lambda found: _FUNCTIONS[found[0]], line))
+        return _LITERAL.sub(_decimal, _CALLS.sub(lambda match: _FUNCTIONS[match[0]], line))
 
     def refused(self, text: str) -> str:
-        """What in a text these numbers cannot stand for; empty if nothing is known."""
-        found = (_BITS_OR_VECTORS if self.dual else _BITS).search(text)
-        return "" if found is None else " ".join(found[0].split())
+        """The first use of floats in a text that this type cannot replace; empty if there is none."""
+        match = (_BITS_OR_VECTORS if self.dual else _BITS).search(text)
+        return "" if match is None else " ".join(match[0].split())
 
 
 def _decimal(literal: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Units as JSON without their text: the results of parsing, which take longer to find again than to read."""
+"""Units as JSON without their text: the results of parsing, which is slower than reading them."""
 
 from __future__ import annotations
 

@@ -28,12 +28,12 @@ def syntax_tree(text: bytes) -> tree_sitter.Node:
     return tree.root_node
 
 
-#: The last text and its tree. Most texts begin as the one before, and the parser takes over what has not changed.
+#: The last text and its tree: most texts begin as the one before, which incremental parsing exploits.
 _last: tuple[bytes, tree_sitter.Tree] | None = None
 
 
 def _edited(old: bytes, tree: tree_sitter.Tree, new: bytes) -> tree_sitter.Tree:
-    """The tree of ``old``, told that all behind what it has in common with ``new`` is replaced."""
+    """The tree of ``old``, edited for incremental parsing: all behind its common prefix with ``new`` is replaced."""
     same, longest = 0, min(len(old), len(new))
     while same < longest:
         half = (same + longest + 1) // 2
@@ -47,7 +47,7 @@ def _edited(old: bytes, tree: tree_sitter.Tree, new: bytes) -> tree_sitter.Tree:
 
 
 def _point(text: bytes, at: int) -> tuple[int, int]:
-    """The row of a byte, and its place in the row."""
+    """The row and column of a byte."""
     return text.count(b"\n", 0, at), at - 1 - text.rfind(b"\n", 0, at)
 
 
@@ -65,7 +65,7 @@ def text_of(node: tree_sitter.Node | None) -> str:
 
 
 def blanked(source: bytes) -> bytes:
-    """``source`` with ``#line`` directives and constructs that the grammar lacks overwritten by spaces."""
+    """``source`` with ``#line`` directives, and with constructs that the grammar lacks, overwritten by spaces."""
     lines = source.split(b"\n")
     source = b"\n".join(b" " * len(line) if line.startswith(b"#line ") else line for line in lines)
     for word in (b"__align__", b"__cluster_dims__", b"__maxnreg__", b"alignas"):
@@ -105,7 +105,7 @@ def variables(expression: str) -> tuple[str, ...] | None:
 
 
 def first_problem(root: tree_sitter.Node, text: str) -> str:
-    """Where a text first does not parse, for an error: in parentheses after a blank, or empty."""
+    """The first place of a text that does not parse, for an error: in parentheses after a blank, or empty."""
     if brace := unclosed(text):
         return f" ({brace})"
     for node in walk(root):
@@ -123,18 +123,18 @@ _BRACES = re.compile(
 
 
 def unclosed(text: str) -> str:
-    """Which brace of a text has no other, for an error; empty if all do."""
+    """The first brace without a partner, for an error; empty if there is none."""
     line, file = 1, ""
     opened: list[str] = []
-    for found in _BRACES.finditer(text):
+    for match in _BRACES.finditer(text):
         where = f"line {line} of {file}" if file else f"line {line}"
-        if found[1]:
-            line, file = int(found[1]) - 1, found[2] or file
-        elif found[0] == "{":
+        if match[1]:
+            line, file = int(match[1]) - 1, match[2] or file
+        elif match[0] == "{":
             opened.append(where)
-        elif found[0] == "}" and not opened:
+        elif match[0] == "}" and not opened:
             return f"a '}}' in {where} closes nothing"
-        elif found[0] == "}":
+        elif match[0] == "}":
             opened.pop()
-        line += found[0].count("\n")
+        line += match[0].count("\n")
     return f"the '{{' in {opened[-1]} is not closed" if opened else ""

@@ -12,10 +12,10 @@ import tree_sitter
 from .. import dtypes
 from .declarations import aliases
 from .signature import canonical
-from .syntax import syntax_tree
+from .syntax import syntax_tree, text_of
 
 _KINDS = {"__constant__", "__device__", "__managed__"}
-#: Without a match there is no variable; with one, perhaps.
+#: A text without a match has no variable.
 _MAYBE = re.compile(r"\b__(?:constant|device|managed)__\b[^(){};]*[;=\[{]")
 _ARITHMETIC = re.compile(r"[\d\s()+*/-]+")
 
@@ -41,10 +41,6 @@ class Variable:
     type_text: str
 
 
-def _text(node: tree_sitter.Node | None) -> str:
-    return "" if node is None or node.text is None else node.text.decode()
-
-
 def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
     """The nodes outside functions, types and templates, in the text's order."""
     for child in node.named_children:
@@ -60,9 +56,9 @@ def _nodes(node: tree_sitter.Node) -> Iterator[tree_sitter.Node]:
 
 
 def _length(text: str, numbers: dict[str, str]) -> int | None:
-    """The value of a length of an array, in which names of numbers may stand."""
+    """The value of an array's length, an expression of numbers and their names."""
     for _ in range(8):
-        text = re.sub(r"[A-Za-z_]\w*", lambda found: f"({numbers.get(found[0], found[0])})", text)
+        text = re.sub(r"[A-Za-z_]\w*", lambda match: f"({numbers.get(match[0], match[0])})", text)
     text = re.sub(r"\b(\d+)[uUlL]+\b", r"\1", text)
     if not _ARITHMETIC.fullmatch(text):
         return None
@@ -74,22 +70,22 @@ def _length(text: str, numbers: dict[str, str]) -> int | None:
 
 def _spaces(node: tree_sitter.Node) -> tuple[list[str], bool]:
     """The namespaces around a node, and whether it has C linkage."""
-    found: list[str] = []
+    spaces: list[str] = []
     linked = False
     parent = node.parent
     while parent is not None:
         if parent.type == "namespace_definition":
-            found.insert(0, _text(parent.child_by_field_name("name")))
+            spaces.insert(0, text_of(parent.child_by_field_name("name")))
         linked = linked or parent.type == "linkage_specification"
         parent = parent.parent
-    return [name for name in found if name], linked
+    return [name for name in spaces if name], linked
 
 
 def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variable]:
-    words = {_text(child) for child in node.children}
+    words = {text_of(child) for child in node.children}
     if words.isdisjoint(_KINDS) or words & {"__shared__", "const", "constexpr", "extern"}:
         return
-    type_text = _text(node.child_by_field_name("type"))
+    type_text = text_of(node.child_by_field_name("type"))
     spaces, linked = _spaces(node)
     for declarator in node.children_by_field_name("declarator"):
         lengths: list[int | None] = []
@@ -100,11 +96,11 @@ def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variabl
                 break
             pointers += inner.type == "pointer_declarator"
             if inner.type == "array_declarator":
-                lengths.insert(0, _length(_text(inner.child_by_field_name("size")), names))
+                lengths.insert(0, _length(text_of(inner.child_by_field_name("size")), names))
             inner = inner.child_by_field_name("declarator")
         if inner is None or inner.type != "identifier":
             continue
-        name = _text(inner)
+        name = text_of(inner)
         dtype = dtypes.uint64 if pointers else dtypes.from_cxx(canonical(type_text, names))
         whole = [length for length in lengths if length is not None]
         parts = [*spaces, name]
@@ -121,7 +117,7 @@ def _declared(node: tree_sitter.Node, names: dict[str, str]) -> Iterator[Variabl
 
 @lru_cache(maxsize=256)
 def device_variables(text: str) -> tuple[Variable, ...]:
-    """The variables of a text that have a place on the device, without those that nobody can write.
+    """The variables of a text that have memory on the device, without those that nobody can write.
 
     >>> [(v.name, v.dtype.name, v.shape) for v in device_variables("__constant__ float x[2 * 4]; __device__ int n;")]
     [('x', 'float32', (8,)), ('n', 'int32', ())]
@@ -133,6 +129,6 @@ def device_variables(text: str) -> tuple[Variable, ...]:
     for node in nodes:
         names |= aliases(node)
         if node.type == "declaration":
-            for number in re.findall(r"\bconst(?:expr)?\b[^;=]*?\b(\w+)\s*=\s*([^;,]+);", _text(node)):
+            for number in re.findall(r"\bconst(?:expr)?\b[^;=]*?\b(\w+)\s*=\s*([^;,]+);", text_of(node)):
                 names[number[0]] = number[1]
     return tuple(one for node in nodes if node.type == "declaration" for one in _declared(node, names))

@@ -259,7 +259,7 @@ def test_the_variable_s_error_names_it(program: Path, tmp_path: Path) -> None:
 
 def test_an_error_in_a_bundle_s_template_has_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     made: dict[str, tuple[str, bytes]] = {}
-    monkeypatch.setattr(render.bytecode, "made", made)
+    monkeypatch.setattr(render.bytecode, "compiled", made)
     own = render.add_source("\n\nint x = << missing >>;\n", "of a bundle")
     said = []
     for find in (lambda key: None, lambda key: made[key][1]):
@@ -283,9 +283,9 @@ def test_a_template_that_was_found_in_a_bundle_is_in_the_next_one() -> None:
     made = []
     for find in (None, lambda key: made[0][key][1]):
         kept = bytecode.Bytecode()
-        kept.made, kept.find = {}, find
+        kept.compiled, kept.find = {}, find
         jinja2.Environment(loader=jinja2.DictLoader({"t": "x"}), bytecode_cache=kept).get_template("t")
-        made.append(kept.made)
+        made.append(kept.compiled)
     assert made[0]
     assert made[0] == made[1]
 

@@ -228,7 +228,7 @@ def claims(array: np.ndarray, old: bytes, new: bytes) -> bytes:
 
 #: Of most of these Python's unpickler takes gigabytes, or makes an array of whatever lies in memory.
 PICKLES = {
-    "LONG_BINPUT at 3 has the place 1073741823": b"\x80\x04Nr\xff\xff\xff\x3f.",
+    "LONG_BINPUT at 3 has the index 1073741823": b"\x80\x04Nr\xff\xff\xff\x3f.",
     "a bytearray8": b"\x80\x05\x96\0\0\0\0\4\0\0\0.",
     "a bytes8": b"\x80\x05\x8e\0\0\0\0\4\0\0\0.",
     "not callable|is not": pickle.dumps(Called(np.ndarray, (2 * 10**9,))),

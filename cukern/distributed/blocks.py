@@ -1,4 +1,4 @@
-"""Models whose blocks are divided over ranks, with their optimizer."""
+"""Sharding of a model's blocks over ranks, with their optimizer (ZeRO stage 3)."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class _Blocks:
     """The modules in a model's lists, tuples and dicts; the outermost ones.
 
     Attributes:
-        found: the modules, each once.
-        outside: the identities of the parameters that are no block's.
+        blocks: the modules, each once.
+        outside: the ids of the parameters that belong to no block.
     """
 
     def __init__(self, model: Module) -> None:
-        self.found: list[Module] = []
+        self.blocks: list[Module] = []
         self.outside: set[int] = set()
         self._seen: set[int] = set()
         self._visit(model)
@@ -35,7 +35,7 @@ class _Blocks:
         if isinstance(value, Module) and id(value) not in self._seen:
             self._seen.add(id(value))
             if contained:
-                self.found += [] if isinstance(value, ShardedModule) else [value]
+                self.blocks += [] if isinstance(value, ShardedModule) else [value]
                 return
             for one in vars(value).values():
                 self._visit(one)
@@ -45,14 +45,14 @@ class _Blocks:
 
     def chosen(self) -> list[Module]:
         """The blocks that have parameters and no buffers, and share no parameter with others."""
-        own = [{id(one) for one in block.parameters()} for block in self.found]
+        own = [{id(one) for one in block.parameters()} for block in self.blocks]
         counts: dict[int, int] = dict.fromkeys(self.outside, 1)
         for ids in own:
             for one in ids:
                 counts[one] = counts.get(one, 0) + 1
         return [
             block
-            for block, ids in zip(self.found, own, strict=True)
+            for block, ids in zip(self.blocks, own, strict=True)
             if ids and all(counts[one] == 1 for one in ids) and not any(block.named_buffers())
         ]
 
@@ -75,12 +75,12 @@ def _replaced(value: Any, new: dict[int, ShardedModule]) -> Any:
 def divide_blocks(
     model: Module, optimizer: Optimizer, group: Group
 ) -> tuple[Optimizer, dict[int, list[str]]]:
-    """Divide a model's blocks over ranks, and make an optimizer like the given one for what is left.
+    """Divide a model's blocks over ranks, and create an optimizer like the given one for the parameters afterwards.
 
     Args:
         model: its blocks are the modules in its lists, tuples and dicts that share no parameter with others; they
             become :class:`.ShardedModule`.
-        optimizer: of parameters of the model; it has made no step, and is of no use afterwards.
+        optimizer: of parameters of the model; it has taken no step, and is of no use afterwards.
         group: the ranks.
 
     Returns:
@@ -89,7 +89,7 @@ def divide_blocks(
 
     Raises:
         ValueError: the model has no such blocks, or a parameter of the optimizer is not the model's.
-        DistributedError: the optimizer has made steps.
+        DistributedError: the optimizer has taken steps.
     """
     require_no_steps(optimizer)
     of_model = {id(one) for one in model.parameters()}
@@ -113,10 +113,10 @@ def divide_blocks(
     divided: set[int] = set()
     for block in blocks:
         whole = block.parameters()
-        made = new[id(block)] = ShardedModule(block, group, lambda one: group_of.get(id(one)))
+        sharded = new[id(block)] = ShardedModule(block, group, lambda one: group_of.get(id(one)))
         divided.update(map(id, whole))
-        for shard, places in zip(made.shards, made._places, strict=True):
-            own = [id(whole[i]) for i in places]
+        for shard, indices in zip(sharded.shards, sharded._indices, strict=True):
+            own = [id(whole[i]) for i in indices]
             if own[0] in names:
                 shards[id(shard)] = [names[one] for one in own]
                 params[group_of[own[0]]][names[own[0]]] = shard
@@ -147,7 +147,7 @@ def require_no_steps(optimizer: Optimizer) -> None:
     """Refuse an optimizer whose state would be lost.
 
     Raises:
-        DistributedError: it has made steps.
+        DistributedError: it has taken steps.
     """
     if optimizer.steps:
         raise DistributedError(

@@ -1,4 +1,4 @@
-"""Buckets: parameters whose gradients are reduced over ranks together."""
+"""Gradient buckets: parameters whose gradients are reduced over ranks together."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class Bucket:
 
     Attributes:
         members: the indices of the parameters, in the order in which their gradients are expected.
-        offsets: where each begins.
-        size: elements in all, with what lies between them.
-        group: the optimizer's group of them.
+        offsets: the offset of each, in elements.
+        size: elements in all, with the gaps between them.
+        group: the index of their group in the optimizer.
     """
 
     members: tuple[int, ...]
@@ -28,7 +28,7 @@ class Bucket:
     group: int
 
     def gaps(self, sizes: Sequence[int]) -> list[tuple[int, int]]:
-        """What lies between and behind members of these sizes."""
+        """The begin and end of each gap between and behind members of these sizes."""
         ends = (*self.offsets[1:], self.size)
         filled = [offset + size for offset, size in zip(self.offsets, sizes, strict=True)]
         return [(begin, end) for begin, end in zip(filled, ends, strict=True) if begin < end]
@@ -40,18 +40,18 @@ def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
     Shards, and parameters that are not trained or have no elements, are in none.
 
     Args:
-        optimizer: of the parameters; those of different groups, dtypes or devices are in different buckets.
-        ranks: by how many the size of each bucket can be divided.
+        optimizer: has the parameters; those of different groups, dtypes or devices are in different buckets.
+        ranks: the number of ranks, by which the size of each bucket is divisible.
         most: the bytes at which a bucket is complete.
     """
     parameters = optimizer.parameters
     group_of = {i: number for number, one in enumerate(optimizer.groups) for i in one.members}
     open_: dict[Any, list[int]] = {}
-    made: list[Bucket] = []
+    buckets: list[Bucket] = []
 
     def close(kind: Any) -> None:
         members = open_.pop(kind)
-        made.append(_bucket(members, [parameters[i].size for i in members], kind[0], ranks))
+        buckets.append(_bucket(members, [parameters[i].size for i in members], kind[0], ranks))
 
     for i in reversed(range(len(parameters))):
         one = parameters[i]
@@ -66,7 +66,7 @@ def planned(optimizer: Optimizer, ranks: int, most: int) -> list[Bucket]:
             close(kind)
     for kind in list(open_):
         close(kind)
-    return made
+    return buckets
 
 
 def _bucket(members: Sequence[int], sizes: Sequence[int], group: int, ranks: int) -> Bucket:

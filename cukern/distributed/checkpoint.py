@@ -1,7 +1,7 @@
-"""Checkpoints that every rank writes a part of, and that any number of ranks loads.
+"""Sharded checkpoints: every rank writes a part, and any number of ranks loads them.
 
-A checkpoint is a folder of safetensors files, one a rank, and an index that says which elements of which array lie
-where. It is written under another name and renamed when everything is on the disk: a folder by its final name is whole.
+A checkpoint is a folder of safetensors files, one a rank, and an index of the elements of each array in them. It is
+written under another name and renamed when everything is on the disk: a folder by its final name is whole.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ __all__ = ["Checkpoint", "Piece", "last_checkpoint", "load_checkpoint", "save_ch
 
 _INDEX = "index.json"
 _FOLDER = re.compile(r"step-(\d+)")
-#: Arrays of fewer bytes are written by one rank.
+#: Bytes: smaller arrays are written by one rank.
 _UNDIVIDED = 1 << 16
-#: NumPy's limit.
+#: NumPy's limit of an array's axes.
 _MOST_AXES = 64
 
 
@@ -47,7 +47,7 @@ class Piece:
     Attributes:
         values: consecutive elements, as an array of one axis.
         shape: of the whole array.
-        start: which of the whole array's elements, in C order, is the first.
+        start: the index of the first one among the whole array's elements in C order.
 
     >>> import cukern as ck
     >>> Piece(ck.arange(3), shape=(2, 3), start=3).shape
@@ -86,10 +86,10 @@ def save_checkpoint(
 
     Raises:
         TypeError: ``step`` or ``keep`` is no integer, a value is no array, or JSON has not what ``texts`` holds.
-        ValueError: ``step`` or ``keep`` is out of range, or pieces do not make a whole array.
+        ValueError: ``step`` or ``keep`` is out of range, or pieces do not add up to a whole array.
         FileExistsError: there is a checkpoint of this step.
         OSError: a rank cannot write its file, as on a full disk; the error names it. All ranks raise it.
-        DistributedError: a rank is gone, or does not come in time; no checkpoint was made.
+        DistributedError: a rank is gone, or does not come in time; no checkpoint was written.
 
     >>> import tempfile, cukern as ck
     >>> _ = ck.distributed.init()
@@ -180,7 +180,7 @@ def _agree(group: Group, call: str, form: str, error: Exception | None) -> None:
 
 
 def _begin(final: Path, partial: Path, ended: contextlib.ExitStack) -> None:
-    """Make the folder of what is not complete, which is removed when saving ends before it is."""
+    """Create the folder of the partial checkpoint, which is removed if saving ends before it is complete."""
     if final.exists():
         raise FileExistsError(f"save_checkpoint: {final} is there already")
     final.parent.mkdir(parents=True, exist_ok=True)
@@ -223,21 +223,21 @@ def _write_part(partial: Path, state: Mapping[str, Array | Piece], group: Group)
 
 def _own_part(state: Mapping[str, Array | Piece], group: Group) -> dict[str, Piece]:
     """What this rank writes: its pieces, and its share of arrays that all ranks have."""
-    made: dict[str, Piece] = {}
+    pieces: dict[str, Piece] = {}
     turn = 0
     for name, value in state.items():
         if isinstance(value, Piece):
-            made[name] = value
+            pieces[name] = value
             continue
         flat = value.reshape(-1)
         if value.nbytes < _UNDIVIDED:
             if turn % group.size == group.rank:
-                made[name] = Piece(flat, value.shape, 0)
+                pieces[name] = Piece(flat, value.shape, 0)
             turn += 1
             continue
         begin, end = (value.size * k // group.size for k in (group.rank, group.rank + 1))
-        made[name] = Piece(flat[begin:end], value.shape, begin)
-    return made
+        pieces[name] = Piece(flat[begin:end], value.shape, begin)
+    return pieces
 
 
 def _complete(partial: Path, final: Path, step: int, texts: str, keep: int | None) -> None:
@@ -294,10 +294,10 @@ def _on_disk(path: Path) -> None:
 
 
 def _checkpoints(root: Path) -> list[Path]:
-    found = [
+    paths = [
         path for path in root.glob("step-*") if _FOLDER.fullmatch(path.name) and (path / _INDEX).exists()
     ]
-    return sorted(found, key=lambda path: int(path.name.removeprefix("step-")))
+    return sorted(paths, key=lambda path: int(path.name.removeprefix("step-")))
 
 
 def _prune(root: Path, keep: int, newest: Path) -> None:
@@ -316,12 +316,12 @@ def last_checkpoint(folder: str | os.PathLike[str]) -> Path | None:
     >>> last_checkpoint("/no/such/folder") is None
     True
     """
-    found = _checkpoints(Path(folder))
-    return found[-1] if found else None
+    paths = _checkpoints(Path(folder))
+    return paths[-1] if paths else None
 
 
 class Checkpoint(Mapping[str, Array]):
-    """The arrays of a checkpoint by name, each read when it is asked for; made by :func:`load_checkpoint`.
+    """The arrays of a checkpoint by name, each read when it is asked for; from :func:`load_checkpoint`.
 
     Attributes:
         step: of the checkpoint.
@@ -421,7 +421,7 @@ def load_checkpoint(folder: str | os.PathLike[str], *, device: Device | str | No
     [1.0, 1.0]
     """
     root = Path(folder)
-    found = root if (root / _INDEX).exists() else last_checkpoint(root)
-    if found is None:
+    path = root if (root / _INDEX).exists() else last_checkpoint(root)
+    if path is None:
         raise FileNotFoundError(f"load_checkpoint: no checkpoint in {root}")
-    return Checkpoint(found, device)
+    return Checkpoint(path, device)

@@ -1,8 +1,7 @@
 """Collective calls on arrays, with their gradients.
 
-A gradient of these functions is that of the sum of all ranks' losses: what every rank computes from a result counts.
-The rules are those of linear algebra: the transpose of a sum over ranks is a sum over ranks, of a gather a
-reduce-scatter, of a broadcast a sum at the root.
+Gradients are those of the sum of all ranks' losses. The rules are those of linear algebra: the transpose of a sum over
+ranks is a sum over ranks, of a gather a reduce-scatter, of a broadcast a sum at the root.
 """
 
 from __future__ import annotations
@@ -60,8 +59,8 @@ def all_reduce(x: Array, op: str = "sum", group: Group | None = None) -> Array:
     """
     group = _checked("all_reduce", x, group)
     _check_reduction("all_reduce", x.dtype, op)
-    made: Array = _AllReduce.apply(x, op, group)
-    return made
+    result: Array = _AllReduce.apply(x, op, group)
+    return result
 
 
 def reduce_scatter(x: Array, op: str = "sum", axis: int = 0, group: Group | None = None) -> Array:
@@ -154,8 +153,8 @@ def broadcast(x: Array, root: int = 0, group: Group | None = None) -> Array:
     """
     group = _checked("broadcast", x, group)
     _check_rank("broadcast", "root", root, group)
-    made: Array = _Broadcast.apply(x, root, group)
-    return made
+    result: Array = _Broadcast.apply(x, root, group)
+    return result
 
 
 def send(x: Array, to: int, group: Group | None = None) -> Array:
@@ -181,8 +180,8 @@ def send(x: Array, to: int, group: Group | None = None) -> Array:
     """
     group = _checked("send", x, group)
     _check_rank("send", "to", to, group, other=True)
-    made: Array = _Send.apply(x, to, group)
-    return made
+    zero: Array = _Send.apply(x, to, group)
+    return zero
 
 
 def recv(like: Array, source: int, group: Group | None = None) -> Array:
@@ -205,8 +204,8 @@ def recv(like: Array, source: int, group: Group | None = None) -> Array:
     """
     group = _checked("recv", like, group)
     _check_rank("recv", "source", source, group, other=True)
-    made: Array = _Receive.apply(like, source, group)
-    return made
+    result: Array = _Receive.apply(like, source, group)
+    return result
 
 
 def barrier(group: Group | None = None) -> None:
@@ -249,8 +248,8 @@ class _ReduceScatter(Function):
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
         _check_derivative("reduce_scatter", ctx.op)
-        made = all_gather(grad, group=ctx.group)
-        return made / ctx.group.size if ctx.op == "mean" else made, None, None
+        whole = all_gather(grad, group=ctx.group)
+        return whole / ctx.group.size if ctx.op == "mean" else whole, None, None
 
 
 class _AllGather(Function):
@@ -285,10 +284,10 @@ class _Broadcast(Function):
     def forward(ctx: Context, x: Array, root: int, group: Group) -> Array:
         ctx.root, ctx.group = root, group  # type: ignore[attr-defined]
         about, _ = _met("broadcast", x, group, f" from rank {root}")
-        made = _fresh(x)
+        out = _fresh(x)
         if x.size and group.size > 1:
-            group.engine(x.device).broadcast(made._data, root, about).wait()
-        return made
+            group.engine(x.device).broadcast(out._data, root, about).wait()
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
@@ -318,10 +317,10 @@ class _Receive(Function):
     def forward(ctx: Context, like: Array, source: int, group: Group) -> Array:
         ctx.source, ctx.group = source, group  # type: ignore[attr-defined]
         about = _met_pair(like, source, group.rank, group)
-        made = _new(like.shape, like)
+        out = _new(like.shape, like)
         if like.size:
-            group.engine(like.device).receive(made._data, source, about).wait()
-        return made
+            group.engine(like.device).receive(out._data, source, about).wait()
+        return out
 
     @staticmethod
     def backward(ctx: Any, grad: Array) -> Any:
@@ -334,13 +333,13 @@ def reduced(
 ) -> Callable[[], Array]:
     """Begin to reduce ``x``; the function that waits for the result and returns it.
 
-    Until then ``x`` must not be written. ``reuse``: its memory may be that of the result. ``aside``: launches go on
+    Until then ``x`` must not be written. ``reuse``: the result may take the memory of ``x``. ``aside``: launches go on
     meanwhile.
     """
     about, _ = _met("all_reduce", x, group, f" {op}{note}")
     if group.size == 1 or not x.size:
-        made = x if reuse else copied(x.contiguous())
-        return lambda: made
+        result = x if reuse else copied(x.contiguous())
+        return lambda: result
     engine = group.engine(x.device)
     carried, op, parts = _carried(x, op, engine, group)
     out = carried if reuse or carried is not x else _new(x.shape, x)
@@ -373,15 +372,15 @@ def gathered(x: Array, group: Group, note: str = "", aside: bool = False) -> Cal
     return lambda: _finished(work, out, x.dtype)
 
 
-def _finished(work: Work, made: Array, dtype: DType, parts: int = 1) -> Array:
+def _finished(work: Work, result: Array, dtype: DType, parts: int = 1) -> Array:
     work.wait()
     # Before it is rounded: a sum may be too large where the mean is not.
-    made = made if parts == 1 else made / parts
-    return made if made.dtype == dtype else made.astype(dtype)
+    result = result if parts == 1 else result / parts
+    return result if result.dtype == dtype else result.astype(dtype)
 
 
 def _carried(x: Array, op: str, engine: Engine, group: Group) -> tuple[Array, str, int]:
-    """``x`` as it is reduced, contiguous; how; and by what the result is to be divided."""
+    """``x``, contiguous, in the dtype of the reduction; the reduction; and the divisor of its result."""
     dtype = engine.carrier(x.dtype)
     carried = x.contiguous() if x.dtype == dtype else x.astype(dtype).contiguous()
     if op == "mean" and not engine.averages(dtype):

@@ -1,4 +1,4 @@
-"""Arrays as chunks of dask.array: what Dask asks for beyond NumPy's protocols."""
+"""Arrays as chunks of dask.array: the hooks of Dask beyond NumPy's protocols."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["register_dask"]
 
 
 def register_dask() -> None:
-    """Tell Dask what it cannot ask arrays: their sizes, tokens, percentiles, and their bytes for other processes.
+    """Register arrays with Dask: their sizes, tokens, percentiles, and their bytes for other processes.
 
     ``import cukern`` does this by itself where Dask was imported before, as in the workers of a cluster. Without it
     most of ``dask.array`` works too; arrays then pass between processes by pickle.
@@ -51,7 +51,7 @@ def _nbytes(x: Array) -> int:
 
 
 def _token(x: Array) -> tuple[str, str, str, tuple[int, ...], str]:
-    """What tells arrays apart: equal values on one device have equal tokens."""
+    """A token by content: equal values on one device have equal tokens."""
     digest = hashlib.blake2b(_host_bytes(x), digest_size=16).hexdigest()
     return (type(x).__qualname__, str(x.device), str(x.dtype), x.shape, digest)
 

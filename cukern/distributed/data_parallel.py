@@ -1,4 +1,4 @@
-"""Training by several ranks: each has its own batch, and gradients are averaged while the backward pass still runs."""
+"""Data-parallel training: each rank has its own batch; gradients are averaged in buckets during the backward pass."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ __all__ = ["DataParallel"]
 class DataParallel:
     """An optimizer whose gradients are averaged over ranks, each of which has a batch of its own.
 
-    Parameters are made equal to those of the group's first rank. Gradients travel in buckets; a bucket is reduced as
+    The parameters' values are those of the group's first rank. Gradients travel in buckets; a bucket is reduced as
     soon as the backward pass has finished its gradients, while the pass goes on. The result is the same, bit by bit,
     from run to run with the same number of ranks, and up to rounding for any number.
 
     Args:
-        optimizer: of the parameters that all ranks have. It has made no step yet, or was loaded with the same state on
+        optimizer: of the parameters that all ranks have. It has taken no step yet, or was loaded with the same state on
             all ranks.
         group: the ranks; all when None.
         shard: 0: every rank keeps the optimizer's whole state. 1: every rank keeps and updates an equal part of it,
@@ -57,10 +57,10 @@ class DataParallel:
             ``shard=3`` is given without ``model``, or one without blocks.
         TypeError: ``optimizer`` is not an optimizer, or ``model`` not a Module.
         DistributedError: the ranks' parameters differ in number, dtype or shape; or ``shard`` is not 0 and the
-            optimizer has made steps.
+            optimizer has taken steps.
 
     Attributes:
-        optimizer: the optimizer that makes the steps: the given one, or one like it for this rank's part. Its options,
+        optimizer: the optimizer that takes the steps: the given one, or one like it for this rank's part. Its options,
             such as ``lr``, may be set between steps.
 
     >>> import cukern as ck
@@ -108,7 +108,7 @@ class DataParallel:
         self._members = self._member_names(self._members)
         self._divided = [i for i, one in enumerate(self._parameters) if isinstance(one, Shard)]
         self._buckets = planned(optimizer, self.group.size, bucket_bytes)
-        #: The launches that gather a bucket, or take it apart.
+        #: The launches that pack or unpack a bucket.
         self._copies: dict[tuple[Bucket, DType], Copies] = {}
         self._agree()
         self._versions: list[int] = []
@@ -123,11 +123,11 @@ class DataParallel:
             self._given.names,
             [(i, one) for i, one in enumerate(self._parameters) if isinstance(one, Shard)],
         )
-        made = {i: known[i] if i in known else named_members(names[i], one) for i, one in shards}
-        every = [name for i, name in enumerate(names) if i not in made]
-        every += [name for own in made.values() for name in own]
+        members = {i: known[i] if i in known else named_members(names[i], one) for i, one in shards}
+        every = [name for i, name in enumerate(names) if i not in members]
+        every += [name for own in members.values() for name in own]
         if len(set(every)) == len(every):
-            return made
+            return members
         return {
             i: known[i] if i in known else [f"{names[i]}.{part.name}" for part in one.members]
             for i, one in shards
@@ -156,8 +156,8 @@ class DataParallel:
         members = [self._parameters[i] for i in bucket.members]
         given = []
         for one, parameter in zip([arrays[i] for i in bucket.members], members, strict=True):
-            made = zeros(parameter.shape, dtype=wanted, device=like.device) if one is None else one
-            given.append(made.astype(wanted, copy=False).contiguous())
+            values = zeros(parameter.shape, dtype=wanted, device=like.device) if one is None else one
+            given.append(values.astype(wanted, copy=False).contiguous())
         if len(given) == 1 and given[0].size == bucket.size:
             return given[0].reshape(-1)
         flat = empty(bucket.size, dtype=wanted, device=like.device)
@@ -166,21 +166,21 @@ class DataParallel:
         self._copy(bucket, given, self._cut(bucket, flat))
         return flat
 
-    def _copy(self, bucket: Bucket, given: Sequence[Array], made: Sequence[Array]) -> None:
+    def _copy(self, bucket: Bucket, given: Sequence[Array], results: Sequence[Array]) -> None:
         """Copy the members' values between them and the bucket."""
         key = bucket, given[0].dtype
         if key not in self._copies:
             sizes = [self._parameters[i].size for i in bucket.members]
             self._copies[key] = Copies(given[0].device, given[0].dtype, sizes)
-        self._copies[key](given, made)
+        self._copies[key](given, results)
 
     def _cut(self, bucket: Bucket, flat: Array) -> list[Array]:
         """The members' parts of flat memory, as views in their shapes."""
-        made = []
+        parts = []
         for i, offset in zip(bucket.members, bucket.offsets, strict=True):
             one = self._parameters[i]
-            made.append(flat[offset : offset + one.size].reshape(one.shape))
-        return made
+            parts.append(flat[offset : offset + one.size].reshape(one.shape))
+        return parts
 
     def _unpack(self, bucket: Bucket, flat: Array) -> None:
         members = [self._parameters[i] for i in bucket.members]
@@ -210,43 +210,45 @@ class DataParallel:
         Raises:
             DistributedError: a rank is gone, or does not come in time.
         """
-        found: list[Array | None] = [None] * len(self._parameters)
+        gradients: list[Array | None] = [None] * len(self._parameters)
         waiting = [len(bucket.members) for bucket in self._buckets]
-        place = {i: number for number, bucket in enumerate(self._buckets) for i in bucket.members}
+        bucket_of = {i: number for number, bucket in enumerate(self._buckets) for i in bucket.members}
         begun: list[Callable[[], Array]] = []
 
         def arrived(i: int, gradient: Array | None) -> None:
-            found[i] = gradient
-            if i in place:
-                waiting[place[i]] -= 1
+            gradients[i] = gradient
+            if i in bucket_of:
+                waiting[bucket_of[i]] -= 1
             while len(begun) < len(waiting) and waiting[len(begun)] == 0:
-                begun.append(self._begin(self._buckets[len(begun)], found))
+                begun.append(self._begin(self._buckets[len(begun)], gradients))
 
         tape.gradient(loss, self._parameters, finished=arrived)
         with stop_recording():
-            return self._averaged(found, [finish() for finish in begun])
+            return self._averaged(gradients, [finish() for finish in begun])
 
-    def _begin(self, bucket: Bucket, found: Sequence[Array | None]) -> Callable[[], Array]:
+    def _begin(self, bucket: Bucket, gradients: Sequence[Array | None]) -> Callable[[], Array]:
         with stop_recording():
-            flat = self._packed(bucket, found, self._sums)
+            flat = self._packed(bucket, gradients, self._sums)
             fresh = len(bucket.members) > 1  # else it may be a gradient's memory
             note = f" of the gradients of {self._given.names[bucket.members[0]]!r} and {len(bucket.members) - 1} more"
             if self.shard:
                 return scattered(flat, "mean", self.group, note, aside=True)
             return reduced(flat, "mean", self.group, note, reuse=fresh, aside=True)
 
-    def _averaged(self, found: list[Array | None], means: Sequence[Array]) -> list[Array | None]:
+    def _averaged(self, gradients: list[Array | None], means: Sequence[Array]) -> list[Array | None]:
         share = 1 / self.group.size
         for i in self._divided:
-            one = found[i]
-            found[i] = None if one is None else one * share
+            one = gradients[i]
+            gradients[i] = None if one is None else one * share
         if self.shard:
-            return [*means, *(found[i] for i in self._divided)]
-        made: list[Array | None] = [found[i] if i in self._divided else None for i in range(len(found))]
+            return [*means, *(gradients[i] for i in self._divided)]
+        averaged: list[Array | None] = [
+            gradients[i] if i in self._divided else None for i in range(len(gradients))
+        ]
         for bucket, mean in zip(self._buckets, means, strict=True):
             for i, part in zip(bucket.members, self._cut(bucket, mean), strict=True):
-                made[i] = part
-        return made
+                averaged[i] = part
+        return averaged
 
     def norm(self, gradients: Sequence[Array | None]) -> Array:
         """The 2-norm of all gradients together, the same on every rank of the group, as float32.
@@ -390,14 +392,14 @@ class DataParallel:
                     state[f"{self._given.names[i]}.{slot}"] = one
 
     def _pieces(self, bucket: Bucket) -> list[tuple[int, tuple[int, int, int] | None]]:
-        """For each member: where its elements begin and end in this rank's part, and which of its elements is first."""
+        """For each member, the begin and end of its elements in this rank's part, and the first one's index."""
         share = bucket.size // self.group.size
         low = self.group.rank * share
-        made: list[tuple[int, tuple[int, int, int] | None]] = []
+        pieces: list[tuple[int, tuple[int, int, int] | None]] = []
         for i, offset in zip(bucket.members, bucket.offsets, strict=True):
             begin, end = max(offset, low), min(offset + self._parameters[i].size, low + share)
-            made.append((i, (begin - low, end - low, begin - offset) if begin < end else None))
-        return made
+            pieces.append((i, (begin - low, end - low, begin - offset) if begin < end else None))
+        return pieces
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Load a state of :meth:`state_dict` of any number of ranks and either ``shard``, with whole arrays.
@@ -426,23 +428,23 @@ class DataParallel:
     def _part_of(self, bucket: Bucket, label: str, state: Mapping[str, Any]) -> dict[str, Any]:
         """This rank's part of a bucket's state, from whole arrays."""
         names = self._given.names
-        made: dict[str, Any] = {}
+        parts: dict[str, Any] = {}
         share = bucket.size // self.group.size
         for i, piece in self._pieces(bucket):
             for key in [key for key in state if key.rpartition(".")[0] == names[i]]:
                 slot = key.rpartition(".")[2]
                 if slot == "updates":
-                    made[f"{label}.updates"] = state[key]
+                    parts[f"{label}.updates"] = state[key]
                     continue
                 whole, shape = np.asarray(state[key]), self._parameters[i].shape
                 if whole.shape != shape:
                     raise ValueError(f"state: {key!r} has shape {whole.shape}, expected {shape}")
                 values = whole.reshape(-1)
-                flat = made.setdefault(f"{label}.{slot}", np.zeros(share, values.dtype))
+                flat = parts.setdefault(f"{label}.{slot}", np.zeros(share, values.dtype))
                 if piece is not None:
                     begin, end, start = piece
                     flat[begin:end] = values[start : start + end - begin]
-        return made
+        return parts
 
 
 @fuse

@@ -1,4 +1,4 @@
-"""What groups ask of MPI and NCCL: collectives on contiguous memory that begin at once and are waited for."""
+"""The interface of MPI and NCCL to groups: non-blocking collectives on contiguous memory."""
 
 from __future__ import annotations
 

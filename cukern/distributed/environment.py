@@ -1,4 +1,4 @@
-"""Which rank of how many this process is, read from the variables that launchers set."""
+"""Rank, world size and rendezvous address of this process, from the variables that launchers set."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ LISTENING = "CUKERN_LISTENING"
 EVENTS = "CUKERN_EVENTS"
 #: The variable of the word by which the ranks of a job know each other.
 TOKEN = "CUKERN_JOB_TOKEN"
-#: Whether torchrun itself listens at MASTER_PORT.
+#: The variable by which torchrun says that it listens at MASTER_PORT itself.
 _TORCHRUN_LISTENS = "TORCHELASTIC_USE_AGENT_STORE"
 _MOST_RANKS = 1 << 20
 
 
 @dataclass(frozen=True)
-class Place:
-    """The place of a process among those of its job.
+class RankInfo:
+    """A process in its job, and where its rank 0 listens.
 
     Attributes:
-        rank, size: which of how many.
-        local_rank: which of those on this machine.
+        rank, size: the process's rank and the number of ranks.
+        local_rank: the process's rank among those on this machine.
         address, port: where rank 0 listens; an empty address where no variable says it.
         token: the word that ranks show each other; empty where the launcher gave none.
     """
@@ -45,13 +45,13 @@ class Place:
     token: str
 
 
-def place(variables: Mapping[str, str] = os.environ) -> Place:
-    """The place that the environment gives this process; that of a job of one where no launcher set it.
+def rank_info(variables: Mapping[str, str] = os.environ) -> RankInfo:
+    """The rank of this process, and its job, from the environment; in a job of one where no launcher set it.
 
     Raises:
         DistributedError: a variable is not a number in its range, or one is missing beside the others.
 
-    >>> place({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}).size
+    >>> rank_info({"RANK": "1", "WORLD_SIZE": "4", "MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29500"}).size
     4
     """
     rank, size, local = 0, 1, 0
@@ -66,7 +66,7 @@ def place(variables: Mapping[str, str] = os.environ) -> Place:
     port = _number(variables, "MASTER_PORT", 1, 65534, "MASTER_ADDR") if address else 0
     if variables.get(_TORCHRUN_LISTENS) == "True":
         port += 1
-    return Place(rank, size, local, address, port, variables.get(TOKEN, ""))
+    return RankInfo(rank, size, local, address, port, variables.get(TOKEN, ""))
 
 
 def is_loopback(address: str) -> bool:

@@ -1,4 +1,4 @@
-"""Joining the job, and groups of its ranks."""
+"""Process groups: joining the job, and groups of its ranks."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from ..device import Device, current, devices, set_default
 from ..errors import DistributedError
 from . import mpi, nccl
 from .engine import Engine
-from .environment import LISTENING, Place, events, place
+from .environment import LISTENING, RankInfo, events, rank_info
 from .member import Member
 from .rendezvous import Rendezvous
 
 _LOOPBACK = "127.0.0.1"
-#: MPI's smallest upper bound of tags.
+#: The largest tag that every MPI allows.
 _TAGS = 32767
 
 
 class Group:
-    """Ranks that call collectives together; made by :func:`init` and :func:`new_group`.
+    """Ranks that call collectives together, from :func:`init` and :func:`new_group`.
 
     Attributes:
         ranks: their numbers among all ranks, ascending.
@@ -46,7 +46,7 @@ class Group:
         self._name = name
         self._calls: dict[str, int] = {}
         self._engines: dict[str, Engine] = {}
-        #: Calls on GPUs that were compared once: the ranks meet anew for a form that one of them has not had.
+        #: Signatures of calls on GPUs that the ranks have compared once; only a new one is compared.
         self._known: set[str] = set()
 
     @property
@@ -58,7 +58,7 @@ class Group:
         return f"Group(rank {self.rank} of {self.size}, ranks={self.ranks})"
 
     def __reduce__(self) -> Any:
-        raise TypeError("a Group belongs to its process; make it where it is used")
+        raise TypeError("a Group belongs to its process; create it where it is used")
 
     def meet(
         self, call: str, form: str = "", payload: str = "", ranks: tuple[int, ...] = (), known: bool = False
@@ -91,19 +91,19 @@ class Group:
         return about, payloads
 
     def devices(self) -> list[Device]:
-        """The devices whose arrays have passed between the ranks."""
+        """The devices whose arrays have been sent between the ranks."""
         return list(map(Device, self._engines))
 
     def engine(self, device: Device) -> Engine:
-        """What carries arrays of ``device`` between the ranks.
+        """The engine that sends arrays of ``device`` between the ranks.
 
         Raises:
             DistributedError: MPI or NCCL is missing, or a rank is.
         """
-        found = self._engines.get(str(device))
-        if found is None:
-            found = self._engines[str(device)] = self._opened(device)
-        return found
+        engine = self._engines.get(str(device))
+        if engine is None:
+            engine = self._engines[str(device)] = self._opened(device)
+        return engine
 
     def _opened(self, device: Device) -> Engine:
         if device.addressable:
@@ -111,7 +111,7 @@ class Group:
             self.meet("open MPI")
             tag = int.from_bytes(hashlib.sha256(self._name.encode()).digest()[:4], "big") % _TAGS
             return mpi.Engine(library, self.ranks, tag, _member(), self.timeout)
-        library = nccl.library(_joined().place)
+        library = nccl.library(_joined().info)
         unique = library.get_unique_id().hex() if self.rank == 0 else ""
         _, payloads = self.meet("open NCCL", payload=unique)
         return nccl.Engine(
@@ -119,7 +119,7 @@ class Group:
         )
 
     def close(self, well: bool = True) -> None:
-        """Give back what carries arrays; all ranks do so together."""
+        """Close the engines; all ranks do so together."""
         for engine in self._engines.values():
             engine.close(well)
         self._engines.clear()
@@ -129,22 +129,22 @@ class _Job:
     """This process in its job.
 
     Attributes:
-        made: how many groups of the same ranks were made.
+        created: how many groups of the same ranks were created.
     """
 
-    def __init__(self, where: Place, member: Member | None, timeout: float) -> None:
-        self.place, self.member, self.timeout = where, member, timeout
-        self.world = Group(tuple(range(where.size)), where.rank, timeout, "world")
+    def __init__(self, info: RankInfo, member: Member | None, timeout: float) -> None:
+        self.info, self.member, self.timeout = info, member, timeout
+        self.world = Group(tuple(range(info.size)), info.rank, timeout, "world")
         self.groups = [self.world]
-        self.made: dict[tuple[int, ...], int] = {}
+        self.created: dict[tuple[int, ...], int] = {}
         self.mpi: Any = None
         self._events = events()
 
     def tell(self, what: str) -> None:
-        """Let the launcher hear that this rank begins to end, before other ranks can."""
+        """Tell the launcher that this rank begins to end, before other ranks can notice it."""
         if self._events is not None:
             with contextlib.suppress(OSError):  # the launcher is gone
-                os.write(self._events, f"{what} {self.place.rank}\n".encode())
+                os.write(self._events, f"{what} {self.info.rank}\n".encode())
 
 
 _job: _Job | None = None
@@ -176,19 +176,19 @@ def init(timeout: float = 600.0) -> Group:
         return _job.world
     if not timeout > 0:
         raise ValueError(f"init: timeout: expected a positive number of seconds, got {timeout!r}")
-    where = place()
-    if where.size == 1:
-        _job = _Job(where, None, timeout)
+    info = rank_info()
+    if info.size == 1:
+        _job = _Job(info, None, timeout)
         return _job.world
-    _choose_device(where)
+    _choose_device(info)
     library = None
-    if not where.address:
-        library = mpi.library(where)
-        where = _agreed(library, where)
-    if where.rank == 0:
-        Rendezvous(_listening(where), where.size, where.token).start()
-    member = Member(where, (where.address, where.port), timeout)
-    _job = _Job(where, member, timeout)
+    if not info.address:
+        library = mpi.library(info)
+        info = _agreed(library, info)
+    if info.rank == 0:
+        Rendezvous(_listening(info), info.size, info.token).start()
+    member = Member(info, (info.address, info.port), timeout)
+    _job = _Job(info, member, timeout)
     _job.mpi = library
     atexit.register(_leave)
     _job.world.meet("init")
@@ -197,45 +197,45 @@ def init(timeout: float = 600.0) -> Group:
     return _job.world
 
 
-def _choose_device(where: Place) -> None:
+def _choose_device(info: RankInfo) -> None:
     gpus = [one for one in devices() if not one.addressable]
     if os.environ.get("CUKERN_DEVICE") or not gpus:
         return
-    if where.local_rank >= len(gpus):
+    if info.local_rank >= len(gpus):
         raise DistributedError(
-            f"rank {where.rank}: init: it is rank {where.local_rank} on a machine of {len(gpus)} GPUs; one process "
+            f"rank {info.rank}: init: it is rank {info.local_rank} on a machine of {len(gpus)} GPUs; one process "
             "uses one GPU: start fewer, or set CUKERN_DEVICE"
         )
-    set_default(str(gpus[where.local_rank]))
-    gpus[where.local_rank].xp.cuda.Device(where.local_rank).use()
+    set_default(str(gpus[info.local_rank]))
+    gpus[info.local_rank].xp.cuda.Device(info.local_rank).use()
 
 
-def _agreed(library: Any, where: Place) -> Place:
-    """The place with an address, a port and a token that the ranks of one machine agree on through MPI.
+def _agreed(library: Any, info: RankInfo) -> RankInfo:
+    """The same with an address, a port and a token that the ranks of one machine agree on through MPI.
 
     Raises:
         DistributedError: the ranks are on several machines.
     """
     world = library.COMM_WORLD
     beside = world.Split_type(library.COMM_TYPE_SHARED)
-    together = beside.Get_size() == where.size
+    together = beside.Get_size() == info.size
     beside.Free()
     if not together:
         raise DistributedError(
-            f"rank {where.rank}: init: MASTER_ADDR is not set; ranks on several machines need the address of rank 0 "
+            f"rank {info.rank}: init: MASTER_ADDR is not set; ranks on several machines need the address of rank 0 "
             "there, and a free port in MASTER_PORT"
         )
     agreed = bytearray(34)
-    if where.rank == 0:
+    if info.rank == 0:
         listening = socket.create_server((_LOOPBACK, 0))
         os.environ[LISTENING] = str(listening.detach())
         port = socket.socket(fileno=os.dup(int(os.environ[LISTENING]))).getsockname()[1]
         agreed[:] = port.to_bytes(2, "big") + secrets.token_bytes(32)
     world.Bcast([agreed, library.BYTE], 0)
-    return replace(where, address=_LOOPBACK, port=int.from_bytes(agreed[:2], "big"), token=agreed[2:].hex())
+    return replace(info, address=_LOOPBACK, port=int.from_bytes(agreed[:2], "big"), token=agreed[2:].hex())
 
 
-def _listening(where: Place) -> socket.socket:
+def _listening(info: RankInfo) -> socket.socket:
     """The socket at which rank 0 waits for the others.
 
     Raises:
@@ -245,11 +245,11 @@ def _listening(where: Place) -> socket.socket:
     if handed:
         return socket.socket(fileno=int(handed))
     try:
-        found = socket.getaddrinfo(where.address, where.port, type=socket.SOCK_STREAM)[0]
-        return socket.create_server(found[4][:2], family=found[0], backlog=min(where.size, 4096))
+        resolved = socket.getaddrinfo(info.address, info.port, type=socket.SOCK_STREAM)[0]
+        return socket.create_server(resolved[4][:2], family=resolved[0], backlog=min(info.size, 4096))
     except OSError as error:
         raise DistributedError(
-            f"rank 0: init: cannot listen on MASTER_ADDR {where.address} at MASTER_PORT {where.port}: {error}"
+            f"rank 0: init: cannot listen on MASTER_ADDR {info.address} at MASTER_PORT {info.port}: {error}"
         ) from None
 
 
@@ -269,7 +269,7 @@ def _mpi() -> Any:
     job = _joined()
     if job.mpi is None:
         job.world.meet("start MPI")  # which does not return before all ranks have called it
-        job.mpi = mpi.library(job.place)
+        job.mpi = mpi.library(job.info)
     return job.mpi
 
 
@@ -294,7 +294,7 @@ def rank() -> int:
     ...     print("once")
     once
     """
-    return 0 if _job is None else _job.place.rank
+    return 0 if _job is None else _job.info.rank
 
 
 def size() -> int:
@@ -304,7 +304,7 @@ def size() -> int:
     >>> ck.distributed.size()
     1
     """
-    return 1 if _job is None else _job.place.size
+    return 1 if _job is None else _job.info.size
 
 
 def new_group(ranks: Iterable[int], timeout: float | None = None) -> Group:
@@ -324,16 +324,16 @@ def new_group(ranks: Iterable[int], timeout: float | None = None) -> Group:
     """
     job = _joined()
     given = tuple(sorted(map(operator.index, ranks)))
-    if len(set(given)) != len(given) or not given or not 0 <= given[0] <= given[-1] < job.place.size:
-        raise ValueError(f"new_group: ranks: expected different numbers below {job.place.size}, got {given}")
-    if job.place.rank not in given:
-        raise ValueError(f"new_group: ranks: this is rank {job.place.rank}, which is not in {given}")
-    number = job.made[given] = job.made.get(given, 0) + 1
+    if len(set(given)) != len(given) or not given or not 0 <= given[0] <= given[-1] < job.info.size:
+        raise ValueError(f"new_group: ranks: expected different numbers below {job.info.size}, got {given}")
+    if job.info.rank not in given:
+        raise ValueError(f"new_group: ranks: this is rank {job.info.rank}, which is not in {given}")
+    number = job.created[given] = job.created.get(given, 0) + 1
     name = f"{','.join(map(str, given))}#{number}"
-    made = Group(given, job.place.rank, job.timeout if timeout is None else timeout, name)
-    made.meet("new_group", f"ranks {given}")
-    job.groups.append(made)
-    return made
+    group = Group(given, job.info.rank, job.timeout if timeout is None else timeout, name)
+    group.meet("new_group", f"ranks {given}")
+    job.groups.append(group)
+    return group
 
 
 def shutdown() -> None:

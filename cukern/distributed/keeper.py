@@ -1,4 +1,4 @@
-"""Starts one rank and ends all that comes of it: a process of its own between the launcher and the rank.
+"""A supervisor process between the launcher and one rank, which ends all that comes of the rank.
 
 Its child is the rank. Processes that the rank starts become its children when their own parents end, whatever sessions
 and groups they have made, as it is their subreaper (prctl(2)). It ends them all when the rank ends, and the rank too
@@ -19,12 +19,13 @@ import sys
 import time
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
-#: What the launcher passes on to the whole process group: it is meant for the rank.
+#: Signals that the launcher sends to the whole process group, and that are meant for the rank.
 _PASSED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-#: What Python ignores, and programs do not expect to be ignored.
+#: Signals that Python ignores, and that programs do not expect to be ignored.
 _IGNORED = (signal.SIGPIPE, signal.SIGXFSZ)
-#: How long to wait for processes that may not be killed, such as another user's.
+#: Seconds to wait for processes that may not be killed, such as another user's.
 _SECONDS_TO_END = 5.0
+#: Seconds between looks for children that are left.
 _LOOK_SECONDS = 0.005
 #: The exit status of a command that cannot be run, as of shells.
 _NOT_FOUND = 127
@@ -70,7 +71,7 @@ def keep(alive: int, events: int, rank: int, command: list[str]) -> int:
 
 
 def _nothing(number: int, frame: object) -> None:
-    """Handle a signal, so that waiting ends. A command that is started does not inherit this."""
+    """Handle a signal, so that ``select`` returns. A command that is started does not inherit this."""
 
 
 def _prctl(option: int, value: int) -> None:
@@ -99,20 +100,20 @@ def _start(command: list[str]) -> int:
 
 def _reap() -> dict[int, int]:
     """The status of each child that has ended."""
-    found: dict[int, int] = {}
+    statuses: dict[int, int] = {}
     while True:
         try:
             child, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return statuses
         if not child:
-            return found
-        found[child] = status
+            return statuses
+        statuses[child] = status
 
 
 def _end_all() -> dict[int, int]:
-    """Kill all children, and what becomes a child by that; their statuses."""
-    found: dict[int, int] = {}
+    """Kill all children, and the orphans that become children by that; their statuses."""
+    statuses: dict[int, int] = {}
     end = time.monotonic() + _SECONDS_TO_END
     while (children := _children()) and time.monotonic() < end:
         for child in children:
@@ -121,17 +122,17 @@ def _end_all() -> dict[int, int]:
             except OSError:
                 continue
         time.sleep(_LOOK_SECONDS)
-        found |= _reap()
-    return found
+        statuses |= _reap()
+    return statuses
 
 
 def _children() -> list[int]:
     """The processes whose parent this one is, ended ones too."""
-    found: list[int] = []
+    children: list[int] = []
     try:
         names = os.listdir("/proc")
     except OSError:
-        return found
+        return children
     for name in names:
         if name.isdigit():
             try:
@@ -140,8 +141,8 @@ def _children() -> list[int]:
             except OSError:
                 continue
             if int(parent) == os.getpid():
-                found.append(int(name))
-    return found
+                children.append(int(name))
+    return children
 
 
 def _end_as(status: int) -> None:

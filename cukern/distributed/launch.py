@@ -1,4 +1,4 @@
-"""Start a program as several ranks on this machine, and end all of them when one fails."""
+"""The launcher: start a program as several ranks on this machine, and end all of them when one fails."""
 
 from __future__ import annotations
 
@@ -18,15 +18,19 @@ from .environment import EVENTS, LISTENING, TOKEN, described_pipe
 from .output import Output
 from .pmi import Exchange
 
+#: Signals that are forwarded to the ranks.
 _PASSED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2")
 _ADDRESS = "127.0.0.1"
 _KEEPER = str(Path(__file__).with_name("keeper.py"))
-#: Connections that wait until rank 0 takes them; others than the ranks may come.
+#: The least backlog of connections that rank 0 has yet to accept; others than the ranks may connect.
 _LEAST_BACKLOG = 128
-#: How long ranks that were asked to end may take until they are killed, and until the launcher waits no more.
+#: Seconds until ranks that were asked to end are killed.
 _SECONDS_TO_END = 5.0
+#: Seconds to read output after all ranks have ended.
 _SECONDS_TO_DRAIN = 1.0
+#: Seconds between looks at ranks.
 _LOOK_SECONDS = 0.05
+#: Bytes that are read at once.
 _LONGEST_READ = 1 << 16
 
 
@@ -37,10 +41,10 @@ class Launch:
     has ended itself.
 
     Args:
-        command: what each rank runs.
+        command: the command that each rank runs.
         size: the number of ranks.
         grace: seconds that the others have to notice that a rank failed, and to say so, before they are ended.
-        variables: the environment of the ranks, without what tells them apart.
+        variables: the environment of the ranks, without the variables that differ between them.
     """
 
     def __init__(
@@ -52,8 +56,9 @@ class Launch:
         self._outputs = {"stdout": Output(sys.stdout), "stderr": Output(sys.stderr)}
         self._ranks: list[subprocess.Popen[bytes]] = []
         self._reading = 0
-        #: Which rank was the how-manieth to begin to end, and those that ended since another had failed.
+        #: The order in which ranks began to end.
         self._order: dict[int, int] = {}
+        #: Ranks that end because another has failed.
         self._followed: set[int] = set()
         self._heard = b""
         # The first pipe closes with the launcher. Through the second, ranks and keepers say what ends.

@@ -10,11 +10,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..errors import DistributedError
-from .environment import Place
+from .environment import RankInfo
 from .messages import LONGEST_ANSWER, Inbox, packed, receive
 
-#: How long the rendezvous may take to answer a question of its own.
+#: Seconds that the rendezvous may take to say who is late.
 _ANSWER_SECONDS = 5.0
+#: Seconds between attempts to connect.
 _RETRY_SECONDS = 0.05
 
 
@@ -22,7 +23,7 @@ class Member:
     """A rank that has joined its job.
 
     Args:
-        place: of this process.
+        info: that of this process.
         address: where the rendezvous listens.
         timeout: seconds within which it must answer at first.
 
@@ -36,15 +37,15 @@ class Member:
 
     told = False
 
-    def __init__(self, place: Place, address: tuple[str, int], timeout: float) -> None:
-        self.rank, self.size = place.rank, place.size
+    def __init__(self, info: RankInfo, address: tuple[str, int], timeout: float) -> None:
+        self.rank, self.size = info.rank, info.size
         self.failure = ""
-        self._connection = _connected(place, address, timeout)
+        self._connection = _connected(info, address, timeout)
         self._sending, self._changed = threading.Lock(), threading.Condition()
         self._answers: dict[str, dict[str, Any]] = {}
         self._ended: bool | None = None
         self._send(
-            {"kind": "join", "rank": place.rank, "size": place.size, "token": place.token},
+            {"kind": "join", "rank": info.rank, "size": info.size, "token": info.token},
         )
         self._reader = threading.Thread(target=self._read, name="cukern member", daemon=True)
         self._reader.start()
@@ -167,7 +168,7 @@ class Member:
             self._changed.notify_all()
 
 
-def _connected(place: Place, address: tuple[str, int], timeout: float) -> socket.socket:
+def _connected(info: RankInfo, address: tuple[str, int], timeout: float) -> socket.socket:
     end = time.monotonic() + timeout
     while True:
         left = end - time.monotonic()
@@ -177,7 +178,7 @@ def _connected(place: Place, address: tuple[str, int], timeout: float) -> socket
         except OSError as error:
             if left < _RETRY_SECONDS:
                 raise DistributedError(
-                    f"rank {place.rank}: init: rank 0 does not answer at {address[0]}:{address[1]} "
+                    f"rank {info.rank}: init: rank 0 does not answer at {address[0]}:{address[1]} "
                     f"within {timeout:g} s ({error})"
                 ) from None
             time.sleep(_RETRY_SECONDS)

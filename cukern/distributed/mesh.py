@@ -1,4 +1,4 @@
-"""Ranks arranged along named axes."""
+"""Device meshes: ranks arranged along named axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Mesh:
     """All ranks of the job in a grid of named axes, as ``Mesh(data=2, tensor=4)``.
 
     The ranks run fastest along the last axis, which should be the one along which most bytes travel: its ranks are then
-    on one machine. All ranks make the mesh together.
+    on one machine. All ranks create the mesh together.
 
     Args:
         axes: the size of each axis; their product is the number of ranks.
@@ -23,7 +23,7 @@ class Mesh:
 
     Attributes:
         shape: the size of each axis by name.
-        coordinates: where this rank is along each axis, by name.
+        coordinates: this rank's index along each axis, by name.
 
     >>> import cukern as ck
     >>> _ = ck.distributed.init()

@@ -8,10 +8,12 @@ import struct
 from collections.abc import Iterator
 from typing import Any
 
-#: The most bytes of a message by which a rank joins, of one of a rank, and of an answer, which may hold the texts of
-#: all ranks: what claims to be longer is none.
+# A message that claims to be longer is refused.
+#: The most bytes of a message by which a rank joins.
 LONGEST_JOIN = 1 << 12
+#: The most bytes of another message of a rank.
 LONGEST = 1 << 20
+#: The most bytes of an answer, which may hold the texts of all ranks.
 LONGEST_ANSWER = (1 << 32) - 1
 _LENGTH = struct.Struct("!I")
 
@@ -29,7 +31,7 @@ def packed(message: dict[str, Any], longest: int = LONGEST) -> bytes:
 
 
 class Inbox:
-    """Bytes that arrive, cut into messages.
+    """A buffer of received bytes, which are split into messages.
 
     Attributes:
         longest: the most bytes of a message.
@@ -40,7 +42,7 @@ class Inbox:
         self.longest = longest
 
     def add(self, data: bytes) -> None:
-        """Append what has come."""
+        """Append received bytes."""
         self._bytes += data
 
     def messages(self) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,7 @@
 """Collectives of the host's arrays by MPI, through mpi4py.
 
-Every call is non-blocking, and its end is asked for again and again until it has come or the time limit has passed:
-a rank that has died leaves MPI waiting for ever. Memory passes as bytes, or as numbers that MPI adds; nothing is
-pickled.
+Every call is non-blocking, and polled until it has finished or the time limit has passed: MPI waits for ever for a rank
+that has died. Memory is sent as bytes, or as numbers that MPI adds; nothing is pickled.
 """
 
 from __future__ import annotations
@@ -18,24 +17,25 @@ import numpy as np
 
 from .. import dtypes
 from ..errors import DistributedError
-from .environment import Place, is_loopback
+from .environment import RankInfo, is_loopback
 from .member import Member
 
+#: Seconds between two tests of a request, at most.
 _LONGEST_PAUSE = 1e-3
-#: How the files begin that MPICH's ranks of one machine share.
+#: The prefix of the files of shared memory of MPICH's ranks of one machine.
 _SHARED = "/dev/shm/mpich_shm_"
-#: Work that was given up: MPI may still write its memory.
+#: Work that was given up, kept alive because MPI may still write its memory.
 _abandoned: list[Work] = []
 
 
-def library(place: Place) -> Any:
+def library(info: RankInfo) -> Any:
     """mpi4py's module ``MPI``, ready for use.
 
     Raises:
-        DistributedError: mpi4py or an MPI is missing, or MPI did not start this process as ``place`` says.
+        DistributedError: mpi4py or an MPI is missing, or MPI did not start this process as ``info`` says.
     """
     # Ranks of one machine share memory; without this, UCX listens on every network interface.
-    if is_loopback(place.address):
+    if is_loopback(info.address):
         os.environ.setdefault("UCX_TLS", "self,sm")
     try:
         import mpi4py
@@ -44,15 +44,15 @@ def library(place: Place) -> Any:
         from mpi4py import MPI
     except (ImportError, RuntimeError) as error:
         raise DistributedError(
-            f"rank {place.rank}: arrays of the host pass between ranks by MPI, which is not here ({error}): "
+            f"rank {info.rank}: arrays of the host pass between ranks by MPI, which is not here ({error}): "
             "pip install cukern[mpi]"
         ) from None
     if not MPI.Is_initialized():
         MPI.Init_thread()
     world = MPI.COMM_WORLD
-    if (world.Get_rank(), world.Get_size()) != (place.rank, place.size):
+    if (world.Get_rank(), world.Get_size()) != (info.rank, info.size):
         raise DistributedError(
-            f"rank {place.rank}: the environment says rank {place.rank} of {place.size}, MPI says rank "
+            f"rank {info.rank}: the environment says rank {info.rank} of {info.size}, MPI says rank "
             f"{world.Get_rank()} of {world.Get_size()}; start host ranks by python -m cukern launch or mpiexec"
         )
     return MPI
@@ -87,7 +87,7 @@ class Engine:
     Args:
         mpi: mpi4py's module.
         ranks: the group's ranks among all.
-        tag: tells apart groups that are made at the same time.
+        tag: distinguishes groups that are created at the same time.
     """
 
     def __init__(self, mpi: Any, ranks: Sequence[int], tag: int, member: Member, timeout: float) -> None:

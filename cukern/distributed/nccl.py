@@ -15,29 +15,29 @@ from typing import Any
 from .. import dtypes
 from ..device import Device, capture_hooks
 from ..errors import DistributedError
-from .environment import Place, is_loopback
+from .environment import RankInfo, is_loopback
 from .member import Member
 
-#: How often the watch looks at what has not finished.
+#: Seconds between two looks of the watchdog threads.
 _LOOK_SECONDS = 0.2
-#: How long the ranks may take to hear which of them is gone, once NCCL has noticed that one is.
+#: Seconds that the ranks may take to hear which of them is gone, once NCCL has noticed that one is.
 _SECONDS_TO_HEAR = 1.0
-#: How long NCCL may take to give up what runs, and its memory.
+#: Seconds that NCCL may take to abort collectives and free its memory.
 _SECONDS_TO_ABORT = 5.0
 
 
-def library(place: Place | None = None) -> Any:
+def library(info: RankInfo | None = None) -> Any:
     """CuPy's module ``cupy.cuda.nccl``.
 
     Args:
-        place: of this process in its job, where it has one.
+        info: that of this process in its job, if it has one.
 
     Raises:
         DistributedError: NCCL is missing.
     """
     # Ranks of one machine find each other at its loopback address; without this, they listen at another one. Nothing
     # asks NCCL's own watch, which listens too.
-    if place is not None and is_loopback(place.address):
+    if info is not None and is_loopback(info.address):
         os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
         os.environ.setdefault("NCCL_RAS_ENABLE", "0")
     try:
@@ -50,7 +50,7 @@ def library(place: Place | None = None) -> Any:
 
 
 class Work:
-    """A collective that is on a stream: ``done`` is its end where this is not the one that waits."""
+    """A collective on a stream: ``done`` is the event of its end, if that stream is not the current one."""
 
     def __init__(
         self, device: Device, done: Any, held: Sequence[Any], member: Member | None, about: str
@@ -69,7 +69,7 @@ class Work:
 
 
 class _Begun:
-    """A collective, or a graph with some, that the watch looks at: ``event`` is its end, once it is on a stream."""
+    """A collective, or a graph with some, under watch: ``event`` is its end, once it is on a stream."""
 
     def __init__(self, about: str) -> None:
         self.about, self.began = about, time.monotonic()
@@ -88,7 +88,7 @@ class _Begun:
         return self.over or self.event is not None
 
     def given_event(self) -> Any:
-        """The event of what has ended, which is the caller's now."""
+        """Hand the event of an ended collective to the caller."""
         event, self.over, self.event = self.event, True, None
         return event
 
@@ -99,7 +99,7 @@ class Engine:
     Args:
         nccl: CuPy's module.
         size, rank: of the group, and of this process in it.
-        unique: NCCL's identifier of the group, made by its first rank.
+        unique: NCCL's identifier of the group, from its first rank.
         member: whose failure ends what waits; None in a job of one.
         timeout: seconds after which a collective that has not finished is aborted.
     """
@@ -143,11 +143,11 @@ class Engine:
             "min": nccl.NCCL_MIN,
             "mean": nccl.NCCL_AVG,
         }
-        #: What has not finished.
+        #: Collectives that have not finished.
         self._begun: deque[_Begun] = deque()
-        #: Events of what has, for the program's thread to destroy; see :meth:`_look`.
+        #: Events of finished ones, for the program's thread to destroy; see :meth:`_look`.
         self._spent: deque[Any] = deque()
-        #: What CUDA said when it was asked for the end of one; empty if nothing was wrong.
+        #: CUDA's error when :meth:`_look` waited for one; empty if there was none.
         self._broken = ""
         #: The graphs that have collectives of this engine.
         self._graphs: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -332,7 +332,7 @@ class Engine:
             return not ending.is_alive()
 
     def _look(self) -> None:
-        """Forget what has finished.
+        """Remove finished collectives from those under watch.
 
         Waiting for an event lets other threads run, where asking whether it is done may not, nor destroying it: CUDA
         does not answer while the program copies from the GPU what is not ready, and CuPy keeps the interpreter's lock
@@ -348,9 +348,9 @@ class Engine:
                     return
 
     def _watch(self, program: int) -> None:
-        """Raise in the program's thread, which may be waiting for the GPU, what does not finish, and abort it.
+        """Abort collectives that do not finish, and raise in the program's thread, which may be waiting for the GPU.
 
-        Nothing here asks CUDA, see :meth:`_look`, but the abort, at whose beginning the GPU is told to stop.
+        Only the abort calls CUDA here, see :meth:`_look`; at its beginning the GPU is told to stop.
         """
         member = self._member
         assert member is not None

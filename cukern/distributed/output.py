@@ -1,4 +1,4 @@
-"""What ranks write, each line with its rank before it."""
+"""The ranks' standard output and error, each line prefixed with its rank."""
 
 from __future__ import annotations
 
@@ -37,31 +37,31 @@ class Output:
         self._open: int | None = None
 
     def add(self, rank: int, data: bytes) -> None:
-        """Write what has come from a rank."""
-        found = self._ranks.setdefault(rank, _Rank())
-        text = found.decoder.decode(data)
+        """Write data from a rank."""
+        line = self._ranks.setdefault(rank, _Rank())
+        text = line.decoder.decode(data)
         ended = "\r" in text or "\n" in text
-        found.held.append(text)
-        found.length += len(text)
-        if not (ended or found.live or found.length > _LONGEST_HELD):
+        line.held.append(text)
+        line.length += len(text)
+        if not (ended or line.live or line.length > _LONGEST_HELD):
             return
-        text = "".join(found.held)
+        text = "".join(line.held)
         end = text.rfind("\n") + 1
         if "\r" in text[end:].rstrip("\r") or text.endswith("\r") or len(text) - end > _LONGEST_HELD:
-            found.live = True
+            line.live = True
         elif end:
-            found.live = False
-        if found.live:
+            line.live = False
+        if line.live:
             end = len(text) - text.endswith("\r")  # which may be the first half of a line's end
         self._write(rank, text[:end])
-        found.hold(text[end:])
+        line.hold(text[end:])
 
     def end(self, rank: int) -> None:
-        """Write what a rank has left, as it writes no more."""
-        found = self._ranks.pop(rank, None)
-        if found is None:
+        """Write the rest of a rank's output, at its end."""
+        line = self._ranks.pop(rank, None)
+        if line is None:
             return
-        text = "".join(found.held) + found.decoder.decode(b"", final=True)
+        text = "".join(line.held) + line.decoder.decode(b"", final=True)
         self._write(rank, text)
         if self._open == rank:
             self._stream.write("\n")
@@ -71,15 +71,15 @@ class Output:
     def _write(self, rank: int, text: str) -> None:
         if not text:
             return
-        made = []
+        parts = []
         begun = self._open == rank
         if not begun and self._open is not None:
-            made.append("\n")
+            parts.append("\n")
         for part in _PARTS.findall(text):
-            made.append(part if begun or part == "\r" else f"[{rank}] {part}")
+            parts.append(part if begun or part == "\r" else f"[{rank}] {part}")
             begun = not part.endswith(("\r", "\n"))
         self._open = None if text.endswith("\n") else rank
-        self._stream.write("".join(made))
+        self._stream.write("".join(parts))
         self._stream.flush()
 
 

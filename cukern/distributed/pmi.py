@@ -1,4 +1,4 @@
-"""What MPICH asks of the process that started it, answered over a socket that each rank inherits: nothing listens.
+"""A PMI-1 server, which MPICH asks at its start, over a socket that each rank inherits: nothing listens.
 
 Source: PMI-1, the wire protocol of MPICH's process managers (Balaji et al., "PMI: A Scalable Parallel
 Process-Management Interface for Extreme-Scale Systems", EuroMPI 2010). Ranks put texts, wait for each other, and read
@@ -56,11 +56,9 @@ class Exchange:
             self._texts[fields.get("key", "")] = fields.get("value", "")
             _send(connection, "cmd=put_result rc=0 msg=success")
         elif command == "get":
-            found = self._texts.get(fields.get("key", ""))
+            text = self._texts.get(fields.get("key", ""))
             told = (
-                "rc=-1 msg=key_not_found value=unknown"
-                if found is None
-                else f"rc=0 msg=success value={found}"
+                "rc=-1 msg=key_not_found value=unknown" if text is None else f"rc=0 msg=success value={text}"
             )
             _send(connection, f"cmd=get_result {told}")
         else:

@@ -1,4 +1,4 @@
-"""Where ranks meet: a thread of rank 0 that compares what they are about to do, and notices who is gone.
+"""The rendezvous of the ranks: a thread of rank 0 that compares their next calls, and notices who is gone.
 
 Each rank has one connection to it. Before a collective call a rank sends what it is about to do, and waits until all
 ranks of the group have sent the same. Only texts of a few hundred bytes pass here; arrays go through MPI or NCCL.
@@ -19,15 +19,18 @@ from typing import Any
 
 from .messages import LONGEST, LONGEST_ANSWER, LONGEST_JOIN, Inbox, packed, receive
 
-#: A rank whose connection takes no bytes for so long is stopped or gone; what has not joined for so long is no rank.
+#: Seconds after which a rank whose connection takes no bytes is gone.
 _SECONDS_TO_SEND = 5.0
+#: Seconds after which a connection that has not joined is closed.
 _SECONDS_TO_JOIN = 10.0
 #: Connections beside those of ranks that have yet to join. When more come, the oldest of all that have not joined is
 #: closed: ranks say who they are at once.
 _MOST_STRANGERS = 64
-#: Errors of a process or a system without free descriptors or memory, and how soon to try again.
+#: Errors of a process or a system without free descriptors or memory.
 _EXHAUSTED = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+#: Seconds until another attempt after such an error.
 _SECONDS_TO_RETRY = 0.01
+#: Bytes that are sent at once.
 _PIECE = 1 << 16
 
 
@@ -37,7 +40,7 @@ class _Meeting:
 
     Attributes:
         ranks: those that take part.
-        come: for each that has come, what it is about to do, how an error describes that, and a text for the others.
+        come: for each that has arrived, its call's signature, its description for errors, and a text for the others.
         failed: the error that all of them get.
     """
 
@@ -68,11 +71,12 @@ class Rendezvous(threading.Thread):
         super().__init__(name="cukern rendezvous", daemon=True)
         self._listening, self._size, self._token = listening, size, token
         self._peers: dict[int, _Peer] = {}
-        #: Connections of which it is not known who they are, with the time until which they may say so.
+        #: Connections that have not joined, with the time until which they may.
         self._strangers: dict[_Peer, float] = {}
         self._meetings: dict[str, _Meeting] = {}
-        #: Why ranks can take part no more, and what each did last.
+        #: Why ranks can take part no more; empty for one that has ended well.
         self._gone: dict[int, str] = {}
+        #: The last call of each rank.
         self._last: dict[int, str] = {}
         self._selector = selectors.DefaultSelector()
 
@@ -81,18 +85,18 @@ class Rendezvous(threading.Thread):
         self._listening.setblocking(False)
         self._selector.register(self._listening, selectors.EVENT_READ, None)
         while len(self._gone) < self._size or self._peers:
-            found = [key.data for key, _ in self._selector.select(self._patience())]
-            for peer in found:  # before another connection is taken: what has come may be a rank's
+            ready = [key.data for key, _ in self._selector.select(self._patience())]
+            for peer in ready:  # before another connection is taken: what has come may be a rank's
                 if peer is not None:
                     self._read(peer)
             self._close_late()
-            if None in found:
+            if None in ready:
                 self._accept()
         self._selector.close()
         self._listening.close()
 
     def _patience(self) -> float | None:
-        """Seconds until the next connection has had its time."""
+        """Seconds until the next connection is too late to join."""
         times = self._strangers.values()
         return max(0.0, min(times) - time.monotonic()) if times else None
 
@@ -102,7 +106,7 @@ class Rendezvous(threading.Thread):
             self._close(peer)
 
     def _accept(self) -> None:
-        """Take one connection, in place of the oldest of those that have not joined if there are too many."""
+        """Accept one connection; close the oldest that has not joined if there are too many."""
         if self._listening.fileno() < 0:
             return  # the last rank has joined meanwhile
         if len(self._strangers) >= self._size - len(self._peers) + _MOST_STRANGERS:

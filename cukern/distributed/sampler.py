@@ -1,4 +1,4 @@
-"""Which samples a rank takes, and its own random numbers."""
+"""The sampler of a rank's part of each batch, and per-rank random seeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Sampler:
     """The samples of this rank, batch after batch, in an order that all ranks derive from one seed.
 
     Every epoch has its own random order. A batch of all ranks is divided equally among them, in the order of the ranks,
-    so that the samples of a step do not depend on the number of ranks. What does not fill a last batch is left out.
+    so that the samples of a step do not depend on the number of ranks. An incomplete last batch is left out.
 
     Args:
         samples: how many there are.
@@ -44,7 +44,7 @@ class Sampler:
         ValueError: ``batch`` is not divisible, or there are fewer samples than that.
 
     Attributes:
-        epoch, position: how many epochs, and how many batches of this one, are done.
+        epoch, position: the number of epochs that are done, and of batches of the current one.
 
     >>> import cukern as ck
     >>> _ = ck.distributed.init()
@@ -82,7 +82,7 @@ class Sampler:
 
     @property
     def state(self) -> dict[str, int]:
-        """Where the sampler is, as a dict of integers; assign a saved state to go on from there.
+        """The sampler's position, as a dict of integers; assign a saved state to go on from there.
 
         It is the same on every rank, and for any number of ranks.
         """

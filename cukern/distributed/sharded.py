@@ -1,4 +1,4 @@
-"""Modules whose parameters are divided over ranks and gathered when they are used (ZeRO stage 3)."""
+"""Modules whose parameters are sharded over ranks and gathered when they are used (ZeRO stage 3)."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ALIGNED = 16
 
 
 class Member(NamedTuple):
-    """A parameter of which shards have parts.
+    """A whole parameter, of which the ranks' shards have parts.
 
     Attributes:
         name: in the module that was divided.
         shape: of the whole parameter.
-        begin: which element of all shards together is its first.
+        begin: the index of its first element in the concatenation of all shards.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Shard(Parameter):
 
     Attributes:
         members: the parameters.
-        start: which of the elements of all shards together is the first of this one.
+        start: the index of this shard's first element in the concatenation of all shards.
     """
 
     __slots__ = ("members", "start")
@@ -58,22 +58,22 @@ class Shard(Parameter):
 
     def pieces(self, values: Array, names: Sequence[str]) -> dict[str, Piece]:
         """This rank's elements of each member, by ``names``, of an array that is divided in the same way."""
-        made = {}
+        pieces = {}
         for name, one in zip(names, self.members, strict=True):
             begin, end = self._within(one)
             if begin < end or not one.size:
-                made[name] = Piece(values[begin:end], one.shape, max(0, self.start + begin - one.begin))
-        return made
+                pieces[name] = Piece(values[begin:end], one.shape, max(0, self.start + begin - one.begin))
+        return pieces
 
     def part(self, wholes: Sequence[Any]) -> Array:
         """This rank's elements of the members' whole arrays, and zeros between and behind them."""
         arrays = [np.asarray(whole) for whole in wholes]
-        made = np.zeros(self.size, np.result_type(*arrays))
+        own = np.zeros(self.size, np.result_type(*arrays))
         for whole, one in zip(arrays, self.members, strict=True):
             begin, end = self._within(one)
             first = self.start + begin - one.begin
-            made[begin:end] = whole.reshape(-1)[first : first + end - begin] if begin < end else 0
-        return asarray(made, device=self.device)
+            own[begin:end] = whole.reshape(-1)[first : first + end - begin] if begin < end else 0
+        return asarray(own, device=self.device)
 
     def _within(self, one: Member) -> tuple[int, int]:
         """Where this rank's elements of a member begin and end here."""
@@ -89,7 +89,7 @@ class _Hidden:
 
 
 class ShardedModule(Module):
-    """A module of which this rank keeps an equal part of the parameters; made by :func:`shard_module`.
+    """A module of which this rank keeps an equal part of the parameters; from :func:`shard_module`.
 
     A call gathers the parameters from all ranks, calls the module and lets them go. The backward pass gathers them
     again, computes the module's results again, and gives each rank the summed gradient of its part.
@@ -110,8 +110,8 @@ class ShardedModule(Module):
         for i, (_, one) in enumerate(named):
             more = None if kind is None else kind(one)
             kinds.setdefault((one.dtype, one.device, one.trainable, more), []).append(i)
-        self._places = list(kinds.values())
-        self.shards = [self._divided([named[i] for i in places]) for places in self._places]
+        self._indices = list(kinds.values())
+        self.shards = [self._divided([named[i] for i in indices]) for indices in self._indices]
         for _, one in named:
             one._replace(empty((0,), dtype=one.dtype, device=one.device))
 
@@ -137,9 +137,9 @@ class ShardedModule(Module):
             parts.append(zeros(whole - total, dtype=first.dtype, device=first.device))
             flat = broadcast(ops.concat(parts), 0, group)
         share = whole // group.size
-        made = Shard(flat[group.rank * share : (group.rank + 1) * share])
-        made.members, made.start, made.trainable = tuple(members), group.rank * share, first.trainable
-        return made
+        shard = Shard(flat[group.rank * share : (group.rank + 1) * share])
+        shard.members, shard.start, shard.trainable = tuple(members), group.rank * share, first.trainable
+        return shard
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The result of the module with all of its parameters."""
@@ -149,12 +149,12 @@ class ShardedModule(Module):
         return checkpoint(self._whole)(self.shards, *args, **kwargs)
 
     def _whole(self, shards: list[Shard], *args: Any, **kwargs: Any) -> Any:
-        found: list[Any] = [None] * sum(map(len, self._places))
-        for shard, own, places in zip(shards, self.shards, self._places, strict=True):
+        values: list[Any] = [None] * sum(map(len, self._indices))
+        for shard, own, indices in zip(shards, self.shards, self._indices, strict=True):
             flat = all_gather(shard, group=self._group)
-            for i, one in zip(places, own.members, strict=True):
-                found[i] = flat[one.begin : one.begin + one.size].reshape(one.shape)
-        return pytree.replace(self._hidden.module, found)(*args, **kwargs)
+            for i, one in zip(indices, own.members, strict=True):
+                values[i] = flat[one.begin : one.begin + one.size].reshape(one.shape)
+        return pytree.replace(self._hidden.module, values)(*args, **kwargs)
 
     def extra_repr(self) -> str:
         """The number of elements here and in all."""
@@ -167,7 +167,7 @@ def shard_module(module: Module, group: Group | None = None) -> ShardedModule:
     """Divide a module's parameters over ranks, and let them be gathered for each call (ZeRO stage 3).
 
     Divide the parts of a model that are called one after another, such as the blocks of a transformer, before its
-    optimizer is made: ``model.blocks = [shard_module(block) for block in model.blocks]``. At any time one of them is
+    optimizer is created: ``model.blocks = [shard_module(block) for block in model.blocks]``. At any time one of them is
     whole. The optimizer of such a model updates this rank's parts; give it to :class:`DataParallel`, which averages
     their gradients. The values are those of the group's first rank.
 
@@ -198,8 +198,8 @@ def shard_module(module: Module, group: Group | None = None) -> ShardedModule:
 
 def named_members(name: str, shard: Shard) -> list[str]:
     """The names of a shard's parameters in the model before they were divided, from the shard's name in the model."""
-    prefix, found, _ = name.rpartition("shards.")
-    return [f"{prefix}{one.name}" if found else f"{name}.{one.name}" for one in shard.members]
+    prefix, inside, _ = name.rpartition("shards.")
+    return [f"{prefix}{one.name}" if inside else f"{name}.{one.name}" for one in shard.members]
 
 
 def _shards(model: Module) -> dict[str, tuple[Shard, list[str]]]:
@@ -246,10 +246,10 @@ def load_model_state(model: Module, state: Mapping[str, Any]) -> None:
     """
     shards = _shards(model)
     taken = {name for _, names in shards.values() for name in names}
-    found = {name: value for name, value in state.items() if name not in taken}
+    arrays = {name: value for name, value in state.items() if name not in taken}
     for name, (shard, names) in shards.items():
-        found[name] = shard.part(whole_members(shard, names, state))
-    model.load_state_dict(found)
+        arrays[name] = shard.part(whole_members(shard, names, state))
+    model.load_state_dict(arrays)
 
 
 def whole_members(shard: Shard, names: Sequence[str], state: Mapping[str, Any]) -> list[Any]:
@@ -258,11 +258,11 @@ def whole_members(shard: Shard, names: Sequence[str], state: Mapping[str, Any]) 
     Raises:
         ValueError: one is missing, or has another shape.
     """
-    found = []
+    arrays = []
     for name, one in zip(names, shard.members, strict=True):
         if name not in state:
             raise ValueError(f"state: missing {name!r}")
-        found.append(np.asarray(state[name]))
-        if found[-1].shape != one.shape:
-            raise ValueError(f"state: {name!r} has shape {found[-1].shape}, expected {one.shape}")
-    return found
+        arrays.append(np.asarray(state[name]))
+        if arrays[-1].shape != one.shape:
+            raise ValueError(f"state: {name!r} has shape {arrays[-1].shape}, expected {one.shape}")
+    return arrays

@@ -1,4 +1,4 @@
-"""Layers whose weights are divided over ranks that compute one result together.
+"""Tensor and sequence parallelism: layers whose weights are divided over ranks that compute one result together.
 
 Sources: Shoeybi et al., "Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism", 2019;
 with ``sequence=True``, Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models", 2022.
@@ -36,7 +36,7 @@ _POSITIONS = -2
 
 
 class _Enter(Function):
-    """The same array on every rank, of which each computes another part of the result: gradients are summed."""
+    """The identity into a parallel region (Megatron's f): gradients of the ranks are summed."""
 
     @staticmethod
     def forward(ctx: Any, x: Array, group: Group) -> Array:
@@ -49,7 +49,7 @@ class _Enter(Function):
 
 
 class _Leave(Function):
-    """The sum of the ranks' parts, on every rank."""
+    """The sum of the ranks' parts, on every rank (Megatron's g)."""
 
     @staticmethod
     def forward(ctx: Any, x: Array, group: Group) -> Array:
@@ -159,9 +159,9 @@ def _part(values: Array, axis: int, group: Group, what: str) -> Parameter:
 
 def _trained_as(old: Array, values: Array) -> Parameter:
     """A parameter that is trained if ``old`` is."""
-    made = Parameter(values)
-    made.trainable = not isinstance(old, Parameter) or old.trainable
-    return made
+    parameter = Parameter(values)
+    parameter.trainable = not isinstance(old, Parameter) or old.trainable
+    return parameter
 
 
 class ColumnLinear(Module):
@@ -194,8 +194,8 @@ class ColumnLinear(Module):
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs / ranks), or (..., outputs) if they are joined, of ``x`` (..., inputs)."""
         entered = _entered("ColumnLinear", x, self._group, self._sequence)
-        made = linear(entered, self.weight, self.bias, activation=self.activation)
-        joined: Array = _Join.apply(made, self._group) if self._join else made
+        own = linear(entered, self.weight, self.bias, activation=self.activation)
+        joined: Array = _Join.apply(own, self._group) if self._join else own
         return joined
 
 
@@ -228,10 +228,10 @@ class RowLinear(Module):
 
     def forward(self, x: Array) -> Array:
         """The outputs (..., outputs) of this rank's part ``x`` (..., inputs / ranks)."""
-        made: Array = _left("RowLinear", linear(x, self.weight, None), self._group, self._sequence)
+        y: Array = _left("RowLinear", linear(x, self.weight, None), self._group, self._sequence)
         if self.bias is None:
-            return made
-        return made + (_Enter.apply(self.bias, self._group) if self._sequence else self.bias)
+            return y
+        return y + (_Enter.apply(self.bias, self._group) if self._sequence else self.bias)
 
 
 class ParallelEmbedding(Module):
@@ -263,11 +263,11 @@ class ParallelEmbedding(Module):
         rows = self.weight.shape[0]
         own = tokens - self._group.rank * rows
         here = ops.logical_and(own >= 0, own < rows)
-        found = embedding(ops.where(here, own, 0), self.weight)
-        made: Array = _left(
-            "ParallelEmbedding", ops.where(here[..., None], found, 0.0), self._group, self._sequence
+        rows_here = embedding(ops.where(here, own, 0), self.weight)
+        result: Array = _left(
+            "ParallelEmbedding", ops.where(here[..., None], rows_here, 0.0), self._group, self._sequence
         )
-        return made
+        return result
 
 
 class ParallelAttention(Module):
@@ -314,9 +314,9 @@ class ParallelAttention(Module):
         parts = ops.split(linear(entered, self.in_proj_weight, self.in_proj_bias), 3, axis=-1)
         shape = (*entered.shape[:2], self.heads, parts[0].shape[-1] // self.heads)
         q, k, v = (ops.moveaxis(part.reshape(shape), 2, 1) for part in parts)
-        found = scaled_dot_product_attention(q, k, v, is_causal=is_causal)
-        made: Array = self.out_proj(ops.moveaxis(found, 1, 2).reshape(*entered.shape[:2], -1))
-        return made
+        heads = scaled_dot_product_attention(q, k, v, is_causal=is_causal)
+        result: Array = self.out_proj(ops.moveaxis(heads, 1, 2).reshape(*entered.shape[:2], -1))
+        return result
 
 
 class SequenceParallel(Module):

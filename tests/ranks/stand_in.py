@@ -144,7 +144,7 @@ def end_group() -> None:
     grouped.clear()
 
 
-def library(place: Any = None) -> Any:
+def library(info: Any = None) -> Any:
     """In the place of ``cupy.cuda.nccl``."""
     half = {"FLOAT16": "float16", "BFLOAT16": "bfloat16"}
     names = ("int8", "uint8", "int32", "uint32", "int64", "uint64", "float32", "float64")

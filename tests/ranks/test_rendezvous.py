@@ -17,7 +17,7 @@ import pytest
 
 import cukern as ck
 from cukern.distributed import environment, messages, rendezvous
-from cukern.distributed.environment import Place
+from cukern.distributed.environment import RankInfo
 from cukern.distributed.member import Member
 from cukern.distributed.rendezvous import Rendezvous
 
@@ -45,7 +45,7 @@ def refuses(address: tuple[str, int]) -> bool:
 
 
 def member(address: tuple[str, int], rank: int, token: str = "word") -> Member:
-    return Member(Place(rank, SIZE, rank, *address, token), address, 5.0)
+    return Member(RankInfo(rank, SIZE, rank, *address, token), address, 5.0)
 
 
 def together(*calls: Callable[[], Any]) -> list[Any]:
@@ -219,7 +219,7 @@ def test_a_rendezvous_that_cannot_be_reached() -> None:
     with pytest.raises(
         ck.DistributedError, match=rf"rank 1: init: rank 0 does not answer at 127.0.0.1:{address[1]}"
     ):
-        Member(Place(1, 2, 1, *address, ""), address, 0.2)
+        Member(RankInfo(1, 2, 1, *address, ""), address, 0.2)
 
 
 @pytest.mark.parametrize(
@@ -261,8 +261,8 @@ def test_a_rendezvous_that_cannot_be_reached() -> None:
         ),
     ],
 )
-def test_places(variables: dict[str, str], expected: tuple[int, int, int, str, int]) -> None:
-    found = environment.place(variables)
+def test_rank_info(variables: dict[str, str], expected: tuple[int, int, int, str, int]) -> None:
+    found = environment.rank_info(variables)
     assert (found.rank, found.size, found.local_rank, found.address, found.port) == expected
 
 
@@ -281,4 +281,4 @@ def test_places(variables: dict[str, str], expected: tuple[int, int, int, str, i
 )
 def test_wrong_variables(variables: dict[str, str], message: str) -> None:
     with pytest.raises(ck.DistributedError, match=message):
-        environment.place(variables)
+        environment.rank_info(variables)

@@ -31,10 +31,10 @@ def assert_close(
 ) -> None:
     """Raise unless ``actual`` equals ``desired`` to within ``atol + rtol * abs(desired)`` at every element.
 
-    The comparison is made in float64 or complex128 on the host. NaN equals NaN, and an infinity itself; of complex
+    Values are compared in float64 or complex128 on the host. NaN equals NaN, and an infinity itself; of complex
     numbers without finite parts each part. Integers and bools must be equal.
 
-    A number made of larger ones that cancel has the rounding errors of those. Their size belongs in ``atol``, element
+    A sum of larger numbers that cancel has the rounding errors of those. Their size belongs in ``atol``, element
     by element; one number for all accepts zeros in the place of whatever is smaller.
 
     Args:

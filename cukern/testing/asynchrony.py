@@ -1,4 +1,4 @@
-"""When the host does what a GPU does beside the threads of a kernel."""
+"""Scheduling of asynchronous copies and products on the host."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def asynchrony(when: When, seed: int = 0) -> Iterator[None]:
 
     Args:
         when: ``"at_once"`` at issue, ``"late"`` when the wait needs it and no earlier, ``"random"`` at a random time in
-            between, drawn for each block from ``seed`` and its place in the grid.
+            between, drawn for each block from ``seed`` and its index in the grid.
         seed: an integer in [0, 2**64).
 
     Raises:

@@ -1,4 +1,4 @@
-"""Launches on the host in which each access of a kernel is watched."""
+"""Checked launches: a sanitizer of the memory accesses and barriers of kernels on the host."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from ..errors import KernelReport
 def checked(seeds: int = 3, strict: bool = False, collect: bool = False) -> Iterator[list[KernelReport]]:
     """A with-block in which the host checks every launch, the library's own included, and reports mistakes by line.
 
-    Found are: accesses out of bounds of an array, of shared memory or of a local array; races between threads, of one
-    block or of two; reads of what nothing has written; writes to ``const`` arguments; barriers that only some threads
-    reach; shuffles from lanes that are not there; misaligned vectors; integers that overflow, bad shifts and divisions
-    by zero. The memory beyond an array stays as it is, and the process goes on.
+    Reported are: accesses out of bounds of an array, of shared memory or of a local array; races between threads, of
+    one block or of two; reads of what nothing has written; writes to ``const`` arguments; barriers that only some
+    threads reach; shuffles from lanes that are not there; misaligned vectors; integers that overflow, bad shifts and
+    divisions by zero. The memory beyond an array stays as it is, and the process goes on.
 
     Args:
-        seeds: in how many orders of its threads a kernel runs whose result may depend on it: one with atomics,
-            ``volatile`` or asynchronous copies. The last order is the usual one, whose results stay.
+        seeds: the number of thread orders in which a kernel runs whose result may depend on the order: one with
+            atomics, ``volatile`` or asynchronous copies. The last order is the usual one, whose results stay.
         strict: whether to report also what right kernels do knowingly: a plain read beside an atomic write, two threads
             that write the same value.
         collect: whether the reports are only appended to the list that the block is given.
 
     Raises:
-        KernelFault: at the end of a launch in which something was found, unless ``collect``; its ``reports`` are the
+        KernelFault: at the end of a launch with findings, unless ``collect``; its ``reports`` are the
             findings.
         TypeError: ``seeds`` is not an integer.
         ValueError: ``seeds`` is not in 1 to 1000.

@@ -1,4 +1,4 @@
-"""Finite differences in float32, for functions that take no wider type: they show large mistakes only."""
+"""Finite differences in float32, for functions that take no wider type: they find large mistakes only."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .shapes import on
 Values = npt.NDArray[np.float64]
 #: The steps that are tried, relative to directions of elements between 0.5 and 1.5.
 STEPS = [2.0**-power for power in (4, 5, 6, 7, 8, 9, 10)]
-#: How far a gradient may be from the slope, relative to the terms of its product with a direction.
+#: The tolerance of a gradient, relative to the terms of its product with a direction.
 RTOL = 2e-2
-#: Mistakes of a gradient that are not seen, relative to the same.
+#: Smaller mistakes of a gradient are not noticed, relative to the same.
 UNSEEN = 2 * RTOL
 _EPS = float(np.finfo(np.float32).eps)
 
 
 class Coarse(NamedTuple):
-    """The slope of a function along a direction in one argument, and what its gradient says.
+    """The slope of a function along a direction in one argument, by differences and by its gradient.
 
     Attributes:
         path: the argument.
@@ -50,8 +50,8 @@ class Coarse(NamedTuple):
 
 def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iterator[Coarse]:
     """The slopes along a random direction in each floating argument that has elements, and the gradients."""
-    found = pull(function, args, seed)
-    weights = cotangents(found.outputs, seed)
+    pulled = pull(function, args, seed)
+    weights = cotangents(pulled.outputs, seed)
     rng = np.random.default_rng([seed, 5])
     inputs = floats(list(args))
     paths = [
@@ -59,8 +59,8 @@ def coarse(function: Callable[..., Any], args: Sequence[Any], seed: int) -> Iter
         for leaf in pytree.leaves_with_path(list(args), "args")
         if any(leaf.value is x for x in inputs)
     ]
-    size = float(sum(np.linalg.norm(w * y) for w, y in zip(weights, found.outputs, strict=True)))
-    for position, (path, x, gradient) in enumerate(zip(paths, inputs, found.gradients, strict=True)):
+    size = float(sum(np.linalg.norm(w * y) for w, y in zip(weights, pulled.outputs, strict=True)))
+    for position, (path, x, gradient) in enumerate(zip(paths, inputs, pulled.gradients, strict=True)):
         if not x.size:
             continue
         move = rng.uniform(0.5, 1.5, x.shape) * rng.choice([-1.0, 1.0], x.shape)

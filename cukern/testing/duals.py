@@ -1,4 +1,4 @@
-"""Directional derivatives of functions by dual numbers: their kernels, rendered with a dual number for each float."""
+"""Forward-mode derivatives of functions with kernels, which are rendered with a dual number for each float."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..text.stand_ins import DUAL
 from .stand_ins import StandIns, launching
 
 Values = npt.NDArray[np.float64]
-#: How far a dual number's derivative part is scaled down, so that products of two vanish in the library's complex
-#: arithmetic, by which dual numbers pass from one kernel to another.
+#: The scale of a dual number's derivative part (a complex step): between kernels dual numbers are complex numbers, in
+#: whose products the product of two such parts must vanish.
 STEP = 2.0**-90
 
 
@@ -49,20 +49,20 @@ def derivative(
         dtype = leaf.dtype if dtype is None else dtype
         direction = next(given)
         moved = np.zeros(leaf.shape) if direction is None else direction
-        replaced.append(_made(leaf.numpy().astype(np.float64), moved * STEP, leaf.device))
+        replaced.append(_dual(leaf.numpy().astype(np.float64), moved * STEP, leaf.device))
     run = StandIns(DUAL, dtypes.complex128, dtypes.float32 if dtype is None else dtype)
     try:
         with launching(run.launch):
             outputs = list(pytree.leaves(function(*pytree.replace(list(args), replaced))))
-        found = [one.numpy() for one in outputs if is_array(one) and is_float(one.dtype)]
+        values = [one.numpy() for one in outputs if is_array(one) and is_float(one.dtype)]
     except (CukernError, TypeError, ValueError, NotImplementedError) as error:
         raise NoDuals(f"{type(error).__name__}: {str(error).splitlines()[0]}") from error
     finally:
         run.restore()
-    return [y.real.astype(np.float64) for y in found], [y.imag.astype(np.float64) / STEP for y in found]
+    return [y.real.astype(np.float64) for y in values], [y.imag.astype(np.float64) / STEP for y in values]
 
 
-def _made(values: Values, slopes: Values, device: Device) -> Array:
+def _dual(values: Values, slopes: Values, device: Device) -> Array:
     whole = np.empty(values.shape, np.complex128)
     whole.real, whole.imag = values, slopes
     with device.activate():

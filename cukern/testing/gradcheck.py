@@ -103,29 +103,29 @@ def gradcheck(
 
 
 def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
-    found = list(pytree.leaves_with_path(list(args), "args"))
-    positions = [i for i, leaf in enumerate(found) if _is_float_array(leaf.value)]
+    leaves = list(pytree.leaves_with_path(list(args), "args"))
+    positions = [i for i, leaf in enumerate(leaves) if _is_float_array(leaf.value)]
     for i in positions:
-        if found[i].value.dtype not in (dtypes.float64, dtypes.complex128):
+        if leaves[i].value.dtype not in (dtypes.float64, dtypes.complex128):
             raise TypeError(
-                f"{found[i].path}: gradcheck needs float64, got {found[i].value.dtype}; "
+                f"{leaves[i].path}: gradcheck needs float64, got {leaves[i].value.dtype}; "
                 "cukern.testing.kernelcheck takes functions of other floats"
             )
     if not positions:
         raise TypeError("args: there is no floating array to check the gradient of")
 
     def results(arrays: list[Array]) -> Iterator[pytree.Leaf]:
-        values = [value for _, value in found]
+        values = [value for _, value in leaves]
         given = iter(arrays)
         for i in positions:
-            whole = found[i].value.dtype == dtypes.complex128
+            whole = leaves[i].value.dtype == dtypes.complex128
             values[i] = from_parts(next(given), next(given)) if whole else next(given)
         for leaf in pytree.leaves_with_path(f(*pytree.replace(list(args), values)), "output"):
             if _is_float_array(leaf.value):
                 yield from _parts(leaf)
 
-    leaves = [part for i in positions for part in _parts(found[i])]
-    inputs = [leaf.value for leaf in leaves]
+    parts = [part for i in positions for part in _parts(leaves[i])]
+    inputs = [part.value for part in parts]
     names = []
     for path, value in results([_on(array.numpy(), array) for array in inputs]):
         if value.dtype != dtypes.float64:
@@ -133,7 +133,7 @@ def _map_of(f: Callable[..., Any], args: Sequence[Any]) -> _Map:
         names.append(path)
     if not names:
         raise TypeError("f: expected it to return a floating array, it returned none")
-    input_names = [leaf.path for leaf in leaves]
+    input_names = [part.path for part in parts]
     return _Map(lambda arrays: [leaf.value for leaf in results(arrays)], inputs, input_names, names)
 
 
@@ -238,8 +238,8 @@ class _Checker:
             outputs = self.map.call(inputs)
         chosen = slice(None) if only is None else slice(only, only + 1)
         seeds = None if cotangents is None else cotangents[chosen]
-        found = inner.gradient(outputs[chosen], inputs, seeds)
-        return [None if gradient is None else gradient.numpy() for gradient in found]
+        gradients = inner.gradient(outputs[chosen], inputs, seeds)
+        return [None if gradient is None else gradient.numpy() for gradient in gradients]
 
     def check_layouts(self, inputs: list[Array]) -> None:
         """Check that gradients do not depend on memory layouts, and that nothing is written to."""

@@ -1,4 +1,4 @@
-"""Checks of a function with kernels of its own: its derivatives, types, sizes, layouts and special values at once."""
+"""One check of a function with kernels of its own: derivatives, types, sizes, layouts and special values."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .shapes import Sized, cast, layouts, on, resized, sizes_around
 from .stand_ins import in_float64
 
 Values = npt.NDArray[np.float64]
-#: How far results and gradients of a type may be from those in float64, relative to the largest of an array.
+#: Relative tolerances of results and gradients of a type beside float64, relative to the largest of an array.
 RTOL: dict[DType, float] = {
     dtypes.float64: 1e-9,
     dtypes.float32: 1e-4,
     dtypes.float16: 2e-2,
     dtypes.bfloat16: 1e-1,
 }
-#: The block sizes that library functions are tried around, whose launches are not seen.
+#: The block sizes around which sizes are tried if no launch is seen, as with functions of the library.
 USUAL = (32,)
 #: The most findings of a kind.
 MOST = 4
@@ -71,12 +71,12 @@ class KernelcheckError(GradcheckError):
 
 @dataclass
 class KernelcheckResult:
-    """What was checked and found right.
+    """The cases that were checked and are right.
 
     Attributes:
         cases: the arguments and types that were tried.
         skipped: those that the function refused, each with its error.
-        notes: checks that could not be made, each with the reason.
+        notes: checks that were not possible, each with the reason.
     """
 
     cases: list[str] = field(default_factory=list)
@@ -163,10 +163,10 @@ def kernelcheck(
 
 
 def _dtype(given: Any) -> DType:
-    found = as_dtype(given, "dtypes")
-    if found not in RTOL:
-        raise TypeError(f"dtypes: expected floating types, got {found}")
-    return found
+    dtype = as_dtype(given, "dtypes")
+    if dtype not in RTOL:
+        raise TypeError(f"dtypes: expected floating types, got {dtype}")
+    return dtype
 
 
 class _Check:
@@ -187,17 +187,17 @@ class _Check:
         self.findings: list[Finding] = []
         self.result = KernelcheckResult()
         self.launches = Launches()
-        #: The type that stands for exact, why the function cannot be computed in it, and what it takes to do so.
+        #: The reference type, why the function cannot be computed in it, and the context in which it can.
         self.widest, self.refused = dtypes.float64, ""
         self.exactly: Callable[[], AbstractContextManager[None]] = nullcontext
         self.duals = True
-        #: How many elements of derivatives were compared with those that are found in another way.
+        #: The number of elements of derivatives that were compared with an oracle.
         self.compared = 0
         self.cases: list[Sized] = []
 
     @contextmanager
     def trying(self, case: str, kind: str) -> Iterator[None]:
-        """Note what is found in a case; skip what the function refuses."""
+        """Note the findings of a case; skip what the function refuses."""
         count = len(self.findings)
         label = f"{case}: {kind}"
         try:
@@ -208,18 +208,18 @@ class _Check:
                 if getattr(report, "kind", "") == "misaligned" and case.endswith("is misaligned"):
                     self.result.notes.append(f"arrays have to be aligned: {str(report).splitlines()[0]}")
                 else:
-                    self.found("fault", case, f"{report}{_hint(case)}")
+                    self.note("fault", case, f"{report}{_hint(case)}")
         except NondifferentiableError as error:
             self.result.notes.append(f"{label}: {error}")
         except GradcheckError as error:
-            self.found(kind, case, str(error))
+            self.note(kind, case, str(error))
         except Exception as error:
             self.result.skipped.append(f"{label}: {type(error).__name__}: {str(error).splitlines()[0]}")
         else:
             if case not in self.result.cases and len(self.findings) == count:
                 self.result.cases.append(case)
 
-    def found(self, kind: str, case: str, message: str) -> None:
+    def note(self, kind: str, case: str, message: str) -> None:
         """Note a finding, some of each kind: one mistake is found in most cases."""
         same = [one for one in self.findings if one.kind == kind]
         if len(same) < MOST and not any(one.message == message for one in same):
@@ -245,11 +245,11 @@ class _Check:
                 self.gradient(case)
 
     def prepared(self, case: Sized) -> Sized:
-        """A case with the arguments that the caller makes of those that were drawn."""
+        """A case with the arguments that the caller's ``prepare`` returns for those that were drawn."""
         return case if self.prepare is None else Sized(case.what, list(self.prepare(*case.args)))
 
     def find_exact(self) -> list[Any]:
-        """The arguments in float64, once it is known how the function is computed in it; as given if in no way."""
+        """The arguments in float64 if the function can be computed in it, directly or by stand-ins; else as given."""
         args = cast(self.given, self.widest)
         reasons = []
         for way in (nullcontext, in_float64):
@@ -278,8 +278,8 @@ class _Check:
         """Raise if the results in float64 are others than those of the types given: kernels may depend on a size."""
         dtype = floats(self.given)[0].dtype
         with checked():
-            found = pull(self.function, self.given, self.seed).outputs
-        for a, b in zip(found, exact, strict=True):
+            narrow = pull(self.function, self.given, self.seed).outputs
+        for a, b in zip(narrow, exact, strict=True):
             scale = float(np.max(np.abs(b[np.isfinite(b)]), initial=0)) + 1e-2
             near = (
                 (np.abs(a - b) <= max(1e-2, RTOL.get(dtype, 0)) * scale)
@@ -290,11 +290,11 @@ class _Check:
                 raise ArithmeticError("the results are others than those of float")
 
     def coverage(self) -> None:
-        """A finding if nothing was compared."""
+        """Note a finding if nothing was compared."""
         if self.findings or self.compared:
             return
         missing = [*self.result.notes, *self.result.skipped] or ["no argument has an element"]
-        self.found(
+        self.note(
             "unchecked",
             "all",
             "no value of a derivative was compared with another: " + "; ".join(missing[:MOST]),
@@ -312,7 +312,7 @@ class _Check:
             except GradcheckError as error:
                 if "is not finite" in str(error) and case.what != "as given":
                     raise ArithmeticError(str(error)) from error
-                raise GradcheckError("; ".join(self.places(case) or [str(error)])) from error
+                raise GradcheckError("; ".join(self.sentences(case) or [str(error)])) from error
             self.compared += sum(x.size for x in floats(case.args))
         if case.what == "as given":
             if len(self.findings) == before and self.order > 1:
@@ -333,10 +333,10 @@ class _Check:
                         slopes = (
                             f"{one.numeric:.3g} by differences in float32, {one.analytic:.6g} by the backward"
                         )
-                        self.found("gradient", label, f"{one.path}: the slope along a direction is {slopes}")
+                        self.note("gradient", label, f"{one.path}: the slope along a direction is {slopes}")
 
-    def places(self, case: Sized) -> list[str]:
-        """Sentences on each wrong gradient."""
+    def sentences(self, case: Sized) -> list[str]:
+        """A sentence on each wrong gradient."""
         return wrong_elements(self.function, case.args, self.launches.blocks, self.seed)
 
     def higher(self, case: Sized) -> None:
@@ -384,10 +384,10 @@ class _Check:
             self.result.notes.append(f"no dual numbers: {reason}")
             return
         with self.exactly() if dtype == self.widest else nullcontext():
-            found = pull(self.function, args, self.seed)
+            pulled = pull(self.function, args, self.seed)
         weights = cotangents(values, self.seed)
         left = [w * s for w, s in zip(weights, slopes, strict=True)]
-        right = [g * u for g, u in zip(found.gradients, moves, strict=True)]
+        right = [g * u for g, u in zip(pulled.gradients, moves, strict=True)]
         a, b = (float(sum(np.sum(term) for term in terms)) for terms in (left, right))
         scale = float(sum(np.linalg.norm(term) for term in (*left, *right))) + 1e-3
         if np.isfinite(a):
@@ -406,9 +406,9 @@ class _Check:
                 if any(one.value is x for x in floats(args))
             ]
             wrong = self.wrong_parts(args, moves, weights, right, names, dtype)
-            places = [f"written by {place}" for place in found.places if place]
-            self.found(
-                "transpose", f"{case.what}, {dtypes.info(dtype).name}", "; ".join([message, *wrong, *places])
+            writers = [f"written by {place}" for place in pulled.writers if place]
+            self.note(
+                "transpose", f"{case.what}, {dtypes.info(dtype).name}", "; ".join([message, *wrong, *writers])
             )
 
     def wrong_parts(
@@ -441,7 +441,9 @@ class _Check:
             ),
             *(
                 (f"the gradient by floating argument {i}", a, b, place)
-                for i, (a, b, place) in enumerate(zip(got.gradients, want.gradients, got.places, strict=True))
+                for i, (a, b, place) in enumerate(
+                    zip(got.gradients, want.gradients, got.writers, strict=True)
+                )
             ),
         ]
         largest = float(ml_dtypes.finfo(dtype).max)  # type: ignore[no-untyped-call]
@@ -454,7 +456,7 @@ class _Check:
                 worst = int(np.argmax(np.where(good, 0, np.nan_to_num(np.abs(a - b), nan=np.inf) + 1e-300)))
                 index = tuple(int(i) for i in np.unravel_index(worst, a.shape))
                 end = f"; written by {place}" if place else ""
-                self.found(
+                self.note(
                     kind,
                     case,
                     f"{name}, element {index}: {a[index]:.6g}, {beside} {b[index]:.6g}; {int((~good).sum())} of "
@@ -504,7 +506,7 @@ class _Check:
                         if not np.array_equal(a, b):
                             index = tuple(int(k) for k in np.argwhere(a != b)[0])
                             names = ["finite", "infinite", "-infinite", "NaN"]
-                            self.found(
+                            self.note(
                                 "special value",
                                 case,
                                 f"output {i}, element {index}: {names[a[index]]} in {dtypes.info(dtype).name}, "
@@ -521,9 +523,9 @@ class _Check:
         with self.exactly() if dtype == self.widest else nullcontext():
             outputs = floats(self.function(*pytree.replace(args, leaves)))
         largest = float(ml_dtypes.finfo(narrow).max)  # type: ignore[no-untyped-call]
-        found = [np.asarray(y.numpy()).astype(np.float64) for y in outputs]
+        results = [np.asarray(y.numpy()).astype(np.float64) for y in outputs]
         return [
-            np.where(np.isnan(y), 3, np.where(y > largest, 1, np.where(y < -largest, 2, 0))) for y in found
+            np.where(np.isnan(y), 3, np.where(y > largest, 1, np.where(y < -largest, 2, 0))) for y in results
         ]
 
     def devices(self) -> None:

@@ -35,8 +35,8 @@ def check_large(
 ) -> list[KernelReport]:
     """Launch a kernel on arrays of any size, without the memory for them, and report wrong indices.
 
-    Some blocks run on the host, the first and the last among them, as in a checked launch. What is found above all are
-    integers that overflow in the arithmetic of indices, and the accesses out of bounds to which that leads. Arrays
+    Some blocks run on the host, the first and the last among them, as in a checked launch. They find above all
+    integers that overflow in the arithmetic of indices, and the accesses out of bounds that follow. Arrays
     appear to hold zeros; only what the blocks touch takes memory. Unsigned integers may overflow by C++'s rules, so
     they are not reported, but where they lead out of bounds.
 
@@ -47,7 +47,7 @@ def check_large(
             first array.
         shared: bytes of dynamic shared memory per block.
         blocks: how many blocks run.
-        timeout: seconds after which the launch ends; what it has found by then counts.
+        timeout: seconds after which the launch ends; its findings until then count.
         overrides: template variables. ``elem`` is float32 by default, and ``index`` as for a launch on such arrays.
 
     Returns:
@@ -95,9 +95,9 @@ def check_large(
             bound(args, bound.grid_for(args) if grid is None else grid, shared)
     finally:
         mode.leave(chosen)
-    found = [one for one in reports if one.kind not in ("timeout", "unset", "unwritten")]
-    if found:
-        raise KernelFault("\n".join(one.message for one in found), tuple(found))
+    faults = [one for one in reports if one.kind not in ("timeout", "unset", "unwritten")]
+    if faults:
+        raise KernelFault("\n".join(one.message for one in faults), tuple(faults))
     return []
 
 

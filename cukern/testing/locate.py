@@ -1,4 +1,4 @@
-"""Where a wrong gradient is: its argument, its elements, and the kernel's line that writes it."""
+"""Localisation of wrong gradients: the argument, the elements, and the kernel's line that writes them."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from .shapes import on
 from .stand_ins import Launch, launching, plainly
 
 Values = npt.NDArray[np.float64]
-#: The most elements of an argument that are moved one by one.
+#: The most elements of an argument that are perturbed one by one.
 TRIED = 48
 
 
 class Pulled(NamedTuple):
-    """The results of one call, and the gradients of their products with cotangents."""
+    """The results of one call, the gradients of their products with cotangents, and the lines that wrote these."""
 
     outputs: list[Values]
     gradients: list[Values]
-    places: list[str]
+    writers: list[str]
 
 
 class Launches:
-    """The users' kernels that were launched: their block sizes and tiles, and which array each one wrote last."""
+    """The launches of users' kernels: block sizes and tiles, and the last writer of each array."""
 
     def __init__(self) -> None:
         self.blocks: set[int] = set()
@@ -43,7 +43,7 @@ class Launches:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note launches while the with-block runs."""
+        """Record launches while the with-block runs."""
         with launching(self._launch) as self._launches:
             yield
 
@@ -63,14 +63,14 @@ class Launches:
         device, known = kernel._defaults(args, before)
         for param, arg in zip(kernel.bind(device, **known).signature.params, args, strict=False):
             if isinstance(arg, Array) and not param.const:
-                self._writers[id(arg._storage)] = arg, _place(kernel, param.name)
+                self._writers[id(arg._storage)] = arg, _writer_line(kernel, param.name)
 
-    def place(self, array: Array) -> str:
-        """Where an array was last written, such as ``"dx of <softsign_backward>:5"``; empty if no kernel wrote it."""
+    def writer(self, array: Array) -> str:
+        """The last writer of an array, such as ``"dx of <softsign_backward>:5"``; empty if no kernel wrote it."""
         return self._writers.get(id(array._storage), (None, ""))[1]
 
 
-def _place(kernel: Kernel, param: str) -> str:
+def _writer_line(kernel: Kernel, param: str) -> str:
     text = render.source_of(kernel.template)
     word = re.escape(param)
     written = re.compile(
@@ -105,11 +105,11 @@ def pull(
             outputs = floats(function(*args))
         weights = zip(cotangents(outputs, seed), outputs, strict=True)
         seeds = [spread(on(one, y.dtype, y.device)) for one, y in weights]
-        found = tape.gradient(outputs, inputs, seeds, unconnected="zero")
+        gradients = tape.gradient(outputs, inputs, seeds, unconnected="zero")
     return Pulled(
         [y.numpy().astype(np.float64) for y in outputs],
-        [gradient.numpy().astype(np.float64) for gradient in found],
-        [watch.place(gradient) for gradient in found],
+        [gradient.numpy().astype(np.float64) for gradient in gradients],
+        [watch.writer(gradient) for gradient in gradients],
     )
 
 
@@ -124,17 +124,17 @@ def wrong_elements(
 ) -> list[str]:
     """For each argument of float64 whose gradient is wrong, a sentence that names its elements and the line.
 
-    Elements at both ends, near multiples of block sizes and at random are moved one by one.
+    Elements at both ends, near multiples of block sizes and at random are perturbed one by one.
     """
-    found = pull(function, args, seed)
-    weights = cotangents(found.outputs, seed)
+    pulled = pull(function, args, seed)
+    weights = cotangents(pulled.outputs, seed)
     names = [
         leaf.path
         for leaf in pytree.leaves_with_path(list(args), "args")
         if is_array(leaf.value) and is_float(leaf.value.dtype) and leaf.value.dtype.kind != "c"
     ]
     said = []
-    for position, (name, gradient) in enumerate(zip(names, found.gradients, strict=True)):
+    for position, (name, gradient) in enumerate(zip(names, pulled.gradients, strict=True)):
         tried = _tried(gradient.size, blocks, seed)
         numeric = {at: _slope(function, args, position, at, weights) for at in tried}
         scale = max(
@@ -144,10 +144,10 @@ def wrong_elements(
         if wrong:
             first = wrong[0]
             index = tuple(int(i) for i in np.unravel_index(first, gradient.shape))
-            place = f"; written by {found.places[position]}" if found.places[position] else ""
+            writer = f"; written by {pulled.writers[position]}" if pulled.writers[position] else ""
             said.append(
                 f"{name}, element {index}: numeric {numeric[first]:.6g}, analytic {gradient.flat[first]:.6g}; "
-                f"{len(wrong)} of {len(tried)} elements that were tried are wrong{place}"
+                f"{len(wrong)} of {len(tried)} elements that were tried are wrong{writer}"
             )
     return said
 

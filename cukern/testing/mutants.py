@@ -1,4 +1,4 @@
-"""Mutation tests of kernels: how many small wrong versions of a text do its tests notice?"""
+"""Mutation testing of kernels: how many small wrong versions of a text do its tests notice?"""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .mutations import Mutation, mutations
 
 @dataclass(frozen=True)
 class MutationResult:
-    """What became of each wrong version.
+    """The outcome for each wrong version.
 
     Attributes:
         kernel: the kernel's name.
@@ -62,10 +62,10 @@ def mutants(
     """Run ``check`` with small wrong versions of a kernel, to see which ones it notices.
 
     A version differs from the template's text in one place of the kernel that runs, or of a function that it calls: a
-    barrier or fence left out, a bound, an index or a
-    constant moved by one, a comparison, a sign or an operator changed, a guard or a statement dropped, indices swapped,
-    a sum that is an assignment, an atomic made plain, min for max, a wrong stride or axis. While ``check`` runs,
-    ``kernel`` itself has the wrong text, and launches on the host are checked ones, so that races count as noticed.
+    barrier or fence left out, a bound, an index or a constant off by one, a comparison, a sign or an operator changed,
+    a guard or a statement dropped, indices swapped, an assignment for a sum, a plain operation for an atomic one, min
+    for max, a wrong stride or axis. While ``check`` runs, ``kernel`` itself has the wrong text, and launches on the
+    host are checked ones, so that races count as noticed.
 
     Args:
         kernel: a kernel of your own. Files that it includes stay as they are.
@@ -132,21 +132,21 @@ def mutants(
 
 
 def _lines_that_ran(kernel: Kernel, source: str) -> set[int]:
-    """The lines of a text, counted from 1, that are in the kernels which were launched or in what these need."""
+    """The lines of a text, counted from 1, of the launched kernels and of what these need."""
     lines: set[int] = set()
     for bound in kernel._bound.values():
         text = needed(bound.rendered.text)
         if kernel.plain:
             before = render.render(kernel.template, {}, plain=True).text.count("\n") - source.count("\n")
-            found = enumerate(text.split("\n")[before : before + source.count("\n") + 1], 1)
-            lines |= {number for number, line in found if line.strip()}
+            numbered = enumerate(text.split("\n")[before : before + source.count("\n") + 1], 1)
+            lines |= {number for number, line in numbered if line.strip()}
         else:
             lines |= lines_of(text, kernel.template) | held_lines(source)
     return lines
 
 
 def _outcome(check: Callable[[], object]) -> str:
-    """What happened with a wrong version: the list of :class:`MutationResult` to which it belongs."""
+    """The outcome for a wrong version: the name of its list in :class:`MutationResult`."""
     try:
         with checked():
             return "noticed" if check() is False else "survivors"

@@ -1,4 +1,4 @@
-"""Small changes of a kernel's text, each of which should make it wrong."""
+"""Mutation operators for kernels: small changes of a text, each of which should make it wrong."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _COUNTERPARTS = {
     "log": "log1p",
 }
 _COUNTERPARTS |= {b: a for a, b in _COUNTERPARTS.items()}
-#: Calls whose absence leaves threads, or what was written, out of order.
+#: Calls that order threads or their memory accesses.
 _WAITS = re.compile(
     r"__syncthreads|__syncwarp|__threadfence(_block|_system)?|\w*wait\w*|\w*barrier\w*|\w*fence\w*"
 )
@@ -62,7 +62,7 @@ class Mutation:
         what: the kind of change.
         start: the first byte that is replaced.
         end: the byte after the last one.
-        new: what stands there instead.
+        new: the replacement.
     """
 
     line: int
@@ -91,33 +91,33 @@ class Mutation:
 
 
 def masked(source: str) -> bytes:
-    """A template as C++ of the same length: what Jinja inserts is a name, its statements and comments are spaces."""
+    """A template as C++ of the same length: Jinja's expressions become names, its statements and comments spaces."""
 
-    def spaces(found: re.Match[bytes]) -> bytes:
-        return re.sub(rb"[^\n]", b" ", found[0])
+    def spaces(match: re.Match[bytes]) -> bytes:
+        return re.sub(rb"[^\n]", b" ", match[0])
 
-    def name(found: re.Match[bytes]) -> bytes:
-        return re.sub(rb"[^\n]", b"_", b"e" + found[0][1:])
+    def name(match: re.Match[bytes]) -> bytes:
+        return re.sub(rb"[^\n]", b"_", b"e" + match[0][1:])
 
     return _INSERTED.sub(name, _STATEMENT.sub(spaces, source.encode()))
 
 
 def mutations(source: str) -> list[Mutation]:
     """The changes that make sense in the functions of a template, in the order of its lines."""
-    found: dict[tuple[int, int, str], Mutation] = {}
+    unique: dict[tuple[int, int, str], Mutation] = {}
     stack = [syntax_tree(masked(source))]
     while stack:
         node = stack.pop()
         stack.extend(node.children)
-        make = _KINDS.get(node.type)
-        if make is None or not _in_body(node):
+        operator = _KINDS.get(node.type)
+        if operator is None or not _in_body(node):
             continue
-        for what, place, new in make(node):
-            one = Mutation(place.start_point[0] + 1, what, place.start_byte, place.end_byte, new)
-            found.setdefault((one.start, one.end, one.new), one)
+        for what, changed, new in operator(node):
+            one = Mutation(changed.start_point[0] + 1, what, changed.start_byte, changed.end_byte, new)
+            unique.setdefault((one.start, one.end, one.new), one)
     text = source.encode()
-    mended = (_unmasked(one, text) for one in found.values())
-    return sorted(mended, key=lambda one: (one.start, one.end, one.new))
+    complete = (_unmasked(one, text) for one in unique.values())
+    return sorted(complete, key=lambda one: (one.start, one.end, one.new))
 
 
 def _unmasked(one: Mutation, text: bytes) -> Mutation:
@@ -131,7 +131,7 @@ Change = tuple[str, tree_sitter.Node, str]
 
 
 def _copy(node: tree_sitter.Node) -> str:
-    """Stands for the template's text of a node."""
+    """A placeholder for the template's text of a node."""
     return f"\0{node.start_byte}:{node.end_byte}\0"
 
 
@@ -140,7 +140,7 @@ def _text(node: tree_sitter.Node | None) -> str:
 
 
 def _in_body(node: tree_sitter.Node) -> bool:
-    """Whether a node is in a function's body, and takes part when it runs."""
+    """Whether a node is in a function's body, and is executed."""
     inside = False
     parent: tree_sitter.Node | None = node
     while parent is not None:
@@ -197,10 +197,10 @@ def _condition(node: tree_sitter.Node) -> Iterator[Change]:
 
 
 def _number(node: tree_sitter.Node) -> Iterator[Change]:
-    found = _NUMBER.fullmatch(_text(node))
-    if found is None or (node.parent is not None and node.parent.type == "subscript_designator"):
+    match = _NUMBER.fullmatch(_text(node))
+    if match is None or (node.parent is not None and node.parent.type == "subscript_designator"):
         return
-    digits, suffix = found.groups()
+    digits, suffix = match.groups()
     new = {"0": "1", "1": "0"}.get(digits)
     if new is None:
         new = str(float(digits) + 1) if "." in digits else str(int(digits) + 1)
@@ -237,8 +237,8 @@ def _call(node: tree_sitter.Node) -> Iterator[Change]:
     elif name in _COUNTERPARTS:
         yield f"`{name}` is `{_COUNTERPARTS[name]}`", function, _COUNTERPARTS[name]
     elif name == "atomicAdd" and len(given.named_children) == 2:
-        place, value = given.named_children
-        yield "the atomic is plain", node, f"(*({_copy(place)}) += ({_copy(value)}))"
+        target, value = given.named_children
+        yield "the atomic is plain", node, f"(*({_copy(target)}) += ({_copy(value)}))"
 
 
 def _ternary(node: tree_sitter.Node) -> Iterator[Change]:

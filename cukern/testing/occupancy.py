@@ -1,4 +1,4 @@
-"""How many warps of a kernel a multiprocessor holds at a time."""
+"""Occupancy: the warps of a kernel that a multiprocessor holds at a time."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def _used(unit: Unit) -> tuple[int | None, int]:
         log = nvrtc.compile(unit.text, arch, options=["--ptxas-options=-v"]).log
     except (DeviceError, CompilerFailure):
         return None, 0
-    found = _USED.search(log)
-    return (int(found[1]), int(found[2] or 0)) if found else (None, 0)
+    match = _USED.search(log)
+    return (int(match[1]), int(match[2] or 0)) if match else (None, 0)
 
 
 def occupancy(unit: Unit, block: Dim3, dynamic_shared: int) -> Occupancy:

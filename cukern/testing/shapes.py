@@ -1,4 +1,4 @@
-"""Arguments of other sizes and layouts, made from those that a caller gives."""
+"""Arguments of other sizes and layouts, derived from those that a caller gives."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ class Sized(NamedTuple):
 
 def sizes_around(blocks: Iterable[int]) -> list[int]:
     """0, 1, and for each block or tile one less, it, one more, and twice and 3 more; in ascending order."""
-    found = {0, 1}
+    sizes = {0, 1}
     for block in blocks:
-        found |= {block - 1, block, block + 1, 2 * block + 3}
-    return sorted(size for size in found if size >= 0)
+        sizes |= {block - 1, block, block + 1, 2 * block + 3}
+    return sorted(size for size in sizes if size >= 0)
 
 
 def resized(
@@ -50,8 +50,8 @@ def resized(
             if new == 0 and indexed:
                 continue
             rng = np.random.default_rng([seed, old, new])
-            made = (drawn(rng, array, shape, new) for array, shape in zip(arrays, shapes, strict=True))
-            leaves = [next(made) if is_array(leaf) else leaf for leaf in pytree.leaves(list(args))]
+            new_arrays = (drawn(rng, array, shape, new) for array, shape in zip(arrays, shapes, strict=True))
+            leaves = [next(new_arrays) if is_array(leaf) else leaf for leaf in pytree.leaves(list(args))]
             yield Sized(f"size {old} is {new}", pytree.replace(list(args), leaves))
 
 
@@ -66,10 +66,10 @@ def drawn(rng: np.random.Generator, array: Array, shape: tuple[int, ...], size: 
         return on(rng.choice(values, shape), array.dtype, array.device)
     wide = values.astype(np.float64)
     between = rng.uniform(size=shape)
-    made = rng.choice(wide, shape) * between + rng.choice(wide, shape) * (1 - between)
+    values = rng.choice(wide, shape) * between + rng.choice(wide, shape) * (1 - between)
     if wide.min() == wide.max():
-        made = made * rng.uniform(0.9, 1.1, shape)
-    return on(made, array.dtype, array.device)
+        values = values * rng.uniform(0.9, 1.1, shape)
+    return on(values, array.dtype, array.device)
 
 
 def on(values: npt.NDArray[Any], dtype: DType, device: Device) -> Array:
@@ -86,8 +86,8 @@ def cast(args: Sequence[Any], dtype: DType, device: Device | None = None) -> lis
             real = is_float(leaf.dtype) and leaf.dtype.kind != "c"
             leaf = on(leaf.numpy(), dtype if real else leaf.dtype, device or leaf.device)
         leaves.append(leaf)
-    made: list[Any] = pytree.replace(list(args), leaves)
-    return made
+    result: list[Any] = pytree.replace(list(args), leaves)
+    return result
 
 
 def layouts(array: Array) -> Iterator[tuple[str, Array, Array]]:
@@ -106,8 +106,8 @@ def layouts(array: Array) -> Iterator[tuple[str, Array, Array]]:
             )
             yield "is broadcast", Array._wrap(spread, device), dense
         if array.ndim > 1:
-            turned = xp.asarray(np.ascontiguousarray(values.T)).T
-            yield "is transposed", Array._wrap(turned, device), array
+            transposed = xp.asarray(np.ascontiguousarray(values.T)).T
+            yield "is transposed", Array._wrap(transposed, device), array
         moved = xp.empty(array.size + 1, array.dtype)
         moved[1:] = xp.asarray(values.ravel())
         yield "is misaligned", Array._wrap(moved[1:].reshape(values.shape), device), array

@@ -1,4 +1,4 @@
-"""Calls of functions whose kernels run with other numbers in place of floats."""
+"""Calls of functions whose kernels run with another number type in place of floats."""
 
 from __future__ import annotations
 
@@ -81,23 +81,23 @@ class StandIns:
 
     def __init__(self, numbers: StandIn, dtype: DType, elem: DType) -> None:
         self.numbers, self.dtype, self.elem = numbers, dtype, elem
-        self.made: dict[Any, BoundKernel] = {}
+        self.compiled: dict[Any, BoundKernel] = {}
         self.replaced: list[tuple[Array, dict[str, Any]]] = []
 
     def launch(
         self, kernel: Kernel, args: Sequence[Any], grid: Any, shared: int, overrides: dict[str, Any]
     ) -> None:
-        """Launch the form of a kernel that takes these numbers."""
+        """Launch the version of a kernel that is compiled for these numbers."""
         device, overrides = kernel._defaults(args, overrides)
         if overrides.get("elem") == self.dtype:
             overrides["elem"] = self.elem
         key = kernel, device, repr(sorted(overrides.items()))
-        if key not in self.made:
+        if key not in self.compiled:
             variables, block = kernel._resolve(overrides)
-            if found := self.numbers.refused(reached(kernel._rendered(variables).text)):
-                raise NoStandIn(f"{kernel.entry or kernel.name} takes floats apart: {found}")
-            self.made[key] = BoundKernel(kernel._rendered(variables, self.numbers), device, block)
-        bound = self.made[key]
+            if use := self.numbers.refused(reached(kernel._rendered(variables).text)):
+                raise NoStandIn(f"{kernel.entry or kernel.name} takes floats apart: {use}")
+            self.compiled[key] = BoundKernel(kernel._rendered(variables, self.numbers), device, block)
+        bound = self.compiled[key]
         params = bound.signature.params
         given = [self.given(p, arg) for p, arg in zip(params, args, strict=False)] + list(args[len(params) :])
         bound(given, bound.grid_for(args) if grid is None else grid, shared * _GROWTH[self.numbers.dual])
@@ -120,7 +120,7 @@ class StandIns:
         return array
 
     def copy(self, array: Array) -> Array:
-        """A copy in these numbers, which no write counts of."""
+        """A copy in these numbers, without the array's count of writes."""
         if array._storage.empty is not None and not array._storage.version:
             return empty(array.shape, self.dtype, array.device)
         with array.device.activate():
@@ -139,10 +139,10 @@ class StandIns:
             raise NoStandIn("an array that a kernel writes views one that is not contiguous")
         old, size = array._data, array.dtype.itemsize
         offset = (address(old) - address(whole._data)) // size
-        made = self.copy(whole)
+        copied = self.copy(whole)
         grown = self.dtype.itemsize
         strides = [stride // size * grown for stride in old.strides]
-        flat = made._data.ravel()[offset:]
+        flat = copied._data.ravel()[offset:]
         with array.device.activate():
             xp = array.device.xp
             view = (
@@ -150,12 +150,12 @@ class StandIns:
                 if array.device.addressable
                 else xp.ndarray(old.shape, self.dtype, flat.data, strides=strides)
             )
-        self.replace(whole, made)
-        self.replace(array, Array._wrap(view, array.device, made._storage))
+        self.replace(whole, copied)
+        self.replace(array, Array._wrap(view, array.device, copied._storage))
 
-    def replace(self, array: Array, made: Array) -> None:
+    def replace(self, array: Array, new: Array) -> None:
         self.replaced.append((array, {name: getattr(array, name) for name in _PARTS}))
-        array._replace(made)
+        array._replace(new)
 
     def restore(self) -> None:
         """Give arrays back the memory that they had, with the values that they have now."""

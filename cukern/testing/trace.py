@@ -1,4 +1,4 @@
-"""What a kernel's threads did in memory, as a GPU's warps would do it: transactions, bank conflicts, idle lanes."""
+"""Traces of a kernel's memory accesses, as a GPU's warps would execute them: sectors, bank conflicts, idle lanes."""
 
 from __future__ import annotations
 
@@ -22,16 +22,25 @@ if TYPE_CHECKING:
 
 __all__ = ["Access", "Trace", "traced"]
 
-_WARP, _SECTOR, _BANKS, _WORD = 32, 32, 32, 4
-#: Threads, and pieces of an array, that a picture shows at most.
-_ROWS, _COLUMNS = 256, 512
+#: Threads of a warp.
+_WARP = 32
+#: Bytes of a sector of global memory.
+_SECTOR = 32
+#: Banks of shared memory.
+_BANKS = 32
+#: Bytes of a bank's word.
+_WORD = 4
+#: The most rows of a picture, which stand for threads.
+_ROWS = 256
+#: The most columns of a picture, which stand for pieces of an array.
+_COLUMNS = 512
 
 
 @dataclass(frozen=True)
 class Access:
-    """What one place of a kernel does to one array, in all traced blocks.
+    """The accesses of one line of a kernel to one array, in all traced blocks.
 
-    A request is what the threads of a warp do together; it is taken to be their first access at the place, their second
+    A request is what the threads of a warp do together; it is taken to be their first access at the line, their second
     one, and so on.
 
     Attributes:
@@ -44,7 +53,7 @@ class Access:
         lanes: the mean share of a warp's threads that take part.
         moved: for global memory, the sectors of 32 bytes that the requests touch; for shared memory, the turns in which
             its 32 banks serve them.
-        least: how many sectors or turns as many bytes need.
+        least: the sectors or turns that as many bytes need at least.
     """
 
     place: str
@@ -72,7 +81,7 @@ class Trace:
         shared: bytes of dynamic shared memory.
         blocks: how many blocks were traced, from the first.
         missed: accesses that were left out, because there were too many.
-        accesses: what each place does to each array, in the order of the places.
+        accesses: the accesses of each line to each array, in the order in which the lines first ran.
         events: all accesses of single threads, in the order in which the host ran them, a NumPy array with the fields
             ``offset`` (bytes from the array's start), ``block``, ``thread``, ``size`` (bytes), ``writes``, ``how``,
             ``region`` and ``place`` (in the compiled code).
@@ -157,7 +166,7 @@ class Trace:
 
         if Path(path).suffix.lower() in (".png", ".jpg", ".jpeg", ".svg", ".gif", ".pdf"):
             raise ValueError(
-                f"{path}: save writes a page of HTML; picture(access) makes the PNG of one access"
+                f"{path}: save writes a page of HTML; picture(access) returns the PNG of one access"
             )
         write_text(path, page(self))
 
@@ -182,7 +191,7 @@ class Trace:
 
 
 def _order(*keys: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """The stable order by keys, the first one first, and where in it another group begins."""
+    """The stable order by keys, the first one first, and flags of the beginnings of its groups."""
     order = np.lexsort(keys[::-1])
     begins = np.ones(len(order), bool)
     begins[1:] = False
@@ -227,7 +236,7 @@ def _distinct(*keys: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def _sectors(
     events: np.ndarray[Any, Any], at: np.ndarray[Any, Any], requests: np.ndarray[Any, Any]
 ) -> tuple[int, int]:
-    """The sectors of global memory that requests touch, and how many their bytes would fill."""
+    """The sectors of global memory that requests touch, and the number that their bytes would fill."""
     size = events["size"].astype(np.int64)
     first, last = at // _SECTOR, (at + size - 1) // _SECTOR
     moved = len(_distinct(np.tile(requests, 2), np.concatenate([first, last])))
@@ -239,7 +248,7 @@ def _sectors(
 def _turns(
     events: np.ndarray[Any, Any], at: np.ndarray[Any, Any], requests: np.ndarray[Any, Any]
 ) -> tuple[int, int]:
-    """The turns in which the banks of shared memory serve requests, and how many there were without conflicts.
+    """The turns in which the banks of shared memory serve requests, and their number without conflicts.
 
     A bank serves one word of 4 bytes in a turn, to any number of threads. Wider accesses are served by half or quarter
     warps; atomic operations on one word one after another.
@@ -264,13 +273,13 @@ def _turns(
 def traced(
     kernel: str = "", *, blocks: int = 2, most: int = 20, accesses: int = 1_000_000
 ) -> Iterator[list[Trace]]:
-    """A with-block in which the host notes what kernels read and write; at its end the list has a trace a launch.
+    """A with-block in which the host records what kernels read and write; at its end the list has a trace a launch.
 
     Launches run as in :func:`checked`, whose findings are left out. Of launches of one kernel, grid and block the first
     is traced.
 
     Args:
-        kernel: what the names of traced kernels contain.
+        kernel: a part of the names of traced kernels.
         blocks: how many blocks of a launch are traced, from the first.
         most: the most launches.
         accesses: the most accesses of a launch, of 32 bytes each.

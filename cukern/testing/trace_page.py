@@ -1,4 +1,4 @@
-"""The page of a trace: a table of what each line does to memory, and a picture of each access."""
+"""The HTML page of a trace: a table of the accesses of each line, and a picture of each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Errors of results in units of the last place, beside the same computation in a wider type."""
+"""Errors of results in units in the last place (ulp), measured beside the same computation in a wider type."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ulps:
         output: its path, ``"output"`` for a single array.
         dtype: its dtype.
         count: the number of its elements.
-        worst: the largest error, in units of the last place of the exact value; infinite where one of the two is NaN or
+        worst: the largest error, in units in the last place of the exact value; infinite where one of the two is NaN or
             infinite alone.
         mean: the mean of the finite errors.
         index: where the error is largest; None for an output without elements.
@@ -112,8 +112,8 @@ def ulps(
     >>> table.worst < 2, table[0].count
     (True, 101)
     """
-    found = list(pytree.leaves_with_path(list(args), "args"))
-    floating = [leaf for leaf in found if _is_floating(leaf.value)]
+    leaves = list(pytree.leaves_with_path(list(args), "args"))
+    floating = [leaf for leaf in leaves if _is_floating(leaf.value)]
     if not floating:
         raise TypeError("args: there is no floating array whose results could err")
     for leaf in floating:
@@ -123,7 +123,7 @@ def ulps(
                 "arrays"
             )
     got = list(pytree.leaves_with_path(function(*args), "output"))
-    wide = [_widened(leaf.value, reference is not None) for leaf in found]
+    wide = [_widened(leaf.value, reference is not None) for leaf in leaves]
     exact = list(
         pytree.leaves_with_path((reference or function)(*pytree.replace(list(args), wide)), "output")
     )
@@ -168,8 +168,8 @@ def _row(
     if not got.size:
         return Ulps(path, got.dtype, 0, 0.0, 0.0, None, (), None, None)
     errors = distance(got, exact, subnormals)
-    place = np.unravel_index(int(np.argmax(errors)), got.shape)
-    index = tuple(int(i) for i in place)
+    position = np.unravel_index(int(np.argmax(errors)), got.shape)
+    index = tuple(int(i) for i in position)
     finite = errors[np.isfinite(errors)]
     return Ulps(
         path,
@@ -187,7 +187,7 @@ def _row(
 def distance(
     got: npt.NDArray[Any], exact: npt.NDArray[Any], subnormals: bool = True
 ) -> npt.NDArray[np.float64]:
-    """The error of each element of ``got``, in units of the last place of ``exact`` in the dtype of ``got``.
+    """The error of each element of ``got``, in units in the last place of ``exact`` in the dtype of ``got``.
 
     Complex numbers count by their absolute values. Without ``subnormals``, pairs below the normal numbers are equal.
     """

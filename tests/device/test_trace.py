@@ -132,7 +132,7 @@ def test_a_picture_shows_which_thread_touches_what() -> None:
 def test_a_page_has_all(tmp_path: Path) -> None:
     one = trace(blocks=1)
     one.save(tmp_path / "page.html")
-    with pytest.raises(ValueError, match=r"save writes a page of HTML; picture\(access\) makes the PNG"):
+    with pytest.raises(ValueError, match=r"save writes a page of HTML; picture\(access\) returns the PNG"):
         one.save(tmp_path / "page.png")
     text = (tmp_path / "page.html").read_text()
     assert text.count("<img") == len(one.accesses)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
-from ..device.transfer import carried
+from ..device.transfer import copied_across
 from ..errors import CaptureError, DeviceError
 from . import printing
 from .implicit import converted
@@ -257,7 +257,7 @@ class Array(Memory):
                 result = Array._wrap(where.backend.upload(self._data), where)
         else:
             with tape.stop_recording():
-                result = Array._wrap(carried(self.contiguous()._data, home, where), where)
+                result = Array._wrap(copied_across(self.contiguous()._data, home, where), where)
         if tape.recording((self,)):
             tape.record(
                 "to_device", (self,), (result,), lambda gradients, *_: (gradients[0].to_device(home),)

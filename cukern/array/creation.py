@@ -250,8 +250,8 @@ def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str
         with where.activate():
             result = Array._made(layout)
     result._storage.empty = weakref.ref(result)
-    if capture_hooks.made_empty is not None:
-        capture_hooks.made_empty(result)
+    if capture_hooks.new_empty is not None:
+        capture_hooks.new_empty(result)
     return result
 
 

@@ -22,9 +22,9 @@ _MODULES = {"host": ".host.backend", "cuda": ".cuda.backend"}
 _stand_ins: dict[str, Backend] = {}
 
 
-def stand_in(kind: str, made: Backend) -> None:
-    """Let ``made`` be the backend of a kind of device, before anything asks for that kind."""
-    _stand_ins[kind] = made
+def stand_in(kind: str, backend: Backend) -> None:
+    """Let ``backend`` be that of a kind of device, before anything asks for that kind."""
+    _stand_ins[kind] = backend
 
 
 @cache
@@ -33,8 +33,8 @@ def backend(kind: str) -> Backend:
     if kind in _stand_ins:
         return _stand_ins[kind]
     module = importlib.import_module(_MODULES[kind], __package__)
-    made: Backend = module.backend()
-    return made
+    created: Backend = module.backend()
+    return created
 
 
 class Device:
@@ -49,7 +49,7 @@ class Device:
     'host'
     """
 
-    _made: ClassVar[dict[tuple[str, int], Device]] = {}
+    _instances: ClassVar[dict[tuple[str, int], Device]] = {}
     kind: str
     index: int
     #: How a kernel's work is divided: among few threads with long loops, or many parallel threads.
@@ -72,17 +72,17 @@ class Device:
         if kind not in _MODULES or (number and not (number.isascii() and number.isdigit())):
             raise DeviceError(f"device: expected 'host', 'cuda' or 'cuda:N', got {name!r}")
         key = (kind, int(number or 0))
-        found = cls._made.get(key)
-        if found is None:
+        device = cls._instances.get(key)
+        if device is None:
             count = backend(kind).count()
             if key[1] >= count:
                 raise DeviceError(f"device: {name!r} is not here; this machine has {count} of kind {kind}")
-            made = super().__new__(cls)
-            made.kind, made.index = key
-            made.backend = of_kind = backend(kind)
-            made.style, made.addressable, made.which = of_kind.style, of_kind.addressable, of_kind.which
-            found = cls._made.setdefault(key, made)
-        return found
+            new = super().__new__(cls)
+            new.kind, new.index = key
+            new.backend = of_kind = backend(kind)
+            new.style, new.addressable, new.which = of_kind.style, of_kind.addressable, of_kind.which
+            device = cls._instances.setdefault(key, new)
+        return device
 
     def __reduce__(self) -> tuple[type[Device], tuple[str]]:
         return Device, (str(self),)
@@ -124,10 +124,10 @@ class Device:
 
     def _scope(self) -> AbstractContextManager[object]:
         """:meth:`activate` that also undoes what changes the current device within the block."""
-        made: AbstractContextManager[object] = (
+        scope: AbstractContextManager[object] = (
             _HERE if self.which is None else self.xp.cuda.Device(self.index)
         )
-        return made
+        return scope
 
     def synchronize(self) -> None:
         """Wait for all launches on this device."""
@@ -178,7 +178,7 @@ def set_default(name: str) -> None:
 
 
 def current() -> Device:
-    """The device on which new arrays are made.
+    """The device on which new arrays are created.
 
     Inside ``with device(d)`` it is ``d``; else ``CUKERN_DEVICE`` names it, which is read once; else it is the first
     GPU, or the host if there is none.
@@ -191,7 +191,7 @@ def current() -> Device:
 
 @contextmanager
 def device(name: str | Device) -> Iterator[Device]:
-    """Make new arrays on ``name`` within the block, in this thread.
+    """Create new arrays on ``name`` within the block, in this thread.
 
     >>> import cukern as ck
     >>> with ck.device("host"):

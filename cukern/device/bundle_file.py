@@ -1,4 +1,4 @@
-"""The file of a bundle: compiled kernels for one or several targets, found by the hash of their text.
+"""The file format of bundles: compiled kernels for one or several targets, indexed by the hash of their text.
 
 The file is, in this order::
 
@@ -39,19 +39,19 @@ _MAGIC = b"ckbundle"
 _HEAD = struct.Struct("<8sQ")
 _HASH_BYTES = hashlib.sha256().digest_size
 _HASH = re.compile(r"[0-9a-f]{64}")
-#: More than the index of any program, and too little to exhaust memory.
+#: The most bytes of an index: more than any program's, and too little to exhaust memory.
 _LARGEST_INDEX = 1 << 30
-#: What others can write is not loaded.
+#: The mode of written files; one that others can write is not loaded.
 _MODE = 0o644
 
 
 @dataclass(frozen=True)
 class Target:
-    """What kernels are compiled for.
+    """The target of a compilation.
 
     Attributes:
         name: as in ``--arch``: ``sm_90``, ``host``, ``host:x86-64-v3``; or :data:`TEMPLATES`.
-        facts: what a device must fulfil to run the kernels, by names that its backend knows.
+        facts: the requirements on a device that runs the kernels, by names that its backend knows.
     """
 
     name: str
@@ -72,7 +72,7 @@ class Code:
         name: the kernel's name.
         key: the hash of the text from which it was compiled.
         payload: a cubin or a shared library.
-        parsed: what was found in the text, by :func:`.text.stored.stored`.
+        parsed: the result of parsing the text, by :func:`.text.stored.stored`.
     """
 
     name: str
@@ -139,7 +139,7 @@ def write(path: Path, version: str, parts: Sequence[tuple[Target, Sequence[Code]
 
 
 class BundleFile:
-    """A bundle that was read into memory: what happens to its file later has no effect.
+    """A bundle that was read into memory: later changes of its file have no effect.
 
     Args:
         path: the file.
@@ -157,8 +157,8 @@ class BundleFile:
         self.version = str(self._field(index, "cukern", str))
         rows = self._field(index, "targets", list)
         self.targets = [self._target(row, f"targets[{i}]") for i, row in enumerate(rows)]
-        self._places: dict[tuple[int, str], tuple[str, int, int, str]] = {}
-        #: What was found in the texts, by their hash.
+        self._entries: dict[tuple[int, str], tuple[str, int, int, str]] = {}
+        #: The results of parsing the texts, by their hash.
         self.parsed: dict[str, dict[str, Any]] = {}
         rows = self._field(index, "kernels", list)
         end = max([self._kernel(row, f"kernels[{i}]") for i, row in enumerate(rows)], default=0)
@@ -229,7 +229,7 @@ class BundleFile:
         )
 
     def _kernel(self, row: Any, where: str) -> int:
-        """Note a kernel; return where its machine code ends."""
+        """Add a kernel; return the end of its machine code."""
         name, (target, start, size) = (
             self._field(row, "name", str, where),
             (self._field(row, one, int, where) for one in ("target", "start", "size")),
@@ -242,12 +242,12 @@ class BundleFile:
                 raise self._broken(f"{where}.{one}", "64 hexadecimal digits", f"{text!r:.60}")
         room = len(self._content) - self._start
         if not 0 <= start <= room:
-            raise self._broken(f"{where}.start", f"a place within {room} bytes of machine code", start)
+            raise self._broken(f"{where}.start", f"an offset within {room} bytes of machine code", start)
         if not 0 <= size <= room - start:
             raise self._broken(
                 f"{where}.size", f"at most the {room - start} bytes from start to the file's end", size
             )
-        self._places[target, key] = name, start, size, digest
+        self._entries[target, key] = name, start, size, digest
         self.parsed[key] = self._field(row, "parsed", dict, where)
         return int(start + size)
 
@@ -257,12 +257,12 @@ class BundleFile:
         Raises:
             DeviceError: as :meth:`find`.
         """
-        found = [self.find(number, key) for number, key in self._places if number == target]
-        return [code for code in found if code is not None]
+        codes = [self.find(number, key) for number, key in self._entries if number == target]
+        return [code for code in codes if code is not None]
 
     def count(self, target: int) -> int:
         """The number of a target's kernels."""
-        return sum(number == target for number, _ in self._places)
+        return sum(number == target for number, _ in self._entries)
 
     def find(self, target: int, key: str) -> Code | None:
         """The kernel of a target whose text has this hash.
@@ -270,10 +270,10 @@ class BundleFile:
         Raises:
             DeviceError: its machine code is damaged.
         """
-        place = self._places.get((target, key))
-        if place is None:
+        entry = self._entries.get((target, key))
+        if entry is None:
             return None
-        name, start, size, digest = place
+        name, start, size, digest = entry
         payload = self._content[self._start + start : self._start + start + size]
         if hashlib.sha256(payload).hexdigest() != digest:
             raise self._broken(f"machine code of {name}", f"SHA-256 {digest}", "another: the file is damaged")

@@ -1,4 +1,4 @@
-"""Bundles that this process has loaded, and the search for kernels in them."""
+"""Bundles of precompiled kernels that this process has loaded, and look-ups in them."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bundle:
 
     @property
     def missing(self) -> tuple[str, ...]:
-        """The names of kernels that were looked for in the bundle, and were compiled or taken from the cache."""
+        """The names of kernels that the bundle lacks, which were compiled or taken from the cache."""
         return tuple(self._missing)
 
     def close(self) -> None:
@@ -104,7 +104,7 @@ os.register_at_fork(after_in_child=_forked)
 def load_bundle(path: str | os.PathLike[str]) -> Bundle:
     """Load a bundle, in which kernels are found from then on instead of being compiled.
 
-    ``python -m cukern build`` makes bundles. The environment variable ``CUKERN_BUNDLE`` names bundles that are loaded
+    ``python -m cukern build`` writes bundles. The environment variable ``CUKERN_BUNDLE`` names bundles that are loaded
     before the first kernel. A kernel that is in no bundle is compiled, with a ``RuntimeWarning`` that names it. Kernels
     that were compiled before the call stay as they are.
 
@@ -184,7 +184,7 @@ def unit(text: str, trusted: bool) -> Unit:
                 return restored(row, text)
             except (KeyError, TypeError, ValueError) as error:
                 raise DeviceError(
-                    f"bundle {bundle.path}: parsed: expected what was found in a text, got {error!r}"
+                    f"bundle {bundle.path}: parsed: expected the result of parsing a text, got {error!r}"
                 ) from error
     return signature.parse(text, trusted)
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 replaced = 0
 #: Called before an array becomes numbers, which are constants to tapes: see :func:`watch_reads`.
 refuse: Callable[[Array, str], None] | None = None
-#: Called with an array that nothing has written; None outside of checked launches.
-made_empty: Callable[..., None] | None = None
+#: Called with a new array that nothing has written; None outside of checked launches.
+new_empty: Callable[..., None] | None = None
 _readers: tuple[Callable[[Array, str], None], ...] = ()
 
 
@@ -105,7 +105,7 @@ class Draws:
     """The generators from which a function draws, with their earlier positions, to draw the same numbers again."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Stream, dict[str, Any]]] = {}
+        self._before: dict[int, tuple[Stream, dict[str, Any]]] = {}
 
     @contextmanager
     def noted(self) -> Iterator[None]:
@@ -118,16 +118,16 @@ class Draws:
 
     def note(self, stream: Stream) -> None:
         """Note the position of ``stream`` before the first draw."""
-        if id(stream) not in self._found:
+        if id(stream) not in self._before:
             before: dict[str, Any] = {}
-            self._found[id(stream)] = stream, before
+            self._before[id(stream)] = stream, before
             repeated(lambda: before.update(stream.state))
 
     @contextmanager
     def again(self) -> Iterator[None]:
         """Reset the generators to the noted positions for the block, and restore them afterwards."""
         later: list[tuple[Stream, dict[str, Any]]] = []
-        for stream, before in self._found.values():
+        for stream, before in self._before.values():
             after: dict[str, Any] = {}
             later.append((stream, after))
             repeated(partial(_exchange, stream, before, after))

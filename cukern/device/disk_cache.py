@@ -1,9 +1,9 @@
-"""Compiled files kept on disk between processes, addressed by the hash of their sources.
+"""A content-addressed cache on disk: compiled files by the hash of their sources, shared by processes.
 
 An entry consists of its payload, the payload's SHA-256 and a magic word, in that order, so that a shared
 library can be loaded from the entry itself. It appears by an atomic rename and is checked before each
 use: a reader sees a whole entry or none. Any number of processes may request the same entry at once;
-one makes it while the others wait. Files that another user may have written are never read (:mod:`.trust`).
+one builds it while the others wait. Files that another user may have written are never read (:mod:`.trust`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,9 @@ from . import trust
 
 _MAGIC = b"cukern\x01\n"
 _TRAILER = hashlib.sha256().digest_size + len(_MAGIC)
+#: Seconds to wait for another process's lock.
 _LOCK_TIMEOUT = 120.0
+#: Seconds after which a temporary file is left over from a killed process.
 _STALE_AFTER = 3600.0
 
 
@@ -57,9 +59,9 @@ class DiskCache:
 
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     cache = DiskCache(Path(folder))
-    ...     path = cache.get("ab12", lambda path: path.write_bytes(b"made once"))
+    ...     path = cache.get("ab12", lambda path: path.write_bytes(b"a library"))
     ...     path.read_bytes()[:9]
-    b'made once'
+    b'a library'
     """
 
     def __init__(self, folder: Path) -> None:
@@ -68,15 +70,15 @@ class DiskCache:
         self._checked, self._checking = False, threading.Lock()
 
     def get(self, key: str, make: Callable[[Path], object]) -> Path:
-        """The file of the entry ``key``, made by ``make`` if it is missing or damaged.
+        """The file of the entry ``key``, built by ``make`` if it is missing or damaged.
 
         Args:
             key: a hexadecimal hash of everything on which the payload depends, followed by ``/`` and a file name
                 if the file must have one.
             make: writes the payload to the path that it is given; its exceptions are passed on.
         """
-        if found := self.find(key):
-            return found
+        if path := self.find(key):
+            return path
         if self._private is None:
             try:
                 return self._make(self.folder, key, make)
@@ -95,8 +97,8 @@ class DiskCache:
         if not self._checked:
             self._check()
         for folder in self._readable():
-            if found := self._find(self._path(folder, key), folder):
-                return found
+            if path := self._find(self._path(folder, key), folder):
+                return path
         return None
 
     def _check(self) -> None:
@@ -134,8 +136,8 @@ class DiskCache:
         if trust.why_not(path.parent, folder):
             raise _NotWritable
         with _locked(path.with_suffix(".lock")):
-            if found := self._find(path, folder):
-                return found
+            if entry := self._find(path, folder):
+                return entry
             part = _new_file(path)
             try:
                 _fill(part, make)
@@ -161,7 +163,7 @@ def _writing() -> Iterator[None]:
 
 
 def _make_folder(path: Path) -> None:
-    """Make a folder and its parents, writable only by this user whatever the process's umask."""
+    """Create a folder and its parents, writable only by this user whatever the process's umask."""
     for folder in (*reversed(path.parents), path):
         if not folder.is_dir():
             folder.mkdir(mode=0o755, exist_ok=True)
@@ -199,7 +201,7 @@ def _publish(part: Path, path: Path) -> None:
 def _locked(path: Path) -> Iterator[None]:
     """Hold the lock file ``path``, or continue without it if it cannot be had in time.
 
-    The system releases the lock of a process that dies. Without the lock, two processes at worst make an entry twice.
+    The system releases the lock of a process that dies. Without the lock, two processes at worst build an entry twice.
     """
     from filelock import FileLock  # imported late: cached entries need no lock
 
@@ -215,7 +217,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def _remove_stale(folder: Path) -> None:
-    """Remove the files of processes that were killed while they made an entry."""
+    """Remove the files of processes that were killed while they built an entry."""
     oldest = time.time() - _STALE_AFTER
     for path in folder.glob("*.tmp"):
         with suppress(OSError):

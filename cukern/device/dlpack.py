@@ -11,8 +11,10 @@ import numpy.typing as npt
 
 from .. import dtypes
 
-#: DLDataType: code, bits and lanes of an element.
-_BFLOAT16, _BITS = (4, 16, 1), (1, 16, 1)
+#: DLDataType of bfloat16: code, bits and lanes of an element.
+_BFLOAT16 = (4, 16, 1)
+#: That of the integers in its place.
+_BITS = (1, 16, 1)
 #: The offset of the dtype in a DLManagedTensor, after the address, the device and the number of axes, and in a
 #: DLManagedTensorVersioned, after its version, context, deleter and flags as well. Source: dlpack.h, version 1.1.
 _OFFSETS = {b"dltensor": 20, b"dltensor_versioned": 52}
@@ -46,8 +48,8 @@ def exported(data: npt.NDArray[Any], **options: Any) -> Any:
     if data.dtype != dtypes.bfloat16:
         return data.__dlpack__(**options)
     capsule = data.view(np.uint16).__dlpack__(**options)
-    found = _dtype_of(capsule)
-    found.code, found.bits, found.lanes = _BFLOAT16
+    dtype = _dtype_of(capsule)
+    dtype.code, dtype.bits, dtype.lanes = _BFLOAT16
     return capsule
 
 
@@ -62,10 +64,10 @@ class _Bits:
 
     def __dlpack__(self, **options: Any) -> Any:
         capsule = self.source.__dlpack__(**options)
-        found = _dtype_of(capsule)
-        self.is_bfloat16 = (found.code, found.bits, found.lanes) == _BFLOAT16
+        dtype = _dtype_of(capsule)
+        self.is_bfloat16 = (dtype.code, dtype.bits, dtype.lanes) == _BFLOAT16
         if self.is_bfloat16:
-            found.code, found.bits, found.lanes = _BITS
+            dtype.code, dtype.bits, dtype.lanes = _BITS
         return capsule
 
 

@@ -31,13 +31,13 @@ class Properties(NamedTuple):
 
 
 class Tiles(NamedTuple):
-    """An array of which the hardware copies tiles: see :class:`cukern.TensorMap`.
+    """The descriptor of an array of which the hardware copies tiles: see :class:`cukern.TensorMap`.
 
     Attributes:
         address, dtype, shape: of the array.
         strides: bytes, of all axes but the last, which is contiguous.
         box: the shape of a tile.
-        swizzle: bytes of the pattern in which chunks change places, or 0.
+        swizzle: bytes of the pattern in which chunks are permuted, or 0.
         writes: whether kernels may store tiles.
         fetched: bytes that the L2 reads from memory where it lacks a line of a tile (L2 promotion): 128 or 256.
     """
@@ -63,7 +63,7 @@ class TextureForm(NamedTuple):
         linear_filter, normalized_float, normalized_coords: the other modes.
         border: the components of what is outside, in the address mode of a border.
         linear_memory: whether the elements are an array's own memory.
-        surface: whether kernels read and write elements at places that they count in bytes.
+        surface: whether kernels read and write elements at offsets in bytes.
     """
 
     dtype: DType
@@ -179,7 +179,7 @@ class Backend(Protocol):
     Attributes:
         style: how a kernel's work is divided.
         addressable: whether Python can read an array's memory directly, without waiting for the device.
-        grids_meet: whether the blocks of a grid wait for each other in kernels that ask for it.
+        grids_meet: whether kernels may have a barrier of all blocks of a grid.
     """
 
     style: Style
@@ -229,7 +229,7 @@ class Backend(Protocol):
         """
 
     def tensor_map(self, tiles: Tiles) -> bytes:
-        """The 128 bytes by which kernels know these tiles.
+        """The 128 bytes of these tiles' tensor map.
 
         Raises:
             DeviceError: the device has no such copies.

@@ -1,4 +1,4 @@
-"""Whether the library's own kernels compute where NumPy, a BLAS or cuBLAS would do it faster."""
+"""A mode in which the library's own kernels compute what NumPy, a BLAS or cuBLAS would compute faster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def kernels_only() -> Iterator[None]:
 
     The host's NumPy and the devices' libraries are faster for some calls, such as joins of large arrays and matrix
     products. In the block these run the kernels whose text the other device, or another dtype, has. What has no kernel
-    stays with a library: FFTs, decompositions, triangular solves, and a few functions that make arrays.
+    stays with a library: FFTs, decompositions, triangular solves, and a few functions that create arrays.
 
     ``CUKERN_KERNELS_ONLY=1`` does the same for the whole process, and :func:`cukern.testing.checked` for its block.
 

@@ -31,9 +31,9 @@ class Program:
     log: str
 
 
-#: The option for CUDA C++ as it stands, where functions without a word for where they run are for the device.
+#: The option for plain CUDA C++, by which functions without an execution space are the device's.
 PLAIN = "--device-as-default-execution-space"
-#: Wheels with headers that kernels of others include, beside those of CUDA: cub and libcu++, and cuRAND.
+#: Wheels with headers that users' kernels include, beside those of CUDA: cub and libcu++, and cuRAND.
 _MORE_HEADERS = ("cuda_cccl", "curand")
 
 
@@ -65,9 +65,9 @@ def _system() -> Iterator[Toolkit]:
             library = root / folder / "libnvrtc.so"
             if library.exists():
                 yield Toolkit(str(library), _headers(root / "include"))
-    found = ctypes.util.find_library("nvrtc")
-    if found:
-        yield Toolkit(found, _headers(Path("/usr/include")))
+    name = ctypes.util.find_library("nvrtc")
+    if name:
+        yield Toolkit(name, _headers(Path("/usr/include")))
 
 
 def _headers(folder: Path, *more: Path) -> tuple[str, ...]:
@@ -84,13 +84,13 @@ def toolkit() -> Toolkit:
     Raises:
         DeviceError: there is no NVRTC on this machine.
     """
-    found = sorted([*_wheels(), *_system()], key=lambda kit: not kit.includes)
-    if not found:
+    kits = sorted([*_wheels(), *_system()], key=lambda kit: not kit.includes)
+    if not kits:
         raise DeviceError(
             "no NVRTC found, which compiles kernels for CUDA: pip install nvidia-cuda-nvrtc-cu12 "
             "nvidia-cuda-runtime-cu12, or point CUDA_PATH at a CUDA toolkit"
         )
-    return found[0]
+    return kits[0]
 
 
 @lru_cache(maxsize=1)

@@ -1,4 +1,4 @@
-"""How exactly GPUs multiply matrices of float32."""
+"""The precision of matrix products of float32 on GPUs: IEEE or tf32."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def set_matmul_precision(precision: str) -> None:
         precision: ``"highest"``, as it is initially, computes products of float32 in float32. ``"tf32"`` allows GPUs of
             compute capability 8.0 and later to round the factors to 10 bits of mantissa, those of float16, with
             float32's range, which lets tensor cores multiply them; sums stay in float32. It is a permission: the host
-            and older GPUs stay exact, and so does the kernel of up to 4 rows. ``"direct"`` is ``"highest"`` without the
+            and older GPUs do not round, nor does the kernel of up to 4 rows. ``"direct"`` is ``"highest"`` without the
             transforms by which some convolutions multiply less often, see :func:`cukern.nn.conv2d`. Other dtypes are
             not affected.
 

@@ -7,7 +7,7 @@ from typing import Any
 from . import Device
 
 
-def carried(data: Any, home: Device, where: Device) -> Any:
+def copied_across(data: Any, home: Device, where: Device) -> Any:
     """Copy a C-ordered ndarray to another GPU.
 
     CuPy copies on the stream of the destination GPU, which is not ordered with the source's stream.
@@ -19,18 +19,18 @@ def carried(data: Any, home: Device, where: Device) -> Any:
     with where.activate():
         after, target = cuda.Event(disable_timing=True), cuda.get_current_stream()
         target.wait_event(before)
-        made = where.xp.array(data)
+        copied = where.xp.array(data)
         after.record(target)
     with home.activate():  # the source's memory may be reused after the copy
         source.wait_event(after)
-    return made
+    return copied
 
 
 def unstaged(data: Any, where: Device) -> Any:
-    """An upload without a copy in page-locked memory, which CuPy makes and keeps: for what takes much of it."""
+    """An upload without CuPy's staging copy in page-locked memory, which it would keep: for large arrays."""
     if where.addressable:
         return data
     with where.activate():
-        made = where.xp.empty(data.shape, data.dtype)
-        made.set(data)
-    return made
+        uploaded = where.xp.empty(data.shape, data.dtype)
+        uploaded.set(data)
+    return uploaded

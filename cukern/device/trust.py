@@ -1,4 +1,4 @@
-"""Who may have written a file: compiled code is loaded only if nobody but this user and root can have written it.
+"""Ownership checks of files: compiled code is loaded only if nobody but this user and root can have written it.
 
 The rule is OpenSSH's for its key files: each folder on the path belongs to this user or to root, and nobody else may
 write to it. Exceptions are sticky folders such as ``/tmp``, in which only owners rename and remove, and write access
@@ -21,21 +21,21 @@ def _own_group(group: int) -> bool:
     import pwd
 
     try:
-        user, found = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
+        user, entry = pwd.getpwuid(os.geteuid()).pw_name, grp.getgrgid(group)
     except KeyError:
         return False
-    return found.gr_name == user and set(found.gr_mem) <= {user}
+    return entry.gr_name == user and set(entry.gr_mem) <= {user}
 
 
-def _reason(path: Path, found: os.stat_result) -> str | None:
-    if found.st_uid not in (0, os.geteuid()):
-        return f"{path} belongs to user {found.st_uid}"
-    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_ISVTX:
+def _reason(path: Path, status: os.stat_result) -> str | None:
+    if status.st_uid not in (0, os.geteuid()):
+        return f"{path} belongs to user {status.st_uid}"
+    if stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISVTX:
         return None
-    if found.st_mode & stat.S_IWOTH:
+    if status.st_mode & stat.S_IWOTH:
         return f"every user may write to {path}"
-    if found.st_mode & stat.S_IWGRP and not _own_group(found.st_gid):
-        return f"group {found.st_gid} may write to {path}"
+    if status.st_mode & stat.S_IWGRP and not _own_group(status.st_gid):
+        return f"group {status.st_gid} may write to {path}"
     return None
 
 
@@ -52,12 +52,12 @@ def why_not(path: Path, below: Path | None = None) -> str | None:
         if one == below:
             break
         try:
-            found = os.lstat(one)
+            status = os.lstat(one)
         except (FileNotFoundError, NotADirectoryError):
             continue
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             return f"{one} is a symbolic link"
-        if reason := _reason(one, found):
+        if reason := _reason(one, status):
             return reason
     return None
 

@@ -116,11 +116,11 @@ class BoundKernel:
         if 0 in blocks:
             return None
         self._check_launch(blocks, shared)
-        if capture_hooks.made_empty is not None:
+        if capture_hooks.new_empty is not None:
             for array in arguments.arrays_in(args):
                 empty = array._storage.empty
                 if empty is not None and not array._storage.version and (whole := empty()) is not None:
-                    capture_hooks.made_empty(whole, True)
+                    capture_hooks.new_empty(whole, True)
         if self._state is not None:
             self._state.before(self.device, self.function, name)
         try:

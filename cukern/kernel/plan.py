@@ -183,9 +183,9 @@ class Plan:
 def new(layouts: Sequence[Layout]) -> list[Array]:
     """New, uninitialized arrays, on the current device."""
     result = [Array._made(layout) for layout in layouts]
-    if capture_hooks.made_empty is not None:
+    if capture_hooks.new_empty is not None:
         for one in result:
-            capture_hooks.made_empty(one)
+            capture_hooks.new_empty(one)
     return result
 
 

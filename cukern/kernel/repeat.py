@@ -74,7 +74,7 @@ class Repeat:
         device = bound.device
         if device.which is not None and device.which() != device.index:
             return False
-        if capture_hooks.made_empty is not None:
+        if capture_hooks.new_empty is not None:
             return False
         for i in self._written:
             if args[i]._storage.constant:

@@ -296,7 +296,7 @@ def test_what_was_found_in_a_text_is_named_where_it_is_wrong(built: Path, tmp_pa
     write(tmp_path / "odd", ck.__version__, [(parts.targets[0], codes)])
     made = ck.load_bundle(tmp_path / "odd")
     try:
-        with pytest.raises(ck.DeviceError, match="odd: parsed: expected what was found in a text"):
+        with pytest.raises(ck.DeviceError, match="odd: parsed: expected the result of parsing a text"):
             _shared().bind("host", elem="float32")
     finally:
         made.close()

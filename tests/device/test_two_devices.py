@@ -22,7 +22,7 @@ def second(monkeypatch: pytest.MonkeyPatch) -> Iterator[ck.Device]:
     """Another device, whose memory kernels of the first could read."""
     monkeypatch.setattr(type(backend("host")), "count", lambda self: 2)
     yield ck.Device("host:1")
-    ck.Device._made.pop(("host", 1))
+    ck.Device._instances.pop(("host", 1))
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
     One within another is a device of its own, for which nothing has been compiled.
     """
     gpu, real = Gpu(compiles), devices.backend
-    outer = devices.Device._made.pop(("cuda", INDEX), None)
+    outer = devices.Device._instances.pop(("cuda", INDEX), None)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(devices, "backend", lambda kind: gpu if kind == "cuda" else real(kind))
         for name in ("prepare", "prepare_pointers"):
@@ -190,6 +190,6 @@ def gpu_without_one(compiles: bool = True) -> Iterator[Gpu]:
         patch.setattr(cublas_lt, "prepare", lambda *args, **options: lambda *addresses: None)
         with ck.device(f"cuda:{INDEX}"):
             yield gpu
-    del devices.Device._made["cuda", INDEX]
+    del devices.Device._instances["cuda", INDEX]
     if outer is not None:
-        devices.Device._made["cuda", INDEX] = outer
+        devices.Device._instances["cuda", INDEX] = outer

@@ -1,4 +1,4 @@
-"""GPU architectures: what kernels are compiled for ahead of time, and which GPUs run them."""
+"""GPU architectures: targets of ahead-of-time compilation, and the GPUs that run them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..bundle_file import Target
 from ..interface import CompilerFailure, Properties
 from . import driver
 
-#: Instructions for compute capability 9.0 alone, the header that has them, and its functions that are such.
+#: Instructions of compute capability 9.0 alone, the header that has them, and its functions that use them.
 _FOR_90A = (
     ("wgmma.", "prelude/wgmma.cuh", {"wgmma", "wgmma_fence", "wgmma_commit", "wgmma_wait", "wgmma_made"}),
     ("setmaxnreg.", "prelude/warp_roles.cuh", {"give_registers", "take_registers"}),
@@ -49,8 +49,8 @@ def capability(name: str) -> tuple[int, int]:
     Raises:
         DeviceError: it is no name of an architecture whose GPUs are known here.
     """
-    found = _NAME.fullmatch(name)
-    numbers = (int(found[1]), int(found[2])) if found else (0, 0)
+    match = _NAME.fullmatch(name)
+    numbers = (int(match[1]), int(match[2])) if match else (0, 0)
     if numbers not in _GPUS:
         known = ", ".join(f"sm_{major}{minor}" for major, minor in _GPUS)
         raise DeviceError(f"--arch: expected host, host:LEVEL or one of {known}, got {name!r}")
@@ -131,10 +131,13 @@ def why_not(limits: Properties, runtime: Any, target: Target) -> str | None:
     major, minor = limits.compute_capability
     if target.facts.get("compute capability") != f"{major}.{minor}":
         return f"this GPU, {limits.name}, is of sm_{major}{minor}"
-    version, made_by = runtime.driverGetVersion(), target.facts.get("nvrtc", "")
-    if not made_by.partition(".")[0].isdecimal() or int(made_by.partition(".")[0]) > version // 1000:
+    version, nvrtc_version = runtime.driverGetVersion(), target.facts.get("nvrtc", "")
+    if (
+        not nvrtc_version.partition(".")[0].isdecimal()
+        or int(nvrtc_version.partition(".")[0]) > version // 1000
+    ):
         return (
-            f"it was compiled by NVRTC {made_by or 'of an unknown version'}, and the driver is of "
+            f"it was compiled by NVRTC {nvrtc_version or 'of an unknown version'}, and the driver is of "
             f"CUDA {version // 1000}.{version % 1000 // 10}"
         )
     return None

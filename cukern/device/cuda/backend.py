@@ -56,11 +56,11 @@ class CudaFunction:
         module: Any,
     ) -> None:
         self._function = function
-        found = () if unit.trusted else device_variables(unit.text)
-        #: The address of each variable, and it with its bytes.
-        self._places = {one.name: driver.variable(module.module.ptr, one.symbol) for one in found}
+        declared = () if unit.trusted else device_variables(unit.text)
+        #: The address and the bytes of each variable.
+        self._addresses = {one.name: driver.variable(module.module.ptr, one.symbol) for one in declared}
         self.variables = {
-            one.name: (one, self._places[one.name][1]) for one in found if self._places[one.name][1]
+            one.name: (one, self._addresses[one.name][1]) for one in declared if self._addresses[one.name][1]
         }
         self.attributes = attributes
         self._params = unit.signature.params
@@ -78,21 +78,21 @@ class CudaFunction:
             with self._cupy.cuda.Device(self._index):
                 self._start(grid, block, args, shared_mem=shared)
 
-    def _place(self, name: str) -> Any:
+    def _bytes_of(self, name: str) -> Any:
         """A variable, as an array of bytes on the GPU."""
-        at, nbytes = self._places[name]
+        at, nbytes = self._addresses[name]
         memory = self._cupy.cuda.UnownedMemory(at, nbytes, self._function, self._index)
         return self._cupy.ndarray((nbytes,), np.uint8, self._cupy.cuda.MemoryPointer(memory, 0))
 
     def read_variable(self, name: str) -> bytes:
         """See :class:`..interface.CompiledFunction`."""
         with self._cupy.cuda.Device(self._index):
-            return bytes(self._place(name).get().tobytes())
+            return bytes(self._bytes_of(name).get().tobytes())
 
     def write_variable(self, name: str, value: bytes) -> None:
         """See :class:`..interface.CompiledFunction`."""
         with self._cupy.cuda.Device(self._index):
-            self._place(name)[...] = self._cupy.asarray(np.frombuffer(value, np.uint8))
+            self._bytes_of(name)[...] = self._cupy.asarray(np.frombuffer(value, np.uint8))
 
     def prepare(
         self, grid: Dim3, block: Dim3, shared: int, tail: Sequence[Any], structs: Sequence[int] = ()
@@ -215,22 +215,22 @@ class CudaBackend:
             return 0
 
     def properties(self, index: int) -> Properties:
-        found = self.xp.cuda.runtime.getDeviceProperties(index)
-        x, y, z = found["maxThreadsDim"]
-        gx, gy, gz = found["maxGridSize"]
+        limits = self.xp.cuda.runtime.getDeviceProperties(index)
+        x, y, z = limits["maxThreadsDim"]
+        gx, gy, gz = limits["maxGridSize"]
         optin = self.xp.cuda.Device(index).attributes.get(
-            "MaxSharedMemoryPerBlockOptin", found["sharedMemPerBlock"]
+            "MaxSharedMemoryPerBlockOptin", limits["sharedMemPerBlock"]
         )
         return Properties(
-            name=found["name"].decode(),
-            max_threads_per_block=found["maxThreadsPerBlock"],
+            name=limits["name"].decode(),
+            max_threads_per_block=limits["maxThreadsPerBlock"],
             max_block=(x, y, z),
             max_grid=(gx, gy, gz),
             max_shared_memory_per_block=int(optin),
-            warp_size=found["warpSize"],
-            multiprocessors=found["multiProcessorCount"],
-            max_blocks_per_cluster=architectures.most_blocks_per_cluster(found["major"]),
-            compute_capability=(found["major"], found["minor"]),
+            warp_size=limits["warpSize"],
+            multiprocessors=limits["multiProcessorCount"],
+            max_blocks_per_cluster=architectures.most_blocks_per_cluster(limits["major"]),
+            compute_capability=(limits["major"], limits["minor"]),
         )
 
     def compile(self, index: int, unit: Unit) -> CudaFunction:
@@ -283,11 +283,11 @@ class CudaBackend:
 
     def _uploaded(self, data: Any) -> Any:
         if self._is_staged(data.nbytes):
-            for given, turned in ((data, False), (data.T, True)):
+            for given, transposed in ((data, False), (data.T, True)):
                 if given.flags.c_contiguous:
                     with suppress(PageLockedMemoryRefused):
-                        made = self._stage().upload(given)
-                        return made.T if turned else made
+                        uploaded = self._stage().upload(given)
+                        return uploaded.T if transposed else uploaded
         # CuPy makes a 0-d array by filling it with a number, which loses the sign of -0.0.
         return self.xp.array(data.reshape(1) if not data.ndim else data).reshape(data.shape)
 

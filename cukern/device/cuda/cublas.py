@@ -1,4 +1,4 @@
-"""cuBLAS's products called directly: in every float dtype, on strided operands without a copy, and in captures.
+"""GEMMs of cuBLAS, called directly: in every float dtype, on strided operands without a copy, and in captures.
 
 CuPy's products lack bfloat16 and refuse to run while a stream is captured.
 """
@@ -22,16 +22,24 @@ from .libraries import needed
 #: CUBLAS_COMPUTE_32F and CUBLAS_COMPUTE_64F, with their constants one and zero.
 IN_SINGLE = 68, np.array([1, 0], np.float32)
 IN_DOUBLE = 70, np.array([1, 0], np.float64)
-#: CUBLAS_COMPUTE_32F_FAST_TF32, for factors of CUDA_R_32F.
-IN_TF32, FLOAT32 = 77, 0
+#: CUBLAS_COMPUTE_32F_FAST_TF32.
+IN_TF32 = 77
+#: CUDA_R_32F.
+FLOAT32 = 0
 #: Bytes, as NVIDIA recommends for compute capability 9; without it cuBLAS would allocate, which a capture forbids.
 WORKSPACE = 32 * 2**20
-#: Products of at most this many multiplications, and this many per result, get no workspace: with one, cuBLAS 13 splits
-#: the inner axis into a part per multiprocessor, and summing the parts takes longer than the product.
-_SMALL, _SHORT = 2**24, 1024
+# Small products get no workspace: with one, cuBLAS 13 splits the inner axis into a part per multiprocessor (split-K),
+# and summing the parts takes longer than the product.
+#: The most multiplications of a small product.
+_SMALL = 2**24
+#: The most multiplications per result of a small product.
+_SHORT = 1024
 _LARGEST_INT = 2**31 - 1
-#: Up to how many triangles, and from how many rows on, are solved one after another, which PyTorch found faster.
-_FEW_TRIANGLES, _LARGE_TRIANGLE = 8, 64
+# Few large triangles are solved one after another instead of in a batch; the limits are PyTorch's.
+#: The most triangles.
+_FEW_TRIANGLES = 8
+#: The fewest rows of a triangle.
+_LARGE_TRIANGLE = 64
 #: The letters of cuBLAS's functions, by NumPy's of the dtype.
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
@@ -92,12 +100,12 @@ def _ready(cupy: Any, small: bool) -> tuple[Any, ctypes.c_void_p]:
         check(library.cublasSetStream_v2(handle, stream), "cublasSetStream")
         check(library.cublasSetWorkspace_v2(handle, at, size), "cublasSetWorkspace")
         _thread.set[index, small] = stream, at
-    found = library, handle
+    result = library, handle
     if recorder is None:
-        _thread.last[small] = where, found
+        _thread.last[small] = where, result
     else:
         _thread.last.pop(small, None)
-    return found
+    return result
 
 
 def workspace(cupy: Any, recorder: Any, index: int, stream: int) -> Any:
@@ -170,11 +178,11 @@ def prepare(
     small, head, of_right, of_left, factor, of_out, tails = _arguments(a, b, out, batch, add)
     long, pointer = ctypes.c_longlong, ctypes.c_void_p
     of_left, of_right = (*of_left, long(steps[0])), (*of_right, long(steps[1]))
-    exact, fast = ((*of_out, long(steps[2]), *tail) for tail in tails)
+    full, fast = ((*of_out, long(steps[2]), *tail) for tail in tails)
 
     def call(at: int, of: int, to: int) -> None:
         library, handle = _ready(cupy, small)
-        tail = fast if allows_tf32() else exact
+        tail = fast if allows_tf32() else full
         status = library.cublasGemmStridedBatchedEx(
             handle, *head, pointer(of), *of_right, pointer(at), *of_left, factor, pointer(to), *tail
         )
@@ -193,14 +201,14 @@ def prepare_pointers(cupy: Any, a: Any, b: Any, out: Any, batch: int) -> Callabl
     """
     if (own := getattr(cupy, "products", None)) is not None:
         return own.prepare_pointers(a, b, out, batch)  # type: ignore[no-any-return]
-    small, head, of_right, of_left, zero, of_out, (exact, fast) = _arguments(a, b, out, batch)
+    small, head, of_right, of_left, zero, of_out, (full, fast) = _arguments(a, b, out, batch)
     pointer, size = ctypes.c_void_p, 8 * batch
 
     def call(table: int) -> None:
         library, handle = _ready(cupy, small)
         at, of, to = pointer(table), pointer(table + size), pointer(table + 2 * size)
         status = library.cublasGemmBatchedEx(
-            handle, *head, of, *of_right, at, *of_left, zero, to, *of_out, *(fast if allows_tf32() else exact)
+            handle, *head, of, *of_right, at, *of_left, zero, to, *of_out, *(fast if allows_tf32() else full)
         )
         if status:
             check(status, "cublasGemmBatchedEx")
@@ -276,7 +284,7 @@ def solve_triangles(cupy: Any, a: Any, b: Any, lower: bool, transposed: bool, un
 def _arguments(a: Any, b: Any, out: Any, batch: int, add: bool = False) -> tuple[Any, ...]:
     """Whether the product is small, and the arguments that both of the library's products take besides addresses.
 
-    The last are those of an exact product, and of one that may be rounded to tf32.
+    The last are those of a product in full precision, and of one that may be rounded to tf32.
     cuBLAS stores column-major, so it computes the transpose of the product.
     """
     (rows, inner), columns = a.shape[-2:], b.shape[-1]

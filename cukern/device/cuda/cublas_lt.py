@@ -1,6 +1,6 @@
-"""cuBLASLt's products, which add a bias and a matrix and apply a ReLU in the library's own kernels.
+"""GEMMs of cuBLASLt with epilogues: a bias, an added matrix, and a ReLU in the library's own kernels.
 
-The library is asked once for the algorithm of a product, when that is prepared; calls of cuBLAS search each time.
+The heuristic chooses an algorithm once, when a product is prepared; cuBLAS chooses in each call.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .cublas import (
 from .libraries import load
 
 #: CUBLASLT_MATMUL_DESC_TRANSA, _TRANSB, _EPILOGUE and _BIAS_POINTER: attributes of a product.
-_TURN_A, _TURN_B, _EPILOGUE, _BIAS = 3, 4, 7, 8
+_TRANSPOSE_A, _TRANSPOSE_B, _EPILOGUE, _BIAS = 3, 4, 7, 8
 #: CUBLASLT_EPILOGUE_DEFAULT, and the bits of _RELU and _BIAS.
 _DEFAULT, _RELU, _ADD_BIAS = 1, 2, 4
 #: CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT and _STRIDED_BATCH_OFFSET: attributes of a matrix.
@@ -56,7 +56,7 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
-class _Found(ctypes.Structure):
+class _Heuristic(ctypes.Structure):
     """cublasLtMatmulHeuristicResult_t."""
 
     _fields_ = (
@@ -140,18 +140,18 @@ def prepare(
     handle, numbers = _handle(cupy, index), _arithmetic(a.dtype)[1]
     # The matrices are stored by columns there: the transpose of the product is that of the transposed factors.
     operands = tuple(zip((b, a, out), (steps[1], steps[0], steps[2]), strict=True))
-    right, left, made = matrices = [_matrix(library, *one, batch) for one in operands]
+    right, left, result = matrices = [_matrix(library, *one, batch) for one in operands]
     row_at, matrix_at = (added.index(one) if one in added else None for one in ("row", "matrix"))
     product = _product(library, a, b, row_at is not None, relu, tf32)
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
     most = 0 if needs_no_workspace(rows, columns, inner, batch) else WORKSPACE
     wanted = _preferences(library, most, [_alignment(*one) for one in operands])
-    found = _algorithm(library, handle, product, matrices, wanted)
-    if found is None:
+    heuristic = _algorithm(library, handle, product, matrices, wanted)
+    if heuristic is None:
         return None
     one, zero = _pointer(numbers.ctypes.data), _pointer(numbers.ctypes.data + numbers.itemsize)
     beta = zero if matrix_at is None else one
-    algorithm, size, row, lock = ctypes.byref(found), found.workspace, _pointer(), threading.Lock()
+    algorithm, size, row, lock = ctypes.byref(heuristic), heuristic.workspace, _pointer(), threading.Lock()
     multiply, current = library.cublasLtMatmul, cupy.cuda.get_current_stream
 
     def call(at: int, of: int, *then: int) -> None:
@@ -167,7 +167,7 @@ def prepare(
                 product.set(_BIAS, row)
             status = multiply(
                 handle, product.at, one, of, right.at, at, left.at,
-                beta, to if matrix_at is None else then[matrix_at], made.at, to, made.at,
+                beta, to if matrix_at is None else then[matrix_at], result.at, to, result.at,
                 algorithm, memory, size, stream,
             )  # fmt: skip
         if status:
@@ -177,16 +177,16 @@ def prepare(
 
 
 def _matrix(library: Any, one: Any, step: int, batch: int) -> _Described:
-    """A batch of matrices as they lie in memory, by columns; whether a factor is turned is the product's to say."""
+    """The layout of a batch of matrices in memory, column-major; the product says whether a factor is transposed."""
     rows, columns = one.shape[-2:]
-    turned, leading = _lies(one)
-    sizes = (rows, columns) if turned else (columns, rows)
+    transposed, leading = _lies(one)
+    sizes = (rows, columns) if transposed else (columns, rows)
     kind = dtypes.info(one.dtype).blas
-    made = _Described(library, "MatrixLayout", kind, *map(_size, sizes), ctypes.c_int64(leading))
+    layout = _Described(library, "MatrixLayout", kind, *map(_size, sizes), ctypes.c_int64(leading))
     if batch > 1:
-        made.set(_BATCH, _int(batch))
-        made.set(_STEP, ctypes.c_int64(step))
-    return made
+        layout.set(_BATCH, _int(batch))
+        layout.set(_STEP, ctypes.c_int64(step))
+    return layout
 
 
 def _lies(one: Any) -> tuple[int, int]:
@@ -207,33 +207,33 @@ def _arithmetic(dtype: dtypes.DType) -> tuple[int, Any]:
 def _product(library: Any, a: Any, b: Any, bias: bool, relu: bool, tf32: bool) -> _Described:
     kind = dtypes.info(a.dtype).blas
     compute = IN_TF32 if tf32 and kind == FLOAT32 else _arithmetic(a.dtype)[0]
-    made = _Described(library, "MatmulDesc", compute, _FLOAT64 if kind == _FLOAT64 else FLOAT32)
-    for attribute, one in ((_TURN_A, b), (_TURN_B, a)):
-        made.set(attribute, _int(_lies(one)[0]))
-    made.set(_EPILOGUE, _int((_RELU * relu + _ADD_BIAS * bias) or _DEFAULT))
+    product = _Described(library, "MatmulDesc", compute, _FLOAT64 if kind == _FLOAT64 else FLOAT32)
+    for attribute, one in ((_TRANSPOSE_A, b), (_TRANSPOSE_B, a)):
+        product.set(attribute, _int(_lies(one)[0]))
+    product.set(_EPILOGUE, _int((_RELU * relu + _ADD_BIAS * bias) or _DEFAULT))
     if bias:
-        made.set(_BIAS, _pointer(ALIGNMENT))  # an algorithm is chosen by the alignment
-    return made
+        product.set(_BIAS, _pointer(ALIGNMENT))  # an algorithm is chosen by the alignment
+    return product
 
 
 def _preferences(library: Any, size: int, alignments: Sequence[int]) -> _Described:
     """The most bytes of workspace, and the alignments of the factors and of the results."""
-    made = _Described(library, "MatmulPreference")
-    made.set(_MOST_WORKSPACE, _size(size))
+    preferences = _Described(library, "MatmulPreference")
+    preferences.set(_MOST_WORKSPACE, _size(size))
     for attribute, bytes_ in zip(_ALIGNMENTS, (*alignments, alignments[-1]), strict=True):
-        made.set(attribute, ctypes.c_uint32(bytes_))
-    return made
+        preferences.set(attribute, ctypes.c_uint32(bytes_))
+    return preferences
 
 
 def _algorithm(
     library: Any, handle: Any, product: _Described, matrices: Sequence[_Described], wanted: _Described
-) -> _Found | None:
-    """What the library takes to be the best algorithm; None if it has none."""
-    found, count = _Found(), ctypes.c_int()
-    right, left, made = (one.at for one in matrices)
+) -> _Heuristic | None:
+    """The best algorithm by the library's heuristic; None if it has none."""
+    best, count = _Heuristic(), ctypes.c_int()
+    right, left, out = (one.at for one in matrices)
     status = library.cublasLtMatmulAlgoGetHeuristic(
-        handle, product.at, right, left, made, made, wanted.at, 1, ctypes.byref(found), ctypes.byref(count)
+        handle, product.at, right, left, out, out, wanted.at, 1, ctypes.byref(best), ctypes.byref(count)
     )
     if status not in (0, _NOT_SUPPORTED):
         check(status, "cublasLtMatmulAlgoGetHeuristic")
-    return None if status or not count.value or found.status else found
+    return None if status or not count.value or best.status else best

@@ -1,4 +1,4 @@
-"""Launches by CUDA's driver, which may begin while the previous kernel ends.
+"""Programmatic dependent launches by CUDA's driver: a kernel may begin while the previous one ends.
 
 A launch with the attribute of programmatic stream serialization may start once every block of the previous kernel has
 exited, or has allowed it. The previous kernel's writes may not be visible yet; the instruction
@@ -30,7 +30,7 @@ _COOPERATIVE, _PROGRAMMATIC_STREAM_SERIALIZATION = 2, 6
 _CONSTANT_LOADS = re.compile(r"\b__restrict(__)?\b|\b__ldg\b|\bld\.global[\w.:]*\.nc\b")
 #: The first instruction of a kernel that may begin early.
 WAIT = ' asm volatile("griddepcontrol.wait;" ::: "memory");'
-#: What a text has whose kernel waits itself: see ``templates/prelude/overlap.cuh``.
+#: In a text whose kernel waits itself: see ``templates/prelude/overlap.cuh``.
 OWN_WAIT = "void wait_for_earlier_kernels()"
 #: CUDA_ERROR_NOT_INITIALIZED and CUDA_ERROR_INVALID_CONTEXT.
 _NO_CONTEXT = (3, 201)

@@ -18,10 +18,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-#: Arrays of at least so many bytes are copied in pieces of so many.
-LARGE, PIECE = 8 << 20, 4 << 20
-#: Threads that copy pieces, and pieces of page-locked memory for each: one is filled while another travels.
-THREADS, EACH = 8, 2
+#: Bytes from which on arrays are copied in pieces.
+LARGE = 8 << 20
+#: Bytes of a piece.
+PIECE = 4 << 20
+#: Threads that copy pieces.
+THREADS = 8
+#: Pieces of page-locked memory per thread: one is filled while another is copied (double buffering).
+EACH = 2
 
 Bytes = npt.NDArray[np.uint8]
 
@@ -68,23 +72,23 @@ class Staging:
 
     def upload(self, data: npt.NDArray[Any]) -> Any:
         """A new array of the GPU with the values of a C-contiguous one of NumPy's."""
-        made = self._cupy.empty(data.shape, data.dtype)
-        source, start = data.reshape(-1).view(np.uint8), made.data.ptr
+        uploaded = self._cupy.empty(data.shape, data.dtype)
+        source, start = data.reshape(-1).view(np.uint8), uploaded.data.ptr
         with self._stream() as stream:
             if self._is_page_locked(source):
                 self._copy(start, source.ctypes.data, source.size, True, stream)
                 stream.synchronize()  # the caller may write it next
             else:
                 self._divide(source, lambda begin, part, piece: self._up(start + begin, part, piece, stream))
-        return made
+        return uploaded
 
     def download(self, data: Any) -> npt.NDArray[Any]:
         """A new array of NumPy's with the values of a C-contiguous one of the GPU."""
-        made = np.empty(data.shape, data.dtype)
-        target, start = made.reshape(-1).view(np.uint8), data.data.ptr
+        downloaded = np.empty(data.shape, data.dtype)
+        target, start = downloaded.reshape(-1).view(np.uint8), data.data.ptr
         with self._stream() as stream:
             self._divide(target, lambda begin, part, piece: self._down(part, start + begin, piece, stream))
-        return made
+        return downloaded
 
     @contextmanager
     def _stream(self) -> Iterator[Any]:
@@ -113,7 +117,7 @@ class Staging:
             job.result()
 
     def _each(self, memory: Bytes, begins: range, copy: Callable[[int, Bytes, _Piece], None]) -> None:
-        """The parts of one thread, which takes its pieces by turns."""
+        """The parts of one thread, which uses its pieces in rotation."""
         with self._cupy.cuda.Device(self._index):
             pieces = self._own.pieces
             while len(pieces) < EACH:

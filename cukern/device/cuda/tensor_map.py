@@ -1,4 +1,4 @@
-"""Tensor maps by CUDA's driver, which alone knows what their bytes mean."""
+"""Tensor maps of GPUs, encoded by CUDA's driver (cuTensorMapEncodeTiled)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,14 @@ _TYPES = {
 _SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 #: CUtensorMapL2promotion, by bytes.
 _PROMOTIONS = {128: 2, 256: 3}
-#: CUtensorMapInterleave and CUtensorMapFloatOOBfill.
-_NO_INTERLEAVE, _ZEROS = 0, 0
+#: CUtensorMapInterleave.
+_NO_INTERLEAVE = 0
+#: CUtensorMapFloatOOBfill.
+_ZEROS = 0
 
 
 def tensor_map(tiles: Tiles) -> bytes:
-    """What cuTensorMapEncodeTiled makes of an array; see :class:`..interface.Backend`.
+    """The tensor map of an array; see :class:`..interface.Backend`.
 
     Raises:
         DeviceError: the driver or its GPU does not take it.

@@ -1,4 +1,4 @@
-"""Textures and surfaces of a GPU, by CuPy's: their elements are a CUDA array, which has an order of its own."""
+"""Textures and surfaces of a GPU, by CuPy's: their elements are a CUDA array, in an opaque layout."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Texels:
 
 
 class Object:
-    """A texture or a surface: ``handle`` is what a kernel takes."""
+    """A texture or a surface: ``handle`` is the kernel's argument."""
 
     def __init__(self, cupy: ModuleType, texels: Texels, form: TextureForm) -> None:
         kinds, runtime = cupy.cuda.texture, cupy.cuda.runtime

@@ -1,4 +1,4 @@
-"""Compilation ahead of need: a second thread compiles kernels that will soon be launched.
+"""Background compilation: a second thread compiles kernels that will soon be launched.
 
 The derivatives of recorded operations are launched soon, and the forward pass leaves a core idle.
 """

@@ -1,4 +1,4 @@
-"""When the host does what a GPU does beside the threads of a kernel; known before its runtime is loaded."""
+"""When the host performs asynchronous copies and products; known before its runtime is loaded."""
 
 from __future__ import annotations
 

@@ -47,14 +47,16 @@ from .compiler import (
 )
 from .elf import static_shared
 from .lines import lines_at
-from .packing import GRID, Kernel, Packing, placed_variables
+from .packing import GRID, Kernel, Packing, variable_addresses
 from .packing import load as _load
 from .python import LARGEST_COPY, Form, allocation, launcher, maker, newer, python_api, reraise
 from .tensor_map import tensor_map
 from .texture import Object, Texels
 from .translate import source
 
+#: The most shared memory of a block, as on an H200.
 _SHARED_BYTES = 232448
+#: The most static shared memory.
 _STATIC_SHARED_BYTES = 49152  # ptxas refuses more
 
 
@@ -149,8 +151,8 @@ def _runtime() -> ctypes.CDLL:
 
 def _static_shared(path: Path, unit: Unit) -> ctypes.Array[_StaticShared]:
     """The variables in static shared memory of a kernel's library, as the runtime takes them."""
-    found = static_shared(path.read_bytes(), unit)
-    return (_StaticShared * len(found))(*(_StaticShared(*one) for one in found))
+    variables = static_shared(path.read_bytes(), unit)
+    return (_StaticShared * len(variables))(*(_StaticShared(*one) for one in variables))
 
 
 #: The status of a launch that a signal ended, and of one that ran too long.
@@ -172,7 +174,7 @@ class HostFunction:
         unit: the kernel's text.
         path: the shared library.
         quick: whether it was built quickly.
-        bundled: whether it is of a bundle, which another compiler may have made.
+        bundled: whether it is of a bundle, which another compiler may have built.
     """
 
     def __init__(self, unit: Unit, path: Path, quick: bool, bundled: bool = False) -> None:
@@ -180,10 +182,10 @@ class HostFunction:
         library = _load(path, bundled)
         kernel = Kernel.in_dll(library, "cukern_kernel")
         self._bundled = bundled
-        self._places = placed_variables(library, unit)
+        self._addresses = variable_addresses(library, unit)
         self.variables = {
-            one.name: (one, self._places[one.name][1])
-            for one in (device_variables(unit.text) if self._places else ())
+            one.name: (one, self._addresses[one.name][1])
+            for one in (device_variables(unit.text) if self._addresses else ())
         }
         name = unit.signature.name
         self._packing = packing = Packing(unit, kernel)
@@ -263,32 +265,32 @@ class HostFunction:
 
     def read_variable(self, name: str) -> bytes:
         """See :class:`..interface.CompiledFunction`."""
-        return ctypes.string_at(*self._places[name])
+        return ctypes.string_at(*self._addresses[name])
 
     def write_variable(self, name: str, value: bytes) -> None:
         """See :class:`..interface.CompiledFunction`."""
-        ctypes.memmove(self._places[name][0], value, len(value))
+        ctypes.memmove(self._addresses[name][0], value, len(value))
 
     def launch_checked(self, packed: int) -> None:
-        """Launch with every access watched.
+        """Launch with every access checked.
 
         Args:
             packed: the address of a launch's bytes.
 
         Raises:
-            KernelFault: something was found.
+            KernelFault: there are findings.
         """
-        for name, (at, nbytes) in self._places.items():
-            ctypes.memmove(self._checked.places[name][0], at, nbytes)
+        for name, (at, nbytes) in self._addresses.items():
+            ctypes.memmove(self._checked.addresses[name][0], at, nbytes)
         try:
             self._checked.launch(ctypes.string_at(packed, self._packing.nbytes + checked.HEAD))
         finally:
-            for name, (at, nbytes) in self._places.items():
-                ctypes.memmove(at, self._checked.places[name][0], nbytes)
+            for name, (at, nbytes) in self._addresses.items():
+                ctypes.memmove(at, self._checked.addresses[name][0], nbytes)
 
     def _with_lines(self, text: str) -> str:
-        found = [int(pc, 16) for pc in _PC.findall(text)]
-        lines = {} if self._bundled else lines_at(self._unit, found)
+        counters = [int(pc, 16) for pc in _PC.findall(text)]
+        lines = {} if self._bundled else lines_at(self._unit, counters)
         return _PC.sub(lambda pc: lines.get(int(pc[1], 16), ""), text)
 
     def _overtime(self, text: str) -> str:

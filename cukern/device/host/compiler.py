@@ -1,4 +1,4 @@
-"""The host's C++ compiler: how it is chosen and called, and the cache of its results."""
+"""The host's C++ compiler: its choice, its command lines, and the cache of its results."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _GCC_KERNEL = [
 ]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.
 _GCC_QUICK_KERNEL = [word for word in _GCC_KERNEL if word != "-lc"]
-# Products of a warpgroup know registers by the places of variables, which two variables may not share then.
+# Products of a warpgroup identify registers by the addresses of variables, which two variables may not share then.
 _GCC_APART, _CLANG_APART = ["-fstack-reuse=none"], ["-Xclang", "-disable-lifetime-markers"]
 _KNOWS_REGISTERS = "gives_registers("
 _CLANG_KERNEL = [
@@ -103,7 +103,7 @@ _CHECKED_NAME = "cukern_checked"
 @dataclass(frozen=True)
 class Compiler:
     """A C++ compiler: its command, its version text, the processor for which it compiles kernels, and whether their
-    variables have places of their own.
+    variables have addresses of their own.
     """
 
     command: tuple[str, ...]
@@ -200,17 +200,17 @@ def _drop_lifelines() -> None:
 
 os.register_at_fork(after_in_child=_drop_lifelines)
 
-#: What compilers say that were refused memory.
+#: Messages of compilers that were refused memory.
 _NO_MEMORY = re.compile(
     r"out of memory|memory exhausted|bad_alloc|Cannot allocate memory|unable to allocate", re.I
 )
 _NO_TIME = re.compile(r"CPU time limit exceeded", re.I)
-#: What they say that another process has killed, or their shell.
+#: Messages of compilers that another process has killed, or of their shell.
 _KILLED = re.compile(r"Killed signal|command: Killed|^Killed$", re.M)
 
 
 def _run(command: Sequence[str], source: str, output: Path) -> str:
-    """Run a compiler; return what it says."""
+    """Run a compiler; return its messages."""
     # zig keeps its own cache, by default in the home folder, which may be read-only.
     zig = str(output.parent.parent / "zig")
     environment = {"ZIG_GLOBAL_CACHE_DIR": zig, "ZIG_LOCAL_CACHE_DIR": zig, **os.environ}
@@ -294,18 +294,18 @@ def _try_compiler(command: Sequence[str]) -> Compiler | None:
 def _find(chosen: str | None, path: str | None) -> Compiler:
     if chosen:
         try:
-            found = _try_compiler(shlex.split(chosen))
+            named = _try_compiler(shlex.split(chosen))
         except ValueError:  # an unclosed quotation mark
-            found = None
-        if found is None:
+            named = None
+        if named is None:
             raise DeviceError(f"CXX is {chosen!r}, which is not a compiler that runs here")
-        return found
+        return named
     for name in ("c++", "g++", "clang++"):
-        if found := _try_compiler([name]):
-            return found
+        if candidate := _try_compiler([name]):
+            return candidate
     zig = [sys.executable, "-m", "ziglang", "c++"]
-    if importlib.util.find_spec("ziglang") and (found := _try_compiler(zig)):
-        return found
+    if importlib.util.find_spec("ziglang") and (candidate := _try_compiler(zig)):
+        return candidate
     raise DeviceError(
         "the host device needs a C++ compiler and found none: install the system's (g++ or clang++; the "
         'environment variable CXX may name another), or run: pip install "cukern[zig]"'
@@ -347,7 +347,7 @@ def _headers_hash() -> str:
 
 @cache
 def runtime_text() -> str:
-    """What the runtime is compiled from, with a line of its headers' hash."""
+    """The source of the runtime, with a line of its headers' hash."""
     return f"{(RUNTIME / 'runtime.cpp').read_text()}\n// {_headers_hash()}\n"
 
 
@@ -356,7 +356,7 @@ def _cache(folder: Path) -> DiskCache:
     return DiskCache(folder)
 
 
-def _key(found: Compiler, options: list[str], source: str) -> str:
+def _key(compiler: Compiler, options: list[str], source: str) -> str:
     """A hash of everything on which the result of compiling ``source`` depends.
 
     Args:
@@ -364,7 +364,7 @@ def _key(found: Compiler, options: list[str], source: str) -> str:
     """
     # The hash depends on the content of the package's folder, not on its path in the command.
     text = " ".join(options).replace(str(RUNTIME), "")
-    parts = "\0".join((text, found.version, machine(), _headers_hash(), source))
+    parts = "\0".join((text, compiler.version, machine(), _headers_hash(), source))
     return hashlib.sha256(parts.encode()).hexdigest()
 
 
@@ -374,16 +374,16 @@ def _files() -> DiskCache:
 
 @cache
 def _precompiled(
-    found: Compiler, folder: Path, level: str = _OPTIMISED, checked: bool = False
+    compiler: Compiler, folder: Path, level: str = _OPTIMISED, checked: bool = False
 ) -> Path | None:
     """The folder of the precompiled :data:`HEADER`; None if the compiler cannot use one."""
-    if not found.is_gcc:
+    if not compiler.is_gcc:
         return None
 
     def make(path: Path) -> None:
-        _run(found.header_command(path, level, checked), "", path)
+        _run(compiler.header_command(path, level, checked), "", path)
 
-    key = _key(found, found.header_command(Path(), level, checked), "")
+    key = _key(compiler, compiler.header_command(Path(), level, checked), "")
     try:
         return _files().get(f"{key}/{HEADER}.gch", make).parent
     except (CompilerFailure, DeviceError):
@@ -404,17 +404,19 @@ def _compiler_of(source: str, march: str = "native") -> Compiler:
 
 
 def _build(source: str, level: str, lines: bool, march: str = "native") -> Path:
-    found = _compiler_of(source, march)
+    compiler = _compiler_of(source, march)
 
     def make(path: Path) -> None:
-        if not lines and (precompiled := _precompiled(found, default_folder(), level)):
+        if not lines and (precompiled := _precompiled(compiler, default_folder(), level)):
             # If the precompiled header causes the failure, the plain compilation below succeeds; else it reports it.
             with suppress(CompilerFailure):
-                _run(found.kernel_command(path, precompiled, level=level), source, path)
+                _run(compiler.kernel_command(path, precompiled, level=level), source, path)
                 return
-        _run(found.kernel_command(path, lines=lines, level=level), source, path)
+        _run(compiler.kernel_command(path, lines=lines, level=level), source, path)
 
-    return _files().get(_key(found, found.kernel_command(Path(), lines=lines, level=level), source), make)
+    return _files().get(
+        _key(compiler, compiler.kernel_command(Path(), lines=lines, level=level), source), make
+    )
 
 
 def build_kernel(source: str, lines: bool = False, march: str = "native") -> Path:
@@ -433,17 +435,17 @@ def build_kernel(source: str, lines: bool = False, march: str = "native") -> Pat
 
 
 def find_kernel(source: str) -> Path | None:
-    """What :func:`build_kernel` has made of ``source``, if the cache has it."""
-    found = _compiler_of(source)
-    return _files().find(_key(found, found.kernel_command(Path()), source))
+    """The library that :func:`build_kernel` has built of ``source``, if the cache has it."""
+    compiler = _compiler_of(source)
+    return _files().find(_key(compiler, compiler.kernel_command(Path()), source))
 
 
 def build_quickly(source: str) -> Path:
-    """A library that computes the same bits as that of :func:`build_kernel`, sooner made and slower; raises as it."""
+    """A library that computes the same bits as that of :func:`build_kernel`, built sooner, and slower; raises as it."""
     return _build(source, _QUICK, False)
 
 
-#: What the compiler says of a kernel for checked launches stands behind its library, after this.
+#: Between the library of a kernel for checked launches and the compiler's messages, which are appended to it.
 _SAYS = b"\0cukern: the compiler says\0"
 
 
@@ -455,27 +457,27 @@ def build_checked(source: str, runtime: Path, trusted: bool = False) -> tuple[Pa
         runtime: the library of the runtime of checked launches.
         trusted: whether it is a kernel of the library's own, which is watched a little less, and faster.
     """
-    found = _compiler_of(source)
+    compiler = _compiler_of(source)
 
     def make(path: Path) -> None:
-        precompiled = _precompiled(found, default_folder(), checked=True)
-        said = _run(found.checked_command(path, runtime, precompiled, trusted), source, path)
+        precompiled = _precompiled(compiler, default_folder(), checked=True)
+        said = _run(compiler.checked_command(path, runtime, precompiled, trusted), source, path)
         with path.open("ab") as file:
             file.write(_SAYS + said.encode() + b"\0")
 
-    command = found.checked_command(Path(), Path(), trusted=trusted)
-    path = _files().get(_key(found, command, source), make)
+    command = compiler.checked_command(Path(), Path(), trusted=trusted)
+    path = _files().get(_key(compiler, command, source), make)
     return path, path.read_bytes().rpartition(_SAYS)[2].partition(b"\0")[0].decode(errors="replace")
 
 
 def build_runtime(checked: bool = False, march: str = "native") -> Path:
     """The shared library of the runtime, or that of checked launches, as :func:`build_kernel`."""
-    found = replace(compiler(), march=march)
+    chosen = replace(compiler(), march=march)
     source = (RUNTIME / "checked/checked.cpp").read_text() if checked else runtime_text()
 
     def make(path: Path) -> None:
-        _run(found.runtime_command(path, checked), source, path)
+        _run(chosen.runtime_command(path, checked), source, path)
 
-    key = _key(found, found.runtime_command(Path(), checked), source)
+    key = _key(chosen, chosen.runtime_command(Path(), checked), source)
     # zig links a file only if its name says what it is.
     return _files().get(f"{key}/{_CHECKED_NAME}.so" if checked else key, make)

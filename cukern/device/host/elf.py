@@ -1,4 +1,4 @@
-"""What the symbols of a kernel's library tell: its static shared memory, and its other variables."""
+"""Symbol tables of kernels' libraries: the static shared memory, and other variables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _THREAD_INDEX = b"_ZL9threadIdx"
 _PLACE = b"_ZN6cukernL5placeE"
 _OWN_SYMBOLS = {_THREAD_INDEX, _PLACE, b"_ZL8blockIdx", b"_ZL8blockDim", b"_ZL7gridDim"}
 _OWN_SYMBOLS.add(b"_ZN6cukernL19dynamic_shared_baseE")
-#: How a checked build names objects as long as its variables in static shared memory, which it makes in each launch.
+#: The names in a checked build of objects as long as its variables in static shared memory, allocated in each launch.
 SIZE_OF_SHARED = "cukern_size_of_shared_"
 
 
@@ -41,7 +41,7 @@ def static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
     They are the thread-local symbols of a 64-bit ELF library; in a checked build others tell their sizes alone.
     """
     own = _OWN_SYMBOLS | {f"_ZL{len(d.name)}{d.name}".encode() for d in unit.dynamic_shared}
-    found: list[tuple[int, int]] = []
+    variables: list[tuple[int, int]] = []
     sizes: list[tuple[int, int]] = []
     anchors: dict[bytes, int] = {}
     for symbol, kind, _, value, length in symbols(library):
@@ -49,8 +49,8 @@ def static_shared(library: bytes, unit: Unit) -> list[tuple[int, int]]:
             if symbol in own:
                 anchors[symbol] = value
             else:
-                found.append((value, length))
+                variables.append((value, length))
         elif SIZE_OF_SHARED.encode() in symbol:
             sizes.append((0, length))
     anchor = anchors.get(_PLACE, anchors.get(_THREAD_INDEX, 0))
-    return [*((value - anchor, length) for value, length in found), *sizes]
+    return [*((value - anchor, length) for value, length in variables), *sizes]

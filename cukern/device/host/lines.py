@@ -15,27 +15,27 @@ from .translate import source
 _DIRECTIVE = re.compile(r'^#line \d+ "([^"]+)"', re.MULTILINE)
 
 
-def lines_at(unit: Unit, places: Sequence[int]) -> dict[int, str]:
+def lines_at(unit: Unit, offsets: Sequence[int]) -> dict[int, str]:
     """`` at template:line`` for offsets into the library of ``unit``, as far as they are known.
 
     The kernel is compiled once more with a line table, which leaves its code unchanged.
     """
     tool = shutil.which("addr2line") or shutil.which("llvm-addr2line")
-    if not places or tool is None:
+    if not offsets or tool is None:
         return {}
     try:
         path = build_kernel(source(unit), lines=True)
     except CompilerFailure:
         return {}
     templates = templates_of(unit)
-    found = {}
-    for place in places:
-        command = [tool, "-i", "-e", str(path), hex(place)]
+    lines = {}
+    for offset in offsets:
+        command = [tool, "-i", "-e", str(path), hex(offset)]
         done = subprocess.run(command, capture_output=True, text=True)
         at = template_line(done.stdout.splitlines(), templates)
         if at:
-            found[place] = f" at {at}"
-    return found
+            lines[offset] = f" at {at}"
+    return lines
 
 
 def templates_of(unit: Unit) -> list[str]:

@@ -1,4 +1,4 @@
-"""How a launch's values are packed for the host's runtimes, by the compiled kernel's sizes of its parameters."""
+"""Packing of a launch's arguments for the host's runtimes, by the compiled kernel's sizes of its parameters."""
 
 from __future__ import annotations
 
@@ -67,13 +67,13 @@ def _mappings_used_up() -> int | None:
         return None
 
 
-def placed_variables(library: ctypes.CDLL, unit: Unit) -> dict[str, tuple[int, int]]:
+def variable_addresses(library: ctypes.CDLL, unit: Unit) -> dict[str, tuple[int, int]]:
     """The address and the bytes of each variable of a unit, in its compiled library."""
-    found = () if unit.trusted else device_variables(unit.text)
-    if not found:
+    variables = () if unit.trusted else device_variables(unit.text)
+    if not variables:
         return {}
-    table = (_Variable * len(found)).in_dll(library, "cukern_variables")
-    return {one.name: (int(row.at), int(row.bytes)) for one, row in zip(found, table, strict=True)}
+    table = (_Variable * len(variables)).in_dll(library, "cukern_variables")
+    return {one.name: (int(row.at), int(row.bytes)) for one, row in zip(variables, table, strict=True)}
 
 
 def _bits(dtype: dtypes.DType, value: float) -> int:
@@ -110,15 +110,15 @@ def _layout(kernel: str, param: Param, size: int) -> tuple[str, Callable[[Any], 
 
 
 class Packing:
-    """The form of a kernel's arguments.
+    """The layout of a kernel's arguments.
 
     Attributes:
         params: the signature's parameters.
         sizes: the bytes of each.
-        table: what a runtime needs to know of them, which must live as long as the kernel.
+        table: their description for a runtime, which must live as long as the kernel.
         nbytes: the bytes of all packed parameters.
         codes: the struct format of each.
-        converters: what makes each value one that the format takes; None for those that already are.
+        converters: the conversion of each value to one that the format takes; None for no conversion.
     """
 
     def __init__(self, unit: Unit, kernel: Kernel) -> None:

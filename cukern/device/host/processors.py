@@ -1,4 +1,4 @@
-"""Which processors run what was compiled for a bundle."""
+"""Targets of the host in bundles: processors, levels of x86-64 and C libraries."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def march(name: str) -> str:
 
 
 def preference(name: str) -> int:
-    """The place of a target among others of its kind: what processors run fastest comes first."""
+    """The rank of a target among others of its kind: the fastest comes first."""
     levels = ["host", *(f"host:{level}" for level in reversed(_LEVELS))]
     return levels.index(name) if name in levels else 0
 
@@ -75,7 +75,7 @@ def why_not(target: Target) -> str | None:
     if reason := _why_not_library(facts):
         return reason
     if "processor" in facts:
-        # What the compiler found out about the processor is not recorded, so another model may lack a part of it.
+        # The features that the compiler detected are not recorded, so another model may lack some.
         same = facts["processor"] == machine()
         return (
             None
@@ -102,9 +102,9 @@ def _version(library: str) -> tuple[str, list[int]]:
 def _why_not_level(level: str) -> str | None:
     if level not in _LEVELS or platform.machine() not in ("x86_64", "AMD64"):
         return f"it was built for {level or 'no processor'}, and this is {platform.machine()}"
-    found = {word for line in machine().splitlines() if line.startswith("flags") for word in line.split()}
+    features = {word for line in machine().splitlines() if line.startswith("flags") for word in line.split()}
     for name, words in _LEVELS.items():
-        if missing := sorted(set(words.split()) - found):
+        if missing := sorted(set(words.split()) - features):
             return f"it was built for {level}, and this processor has no {', '.join(missing)}"
         if name == level:
             break

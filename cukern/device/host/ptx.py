@@ -1,4 +1,4 @@
-"""Inline PTX of the common kinds, as C++ for the host.
+"""Translation of common inline PTX to C++ for the host.
 
 An ``asm`` statement becomes a block: a variable for each operand, a C++ statement for each instruction, by the meaning
 that NVIDIA's PTX ISA gives it. What is not among these instructions is refused by its name and line.
@@ -17,7 +17,7 @@ _STRING = re.compile(r'"((?:\\.|[^"\\\n])*)"')
 _LINE = re.compile(r'^#line (\d+) "(.*)"$', re.MULTILINE)
 #: Conversions for which the host has functions in a header.
 _HALF = re.compile(r'"[^"\n]*\bcvt\.[\w.]*\bb?f16\b')
-#: Instructions for which threads meet.
+#: Instructions at which threads wait for each other.
 WAITS = re.compile(r'"[^"\n]*\b(?:bar\.|barrier\.|shfl\.|vote\.|activemask|nanosleep|redux|match\.)')
 
 _CONSTRAINTS = {
@@ -87,7 +87,7 @@ _ROUNDED = {"rni": "rint", "rzi": "trunc", "rmi": "floor", "rpi": "ceil"}
 
 @dataclass
 class _Statement:
-    """An ``asm`` statement while it is read: what its names mean in C++, and whether a carry was made."""
+    """An ``asm`` statement while it is read: the C++ of its names, and whether an instruction has set the carry."""
 
     where: str
     names: dict[str, str] = field(default_factory=dict)
@@ -100,10 +100,10 @@ class _Statement:
         operand = operand.strip()
         if operand.startswith("%"):
             return self.names.get(operand[1:].strip("[]")) or self.special(operand)
-        if found := re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", operand):
-            return f"__int_as_float(0x{found[1]})"
-        if found := re.fullmatch(r"0[dD]([0-9a-fA-F]{16})", operand):
-            return f"__longlong_as_double(0x{found[1]}ll)"
+        if match := re.fullmatch(r"0[fF]([0-9a-fA-F]{8})", operand):
+            return f"__int_as_float(0x{match[1]})"
+        if match := re.fullmatch(r"0[dD]([0-9a-fA-F]{16})", operand):
+            return f"__longlong_as_double(0x{match[1]}ll)"
         if re.fullmatch(r"-?(0[xX][0-9a-fA-F]+|\d+(\.\d+)?)U?", operand):
             return operand.rstrip("U")
         if operand in self.names:
@@ -115,12 +115,12 @@ class _Statement:
             raise self.refused(operand)
         return _SPECIAL[operand[1:]]
 
-    def place(self, operand: str, kind: str) -> str:
+    def memory(self, operand: str, kind: str) -> str:
         """The memory at ``[address + offset]``."""
-        found = re.fullmatch(r"\[\s*(%\[\w+\]|[^\s+\]]+)\s*(?:\+\s*(-?\w+))?\s*\]", operand.strip())
-        if found is None:
+        match = re.fullmatch(r"\[\s*(%\[\w+\]|[^\s+\]]+)\s*(?:\+\s*(-?\w+))?\s*\]", operand.strip())
+        if match is None:
             raise self.refused(operand, "is no address here")
-        return f"((({kind}*)({self.value(found[1])} + {found[2] or 0})))"
+        return f"((({kind}*)({self.value(match[1])} + {match[2] or 0})))"
 
 
 def _parts(text: str, mark: str) -> list[str]:
@@ -138,10 +138,10 @@ def _parts(text: str, mark: str) -> list[str]:
 def _inside(text: str) -> str:
     """A text up to the bracket that closes one before it."""
     depth = 1
-    for found in re.finditer(r'"(?:\\.|[^"\\])*"|[()]', text):
-        depth += (found[0] == "(") - (found[0] == ")")
+    for match in re.finditer(r'"(?:\\.|[^"\\])*"|[()]', text):
+        depth += (match[0] == "(") - (match[0] == ")")
         if depth == 0:
-            return text[: found.start()]
+            return text[: match.start()]
     return text
 
 
@@ -166,8 +166,8 @@ def _carried(name: str, words: list[str], kind: str, given: list[str], statement
     sign = "-" if base == "sub" else "+"
     a, b = (f"({_TYPES[kind]})({one})" for one in rest)
     total = f"const {wide} cukern_t = ({wide}){a} {sign} {b} {sign}{carry};"
-    made = f" cukern_carry = (unsigned)(cukern_t >> {kind[1:]}) & 1;" if makes else ""
-    return f"{{ {total} {d} = ({_TYPES[kind]})cukern_t;{made} }}"
+    store = f" cukern_carry = (unsigned)(cukern_t >> {kind[1:]}) & 1;" if makes else ""
+    return f"{{ {total} {d} = ({_TYPES[kind]})cukern_t;{store} }}"
 
 
 def _arithmetic(name: str, words: list[str], kind: str, given: list[str]) -> str | None:
@@ -282,26 +282,26 @@ def _memory(name: str, words: list[str], kind: str, operands: list[str], stateme
     if name in ("ld", "ldu", "st"):
         values, at = (operands[0], operands[1]) if name != "st" else (operands[1], operands[0])
         parts = _parts(values.strip().strip("{}"), ",") if count > 1 else [values]
-        place = statement.place(at, ("volatile " if "volatile" in words else "") + t)
+        memory = statement.memory(at, ("volatile " if "volatile" in words else "") + t)
         if len(parts) != count:
             return None
         if name == "st":
-            return " ".join(f"{place}[{i}] = ({t}){statement.value(one)};" for i, one in enumerate(parts))
-        loads = " ".join(f"const {t} cukern_t{i} = {place}[{i}];" for i in range(count))
+            return " ".join(f"{memory}[{i}] = ({t}){statement.value(one)};" for i, one in enumerate(parts))
+        loads = " ".join(f"const {t} cukern_t{i} = {memory}[{i}];" for i in range(count))
         return f"{{ {loads} {' '.join(f'{statement.value(one)} = cukern_t{i};' for i, one in enumerate(parts))} }}"
     operation = next((word for word in words if word in (*_ATOMICS, "cas", "inc", "dec")), None)
     if operation is None or count != 1:
         return None
     if name == "red":
         operands = ["", *operands]
-    at, rest = statement.place(operands[1], t), [f"({t}){statement.value(one)}" for one in operands[2:]]
+    at, rest = statement.memory(operands[1], t), [f"({t}){statement.value(one)}" for one in operands[2:]]
     function = {"cas": "CAS", "inc": "Inc", "dec": "Dec"}.get(operation) or _ATOMICS[operation]
     call = f"atomic{function}({at}, {', '.join(rest)});"
     return call if name == "red" else f"{statement.value(operands[0])} = {call}"
 
 
 def _meeting(opcode: str, operands: list[str], statement: _Statement) -> str | None:
-    """What threads do together, fences, and hints."""
+    """Barriers, votes, shuffles, fences, and hints."""
     if re.fullmatch(
         r"fence\.(proxy\.async(\.shared::(cta|cluster))?|mbarrier_init\.release\.cluster)", opcode
     ):
@@ -323,24 +323,24 @@ def _meeting(opcode: str, operands: list[str], statement: _Statement) -> str | N
         return f"__nanosleep({given[0]});"
     if opcode == "activemask.b32":
         return f"{given[0]} = __activemask();"
-    if found := re.fullmatch(r"vote\.sync\.(ballot\.b32|any\.pred|all\.pred)", opcode):
-        return f"{given[0]} = __{found[1].partition('.')[0]}_sync({given[2]}, {given[1]});"
-    if found := re.fullmatch(r"shfl\.sync\.(idx|up|down|bfly)\.b32", opcode):
+    if match := re.fullmatch(r"vote\.sync\.(ballot\.b32|any\.pred|all\.pred)", opcode):
+        return f"{given[0]} = __{match[1].partition('.')[0]}_sync({given[2]}, {given[1]});"
+    if match := re.fullmatch(r"shfl\.sync\.(idx|up|down|bfly)\.b32", opcode):
         if "|" in operands[0] or given[3] not in ("31", "0x1f", "0", "0x0"):
             return None
-        name = {"idx": "", "up": "_up", "down": "_down", "bfly": "_xor"}[found[1]]
+        name = {"idx": "", "up": "_up", "down": "_down", "bfly": "_xor"}[match[1]]
         return f"{given[0]} = __shfl{name}_sync({given[4]}, {given[1]}, {given[2]});"
     return None
 
 
 def _instruction(text: str, statement: _Statement) -> str:
     guard = ""
-    if found := re.match(r"@(!?)\s*(\S+)\s+", text):
-        guard, text = f"if ({found[1]}{statement.value(found[2])}) ", text[found.end() :]
+    if match := re.match(r"@(!?)\s*(\S+)\s+", text):
+        guard, text = f"if ({match[1]}{statement.value(match[2])}) ", text[match.end() :]
     opcode, _, rest = text.partition(" ")
     operands = [one.strip() for one in _parts(rest, ",") if one.strip()]
-    if made := _meeting(opcode, operands, statement) if not opcode.startswith(".") else None:
-        return guard + made
+    if code := _meeting(opcode, operands, statement) if not opcode.startswith(".") else None:
+        return guard + code
     name, *words = opcode.split(".")
     kinds = [word for word in words if word in _TYPES or word in ("f16", "bf16")]
     words = [word for word in words if word not in kinds]
@@ -354,10 +354,10 @@ def _instruction(text: str, statement: _Statement) -> str:
     if len(kinds) != 1 or kinds[0] not in _TYPES:
         raise statement.refused(text)
     if name in ("ld", "ldu", "st", "atom", "red"):
-        made = _memory(name, words, kinds[0], operands, statement)
-        if made is None:
+        code = _memory(name, words, kinds[0], operands, statement)
+        if code is None:
             raise statement.refused(text)
-        return guard + made
+        return guard + code
     return guard + _computed(name, words, kinds[0], operands, text, statement)
 
 
@@ -401,18 +401,18 @@ def _moved(operands: list[str], kind: str, statement: _Statement) -> str:
 
 
 def _operands(text: str, first: int, statement: _Statement, outputs: bool) -> tuple[list[str], list[str]]:
-    """The declarations of the variables of operands, and for outputs what hands their values back."""
+    """The declarations of the operands' variables, and for outputs the assignments of their values."""
     declared, given_back = [], []
     for i, one in enumerate(part for part in _parts(text, ",") if part.strip()):
-        found = re.match(r'\s*(?:\[\s*(\w+)\s*\])?\s*"([=+&]*)(\w)"\s*\(', one)
-        if found is None or found[3] not in _CONSTRAINTS:
+        match = re.match(r'\s*(?:\[\s*(\w+)\s*\])?\s*"([=+&]*)(\w)"\s*\(', one)
+        if match is None or match[3] not in _CONSTRAINTS:
             raise statement.refused(one.strip(), "is no operand of a kind that the host knows")
-        kind, variable = _CONSTRAINTS[found[3]], f"cukern_{found[3]}{first + i}"
-        expression = one[found.end() - 1 :].strip()
+        kind, variable = _CONSTRAINTS[match[3]], f"cukern_{match[3]}{first + i}"
+        expression = one[match.end() - 1 :].strip()
         statement.names[str(first + i)] = variable
-        if found[1]:
-            statement.names[found[1]] = variable
-        reads = not outputs or "+" in found[2]
+        if match[1]:
+            statement.names[match[1]] = variable
+        reads = not outputs or "+" in match[2]
         declared.append(f"{kind} {variable} = {f'({kind}){expression}' if reads else '0'};")
         if outputs:
             given_back.append(f"{expression} = {variable};")
@@ -436,12 +436,12 @@ def _block(inside: str, where: str) -> str:
             text = text[1:].strip()
         if not text:
             continue
-        if found := re.match(r"\.reg\s+\.(\w+)\s+(.*)", text):
-            if found[1] not in _TYPES:
+        if match := re.match(r"\.reg\s+\.(\w+)\s+(.*)", text):
+            if match[1] not in _TYPES:
                 raise statement.refused(text)
-            for name in re.findall(r"[%\w]+", found[2]):
+            for name in re.findall(r"[%\w]+", match[2]):
                 statement.names[name.lstrip("%")] = f"cukern_reg_{name.lstrip('%')}"
-                declared.append(f"{_TYPES[found[1]]} cukern_reg_{name.lstrip('%')} = 0;")
+                declared.append(f"{_TYPES[match[1]]} cukern_reg_{name.lstrip('%')} = 0;")
             continue
         lines.append(_instruction(text, statement))
     carry = ["unsigned cukern_carry = 0;"] if statement.carries else []
@@ -453,18 +453,18 @@ def asm_edits(text: str) -> Iterator[tuple[int, int, str]]:
     if _HALF.search(text):
         yield 0, 0, "#include <cuda_fp16.h>\n"
     marks = list(_LINE.finditer(text))
-    for found in _ASM.finditer(text):
-        before = [mark for mark in marks if mark.start() < found.start()]
+    for match in _ASM.finditer(text):
+        before = [mark for mark in marks if mark.start() < match.start()]
         if not before or before[-1][2].startswith("prelude/"):
             continue
         mark = before[-1]
-        where = f"{mark[2]}:{int(mark[1]) + text.count(chr(10), mark.end(), found.start()) - 1}"
-        inside = _inside(text[found.end() :])
-        end = found.end() + len(inside) + 1
+        where = f"{mark[2]}:{int(mark[1]) + text.count(chr(10), mark.end(), match.start()) - 1}"
+        inside = _inside(text[match.end() :])
+        end = match.end() + len(inside) + 1
         try:
             block = _block(inside, where)
         except TemplateError as error:  # said by the compiler, if it compiles this branch at all
             said = str(error).replace("\\", "/").replace('"', "'")
             block = f'_Pragma("GCC error \\"{said}\\"")'
-        lines = text.count("\n", found.start(), end)
-        yield len(text[: found.start()].encode()), len(text[:end].encode()), block + "\n" * lines
+        lines = text.count("\n", match.start(), end)
+        yield len(text[: match.start()].encode()), len(text[:end].encode()), block + "\n" * lines

@@ -1,4 +1,4 @@
-"""The host runtime's access to Python's and NumPy's C interfaces, and the arrays that it makes with them."""
+"""The host runtime's access to Python's and NumPy's C interfaces, and the arrays that it creates with them."""
 
 from __future__ import annotations
 
@@ -66,14 +66,14 @@ def python_api() -> _Python:
         *("PyType_GenericAlloc", "PyLong_FromUnsignedLongLong", "PyType_IsSubtype"),
     )
 
-    def found(names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
+    def addresses(names: Sequence[str]) -> Iterator[ctypes.c_void_p]:
         return (ctypes.cast(getattr(api, name), ctypes.c_void_p) for name in names)
 
     return _Python(
         *(id(None), id(np.ndarray), id(np.dtype(np.uint8)), object.__basicsize__),
-        *found(names),
-        *(table[place] for place in (_NEW_FROM_DESCR, _ZEROS, _SET_BASE_OBJECT)),
-        *found(later),
+        *addresses(names),
+        *(table[index] for index in (_NEW_FROM_DESCR, _ZEROS, _SET_BASE_OBJECT)),
+        *addresses(later),
     )
 
 
@@ -82,8 +82,8 @@ def _method(method: int, bound: object) -> Callable[..., Any]:
     make = ctypes.pythonapi.PyCFunction_NewEx
     make.restype = ctypes.py_object
     make.argtypes = (ctypes.c_void_p, ctypes.py_object, ctypes.c_void_p)
-    made: Callable[..., Any] = make(method, bound, None)
-    return made
+    function: Callable[..., Any] = make(method, bound, None)
+    return function
 
 
 def allocation(
@@ -134,7 +134,7 @@ def launcher(
 
 
 class Form(NamedTuple):
-    """How the runtime makes a new array object around an ndarray.
+    """How the runtime creates a new array object around an ndarray.
 
     Attributes:
         shape, dtype, nbytes: of the ndarray, in C order.
@@ -157,7 +157,7 @@ class Form(NamedTuple):
 
 
 def newer(runtime: ctypes.CDLL, form: Form, zeroed: bool) -> Callable[[], Any]:
-    """A function that makes a new array object, with all bytes 0 if so wanted."""
+    """A function that creates a new array object, with all bytes 0 if so wanted."""
     return _method(runtime.cukern_new_method(), form.packed(zeroed))
 
 

@@ -1,4 +1,4 @@
-"""Textures and surfaces of the host: what ``runtime/include/cukern_texture.h`` reads."""
+"""Textures and surfaces of the host, as ``runtime/include/cukern_texture.h`` reads them."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ def header(text: str) -> str:
 def _border(form: TextureForm) -> bytes:
     """An element of the border's color. Of integers that are fetched as such, a GPU takes the bits of the floats."""
     row, color = dtypes.info(form.dtype), np.array(form.border, np.float32)
-    made: np.ndarray[Any, Any]
+    texel: np.ndarray[Any, Any]
     if row.kind == "f":
         largest = np.finfo(form.dtype).max
         kept = np.where(np.isinf(color), color, np.clip(color, -largest, largest))
-        made = kept.astype(form.dtype)
+        texel = kept.astype(form.dtype)
         # A GPU cuts off what a half cannot hold.
-        rounded_up = np.abs(made.astype(np.float64)) > np.abs(kept)
-        made = np.where(rounded_up, np.nextafter(made, form.dtype.type(0)), made).astype(form.dtype)
+        rounded_up = np.abs(texel.astype(np.float64)) > np.abs(kept)
+        texel = np.where(rounded_up, np.nextafter(texel, form.dtype.type(0)), texel).astype(form.dtype)
     elif form.normalized_float:
         largest = np.iinfo(form.dtype).max
         lowest = -1 if row.kind == "i" else 0
         steps = np.clip(np.nan_to_num(color, nan=0), lowest, 1) * np.float32(largest)
-        made = np.copysign(np.ceil(np.abs(steps) - 0.5), steps).astype(form.dtype)  # halves towards zero
+        texel = np.copysign(np.ceil(np.abs(steps) - 0.5), steps).astype(form.dtype)  # halves towards zero
     else:
-        made = color.view(np.uint32).astype(f"u{row.itemsize}")
-    return made.tobytes()
+        texel = color.view(np.uint32).astype(f"u{row.itemsize}")
+    return texel.tobytes()
 
 
 class Texels:
@@ -59,7 +59,7 @@ class Texels:
 
 
 class Object:
-    """A texture or a surface: ``handle`` is what a kernel takes."""
+    """A texture or a surface: ``handle`` is the kernel's argument."""
 
     def __init__(self, texels: Texels, form: TextureForm) -> None:
         row = dtypes.info(form.dtype)

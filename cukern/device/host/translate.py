@@ -1,4 +1,4 @@
-"""The C++ of a kernel for the host: its text with small edits, and an entry point."""
+"""Translation of a kernel to C++ for the host: its text with small edits, and an entry point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import texture
 from .compiler import HEADER
 from .ptx import WAITS, asm_edits
 
-#: Functions whose callers wait, or for which work goes on: a kernel that reaches one runs its threads as fibers.
+#: Functions that may wait, or that end a wait: a kernel that reaches one runs its threads as fibers.
 _COLLECTIVES = frozenset(
     ["__syncthreads", "__syncwarp", "__activemask", "__nanosleep", "together", "until"]
     + [
@@ -37,7 +37,7 @@ _COLLECTIVES = frozenset(
     + [f"__reduce_{op}_sync" for op in ("add", "min", "max", "and", "or", "xor")]
 )
 _BUILTINS = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
-#: Without a match no ``int`` is set to a built-in variable; with one, perhaps.
+#: A text without a match sets no ``int`` to a built-in variable.
 _OF_BUILTIN = re.compile(rb"\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 _INT_OF_BUILTIN = re.compile(rb"\bint\s+\w[^;{}]*\b(?:threadIdx|blockIdx|blockDim|gridDim)\b")
 
@@ -56,14 +56,14 @@ _BARRIER = re.compile(rb"\b__syncthreads\s*\(\s*\)")
 Edit = tuple[int, int, str]
 
 
-def shared_edit(text: bytes, found: DynamicShared) -> Edit:
-    """Turn a dynamic shared array into a pointer to the block's buffer, keeping the number of lines."""
-    old = text[found.start : found.end].decode()
-    inner = old.rpartition(found.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
-    declared = f"cukern::Pointer<{found.type_text}{inner}> {found.name}"
+def shared_edit(text: bytes, shared: DynamicShared) -> Edit:
+    """Replace a dynamic shared array by a pointer to the block's buffer, keeping the number of lines."""
+    old = text[shared.start : shared.end].decode()
+    inner = old.rpartition(shared.name)[2].partition("]")[2].rstrip().removesuffix(";").strip()
+    declared = f"cukern::Pointer<{shared.type_text}{inner}> {shared.name}"
     # At file scope there is no buffer yet: the entry point sets the pointer for each block.
     here, later = f"const {declared} = cukern::dynamic_shared();", f"static thread_local {declared};"
-    return found.start, found.end, (later if found.at_file_scope else here) + "\n" * old.count("\n")
+    return shared.start, shared.end, (later if shared.at_file_scope else here) + "\n" * old.count("\n")
 
 
 def _index_terms(node: tree_sitter.Node) -> list[tree_sitter.Node] | None:
@@ -106,32 +106,32 @@ def _index_edits(text: bytes) -> Iterator[Edit]:
 
 def alignment_edits(text: bytes) -> Iterator[Edit]:
     """Move ``alignas`` before ``__shared__``: C++ requires it first, CUDA's guide writes it second."""
-    for found in _SHARED_ALIGNED.finditer(text) if _ALIGNED.search(text) else ():
-        if found[1] is not None:
-            yield found.start(2), found.end(2), ""
-            yield found.start(1), found.start(1), found[2].decode() + " "
+    for match in _SHARED_ALIGNED.finditer(text) if _ALIGNED.search(text) else ():
+        if match[1] is not None:
+            yield match.start(2), match.end(2), ""
+            yield match.start(1), match.start(1), match[2].decode() + " "
 
 
 def barrier_edits(unit: Unit) -> Iterator[Edit]:
     """Tell barriers of a user's text that are on one line from each other."""
     text = b"" if unit.trusted else unit.text.encode()
     line, number = -1, 0
-    for found in _BARRIER.finditer(text) if text.count(b"__syncthreads") > 1 else ():
-        start = text.rfind(b"\n", 0, found.start())
+    for match in _BARRIER.finditer(text) if text.count(b"__syncthreads") > 1 else ():
+        start = text.rfind(b"\n", 0, match.start())
         line, number = start, number + 1 if start == line else 0
         if number:
-            yield found.start(), found.end(), f"::cukern::barrier_on_line({number})"
+            yield match.start(), match.end(), f"::cukern::barrier_on_line({number})"
 
 
 def ptx_edits(unit: Unit) -> Iterator[Edit]:
-    """What stands for the inline PTX of a user's text."""
+    """The edits that replace the inline PTX of a user's text by C++."""
     if not unit.trusted and "asm" in unit.text:
         yield from asm_edits(unit.text)
 
 
 def _rewritten(unit: Unit, fibers: bool) -> str:
     text = unit.text.encode()
-    edits = [shared_edit(text, found) for found in unit.dynamic_shared]
+    edits = [shared_edit(text, shared) for shared in unit.dynamic_shared]
     if not fibers and "blockIdx" in unit.text:
         edits.extend(_index_edits(text))
     edits.extend(alignment_edits(text))
@@ -224,8 +224,8 @@ _WAITING = re.compile(r"^\s*#\s*include\s*<(?:cooperative_groups|cub/|cuda_pipel
 
 def variable_table(unit: Unit) -> str:
     """The table of the unit's variables, in the order of :func:`variables`, so that others find and set them."""
-    found = () if unit.trusted else device_variables(unit.text)
-    rows = ", ".join(f"{{(void*)&::{one.name}, sizeof(::{one.name})}}" for one in found)
+    variables = () if unit.trusted else device_variables(unit.text)
+    rows = ", ".join(f"{{(void*)&::{one.name}, sizeof(::{one.name})}}" for one in variables)
     return _VARIABLES.format(rows=rows) if rows else ""
 
 

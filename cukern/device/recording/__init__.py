@@ -1,4 +1,4 @@
-"""Devices that note what a program compiles: a GPU that is not here, whose kernels run on the host, and the host."""
+"""Devices that record what a program compiles: a GPU that is not here, whose kernels run on the host, and the host."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class Recording:
         self._units.setdefault((unit.text, unit.trusted), unit)
 
     def units(self) -> list[Unit]:
-        """What was noted."""
+        """The recorded units."""
         return list(self._units.values())

@@ -1,4 +1,4 @@
-"""A GPU that is not here: its kernels are planned and noted for it, and run on the host, so that values are right.
+"""A GPU that is not here: kernels are planned and recorded for it, and run on the host, so that values are right.
 
 The host compiles the same texts, and runs them at their real block sizes.
 """
@@ -103,9 +103,13 @@ def _run(run: Prepared, operands: Sequence[Any], given: Sequence[Any]) -> None:
     run(*operands)
 
 
-def _at(place: int) -> Any:
+def _at(address: int) -> Any:
     """An ndarray that begins at an address; None for a null pointer."""
-    return np.ndarray((1,), np.uint8, memoryview((ctypes.c_uint8 * 1).from_address(place))) if place else None
+    return (
+        np.ndarray((1,), np.uint8, memoryview((ctypes.c_uint8 * 1).from_address(address)))
+        if address
+        else None
+    )
 
 
 class RecordedGpu:
@@ -140,9 +144,9 @@ class RecordedGpu:
         return self._limits
 
     def compile(self, index: int, unit: Unit) -> _Function:
-        made = _Function(self._host, unit, self._check)
+        function = _Function(self._host, unit, self._check)
         self.recording.note(unit)
-        return made
+        return function
 
     def ahead(self, job: Callable[[], object]) -> None:
         """Never runs ``job``: see :class:`..interface.Backend`."""
@@ -166,9 +170,9 @@ class RecordedGpu:
     def zeros(self, shape: tuple[int, ...], dtype: DType) -> Any:
         """See :class:`..interface.Backend`."""
         size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        made = keep(np.ndarray(shape, dtype, _aligned(size)).view(Data))
-        do(lambda: made.view(np.ndarray).fill(0))
-        return made
+        data = keep(np.ndarray(shape, dtype, _aligned(size)).view(Data))
+        do(lambda: data.view(np.ndarray).fill(0))
+        return data
 
     def operand(self, data: Any) -> int:
         """The address: see :class:`..interface.Backend`."""

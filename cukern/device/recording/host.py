@@ -1,4 +1,4 @@
-"""The host, with notes of what it compiles."""
+"""The host, with a record of what it compiles."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ class RecordedHost(Host):
         self.recording = recording
 
     def compile(self, index: int, unit: Unit) -> HostFunction:
-        made = super().compile(index, unit)
+        function = super().compile(index, unit)
         self.recording.note(unit)  # not what the compiler refuses, with which the program may go on
-        return made
+        return function

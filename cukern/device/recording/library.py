@@ -1,6 +1,6 @@
-"""NumPy by CuPy's names, with CUDA's streams and graphs: arrays in the host's memory that pass for those of a GPU.
+"""A stand-in for CuPy by NumPy, with streams and graphs: arrays in the host's memory that pass for those of a GPU.
 
-Of a step that is captured nothing runs, as on a GPU; each launch of its graph does what was captured, in order.
+A captured step does not run, as on a GPU; each launch of its graph runs the captured actions, in order.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import numpy as np
 
 from ... import dtypes
 
-#: What the step that is being captured does, and the arrays that its graph uses; None outside a capture.
+#: The actions of the step that is being captured; None outside a capture.
 _captured: list[Callable[[], object]] | None = None
+#: The arrays that its graph uses.
 _kept: list[Any] = []
 
 
@@ -53,9 +54,9 @@ class Data(np.ndarray):
         first = address(self)
         size = max(np.lib.array_utils.byte_bounds(one)[1] for one in (self, root)) - first
         memory = memoryview((ctypes.c_uint8 * max(1, size)).from_address(first))
-        made = np.frombuffer(memory, np.uint8).view(Memory)
-        made.owner = self
-        return made
+        result = np.frombuffer(memory, np.uint8).view(Memory)
+        result.owner = self
+        return result
 
     def get(self) -> Any:
         """A copy as a NumPy array."""
@@ -64,11 +65,11 @@ class Data(np.ndarray):
         return np.array(self)
 
     def copy(self, order: Any = "C") -> Any:
-        """A copy, made anew in each launch of a graph."""
-        made = keep(super().copy(order))
+        """A copy, repeated in each launch of a graph."""
+        result = keep(super().copy(order))
         if _captured is not None:
-            _captured.append(lambda: np.copyto(made.view(np.ndarray), self.view(np.ndarray)))
-        return made
+            _captured.append(lambda: np.copyto(result.view(np.ndarray), self.view(np.ndarray)))
+        return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
         do(lambda: super(Data, self).__setitem__(key, value))
@@ -88,9 +89,9 @@ class Memory(np.ndarray):
         do(lambda: self[:nbytes].fill(value))
 
     def __add__(self, nbytes: int) -> Memory:  # type: ignore[override]
-        made = self[nbytes:].view(Memory)
-        made.owner = self.owner
-        return made
+        rest = self[nbytes:].view(Memory)
+        rest.owner = self.owner
+        return rest
 
 
 class _Stream:
@@ -120,13 +121,13 @@ class _Stream:
     def end_capture(self) -> _Graph:
         global _captured, _kept
         assert _captured is not None
-        made = _Graph(_captured, _kept)
+        graph = _Graph(_captured, _kept)
         _captured, _kept = None, []
-        return made
+        return graph
 
 
 class _Graph:
-    """What a step does, in order."""
+    """The actions of a step, in order."""
 
     def __init__(self, actions: Sequence[Callable[[], object]], kept: Sequence[Any]) -> None:
         self._actions, self._kept = actions, kept
@@ -204,12 +205,12 @@ class Library(types.ModuleType):
         def prepare(
             a: Any, b: Any, out: Any, batch: int, steps: Sequence[int], add: bool
         ) -> Callable[..., None]:
-            def multiply(*places: int) -> None:
-                parts = zip((a, b, out), places, steps, strict=True)
-                left, right, made = (_matrices(one, at, batch, step) for one, at, step in parts)
-                _multiply(left, right, made, add)
+            def multiply(*addresses: int) -> None:
+                parts = zip((a, b, out), addresses, steps, strict=True)
+                left, right, result = (_matrices(one, at, batch, step) for one, at, step in parts)
+                _multiply(left, right, result, add)
 
-            return lambda *places: do(lambda: multiply(*places))
+            return lambda *addresses: do(lambda: multiply(*addresses))
 
         @staticmethod
         def prepare_ended(
@@ -219,36 +220,38 @@ class Library(types.ModuleType):
 
             def multiply(at: int, of: int, *then: int) -> None:
                 parts = zip((a, b, out), (at, of, then[-1]), steps, strict=True)
-                left, right, made = (_matrices(one, place, batch, step) for one, place, step in parts)
+                left, right, result = (
+                    _matrices(one, address_of, batch, step) for one, address_of, step in parts
+                )
                 more = []
-                for name, place in zip(added, then, strict=False):
+                for name, address_of in zip(added, then, strict=False):
                     row = np.zeros(out.shape[-1], out.dtype)
                     if name == "row":
-                        ctypes.memmove(address(row), place, row.nbytes)
-                    more.append(row if name == "row" else _matrices(out, place, batch, steps[2]))
-                _end(left, right, made, more, relu)
+                        ctypes.memmove(address(row), address_of, row.nbytes)
+                    more.append(row if name == "row" else _matrices(out, address_of, batch, steps[2]))
+                _end(left, right, result, more, relu)
 
-            return lambda *places: do(lambda: multiply(*places))
+            return lambda *addresses: do(lambda: multiply(*addresses))
 
         @staticmethod
         def prepare_pointers(a: Any, b: Any, out: Any, batch: int) -> Callable[[int], None]:
             def multiply(table: int) -> None:
-                places = np.array((ctypes.c_uint64 * (3 * batch)).from_address(table)).reshape(3, batch).T
-                for row in places.tolist():
+                addresses = np.array((ctypes.c_uint64 * (3 * batch)).from_address(table)).reshape(3, batch).T
+                for row in addresses.tolist():
                     _multiply(*(_matrices(one, at, 1, 0) for one, at in zip((a, b, out), row, strict=True)))
 
             return lambda table: do(lambda: multiply(table))
 
 
-def _passing(found: Any) -> Any:
-    """A name of NumPy's; a function's new arrays pass for a GPU's, and are made anew in each launch of a graph."""
-    if isinstance(found, types.ModuleType):
-        return _Module(found)
-    if not callable(found) or isinstance(found, type):
-        return found
+def _passing(value: Any) -> Any:
+    """A name of NumPy's; a function's new arrays pass for a GPU's, and are computed anew in each launch of a graph."""
+    if isinstance(value, types.ModuleType):
+        return _Module(value)
+    if not callable(value) or isinstance(value, type):
+        return value
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return _passed(found(*args, **kwargs), lambda: found(*args, **kwargs))
+        return _passed(value(*args, **kwargs), lambda: value(*args, **kwargs))
 
     return call
 
@@ -256,26 +259,26 @@ def _passing(found: Any) -> Any:
 class _Module:
     """A module of NumPy's."""
 
-    def __init__(self, found: types.ModuleType) -> None:
-        self._found = found
+    def __init__(self, module: types.ModuleType) -> None:
+        self._module = module
 
     def __getattr__(self, name: str) -> Any:
-        return _passing(getattr(self._found, name))
+        return _passing(getattr(self._module, name))
 
 
-def _passed(made: Any, again: Callable[[], Any]) -> Any:
-    if isinstance(made, tuple):
-        parts = [_passed(one, partial(_part, again, i)) for i, one in enumerate(made)]
-        return type(made)(*parts) if hasattr(made, "_fields") else tuple(parts)
-    if not isinstance(made, np.ndarray):
-        return made
-    if _captured is not None and made.flags.owndata:
-        _captured.append(lambda: np.copyto(made, again()))
-    return keep(made.view(Data))
+def _passed(result: Any, again: Callable[[], Any]) -> Any:
+    if isinstance(result, tuple):
+        parts = [_passed(one, partial(_part, again, i)) for i, one in enumerate(result)]
+        return type(result)(*parts) if hasattr(result, "_fields") else tuple(parts)
+    if not isinstance(result, np.ndarray):
+        return result
+    if _captured is not None and result.flags.owndata:
+        _captured.append(lambda: np.copyto(result, again()))
+    return keep(result.view(Data))
 
 
-def _part(make: Callable[[], Any], index: int) -> Any:
-    return make()[index]
+def _part(compute: Callable[[], Any], index: int) -> Any:
+    return compute()[index]
 
 
 def _matrices(one: Any, at: int, batch: int, step: int) -> Any:
@@ -291,12 +294,12 @@ def _matrices(one: Any, at: int, batch: int, step: int) -> Any:
 def _end(a: Any, b: Any, out: Any, added: Sequence[Any], relu: bool) -> None:
     wide = dtypes.info(a.dtype).acc
     with np.errstate(all="ignore"):
-        made = sum((one.astype(wide) for one in added), np.matmul(a.astype(wide), b.astype(wide)))
-        out[...] = np.maximum(made, 0) if relu else made
+        result = sum((one.astype(wide) for one in added), np.matmul(a.astype(wide), b.astype(wide)))
+        out[...] = np.maximum(result, 0) if relu else result
 
 
 def _multiply(a: Any, b: Any, out: Any, add: bool = False) -> None:
     wide = dtypes.info(a.dtype).acc
     with np.errstate(all="ignore"):
-        made = np.matmul(a.astype(wide), b.astype(wide))
-        out[...] = out + made if add else made
+        product = np.matmul(a.astype(wide), b.astype(wide))
+        out[...] = out + product if add else product

@@ -70,8 +70,8 @@ _ELSEWHERE = re.compile(rb"\b(?:static|extern|__shared__|typedef|volatile)\b")
 
 def named(warning: str) -> str:
     """The variable of a compiler's warning; empty if it names none."""
-    found = _NAMED.search(warning)
-    return found[1] if found else ""
+    match = _NAMED.search(warning)
+    return match[1] if match else ""
 
 
 def unsure(said: str) -> set[str]:
@@ -99,7 +99,7 @@ def _lent(root: tree_sitter.Node) -> set[bytes]:
     """Names whose address is taken, or that are arguments where a function of the text takes a reference."""
     takers: set[bytes] = set()
     calls: list[tuple[bytes, list[bytes]]] = []
-    found: set[bytes] = set()
+    lent: set[bytes] = set()
     nodes = [root]
     while nodes:
         node = nodes.pop()
@@ -109,12 +109,12 @@ def _lent(root: tree_sitter.Node) -> set[bytes]:
             if name is not None and given is not None and b"&" in (given.text or b""):
                 takers.add(name.text or b"")
         elif node.type == "pointer_expression" and (node.text or b"").startswith(b"&"):
-            found.add((node.text or b"")[1:].strip())
+            lent.add((node.text or b"")[1:].strip())
         elif node.type == "call_expression":
             name, given = node.child_by_field_name("function"), node.child_by_field_name("arguments")
             if name is not None and given is not None:
                 calls.append((name.text or b"", [one.text or b"" for one in given.named_children]))
-    return found.union(*(given for name, given in calls if name.partition(b"<")[0] in takers))
+    return lent.union(*(given for name, given in calls if name.partition(b"<")[0] in takers))
 
 
 def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
@@ -145,27 +145,27 @@ def arrays(text: bytes) -> Iterator[tuple[str, str, Edit]]:
                 number += 1
                 name = (inner.text or b"").decode()
                 edit = (node.end_byte, node.end_byte, f" cukern::fill_array({name}, {number});")
-                yield name, _place(text, inner.start_byte), edit
+                yield name, _line_of(text, inner.start_byte), edit
 
 
-def _place(text: bytes, at: int) -> str:
-    """The file and the line of a place in a text, by its directives."""
+def _line_of(text: bytes, at: int) -> str:
+    """The file and the line of an offset in a text, by its directives."""
     file, line = "", 0
     for one in text[:at].split(b"\n"):
         line += 1
-        if found := _LINE.match(one):
-            file, line = found[2].decode(), int(found[1]) - 1
+        if match := _LINE.match(one):
+            file, line = match[2].decode(), int(match[1]) - 1
     return f"{file}:{line}" if file else ""
 
 
-def copy_of(places: dict[str, tuple[int, int]]) -> dict[str, bytes]:
+def copy_of(addresses: dict[str, tuple[int, int]]) -> dict[str, bytes]:
     """The values of variables at these addresses, of so many bytes."""
-    return {name: ctypes.string_at(at, size) for name, (at, size) in places.items()}
+    return {name: ctypes.string_at(at, size) for name, (at, size) in addresses.items()}
 
 
-def put(values: dict[str, bytes], places: dict[str, tuple[int, int]]) -> None:
+def put(values: dict[str, bytes], addresses: dict[str, tuple[int, int]]) -> None:
     """Set the variables at these addresses."""
-    for name, (at, size) in places.items():
+    for name, (at, size) in addresses.items():
         ctypes.memmove(at, values[name], size)
 
 

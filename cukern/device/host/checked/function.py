@@ -1,4 +1,4 @@
-"""Kernels compiled for checked launches, and these launches."""
+"""Checked launches, and kernels compiled for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ...interface import CompilerFailure, Table
 from .. import asynchrony, settings
 from ..compiler import build_checked, build_runtime
 from ..elf import symbols
-from ..packing import GRID, Kernel, Packing, load, placed_variables
+from ..packing import GRID, Kernel, Packing, load, variable_addresses
 from ..python import python_api, reraise
 from . import fills, mode, unset
 from .report import TIMEOUT, RawReport, Reader
@@ -80,12 +80,12 @@ class _Lasting(ctypes.Structure):
 
 def _lasting(library: bytes) -> list[tuple[int, int, str]]:
     """The variables of a 64-bit ELF library that a kernel may write, ``__device__`` ones: places, bytes and names."""
-    found = [
+    variables = [
         (value, length, _plain(name))
         for name, kind, section, value, length in symbols(library)
         if kind == 1 and length and section.startswith((b".data", b".bss")) and b"cukern" not in name
     ]
-    return sorted(found)
+    return sorted(variables)
 
 
 def _size_code(array: np.ndarray[Any, Any]) -> int:
@@ -96,9 +96,9 @@ def _size_code(array: np.ndarray[Any, Any]) -> int:
 def _plain(symbol: bytes) -> str:
     """The name of a variable, of its symbol in C++."""
     text, at, name = symbol.decode(), 2, symbol.decode()
-    while text.startswith("_Z") and (found := re.compile(r"\D*(\d+)").match(text, at)):
-        at = found.end() + int(found[1])
-        name = text[found.end() : at]
+    while text.startswith("_Z") and (match := re.compile(r"\D*(\d+)").match(text, at)):
+        at = match.end() + int(match[1])
+        name = text[match.end() : at]
     return name
 
 
@@ -131,7 +131,7 @@ def _start(array: np.ndarray[Any, Any]) -> int:
     while isinstance(getattr(memory, "base", None), np.ndarray):
         memory = memory.base
     low = byte_bounds(array)[0]
-    # Memory between red zones is bytes, and aligned where the array is that was made of it.
+    # Memory between red zones is bytes, and aligned where its array is.
     return int(low % 64 if memory.dtype == np.uint8 else low - byte_bounds(memory)[0])
 
 
@@ -168,7 +168,7 @@ class _Build:
         self.library = load(path)
         kernel = Kernel.in_dll(self.library, "cukern_kernel")
         #: The address and the bytes of each variable.
-        self.places = placed_variables(self.library, unit)
+        self.addresses = variable_addresses(self.library, unit)
         self.packing = packing or Packing(unit, kernel)
         self.handle = _library()[0].cukern_register(
             *(ctypes.addressof(kernel), self.packing.nbytes, self.packing.table, flushes),
@@ -198,11 +198,11 @@ class _Trial(NamedTuple):
     variables: dict[str, bytes]
 
 
-def _made(
-    reports: int, state: list[np.ndarray[Any, Any]], places: dict[str, tuple[int, int]]
+def _effects(
+    reports: int, state: list[np.ndarray[Any, Any]], addresses: dict[str, tuple[int, int]]
 ) -> tuple[object, ...]:
-    """What a launch has done; the last of it is whether something is NaN."""
-    return reports, fills.bits(state), fills.copy_of(places), fills.has_nan(state)
+    """The effects of a launch; the last is whether something is NaN."""
+    return reports, fills.bits(state), fills.copy_of(addresses), fills.has_nan(state)
 
 
 class CheckedFunction:
@@ -220,7 +220,7 @@ class CheckedFunction:
         self._runtime, _ = _library()
         path, said = build(unit)
         self._build = _Build(unit, path, flushes="printf" in unit.calls)
-        self.places, self._packing = self._build.places, self._build.packing
+        self.addresses, self._packing = self._build.addresses, self._build.packing
         self._reader = Reader(unit, path, said, self._build.variables)
         self._unit = unit
         self._ordered = not depends_on_order(unit)
@@ -229,10 +229,10 @@ class CheckedFunction:
         self._trials = _TRIALS if self._repeatable() else 0
 
     def launch(self, packed: bytes) -> None:
-        """Launch; ``packed`` is as :meth:`Packing.pack` makes it.
+        """Launch; ``packed`` is the result of :meth:`Packing.pack`.
 
         Raises:
-            KernelFault: something was found.
+            KernelFault: there are findings.
         """
         chosen = mode.current()
         when, seed = asynchrony.chosen()
@@ -293,7 +293,7 @@ class CheckedFunction:
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
         sizes = self._shared_name, self._shared_size
         self._reader.repeated = self._runtime.cukern_repeated(0), self._runtime.cukern_repeated(1)
-        found = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
+        reports = self._reader.read(raw[: count.value], header, arrays, *sizes, harmless)
         for number, empty in empties:
             if not self._packing.params[number].const:
                 place = self._reader.line(self._runtime.cukern_written_place(number))
@@ -301,13 +301,14 @@ class CheckedFunction:
         if tracer is not None and events is not None:
             tracer.took(self._unit, header, events, traced, self._reader.line, partial(self._region, arrays))
         if trial is not None:
-            outcome = _made(every.value, state, self.places)
+            outcome = _effects(every.value, state, self.addresses)
             named = self._unset_arrays(packed, options, state, trial, outcome)
-            found += (self._reader.unset_array(*one) for one in named)
-        if found and mode.current().reports is None:  # what was not written follows from what the error says
+            reports += (self._reader.unset_array(*one) for one in named)
+        # What was not written follows from what the error says.
+        if reports and mode.current().reports is None:
             for _, empty in empties:
                 empty.seen = True
-        mode.tell(found)
+        mode.tell(reports)
 
     @cached_property
     def _filled(self) -> tuple[_Build, frozenset[str]] | None:
@@ -331,7 +332,7 @@ class CheckedFunction:
     def _written(
         self, arrays: list[np.ndarray[Any, Any] | None], empties: list[tuple[int, unset.Empty]]
     ) -> list[np.ndarray[Any, Any]]:
-        """What a launch may change."""
+        """The memory that a launch may change."""
         written = [
             array
             for array, param in zip(arrays, self._packing.params, strict=False)
@@ -343,15 +344,15 @@ class CheckedFunction:
         self, build: _Build, packed: bytes, options: _Options, state: list[np.ndarray[Any, Any]]
     ) -> tuple[object, ...] | None:
         """What one more launch does, after which all is as before; None if it does not end."""
-        before, variables = [array.copy() for array in state], fills.copy_of(self.places)
-        fills.put(variables, build.places)
+        before, variables = [array.copy() for array in state], fills.copy_of(self.addresses)
+        fills.put(variables, build.addresses)
         status = build.check(packed, options)
         count, every = ctypes.c_uint(), ctypes.c_uint()
         raw = self._runtime.cukern_reports(ctypes.byref(count), ctypes.byref(every))
-        outcome = _made(every.value, state, build.places)
+        outcome = _effects(every.value, state, build.addresses)
         for array, values in zip(state, before, strict=True):
             array[...] = values
-        fills.put(variables, build.places)
+        fills.put(variables, build.addresses)
         if status == _INTERRUPTED:
             reraise(self._runtime)
         return None if status or any(one.kind == TIMEOUT for one in raw[: count.value]) else outcome
@@ -385,19 +386,19 @@ class CheckedFunction:
                 outcome = outcomes[zeros] = self._outcome(self._build, packed, options, state)
             if outcome is None or not outcome[-1]:
                 break
-        return _Trial(outcomes, [array.copy() for array in state], fills.copy_of(self.places))
+        return _Trial(outcomes, [array.copy() for array in state], fills.copy_of(self.addresses))
 
     @cached_property
     def _fillable(self) -> list[tuple[str, str]]:
         """The names and places of arrays that are filled, if the library says how."""
-        found = [one[:2] for one in fills.arrays(self._unit.text.encode())]
+        declared = [one[:2] for one in fills.arrays(self._unit.text.encode())]
         try:
             self._other, self._zeros = (
                 ctypes.c_uint.in_dll(self._build.library, name) for name in ("cukern_other", "cukern_zeros")
             )
         except ValueError:
             return []
-        return found
+        return declared
 
     def _unset_arrays(
         self,
@@ -411,10 +412,10 @@ class CheckedFunction:
         kinds = [zeros for zeros, other in trial.outcomes.items() if other != outcome]
         if not kinds:
             return []
-        after, variables = [array.copy() for array in state], fills.copy_of(self.places)
+        after, variables = [array.copy() for array in state], fills.copy_of(self.addresses)
         for array, values in zip(state, trial.state, strict=True):
             array[...] = values
-        fills.put(trial.variables, self.places)
+        fills.put(trial.variables, self.addresses)
         named = []
         try:
             # Else the difference is by a clock, or by the order of threads.
@@ -426,7 +427,7 @@ class CheckedFunction:
         finally:  # also where a signal ends a launch
             for array, values in zip(state, after, strict=True):
                 array[...] = values
-            fills.put(variables, self.places)
+            fills.put(variables, self.addresses)
         return named
 
     @contextmanager
@@ -470,11 +471,11 @@ class CheckedFunction:
 
     def _arrays(self, packed: bytes) -> list[np.ndarray[Any, Any] | None]:
         """The array of each parameter that has one."""
-        found: list[np.ndarray[Any, Any] | None] = []
+        arrays: list[np.ndarray[Any, Any] | None] = []
         for param, row in zip(self._packing.params, self._packing.table, strict=False):
             array = None
             if param.kind in ("pointer", "view", "table"):
                 (address,) = struct.unpack_from("=Q", packed, HEAD + row.offset)
                 array = ctypes.cast(address, ctypes.py_object).value
-            found.append(array)
-        return found
+            arrays.append(array)
+        return arrays

@@ -1,4 +1,4 @@
-"""Which launches are checked, and how; known before the host's runtimes are loaded."""
+"""The mode of checked launches, known before the host's runtimes are loaded."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def forbid() -> None:
     _apply()
 
 
-def tell(found: Sequence[KernelReport]) -> None:
-    """Raise what was found, or collect it.
+def tell(findings: Sequence[KernelReport]) -> None:
+    """Raise findings, or collect them.
 
     Raises:
         KernelFault: there is anything, and reports are not collected.
     """
-    if not found:
+    if not findings:
         return
     reports = current().reports
     if reports is None:
-        raise KernelFault("\n".join(one.message for one in found), tuple(found))
-    reports.extend(one for one in found if one not in reports)
+        raise KernelFault("\n".join(one.message for one in findings), tuple(findings))
+    reports.extend(one for one in findings if one not in reports)
 
 
 def _read(array: Array, what: str) -> None:
@@ -85,7 +85,7 @@ def _apply() -> None:
     from . import unset
 
     on = active()
-    capture_hooks.made_empty = unset.made if on else None
+    capture_hooks.new_empty = unset.register if on else None
     capture_hooks.watch_reads(_read, on)
     unset.nested(len(modes))
     if not on:

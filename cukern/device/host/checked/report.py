@@ -1,4 +1,4 @@
-"""The reports of a checked launch: what its runtime found, with the template's lines and the names of arrays."""
+"""The reports of a checked launch: findings of its runtime, with the template's lines and the names of arrays."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _place(index: int, shape: Sequence[int]) -> Dim3:
 
 
 class Reader:
-    """Makes reports of what the runtime found in a kernel.
+    """Converts findings of the runtime in a kernel to reports.
 
     Args:
         unit: the kernel.
@@ -133,10 +133,10 @@ class Reader:
         shared_size: Callable[[int], int],
         harmless: frozenset[str] = frozenset(),
     ) -> list[KernelReport]:
-        """The reports, each place once for each kind.
+        """The reports, one for each line and kind.
 
         Args:
-            raw: what the runtime found.
+            raw: the runtime's findings.
             header: grid, block and bytes of dynamic shared memory.
             arrays: that of each parameter, or None.
             shared_name: the name of a variable in static shared memory, by its number.
@@ -146,28 +146,28 @@ class Reader:
         self._find_lines({p for one in raw for p in (one.here.place, one.other.place) if p})
         self._grid, self._block = header[:3], header[3:6]
         self._arrays, self._shared = arrays, (shared_name, shared_size)
-        found: dict[tuple[object, ...], KernelReport] = {}
+        unique: dict[tuple[object, ...], KernelReport] = {}
         for report in self._misfits():
-            found[report.kind, report.message] = report
+            unique[report.kind, report.message] = report
         for place, text, name in self._unset:
             if name in harmless:
                 continue
             report = KernelReport(
                 "unset", self._message(place, "", f"unset register: {text}"), self._name, place
             )
-            found[report.kind, place] = report
+            unique[report.kind, place] = report
         for one in raw:
             report = self._report(one)
             key = report.kind, report.place, report.other_place, report.array, one.here.writes
-            found.setdefault(key, report)
+            unique.setdefault(key, report)
         # Of an index that the compiler refuses, the array's name is known once the access is made.
-        named = {(one.kind, one.place) for one in found.values() if one.array}
+        named = {(one.kind, one.place) for one in unique.values() if one.array}
         # An invalid access mostly follows from one out of bounds, which has been told.
-        beyond = any(one.kind == "out of bounds" for one in found.values())
+        beyond = any(one.kind == "out of bounds" for one in unique.values())
         self._arrays = ()  # which others may want to be freed
         return [
             one
-            for one in found.values()
+            for one in unique.values()
             if (one.array or (one.kind, one.place) not in named)
             and not (beyond and one.kind == "fault" and "access of memory" in one.message)
         ]
@@ -179,7 +179,7 @@ class Reader:
 
     def _misfits(self) -> list[KernelReport]:
         """What the launch has that the text does not know: threads or blocks along an axis that it never reads."""
-        found = []
+        reports = []
         for what, variable, sizes in (("block", "threadIdx", self._block), ("grid", "blockIdx", self._grid)):
             for axis, size in zip("yz", sizes[1:], strict=True):
                 if self._unit.trusted or size == 1 or self._reads(variable, axis):
@@ -189,8 +189,8 @@ class Reader:
                     f"{size} do the same"
                 )
                 place = self._line_of(variable)
-                found.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
-        return [*found, *self._repetitions()]
+                reports.append(KernelReport("geometry", self._message(place, "", text), self._name, place))
+        return [*reports, *self._repetitions()]
 
     def _repetitions(self) -> Iterator[KernelReport]:
         """Threads or blocks along x, of which each writes the same elements, as the text never reads where it is."""

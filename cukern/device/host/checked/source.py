@@ -1,4 +1,4 @@
-"""The C++ of a kernel for checked launches: its text with red zones around static shared memory, and an entry point."""
+"""Translation of a kernel to C++ for checked launches: red zones around static shared memory, and an entry point."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def _in_function(node: tree_sitter.Node) -> bool:
 
 
 def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
-    """References to the places of a declaration's variables; None if it cannot be read."""
+    """References to the memory of a declaration's variables; None if it cannot be read."""
     kind = node.child_by_field_name("type")
     declarators = node.children_by_field_name("declarator")
     if kind is None or not declarators or node.has_error:
@@ -86,7 +86,7 @@ def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
     own = text[node.start_byte : node.end_byte].decode()
     aligned = "".join(f" __attribute__((aligned{size}))" for size in _ALIGNED.findall(own))
     volatile = "volatile " if re.search(r"\bvolatile\b", own) else ""
-    made = []
+    parts = []
     for declarator in declarators:
         name = _named(declarator)
         if name is None:
@@ -95,17 +95,17 @@ def _variables(node: tree_sitter.Node, text: bytes) -> str | None:
         tail = _ALIGNED.sub("", text[name.end_byte : declarator.end_byte].decode())
         type_text = text[kind.start_byte : kind.end_byte].decode()
         word = name.text.decode() if name.text else ""
-        made.append(
+        parts.append(
             f"typedef {volatile}{type_text} {_ALIGNED.sub('', head)}cukern_type_{word}{tail}{aligned}; "
             f"static unsigned cukern_slot_{word}; "
             f"__attribute__((used)) static char {SIZE_OF_SHARED}{word}[sizeof(cukern_type_{word})]; "
             f'auto& {word} = cukern::shared_variable<cukern_type_{word}>(cukern_slot_{word}, "{word}");'
         )
-    return " ".join(made) + "\n" * own.count("\n")
+    return " ".join(parts) + "\n" * own.count("\n")
 
 
 def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
-    taken = [(found.start, found.end) for found in unit.dynamic_shared]
+    taken = [(one.start, one.end) for one in unit.dynamic_shared]
     nodes = [syntax_tree(text)] if b"__shared__" in text else []
     while nodes:
         node = nodes.pop()
@@ -122,7 +122,7 @@ def _static_shared_edits(unit: Unit, text: bytes) -> Iterator[Edit]:
 
 def _rewritten(unit: Unit, filled: frozenset[str], arrays: bool) -> str:
     text = unit.text.encode()
-    edits = [shared_edit(text, found) for found in unit.dynamic_shared]
+    edits = [shared_edit(text, one) for one in unit.dynamic_shared]
     if not _COPIES.search(unit.text):
         edits.extend(_static_shared_edits(unit, text))
     spans = [(start, end) for start, end, _ in edits]

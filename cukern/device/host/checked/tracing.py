@@ -1,4 +1,4 @@
-"""What the first blocks of a checked launch read and wrote, access by access."""
+"""Records of the memory accesses of a checked launch's first blocks."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ EVENT = np.dtype(
         ("padding", np.uint8, (2,)),
     ]
 )
-#: The smallest region that is a variable in shared memory, and values of ``how``.
+#: The smallest region that is a variable in shared memory.
 SHARED = 1000
+# Values of ``how``: atomic, and asynchronous.
 ATOMIC, BESIDE = 1, 2
 
 
@@ -43,7 +44,7 @@ class Launch:
         blocks: how many blocks were traced, the first ones.
         events: their accesses in the order in which they ran, with the fields of :data:`EVENT`.
         missed: accesses for which there was no room.
-        lines: the template's line of each place in the events, as far as it is known.
+        lines: the template's line of each address of code in the events, as far as it is known.
         arrays: by region, the name of the argument or shared variable, and at how many bytes of its memory it starts.
     """
 
@@ -113,7 +114,7 @@ class Tracer:
             header: grid, block and bytes of dynamic shared memory.
             events: as :meth:`start` returned it.
             count: as :meth:`stop` returned it.
-            line: the template's line of a place.
+            line: the template's line of an address of code.
             array: the name of a region, and at how many bytes of its memory it starts.
         """
         grid, block = (header[0], header[1], header[2]), (header[3], header[4], header[5])

@@ -1,4 +1,4 @@
-"""Arrays of ``ck.empty`` in checked launches: which of their elements nothing has written yet."""
+"""Shadow memory of arrays of ``ck.empty`` in checked launches: their elements that nothing has written yet."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Unset(ctypes.Structure):
 
 @dataclass
 class Empty:
-    """An array that was made empty.
+    """The shadow of an uninitialized array.
 
     Attributes:
         low, itemsize: of its memory.
@@ -37,7 +37,7 @@ class Empty:
         expected: the largest version that its storage may have: a larger one counts a write that was not watched.
         kernel, place: that wrote to it last, and where.
         seen: whether a part of it was read that has been written.
-        depth: how many with-blocks of checked launches were open when it was made; 0 if none was.
+        depth: the number of with-blocks of checked launches that were open at its creation.
     """
 
     low: int
@@ -59,12 +59,12 @@ _empties: weakref.WeakKeyDictionary[Any, Empty] = weakref.WeakKeyDictionary()
 _depth = 0
 
 
-def made(array: Array, earlier: bool = False) -> None:
+def register(array: Array, earlier: bool = False) -> None:
     """Note that nothing has written ``array``.
 
     Args:
-        array: one that has just been made; or, the first time that a kernel of a user takes it, any other.
-        earlier: whether it was made before the with-block, if it is not known yet.
+        array: a new one; or, the first time that a kernel of a user takes it, any other.
+        earlier: whether it was created before the with-block, if it is not known yet.
     """
     if array.device.kind != "host" or not array.size or array._storage in _empties:
         return
@@ -75,18 +75,18 @@ def made(array: Array, earlier: bool = False) -> None:
 
 
 def _current(storage: Any) -> Empty | None:
-    found = _empties.get(storage)
-    if found is not None and storage.version > found.expected:
+    empty = _empties.get(storage)
+    if empty is not None and storage.version > empty.expected:
         del _empties[storage]
         return None
-    return found
+    return empty
 
 
 def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, Empty]]:
     """The arrays with unset elements among those of a launch, each with the number of its parameter."""
     if not _empties:
         return []
-    found: list[tuple[int, Empty]] = []
+    matches: list[tuple[int, Empty]] = []
     live = [one for storage in list(_empties) if (one := _current(storage)) is not None]
     for i, array in enumerate(arrays):
         if array is None:
@@ -94,10 +94,10 @@ def among(arrays: list[np.ndarray[Any, Any] | None]) -> list[tuple[int, Empty]]:
         address = array.__array_interface__["data"][0]
         for one in live:
             if one.low <= address < one.low + one.elements.size * one.itemsize:
-                if not any(one is other for _, other in found):
-                    found.append((i, one))
+                if not any(one is other for _, other in matches):
+                    matches.append((i, one))
                 break
-    return found
+    return matches
 
 
 def launched(empty: Empty, kernel: str, place: str) -> None:
@@ -113,7 +113,7 @@ def launched(empty: Empty, kernel: str, place: str) -> None:
 
 
 def nested(depth: int) -> None:
-    """Note how many with-blocks are open, and forget the arrays that were made in one that has ended."""
+    """Note how many with-blocks are open, and forget the arrays that were created in one that has ended."""
     global _depth
     _depth = depth
     for storage in list(_empties):
@@ -147,17 +147,17 @@ def read(array: Array) -> KernelReport | None:
 def left() -> list[KernelReport]:
     """The arrays of the innermost with-block that kernels have written in part, and of which no written part was read.
 
-    One that was made before the block may be filled after it.
+    One that was created before the block may be filled after it.
     """
-    found = []
+    reports = []
     for storage in list(_empties):
         empty = _current(storage)
         if empty is None or empty.depth != _depth:
             continue
         if empty.kernel and not empty.seen and empty.elements.any():
-            found.append(_report(empty, empty.elements, "left"))
+            reports.append(_report(empty, empty.elements, "left"))
             empty.seen = True
-    return found
+    return reports
 
 
 def _report(empty: Empty, part: np.ndarray[Any, Any], how: str) -> KernelReport:

@@ -69,9 +69,9 @@ struct limits<double> {
 // Whether one of so many floats or doubles is NaN; so many are even.
 template <int count, typename T>
 inline bool any_nan(const T* x) {
-    int found = 0;
-    for (int i = 0; i < count / 2; ++i) found |= __builtin_isunordered(x[i], x[count / 2 + i]);
-    return found;
+    int result = 0;
+    for (int i = 0; i < count / 2; ++i) result |= __builtin_isunordered(x[i], x[count / 2 + i]);
+    return result;
 }
 #endif
 <% if uses_dual %>

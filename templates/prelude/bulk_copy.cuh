@@ -13,7 +13,7 @@ __device__ __forceinline__ void copy_bulk(void* to, const void* from, unsigned b
                  ::"r"((unsigned)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)), "r"(bytes),
                  "r"((unsigned)__cvta_generic_to_shared(barrier)) : "memory");
 }
-// The same, to this place in each block of the cluster whose number's bit is set in `blocks`; each block's own barrier counts
+// The same, to this address in each block of the cluster whose number's bit is set in `blocks`; each block's own barrier counts
 // its bytes.
 __device__ __forceinline__ void copy_bulk_multicast(void* to, const void* from, unsigned bytes, MBarrier* barrier, unsigned blocks) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;"

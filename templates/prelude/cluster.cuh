@@ -37,21 +37,21 @@ __device__ __forceinline__ T* map_shared_rank(T* own, unsigned rank) {
     asm volatile("mapa.u64 %0, %1, %2;" : "=l"(there) : "l"(own), "r"(rank));
     return (T*)there;
 }
-// The value at the same place of another block's shared memory.
+// The value at the same offset of another block's shared memory.
 template <typename T>
 __device__ __forceinline__ T of_block_number(const T* own, unsigned number) {
     static_assert(sizeof(T) % 4 == 0, "of_block_number: a value of whole words of 4 bytes");
     union {
         T value;
         unsigned word[sizeof(T) / 4];
-    } found;
+    } result;
     unsigned there;
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
                  : "=r"(there) : "r"((unsigned)__cvta_generic_to_shared(own)), "r"(number));
 #pragma unroll
     for (int i = 0; i < int(sizeof(T) / 4); ++i)
-        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(found.word[i]) : "r"(there + 4 * i) : "memory");
-    return found.value;
+        asm volatile("ld.shared::cluster.u32 %0, [%1];" : "=r"(result.word[i]) : "r"(there + 4 * i) : "memory");
+    return result.value;
 }
 
 #else

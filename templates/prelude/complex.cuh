@@ -134,9 +134,9 @@ template <int count, typename T>
 inline bool any_nan(const complex<T>* z) { return any_nan<2 * count>(&z->re); }
 #endif
 
-<% for name, places in [("__shfl_sync", "int lane"), ("__shfl_up_sync", "unsigned lane"), ("__shfl_down_sync", "unsigned lane"), ("__shfl_xor_sync", "int lane")] %>
+<% for name, parameters in [("__shfl_sync", "int lane"), ("__shfl_up_sync", "unsigned lane"), ("__shfl_down_sync", "unsigned lane"), ("__shfl_xor_sync", "int lane")] %>
 template <typename T>
-__device__ __forceinline__ complex<T> << name >>(unsigned mask, complex<T> z, << places >>, int width = 32) {
+__device__ __forceinline__ complex<T> << name >>(unsigned mask, complex<T> z, << parameters >>, int width = 32) {
     return {<< name >>(mask, z.re, lane, width), << name >>(mask, z.im, lane, width)};
 }
 <% endfor %>

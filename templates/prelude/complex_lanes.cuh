@@ -41,14 +41,14 @@ template <int count, typename T, typename Make>
 inline bool made_with_nan(complex<T>* to, Make make) {
     constexpr int step = Lanes<T>::count;
     static_assert(count % (2 * step) == 0, "whole pairs of vectors");
-    typename Lanes<T>::Flags found = {};
+    typename Lanes<T>::Flags result = {};
     for (int k = 0; k < count; k += 2 * step) {
         const Lanes<T> first = make(k), second = make(k + step);
         first.store(to + k), second.store(to + k + step);
-        found |= unordered(first, second);
+        result |= unordered(first, second);
     }
     typedef long long Words __attribute__((vector_size(32)));
-    return !__builtin_ia32_ptestz256((Words)found, (Words)found);
+    return !__builtin_ia32_ptestz256((Words)result, (Words)result);
 }
 }  // namespace complex_parts
 #endif

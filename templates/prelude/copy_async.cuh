@@ -1,7 +1,7 @@
 // A word of 4, 8 or 16 bytes on its way from global to shared memory past the registers. What a thread sends between two
 // calls of commit_copies is one group; wait_copies<N> waits for all but its last N groups, which it may then read itself;
 // copies_arrive for all that it has sent, and lets the other threads of the warp see them.
-// ask_ahead asks for the sector of memory at an address to be brought to the L2 cache; nothing is read.
+// ask_ahead prefetches the sector of memory at an address to the L2 cache; nothing is read.
 #ifdef CUKERN_FIBERS  // on the host, where threads wait for each other: what they read before it has come is wrong
 
 namespace cukern {

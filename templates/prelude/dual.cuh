@@ -61,9 +61,9 @@ struct limits<complex<T>> {
     __device__ static __forceinline__ complex<T> epsilon() { return limits<T>::epsilon(); }
 };
 
-<% for name, places in [("__shfl_sync", "int lane"), ("__shfl_up_sync", "unsigned lane"), ("__shfl_down_sync", "unsigned lane"), ("__shfl_xor_sync", "int lane")] %>
+<% for name, parameters in [("__shfl_sync", "int lane"), ("__shfl_up_sync", "unsigned lane"), ("__shfl_down_sync", "unsigned lane"), ("__shfl_xor_sync", "int lane")] %>
 template <typename T>
-__device__ __forceinline__ complex<T> << name >>(unsigned mask, complex<T> z, << places >>, int width = 32) {
+__device__ __forceinline__ complex<T> << name >>(unsigned mask, complex<T> z, << parameters >>, int width = 32) {
     const T value = << name >>(mask, z.re, lane, width);
     return {value, << name >>(mask, z.im, lane, width)};
 }

@@ -144,9 +144,9 @@ template <typename T>
 __device__ __forceinline__ int count_bits(T x) {
     if constexpr (sizeof(T) > 4) {
         unsigned long long a = x < T(0) ? 0ull - (unsigned long long)x : (unsigned long long)x;
-        int found = 0;
-        for (; a; a &= a - 1) ++found;
-        return found;
+        int result = 0;
+        for (; a; a &= a - 1) ++result;
+        return result;
     }
     unsigned a = x < T(0) ? 0u - unsigned(x) : unsigned(x);
     a -= (a >> 1) & 0x55555555u;

@@ -9,7 +9,7 @@ __device__ __forceinline__ void wait_for_earlier_kernels() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 #endif
 }
-// Asks for bytes to be brought to the L2, where what earlier kernels still write to them is seen too. From an address that is a
+// Prefetches bytes to the L2, where what earlier kernels still write to them is seen too. From an address that is a
 // multiple of 16 bytes on, in whole 16 bytes (sm_90 and up; elsewhere, and on the host, nothing is asked for).
 // Source: PTX ISA, cp.async.bulk.prefetch.
 __device__ __forceinline__ void ask_ahead([[maybe_unused]] const void* from, [[maybe_unused]] unsigned bytes) {

@@ -48,7 +48,7 @@ __device__ __forceinline__ void clear(T (&sums)[N]) {
     for (int v = 0; v < N; ++v) sums[v] = T(-0.0);
 }
 
-// The larger of two packs' elements at each place, as maximum().
+// The elementwise larger of two packs, as maximum().
 template <typename T, int N>
 __device__ __forceinline__ Pack<T, N> larger(const Pack<T, N>& a, const Pack<T, N>& b) {
     Pack<T, N> pack;

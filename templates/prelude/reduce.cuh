@@ -13,7 +13,7 @@ __device__ __forceinline__ S shuffle_xor(S state, int distance) {
     return one.state;
 }
 
-// A value and its place, -1 for none. Among equals the first place wins; a NaN wins over every number.
+// A value and its index, -1 for none. Among equals the first index wins; a NaN wins over every number.
 template <typename T, typename Place>
 struct Indexed {
     T value;
@@ -34,7 +34,7 @@ template <typename T, typename Place>
 __device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, Indexed<T, Place> b) {
     return chosen(a, b, b.value < a.value);
 }
-// With x at a later place.
+// With x at a later index.
 template <typename T, typename Place>
 __device__ __forceinline__ Indexed<T, Place> later(Indexed<T, Place> a, T x, Place i, bool better) {
     return better || a.at < 0 || (x != x && a.value == a.value) ? Indexed<T, Place>{x, i} : a;
@@ -47,7 +47,7 @@ template <typename T, typename Place>
 __device__ __forceinline__ Indexed<T, Place> smallest(Indexed<T, Place> a, T x, Place i) {
     return later(a, x, i, x < a.value);
 }
-// With v[k] at the later place i + k * step, where `best` is the best of them; N is a power of two.
+// With v[k] at the later index i + k * step, where `best` is the best of them; N is a power of two.
 #ifdef __CUDA_ARCH__
 // Lanes of a warp seldom agree that a batch holds nothing better: its best is always worked out, in the fewest steps.
 template <typename T, typename Place, int N>

@@ -1,4 +1,4 @@
-// x, which the compiler makes once, and not again from what it is made of.
+// x, which the compiler computes once and does not rematerialize.
 __device__ __forceinline__ float settled(float x) {
 #ifdef __CUDA_ARCH__
     asm("" : "+f"(x));

@@ -8,7 +8,7 @@
 <% include "prelude/tensor_types.cuh" %>
 #ifdef __CUDACC__
 
-// A matrix in shared memory, in lines of 128 bytes whose chunks of 16 bytes change places: chunk c of the line at an address
+// A matrix in shared memory, in lines of 128 bytes whose chunks of 16 bytes are swizzled: chunk c of the line at an address
 // lies at c ^ (address / 128 % 8). A line is a row along the depth, or part of a column across it. The first of eight lines
 // begins at a multiple of 1024 bytes, or at any line where stride is 1024, so that lines follow one another. `stride` bytes lie
 // between groups of eight lines, `leading` between blocks of 128 bytes across the depth (no matter along it).
@@ -21,7 +21,7 @@ struct SharedMatrix {
     static __device__ __forceinline__ unsigned long long field(unsigned bytes, int at) {
         return shl((unsigned long long)((bytes & 0x3ffff) / 16), at);
     }
-    // The matrix that begins so many bytes later, before chunks change places.
+    // The matrix that begins so many bytes later, before the swizzle.
     __device__ __forceinline__ SharedMatrix& operator+=(int bytes) {
         bits += bytes / 16;
         return *this;

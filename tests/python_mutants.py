@@ -287,7 +287,6 @@ ON_GPUS: tuple[tuple[str, str, str, str], ...] = (
     ("gguf/file.py", "len(kinds) > 1", "`>` is `>=`", "one copy of a whole file to a GPU"),
     ("bench/libraries.py", 'if case.kind == "call"', "the check is dropped", "PyTorch on a GPU"),
     ("shape/joins.py", "found.shape[place] * step", "`*` is `+`", "parts that lie side by side on a GPU"),
-    ("quant/warpgroups.py", "<= LARGEST_INDEX", "`<=` is `<`", "as many rows as an index of a GPU has"),
     ("fft.py", "made.size // count", "`//` is `*`", "a plan of cuFFT"),
     ("array/array.py", "self._operand + offset", "`+` is `-`", "views of arrays of GPUs"),
     (

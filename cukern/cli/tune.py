@@ -34,6 +34,7 @@ _FAMILIES = (
     "nn.pooling.families",
     "nn.resampling.families",
     "nn.channel_norm.families",
+    "quant.families",
 )
 #: Seconds of the measurement of one variant at most, and batches of launches at least.
 _SECONDS = 0.03

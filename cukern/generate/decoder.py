@@ -16,9 +16,9 @@ from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
 from ..nn.fused import require_ids, require_sizes
 from ..quant import planes
-from ..quant.few_rows import MOST_ROWS
 from ..quant.kinds import Kind
 from ..quant.planes import Normed, Planes
+from ..quant.problem import MOST_ROWS
 from .hyper import HyperParameters
 from .kernels import Scores, add_norm, append_heads, attend, attends, gated_planes, is_serial
 from .weights import Layer, read_weights

@@ -94,8 +94,10 @@ class Family(Generic[P]):
     ) -> None:
         self.name, self.reference, self.samples = name, reference, samples
         self.variants = {one.name: one for one in variants}
-        #: Those for all variants, and those for kernels only; None of problems that no variant computes.
-        self._plans: tuple[dict[P, Plan | None], dict[P, Plan | None]] = {}, {}
+        #: Those for all variants, and those for kernels only.
+        self._plans: tuple[dict[P, Plan], dict[P, Plan]] = {}, {}
+        #: Whether a variant computes a problem, where that was asked.
+        self._computes: dict[P, bool] = {}
         self._only: _Only | None = None
         FAMILIES[name] = self
 
@@ -126,13 +128,11 @@ class Family(Generic[P]):
 
     def computes(self, problem: P) -> bool:
         """Whether a variant computes a problem, of those alone that are used."""
-        plans = self._plans[kernels_only.active()]
-        if problem in plans:
-            return plans[problem] is not None
-        names = self.variants if self._only is None else self._only.names
-        found = any(not self._laid_out(name, problem).why for name in names)
-        if not found:
-            remember(plans, problem, None)
+        found = self._computes.get(problem)
+        if found is None:
+            names = self.variants if self._only is None else self._only.names
+            found = any(not self._laid_out(name, problem).why for name in names)
+            remember(self._computes, problem, found)
         return found
 
     def choices(self, problem: P) -> list[Choice]:
@@ -212,12 +212,13 @@ class Family(Generic[P]):
                 raise ValueError(
                     f"only: {' and '.join(names)} of {self.name}: no constant {field!r}; there are {', '.join(known)}"
                 )
-        before = self._plans, self._only
-        self._plans, self._only = ({}, {}), _Only(names, limits, fields, Used())
+        before = self._plans, self._computes, self._only
+        self._plans, self._computes = ({}, {}), {}
+        self._only = _Only(names, limits, fields, Used())
         try:
             yield self._only.used
         finally:
-            self._plans, self._only = before
+            self._plans, self._computes, self._only = before
 
     def _chosen(self, problem: P) -> tuple[Variant[P], Properties]:
         found = self._candidates(problem)

@@ -199,7 +199,7 @@ class Replay:
         self._device, self._run, self._layouts = device, run, tuple(layouts)
         self._which = device.which
 
-    def __call__(self, *arrays: Array | None) -> Any:
+    def __call__(self, *arrays: Array | int | float | None) -> Any:
         """Launch, and return the result, or the list of several."""
         if self._which is not None and self._which() != self._device.index:
             with self._device.activate():

@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
+from ..array.layout import fresh_layout
 from ..device import Device
-from ..kernel.plan import allocate, on
-from . import few_rows
+from ..kernel.plan import new, on
 from .array import QuantArray
+from .families import SETTLED
 from .kinds import Kind
+from .problem import Quantised
+from .rows import plane_layouts, rounding
 
 
 class Planes(NamedTuple):
     """Activations in 8 bits for products with a kind of blocks, as ``activations.cuh`` has them.
 
     Attributes:
-        numbers: an ndarray of int8, shape (rows, inputs).
-        factors: an ndarray of uint8, what products take of the scales.
+        numbers: int8, shape (rows, inputs).
+        factors: uint8, what products take of the scales.
         shape: (rows, inputs).
         kind: that of the weights.
     """
 
-    numbers: Any
-    factors: Any
+    numbers: Array
+    factors: Array
     shape: tuple[int, int]
     kind: Kind
 
@@ -45,30 +49,43 @@ class Normed(NamedTuple):
 
 def planes_like(rows: int, inputs: int, kind: Kind, device: Device) -> Planes:
     """Memory for activations in 8 bits."""
-    numbers = allocate(device, (rows, inputs), dtypes.int8)
-    factors = allocate(device, (rows * inputs // kind.scaled, few_rows._FACTOR), dtypes.uint8)
+    with on(device):
+        numbers, factors = new(plane_layouts(device, (rows, inputs), kind))
     return Planes(numbers, factors, (rows, inputs), kind)
+
+
+@lru_cache(maxsize=4096)
+def _problem(
+    device: Device,
+    kind: Kind,
+    weights: tuple[int, ...],
+    rows: int,
+    given: str,
+    added: bool = False,
+    gate: str = "",
+) -> Quantised:
+    x = fresh_layout(device, dtypes.float32, (rows, weights[1]))
+    return Quantised(x, kind, weights, added, given=given, gate=gate)
 
 
 def common_kind(matrices: list[Any], rows: int) -> Kind | None:
     """The kind of some matrices if a GPU multiplies so many rows in 8 bits with each of them, else None."""
     kinds = {w._row if isinstance(w, QuantArray) else None for w in matrices}
     kind = kinds.pop()
-    if kinds or kind is None or kind.dtype is not None or not 0 < rows <= few_rows.MOST_ROWS:
+    if kinds or kind is None:
         return None
-    fits = (few_rows.shape_for(kind, rows, *_sizes(w), w.device) is not None for w in matrices)
-    return kind if all(fits) else None
-
-
-def _sizes(w: QuantArray) -> tuple[int, int]:
-    outputs, inputs = w.shape
-    return outputs, inputs
+    problems = (_problem(w.device, kind, w.shape, rows, "rounded") for w in matrices)
+    return kind if all(SETTLED.computes(one) for one in problems) else None
 
 
 def rounded(x: Array, kind: Kind) -> Planes:
     """Rows of activations, contiguous, in 8 bits."""
     rows, inputs = x.shape
-    return Planes(*few_rows.activations(x, kind), (rows, inputs), kind)
+    layouts, run = rounding(x._layout or x._planned(), kind, x.device.style == "serial")
+    with on(x.device):
+        numbers, factors = new(layouts)
+        run((x, numbers, factors))
+    return Planes(numbers, factors, (rows, inputs), kind)
 
 
 def fuses(w: Any, gated: bool = False) -> bool:
@@ -78,10 +95,9 @@ def fuses(w: Any, gated: bool = False) -> bool:
         w: shape (outputs, inputs).
         gated: whether it is two matrices, joined.
     """
-    if not isinstance(w, QuantArray) or w._row.dtype is not None or not w.size:
+    if not isinstance(w, QuantArray):
         return False
-    shape = few_rows.shape_for(w._row, 1, *_sizes(w), w.device)
-    return shape is not None and shape.packs > 0 and (not gated or shape.rows > 1)
+    return SETTLED.computes(_problem(w.device, w._row, w.shape, 1, "normed", gate="silu" if gated else ""))
 
 
 def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = None, gate: str = "") -> Array:
@@ -99,23 +115,15 @@ def product(x: Planes | Normed | Array, w: QuantArray, added: Array | None = Non
     Returns:
         Shape (rows, outputs), of half of the outputs with a gate.
     """
-    (outputs, inputs), device, kind = _sizes(w), w.device, w._row
-    rows = x.shape[0] if isinstance(x, Planes) else 1
-    shape = few_rows.settled_shape_for(kind, rows, outputs, inputs, device)
-    assert shape is not None and (not gate or shape.rows > 1)
-    norm: tuple[Any, float] = (None, 0.0)
+    rows, given = (x.shape[0], "rounded") if isinstance(x, Planes) else (1, "plain")
+    values: tuple[Any, ...] = (x, None, None, added, None, 0.0)
     if isinstance(x, Planes):
-        shape, given = shape._replace(packs=0, lead=0), (None, *x[:2])
+        values = (None, x.numbers, x.factors, added, None, 0.0)
     elif isinstance(x, Normed):
-        given, norm = (x.x._data, None, None), (x.weight._data, x.eps)
-    else:
-        given = (x._data, None, None)
-    result = allocate(device, (rows, outputs // 2 if gate else outputs), dtypes.float32)
-    form = few_rows.Form(dtypes.float32, added is not None, True, isinstance(x, Normed), gate)
-    with on(device):
-        plan = few_rows.planned(device, kind, form, (*result.shape, inputs), shape)
-        few_rows.run(plan, w, given, None if added is None else added._data, result, norm)
-    return Array._wrap(result, device)
+        given, values = "normed", (x.x, None, None, added, x.weight, x.eps)
+    problem = _problem(w.device, w._row, w.shape, rows, given, added is not None, gate)
+    result: Array = SETTLED(problem)(w.blocks, *values)
+    return result
 
 
 __all__ = ["Normed", "Planes", "common_kind", "fuses", "planes_like", "product", "rounded"]

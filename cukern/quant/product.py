@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 from .. import dtypes
@@ -12,9 +13,13 @@ from ..elementwise.operands import require_array
 from ..errors import DeviceError
 from ..function import Function
 from ..index.take import integers, kernel_indices
-from . import few_rows, many_rows, tiles, warpgroups
 from .array import QuantArray, require_weights
 from .blocks import dequantized
+from .families import QUANTISED
+from .problem import Quantised
+
+#: Problems by what they consist of, so that a call makes none that was made before.
+_problem = lru_cache(maxsize=4096)(Quantised)
 
 
 class _Linear(Function):
@@ -23,17 +28,9 @@ class _Linear(Function):
     @staticmethod
     def forward(ctx: Any, x: Array, w: QuantArray, bias: Array | None, exact: bool) -> Array:
         ctx.w = w
-        if not exact and few_rows.takes(x, w):
-            return few_rows.product(_aligned(x), w, None if bias is None else bias.contiguous())
-        if warpgroups.are_quicker(x, w):
-            return warpgroups.product(_aligned(x), w, None if bias is None else bias.contiguous())
-        if tiles.are_quicker(x, w, False):
-            return tiles.product(_aligned(x), w, None if bias is None else bias.contiguous())
-        if many_rows.are_quicker(x, w):
-            first = many_rows.first_outputs(x.shape[0], w.shape[0], x.device)
-            return many_rows.product(_aligned(x), w, None if bias is None else bias.contiguous(), first)
-        y = ops.matmul(x, ops.matrix_transpose(w._dense(x.dtype)))
-        return y if bias is None else ops.add(y, bias)
+        problem = _problem(x._layout or x._planned(), w._row, w.shape, bias is not None, exact)
+        y: Array = QUANTISED(problem)(x, w.blocks, *(() if bias is None else (bias.contiguous(),)))
+        return y
 
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Array | None, ...]:
@@ -47,9 +44,9 @@ class _Transposed(Function):
     @staticmethod
     def forward(ctx: Any, dy: Array, w: QuantArray) -> Array:
         ctx.w = w
-        if tiles.are_quicker(dy, w, True):
-            return tiles.product(_aligned(dy), w, transposed=True)
-        return ops.matmul(dy, w._dense(dy.dtype))
+        problem = _problem(dy._layout or dy._planned(), w._row, w.shape, transposed=True)
+        result: Array = QUANTISED(problem)(dy, w.blocks)
+        return result
 
     @staticmethod
     def backward(ctx: Any, g: Array) -> tuple[Array, None]:
@@ -61,12 +58,6 @@ def transposed(dy: Array, w: QuantArray) -> Array:
     """``dy @ W`` for cotangents (rows, outputs): the cotangents (rows, inputs) of the activations."""
     result: Array = _Transposed.apply(dy, w)
     return result
-
-
-def _aligned(x: Array) -> Array:
-    """``x``, or a copy that kernels read in packs."""
-    x = x.contiguous()
-    return x if x._planned().aligned else x.copy()
 
 
 def linear(x: Any, w: QuantArray, bias: Any = None, *, exact: bool = False) -> Array:

@@ -29,9 +29,7 @@ constexpr int own_bytes = wide / Kind::weights * Kind::bytes, line = << line >>;
 static_assert(line % 16 == 0 && line >= own_bytes + (own_bytes % 16 ? 14 : 0), "a line holds the blocks");
 static_assert(own_n % part_n == 0 && part_n % 16 == 0, "rows are stored by whole squares");
 static_assert((shares - 1) * own_n * tile_m * 4 <= stages * x_size * int(sizeof(T)), "sums of the other shares fit");
-struct Sizes {
-    int rows, outputs, inputs, tiles_m, tiles_n;
-};
+<< Sizes >>
 // Tile `iteration` of this block; neighbours have the same outputs. Blocks that share tiles have one each.
 struct ScheduledTile {
     int row, output;

@@ -333,8 +333,8 @@ struct Sums {
 };
 
 extern "C" __global__ void __launch_bounds__(threads) << name >>(
-    const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, T* y,
-    const float* norm, int outputs, int k, float eps)
+    const unsigned char* blocks, const T* x, const int4* numbers, const Factor* factors, const T* bias, const float* norm,
+    float eps, T* y, int outputs, int k)
 {
     extern __shared__ __align__(128) unsigned char shared[];
     const int row_units = k / (16 * groups), slices = divide_up(row_units, 32 * pieces);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ import cukern as ck
 from cukern.generate import Decoder, kernels
 from cukern.generate import decoder as decoder_module
 from cukern.generate.kernels import HeadWeights, Scores
-from cukern.quant import few_rows, planes
+from cukern.launch.family import STAND_IN
+from cukern.quant import planes
+from cukern.quant.families import QUANTISED, SETTLED
 from cukern.quant.kinds import KINDS
 from cukern.quant.planes import Planes
 
@@ -22,15 +25,17 @@ pytest.importorskip("gguf")
 
 
 @pytest.fixture
-def small(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> pytest.MonkeyPatch:
+def small(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> Iterator[pytest.MonkeyPatch]:
     """GPUs' kernels, on the host too, with few threads: there each takes its time, and the matrices are small."""
-    for module, own in ((few_rows, "_is_serial"), (kernels, "is_serial"), (decoder_module, "is_serial")):
-        monkeypatch.setattr(module, own, lambda device: False)
-    monkeypatch.setattr(few_rows, "_WARPS", (1, 1))
+    for module in (kernels, decoder_module):
+        monkeypatch.setattr(module, "is_serial", lambda device: False)
     if device.kind == "host":
         monkeypatch.setattr(kernels, "_PARTS", 2)
         monkeypatch.setattr(kernels, "_ATTEND_WARPS", (2, 1))
-    return monkeypatch
+    limits = STAND_IN._replace(multiprocessors=2) if device.kind == "host" else None
+    few = QUANTISED.only("few rows", "dense", limits=limits, warps=1)
+    with SETTLED.only("settled rows", limits=limits, warps=1), few:
+        yield monkeypatch
 
 
 def joined(matrices: list[Any]) -> list[Any]:
@@ -127,7 +132,7 @@ def test_attention_of_one_position(
         np.testing.assert_array_equal(*(getattr(cache, name).astype("float32").numpy() for cache in caches))
     if isinstance(made, Planes):
         # The nearest of 8 bits, of which a rounding of attention may decide.
-        numbers = few_rows.activations(exact, kind)[0]
+        numbers = planes.rounded(exact, kind).numbers
         found, wanted = (ck.asarray(one).numpy().astype(int) for one in (made.numbers, numbers))
         assert np.abs(found - wanted).max() <= 1 and (found != wanted).mean() < 1e-3
     else:

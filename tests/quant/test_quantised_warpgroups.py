@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -10,9 +10,12 @@ import pytest
 from blocks import BLOCKS, random_blocks
 
 import cukern as ck
-from cukern.quant import warpgroups
+from cukern.array.layout import fresh_layout
+from cukern.launch.family import STAND_IN
+from cukern.quant.families import QUANTISED
 from cukern.quant.kinds import KINDS
-from cukern.quant.warpgroups import Tile
+from cukern.quant.problem import Quantised
+from cukern.quant.variants import Warpgroups
 from cukern.testing import asynchrony
 
 #: Kinds that have all ways in which blocks are decoded between them.
@@ -20,7 +23,7 @@ _USUAL = ("Q5_1", "Q4_K", "Q6_K")
 
 
 def check(
-    kind: str, sizes: tuple[int, int, int], tile: Tile, dtype: str = "bfloat16", biased: bool = False
+    kind: str, sizes: tuple[int, int, int], tile: Warpgroups, dtype: str = "bfloat16", biased: bool = False
 ) -> None:
     rows, outputs, inputs = sizes
     w = ck.quant.from_blocks(random_blocks(kind, outputs, inputs), (outputs, inputs), kind)
@@ -29,8 +32,9 @@ def check(
     bias = ck.asarray(rng.normal(size=outputs), dtype=dtype) if biased else None
     if x.device.kind == "cuda" and x.device.properties.compute_capability[0] != 9:
         pytest.skip("has no warpgroups")
-    assert warpgroups.takes(x, w)
-    found = warpgroups.product(x, w, bias, tile).astype("float64").numpy()
+    with QUANTISED.only("warpgroups", **dataclasses.asdict(tile)) as used:
+        found = ck.quant.linear(x, w, bias).astype("float64").numpy()
+    assert used == [tile]
     want = x.astype("float64").numpy() @ w.dequantize(dtype).astype("float64").numpy().T
     if bias is not None:
         want += bias.astype("float64").numpy()
@@ -44,20 +48,20 @@ def check(
 def test_every_kind(device: ck.Device, kind: str) -> None:
     """Blocks that begin at any multiple of their alignment; the last rows and outputs are cut."""
     inputs = next(n for n in (512, 1024, 2048) if KINDS[kind].row_bytes(n) % 16 == 0)
-    check(kind, (70, 136, inputs), Tile(64, 2, 1), biased=kind == "Q5_1")
+    check(kind, (70, 136, inputs), Warpgroups(64, 2, 1), biased=kind == "Q5_1")
 
 
 @pytest.mark.parametrize(
     ("kind", "sizes", "tile", "dtype"),
     [
-        ("Q4_K", (70, 136, 1280), Tile(64, 3, 4), "float16"),
-        pytest.param("Q8_0", (300, 264, 512), Tile(256, 3, 2), "bfloat16", marks=pytest.mark.thorough),
-        pytest.param("Q4_0", (200, 520, 768), Tile(128, 2), "bfloat16", marks=pytest.mark.thorough),
+        ("Q4_K", (70, 136, 1280), Warpgroups(64, 3, 4), "float16"),
+        pytest.param("Q8_0", (300, 264, 512), Warpgroups(256, 3, 2), "bfloat16", marks=pytest.mark.thorough),
+        pytest.param("Q4_0", (200, 520, 768), Warpgroups(128, 2), "bfloat16", marks=pytest.mark.thorough),
     ],
     ids=str,
 )
 def test_blocks_share_tiles_or_take_turns(
-    device: ck.Device, kind: str, sizes: Any, tile: Tile, dtype: str
+    device: ck.Device, kind: str, sizes: Any, tile: Warpgroups, dtype: str
 ) -> None:
     """Clusters whose blocks share the inputs, unevenly, and blocks that make several tiles; rings go round."""
     check(kind, sizes, tile, dtype)
@@ -67,30 +71,39 @@ def test_copies_that_come_at_any_time() -> None:
     with ck.device("host"):
         for seed, shares in enumerate((1, 2)):
             with asynchrony("random", seed):
-                check("Q4_0", (70, 264, 768), Tile(64, 2, shares))
+                check("Q4_0", (70, 264, 768), Warpgroups(64, 2, shares))
 
 
-def test_what_is_taken(device: ck.Device) -> None:
+def problem(kind: str, rows: int, outputs: int, inputs: int, dtype: str = "float16") -> Quantised:
+    x = fresh_layout(ck.Device("host"), ck.dtypes.as_dtype(dtype), (rows, inputs))
+    return Quantised(x, KINDS[kind], (outputs, inputs))
+
+
+def test_what_is_taken() -> None:
     """Whole blocks of 256 weights, rows that begin at multiples of 16 bytes, outputs of which 16 bytes are stored."""
 
-    def takes(kind: str, outputs: int, inputs: int, dtype: str = "float16") -> bool:
-        blocks = ck.zeros((outputs, KINDS[kind].row_bytes(inputs)), "uint8")
-        return warpgroups.takes(
-            ck.zeros((9, inputs), dtype), ck.quant.from_blocks(blocks, (outputs, inputs), kind)
-        )
+    def why(kind: str, outputs: int, inputs: int, dtype: str = "float16", rows: int = 9) -> str:
+        return Warpgroups.fits(problem(kind, rows, outputs, inputs, dtype), STAND_IN)
 
-    assert takes("Q4_0", 8, 256) and takes("Q6_K", 8, 2048)
-    assert not (takes("Q4_0", 9, 256) or takes("Q4_0", 8, 128) or takes("Q6_K", 8, 256))
-    assert not (takes("Q4_0", 8, 256, "float32") or takes("Q4_0", 0, 256) or takes("BF16", 8, 256))
+    assert why("Q4_0", 8, 256) == why("Q6_K", 8, 2048) == why("Q4_0", 8, 256, rows=768) == ""
+    for sizes in (("Q4_0", 9, 256), ("Q4_0", 8, 128)):
+        assert why(*sizes) == "for multiples of 256 inputs and of 8 outputs"
+    assert why("Q6_K", 8, 256) == "rows of blocks do not begin at multiples of 16 bytes"
+    assert why("Q4_0", 8, 256, "float32") == "for 16-bit floats"
+    assert why("Q4_0", 0, 256) == "for products with elements"
+    assert why("BF16", 8, 256) == "for weights in blocks"
+    assert why("Q4_0", 8, 256, rows=8) == "few rows are rounded to 8 bits"
+    assert "for at most 768 rows" in why("Q4_0", 8, 256, rows=769)
 
 
 def test_tiles_that_are_chosen() -> None:
     """Rows fill a tile; few tiles are shared by two blocks each, or four if so many clusters of four are found."""
-    gpu: Any = SimpleNamespace(properties=SimpleNamespace(multiprocessors=132))
 
     def chosen(rows: int, outputs: int, inputs: int) -> tuple[int, int]:
-        tile = warpgroups.tile_for(rows, outputs, inputs, gpu)
-        return tile.n, tile.shares
+        given = problem("Q4_0", rows, outputs, inputs)
+        every = Warpgroups.configs(given, STAND_IN)
+        tile = min(every, key=lambda one: one.cost(given, STAND_IN))
+        return tile.tile_n, tile.shares
 
     assert [chosen(rows, 14336, 4096) for rows in (16, 128, 256, 512)] == [
         (64, 1),
@@ -105,5 +118,6 @@ def test_tiles_that_are_chosen() -> None:
         (256, 2),
     ]
     assert chosen(16, 1024, 4096) == (64, 4) and chosen(16, 1024, 256) == (64, 1)
-    assert warpgroups.Tile(256, 4).grid(512, 14336, 132) == 132
-    assert warpgroups.Tile(256, 4, 2).grid(512, 4096, 132) == 128
+    for tile, outputs in ((Warpgroups(256, 4), 14336), (Warpgroups(256, 4, 2), 4096)):
+        blocks = tile.launch(problem("Q4_0", 512, outputs, 4096), STAND_IN).grid[0]
+        assert blocks == (132 if tile.shares == 1 else 128)

@@ -9,7 +9,6 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import pytest
 from array_launches import (
     arrays,
     launch_compact,
@@ -22,7 +21,7 @@ from array_launches import (
 import cukern as ck
 from cukern import dtypes
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
-from cukern.launch.family import Family, Used
+from cukern.launch.family import STAND_IN, Family, Used
 from cukern.linear.families import PRODUCT
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
 from cukern.linear.variants import OneLaunch, Simt, TensorCores
@@ -39,7 +38,8 @@ from cukern.nn.pooling.families import GRADIENT as POOLING_GRADIENT
 from cukern.nn.pooling.families import POOLING
 from cukern.nn.pooling.variants import Tiles, TilesGradient
 from cukern.optim.multi import Copies
-from cukern.quant import few_rows, many_rows, planes, tiles, warpgroups
+from cukern.quant import planes
+from cukern.quant.families import QUANTISED
 from cukern.quant.kinds import KINDS
 
 
@@ -442,22 +442,29 @@ def launch_quantised(dtype: Any) -> None:
         if dtype == ck.float64:
             w.dequantize(dtype)
         else:
-            few_rows.product(x, w, None)
+            ck.quant.linear(x, w)
         if dtype == ck.bfloat16 and kind.name in ("Q4_0", "Q6_K"):
             for i in (1, -1):
-                tiles.product(wide, w, bias, tile=TensorCores(*TensorCores.tiles[i]))
-            w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(inputs)), "uint8"), (72, inputs), kind.name)
-            many_rows.product(wide, w, None, 64)
+                m, n = TensorCores.tiles[i][:2]
+                with QUANTISED.only("tiles", tile_m=m, tile_n=n, grouped=i > 0):
+                    ck.quant.linear(wide, w, bias)
+            w = ck.quant.from_blocks(
+                ck.zeros((512, kind.row_bytes(inputs)), "uint8"), (512, inputs), kind.name
+            )
+            with QUANTISED.only("two products", limits=STAND_IN._replace(multiprocessors=2)):
+                ck.quant.linear(wide, w)
             w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(2048)), "uint8"), (72, 2048), kind.name)
-            for tile in (warpgroups.Tile(64, 8), warpgroups.Tile(256, 4, 2)):
-                warpgroups.product(ck.zeros((9, 2048), dtype), w, ck.zeros(72, dtype), tile)
+            for size in ((64, 8, 1), (256, 4, 2)):
+                with QUANTISED.only(
+                    "warpgroups", **dict(zip(("tile_n", "stages", "shares"), size, strict=True))
+                ):
+                    ck.quant.linear(ck.zeros((9, 2048), dtype), w, ck.zeros(72, dtype))
     if dtype == ck.float32:
         ck.quant.take(w, [1], dtype)
         ck.quant.quantize(x, "Q4_0")
-        few_rows.product(wide[:8], w, bias)
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(few_rows, "_is_serial", lambda device: True)
-            few_rows.product(x, w, bias)
+        ck.quant.linear(wide[:8], w, bias)
+        with QUANTISED.only("serial", limits=ck.Device("host").properties):
+            ck.quant.linear(x, w, bias)
 
 
 def launch_many(dtype: Any) -> None:

@@ -23,12 +23,12 @@ from .array.layout import address
 from .autodiff import tape
 from .device import Device
 from .device.cuda.libraries import needed
-from .elementwise.by_numpy import quiet
 from .elementwise.complex_rows import _conj_times
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .elementwise.ufunc import one_out, written
 from .kernel.plan import allocate
+from .launch.by_numpy import quiet
 from .namespace.hints import missing
 
 __all__ = [

@@ -21,7 +21,6 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .autodiff import tape
-from .elementwise import by_numpy
 from .elementwise.exponents import _exponent, _scaled
 from .elementwise.fuse import fuse
 from .elementwise.operands import (
@@ -32,6 +31,7 @@ from .elementwise.operands import (
     require_constant,
 )
 from .elementwise.table import root_of_squares, size_to_power
+from .launch.by_numpy import by_numpy
 from .linear.cross import cross as _cross
 from .linear.decompositions import (
     EighResult,
@@ -230,15 +230,15 @@ def _largest(x: Array, axis: int | tuple[int, ...]) -> Array:
     return (ops.sum if of_none else ops.max)(x, axes, keepdims=True)
 
 
-def _length(x: Array) -> float | None:
-    """The norm of a large vector on the host by BLAS; None where that is not taken."""
-    form = x._layout or x._planned()
-    least = _LEAST.get(form.dtype.char)
-    if least is None or not form.contiguous or not by_numpy.serves(x):
-        return None
-    data = x._data if form.ndim == 1 else x._data.reshape(-1)
-    squares = float(by_numpy.quiet().run(data.dot, data))
-    return math.sqrt(squares) if least * form.size < squares < math.inf else None
+@by_numpy("norm", warns=True, why="a BLAS has it at hand")
+def _length(data: Any) -> float | str:
+    """The norm by BLAS."""
+    least = _LEAST.get(data.dtype.char)
+    if least is None or not data.flags.c_contiguous:
+        return "no float32 or float64 in C order"
+    data = data.reshape(-1)
+    squares = float(data.dot(data))
+    return math.sqrt(squares) if least * data.size < squares < math.inf else "its squares overflow or vanish"
 
 
 #: By the dtype's letter, the number in relation to which the error of a rounded product that is no normal number is

@@ -46,9 +46,8 @@ def active() -> bool:
     return _on.get() or (bool(modes) and mode.active())
 
 
-def asked() -> bool:
-    """Whether that was asked for, and is not on because launches are checked or traced."""
-    return _on.get()
+#: Whether that was asked for, and is not on because launches are checked or traced.
+asked = _on.get
 
 
 def allows_numpy(device: Device) -> bool:

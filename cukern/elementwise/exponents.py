@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from .by_numpy import quiet, serves
+from ..launch.by_numpy import by_numpy
 from .function import astype
 from .fuse import fuse
 from .kinds import binary, unary
@@ -19,6 +19,8 @@ from .table import equal, where
 from .ufunc import one_out, written
 
 __all__ = ["bitwise_count", "frexp", "ldexp"]
+
+_FREXP = by_numpy("frexp", warns=True)(partial(np.frexp, order="C"))
 
 _PLAIN = "x == T(0) || x - x != T(0)"
 
@@ -93,9 +95,8 @@ def frexp(x: Any, /) -> tuple[Array, Array]:
     a = require_array(x, "frexp")
     if a.dtype in dtypes.COMPLEX:
         raise TypeError(f"frexp: x: expected real numbers, got {a.dtype}")
-    if a.dtype.kind == "f" and serves(a):
-        mantissa, exponent = quiet().run(partial(np.frexp, order="C"), a._data)
-        return Array._wrap(mantissa, a.device), Array._wrap(exponent, a.device)
+    if a.dtype.kind == "f" and (parts := _FREXP(a)) is not None:
+        return parts  # type: ignore[no-any-return]
     mantissa, exponent = _parts(a)
     return mantissa, exponent
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, overload
 
+import numpy as np
 import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
+from ..launch.by_numpy import by_numpy
 from .function import ArrayLike, Elementwise, _record, astype
 from .graph import Expr
 from .row import FLOAT, Scalar
@@ -18,6 +21,8 @@ from .ufunc import Casting, one_out, written
 
 #: The flags of an array and a number.
 _NUMBER_LAST = (True, False)
+_INVERSE = "it multiplies by an inverse"
+_QUOTIENT = by_numpy("floor_divide", warns=True, why=_INVERSE)(partial(np.floor_divide, order="C"))
 
 
 class Unary(Elementwise):
@@ -166,6 +171,23 @@ class Binary(Elementwise):
         if tape.opened and (tracking := tape.tracked((x,))) is not None:
             _record(plan, (x,), (y,), (result,), tracking)
         return result
+
+
+class Quotient(Binary):
+    """A quotient, of integers and one number by NumPy; kernels that have run for such arrays serve them again."""
+
+    def _apply(self, operands: tuple[Any, ...]) -> Any:
+        x, y = operands
+        by_number = type(y) is int and y and type(x) is Array and x.dtype.kind in "iu"
+        quotient = _QUOTIENT(x, y) if by_number else None
+        return super()._apply(operands) if quotient is None else quotient
+
+
+class Power(Binary):
+    """``x ** y``; of integers no negative powers, which are no integers: the exponents of each call are looked at."""
+
+    def _is_repeated(self, operands: tuple[Any, ...]) -> bool:
+        return super()._is_repeated(operands) and operands[0].dtype.kind not in "iub"
 
 
 class Ternary(Elementwise):

@@ -15,9 +15,8 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from .complex_rows import conj, real
-from .kinds import Binary, Bounded, Choice, Rounding, Unary, binary, unary
+from .kinds import Binary, Bounded, Choice, Power, Quotient, Rounding, Unary, binary, unary
 from .row import ALL, INEXACT, NUMERIC, REAL, REAL_NUMERIC
-from .served import Power, Quotient, require_powers
 
 _LN2, _LN10 = math.log(2.0), math.log(10.0)
 _ROOT_HALF = math.sqrt(0.5)
@@ -102,12 +101,26 @@ remainder = binary(
 )
 
 
+def _require_powers(x: Any, y: Any) -> None:
+    """Raise ValueError for integers to negative integer powers, as far as the host knows the exponents."""
+    kind = x.dtype.kind if hasattr(x, "dtype") else "i" if isinstance(x, int) else "f"
+    if kind not in "iub":
+        return
+    if isinstance(y, Array):
+        known = y.dtype.kind == "i" and y.device.addressable and y.size
+        negative = bool(known) and y._fetched().min() < 0
+    else:
+        negative = isinstance(y, int) and y < 0
+    if negative:
+        raise ValueError("pow: integers to negative integer powers are not allowed; make one a float")
+
+
 def _simple_power(operands: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]] | None:
     """A cheaper row with the same value, for some exponents."""
     x, y = operands
     if type(y) in (int, float) and y == 2 and type(x) is Array and x.dtype.kind in "fc":
         return square, (x,)
-    require_powers(x, y)
+    _require_powers(x, y)
     if type(y) not in (int, float):
         return None
     kind = dtypes.info(dtypes.as_dtype(x.dtype, "x")).kind if hasattr(x, "dtype") else ""

@@ -9,17 +9,20 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, zeros
-from ..device.kernels_only import allows_numpy
 from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..kernel import Kernel
 from ..kernel.plan import allocate
 from ..kernel.sizes import divide_up
+from ..launch.by_numpy import by_numpy
 from ..shape.joins import concat
 from ..shape.views import expand_dims, moveaxis, reshape
 from .gather_scatter import WORDS, aligned, bound, launch_2d
 
 __all__ = ["packbits", "unpackbits"]
+
+_PACK = by_numpy("packbits", least=0, most=None, refusals=())(np.packbits)
+_UNPACK = by_numpy("unpackbits", least=0, most=None, refusals=())(np.unpackbits)
 
 _PACKBITS = Kernel("index/packbits.cu", block=256)
 #: Bytes that a thread packs.
@@ -68,9 +71,9 @@ def packbits(x: Any, /, axis: int | None = None, bitorder: Order = "big") -> Arr
     if x.dtype.kind not in "biu":
         raise TypeError(f"packbits: x: expected bool or integers, got {x.dtype}")
     _check(bitorder, "packbits")
-    if allows_numpy(x.device):
-        where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
-        return Array._wrap(np.packbits(x._data, where, bitorder), x.device)
+    where = axis if axis is None else normalize_axis(axis, x.ndim, "packbits")
+    if (packed := _PACK(x, where, bitorder)) is not None:
+        return packed  # type: ignore[no-any-return]
     bits, dim = _with_last(x, axis, "packbits")
     return moveaxis(_packed(bits.contiguous(), bitorder), -1, dim)
 
@@ -115,9 +118,9 @@ def unpackbits(
     if x.dtype != dtypes.uint8:
         raise TypeError(f"unpackbits: x: expected uint8, got {x.dtype}")
     _check(bitorder, "unpackbits")
-    if allows_numpy(x.device):
-        where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
-        return Array._wrap(np.unpackbits(x._data, where, count, bitorder), x.device)
+    where = axis if axis is None else normalize_axis(axis, x.ndim, "unpackbits")
+    if (unpacked := _UNPACK(x, where, count, bitorder)) is not None:
+        return unpacked  # type: ignore[no-any-return]
     shifts = _bit_shifts(bitorder, x)
     rows, dim = _with_last(x, axis, "unpackbits")
     bits = bitwise_and(bitwise_right_shift(expand_dims(rows, -1), shifts), 1)

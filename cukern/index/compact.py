@@ -16,10 +16,10 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
-from ..elementwise import by_numpy
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
+from ..launch.by_numpy import by_numpy
 from .scan import cumulative_sum
 
 Stage = Literal["count", "write", "few"]
@@ -32,6 +32,8 @@ _FEW = 1 << 15
 _FEW_BLOCK = 1024
 #: Threads per warp.
 _WARP = 32
+#: The indices of true elements, or of numbers other than 0.
+FLAT = by_numpy("flatnonzero")(lambda data: data.reshape(-1).nonzero()[0])
 
 
 @cache
@@ -73,8 +75,8 @@ def flat_indices(flags: Array, tile: int | None = None, block: int | None = None
         tile: flags that a host thread or a warp counts.
         block: threads per block, 1 or a multiple of 32.
     """
-    if tile is None and by_numpy.serves(flags):
-        return Array._wrap(flags._data.reshape(-1).nonzero()[0], flags.device)
+    if tile is None and (found := FLAT(flags)) is not None:
+        return found  # type: ignore[no-any-return]
     if tile is None and block is None and flags.device.style != "serial" and 0 < flags.size <= _FEW:
         return flat_indices_of_few(flags)
     indices = _compacted(flags, tile, block, False, False, True)[1]
@@ -100,22 +102,24 @@ def runs_of(
 
     Waits for the device, to read their number. The other arguments are those of :func:`flat_indices`.
     """
-    if tile is None and ordered.dtype not in dtypes.COMPLEX and by_numpy.serves(ordered):
-        data, starts = ordered._data, _run_starts(ordered._data, equal_nan)
-        indices = Array._wrap(starts.nonzero()[0], ordered.device) if placed else None
-        return Array._wrap(data[starts], ordered.device), indices
+    if tile is None and (found := _runs(ordered, equal_nan)) is not None:
+        return found[0], found[1] if placed else None
     values, indices = _compacted(ordered, tile, block, True, equal_nan, placed)
     assert values is not None
     return values, indices
 
 
-def _run_starts(ordered: Any, equal_nan: bool) -> Any:
-    """Whether a run starts at each element of a sorted NumPy array, in which NaN are last."""
+@by_numpy("runs of equal elements")
+def _runs(ordered: Any, equal_nan: bool) -> Any:
+    """The first elements of runs of a sorted NumPy array, in which NaN are last, and their indices."""
+    if ordered.dtype.kind == "c":
+        return "of complex numbers"
     starts = np.ones(ordered.size, bool)
     np.not_equal(ordered[1:], ordered[:-1], out=starts[1:])
     if equal_nan and np.isnan(ordered[-1]):
         starts[np.searchsorted(ordered, ordered[-1]) + 1 :] = False
-    return starts
+    indices = starts.nonzero()[0]
+    return ordered[indices], indices
 
 
 def _compacted(

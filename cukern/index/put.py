@@ -12,7 +12,6 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.layout import address
 from ..autodiff import tape
-from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     on_device,
@@ -27,7 +26,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
 from ..elementwise.ufunc import Casting, can_cast, checked_casting
-from ..kernel.plan import apart
+from ..launch.by_numpy import MANY, by_numpy
 from ..shape.views import broadcast_to, reshape
 from .plain_numbers import takes_number
 from .search import flatnonzero
@@ -59,6 +58,14 @@ def _castable(name: str, value: Any, x: Array, casting: Casting = "same_kind") -
     return value
 
 
+@by_numpy("copyto", alike=True)
+def _copied(target: Any, source: Any) -> str | None:
+    if target.shape != source.shape:
+        return "of two shapes"
+    target[...] = source.copy() if np.may_share_memory(target, source) else source
+    return None
+
+
 @public
 def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = True) -> None:
     """Assign ``src``, broadcast, to the elements of ``dst``, in place.
@@ -81,8 +88,8 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     [1.0, 0.0, 3.0]
     """
     dst = require_written(dst, "copyto", "dst")
-    if where is True and type(src) is Array and _is_copied(dst, src):
-        dst._data[...] = apart(dst.device, src._data, dst._data)
+    plain = where is True and type(src) is Array and not dst._storage.constant
+    if plain and not (dst._layout or dst._planned()).repeated and _copied(dst, src):
         dst._bump("copyto")
         return
     value = _castable("copyto", src, dst, casting)
@@ -100,15 +107,6 @@ def copyto(dst: Array, src: Any, casting: Casting = "same_kind", where: Any = Tr
     setitem(dst, ..., choose(mask, value, dst))
 
 
-def _is_copied(target: Array, source: Array) -> bool:
-    """Whether NumPy is to copy an array to another of its shape and dtype."""
-    layout, other = target._layout or target._planned(), source._layout or source._planned()
-    key, other_key = ((x.device, x.dtype, x.shape) for x in (layout, other))
-    if key != other_key:
-        return False
-    return by_numpy.serves(target, source) and not layout.repeated and not target._storage.constant
-
-
 def _cycled(values: Array, count: int) -> Array:
     """``count`` of the flattened values, which are repeated from the first on."""
     flat = reshape(values, (-1,))
@@ -116,6 +114,14 @@ def _cycled(values: Array, count: int) -> Array:
         return broadcast_to(flat, (count,)) if flat.size == 1 else flat[:count]
     with tape.stop_recording():
         return take(flat, asarray(np.arange(count) % max(flat.size, 1), device=values.device))
+
+
+@by_numpy("put")
+def _put_number(data: Any, indices: Any, number: Any) -> str | None:
+    if indices.size >= _FEW:
+        return f"{_FEW} indices or more, which are checked first, in vectors"
+    data.reshape(-1)[indices.reshape(-1)] = number
+    return None
 
 
 @public
@@ -141,15 +147,10 @@ def put(x: Array, /, ind: Any, v: Any, mode: Literal["raise", "wrap", "clip"] = 
     """
     x = require_written(x, "put")
     expect_mode(mode, "put")
-    if mode == "raise" and by_numpy.serves(x) and takes_number(x, v) and x.is_contiguous:
-        data = integers(ind, x, "put").reshape(-1)
-        if data.size < _FEW:  # more are checked first, in vectors
-            try:
-                x._data.reshape(-1)[data] = v
-                x._bump("put")
-                return
-            except IndexError:
-                pass  # the general path below raises the error
+    plain = mode == "raise" and x.size >= MANY and takes_number(x, v) and x.is_contiguous
+    if plain and _put_number(x, integers(ind, x, "put"), v):
+        x._bump("put")
+        return
     number = is_scalar(v) and dtypes.result_type(x.dtype, v) == x.dtype
     _put(x, ind, v if number else require_array(v, "put", "v", x), mode)
 

@@ -14,7 +14,6 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
-from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import first_array, normalize_axis, public, require_array, require_arrays
 from ..elementwise.row import is_scalar
@@ -23,9 +22,10 @@ from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
+from ..launch.by_numpy import by_numpy
 from ..shape.joins import stack
 from ..shape.views import reshape
-from .compact import flat_indices
+from .compact import FLAT, flat_indices
 from .take import checked_indices, take
 from .unravel import unraveled
 
@@ -37,6 +37,9 @@ __all__ = [
     "nonzero",
     "searchsorted",
 ]
+
+_NONZERO = by_numpy("nonzero", least=0)(np.ndarray.nonzero)
+_COMPRESS = by_numpy("compress")(np.ndarray.compress)
 
 _SEARCH = Kernel("index/search.cu", block=256)
 _INTERP = Kernel("index/interp.cu", block=256)
@@ -242,8 +245,8 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
     x = require_array(x, "nonzero")
     if not x.ndim:
         raise ValueError("nonzero: x: expected at least one axis, got a 0-d array")
-    if by_numpy.serves(x, least=0):
-        return tuple([Array._wrap(indices, x.device) for indices in x._data.nonzero()])
+    if (found := _NONZERO(x)) is not None:
+        return found  # type: ignore[no-any-return]
     return tuple(indices_of_true(_flags(x)))
 
 
@@ -251,7 +254,8 @@ def nonzero(x: Array, /) -> tuple[Array, ...]:
 def flatnonzero(x: Array, /) -> Array:
     """The indices of the non-zero elements in the flattened array."""
     x = require_array(x, "flatnonzero")
-    return flat_indices(x if by_numpy.serves(x) else _flags(x))
+    found: Array | None = FLAT(x)
+    return flat_indices(_flags(x)) if found is None else found
 
 
 @public
@@ -277,24 +281,14 @@ def compress(condition: Any, x: Array, /, axis: int | None = None) -> Array:
         ValueError: ``condition`` is not a vector.
         IndexError: ``condition`` is true beyond the end of the axis.
     """
-    if type(condition) is Array and type(x) is Array and _is_compressed_by_numpy(condition, x, axis):
-        return Array._wrap(x._data.compress(condition._data, axis), x.device)
+    if type(condition) is type(x) is Array and (chosen := _COMPRESS(x, condition, axis)) is not None:
+        return chosen  # type: ignore[no-any-return]
     flags, x = require_arrays((condition, x), "compress", ("condition", "x"))
     if flags.ndim != 1:
         raise ValueError(f"compress: condition: expected one axis, got shape {flags.shape}")
     if axis is not None:
         normalize_axis(axis, x.ndim, "compress")
     return take(x, flat_indices(_flags(flags)), axis=axis)
-
-
-def _is_compressed_by_numpy(condition: Array, x: Array, axis: Any) -> bool:
-    """Whether NumPy is to take the slices of ``x`` where a vector, not longer than the axis, is true."""
-    shape, length = x.shape, condition.shape
-    if len(length) != 1 or not by_numpy.serves(x, condition):
-        return False
-    if axis is None:
-        return length[0] <= x.size
-    return type(axis) is int and -len(shape) <= axis < len(shape) and length[0] <= shape[axis]
 
 
 @public

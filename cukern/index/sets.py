@@ -11,7 +11,6 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, device_of, full, ones
 from ..autodiff import tape
-from ..device.kernels_only import allows_numpy
 from ..elementwise.function import as_operands, astype
 from ..elementwise.fuse import fuse
 from ..elementwise.logic import logical_not
@@ -20,6 +19,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import isnan, not_equal, subtract
 from ..errors import DeviceError
 from ..kernel.plan import allocate
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import any
 from ..shape.joins import concat
 from ..shape.views import moveaxis, reshape
@@ -240,6 +240,11 @@ def _pair(x1: Any, x2: Any, name: str, kept: bool = True) -> tuple[Array, Array]
     return result[0], result[1]
 
 
+@by_numpy("isin", least=0, most=None, why="it looks integers up in a table")
+def _looked_up(elements: Any, among: Any, invert: bool) -> Any:
+    return np.isin(elements, among, invert=invert) if elements.dtype.kind in "biu" else "no integers"
+
+
 @public
 def isin(
     x1: Any, x2: Any, /, assume_unique: bool = False, invert: bool = False, *, kind: Any = None
@@ -271,10 +276,8 @@ def isin(
         elements, among = _pair(x1, x2, "isin", kept=False)
         if not among.size:
             return full(elements.shape, bool(invert), dtypes.bool_, elements.device)
-        if allows_numpy(elements.device) and dtypes.info(elements.dtype).kind in "biu":
-            # NumPy looks integers up in a table.
-            inside = np.isin(elements._data, among._data, invert=bool(invert))
-            return Array._wrap(inside, elements.device)
+        if (inside := _looked_up(elements, among, bool(invert))) is not None:
+            return inside  # type: ignore[no-any-return]
         ordered = sort(among, axis=None)
         out = Array._wrap(allocate(elements.device, elements.shape, dtypes.bool_), elements.device)
         out = search_into(out, ordered, None, elements.contiguous())

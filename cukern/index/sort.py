@@ -20,7 +20,6 @@ from ..array.creation import asarray, device_of
 from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
-from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
@@ -30,7 +29,8 @@ from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
 from ..kernel.sizes import divide_up, power_of_two
-from ..shape.views import flip, moveaxis, reshape
+from ..launch.by_numpy import by_numpy
+from ..shape.views import moveaxis, reshape
 from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted, serial_radix
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort"]
@@ -55,6 +55,7 @@ _HOST_PIECE = 16384
 _MANY = 1 << 16
 #: Floats from which several threads are faster than NumPy's one.
 _FOR_THREADS = 1 << 21
+_VECTORS = "it sorts in vectors"
 
 
 class Shape(NamedTuple):
@@ -279,9 +280,8 @@ def sort(
     x, dim = along(x, axis, "sort")
     _no_fields(order, "sort")
     _no_algorithm(kind, _ALGORITHMS, "sort")
-    by_numpy = _sorted_by_numpy(x, dim, bool(descending))
-    if by_numpy is not None:
-        result = by_numpy
+    if (ordered := _sorted(x, dim, bool(descending), x.device)) is not None:
+        result = ordered
     elif tape.recording((x,)):
         result = sorted_along(x, dim, bool(descending))[0]
     else:
@@ -289,25 +289,24 @@ def sort(
     return result if shape is None or axis is None else reshape(result, shape)
 
 
-def _sorted_by_numpy(x: Array, axis: int, descending: bool) -> Array | None:
-    """What NumPy sorts in vectors on the host: integers, and many floats, if the order of equal ones does not show."""
-    if not allows_numpy(x.device):
-        return None
-    if dtypes.info(x.dtype).kind in "biu":
-        result = Array._wrap(np.sort(x._data, axis), x.device)
-        return flip(result, axis=axis) if descending else result
-    threads = x.device.properties.multiprocessors
-    few = x.size < _MANY or (threads > 1 and x.size >= _FOR_THREADS)
-    if descending or few or x.dtype not in (dtypes.float32, dtypes.float64) or tape.recording((x,)):
-        return None
-    ordered = np.sort(x._data, axis)
+@by_numpy("sort", least=0, most=None, why=_VECTORS)
+def _sorted(data: Any, axis: int, descending: bool, device: Device) -> Any:
+    """Sorted integers, and many floats, if the order of equal ones does not show."""
+    whole = (slice(None),) * axis
+    if data.dtype.kind in "biu":
+        ordered = np.sort(data, axis)
+        return ordered[(*whole, slice(None, None, -1))] if descending else ordered
+    if data.size < _MANY or (data.size >= _FOR_THREADS and device.properties.multiprocessors > 1):
+        return f"floats that are fewer than {_MANY}, or enough for several cores"
+    if descending or data.dtype.char not in "fd":
+        return "floats in descending order, or no float32 or float64"
+    ordered = np.sort(data, axis)
     zeros = ordered == 0
     if zeros.any() and np.signbit(ordered[zeros]).any():
-        return None
-    last = ordered[(slice(None),) * axis + (slice(-1, None),)]
-    if np.isnan(last).any():
+        return "the order of zeros of two signs shows"
+    if np.isnan(ordered[(*whole, slice(-1, None))]).any():
         ordered[np.isnan(ordered)] = np.nan
-    return Array._wrap(ordered, x.device)
+    return ordered
 
 
 def _no_fields(order: object, name: str) -> None:
@@ -339,6 +338,17 @@ def msort(x: Array, /) -> Array:
     return sort(x, 0)
 
 
+def _of_fast(partition: Any) -> Any:
+    """``partition`` of the dtypes of which NumPy has vectors."""
+    return lambda data, *args: (
+        partition(data, *args) if data.dtype.char in "bhilqBHILQfd" else "no vectors of them"
+    )
+
+
+_PARTITION = by_numpy("partition", least=_MANY, most=None, why=_VECTORS)(_of_fast(np.partition))
+_ARGPARTITION = by_numpy("argpartition", least=_MANY, most=None, why=_VECTORS)(_of_fast(np.argpartition))
+
+
 @public
 def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind: Any = None) -> Array:
     """Partition ``x`` around the ``kth`` smallest element: those before are no larger, those after no smaller.
@@ -359,8 +369,8 @@ def partition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, kind
     x, axis = along(x, axis, "partition")
     _no_algorithm(kind, ("introselect",), "partition")
     indices = _checked_kth(kth, x, axis, "partition")
-    if _partitioned_by_numpy(x):
-        return Array._wrap(np.partition(x._data, indices, axis), x.device)
+    if (parted := _PARTITION(x, indices, axis)) is not None:
+        return parted  # type: ignore[no-any-return]
     return sort(x, axis)
 
 
@@ -370,15 +380,9 @@ def argpartition(x: Array, /, kth: int | Sequence[int], axis: int | None = -1, k
     x, axis = along(x, axis, "argpartition")
     _no_algorithm(kind, ("introselect",), "argpartition")
     indices = _checked_kth(kth, x, axis, "argpartition")
-    if _partitioned_by_numpy(x):
-        return Array._wrap(np.argpartition(x._data, indices, axis), x.device)
+    if (parted := _ARGPARTITION(x, indices, axis)) is not None:
+        return parted  # type: ignore[no-any-return]
     return argsort(x, axis)
-
-
-def _partitioned_by_numpy(x: Array) -> bool:
-    """Whether ``x`` is on the host and large, and no tape is to record the order."""
-    fast = x.dtype in (*dtypes.INTS, dtypes.float32, dtypes.float64)
-    return allows_numpy(x.device) and fast and x.size >= _MANY and not tape.recording((x,))
 
 
 @public

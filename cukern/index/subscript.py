@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -16,7 +17,6 @@ from ..array.host_data import holds_array
 from ..autodiff import tape, writes
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
-from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -31,7 +31,8 @@ from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
 from ..kernel.plan import apart, on, raw, zeros
 from ..kernel.strides import repeated
-from ..shape.copy import LARGE, write
+from ..launch.by_numpy import LARGE, MANY, by_numpy
+from ..shape.copy import write
 from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
@@ -41,6 +42,10 @@ from .search import indices_of_true
 from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of
 
 __all__ = ["put_along_axis"]
+
+_GETITEM = by_numpy("x[indices]")(lambda data, at: data[at] if at.ndim else np.array(data[at]))
+_NUMBER = by_numpy("x[key] = number", why="it starts sooner")(operator.setitem)
+_PUT_ALONG = by_numpy("put_along_axis")(np.put_along_axis)
 
 
 class _Indices(NamedTuple):
@@ -143,12 +148,9 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
             except IndexError:
                 pass  # the general path below raises the error
-    elif type(key) is Array and key.dtype.kind in "iu" and x.ndim and by_numpy.serves(x, key):
-        try:
-            return Array._wrap(np.array(x._data[key._data]) if not key.ndim else x._data[key._data], x.device)
-        except IndexError:
-            pass  # the general path below raises the error
-    return _getitem(x, key)
+    by_array = type(key) is Array and key.dtype.kind in "iu" and x.ndim
+    picked: Array | None = _GETITEM(x, key) if by_array else None
+    return _getitem(x, key) if picked is None else picked
 
 
 #: The types of the parts of basic indices.
@@ -365,16 +367,15 @@ def _written_number(x: Array, key: Any, value: Any) -> bool:
     if not takes_number(x, value) or not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
         return False
     layout = x._planned()
-    if layout.on_host and not allows_numpy(x.device):
-        return False
-    try:
-        if layout.on_host:
-            x._data[key] = value
-        else:
+    if layout.on_host:
+        if not _NUMBER(layout.device, x._data, key, value):
+            return False
+    else:
+        try:
             with on(layout.device):
                 x._data[key] = value
-    except IndexError:
-        return False  # the general path raises the error
+        except IndexError:
+            return False  # the general path raises the error
     x._bump("setitem")
     return True
 
@@ -409,6 +410,11 @@ def _few(shape: tuple[int, ...]) -> bool:
     return math.prod(shape) <= 1 << 13
 
 
+@by_numpy("x[few indices] = number", why="it starts sooner", refusals=())
+def _written(data: Any, sizes: tuple[int, ...], indices: Any, number: Any) -> None:
+    raw(data).reshape(sizes)[:, indices] = raw(np.array(number, data.dtype))
+
+
 @on_device
 def put(x: Array, indices: Any, value: Any, name: str) -> None:
     """Write ``value``, broadcast to the shape of ``indices``, to these indices of the flattened ``x``."""
@@ -421,16 +427,16 @@ def _put(
     x: Array, indices: Any, sizes: tuple[int, int, int], shape: tuple[int, ...], value: Any, name: str
 ) -> None:
     """Write ``value``, broadcast to ``shape``, to rows of ``x``, which has ``sizes``."""
-    by_host = serial(x.device) and not kernels_only.active()
-    if is_scalar(value) and x.is_contiguous and (_few(shape) if by_host else x.itemsize <= 8):
+    if is_scalar(value) and x.is_contiguous:
         number = convert_scalar(value, x.dtype)
-        indices = apart(x.device, indices, x._data)
-        if by_host:
-            raw(x._data).reshape(sizes)[:, indices] = raw(np.array(number, x.dtype))
-        else:
-            put_number(x, indices, number, *sizes)
-        x._bump(name)
-        return None
+        at, on_host = apart(x.device, indices, x._data), serial(x.device)
+        done = on_host and _few(shape) and _written(x.device, x._data, sizes, at, number)
+        if not done and x.itemsize <= 8 and not (on_host and allows_numpy(x.device)):
+            put_number(x, at, number, *sizes)
+            done = True
+        if done:
+            x._bump(name)
+            return None
     source = _source(x, value)
     try:
         data = x.device.xp.broadcast_to(raw(source._data), shape)
@@ -485,13 +491,11 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = 
         ValueError: the shapes do not fit.
     """
     require_written(x, "put_along_axis")
-    if by_numpy.serves(x) and takes_number(x, values) and isinstance(indices, Array):
-        try:
-            np.put_along_axis(x._data, integers(indices, x, "put_along_axis"), values, axis)
-            x._bump("put_along_axis")
-            return
-        except (IndexError, TypeError, ValueError):
-            pass  # the general path below raises the error
+    if x.size >= MANY and takes_number(x, values) and isinstance(indices, Array):
+        with suppress(IndexError, TypeError, ValueError):  # which the general path below raises
+            if _PUT_ALONG(x, integers(indices, x, "put_along_axis"), values, axis):
+                x._bump("put_along_axis")
+                return
     _put_along(x, indices, values, axis)
 
 

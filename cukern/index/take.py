@@ -19,7 +19,6 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import warn_of_constant
 from ..autodiff import tape
-from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -32,11 +31,14 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
 from ..kernel.plan import apart
+from ..launch.by_numpy import by_numpy
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
 
 __all__ = ["index_add", "take", "take_along_axis"]
+
+_TAKE = by_numpy("take")(np.ndarray.take)
 
 _checked: ContextVar[bool] = ContextVar(
     "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
@@ -197,11 +199,8 @@ def take(
         IndexError: an index is out of range (on the host; on a GPU it is clipped).
     """
     data = integers(indices, x, "take")
-    if mode == "raise" and out is None and by_numpy.serves(x):
-        try:
-            return Array._wrap(np.asarray(x._data.take(data, axis)), x.device)
-        except IndexError:
-            pass  # the general path below raises the error
+    if mode == "raise" and out is None and (taken := _TAKE(x, data, axis)) is not None:
+        return taken  # type: ignore[no-any-return]
     if axis is None or (not x.ndim and axis in (0, -1)):
         x, axis = reshape(x, (-1,)), 0
     axis = normalize_axis(axis, x.ndim, "take")

@@ -16,7 +16,6 @@ from ..autodiff import tape
 from ..device import Device, kernels_only
 from ..device.cuda import cublas, cublas_lt
 from ..device.precision import allows_tf32
-from ..elementwise.by_numpy import quiet
 from ..elementwise.function import astype
 from ..elementwise.table import add
 from ..kernel import Kernel
@@ -24,6 +23,7 @@ from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
+from ..launch.by_numpy import by_numpy, quiet
 from ..shape.copy import in_order, write
 
 #: The largest size that the libraries take, that of C's int.
@@ -75,6 +75,9 @@ def _by_numpy(a: Any, b: Any, out: Any = None) -> Any:
         wide = (one.astype(dtypes.info(one.dtype).acc) for one in (a, b))
         return _by_numpy(*wide).astype(a.dtype)
     return quiet().run(np.matmul, a, b, out=out)
+
+
+HOST_PRODUCT = by_numpy("matmul", refusals=(), why="a BLAS, or loops of NumPy's, are at hand")(_by_numpy)
 
 
 class LibraryPlan(kernel_plan.Plan):

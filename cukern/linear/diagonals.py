@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .. import dtypes
 from ..array import Array
-from ..elementwise import by_numpy
 from ..elementwise.operands import normalize_axes, on_device, public, recorded, require_array, view
 from ..kernel.plan import raw, zeros
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.views import moveaxis, ravel
 
@@ -64,6 +63,13 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ar
     return recorded("diagonal", moved, result, lambda g: from_diagonal(g, rows, columns, offset))
 
 
+@by_numpy("trace", warns=True)
+def _traced(data: Any, offset: int) -> Any:
+    if data.ndim > 2 or data.dtype.char not in "fd":
+        return "no matrix, or no float32 or float64, in which sum computes"
+    return np.add.reduce(data.diagonal(offset))
+
+
 @public
 def trace(
     x: Array,
@@ -75,18 +81,9 @@ def trace(
     out: Array | None = None,
 ) -> Array:
     """The sum of a diagonal of matrices; arguments as in :func:`diagonal`, ``dtype`` and ``out`` as in :func:`sum`."""
-    if dtype is None and out is None and axis1 == 0 and axis2 == 1 and _is_traced_by_numpy(x):
-        whole = by_numpy.quiet().run(np.add.reduce, x._data.diagonal(offset))
-        return Array._wrap(np.asarray(whole), x.device)
-    return sum(diagonal(x, offset, axis1, axis2), -1, dtype, out)
-
-
-def _is_traced_by_numpy(x: Any) -> bool:
-    """Whether NumPy sums a diagonal of ``x``, in the dtype that :func:`sum` has."""
-    if type(x) is not Array:
-        return False
-    form = x._layout or x._planned()
-    return form.ndim == 2 and form.dtype in (dtypes.float32, dtypes.float64) and by_numpy.serves(x)
+    plain = dtype is None and out is None and axis1 == 0 and axis2 == 1 and type(x) is Array
+    whole: Array | None = _traced(x, offset) if plain else None
+    return sum(diagonal(x, offset, axis1, axis2), -1, dtype, out) if whole is None else whole
 
 
 @public

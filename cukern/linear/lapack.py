@@ -15,11 +15,11 @@ from ..array.creation import empty, ones
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.cuda.libraries import needed
-from ..elementwise.by_numpy import quiet
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
 from ..kernel.strides import broadcast_shapes
+from ..launch.by_numpy import quiet
 from ..shape.views import (
     broadcast_to,
     expand_dims,

@@ -17,7 +17,6 @@ from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
-from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -35,6 +34,7 @@ from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError, LaunchError
 from ..kernel.plan import Plan, on, remember
 from ..kernel.strides import broadcast_shapes
+from ..launch.by_numpy import MANY, by_numpy
 from ..reduction.rows import sum
 from ..shape.copy import write
 from ..shape.views import (
@@ -47,7 +47,7 @@ from ..shape.views import (
     squeeze,
     swapaxes,
 )
-from .blas import fits_library, multiply
+from .blas import HOST_PRODUCT, fits_library, multiply
 
 if TYPE_CHECKING:
     from ..launch.family import Family
@@ -66,6 +66,8 @@ __all__ = [
     "vecmat",
 ]
 
+_BLAS = "a BLAS has it at hand"
+_DOT = by_numpy("product with a vector", least=0, most=None, warns=True, why=_BLAS)(lambda a, b: a.dot(b))
 
 #: The family of products and the class of its problems: imported with the first product, as many programs have none.
 _asked: tuple[Family[Any], type[Product]] | None = None
@@ -97,13 +99,14 @@ def _product(a: Array, b: Array) -> Array:
         layouts = a._layout or a._planned(), b._layout or b._planned()
         if fits_library(*layouts):
             family, problem = product_family()
-            result: Array = family(problem(*layouts))(a, b)
-            return result
+            return family(problem(*layouts))(a, b)  # type: ignore[no-any-return]
     if own:
         shape = (*broadcast_shapes("matmul", [a.shape[:-2], b.shape[:-2]]), a.shape[-2], b.shape[-1])
         if a.size and b.size:
             raise LaunchError(f"matmul: kernels have no product of shapes {a.shape} and {b.shape}: too large")
         return full(shape, 0, a.dtype, a.device)
+    if (result := HOST_PRODUCT(a.device, a._data, b._data)) is not None:
+        return result
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 
@@ -220,9 +223,7 @@ def _by_vector(x1: Any, x2: Any) -> Array | None:
         return None
     if not _fit_with_vector(x1._layout or x1._planned(), x2._layout or x2._planned()):
         return None
-    if not by_numpy.is_free((x1, x2)):
-        return None
-    return Array._wrap(np.asarray(by_numpy.quiet().run(x1._data.dot, x2._data)), x1.device)
+    return _DOT(x1, x2)  # type: ignore[no-any-return]
 
 
 @lru_cache(maxsize=4096)
@@ -498,23 +499,29 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
     return tensordot(x1, x2, axes=((-1,), (-2,) if x2.ndim > 1 else (0,)))
 
 
+#: Whether it is a product of vectors, as BLAS has it.
+@by_numpy("vdot", alike=True, why=_BLAS)
+def _is_one_product(a: Any, b: Any) -> Any:
+    return (a.shape == b.shape and a.dtype.kind == "f") or "of two shapes, or no floats"
+
+
 @public
 def vdot(x1: Array, x2: Array, /) -> Array:
     """The sum of products of conj(x1) and x2 over all elements, both flattened."""
     if type(x2) is Array:
         layout = x2._layout or x2._planned()
-        many = layout.ndim == 1 and layout.size >= by_numpy.MANY and layout.dtype.kind == "f"
+        many = layout.ndim == 1 and layout.size >= MANY and layout.dtype.kind == "f"
         if many and (result := _by_vector(x1, x2)) is not None:
             return result
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
-    if (
-        x1.shape == x2.shape
-        and x1.dtype == x2.dtype
-        and x1.dtype in dtypes.FLOATS
-        and by_numpy.serves(x1, x2)
-    ):
+    if _is_one_product(x1, x2) is not None:
         return matmul(*(x if x.ndim == 1 else ravel(x) for x in (x1, x2)))
     return vecdot(ravel(x1), ravel(x2))
+
+
+@by_numpy("kron", alike=True, warns=True)
+def _kronecker(a: Any, b: Any, shape: tuple[int, ...]) -> Any:
+    return np.multiply(a, b).reshape(shape)
 
 
 @public
@@ -526,7 +533,6 @@ def kron(x1: Array, x2: Array, /) -> Array:
     left = reshape(x1, tuple(n for size in sizes[0] for n in (size, 1)))
     right = reshape(x2, tuple(n for size in sizes[1] for n in (1, size)))
     shape = tuple(a * b for a, b in zip(*sizes, strict=True))
-    if x1.dtype == x2.dtype and by_numpy.serves(x1, x2, times=x2.size):
-        result = by_numpy.quiet().run(np.multiply, left._data, right._data)
-        return Array._wrap(result.reshape(shape), x1.device)
+    if (result := _kronecker(left, right, shape, times=x2.size)) is not None:
+        return result  # type: ignore[no-any-return]
     return reshape(left * right, shape)

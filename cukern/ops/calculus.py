@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +17,6 @@ from ..autodiff import tape
 from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
-from ..elementwise import by_numpy
 from ..elementwise.complex_rows import from_parts, imag, real
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -38,6 +37,7 @@ from ..index.take import take
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, flip, reshape
@@ -86,8 +86,8 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
         raise ValueError(f"diff: n: expected at least 0, got {n}")
     if times == 0:
         return x
-    if prepend is None and append is None and by_numpy.serves(x):
-        return _differences(x, times, axis)
+    if prepend is None and append is None and (differences := _differences(x, times, axis)) is not None:
+        return differences  # type: ignore[no-any-return]
     parts = []
     for end in (prepend, x, append):
         if end is None or end is x:
@@ -105,16 +105,13 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
     return result
 
 
-def _differences(x: Array, times: int, axis: int) -> Array:
-    """The differences on the host by NumPy."""
-    data = x._data
-    if data.ndim == times == 1 and data.dtype != np.bool_:
-        return Array._wrap(by_numpy.quiet().run(np.subtract, data[1:], data[:-1]), x.device)
+@by_numpy("diff", warns=True)
+def _differences(data: Any, times: int, axis: int) -> Any:
     whole = (slice(None),) * axis
-    between = np.not_equal if x.dtype == dtypes.bool_ else np.subtract
+    between = np.not_equal if data.dtype == np.bool_ else np.subtract
     for _ in range(times):
-        data = by_numpy.quiet().run(between, data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
-    return Array._wrap(data, x.device)
+        data = between(data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
+    return data
 
 
 @public
@@ -211,6 +208,13 @@ def _gradient_along(x: Array, axis: int, spacing: Any, edge_order: int) -> Array
     return concat([first, inside, last], axis=axis)
 
 
+@by_numpy("gradient", warns=True)
+def _slopes(data: Any, edge_order: Any) -> Any:
+    if data.ndim > 1 or data.dtype.kind not in "fc":
+        return "of several axes, or integers"
+    return np.gradient(data, edge_order=edge_order)
+
+
 @public
 def gradient(
     x: Array, /, *spacing: Any, axis: int | tuple[int, ...] | None = None, edge_order: int = 1
@@ -235,9 +239,8 @@ def gradient(
     if edge_order not in (1, 2):
         raise ValueError(f"gradient: edge_order: expected 1 or 2, got {edge_order}")
     axes = normalize_axes(axis, x.ndim, "gradient")
-    if not spacing and x.ndim == 1 and axes and x.dtype in dtypes.INEXACT and by_numpy.serves(x):
-        slope: Any = by_numpy.quiet().run(partial(np.gradient, x._data, edge_order=edge_order))
-        return Array._wrap(slope, x.device)
+    if not spacing and axes and (slope := _slopes(x, edge_order)) is not None:
+        return slope
     wide, result = _floating(x), x.dtype
     if x.dtype not in dtypes.INEXACT:
         points = [one.dtype for one in spacing if isinstance(one, (Array, np.ndarray))]

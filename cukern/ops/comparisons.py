@@ -11,14 +11,16 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, device_of, full
 from ..array.operators import FUNCTIONS
-from ..elementwise import by_numpy
 from ..elementwise.function import as_operands, astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
 from ..elementwise.table import abs, equal, isnan, less_equal, multiply, subtract
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import all
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]
+
+_EQUAL = by_numpy("array_equal", alike=True)(lambda a, b: bool((a == b).all()))
 
 
 @fuse(static=("equal_nan",))
@@ -112,8 +114,8 @@ def array_equal(a: Any, b: Any, /, equal_nan: bool = False) -> bool:
     a, b = _comparable(a, b)
     if a.shape != b.shape:
         return False
-    if not equal_nan and a.dtype == b.dtype and a.device is b.device and by_numpy.serves(a):
-        return bool((a._data == b._data).all())
+    if not equal_nan and (same := _EQUAL(a, b)) is not None:
+        return same  # type: ignore[no-any-return]
     return bool(_all_equal(a, b, bool(equal_nan)))
 
 

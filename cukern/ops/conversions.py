@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from .. import dtypes
 from ..array import Array
-from ..elementwise import by_numpy
 from ..elementwise.complex_rows import imag
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -18,12 +17,15 @@ from ..elementwise.operands import normalize_axis, public, require_array, requir
 from ..elementwise.table import abs, pow, remainder, where
 from ..index.scan import cumulative_sum
 from ..index.sort import sort
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import all
 from ..shape.joins import concat
 from ..shape.views import moveaxis
 from .calculus import diff
 
 __all__ = ["float_power", "real_if_close", "sort_complex", "unwrap"]
+
+_CLOSE = by_numpy("real_if_close")(lambda data, limit: bool((np.abs(data.imag) < limit).all()))
 
 
 @public
@@ -74,9 +76,8 @@ def real_if_close(x: Any, /, tol: float = 100) -> Array:
         return a
     require_constant("real_if_close", tol=tol)
     limit = tol * float(np.finfo(a.dtype).eps) if tol > 1 else tol
-    served = by_numpy.serves(a)
-    close = (np.abs(a._data.imag) < limit).all() if served else all(abs(imag(a)) < limit)
-    return a.real if close else a
+    close = _CLOSE(a, limit)
+    return a.real if (all(abs(imag(a)) < limit) if close is None else close) else a
 
 
 @public

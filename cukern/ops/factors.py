@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
 from ..array import Array
 from ..array.creation import ones
-from ..elementwise import by_numpy
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.joins import stack
 from ..shape.views import expand_dims, reshape
@@ -24,8 +23,8 @@ def product(zeros_at: Array) -> Array:
     """The coefficients of the product of x - r for each r, by pairs of factors; on the host factor by factor."""
     result: Array | None = None
     first, size = 0, zeros_at.size
-    if size <= _FACTORS and zeros_at.dtype not in dtypes.NARROW and by_numpy.serves(zeros_at, least=0):
-        return Array._wrap(_multiplied(zeros_at._data), zeros_at.device)
+    if (multiplied := _multiplied(zeros_at)) is not None:
+        return multiplied  # type: ignore[no-any-return]
     while first < size:
         count = min(_FACTORS, 1 << ((size - first).bit_length() - 1))
         some = zeros_at[first : first + count]
@@ -38,13 +37,15 @@ def product(zeros_at: Array) -> Array:
     return result
 
 
+@by_numpy("poly", least=0, warns=True, why="few factors, each of few numbers")
 def _multiplied(roots: Any) -> Any:
     """The coefficients of the product of x - r for each r of a NumPy array."""
+    if roots.size > _FACTORS or roots.dtype == np.float16:
+        return f"more than {_FACTORS} factors, or halves"
     result = np.zeros(roots.size + 1, roots.dtype)
     result[0] = 1
-    with np.errstate(all="ignore"):
-        for i, root in enumerate(roots, 1):
-            result[1 : i + 1] -= root * result[:i]
+    for i, root in enumerate(roots, 1):
+        result[1 : i + 1] -= root * result[:i]
     return result
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray, eye, ones, zeros, zeros_like
-from ..elementwise import by_numpy
 from ..elementwise.complex_rows import conj, imag, real
 from ..elementwise.function import astype
 from ..elementwise.operands import first_array, public, require_array, require_constant
@@ -19,6 +18,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import all, any
 from ..shape.joins import concat, stack
 from ..shape.views import reshape
@@ -232,12 +232,19 @@ def any_polynomial(operands: Sequence[Any]) -> bool:
     return True in (isinstance(operand, (poly1d, np.poly1d)) for operand in operands)
 
 
+@by_numpy("polyadd", alike=True, warns=True)
+def _combined_at_end(p: Any, q: Any, name: str) -> Any:
+    if not 0 < q.size <= p.size:
+        return "the second is longer, or empty"
+    result = p.copy()
+    getattr(np, name)(p[p.size - q.size :], q, out=result[p.size - q.size :])
+    return result
+
+
 def _combined(p: Array, q: Array, function: Any) -> Array:
-    """``function`` of two vectors, the shorter one behind zeros; of a long one on the host with one copy."""
-    if 0 < q.size <= p.size and p.dtype == q.dtype and by_numpy.serves(p, q):
-        result = Array._wrap(p._data.copy(), p.device)
-        result._data[p.size - q.size :] = function(p[p.size - q.size :], q)._data
-        return result
+    """``function`` of two vectors, the shorter one behind zeros."""
+    if (combined := _combined_at_end(p, q, function.name)) is not None:
+        return combined  # type: ignore[no-any-return]
     size = max(p.size, q.size)
     wide = [x if x.size == size else concat([zeros(size - x.size, x.dtype, x.device), x]) for x in (p, q)]
     return function(*wide)  # type: ignore[no-any-return]
@@ -342,21 +349,23 @@ def polyval(p: Any, x: Any, /) -> Any:
         result = inner * 0
     else:
         inner = asarray(x, device=p.device) if _is_number(x) else require_array(x, "polyval", "x", p)
-        if p.dtype == inner.dtype != dtypes.bool_ and by_numpy.serves(inner, p):
-            return Array._wrap(_horner(p._data, inner._data), p.device)
+        if (result := _horner(inner, p)) is not None:
+            return result
         result = zeros_like(inner)
     for i in range(p.size):
         result = result * inner + p[i]
     return result
 
 
-def _horner(coefficients: Any, x: Any) -> Any:
+@by_numpy("polyval", alike=True, warns=True)
+def _horner(x: Any, coefficients: Any) -> Any:
     """A polynomial of NumPy's arrays, evaluated in the memory of the result."""
+    if x.dtype == np.bool_:
+        return "of bools"
     result = np.zeros_like(x, order="C")
-    with np.errstate(all="ignore"):
-        for one in coefficients:
-            np.multiply(result, x, out=result)
-            np.add(result, one, out=result)
+    for one in coefficients:
+        np.multiply(result, x, out=result)
+        np.add(result, one, out=result)
     return result
 
 

@@ -14,7 +14,6 @@ from ..array import Array
 from ..array.creation import arange, asarray, device_of
 from ..array.layout import address
 from ..autodiff import tape
-from ..device.kernels_only import allows_numpy
 from ..elementwise.function import as_operands, astype
 from ..elementwise.operands import (
     normalize_axis,
@@ -29,6 +28,7 @@ from ..elementwise.table import where
 from ..errors import GradientError
 from ..index.plain_numbers import takes_number
 from ..index.take import scatter, take
+from ..launch.by_numpy import by_numpy
 from ..linear.diagonals import diagonal
 from ..shape.joins import stack, unstack
 from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape
@@ -153,6 +153,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     )
 
 
+@by_numpy("fill_diagonal", least=0, most=None, why="it starts sooner")
+def _filled(data: Any, end: int, step: int, number: Any) -> None:
+    data.reshape(-1)[:end:step] = number
+
+
 @public
 def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     """Write ``val`` to the main diagonal of ``x``, in place.
@@ -175,9 +180,8 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     if require_written(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     rows, columns = x.shape[0], x.shape[1]
-    if x.ndim == 2 and allows_numpy(x.device) and x.is_contiguous and takes_number(x, val):
-        end = x.size if wrap else columns * columns
-        x._data.reshape(-1)[: end : columns + 1] = val
+    plain = x.ndim == 2 and x.is_contiguous and takes_number(x, val)
+    if plain and _filled(x, x.size if wrap else columns * columns, columns + 1, val):
         x._bump("fill_diagonal")
         return
     if x.ndim == 2 and not (wrap and rows > columns):

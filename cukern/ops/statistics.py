@@ -14,7 +14,6 @@ from ..array import Array
 from ..array.creation import asarray, full
 from ..array.host_data import holds_array
 from ..autodiff import tape
-from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
@@ -26,6 +25,7 @@ from ..index.scan import cumulative_sum
 from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
 from ..index.take import take_along_axis
+from ..launch.by_numpy import by_numpy
 from ..reduction.rows import all as all_of
 from ..reduction.rows import any as any_of
 from ..reduction.rows import sum
@@ -102,6 +102,15 @@ def _middle(a: Any, b: Any, acc: DType, result: DType) -> Any:
     return astype(0.5 * astype(a, acc) + 0.5 * astype(b, acc), result)
 
 
+@by_numpy("median", least=0, most=None, why="it selects, which is faster than sorting")
+def _middle_elements(rows: Any, middle: int) -> Any:
+    parts = np.split(np.partition(rows, middle, axis=-1), [middle], axis=-1)
+    high = parts[1][..., :1]
+    low = (parts[0] if rows.shape[-1] % 2 == 0 else high).max(-1, keepdims=True)
+    last = parts[1].max(-1, keepdims=True)  # NaN comes last
+    return low, np.where(last == last, high, last)
+
+
 class _Sample:
     """The sorted elements over axes, as rows, NaN last.
 
@@ -135,14 +144,8 @@ class _Sample:
     def middle(self) -> tuple[Array, Array]:
         """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""
         middle = self.n // 2
-        if not self.tracked and allows_numpy(self.rows.device) and not dtypes.info(self.rows.dtype).extension:
-            # Selecting by NumPy's partition is faster than sorting.
-            parts = np.split(np.partition(self.rows._data, middle, axis=-1), [middle], axis=-1)
-            low = (parts[0] if self.n % 2 == 0 else parts[1][..., :1]).max(-1, keepdims=True)
-            high = parts[1][..., :1]
-            last = parts[1].max(-1, keepdims=True)  # NaN comes last
-            pair = (low, np.where(last == last, high, last))
-            return tuple(Array._wrap(data, self.rows.device) for data in pair)  # type: ignore[return-value]
+        if not self.tracked and (pair := _middle_elements(self.rows, middle)) is not None:
+            return pair  # type: ignore[no-any-return]
         if not self.tracked and selects(self.rows):
             both = middle_of_sorted(self.rows)
             return both[..., :1], both[..., 1:]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +13,6 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
-from ..elementwise import by_numpy
 from ..elementwise.function import Elementwise, astype
 from ..elementwise.graph import COMPARISONS
 from ..elementwise.operands import normalize_axes, normalize_axis, require_array, require_written
@@ -26,6 +24,7 @@ from ..index.segments import segment_max, segment_min, segment_prod, segment_sum
 from ..index.subscript import getitem, setitem
 from ..index.take import take, wraps
 from ..index.update import numbers
+from ..launch.by_numpy import by_numpy
 from ..reduction.function import masked
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_to, expand_dims, moveaxis, reshape
@@ -233,12 +232,8 @@ def reduceat(row: Elementwise, x: Any, indices: Any, axis: int, dtype: Any) -> A
     if not x.ndim:
         raise TypeError(f"{row.name}.reduceat: expected an array of at least one axis, got a 0-d array")
     axis = normalize_axis(axis, x.ndim, row.name)
-    if dtype is None and row.name in _NUMPYS and axis == x.ndim - 1 and _served(x):
-        # What is wrong with the indices is said below.
-        with suppress(IndexError, TypeError, ValueError):
-            given = indices._data if isinstance(indices, Array) else indices
-            result = by_numpy.quiet().run(getattr(np, row.name).reduceat, x._data, given, axis)
-            return Array._wrap(result, x.device)
+    if dtype is None and (result := _combined_slices(x, indices, axis, row.name)) is not None:
+        return result  # type: ignore[no-any-return]
     starts = _starts(f"{row.name}.reduceat", indices, x, x.shape[axis])
     wanted = _combined_in(row, x, dtype)
     result = folded(row, x, starts._data, axis, wanted, known is None)
@@ -291,13 +286,15 @@ def _slices(row: Elementwise, x: Array, starts: Array, axis: int, dtype: dtypes.
     return moveaxis(result, 0, axis)
 
 
-def _served(x: Array) -> bool:
-    """Whether NumPy combines slices of ``x``: half types it would round after each element."""
-    return x.dtype.kind in "iuf" and x.dtype != dtypes.float16 and by_numpy.serves(x)
+@by_numpy("reduceat", warns=True)
+def _combined_slices(data: Any, indices: Any, axis: int, name: str) -> Any:
+    if axis < data.ndim - 1 or name not in ("add", "multiply", "maximum", "minimum"):
+        return "NumPy has vectors along the last axis, for sums, products and extremes"
+    if data.dtype.kind not in "iuf" or data.dtype == np.float16:
+        return f"NumPy rounds {data.dtype} after each element, or has no vectors of it"
+    return getattr(np, name).reduceat(data, indices, axis)
 
 
-#: What NumPy combines with vectors along contiguous slices.
-_NUMPYS = ("add", "multiply", "maximum", "minimum")
 #: The reductions of segments, by the reduction of the whole.
 _SEGMENTS = {"sum": segment_sum, "prod": segment_prod, "max": segment_max, "min": segment_min}
 

@@ -10,8 +10,6 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, ones
-from ..device.kernels_only import allows_numpy
-from ..elementwise import by_numpy
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.graph import Expr
@@ -19,12 +17,15 @@ from ..elementwise.logic import logical_and, logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import equal, isnan, multiply, not_equal, subtract, where
 from ..elementwise.ufunc import one_out, written
+from ..launch.by_numpy import by_numpy
 from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
 from .function import masked
 from .masked import masked_mean, masked_spread, one_correction
 from .rows import max, mean, min, prod, sum
 
 __all__ = ["average", "count_nonzero", "nanmean", "nanprod", "nanstd", "nansum", "nanvar", "ptp"]
+
+_PTP = by_numpy("ptp", warns=True)(np.ptp)
 
 _OPTIONS = ("axis", "dtype", "keepdims")
 
@@ -71,6 +72,11 @@ def _dtype(dtype: npt.DTypeLike | None) -> Any:
     return None if dtype is None else dtypes.as_dtype(dtype)
 
 
+@by_numpy("count_nonzero", least=0, most=None, why="vectors of bools")
+def _counted(data: Any, ndim: int) -> Any:
+    return np.array(np.count_nonzero(data), np.int64, ndmin=ndim) if data.dtype == np.bool_ else "no bools"
+
+
 @public
 def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The number of non-zero elements over axes, as int64.
@@ -87,21 +93,13 @@ def count_nonzero(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> 
     >>> ck.count_nonzero(ck.asarray([0, 3, 4])).item()
     2
     """
-    if (
-        type(x) is Array
-        and axis is None
-        and not keepdims
-        and x.dtype == dtypes.bool_
-        and allows_numpy(x.device)
-    ):
-        return Array._wrap(np.asarray(np.count_nonzero(x._data)), x.device)
+    if type(x) is Array and axis is None and not keepdims and (count := _counted(x, 0)) is not None:
+        return count  # type: ignore[no-any-return]
     x = _taken(x, "count_nonzero")
     axes = normalize_axes(axis, x.ndim, "count_nonzero")
-    if isinstance(x, Array) and allows_numpy(x.device) and x.dtype == dtypes.bool_ and len(axes) == x.ndim:
-        count = np.array(np.count_nonzero(x._data), np.int64, ndmin=x.ndim if keepdims else 0)
-        return Array._wrap(count, x.device)
-    result: Array = _nonzero(x, axes, dtypes.int64, bool(keepdims))
-    return result
+    every = isinstance(x, Array) and len(axes) == x.ndim
+    count = _counted(x, x.ndim if keepdims else 0) if every else None
+    return _nonzero(x, axes, dtypes.int64, bool(keepdims)) if count is None else count  # type: ignore[no-any-return]
 
 
 @public
@@ -212,8 +210,8 @@ def nanstd(
 @public
 def ptp(x: Array, /, axis: Axis = None, *, keepdims: bool = False) -> Array:
     """The difference between the largest and the smallest element over axes."""
-    if axis is None and not keepdims and isinstance(x, Array) and x.dtype != bool and by_numpy.serves(x):
-        return Array._wrap(np.asarray(by_numpy.quiet().run(np.ptp, x._data)), x.device)
+    if axis is None and not keepdims and isinstance(x, Array) and (between := _PTP(x)) is not None:
+        return between  # type: ignore[no-any-return]
     return subtract(max(x, axis, keepdims=keepdims), min(x, axis, keepdims=keepdims))
 
 

@@ -13,30 +13,18 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of
-from ..device import Device, kernels_only
+from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
-from ..elementwise.by_numpy import quiet
 from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..kernel import plan as kernel_plan
 from ..kernel.plan import on, one_device, remember
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
+from ..launch.by_numpy import ByNumPy, by_numpy
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
-#: What NumPy reduces on the host, by the dtypes for which it has vector instructions: ``all`` and ``any`` stop early,
-#: and extremes take fewer instructions than the kernel's.
-_BY_NUMPY = {
-    **dict.fromkeys(("all", "any"), frozenset((dtypes.bool_, dtypes.int8, dtypes.uint8))),
-    **dict.fromkeys(
-        ("argmax", "argmin", "max", "min"),
-        frozenset((dtypes.bool_, *dtypes.INTS, dtypes.float32, dtypes.float64)),
-    ),
-    **dict.fromkeys(
-        ("nanargmax", "nanargmin", "nanmax", "nanmin"), frozenset((dtypes.float32, dtypes.float64))
-    ),
-}
 #: The fewest values that NumPy reduces.
 _NUMPY_VALUES = 1 << 16
 #: The fewest values per result that NumPy reduces.
@@ -90,7 +78,7 @@ class Plan(kernel_plan.Plan):
         shape: the shape of the values.
         kept: that shape with size 1 for the reduced axes.
         count: values per result.
-        direct: NumPy's function on the host, where it is taken.
+        direct: NumPy's function on the host, where it is taken, with the axis and whether it stays.
         prepare: compiles the launch, which waits for a call that ``direct`` does not take.
         parts: the memory for the states of pieces, if there are several.
         final: the kernel that combines them.
@@ -138,7 +126,7 @@ class Plan(kernel_plan.Plan):
         self.converters = tuple(map(converter, program.scalars))
         self.parts: Layout | None = None
         self.final: Prepared | None = None
-        self.direct: Callable[[Any, Any], object] | None = None
+        self.direct: tuple[ByNumPy, int | None, bool] | None = None
         self.prepare: Callable[[], None] | None = None
         self.axes = tuple(sorted(axes))
         self.pulls: dict[tuple[bool, ...], Any] = {}
@@ -151,8 +139,8 @@ class Plan(kernel_plan.Plan):
                 return self.run(arrays, scalars, parameter)
         result = Array._made(self.layouts[0])
         if self.direct is not None:
-            if not kernels_only.active():
-                self.direct(arrays[0]._data, result._data)
+            compute, axis, keepdims = self.direct
+            if compute(self.device, arrays[0]._data, result._data, axis, keepdims):
                 return result
             if self.prepare is not None:
                 self.prepare()
@@ -272,7 +260,8 @@ def make_plan(
     on_host = _style(device) == "serial"
     prepare = partial(_launches, plan, reduction, _task(reduction, program, operands, shape, axes), result)
     if on_host and device.addressable and _is_for_numpy(plan, reduction):
-        plan.direct, plan.prepare = _direct(reduction.name, plan.axes, operands[0], keepdims), prepare
+        axis = plan.axes[0] if len(plan.axes) == 1 else None
+        plan.direct, plan.prepare = (_BY_NUMPY[reduction.name][0], axis, keepdims), prepare
     else:
         prepare()
     return plan
@@ -302,49 +291,59 @@ def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
     if reduction.custom or program.name != "load" or others or not operand.contiguous:
         return False
     least = _NUMPY_SEARCH_COUNT if reduction.ordered else _NUMPY_COUNT
-    if operand.dtype not in _BY_NUMPY.get(reduction.name, ()) or size < _NUMPY_VALUES or plan.count < least:
+    if (
+        operand.dtype not in _BY_NUMPY.get(reduction.name, (None, ()))[1]
+        or size < _NUMPY_VALUES
+        or plan.count < least
+    ):
         return False
-    if reduction.name in _SEARCHES and plan.count != size:
+    if reduction.name.startswith("nanarg") and plan.count != size:
         return False
     one_core, last_axis = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
     return (one_core or size < _THREADED_VALUES) and (plan.count == size or plan.axes == (last_axis,))
 
 
-_UFUNCS: dict[str, np.ufunc] = {
-    **{"all": np.logical_and, "any": np.logical_or, "max": np.maximum, "min": np.minimum},
-    **{"nanmax": np.fmax, "nanmin": np.fmin},
-}
+def _reducing(ufunc: Any) -> Callable[..., None]:
+    def compute(data: Any, to: Any, axis: int | None, keepdims: bool) -> None:
+        ufunc.reduce(data, axis, None, to, keepdims)
+
+    return compute
 
 
-def _among_numbers(search: Callable[[Any], Any], best: np.ufunc, data: Any) -> int:
-    """The index of the best number of a vector, the first of equal ones; -1 if all are NaN."""
-    index = int(search(data))
-    if data[index] == data[index]:  # no NaN, which would be the best
-        return index
-    value = quiet().run(best.reduce, data)
-    return int((data == value).argmax()) if value == value else -1
+def _searching(search: Callable[..., Any], best: np.ufunc | None = None) -> Callable[..., None]:
+    """The first index of the best number; with ``best``, of all that are not NaN, and -1 of NaN alone."""
+
+    def compute(data: Any, to: Any, axis: int | None, keepdims: bool) -> None:
+        if best is None:
+            search(data, axis, to, keepdims=keepdims)
+            return
+        data = data.reshape(-1)
+        index = int(search(data))
+        if data[index] != data[index]:  # NaN, which is the best
+            value = best.reduce(data)
+            index = int((data == value).argmax()) if value == value else -1
+        to.fill(index)
+
+    return compute
 
 
-_SEARCHES: dict[str, Callable[[Any], int]] = {
-    "nanargmax": partial(_among_numbers, np.ndarray.argmax, np.fmax),
-    "nanargmin": partial(_among_numbers, np.ndarray.argmin, np.fmin),
-}
-
-
-def _direct(
-    name: str, axes: tuple[int, ...], operand: Layout, keepdims: bool
-) -> Callable[[Any, Any], object]:
-    """NumPy's reduction of an ndarray of a layout into another."""
-    axis = axes[0] if len(axes) == 1 else None
-    if name in _SEARCHES:
-        return lambda data, to: to.fill(_SEARCHES[name](data.reshape(-1)))
-    if name not in _UFUNCS:
-        search = np.ndarray.argmax if name == "argmax" else np.ndarray.argmin
-        return lambda data, to: search(data, axis, to, keepdims=keepdims)
-    reduce: Any = _UFUNCS[name].reduce
-    if not operand.floating:
-        return lambda data, to: reduce(data, axis, None, to, keepdims)
-    return lambda data, to: quiet().run(reduce, data, axis, None, to, keepdims)
+_FLOATS = frozenset((dtypes.float32, dtypes.float64))
+_ARGMAX, _ARGMIN = np.ndarray.argmax, np.ndarray.argmin
+#: What NumPy reduces, with the dtypes for which it has vector instructions.
+_BY_NUMPY: dict[str, tuple[ByNumPy, frozenset[DType]]] = {
+    name: (by_numpy(name, warns=True, why=why)(compute), known)
+    for why, known, functions in (
+        ("it stops early", frozenset((dtypes.bool_, dtypes.int8, dtypes.uint8)),
+         {"all": _reducing(np.logical_and), "any": _reducing(np.logical_or)}),
+        ("it takes fewer instructions", _FLOATS.union((dtypes.bool_, *dtypes.INTS)),
+         {"max": _reducing(np.maximum), "min": _reducing(np.minimum),
+          "argmax": _searching(_ARGMAX), "argmin": _searching(_ARGMIN)}),
+        ("it takes fewer instructions", _FLOATS,
+         {"nanmax": _reducing(np.fmax), "nanmin": _reducing(np.fmin),
+          "nanargmax": _searching(_ARGMAX, np.fmax), "nanargmin": _searching(_ARGMIN, np.fmin)}),
+    )
+    for name, compute in functions.items()
+}  # fmt: skip
 
 
 def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:

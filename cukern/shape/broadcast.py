@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from ..array import Array
 from ..array.layout import Layout, layout
 from ..autodiff import tape
-from ..device.kernels_only import allows_numpy
 from ..elementwise import constants
 from ..elementwise.constants import Shared
 from ..kernel.plan import raw, remember
-from .copy import LARGE
+from ..launch.by_numpy import LARGE, by_numpy
 from .views import broadcast_to, expand_dims, reshape
 
 _layouts: dict[tuple[Layout, tuple[int, ...]], Layout] = {}
@@ -38,10 +39,16 @@ def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:
     return layout(own.device, own.dtype, shape, strides, own.aligned)
 
 
+@by_numpy("repeat")
+def _with_repeats(data: Any, times: int, axis: int) -> Any:
+    return np.repeat(raw(data), times, axis).view(data.dtype)
+
+
 def with_repeats(x: Array, times: int, axis: int) -> Array:
     """A copy of ``x`` in which each element along an axis is there ``times`` times."""
-    if allows_numpy(x.device) and x.size * times < LARGE and not tape.recording((x,)):
-        return Array._wrap(np.repeat(raw(x._data), times, axis).view(x.dtype), x.device)
+    few = x.device.addressable and x.size * times < LARGE and not tape.recording((x,))
+    if few and (made := _with_repeats(x.device, x._data, times, axis)) is not None:
+        return made  # type: ignore[no-any-return]
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     spread = broadcast_to(expand_dims(x, axis + 1), (*before, x.shape[axis], times, *after))
     return reshape(spread, (*before, x.shape[axis] * times, *after), copy=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from functools import cache, lru_cache
+from functools import cache, lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ from ..array.layout import Layout, fresh_layout, layout
 from ..array.operators import FUNCTIONS
 from ..device import Device
 from ..device.interface import Prepared
-from ..device.kernels_only import allows_numpy
 from ..dtypes import DType
 from ..elementwise.graph import cast, input_node, scalar_node
 from ..elementwise.plan import make_plan, run_into
@@ -22,6 +22,7 @@ from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.plan import allocate, on, remember
 from ..kernel.sizes import divide_up
+from ..launch.by_numpy import LARGE, by_numpy
 
 _COPIES = Kernel("shape/copies.cu", block=256)
 #: The most arrays per launch: their addresses and sizes are kernel parameters, which have 4096 bytes.
@@ -47,8 +48,8 @@ def _fill(bits: DType) -> Program:
     return program("fill", (scalar_node(0, bits),), (), (bits,))
 
 
-#: Elements from which a kernel on all cores copies faster than NumPy on the host.
-LARGE = 1 << 21
+_IN_ORDER = by_numpy("copy in order")(partial(np.array, order="C"))
+_WRITE = by_numpy("copy to a part")(operator.setitem)
 
 
 def in_order(device: Device, data: Any) -> Any:
@@ -56,8 +57,8 @@ def in_order(device: Device, data: Any) -> Any:
 
     Elements are copied as integers: converting a half type to float32 and back would lose the payload of NaN.
     """
-    if data.size < LARGE and allows_numpy(device):
-        return np.array(data, order="C")
+    if data.size < LARGE and (copied := _IN_ORDER(device, data)) is not None:
+        return copied._data
     bits, result = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), result.view(bits))
     return result
@@ -76,9 +77,10 @@ _contiguous: dict[Any, tuple[Layout, Prepared | None]] = {}
 def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
     """A copy of ``x`` in C order, with its axes in another ``order`` if one is given; tapes do not record it."""
     own = x._layout or x._planned()
-    if own.on_host and own.size < LARGE and allows_numpy(x.device):
+    if own.on_host and own.size < LARGE:
         data = x._data if order is None else x._data.transpose(order)
-        return Array._wrap(np.array(data, order="C"), x.device)
+        if (copied := _IN_ORDER(x.device, data)) is not None:
+            return copied  # type: ignore[no-any-return]
     with on(x.device):
         cached = _contiguous.get((own, order))
         if cached is None:
@@ -97,13 +99,11 @@ def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
 
 def write(device: Device, target: Any, source: Any) -> None:
     """Copy the ndarray ``source``, cast, to ``target``, a part of another array that has its shape."""
-    if source.dtype == target.dtype and source.size < LARGE and allows_numpy(device):
-        target[...] = source
-    elif source.dtype == target.dtype:
+    if source.dtype != target.dtype:
+        run_into(_cast(source.dtype, target.dtype), device, (source,), (), target)
+    elif source.size >= LARGE or not _WRITE(device, target, ..., source):
         bits = dtypes.info(source.dtype).bits
         run_into(_copy(bits), device, (source.view(bits),), (), target.view(bits))
-    else:
-        run_into(_cast(source.dtype, target.dtype), device, (source,), (), target)
 
 
 def copier(source: Layout, target: Layout) -> Prepared | None:

@@ -14,8 +14,8 @@ from ..array.host_data import holds_array
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device
-from ..device.kernels_only import allows_numpy
 from ..elementwise.function import astype
+from ..launch.by_numpy import by_numpy
 from .joins import stack
 
 
@@ -48,6 +48,11 @@ def _stacked(items: Any, dtype: dtypes.DType, device: Device) -> Array:
     return asarray(items, dtype, device)
 
 
+@by_numpy("asarray of lists", refusals=(), why="one pass over items on the host")
+def _joined(items: Any, dtype: dtypes.DType) -> Any:
+    return np.asarray(_plain(items)).astype(dtype, copy=False)
+
+
 def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> Array:
     """Stack nested lists that contain arrays; numbers in them take the arrays' dtype.
 
@@ -63,8 +68,8 @@ def assembled(items: Any, dtype: dtypes.DType | None, device: Device | None) -> 
     arrays = [leaf for leaf in leaves if isinstance(leaf, Array)]
     where = arrays[0].device if device is None else device
     wanted = dtypes.result_type(*leaves) if dtype is None else dtype
-    if allows_numpy(where) and not tape.recording(arrays):
-        return asarray(np.asarray(_plain(items)).astype(wanted, copy=False), device=where)
+    if not tape.recording(arrays) and (made := _joined(where, items, wanted)) is not None:
+        return made  # type: ignore[no-any-return]
     return _stacked(items, wanted, where)
 
 

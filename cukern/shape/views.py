@@ -14,7 +14,6 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import arange
-from ..elementwise import by_numpy
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import (
     normalize_axes,
@@ -27,6 +26,7 @@ from ..elementwise.operands import (
 )
 from ..elementwise.table import where
 from ..kernel.strides import broadcast_shapes, collapse
+from ..launch.by_numpy import by_numpy
 from .copy import in_order
 from .known_views import known, viewed
 from .remap import remap
@@ -50,6 +50,8 @@ __all__ = [
     "tril",
     "triu",
 ]
+
+_ROLL = by_numpy("roll")(np.roll)
 
 
 def _sizes(shape: Shape | np.ndarray[Any, Any], name: str, argument: str = "shape") -> tuple[int, ...]:
@@ -324,10 +326,9 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
     """
     x = require_array(x, "roll")
     shifts = _sizes(shift.numpy() if isinstance(shift, Array) else shift, "roll", "shift")
-    if by_numpy.serves(x) and (
-        axis is None or (type(axis) is int and -x.ndim <= axis < x.ndim and len(shifts) == 1)
-    ):
-        return Array._wrap(np.roll(x._data, sum(shifts), axis), x.device)
+    one = axis is None or (type(axis) is int and len(shifts) == 1)
+    if one and (rolled := _ROLL(x, sum(shifts), axis)) is not None:
+        return rolled  # type: ignore[no-any-return]
     if axis is None:
         flat = reshape(x, (-1,))
         total = sum(shifts)

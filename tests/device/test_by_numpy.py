@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.elementwise import by_numpy
-from cukern.elementwise.by_numpy import MANY
+from cukern.launch import by_numpy
+from cukern.launch.by_numpy import MANY
 
 N = MANY + 7
 _RNG = np.random.default_rng(5)
@@ -128,8 +128,49 @@ CALLS: list[Callable[[Any, Any], Any]] = [
 ]
 
 
+def _written(xp: Any, a: Any, write: Callable[[Any], Any]) -> Any:
+    x = xp.array(a(M))
+    write(x)
+    return x
+
+
+def _set(x: Any, key: Any, value: Any) -> None:
+    x[key] = value
+
+
+#: Calls of what NumPy computes that is not among those above.
+MORE: list[Callable[[Any, Any], Any]] = [
+    lambda xp, a: xp.sort(a(INTEGERS)),
+    lambda xp, a: xp.partition(a(np.tile(X, 5)), 7)[7],
+    lambda xp, a: a(np.tile(X, 5))[xp.argpartition(a(np.tile(X, 5)), 7)[7]],
+    lambda xp, a: xp.median(a(X)),
+    lambda xp, a: xp.isin(a(INTEGERS), a(INTEGERS[:9])),
+    lambda xp, a: xp.packbits(a(FLAGS)),
+    lambda xp, a: xp.unpackbits(a(INTEGERS.astype("uint8"))),
+    lambda xp, a: xp.tril_indices(4),
+    lambda xp, a: xp.triu_indices(4),
+    lambda xp, a: xp.add.reduceat(a(INTEGERS), ROWS.clip(0)),
+    lambda xp, a: xp.asarray([a(X), a(Y)]),
+    lambda xp, a: [
+        getattr(xp, name)(a(np.tile(M, 6)), axis=1) for name in ("max", "min", "argmax", "argmin")
+    ],
+    lambda xp, a: xp.reshape(a(M).T, (-1,)),
+    lambda xp, a: xp.any(a(np.tile(FLAGS & False, 5))),
+    lambda xp, a: xp.nanmax(a(WITH_NAN)),
+    lambda xp, a: xp.nanmin(a(WITH_NAN)),
+    lambda xp, a: a(INTEGERS[:16390].reshape(10, -1)) @ a(INTEGERS[:16390].reshape(-1, 10)),
+    lambda xp, a: _written(xp, a, lambda x: xp.put(x, ROWS, 2.0)),
+    lambda xp, a: _written(xp, a, lambda x: xp.fill_diagonal(x, 3)),
+    lambda xp, a: _written(xp, a, lambda x: xp.put_along_axis(x, a(np.arange(140)[None] % 130), 4.0, 0)),
+    lambda xp, a: _written(xp, a, lambda x: xp.copyto(x, a(M + 1))),
+    lambda xp, a: _written(xp, a, lambda x: _set(x, 3, 2.5)),
+    lambda xp, a: _written(xp, a, lambda x: _set(x, a(ROWS), 2.5)),
+    lambda xp, a: _written(xp, a, lambda x: _set(x, slice(3, 5), a(M[:2]))),
+]
+
+
 def _same(mine: Any, theirs: Any) -> None:
-    if isinstance(theirs, tuple):
+    if isinstance(theirs, (tuple, list)):
         assert len(mine) == len(theirs)
         for one, other in zip(mine, theirs, strict=True):
             _same(one, other)
@@ -141,7 +182,7 @@ def _same(mine: Any, theirs: Any) -> None:
     np.testing.assert_allclose(got, wanted, rtol=2e-6, atol=1e-5)
 
 
-@pytest.mark.parametrize("call", CALLS, ids=range(len(CALLS)))
+@pytest.mark.parametrize("call", CALLS + MORE, ids=range(len(CALLS + MORE)))
 def test_large_arrays(call: Callable[[Any, Any], Any]) -> None:
     _same(call(ck, ck.asarray), call(np, lambda x: x))
 
@@ -285,3 +326,63 @@ def test_reads_of_unset_memory_are_reported() -> None:
     with ck.testing.checked(collect=True) as reports:
         ck.copy(ck.empty(N)) + 1
     assert reports
+
+
+def _reasons(call: Callable[..., Any], *args: Any) -> dict[str, str]:
+    """Why NumPy did not compute each function that it was asked for, or ""."""
+    with ck.device("host"):
+        found = ck.explain(call, *args).problems
+    return {of.name: problem[1] for of, problem in found if isinstance(of, by_numpy.ByNumPy)}
+
+
+@pytest.mark.unchecked_only("in checked ones it computes nothing")
+def test_each_variant_is_used_and_none_beside_kernels_only() -> None:
+    used, left = set(), set()
+    for call in CALLS + MORE:
+        used |= {name for name, why in _reasons(call, ck, ck.asarray).items() if not why}
+        with ck.kernels_only():
+            reasons = _reasons(call, ck, ck.asarray)
+        assert "" not in reasons.values()
+        left |= {name for name, why in reasons.items() if why == "kernels only"}
+    assert used == set(by_numpy.VARIANTS)
+    assert len(left) > 40
+
+
+@pytest.mark.unchecked_only("in checked ones it computes nothing")
+def test_explanations_name_what_computes() -> None:
+    with ck.device("host"):
+        x, several = ck.asarray(X), ck.asarray(np.tile(X, 5))
+    assert _reasons(ck.sort, x) == {"sort": "floats that are fewer than 65536, or enough for several cores"}
+    assert _reasons(ck.sort, several) == {"sort": ""}
+    assert _reasons(lambda: ck.sort(several, descending=True))["sort"].startswith(
+        "floats in descending order"
+    )
+    assert _reasons(ck.concat, [x, x]) == {"copy to a part": ""}
+    assert _reasons(ck.concat, [x, x.astype("float64")])["copy to a part"] == ""
+    assert _reasons(ck.searchsorted, several, x) == {}
+    assert _reasons(ck.tile, x[:9], 2)["tile"] == f"fewer than {MANY} elements"
+    assert _reasons(ck.tile, x.astype("bfloat16"), 2)["tile"] == "NumPy has no bfloat16"
+    assert _reasons(ck.hstack, [x, x.astype("float64")])["hstack"] == "of several dtypes"
+    with ck.kernels_only():
+        assert _reasons(ck.concat, [x, x]) == {"copy to a part": "kernels only"}
+    with ck.Tape() as tape:
+        tape.watch(x)
+        assert _reasons(ck.tile, x, 2)["tile"] == "a tape records it"
+    with ck.device("host"):
+        text = str(ck.explain(ck.take, x, [N - 1])), str(ck.explain(ck.searchsorted, several, x))
+    assert text[0].splitlines() == [
+        f"1 x take: float32 ({N},), int64 (1,)", "> NumPy    fewer passes over arrays in caches", "  kernels"
+    ]  # fmt: skip
+    assert "kernels of one form each" in text[1]
+
+
+def test_what_numpy_refuses_kernels_explain() -> None:
+    with ck.device("host"):
+        x = ck.asarray(X)
+
+    def call() -> None:
+        with pytest.raises(IndexError, match=f"take: index {N} is out of bounds"):
+            ck.take(x, [N])
+
+    reasons = _reasons(call)
+    assert reasons["take"].startswith("refused: ") or reasons["take"] == "kernels only"

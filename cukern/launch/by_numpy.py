@@ -1,0 +1,158 @@
+"""What NumPy computes on the host in place of kernels: variants with names, declared, asked and explained alike."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import Context
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..array import Array
+from ..autodiff import tape
+from ..autodiff.state import opened
+from ..device import Device
+from ..device.host.checked.mode import active as checking
+from ..device.host.checked.mode import modes
+from ..device.kernels_only import asked
+from .family import watchers
+
+#: Elements from which NumPy computes a call.
+MANY = 1 << 14
+#: Elements from which kernels on several cores are faster than NumPy's one.
+LARGE = 1 << 21
+#: The kinds of NumPy's own numbers: half types of others are of another kind.
+_KINDS = frozenset("biufc")
+_quiet = Context()
+_quiet.run(np.seterr, all="ignore")
+#: ``quiet().run(f, x)`` is ``f(x)`` without NumPy's warnings, in less time than a with-block of ``np.errstate`` takes.
+#: Each call makes a copy, as a context runs one function at a time.
+quiet = _quiet.copy
+
+
+@dataclass(eq=False, slots=True)
+class ByNumPy:
+    """What NumPy computes of a function in place of kernels, on the host alone.
+
+    Attributes:
+        name: of the function.
+        compute: takes ndarrays for arrays, and returns ndarrays; None if it has written to one; or in words why not.
+        least: the fewest elements.
+        most: the elements from which several cores are faster; None if they are not.
+        alike: whether all arrays must have one dtype.
+        warns: whether NumPy may warn of the numbers.
+        refusals: the errors for arguments of which the function that asks says what is wrong, in its own words.
+        why: why it takes less time than kernels.
+    """
+
+    name: str
+    compute: Callable[..., Any]
+    least: int = MANY
+    most: int | None = LARGE
+    alike: bool = False
+    warns: bool = False
+    refusals: tuple[type[Exception], ...] = (IndexError, OverflowError, TypeError, ValueError)
+    why: str = "fewer passes over arrays in caches"
+
+    def __call__(self, x: Array | Device, /, *given: Any, times: int = 1) -> Any:
+        """What NumPy computes, as arrays, or True if it has written; None where kernels are to compute it.
+
+        Args:
+            x: the array with the most elements; or the device, if sizes, dtypes and tapes have been looked at.
+            given: the other arguments.
+            times: how many elements of the result there are for each of ``x``.
+        """
+        # All in this one function, as another call would be a twentieth of what a small one takes.
+        device: Any = x
+        why, result = "", None
+        if isinstance(x, Array):
+            form = x._layout or x._ndarray  # a view may have no layout yet, which would take longer to find
+            size, device = form.size * times, x.device
+            if size < self.least:
+                if not watchers:
+                    return None
+                why = f"fewer than {self.least} elements"
+            elif form.dtype.kind not in _KINDS:
+                why = f"NumPy has no {form.dtype}"
+            elif size >= LARGE and self.most is not None and device.properties.multiprocessors > 1:
+                why = "several cores are faster"
+        if not why and not device.addressable:
+            why = "not on the host"
+        elif not why and (asked() or (modes and checking())):
+            why = "kernels only"
+        elif not why and isinstance(x, Array):
+            arrays: list[Any] = [x]
+            datas = [x._data]
+            for one in given:
+                if isinstance(one, Array):
+                    if one.device is not device:
+                        why = "of several devices"
+                        break
+                    arrays.append(one)
+                    one = one._data
+                    if self.alike and one.dtype != form.dtype:
+                        why = "of several dtypes"
+                        break
+                datas.append(one)
+            if opened and tape.recording(arrays):
+                why = "a tape records it"
+            given = tuple(datas)
+        if not why:
+            try:
+                result = quiet().run(self.compute, *given) if self.warns else self.compute(*given)
+            except self.refusals as error:
+                why = f"refused: {error}"
+            if type(result) is str:
+                why = result
+        if watchers:
+            arguments = given if isinstance(x, Device) or (not why and given) else (x, *given)
+            about = [f"{one.dtype} {one.shape}" for one in arguments if isinstance(one, (Array, np.ndarray))]
+            for watch in watchers:
+                watch(self, (", ".join(about), why))
+        if why:
+            return None
+        if isinstance(result, (np.ndarray, np.generic)):
+            return Array._wrap(np.asarray(result), device)
+        if isinstance(result, (tuple, list)):
+            return tuple([Array._wrap(one, device) for one in result])
+        return True if result is None else result
+
+    def of(self, arrays: Any, *given: Any, grid: bool = False) -> Any:
+        """The same of a list or tuple of arrays alone, of which the function is given the largest one once more.
+
+        Args:
+            arrays: what may be such a list.
+            given: the other arguments.
+            grid: whether the result has the product of all sizes.
+        """
+        if type(arrays) not in (list, tuple) or not arrays:
+            return None
+        largest, most, times = arrays[0], -1, 1
+        for x in arrays:
+            if type(x) is not Array:
+                return None
+            size = (x._layout or x._ndarray).size
+            times *= size
+            if size > most:
+                largest, most = x, size
+        return self(largest, *arrays, *given, times=times // max(most, 1) if grid else 1)
+
+    def explain(self, problem: tuple[str, str]) -> str:
+        """Whether NumPy or kernels compute a call, and why, for its arrays and why NumPy does not."""
+        about, why = problem
+        end = f"> kernels\n  NumPy    {why}" if why else f"> NumPy    {self.why}\n  kernels"
+        return f"{self.name}: {about}\n{end}"
+
+
+#: All of them by name.
+VARIANTS: dict[str, ByNumPy] = {}
+
+
+def by_numpy(name: str, **options: Any) -> Callable[[Callable[..., Any]], ByNumPy]:
+    """Declare what NumPy computes under a name: called with, or over, the function of ndarrays that computes it."""
+
+    def declared(compute: Callable[..., Any]) -> ByNumPy:
+        return VARIANTS.setdefault(name, ByNumPy(name, compute, **options))
+
+    return declared

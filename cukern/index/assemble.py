@@ -331,8 +331,9 @@ def tile(x: Array, /, reps: int | Sequence[int]) -> Array:
         raise ValueError(f"tile: reps: expected numbers of at least 0, got {times}")
     if (tiled := _tiled(x, times)) is not None:
         return tiled  # type: ignore[no-any-return]
-    ndim = max(x.ndim, len(times))
-    sizes, times = (1,) * (ndim - x.ndim) + x.shape, (1,) * (ndim - len(times)) + times
+    shape = x.shape
+    ndim = max(len(shape), len(times))
+    sizes, times = (1,) * (ndim - len(shape)) + shape, (1,) * (ndim - len(times)) + times
     apart = reshape(x, tuple(n for size in sizes for n in (1, size)))
     spread = broadcast_to(apart, tuple(n for pair in zip(times, sizes, strict=True) for n in pair))
     return reshape(spread, tuple(n * size for n, size in zip(times, sizes, strict=True)), copy=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -492,10 +491,12 @@ def put_along_axis(x: Array, /, indices: Array, values: Any, axis: int | None = 
     """
     require_written(x, "put_along_axis")
     if x.size >= MANY and takes_number(x, values) and isinstance(indices, Array):
-        with suppress(IndexError, TypeError, ValueError):  # which the general path below raises
+        try:
             if _PUT_ALONG(x, integers(indices, x, "put_along_axis"), values, axis):
                 x._bump("put_along_axis")
                 return
+        except (IndexError, TypeError, ValueError):
+            pass  # the general path below raises the error
     _put_along(x, indices, values, axis)
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy import ndarray
 
 from ..array import Array
 from ..autodiff import tape
@@ -64,59 +65,62 @@ class ByNumPy:
             times: how many elements of the result there are for each of ``x``.
         """
         # All in this one function, as another call would be a twentieth of what a small one takes.
-        device: Any = x
-        why, result = "", None
+        why, datas, result, size = "", given, None, 0
         if isinstance(x, Array):
-            form = x._layout or x._ndarray  # a view may have no layout yet, which would take longer to find
-            size, device = form.size * times, x.device
-            if size < self.least:
-                if not watchers:
-                    return None
-                why = f"fewer than {self.least} elements"
-            elif form.dtype.kind not in _KINDS:
-                why = f"NumPy has no {form.dtype}"
-            elif size >= LARGE and self.most is not None and device.properties.multiprocessors > 1:
-                why = "several cores are faster"
-        if not why and not device.addressable:
+            form, device = (
+                x._layout or x._ndarray,
+                x.device,
+            )  # a view may have no layout yet, which takes longer
+            size = form.size * times
+            if size < self.least and not watchers:
+                return None
+        else:
+            device = x
+        if not device.addressable:
             why = "not on the host"
-        elif not why and (asked() or (modes and checking())):
+        elif asked() or (modes and checking()):
             why = "kernels only"
-        elif not why and isinstance(x, Array):
-            arrays: list[Any] = [x]
+        elif device is x:
+            pass
+        elif size < self.least:
+            why = f"fewer than {self.least} elements"
+        elif form.dtype.kind not in _KINDS:
+            why = f"NumPy has no {form.dtype}"
+        elif size >= LARGE and self.most is not None and device.properties.multiprocessors > 1:
+            why = "several cores are faster"
+        elif opened and tape.recording([one for one in (x, *given) if isinstance(one, Array)]):
+            why = "a tape records it"
+        else:
             datas = [x._data]
             for one in given:
                 if isinstance(one, Array):
                     if one.device is not device:
                         why = "of several devices"
                         break
-                    arrays.append(one)
                     one = one._data
                     if self.alike and one.dtype != form.dtype:
                         why = "of several dtypes"
                         break
                 datas.append(one)
-            if opened and tape.recording(arrays):
-                why = "a tape records it"
-            given = tuple(datas)
         if not why:
             try:
-                result = quiet().run(self.compute, *given) if self.warns else self.compute(*given)
+                result = quiet().run(self.compute, *datas) if self.warns else self.compute(*datas)
             except self.refusals as error:
                 why = f"refused: {error}"
-            if type(result) is str:
-                why = result
         if watchers:
-            arguments = given if isinstance(x, Device) or (not why and given) else (x, *given)
-            about = [f"{one.dtype} {one.shape}" for one in arguments if isinstance(one, (Array, np.ndarray))]
+            about = [f"{one.dtype} {one.shape}" for one in (x, *given) if isinstance(one, (Array, ndarray))]
             for watch in watchers:
-                watch(self, (", ".join(about), why))
-        if why:
-            return None
-        if isinstance(result, (np.ndarray, np.generic)):
-            return Array._wrap(np.asarray(result), device)
-        if isinstance(result, (tuple, list)):
+                watch(self, (", ".join(about), result if isinstance(result, str) else why))
+        kind = type(result)
+        if kind is ndarray:
+            return Array._wrap(result, device)
+        if result is None:
+            return None if why else True
+        if kind is tuple or kind is list:
             return tuple([Array._wrap(one, device) for one in result])
-        return True if result is None else result
+        if isinstance(result, (ndarray, np.generic)):
+            return Array._wrap(np.asarray(result), device)
+        return None if kind is str else result
 
     def of(self, arrays: Any, *given: Any, grid: bool = False) -> Any:
         """The same of a list or tuple of arrays alone, of which the function is given the largest one once more.

@@ -42,6 +42,8 @@ __all__ = [
     "sliding_window_view",
 ]
 
+_FILL = by_numpy("fill_diagonal", why="it starts sooner")(operator.setitem)
+
 
 @public
 def apply_along_axis(func1d: Callable[..., Any], axis: int, x: Array, /, *args: Any, **options: Any) -> Array:
@@ -153,11 +155,6 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     )
 
 
-@by_numpy("fill_diagonal", least=0, most=None, why="it starts sooner")
-def _filled(data: Any, end: int, step: int, number: Any) -> None:
-    data.reshape(-1)[:end:step] = number
-
-
 @public
 def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     """Write ``val`` to the main diagonal of ``x``, in place.
@@ -180,8 +177,9 @@ def fill_diagonal(x: Array, val: Any, wrap: bool = False) -> None:
     if require_written(x, "fill_diagonal").ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ValueError(f"fill_diagonal: x: expected two axes, or more of one size, got shape {x.shape}")
     rows, columns = x.shape[0], x.shape[1]
-    plain = x.ndim == 2 and x.is_contiguous and takes_number(x, val)
-    if plain and _filled(x, x.size if wrap else columns * columns, columns + 1, val):
+    plain = x.ndim == 2 and x.device.addressable and x.is_contiguous and takes_number(x, val)
+    every = slice(0, x.size if wrap else columns * columns, columns + 1)
+    if plain and _FILL(x.device, x._data.reshape(-1), every, val):
         x._bump("fill_diagonal")
         return
     if x.ndim == 2 and not (wrap and rows > columns):

@@ -58,7 +58,7 @@ def in_order(device: Device, data: Any) -> Any:
     Elements are copied as integers: converting a half type to float32 and back would lose the payload of NaN.
     """
     if data.size < LARGE and (copied := _IN_ORDER(device, data)) is not None:
-        return copied._data
+        return copied._ndarray
     bits, result = dtypes.info(data.dtype).bits, allocate(device, data.shape, data.dtype)
     run_into(_copy(bits), device, (data.view(bits),), (), result.view(bits))
     return result

@@ -65,7 +65,8 @@ class ByNumPy:
             times: how many elements of the result there are for each of ``x``.
         """
         # All in this one function, as another call would be a twentieth of what a small one takes.
-        why, datas, result, size = "", given, None, 0
+        datas: Any = given
+        why, result, size = "", None, 0
         if isinstance(x, Array):
             form, device = (
                 x._layout or x._ndarray,
@@ -91,7 +92,7 @@ class ByNumPy:
         elif opened and tape.recording([one for one in (x, *given) if isinstance(one, Array)]):
             why = "a tape records it"
         else:
-            datas = [x._data]
+            datas = [x._data]  # type: ignore[union-attr]
             for one in given:
                 if isinstance(one, Array):
                     if one.device is not device:
@@ -125,10 +126,7 @@ class ByNumPy:
     def of(self, arrays: Any, *given: Any, grid: bool = False) -> Any:
         """The same of a list or tuple of arrays alone, of which the function is given the largest one once more.
 
-        Args:
-            arrays: what may be such a list.
-            given: the other arguments.
-            grid: whether the result has the product of all sizes.
+        With ``grid`` the result has as many elements as the product of all sizes.
         """
         if type(arrays) not in (list, tuple) or not arrays:
             return None

@@ -106,7 +106,7 @@ def _product(a: Array, b: Array) -> Array:
             raise LaunchError(f"matmul: kernels have no product of shapes {a.shape} and {b.shape}: too large")
         return full(shape, 0, a.dtype, a.device)
     if (result := HOST_PRODUCT(a.device, a._data, b._data)) is not None:
-        return result
+        return result  # type: ignore[no-any-return]
     with on(a.device):
         return Array._wrap(multiply(a.device, a._data, b._data), a.device)
 

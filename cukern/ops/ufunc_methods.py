@@ -26,6 +26,7 @@ from ..index.take import take, wraps
 from ..index.update import numbers
 from ..launch.by_numpy import by_numpy
 from ..reduction.function import masked
+from ..reduction.rows import sum
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_to, expand_dims, moveaxis, reshape
 
@@ -94,7 +95,7 @@ def _combined_in(row: Elementwise, x: Array, dtype: Any) -> dtypes.DType:
     if dtype is None:
         wanted = row.resolve((wanted, wanted))[1]
         if row.name in ("add", "multiply"):
-            wanted = FUNCTIONS["sum"].dtypes_of(wanted)[1]
+            wanted = sum.dtypes_of(wanted)[1]
     return wanted
 
 

@@ -17,6 +17,7 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device
 from ..dtypes import DType
+from ..elementwise import table
 from ..elementwise.function import evaluate
 from ..elementwise.graph import Expr, Reduced, Swapped, call, cast, input_node, scalar_node
 from ..elementwise.operands import normalize_axes, require_array
@@ -73,7 +74,7 @@ def load(source: DType, value: DType) -> Program:
 def _load_where(source: DType, value: DType, fill: Scalar) -> Program:
     """The program that reads a reduction's input where a mask, the second array, is true, else ``fill``."""
     operands = (input_node(1, dtypes.bool_), cast(input_node(0, source), value), fill)
-    return program("where", (call(FUNCTIONS["where"], operands),), (source, dtypes.bool_))
+    return program("where", (call(table.where, operands),), (source, dtypes.bool_))
 
 
 def _number(value: float, dtype: DType) -> Scalar:
@@ -271,7 +272,7 @@ class Reduce:
             if initial is not None:
                 raise TypeError(f"{self.name}: initial: not taken in a fused function; take it in outside")
             if where is not None:
-                x = FUNCTIONS["where"](where, x.astype(value), _number(self.neutral, value))
+                x = table.where(where, x.astype(value), _number(self.neutral, value))
             end: Any = Reduced(self, x.astype(value), axes, bool(keepdims), result, parameter)
             return end  # type: ignore[no-any-return]
         arrays: tuple[Array, ...] = (x,)
@@ -398,9 +399,9 @@ class Reduce:
 
 def exponential_below(x: Any, peak: Any) -> Any:
     """``exp(x - peak)``, where an infinite peak counts as the largest finite number."""
-    most, where = float(np.finfo(peak.dtype).max), FUNCTIONS["where"]
+    most, where = float(np.finfo(peak.dtype).max), table.where
     # Not by clip, whose choices for NaN keep compilers from vectors.
-    return FUNCTIONS["exp"](x - where(peak > most, most, where(peak < -most, -most, peak)))
+    return table.exp(x - where(peak > most, most, where(peak < -most, -most, peak)))
 
 
 class _Call:
@@ -477,7 +478,7 @@ class _Call:
             return y
         with tape.stop_recording():
             if y.dtype == acc:
-                copied: Array = FUNCTIONS["positive"](y)
+                copied: Array = table.positive(y)
                 return copied
             largest: Reduce = FUNCTIONS["max"]
             return largest.evaluate(self.program, arrays, self.scalars, self.span.axes, True, acc)
@@ -494,7 +495,7 @@ class _Call:
         assert y is not None
         operand = input_node(len(arrays), y.dtype)
         if which == "count":
-            term = call(FUNCTIONS["equal"], (value, operand))
+            term = call(table.equal, (value, operand))
         else:
             term = exponential_below(Expr(cast(value, acc)), Expr(operand)).node
         terms = program(

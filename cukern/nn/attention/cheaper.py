@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ... import dtypes
-from ...array.operators import FUNCTIONS
+from ...elementwise import table
 from ...elementwise.graph import Node, call, cast, constant, input_node, order, substitute
 from ...elementwise.print_cxx import Statement, literal
 
@@ -158,7 +158,7 @@ def _factor(node: Node) -> tuple[float, Node] | None:
 def _product(x: Node, by: Node) -> Node:
     if by.kind == "constant" and by.value == 1:
         return x
-    return call(FUNCTIONS["multiply"], (x, by))
+    return call(table.multiply, (x, by))
 
 
 def _terms(node: Node, factor: float) -> Iterator[tuple[float, Node]]:
@@ -188,13 +188,13 @@ def _simpler(node: Node) -> Node | None:
     by, x = found
     exact = abs(math.frexp(by)[0]) == 0.5
     if _named(node, "divide") and (exact or _depends(x)):
-        return call(FUNCTIONS["multiply"], (constant(by, dtypes.float32), x))
+        return call(table.multiply, (constant(by, dtypes.float32), x))
     inner = _factor(x) if _named(x, "multiply") and _depends(x) else None
     if inner is None or not _fits(by * inner[0]):
         return None
     if by * inner[0] == 1:
         return inner[1]
-    return call(FUNCTIONS["multiply"], (constant(by * inner[0], dtypes.float32), inner[1]))
+    return call(table.multiply, (constant(by * inner[0], dtypes.float32), inner[1]))
 
 
 def _by_tanh(node: Node, known: Collection[Node]) -> Node | None:
@@ -205,12 +205,12 @@ def _by_tanh(node: Node, known: Collection[Node]) -> Node | None:
     if not _named(node, "logistic_density") or node.dtype != dtypes.float32 or not _depends(node):
         return None
     by, x = _factor(node.args[0]) or (1.0, node.args[0])
-    half = x if by == 2 else call(FUNCTIONS["multiply"], (constant(0.5 * by, dtypes.float32), x))
-    t = call(FUNCTIONS["tanh"], (half,))
+    half = x if by == 2 else call(table.multiply, (constant(0.5 * by, dtypes.float32), x))
+    t = call(table.tanh, (half,))
     if t not in known:
         return None
-    one_less = call(FUNCTIONS["subtract"], (1.0, call(FUNCTIONS["multiply"], (t, t))))
-    return call(FUNCTIONS["multiply"], (0.25, one_less))
+    one_less = call(table.subtract, (1.0, call(table.multiply, (t, t))))
+    return call(table.multiply, (0.25, one_less))
 
 
 def _number(node: Node) -> Node | None:
@@ -280,13 +280,13 @@ class _Inputs:
             if term is value:
                 continue
             if term in divided:
-                made[False] = call(FUNCTIONS["add"], (made[False], term))
+                made[False] = call(table.add, (made[False], term))
                 continue
             by: Node = constant(factor / gain, dtypes.float32)
             if scaled:
                 by = _product(by, self._input("inverse"))
             keeps = self._is_kept(term)
-            made[keeps] = call(FUNCTIONS["add"], (made[keeps], self._times(term, by)))
+            made[keeps] = call(table.add, (made[keeps], self._times(term, by)))
         near = self._given.near and _named(made[False], "tanh")
         by_score = _factor(made[False].args[0]) if near else None
         factor = by_score[0] if by_score and by_score[1] == input_node(0, dtypes.float32) else 0.0
@@ -370,7 +370,7 @@ class _Inputs:
         made = self._input(code)
         self._kept.add(made)
         if known:
-            made = call(FUNCTIONS["add"], (made, self._input(f"float({' + '.join(known)})")))
+            made = call(table.add, (made, self._input(f"float({' + '.join(known)})")))
         return made, most
 
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 from ... import dtypes
 from ...array import Array
-from ...array.operators import FUNCTIONS
 from ...elementwise.graph import Node, call
+from ...elementwise.logic import logical_and, logical_not
 from ...elementwise.print_cxx import compute_type
 from ...elementwise.program import Program, program
 from ...kernel.strides import broadcast_steps
@@ -56,14 +56,14 @@ def condition_of(
         if other.kind == "constant" and other.value == -math.inf:
             rest = one
         elif one.kind == "constant" and one.value == -math.inf:
-            holds, rest = call(FUNCTIONS["logical_not"], (holds,)), other
+            holds, rest = call(logical_not, (holds,)), other
         else:
             break
         own = _axes(holds, lookups, arrays)
         if own is None or 1 in own:
             break
         axes |= own
-        found = holds if found is None else call(FUNCTIONS["logical_and"], (found, holds))
+        found = holds if found is None else call(logical_and, (found, holds))
         score = rest
     count = shape[2] * shape[3] * (shape[0] if 0 in axes else 1)
     if found is None or not axes & {2, 3} or count > _MOST:

@@ -27,8 +27,8 @@ from .elementwise.complex_rows import _conj_times
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .elementwise.ufunc import one_out, written
+from .kernel.by_numpy import quiet
 from .kernel.plan import allocate
-from .launch.by_numpy import quiet
 from .namespace.hints import missing
 
 __all__ = [

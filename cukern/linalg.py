@@ -31,7 +31,7 @@ from .elementwise.operands import (
     require_constant,
 )
 from .elementwise.table import root_of_squares, size_to_power
-from .launch.by_numpy import by_numpy
+from .kernel.by_numpy import by_numpy
 from .linear.cross import cross as _cross
 from .linear.decompositions import (
     EighResult,

@@ -80,7 +80,7 @@ CHECKS = {
     "distributed/pmi": "engines",
     "distributed/rendezvous": "rendezvous",
     "elementwise/": "elementwise operands fuse",
-    "launch/by_numpy": "by_numpy",
+    "kernel/by_numpy": "by_numpy",
     "elementwise/complex": "complex",
     "elementwise/custom": "custom",
     "elementwise/exponents": "elementwise derivatives",

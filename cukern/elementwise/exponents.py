@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from .function import astype
 from .fuse import fuse
 from .kinds import binary, unary

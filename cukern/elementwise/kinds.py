@@ -13,7 +13,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from .function import ArrayLike, Elementwise, _record, astype
 from .graph import Expr
 from .row import FLOAT, Scalar

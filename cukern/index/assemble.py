@@ -24,7 +24,7 @@ from ..elementwise.operands import (
 from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.ufunc import Casting
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import any as any_of
 from ..reduction.rows import argmax
 from ..shape.broadcast import with_repeats

@@ -12,9 +12,9 @@ from ..array.creation import asarray, zeros
 from ..elementwise.logic import bitwise_and, bitwise_right_shift
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate
 from ..kernel.sizes import divide_up
-from ..launch.by_numpy import by_numpy
 from ..shape.joins import concat
 from ..shape.views import expand_dims, moveaxis, reshape
 from .gather_scatter import WORDS, aligned, bound, launch_2d

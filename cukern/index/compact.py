@@ -17,9 +17,9 @@ from ..device import Device
 from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
-from ..launch.by_numpy import by_numpy
 from .scan import cumulative_sum
 
 Stage = Literal["count", "write", "few"]

@@ -26,7 +26,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..elementwise.table import where as choose
 from ..elementwise.ufunc import Casting, can_cast, checked_casting
-from ..launch.by_numpy import MANY, by_numpy
+from ..kernel.by_numpy import MANY, by_numpy
 from ..shape.views import broadcast_to, reshape
 from .plain_numbers import takes_number
 from .search import flatnonzero

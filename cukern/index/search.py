@@ -20,9 +20,9 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import not_equal
 from ..errors import DeviceError
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, on
 from ..kernel.sizes import divide_up
-from ..launch.by_numpy import by_numpy
 from ..shape.joins import stack
 from ..shape.views import reshape
 from .compact import FLAT, flat_indices

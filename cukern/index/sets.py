@@ -18,8 +18,8 @@ from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.row import is_scalar
 from ..elementwise.table import isnan, not_equal, subtract
 from ..errors import DeviceError
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate
-from ..launch.by_numpy import by_numpy
 from ..reduction.rows import any
 from ..shape.joins import concat
 from ..shape.views import moveaxis, reshape

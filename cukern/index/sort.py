@@ -27,9 +27,9 @@ from ..elementwise.operands import normalize_axis, public, recorded, require_arr
 from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch
 from ..kernel.sizes import divide_up, power_of_two
-from ..launch.by_numpy import by_numpy
 from ..shape.views import moveaxis, reshape
 from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted, serial_radix
 

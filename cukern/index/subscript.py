@@ -28,9 +28,9 @@ from ..elementwise.operands import (
 )
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
+from ..kernel.by_numpy import LARGE, MANY, by_numpy
 from ..kernel.plan import apart, on, raw, zeros
 from ..kernel.strides import repeated
-from ..launch.by_numpy import LARGE, MANY, by_numpy
 from ..shape.copy import write
 from ..shape.known_views import known, viewed
 from ..shape.remap import remap

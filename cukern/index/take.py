@@ -30,8 +30,8 @@ from ..elementwise.operands import (
 )
 from ..elementwise.ufunc import one_out, written
 from ..errors import DeviceError
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import apart
-from ..launch.by_numpy import by_numpy
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along

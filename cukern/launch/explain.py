@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from . import family
+from ..kernel.by_numpy import Explained, watchers
 
 
 class Explanation:
@@ -20,7 +20,7 @@ class Explanation:
 
     def __init__(self) -> None:
         self.counts: Counter[tuple[str, Any]] = Counter()
-        self.problems: list[tuple[family.Explained, Any]] = []
+        self.problems: list[tuple[Explained, Any]] = []
         self.result: Any = None
         self._tables: list[str] = []
 
@@ -30,7 +30,7 @@ class Explanation:
         counts = (self.counts[one.name, problem] for one, problem in self.problems)
         return "\n\n".join(f"{n} x {table}" for n, table in zip(counts, self._tables, strict=True))
 
-    def _watch(self, of: family.Explained, problem: Any) -> None:
+    def _watch(self, of: Explained, problem: Any) -> None:
         if not self.counts[of.name, problem]:
             self.problems.append((of, problem))
             self._tables.append(of.explain(problem))
@@ -65,9 +65,9 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
       NumPy    kernels only
     """
     found = Explanation()
-    family.watchers.append(found._watch)
+    watchers.append(found._watch)
     try:
         found.result = function(*args, **kwargs)
     finally:
-        family.watchers.remove(found._watch)
+        watchers.remove(found._watch)
     return found

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Generic, NamedTuple, Protocol
+from typing import Any, Generic, NamedTuple
 
 from ..array import Array
 from ..device import Device, kernels_only
 from ..device.interface import Properties
 from ..errors import LaunchError
+from ..kernel.by_numpy import watchers
 from ..kernel.plan import on, remember
 from . import tuned
 from .variant import P, Plan, Variant
@@ -52,15 +53,6 @@ class Choice(NamedTuple):
     def seconds(self) -> float:
         """The measured time, or else the predicted one."""
         return self.predicted if self.measured is None else self.measured
-
-
-class Explained(Protocol):
-    """What chooses how a problem is computed, and tells why."""
-
-    name: str
-
-    def explain(self, problem: Any) -> str:
-        """A few lines on the choice."""
 
 
 class Used(list[Any]):
@@ -309,5 +301,3 @@ class Family(Generic[P]):
 
 #: All families by name.
 FAMILIES: dict[str, Family[Any]] = {}
-#: Called with each family and problem for which a plan is asked, and with what NumPy computes or leaves to kernels.
-watchers: list[Callable[[Explained, Any], None]] = []

@@ -20,10 +20,10 @@ from ..elementwise.function import astype
 from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
+from ..kernel.by_numpy import by_numpy, quiet
 from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
-from ..launch.by_numpy import by_numpy, quiet
 from ..shape.copy import in_order, write
 
 #: The largest size that the libraries take, that of C's int.

@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from ..array import Array
 from ..elementwise.operands import normalize_axes, on_device, public, recorded, require_array, view
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import raw, zeros
-from ..launch.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.views import moveaxis, ravel
 

@@ -18,8 +18,8 @@ from ..device.cuda.libraries import needed
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
+from ..kernel.by_numpy import quiet
 from ..kernel.strides import broadcast_shapes
-from ..launch.by_numpy import quiet
 from ..shape.views import (
     broadcast_to,
     expand_dims,

@@ -32,9 +32,9 @@ from ..elementwise.operands import (
 )
 from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError, LaunchError
+from ..kernel.by_numpy import MANY, by_numpy
 from ..kernel.plan import Plan, on, remember
 from ..kernel.strides import broadcast_shapes
-from ..launch.by_numpy import MANY, by_numpy
 from ..reduction.rows import sum
 from ..shape.copy import write
 from ..shape.views import (

@@ -35,9 +35,9 @@ from ..index.search import interpolated, searchsorted
 from ..index.sort import argsort
 from ..index.take import take
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, one_device
 from ..kernel.sizes import divide_up
-from ..launch.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, flip, reshape
@@ -107,8 +107,10 @@ def diff(x: Array, /, n: int = 1, axis: int = -1, prepend: Any = None, append: A
 
 @by_numpy("diff", warns=True)
 def _differences(data: Any, times: int, axis: int) -> Any:
-    whole = (slice(None),) * axis
     between = np.not_equal if data.dtype == np.bool_ else np.subtract
+    if data.ndim == times == 1:
+        return between(data[1:], data[:-1])
+    whole = (slice(None),) * axis
     for _ in range(times):
         data = between(data[(*whole, slice(1, None))], data[(*whole, slice(-1))])
     return data

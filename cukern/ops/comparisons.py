@@ -15,7 +15,7 @@ from ..elementwise.function import as_operands, astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import public
 from ..elementwise.table import abs, equal, isnan, less_equal, multiply, subtract
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import all
 
 __all__ = ["allclose", "array_equal", "array_equiv", "isclose"]

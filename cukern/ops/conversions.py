@@ -17,7 +17,7 @@ from ..elementwise.operands import normalize_axis, public, require_array, requir
 from ..elementwise.table import abs, pow, remainder, where
 from ..index.scan import cumulative_sum
 from ..index.sort import sort
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import all
 from ..shape.joins import concat
 from ..shape.views import moveaxis

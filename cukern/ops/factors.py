@@ -8,7 +8,7 @@ import numpy as np
 
 from ..array import Array
 from ..array.creation import ones
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import sum
 from ..shape.joins import stack
 from ..shape.views import expand_dims, reshape

@@ -18,7 +18,7 @@ from ..elementwise.operands import require_array, require_each
 from ..elementwise.row import is_scalar
 from ..index.gather_scatter import ranges
 from ..index.search import flatnonzero, nonzero
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..shape.joins import concat, stack
 from ..shape.views import broadcast_arrays, broadcast_to, reshape, tril, triu
 from .spaces import linspace

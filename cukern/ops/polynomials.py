@@ -18,7 +18,7 @@ from ..elementwise.row import is_scalar
 from ..elementwise.table import abs, add, divide, subtract
 from ..index.assemble import trim_zeros
 from ..index.sort import sort
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import all, any
 from ..shape.joins import concat, stack
 from ..shape.views import reshape

@@ -28,7 +28,7 @@ from ..elementwise.table import where
 from ..errors import GradientError
 from ..index.plain_numbers import takes_number
 from ..index.take import scatter, take
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..linear.diagonals import diagonal
 from ..shape.joins import stack, unstack
 from ..shape.views import broadcast_arrays, expand_dims, moveaxis, reshape

@@ -25,7 +25,7 @@ from ..index.scan import cumulative_sum
 from ..index.select import middle_of_sorted, selects
 from ..index.sort import argsort, sort
 from ..index.take import take_along_axis
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.rows import all as all_of
 from ..reduction.rows import any as any_of
 from ..reduction.rows import sum

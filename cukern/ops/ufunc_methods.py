@@ -24,7 +24,7 @@ from ..index.segments import segment_max, segment_min, segment_prod, segment_sum
 from ..index.subscript import getitem, setitem
 from ..index.take import take, wraps
 from ..index.update import numbers
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..reduction.function import masked
 from ..reduction.rows import sum
 from ..shape.joins import concat, stack

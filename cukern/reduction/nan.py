@@ -17,7 +17,7 @@ from ..elementwise.logic import logical_and, logical_not
 from ..elementwise.operands import Axis, normalize_axes, public, require_array
 from ..elementwise.table import equal, isnan, multiply, not_equal, subtract, where
 from ..elementwise.ufunc import one_out, written
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from ..shape.views import broadcast_to, permute_dims, reshape, squeeze
 from .function import masked
 from .masked import masked_mean, masked_spread, one_correction

@@ -20,9 +20,9 @@ from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..kernel import plan as kernel_plan
+from ..kernel.by_numpy import ByNumPy, by_numpy
 from ..kernel.plan import on, one_device, remember
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
-from ..launch.by_numpy import ByNumPy, by_numpy
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
 #: The fewest values that NumPy reduces.

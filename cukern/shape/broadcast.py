@@ -11,8 +11,8 @@ from ..array.layout import Layout, layout
 from ..autodiff import tape
 from ..elementwise import constants
 from ..elementwise.constants import Shared
+from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import raw, remember
-from ..launch.by_numpy import LARGE, by_numpy
 from .views import broadcast_to, expand_dims, reshape
 
 _layouts: dict[tuple[Layout, tuple[int, ...]], Layout] = {}

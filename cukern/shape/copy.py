@@ -20,9 +20,9 @@ from ..elementwise.graph import cast, input_node, scalar_node
 from ..elementwise.plan import make_plan, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
+from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import allocate, on, remember
 from ..kernel.sizes import divide_up
-from ..launch.by_numpy import LARGE, by_numpy
 
 _COPIES = Kernel("shape/copies.cu", block=256)
 #: The most arrays per launch: their addresses and sizes are kernel parameters, which have 4096 bytes.

@@ -15,7 +15,7 @@ from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..device import Device
 from ..elementwise.function import astype
-from ..launch.by_numpy import by_numpy
+from ..kernel.by_numpy import by_numpy
 from .joins import stack
 
 

@@ -25,8 +25,8 @@ from ..elementwise.operands import (
     view,
 )
 from ..elementwise.table import where
+from ..kernel.by_numpy import by_numpy
 from ..kernel.strides import broadcast_shapes, collapse
-from ..launch.by_numpy import by_numpy
 from .copy import in_order
 from .known_views import known, viewed
 from .remap import remap

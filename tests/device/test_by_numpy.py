@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.launch import by_numpy
-from cukern.launch.by_numpy import MANY
+from cukern.kernel import by_numpy
+from cukern.kernel.by_numpy import MANY
 
 N = MANY + 7
 _RNG = np.random.default_rng(5)

@@ -15,7 +15,7 @@ import test_by_numpy
 
 import cukern as ck
 from cukern.device.kernels_only import active
-from cukern.launch import by_numpy
+from cukern.kernel import by_numpy
 from cukern.linear import blas, lapack, library
 
 DTYPES = [one.name for one in ck.dtypes.ALL]

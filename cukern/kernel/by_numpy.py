@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextvars import Context
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy import ndarray
@@ -17,7 +17,6 @@ from ..device import Device
 from ..device.host.checked.mode import active as checking
 from ..device.host.checked.mode import modes
 from ..device.kernels_only import asked
-from .family import watchers
 
 #: Elements from which NumPy computes a call.
 MANY = 1 << 14
@@ -30,6 +29,19 @@ _quiet.run(np.seterr, all="ignore")
 #: ``quiet().run(f, x)`` is ``f(x)`` without NumPy's warnings, in less time than a with-block of ``np.errstate`` takes.
 #: Each call makes a copy, as a context runs one function at a time.
 quiet = _quiet.copy
+
+
+class Explained(Protocol):
+    """What chooses how a problem is computed, and tells why."""
+
+    name: str
+
+    def explain(self, problem: Any) -> str:
+        """A few lines on the choice."""
+
+
+#: Called with each family and problem for which a plan is asked, and with what NumPy computes or leaves to kernels.
+watchers: list[Callable[[Explained, Any], None]] = []
 
 
 @dataclass(eq=False, slots=True)

@@ -394,7 +394,7 @@ def test_parameters_may_have_others_within() -> None:
 @pytest.mark.unchecked_only("checked ones leave the library out")
 def test_products_are_what_the_reference_says(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of every variant that fits, as `python -m cukern tune product` compares them."""
-    monkeypatch.setattr(products, "_MODELS", ((1, 64, 64), (8, 128, 40), (70, 64, 72)))
+    monkeypatch.setattr(products, "_MODELS", ((1, 1, 64, 64), (1, 8, 128, 40), (2, 70, 64, 72)))
     entries, refused = measure(PRODUCT, device, 12, 1, 1, 60)
     assert refused == []
     assert len(entries) == 12

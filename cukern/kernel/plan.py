@@ -4,19 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
-from ..cache import Cache
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
 from ..text import Dim3
+
+K = TypeVar("K")
+V = TypeVar("V")
+#: Entries at which a cache is emptied, so that a process with ever new shapes does not grow.
+_CAPACITY = 8192
+
+
+def remember(cache: dict[K, V], key: K, value: V) -> V:
+    """Put ``value`` in a cache of programs or plans."""
+    if len(cache) >= _CAPACITY:
+        cache.clear()
+    cache[key] = value
+    return value
+
 
 _HERE = nullcontext()
 
@@ -68,7 +81,7 @@ def apart(device: Device, data: Any, written: Any) -> Any:
         return data.copy()
 
 
-_prepared: Cache[Any, Prepared] = Cache()
+_prepared: dict[Any, Prepared] = {}
 
 
 def launch(
@@ -93,7 +106,7 @@ def launch(
     run = _prepared.get(key)
     if run is None:
         blocks = (grid, 1, 1) if isinstance(grid, int) else grid
-        run = _prepared.keep(key, function.prepare(blocks, (block, 1, 1), shared, ()))
+        run = remember(_prepared, key, function.prepare(blocks, (block, 1, 1), shared, ()))
     operand, ndarray = device.backend.operand, device.xp.ndarray
     operands: list[Any] = []
     for one in values:

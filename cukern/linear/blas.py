@@ -13,7 +13,6 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
-from ..cache import Cache
 from ..device import Device, kernels_only
 from ..device.cuda import cublas, cublas_lt
 from ..device.precision import allows_tf32
@@ -22,7 +21,7 @@ from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
 from ..kernel.by_numpy import by_numpy, quiet
-from ..kernel.plan import on, raw
+from ..kernel.plan import on, raw, remember
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
 from ..shape.copy import in_order, write
@@ -150,7 +149,7 @@ def fits_library(a: Layout, b: Layout) -> bool:
     return min(sizes) > 0 and max(sizes) <= _LIMIT
 
 
-_sums: Cache[tuple[Layout, Layout], LibraryPlan] = Cache()
+_sums: dict[tuple[Layout, Layout], LibraryPlan] = {}
 
 
 def sums(a: Array, b: Array) -> Array:
@@ -165,7 +164,7 @@ def sums(a: Array, b: Array) -> Array:
     plan = _sums.get(key)
     if plan is None:
         with on(a.device):
-            plan = _sums.keep(key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
+            plan = remember(_sums, key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
     return plan(a, b)
 
 
@@ -298,7 +297,7 @@ class _Matrix(NamedTuple):
 
 
 Call = Callable[[int, int, int], None]
-_prepared: Cache[tuple[Any, ...], Call] = Cache()
+_prepared: dict[tuple[Any, ...], Call] = {}
 
 
 def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
@@ -322,7 +321,7 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
     key = (left, right, result_matrix, count, inner, xp.cuda.runtime.getDevice())
     call = _prepared.get(key)
     if call is None:
-        call = _prepared.keep(key, _prepare(xp, left, right, result_matrix, count, inner))
+        call = remember(_prepared, key, _prepare(xp, left, right, result_matrix, count, inner))
     return call
 
 

@@ -15,7 +15,6 @@ from ..array.creation import full
 from ..array.layout import Layout
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
-from ..cache import Cache
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
 from ..elementwise.complex_rows import conjugated
@@ -34,7 +33,7 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError, LaunchError
 from ..kernel.by_numpy import MANY, by_numpy
-from ..kernel.plan import Plan, on
+from ..kernel.plan import Plan, on, remember
 from ..kernel.strides import broadcast_shapes
 from ..reduction.rows import sum
 from ..shape.copy import write
@@ -254,7 +253,7 @@ def takes_transposed(b: Array) -> bool:
     return not b.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS
 
 
-_transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
+_transposed_plans: dict[tuple[Layout, Layout], Plan] = {}
 
 
 def matmul_transposed(a: Array, b: Array) -> Array:
@@ -267,7 +266,7 @@ def matmul_transposed(a: Array, b: Array) -> Array:
     result = matmul(a, view)
     known = None if kernels_only.active() else _known(a, view)
     if known is not None and not known.copies:
-        _transposed_plans.keep(key, known)
+        remember(_transposed_plans, key, known)
     return result
 
 
@@ -324,7 +323,7 @@ def _is_transposed(right: Layout) -> bool:
 
 
 #: Cache: a rule and the layouts of (g, other) -> plan of the product that is the gradient, operands swapped?
-_pulls: Cache[tuple[Any, ...], tuple[Plan, bool]] = Cache()
+_pulls: dict[tuple[Any, ...], tuple[Plan, bool]] = {}
 
 
 def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
@@ -340,7 +339,7 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
     known, begins, swapped = None if own else _known(x, y), (g._operand, other._operand), factors is _of_right
     same = (x._operand, y._operand) == (begins[::-1] if swapped else begins)
     if known is not None and not known.copies and same:
-        _pulls.keep(key, (known, swapped))
+        remember(_pulls, key, (known, swapped))
     return result
 
 

@@ -13,7 +13,6 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of
-from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
@@ -22,7 +21,7 @@ from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..kernel import plan as kernel_plan
 from ..kernel.by_numpy import ByNumPy, by_numpy
-from ..kernel.plan import on, one_device
+from ..kernel.plan import on, one_device, remember
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
@@ -380,7 +379,7 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
     }
 
 
-_plans: Cache[Any, Plan] = Cache()
+_plans: dict[Any, Plan] = {}
 
 
 def cached(*key: Any) -> Plan | None:
@@ -390,7 +389,7 @@ def cached(*key: Any) -> Plan | None:
 
 def keep(plan: Plan, *key: Any) -> None:
     """Store a plan under a key that is cheaper to make than that of :func:`planned`."""
-    _plans.keep(key, plan)
+    remember(_plans, key, plan)
 
 
 def source(
@@ -429,5 +428,5 @@ def planned(
     if plan is None:
         one_device(reduction.name, arrays)
         plan = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
-        _plans.keep(key, plan)
+        remember(_plans, key, plan)
     return plan

@@ -13,7 +13,6 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout
 from ..array.operators import FUNCTIONS
-from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared
 from ..dtypes import DType
@@ -22,7 +21,7 @@ from ..elementwise.plan import make_plan, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.by_numpy import LARGE, by_numpy
-from ..kernel.plan import allocate, on
+from ..kernel.plan import allocate, on, remember
 from ..kernel.sizes import divide_up
 
 _COPIES = Kernel("shape/copies.cu", block=256)
@@ -72,7 +71,7 @@ def permuted(own: Layout, order: tuple[int, ...]) -> Layout:
     return layout(own.device, own.dtype, shape, strides, own.aligned)
 
 
-_contiguous: Cache[Any, tuple[Layout, Prepared | None]] = Cache()
+_contiguous: dict[Any, tuple[Layout, Prepared | None]] = {}
 
 
 def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
@@ -87,7 +86,7 @@ def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
         if cached is None:
             moved = own if order is None else permuted(own, order)
             fresh = fresh_layout(x.device, own.dtype, moved.shape)
-            cached = _contiguous.keep((own, order), (fresh, copier(moved, fresh)))
+            cached = remember(_contiguous, (own, order), (fresh, copier(moved, fresh)))
         result = Array._made(cached[0])
         if cached[1] is not None:
             source = (

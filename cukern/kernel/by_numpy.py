@@ -80,11 +80,8 @@ class ByNumPy:
         datas: Any = given
         why, result, size = "", None, 0
         if isinstance(x, Array):
-            form, device = (
-                x._layout or x._ndarray,
-                x.device,
-            )  # a view may have no layout yet, which takes longer
-            size = form.size * times
+            form = x._layout or x._ndarray  # a view may have no layout yet, and working it out takes longer
+            device, size = x.device, form.size * times
             if size < self.least and not watchers:
                 return None
         else:
@@ -164,9 +161,18 @@ VARIANTS: dict[str, ByNumPy] = {}
 
 
 def by_numpy(name: str, **options: Any) -> Callable[[Callable[..., Any]], ByNumPy]:
-    """Declare what NumPy computes under a name: called with, or over, the function of ndarrays that computes it."""
+    """Declare what NumPy computes under a name: called with, or over, the function of ndarrays that computes it.
+
+    Raises:
+        ValueError: another variant has the name.
+    """
 
     def declared(compute: Callable[..., Any]) -> ByNumPy:
-        return VARIANTS.setdefault(name, ByNumPy(name, compute, **options))
+        if name in VARIANTS:
+            raise ValueError(
+                f"by_numpy: name: {name!r} is that of another variant, of {VARIANTS[name].compute}"
+            )
+        VARIANTS[name] = result = ByNumPy(name, compute, **options)
+        return result
 
     return declared

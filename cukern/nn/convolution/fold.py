@@ -47,22 +47,6 @@ class _Windows(NamedTuple):
         return a, b
 
     @property
-    def params(self) -> bytes:
-        """The kernels' struct of them."""
-        (height, width), (down, across) = self.size, self.counts
-        given = _WINDOWS(
-            height=height,
-            width=width,
-            down=down,
-            across=across,
-            kernel=self.kernel,
-            stride=self.stride,
-            padding=self.padding,
-            dilation=self.dilation,
-        )
-        return given.packed({})
-
-    @property
     def taps(self) -> int:
         """Elements of a window."""
         return math.prod(self.kernel)
@@ -102,11 +86,19 @@ def _bound(device: Device, dtype: Any, index: str, folds: bool) -> BoundKernel:
     return _KERNELS[folds].bind(device, elem=dtype, index=index, block=_BLOCK, Windows=_WINDOWS.source({}))
 
 
+@lru_cache(maxsize=256)
+def _packed(windows: _Windows) -> bytes:
+    """The kernels' struct of windows."""
+    (height, width), (down, across) = windows.size, windows.counts
+    each = {name: getattr(windows, name) for name in ("kernel", "stride", "padding", "dilation")}
+    return _WINDOWS(height=height, width=width, down=down, across=across, **each).packed({})
+
+
 def _launched(x: Array, shape: tuple[int, ...], windows: _Windows, folds: bool) -> Array:
     x, y = x.contiguous(), empty(shape, x.dtype, x.device)
     if y.size:
         bound = _bound(x.device, x.dtype, index_type(x.size, y.size), folds)
-        bound((x, y, y.size, windows.params), divide_up(y.size, _BLOCK))
+        bound((x, y, y.size, _packed(windows)), divide_up(y.size, _BLOCK))
     return y
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from cukern.elementwise import plan as launch
+from cukern.nn.convolution import families, splitting
 from cukern.reduction import plan as reduction
 
 
@@ -34,3 +36,16 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         count(launch.Plan, method, lambda plan: plan.program.name)
     count(reduction.Plan, "run", lambda plan: plan.rendered[0][1]["reduction"].name)
     return made
+
+
+@pytest.fixture
+def few_pixels(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels of convolutions count 20 pixels at most: longer ones are cut."""
+    monkeypatch.setattr(splitting, "LARGEST_INDEX", 20)
+    # What was chosen before has not been cut, and what is chosen now must not be cut later.
+    caches = families._convolution, families._weights_gradient
+    for cache in caches:
+        cache.cache_clear()
+    yield
+    for cache in caches:
+        cache.cache_clear()

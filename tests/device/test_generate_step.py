@@ -32,7 +32,7 @@ def small(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> Iterator[pytest
     if device.kind == "host":
         monkeypatch.setattr(kernels, "_PARTS", 2)
         monkeypatch.setattr(kernels, "_ATTEND_WARPS", (2, 1))
-    limits = STAND_IN._replace(multiprocessors=2) if device.kind == "host" else None
+    limits = (STAND_IN if device.kind == "host" else device.properties)._replace(multiprocessors=2)
     few = QUANTISED.only("few rows", "dense", limits=limits, warps=1)
     with SETTLED.only("settled rows", limits=limits, warps=1), few:
         yield monkeypatch

@@ -18,7 +18,7 @@ from nn_support import close, epsilon, random, sized
 import cukern as ck
 from cukern import nn
 from cukern.launch.family import Used
-from cukern.nn.convolution import problem, splitting
+from cukern.nn.convolution import problem
 from cukern.nn.convolution.families import (
     CONVOLUTION,
     DEPTHWISE,
@@ -191,13 +191,12 @@ def test_offsets_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) 
 )
 def test_more_pixels_than_a_kernel_counts(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
+    few_pixels: None,
     x: tuple[int, ...],
     w: tuple[int, ...],
     options: dict[str, Any],
     last: bool,
 ) -> None:
-    monkeypatch.setattr(splitting, "LARGEST_INDEX", 20)
     check(x, w, last=last, **options)
 
 
@@ -209,14 +208,13 @@ def test_more_pixels_than_a_kernel_counts(
 )
 def test_gradients_of_weights_by_halves_are_rounded_once(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
+    few_pixels: None,
     dtype: str,
     filters: int,
     kernel: int,
     groups: int,
     last: bool,
 ) -> None:
-    monkeypatch.setattr(splitting, "LARGEST_INDEX", 20)
     padding = kernel // 2
     dy, x = random(0, (40, filters, 4, 4), dtype), random(1, (40, 2, 4, 4), dtype)
     windows = Windows((1, 1), (padding,) * 2, (1, 1), groups)

@@ -15,7 +15,7 @@ from cukern import dtypes
 from cukern.array.layout import fresh_layout
 from cukern.device.interface import Properties
 from cukern.launch.family import STAND_IN
-from cukern.nn.convolution import families, problem, splitting
+from cukern.nn.convolution import families, problem
 from cukern.nn.convolution.gradients import SimtWeights, TensorCoresWeights
 from cukern.nn.convolution.problem import WeightsGradient, Windows, channels_last_layout
 
@@ -374,14 +374,13 @@ def test_arrays_of_different_orders(device: ck.Device) -> None:
 )
 def test_halves_are_rounded_once(
     device: ck.Device,
-    monkeypatch: pytest.MonkeyPatch,
+    few_pixels: None,
     dtype: str,
     filters: int,
     kernel: int,
     groups: int,
     last: bool,
 ) -> None:
-    monkeypatch.setattr(splitting, "LARGEST_INDEX", 20)
     padding = kernel // 2
     dy, x = random(0, (40, filters, 4, 4), dtype), random(1, (40, 2, 4, 4), dtype)
     windows = windows_of(2, padding=padding, groups=groups)

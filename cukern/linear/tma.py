@@ -67,7 +67,6 @@ class Tma(OneLaunch):
         loads_matrix: whether a matrix of the epilogue is loaded by a tensor map too, to where D's parts will be, which
             are of half lines then.
         slots: for parts of D in shared memory, of each warpgroup: they divide the parts of a tile.
-        with_next: whether the next kernel may begin on multiprocessors that have no tile.
         cluster_stride: from a cluster to that of the tiles after its own: the number of the GPU's groups of
             multiprocessors (GPCs), so that both are in one group, or 1.
         blocks: the most blocks, persistent over tiles; 0 for one a multiprocessor.
@@ -85,7 +84,6 @@ class Tma(OneLaunch):
     deferred: bool = False
     loads_matrix: bool = False
     slots: int = 2
-    with_next: bool = False
     cluster_stride: int = 1
     blocks: int = 0
 
@@ -186,16 +184,15 @@ class Tma(OneLaunch):
             maps=self.maps(gemm, program, elem),
         )
 
-    def maps(self, gemm: Gemm, program: Program, elem: dtypes.DType, row: int = 0) -> dict[int, list[Tiles]]:
+    def maps(self, gemm: Gemm, program: Program, elem: dtypes.DType) -> dict[int, list[Tiles]]:
         """How the kernel finds tiles of the factors, of a matrix that it loads, and of D.
 
         Args:
             gemm: the product.
             program: the epilogue.
             elem: of the factors and of D.
-            row: bytes from a row of D to the next, by default without gaps.
         """
-        row = row or gemm.n * gemm.itemsize
+        row = gemm.n * gemm.itemsize
         line = self.part_line
         part = (1, _PART_ROWS, line // gemm.itemsize)
         maps = {

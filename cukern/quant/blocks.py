@@ -42,7 +42,6 @@ def dequantized(
     shape: tuple[int, ...],
     dtype: dtypes.DType,
     indices: Any = None,
-    into: Any = None,
 ) -> Array:
     """The weights of rows of blocks as an array of ``shape``.
 
@@ -52,13 +51,11 @@ def dequantized(
         shape: of the result; its last axis is that of a row.
         dtype: of the result, floating.
         indices: the rows, an ndarray, checked or to be clipped; all rows if None.
-        into: the memory of the result, an ndarray that was allocated before the kernel before was launched, and which
-            that one does not use. That one does not write the blocks either: it need not have ended.
     """
     device = blocks.device
     row_blocks = shape[-1] // kind.weights
     with on(device):
-        result, early = (allocate(device, shape, dtype), False) if into is None else (into, True)
+        result = allocate(device, shape, dtype)
         serial = device.style == "serial"
         count = result.size // kind.unit
         if count:
@@ -66,8 +63,7 @@ def dequantized(
             function = _bound(
                 _DEQUANTIZE,
                 device,
-                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if indices is None else '_rows'}"
-                f"{'_early' if early else ''}",
+                f"dequantize_{kind.header}_{dtypes.info(dtype).name}{'' if indices is None else '_rows'}",
                 block,
                 kind=kind.header,
                 elem=dtype,
@@ -76,7 +72,6 @@ def dequantized(
                 placed=indices is not None,
                 clip=not serial,
                 serial=serial,
-                early=early,
             )
             values = (blocks._data, indices, result, count, piece, row_blocks, blocks.shape[0])
             launch(device, function, grid, block, values)

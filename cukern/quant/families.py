@@ -6,7 +6,7 @@ from ..launch.family import Family
 from . import samples
 from .problem import Quantised
 from .rows import FewRows, Serial, SettledRows
-from .variants import Dense, DequantisedTiles, TwoProducts, Warpgroups
+from .variants import Dense, DequantisedTiles, Warpgroups
 
 #: Takes the activations, the blocks, and a bias if there is one.
 QUANTISED: Family[Quantised] = Family(
@@ -15,7 +15,6 @@ QUANTISED: Family[Quantised] = Family(
     FewRows,
     Warpgroups,
     DequantisedTiles,
-    TwoProducts,
     Dense,
     reference=samples.product,
     samples=samples.products,

@@ -12,17 +12,14 @@ from typing import Any, ClassVar
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.layout import fresh_layout
 from ..device.interface import Properties, Tiles
 from ..elementwise.graph import Expr, cast, input_node
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
-from ..kernel.plan import new, on
 from ..kernel.sizes import divide_up
 from ..launch import cost
 from ..launch.params import Params
 from ..launch.variant import Launch, Plan, Replay, Variant, prepared
-from ..linear import tma
 from ..linear.problem import Factor, Gemm
 from ..linear.variants import TensorCores
 from .array import QuantArray
@@ -181,87 +178,6 @@ class DequantisedTiles(OneLaunch):
         gemm = _dense_gemm(m, n, k, problem.biased)._replace(b=right)
         launch = self.tile.launch_of(gemm, _ended(problem.dtype, problem.biased), problem.dtype, limits)
         return replace(launch, constants={**launch.constants, "kind": problem.kind.header})
-
-
-@dataclass(frozen=True)
-class TwoProducts(Variant[Quantised]):
-    """Two products of :class:`~cukern.linear.tma.Tma`: while the first is made, the second's weights are dequantised.
-
-    Attributes:
-        first: outputs of the first product.
-    """
-
-    name = "two products"
-    needs = (9, 0)
-
-    first: int
-
-    #: Rows at most: with more the product takes so long that it does not matter what is done beside it. Estimated.
-    most_rows: ClassVar[int] = 1024
-    tile: ClassVar[tma.Tma] = tma.TMA_TILES[0]
-
-    @classmethod
-    def first_outputs(cls, rows: int, outputs: int, limits: Properties) -> int:
-        """The outputs of the first product, which leaves the multiprocessors idle that the second keeps busy.
-
-        The second has as many tiles as fill whole turns of all multiprocessors, the first the rest of them. The weights
-        of the second are dequantised by those that the first leaves idle. 0 if all tiles are made in one turn.
-        """
-        tile = cls.tile
-        multiprocessors = limits.multiprocessors // tile.cluster * tile.cluster
-        down = divide_up(rows, tile.tile_m * tile.cluster) * tile.cluster
-        turns = divide_up(down * divide_up(outputs, tile.tile_n), max(1, multiprocessors)) - 1
-        return max(0, outputs - turns * multiprocessors // down * tile.tile_n) if turns else 0
-
-    @classmethod
-    def fits(cls, problem: Quantised, limits: Properties) -> str:
-        """For whole tiles of outputs that take more than one turn of the multiprocessors."""
-        rows, outputs, inputs = problem.sizes
-        if why := _many(problem, limits, cls.most_rows) or _not_hopper(problem, limits):
-            return why
-        if outputs % cls.tile.tile_n:
-            return f"for multiples of {cls.tile.tile_n} outputs"
-        first = cls.first_outputs(rows, outputs, limits)
-        if not first:
-            return "all tiles are made in one turn"
-        gemm = _dense_gemm(rows, first, inputs, False)
-        return "" if tma.takes(gemm) else "tensor maps do not describe the product"
-
-    @classmethod
-    def configs(cls, problem: Quantised, limits: Properties) -> Iterator[TwoProducts]:
-        """That of which the second product fills whole turns."""
-        yield cls(cls.first_outputs(*problem.sizes[:2], limits))
-
-    def cost(self, problem: Quantised, limits: Properties) -> float:
-        """That of :class:`Dense`, where part of the weights is dequantised meanwhile."""
-        hidden = 1 - self.first / problem.sizes[1]
-        return Dense().cost(problem, limits) - hidden * Dense.dequantising(problem, limits)
-
-    def plan(self, problem: Quantised, limits: Properties) -> Plan:
-        """The launches of both products, prepared."""
-        (rows, outputs, inputs), device, dtype = problem.sizes, problem.device, problem.dtype
-        tile = replace(self.tile, blocks=max(limits.multiprocessors, self.tile.cluster), with_next=True)
-        ended, parts = _ended(dtype, problem.biased), []
-        for part in (slice(0, self.first), slice(self.first, outputs)):
-            gemm = _dense_gemm(rows, part.stop - part.start, inputs, problem.biased)
-            launch = tile.launch_of(gemm, ended, dtype, limits)
-            launch = replace(launch, maps=tile.maps(gemm, ended, dtype, outputs * dtype.itemsize))
-            parts.append((part, prepared(tile, launch, device)))
-        memory = fresh_layout(device, dtype, (outputs - self.first, inputs))
-
-        def compute(x: Array, blocks: Array, *bias: Array) -> Array:
-            with on(device):
-                # Allocated before the first launch: kernels that had this memory before, whichever thread launched
-                # them, have ended when the first product begins.
-                y, second = new((*problem.results, memory))
-                for (part, run), into in zip(parts, (None, second._data), strict=True):
-                    own = Array._wrap(blocks._data[part], device)
-                    shape = part.stop - part.start, inputs
-                    w = dequantized(own, problem.kind, shape, dtype, into=into)
-                    run([x, w, *(one[part] for one in bias), Array._wrap(y._data[:, part], device)])
-            return y
-
-        return as_read(problem, compute)
 
 
 def _not_hopper(problem: Quantised, limits: Properties) -> str:

@@ -11,11 +11,9 @@
 <% include "prelude/tensor_map.cuh" %>
 <% include "prelude/warp_roles.cuh" %>
 <% include "prelude/cluster_mbarrier.cuh" %>
-<% include "prelude/next_kernel.cuh" %>
 <% include "prelude/mma.cuh" %>
 constexpr bool ping_pong = << ping_pong | lower >>;  // each consumer computes every second tile alone
 constexpr int rows = ping_pong ? tile_m : tile_m / 2;  // of a warpgroup
-constexpr bool lets_next = << with_next | lower >>;  // the next kernel may begin where there is no tile
 constexpr int cluster_stride = << cluster_stride >>;  // from a cluster to that of the tiles after its own
 constexpr int cluster = << cluster >>, part_n = tile_n / cluster;  // blocks of a cluster, and the columns of B that each loads
 constexpr int stage_bytes = stage_size * int(sizeof(T));
@@ -99,7 +97,6 @@ struct Ring {
     }
     __device__ __forceinline__ void await_open() const {
         if (cluster > 1) cluster_wait();
-        if constexpr (lets_next) allow_next_kernel();
     }
     // Before the block ends: waits until `count` stages from `at` on are empty, where other blocks of the cluster arrive.
     __device__ __forceinline__ void await_empty(PipelineState at, int count) const {

@@ -1,10 +1,6 @@
 // y[i, :] = the weights of row indices[i] of blocks, or of row i if all rows are wanted.
 // Launch: each thread owns `piece` units, whose bytes it reads once; one if it does not run alone. Then a warp's weights go
 // through shared memory, so that its stores are of neighbours.
-<% if early %>
-// It may begin before the kernel before it has ended, and ends after it: for those that follow, that one has ended too.
-<% include "prelude/overlap.cuh" %>
-<% endif %>
 <% include "quant/kind.cuh" %>
 <% include "lib/pack.cuh" %>
 <% include "lib/wrap_index.cuh" %>
@@ -82,8 +78,5 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
     for (int i = 0; i < 32 * own; i += 32)
         if (i + lane < present) to[i + lane] = of_warp[swizzled(i + lane)];
-<% endif %>
-<% if early %>
-    if (blockIdx.x == 0) wait_for_earlier_kernels();
 <% endif %>
 }

@@ -96,7 +96,6 @@ def test_the_kernel_of_gpus(device: ck.Device, kind: str, dtype: str) -> None:
         serial=False,
         placed=False,
         clip=True,
-        early=False,
     )
     count = made.size // row.unit
     kernel(w.blocks, None, made, count, 1, 2304 // row.weights, 3, grid=-(-count // 64), elem=made.dtype)

@@ -17,13 +17,12 @@ from cukern.cli.tune import measure
 from cukern.generate.kernels import gated_planes
 from cukern.launch.family import STAND_IN
 from cukern.linear.variants import TensorCores
-from cukern.quant import planes, samples, variants
+from cukern.quant import planes, samples
 from cukern.quant.families import QUANTISED, SETTLED
 from cukern.quant.kinds import KINDS
 from cukern.quant.problem import Quantised
 from cukern.quant.product import transposed
 from cukern.quant.rows import FewRows, SettledRows
-from cukern.quant.variants import TwoProducts
 from cukern.testing import asynchrony, gradcheck
 
 
@@ -148,54 +147,6 @@ def test_many_inputs_take_several_launches(device: ck.Device, rows: int) -> None
     with QUANTISED.only("few rows", limits=limits) as used:
         check(random(rows, 2048), weights("Q4_0", 40, 2048), random(40))
     assert [one.columns for one in used] == [2]
-
-
-@pytest.mark.parametrize("biased", [True, False])
-def test_weights_dequantised_beside_a_product(device: ck.Device, biased: bool) -> None:
-    """Two products, as a GPU of two multiprocessors needs two turns."""
-    if device.kind == "cuda" and device.properties.compute_capability[0] != 9:
-        pytest.skip("has no tensor maps")
-    w, bias = weights("Q4_0", 512, 96), random(512, dtype="bfloat16") if biased else None
-    x = random(70, 96, dtype="bfloat16")
-    with QUANTISED.only("two products", limits=STAND_IN._replace(multiprocessors=2)) as used:
-        made = ck.quant.linear(x, w, bias)
-    assert used == [TwoProducts(256)]
-    want = x.astype("float64").numpy() @ w.dequantize("bfloat16").astype("float64").numpy().T
-    if bias is not None:
-        want += bias.astype("float64").numpy()
-    found = made.astype("float64").numpy()
-    np.testing.assert_allclose(found, want, rtol=2**-8, atol=1e-4 * np.abs(want).max())
-
-
-def test_memory_of_what_begins_early_is_older_than_the_first_launch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thread that launches in between has not given this memory back: its kernels may still run."""
-    events: list[Any] = []
-    new, dequantized = variants.new, variants.dequantized
-
-    def noted(layouts: Any) -> Any:
-        made = new(layouts)
-        events.append(made[-1]._data)
-        return made
-
-    def begun(*given: Any, into: Any) -> Any:
-        events.append(into)
-        return dequantized(*given, into=into)
-
-    monkeypatch.setattr(variants, "new", noted)
-    monkeypatch.setattr(variants, "dequantized", begun)
-    limits = STAND_IN._replace(multiprocessors=2)
-    with ck.device("host"), QUANTISED.only("two products", limits=limits):
-        ck.quant.linear(random(70, 96, dtype="bfloat16"), weights("Q4_0", 512, 96))
-    memory, first, second = events
-    assert first is None and second is memory and memory.shape == (256, 96)
-
-
-def test_outputs_of_the_first_of_two_products() -> None:
-    """The tiles of the second keep all multiprocessors busy, in one turn or in two."""
-    assert TwoProducts.first_outputs(512, 14336, STAND_IN) == 23 * 256
-    assert TwoProducts.first_outputs(768, 14336, STAND_IN) == 12 * 256
-    for rows, outputs in ((512, 8192), (512, 8448), (100, 4096), (1, 256)):
-        assert TwoProducts.first_outputs(rows, outputs, STAND_IN) == 0
 
 
 @pytest.mark.parametrize("kind", ["Q4_0", "Q6_K"])

@@ -21,7 +21,7 @@ from array_launches import (
 import cukern as ck
 from cukern import dtypes
 from cukern.generate.kernels import HeadWeights, Scores, add_norm, append_heads, attend, gated_planes
-from cukern.launch.family import STAND_IN, Family, Used
+from cukern.launch.family import Family, Used
 from cukern.linear.families import PRODUCT
 from cukern.linear.tma import TF32_TMA_TILES, TMA_TILES
 from cukern.linear.variants import OneLaunch, Simt, TensorCores
@@ -448,11 +448,6 @@ def launch_quantised(dtype: Any) -> None:
                 m, n = TensorCores.tiles[i][:2]
                 with QUANTISED.only("tiles", tile_m=m, tile_n=n, grouped=i > 0):
                     ck.quant.linear(wide, w, bias)
-            w = ck.quant.from_blocks(
-                ck.zeros((512, kind.row_bytes(inputs)), "uint8"), (512, inputs), kind.name
-            )
-            with QUANTISED.only("two products", limits=STAND_IN._replace(multiprocessors=2)):
-                ck.quant.linear(wide, w)
             w = ck.quant.from_blocks(ck.zeros((72, kind.row_bytes(2048)), "uint8"), (72, 2048), kind.name)
             for size in ((64, 8, 1), (256, 4, 2)):
                 with QUANTISED.only(

@@ -13,10 +13,10 @@ from .array import Array, copied
 from .array.layout import Layout, memory_order
 from .autodiff import tape
 from .autodiff.cotangents import is_array
+from .cache import Cache
 from .device import Device, capture_hooks, current
 from .dtypes import DType, get_default_dtype
 from .errors import CaptureError
-from .kernel.plan import remember
 from .shape.copy import Copies
 from .shape.views import permute_dims
 
@@ -86,7 +86,7 @@ class Captured(Generic[P, R]):
         self._step = step
         self._graphs: dict[Any, _Graph | None] = {}
         # Graphs for array arguments without gaps, by the default dtype and the arguments' layouts.
-        self._known: dict[tuple[Any, ...], _Graph] = {}
+        self._known: Cache[tuple[Any, ...], _Graph] = Cache()
         self._replaced = capture_hooks.replaced
 
     def __repr__(self) -> str:
@@ -141,7 +141,7 @@ class Captured(Generic[P, R]):
         if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
             if all(_order(one) is not None for one in layouts):
-                remember(self._known, (get_default_dtype(), *layouts), graph)
+                self._known.keep((get_default_dtype(), *layouts), graph)
         return result
 
 

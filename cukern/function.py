@@ -28,12 +28,12 @@ from .autodiff.cotangents import (
     zeros_like,
 )
 from .autodiff.tape import Tape
+from .cache import Cache
 from .device import capture_hooks
 from .elementwise.function import Elementwise
 from .elementwise.graph import Expr
 from .elementwise.row import ALL
 from .errors import GradientError
-from .kernel.plan import remember
 
 __all__ = ["Function", "checkpoint", "once_differentiable", "stop_gradient"]
 
@@ -216,7 +216,7 @@ class _Held(NamedTuple):
 _NOTHING, _SINGLE = _Held(0), _Held(1)
 #: Types whose instances hold no array, and tuples of such values that were met before.
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype)
-_plain_tuples: dict[tuple[Any, ...], None] = {}
+_plain_tuples: Cache[tuple[Any, ...], None] = Cache()
 
 
 def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> _Held:
@@ -234,7 +234,7 @@ def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> 
     which = [is_array(value) for _, value in leaves]
     if isinstance(arg, tuple) and all(isinstance(value, _PLAIN) for _, value in leaves):
         with contextlib.suppress(TypeError):  # of a list within
-            remember(_plain_tuples, arg, None)
+            _plain_tuples.keep(arg, None)
         return _NOTHING
     for (path, value), array in zip(leaves, which, strict=True):
         if not array:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import comparisons
 import pytest
+from emptied import emptied
 
 import cukern as ck
 from cukern.device.host.checked import mode
@@ -102,6 +104,13 @@ def device(request: pytest.FixtureRequest) -> Iterator[ck.Device]:
 
             patch.setattr(ck.Array, "_wrap", classmethod(checked))
             yield current
+
+
+@pytest.fixture
+def empty() -> Iterator[Callable[..., None]]:
+    """Called with caches, it empties them, then and when the test has ended."""
+    with ExitStack() as stack:
+        yield lambda *caches: stack.enter_context(emptied(*caches))
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

@@ -18,7 +18,7 @@ PACKAGE = Path(cukern.__file__).parent
 
 #: Packages and modules of ``cukern``, each of which imports only from itself and from what stands above it.
 ORDER = """
-    errors dtypes pytree files
+    errors dtypes pytree cache files
     text
     device
     autodiff

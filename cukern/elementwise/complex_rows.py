@@ -12,7 +12,7 @@ from ..array import Array
 from ..array.creation import zeros
 from ..array.layout import Layout, known_layout
 from ..array.making import Maker, cleared
-from ..kernel.plan import remember
+from ..cache import Cache
 from .function import ArrayLike, astype
 from .graph import SYMBOLS, Expr
 from .kinds import Binary, Unary, binary, unary
@@ -48,7 +48,7 @@ class IsComplex(Unary):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.cleared: dict[Layout | None, Maker] = {}
+        self.cleared: Cache[Layout | None, Maker] = Cache()
 
     def __call__(
         self, x: Any, /, out: Any = None, where: Any = None, dtype: Any = None, casting: Any = None
@@ -65,7 +65,7 @@ class IsComplex(Unary):
             return super().apply(operands)
         layout = known_layout(x.device, dtypes.bool_, x.shape)
         if x.device.which is None and x._layout is not None and layout is not None:
-            remember(self.cleared, x._layout, cleared(layout))
+            self.cleared.keep(x._layout, cleared(layout))
         return zeros(x.shape, dtypes.bool_, x.device)
 
 

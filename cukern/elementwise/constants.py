@@ -8,9 +8,9 @@ from typing import Any
 from ..array import Array, Storage
 from ..array.creation import full
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device, capture_hooks
 from ..dtypes import DType
-from ..kernel.plan import remember
 
 
 class Shared(Storage):
@@ -26,7 +26,7 @@ class Shared(Storage):
 
     def __init__(self, value: float, element: Any) -> None:
         self.value, self.element = value, element
-        self.arrays: dict[tuple[int, ...], Array] = {}
+        self.arrays: Cache[tuple[int, ...], Array] = Cache()
 
 
 Make = Callable[[tuple[int, ...], DType, Device], Array]
@@ -60,7 +60,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
         with x.device.activate():
             result = Array._wrap(x.device.xp.broadcast_to(storage.element, shape), x.device, storage)
         result._planned()
-        remember(storage.arrays, shape, result)
+        storage.arrays.keep(shape, result)
     return result
 
 

@@ -15,7 +15,7 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.operators import CALLS, FUNCTIONS
 from ..autodiff import recompute, tape
-from ..kernel.plan import remember
+from ..cache import Cache
 from ..kernel.strides import broadcast_shapes
 from . import summed
 from .graph import COMPARISONS, SYMBOLS, Expr, Node, call, cast, input_node, scalar_node, substitute, symbolic
@@ -166,7 +166,7 @@ def pulled(
 
 
 #: (row, default dtype, dtype or Python type of each operand) -> program
-_programs: dict[tuple[Any, ...], Program] = {}
+_programs: Cache[tuple[Any, ...], Program] = Cache()
 _SCALARS = (float, int, bool, complex)
 
 
@@ -179,7 +179,7 @@ class _ByDefault(NamedTuple):
 
 #: Layout or Python type of each operand, or what both of two share -> plan, and flags of the operands that are arrays,
 #: or None if all are.
-_Quick: TypeAlias = "dict[Any, tuple[Plan, tuple[bool, ...] | _ByDefault | None]]"
+_Quick: TypeAlias = "Cache[Any, tuple[Plan, tuple[bool, ...] | _ByDefault | None]]"
 
 
 def _shared(key: list[Any]) -> Any:
@@ -195,7 +195,7 @@ class Elementwise(Ufunc):
     ) -> None:
         super().__init__(*args, **options)
         self.defaults = defaults
-        self.quick: _Quick = {}
+        self.quick: _Quick = Cache()
         if public:
             FUNCTIONS[self.name] = self
             CALLS[self.name] = self.__call__  # type: ignore[operator]
@@ -257,7 +257,7 @@ class Elementwise(Ufunc):
             which: Any = tuple(isinstance(one, Array) for one in operands) if scalars else None
             if _of_default(forward):
                 which = _ByDefault(dtypes.get_default_dtype(), which)
-            remember(self.quick, _shared(layouts), (plan, which))
+            self.quick.keep(_shared(layouts), (plan, which))
         try:
             return _launched(plan, arrays, scalars)[0]
         except OverflowError:
@@ -341,7 +341,7 @@ class Elementwise(Ufunc):
         """The program for operands of these dtypes or Python types."""
         key = (self, dtypes.get_default_dtype(), *kinds)
         cached = _programs.get(key)
-        return remember(_programs, key, self._made(kinds)) if cached is None else cached
+        return _programs.keep(key, self._made(kinds)) if cached is None else cached
 
     def _made(self, kinds: tuple[Any, ...]) -> Program:
         wanted, _ = self.resolve([kind() if isinstance(kind, type) else kind for kind in kinds])
@@ -418,7 +418,7 @@ def cast_to(x: Array, dtype: Any, casting: Casting, copy: bool, /) -> Array:
 
 
 #: (layout, type of what names a dtype, that) -> plan of the cast to it.
-_casts: dict[tuple[Any, ...], Plan] = {}
+_casts: Cache[tuple[Any, ...], Plan] = Cache()
 
 
 @public
@@ -461,5 +461,5 @@ def astype(x: Array, dtype: Any, /, *, copy: bool = True, device: Any = None) ->
     dtypes.refuse_real("astype", x.dtype, wanted)
     plan = planned(program("astype", (cast(input_node(0, x.dtype), wanted),), (x.dtype,)), (x,))
     if type(dtype) not in (type, str):  # float and complex name other dtypes after the default one was set
-        remember(_casts, (x._planned(), type(dtype), dtype), plan)
+        _casts.keep((x._planned(), type(dtype), dtype), plan)
     return _launched(plan, (x,), ())[0]

@@ -19,7 +19,7 @@ from ..array import Array
 from ..array.creation import asarray, device_of
 from ..array.operators import FUNCTIONS
 from ..autodiff.state import state
-from ..kernel.plan import remember
+from ..cache import Cache
 from .function import evaluate
 from .graph import (
     SYMBOLS,
@@ -257,9 +257,9 @@ class Fused(Generic[P, R]):
             for i, one in enumerate(parameters)
             if one.name in static and one.kind <= one.POSITIONAL_OR_KEYWORD
         )
-        self._traces: dict[tuple[Any, ...], _Traced] = {}
+        self._traces: Cache[tuple[Any, ...], _Traced] = Cache()
         #: By the layouts of arrays, the types of numbers and the values of static arguments of calls without keywords.
-        self._known: dict[tuple[Any, ...], _Traced] = {}
+        self._known: Cache[tuple[Any, ...], _Traced] = Cache()
 
     def __repr__(self) -> str:
         return f"<fused function {self._name}>"
@@ -293,7 +293,7 @@ class Fused(Generic[P, R]):
                 return self._function(*args, **kwargs)
             traced, values, scalars = self._traced(call), list(call.arrays), call.scalars
             if plain:
-                remember(self._known, tuple(key), traced)
+                self._known.keep(tuple(key), traced)
         for kernel in traced.kernels:
             values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
@@ -346,7 +346,7 @@ class Fused(Generic[P, R]):
                 f"{self._name}: expected arrays, numbers, and hashable static arguments; {error}"
             ) from None
         if trace is None:
-            trace = remember(self._traces, call.key, self._trace(call))
+            trace = self._traces.keep(call.key, self._trace(call))
         return trace
 
     def _trace(self, call: _Call) -> _Traced:

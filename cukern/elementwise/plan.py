@@ -13,11 +13,12 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of, memory_order
 from ..array.making import Maker, maker
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on, one_device, remember
+from ..kernel.plan import on, one_device
 from ..kernel.sizes import LARGEST_INDEX, divide_up
 from ..kernel.strides import (
     Axes,
@@ -306,7 +307,7 @@ def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
         return function.prepare(work.grid, (work.block, 1, 1), 0, work.tail)
 
 
-_plans: dict[Any, Plan] = {}
+_plans: Cache[Any, Plan] = Cache()
 
 
 def planned(program: Program, arrays: Sequence[Array]) -> Plan:
@@ -325,8 +326,7 @@ def planned(program: Program, arrays: Sequence[Array]) -> Plan:
 
 def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Plan:
     """Make and cache the plan of ``program`` for these layouts; raises as :func:`make_plan`."""
-    return remember(
-        _plans,
+    return _plans.keep(
         (program, *layouts),
         make_plan(program, device, layouts, None, [False] * len(layouts)),
     )
@@ -345,7 +345,7 @@ def run_into(
     key = (program, *layouts, *same)
     plan = _plans.get(key)
     if plan is None:
-        plan = remember(_plans, key, make_plan(program, device, layouts[:-1], layouts[-1], same))
+        plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1], same))
     if plan.launch is not None:
         operand = device.backend.operand
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]

@@ -8,8 +8,8 @@ from typing import Any, Literal, NamedTuple
 
 from .. import dtypes
 from ..array.operators import FUNCTIONS
+from ..cache import Cache
 from ..dtypes import DType
-from ..kernel.plan import remember
 from ..pytree import declare_leaf
 from .graph import Expr, Node, call, cast, input_node, order, scalar_node, substitute
 
@@ -49,7 +49,7 @@ class Program:
         return cached
 
 
-_programs: dict[Any, Program] = {}
+_programs: Cache[Any, Program] = Cache()
 
 
 def program(
@@ -59,7 +59,7 @@ def program(
     key = (name, tuple(outputs), tuple(inputs), tuple(scalars))
     cached = _programs.get(key)
     if cached is None:
-        cached = remember(_programs, key, Program(*key))
+        cached = _programs.keep(key, Program(*key))
     return cached
 
 

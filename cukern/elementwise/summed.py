@@ -9,7 +9,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..array.operators import FUNCTIONS
-from ..kernel.plan import remember
+from ..cache import Cache
 from ..kernel.strides import Axes, broadcast_steps, collapse, needs_64_bits
 from . import geometry
 from . import plan as launch
@@ -53,7 +53,7 @@ def totals_of(backward: Backward, forms: Sequence[Layout], shape: tuple[int, ...
     return Totals(tuple(sums), tuple(sorted(stored))) if sums and stored else None
 
 
-_plans: dict[tuple[Any, ...], launch.Plan | None] = {}
+_plans: Cache[tuple[Any, ...], launch.Plan | None] = Cache()
 _UNKNOWN: Any = object()
 
 
@@ -68,7 +68,7 @@ def evaluate(
     key = (backward, totals, *layouts)
     plan: launch.Plan | None = _plans.get(key, _UNKNOWN)
     if plan is _UNKNOWN:
-        plan = remember(_plans, key, make_plan(backward, totals, *layouts))
+        plan = _plans.keep(key, make_plan(backward, totals, *layouts))
     if plan is None:
         return None
     outs = plan.run(arrays, scalars)

@@ -16,13 +16,14 @@ from typing import Any, NamedTuple, TypeAlias
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
 from ..elementwise.print_cxx import compute_type
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
-from ..kernel.plan import on, remember
+from ..kernel.plan import on
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..shape.views import permute_dims, reshape
 
@@ -369,7 +370,7 @@ def _make_plan(
     return Plan(layout, launch, chosen.status_words)
 
 
-_plans: dict[tuple[Any, ...], Plan] = {}
+_plans: Cache[tuple[Any, ...], Plan] = Cache()
 
 
 def scanned(
@@ -407,7 +408,7 @@ def scanned(
             return _with_axis_moved(scan, sources, task, value, reverse, lead, axis)
         layout = fresh_layout(device, value, (*sizes[:axis], sizes[axis] + lead, *sizes[axis + 1 :]))
         plan = _make_plan(device, scan, task, chosen, layout, source, reverse, lead)
-        return remember(_plans, key, plan)(*sources)
+        return _plans.keep(key, plan)(*sources)
 
 
 def _with_axis_moved(

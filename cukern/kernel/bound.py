@@ -9,13 +9,13 @@ from typing import Any
 
 from ..array import Array
 from ..autodiff import tape, writes
+from ..cache import Cache
 from ..device import Device, bundles, capture_hooks
 from ..device.interface import CompiledFunction, CompilerFailure
 from ..errors import CompileError, LaunchError
 from ..text import Dim3, render, signature
 from ..text.syntax import unclosed
 from . import arguments
-from .plan import remember
 from .repeat import Repeat, form_of
 from .sizes import as_dim3
 from .variables import State
@@ -56,7 +56,7 @@ class BoundKernel:
         self._state = state if self.function.variables else None
         if self._state is not None:
             self._state.compiled(device, self.function)
-        self._repeats: dict[Any, Repeat] = {}
+        self._repeats: Cache[Any, Repeat] = Cache()
         self._static_shared = int(self.function.attributes.get("shared_size_bytes", 0))
         self._converters = arguments.converters(unit.signature, device)
         self._maps = [i for i, p in enumerate(unit.signature.params) if arguments.is_tensor_map(p)]
@@ -96,7 +96,7 @@ class BoundKernel:
         if repeat is None or not repeat(args):
             repeat = self.launch(args, grid, shared)
             if form is not None and repeat is not None:
-                remember(self._repeats, form, repeat)
+                self._repeats.keep(form, repeat)
 
     def launch(self, args: Sequence[Any], grid: int | Sequence[int], shared: int = 0) -> Repeat | None:
         """Launch as a call does, with all checks; return the repeated launch for arguments of the same form."""

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
 from ..array import Array
+from ..cache import Cache
 from ..device import Device, current
 from ..device.interface import CompilerFailure
 from ..errors import LaunchError
 from ..text import Dim3, render
-from .plan import remember
 from .repeat import Repeat, form_of
 from .sizes import LARGEST_INDEX, as_dim3
 from .variables import Globals, State
@@ -121,7 +121,7 @@ class Kernel:
         self.checked = bool(checked)
         self.variables = copy.deepcopy(variables)
         self._bound: dict[Any, BoundKernel] = {}
-        self._repeats: dict[Any, Repeat] = {}
+        self._repeats: Cache[Any, Repeat] = Cache()
         #: For each form, the lock that the thread holds which compiles it.
         self._making: dict[Any, threading.Lock] = {}
         self._entries: dict[str, Kernel] = {}
@@ -153,7 +153,7 @@ class Kernel:
         kernel = self._entries.get(entry)
         if kernel is None:
             kernel = copy.copy(self)
-            kernel.entry, kernel._bound, kernel._repeats = entry, {}, {}
+            kernel.entry, kernel._bound, kernel._repeats = entry, {}, Cache()
             kernel._making, kernel._entries = {}, {}
             kernel._state = self._state
             _KERNELS.add(kernel)
@@ -207,7 +207,7 @@ class Kernel:
     def _rewritten(self, source: str) -> Iterator[None]:
         """Give the kernel another text while the with-block runs."""
         before = self.template, self._bound, self._repeats
-        self.template, self._bound, self._repeats = render.add_source(source, self.name), {}, {}
+        self.template, self._bound, self._repeats = render.add_source(source, self.name), {}, Cache()
         try:
             yield
         finally:
@@ -322,7 +322,7 @@ class Kernel:
                 raise LaunchError(f"{error}; {_BY_POSITION}, not {named[0]}=") from None
             raise
         if form is not None and repeat is not None:
-            remember(self._repeats, form, repeat)
+            self._repeats.keep(form, repeat)
 
     @staticmethod
     def _form(

@@ -4,32 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
+from ..cache import Cache
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Prepared
 from ..dtypes import DType
 from ..errors import DeviceError
 from ..text import Dim3
-
-K = TypeVar("K")
-V = TypeVar("V")
-#: Entries at which a cache is emptied, so that a process with ever new shapes does not grow.
-_CAPACITY = 8192
-
-
-def remember(cache: dict[K, V], key: K, value: V) -> V:
-    """Put ``value`` in a cache of programs or plans."""
-    if len(cache) >= _CAPACITY:
-        cache.clear()
-    cache[key] = value
-    return value
-
 
 _HERE = nullcontext()
 
@@ -81,7 +68,7 @@ def apart(device: Device, data: Any, written: Any) -> Any:
         return data.copy()
 
 
-_prepared: dict[Any, Prepared] = {}
+_prepared: Cache[Any, Prepared] = Cache()
 
 
 def launch(
@@ -106,7 +93,7 @@ def launch(
     run = _prepared.get(key)
     if run is None:
         blocks = (grid, 1, 1) if isinstance(grid, int) else grid
-        run = remember(_prepared, key, function.prepare(blocks, (block, 1, 1), shared, ()))
+        run = _prepared.keep(key, function.prepare(blocks, (block, 1, 1), shared, ()))
     operand, ndarray = device.backend.operand, device.xp.ndarray
     operands: list[Any] = []
     for one in values:

@@ -8,11 +8,12 @@ from contextlib import contextmanager
 from typing import Any, Generic, NamedTuple
 
 from ..array import Array
+from ..cache import Cache
 from ..device import Device, kernels_only
 from ..device.interface import Properties
 from ..errors import LaunchError
 from ..kernel.by_numpy import watchers
-from ..kernel.plan import on, remember
+from ..kernel.plan import on
 from . import tuned
 from .variant import P, Plan, Variant
 
@@ -96,9 +97,9 @@ class Family(Generic[P]):
         self.name, self.reference, self.samples = name, reference, samples
         self.variants = {one.name: one for one in variants}
         #: Those for all variants, and those for kernels only.
-        self._plans: tuple[dict[P, Plan], dict[P, Plan]] = {}, {}
+        self._plans: tuple[Cache[P, Plan], Cache[P, Plan]] = Cache(), Cache()
         #: Whether a variant computes a problem, where that was asked.
-        self._computes: dict[P, bool] = {}
+        self._computes: Cache[P, bool] = Cache()
         self._only: _Only | None = None
         FAMILIES[name] = self
 
@@ -120,7 +121,7 @@ class Family(Generic[P]):
             with on(problem.device):
                 config, limits = self._chosen(problem)
                 plan = config.plan(problem, limits)
-                remember(plans, problem, plan)
+                plans.keep(problem, plan)
         return plan
 
     def known(self, problem: P) -> Plan | None:
@@ -133,7 +134,7 @@ class Family(Generic[P]):
         if found is None:
             names = self.variants if self._only is None else self._only.names
             found = any(not self._laid_out(name, problem).why for name in names)
-            remember(self._computes, problem, found)
+            self._computes.keep(problem, found)
         return found
 
     def choices(self, problem: P) -> list[Choice]:
@@ -214,7 +215,7 @@ class Family(Generic[P]):
                     f"only: {' and '.join(names)} of {self.name}: no constant {field!r}; there are {', '.join(known)}"
                 )
         before = self._plans, self._computes, self._only
-        self._plans, self._computes = ({}, {}), {}
+        self._plans, self._computes = (Cache(), Cache()), Cache()
         self._only = _Only(names, limits, fields, Used())
         try:
             yield self._only.used

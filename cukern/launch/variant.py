@@ -9,10 +9,11 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from ..array import Array
 from ..array.layout import Layout, address
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Properties, Tiles
 from ..kernel import Kernel
-from ..kernel.plan import new, remember
+from ..kernel.plan import new
 from ..text import Dim3
 from .params import Given
 
@@ -152,7 +153,7 @@ class Run:
         self._run, self._device, self.source, self._maps = run, device, source, dict(maps)
         self._null = device.backend.operand(None)
         #: The tensor maps of arrays at addresses that came before.
-        self._known: dict[tuple[int, int], bytes] = {}
+        self._known: Cache[tuple[int, int], bytes] = Cache()
 
     def __call__(self, values: Sequence[Array | int | float | None]) -> None:
         """Launch for arrays, None for a null pointer, and numbers, in the order of the kernel's parameters."""
@@ -175,7 +176,7 @@ class Run:
         if found is None:
             make = self._device.backend.tensor_map
             made = b"".join([make(one._replace(address=at + one.address)) for one in self._maps[number]])
-            found = remember(self._known, (number, at), made)
+            found = self._known.keep((number, at), made)
         return found
 
 

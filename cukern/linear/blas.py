@@ -13,6 +13,7 @@ from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device, kernels_only
 from ..device.cuda import cublas, cublas_lt
 from ..device.precision import allows_tf32
@@ -21,7 +22,7 @@ from ..elementwise.table import add
 from ..kernel import Kernel
 from ..kernel import plan as kernel_plan
 from ..kernel.by_numpy import by_numpy, quiet
-from ..kernel.plan import on, raw, remember
+from ..kernel.plan import on, raw
 from ..kernel.sizes import divide_up
 from ..kernel.strides import Axes, Strides, broadcast_shapes, collapse
 from ..shape.copy import in_order, write
@@ -149,7 +150,7 @@ def fits_library(a: Layout, b: Layout) -> bool:
     return min(sizes) > 0 and max(sizes) <= _LIMIT
 
 
-_sums: dict[tuple[Layout, Layout], LibraryPlan] = {}
+_sums: Cache[tuple[Layout, Layout], LibraryPlan] = Cache()
 
 
 def sums(a: Array, b: Array) -> Array:
@@ -164,7 +165,7 @@ def sums(a: Array, b: Array) -> Array:
     plan = _sums.get(key)
     if plan is None:
         with on(a.device):
-            plan = remember(_sums, key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
+            plan = _sums.keep(key, LibraryPlan(*key, dtypes.info(a.dtype).acc))
     return plan(a, b)
 
 
@@ -297,7 +298,7 @@ class _Matrix(NamedTuple):
 
 
 Call = Callable[[int, int, int], None]
-_prepared: dict[tuple[Any, ...], Call] = {}
+_prepared: Cache[tuple[Any, ...], Call] = Cache()
 
 
 def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
@@ -321,7 +322,7 @@ def _call(xp: Any, a: Any, b: Any, out: Any) -> Call | None:
     key = (left, right, result_matrix, count, inner, xp.cuda.runtime.getDevice())
     call = _prepared.get(key)
     if call is None:
-        call = remember(_prepared, key, _prepare(xp, left, right, result_matrix, count, inner))
+        call = _prepared.keep(key, _prepare(xp, left, right, result_matrix, count, inner))
     return call
 
 

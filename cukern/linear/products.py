@@ -15,6 +15,7 @@ from ..array.creation import full
 from ..array.layout import Layout
 from ..autodiff import tape, writes
 from ..autodiff.cotangents import form_of
+from ..cache import Cache
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
 from ..elementwise.complex_rows import conjugated
@@ -33,7 +34,7 @@ from ..elementwise.operands import (
 from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError, LaunchError
 from ..kernel.by_numpy import MANY, by_numpy
-from ..kernel.plan import Plan, on, remember
+from ..kernel.plan import Plan, on
 from ..kernel.strides import broadcast_shapes
 from ..reduction.rows import sum
 from ..shape.copy import write
@@ -253,7 +254,7 @@ def takes_transposed(b: Array) -> bool:
     return not b.device.addressable and b.ndim == 2 and b.dtype in dtypes.FLOATS
 
 
-_transposed_plans: dict[tuple[Layout, Layout], Plan] = {}
+_transposed_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
 
 
 def matmul_transposed(a: Array, b: Array) -> Array:
@@ -266,7 +267,7 @@ def matmul_transposed(a: Array, b: Array) -> Array:
     result = matmul(a, view)
     known = None if kernels_only.active() else _known(a, view)
     if known is not None and not known.copies:
-        remember(_transposed_plans, key, known)
+        _transposed_plans.keep(key, known)
     return result
 
 
@@ -323,7 +324,7 @@ def _is_transposed(right: Layout) -> bool:
 
 
 #: Cache: a rule and the layouts of (g, other) -> plan of the product that is the gradient, operands swapped?
-_pulls: dict[tuple[Any, ...], tuple[Plan, bool]] = {}
+_pulls: Cache[tuple[Any, ...], tuple[Plan, bool]] = Cache()
 
 
 def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array, right: Layout) -> Array:
@@ -339,7 +340,7 @@ def _pulled(factors: Callable[..., tuple[Array, Array]], g: Array, other: Array,
     known, begins, swapped = None if own else _known(x, y), (g._operand, other._operand), factors is _of_right
     same = (x._operand, y._operand) == (begins[::-1] if swapped else begins)
     if known is not None and not known.copies and same:
-        remember(_pulls, key, (known, swapped))
+        _pulls.keep(key, (known, swapped))
     return result
 
 

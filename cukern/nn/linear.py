@@ -10,10 +10,10 @@ from typing import Any
 from .. import namespace as ops
 from ..array import Array
 from ..array.layout import Layout
+from ..cache import Cache
 from ..device import Device
 from ..elementwise.fuse import Fused, fuse
 from ..elementwise.operands import require_array, require_arrays
-from ..kernel.plan import remember
 from . import init
 from .fused import common_dtype, layouts_of, require_sizes
 from .module import Module, Parameter
@@ -33,7 +33,7 @@ def _fused(activation: Activation | None) -> Fused[[Array, Array, Array | None],
 
 
 #: The layouts of checked arguments of one dtype that need no reshape.
-_plain: dict[tuple[Layout | None, ...] | None, None] = {}
+_plain: Cache[tuple[Layout | None, ...] | None, None] = Cache()
 
 
 def linear(
@@ -80,7 +80,7 @@ def linear(
     by_rows = x.device.addressable or not x.is_contiguous  # NumPy takes a matrix in less time
     if x.ndim == 2 or (x.ndim > 2 and not by_rows):
         if layouts is not None and layouts == layouts_of(x, weight, bias):
-            remember(_plain, layouts, None)
+            _plain.keep(layouts, None)
         return _fused(activation)(x, weight, bias)
     y = _fused(activation)(ops.reshape(x, (math.prod(x.shape[:-1]), inputs)), weight, bias)
     return ops.reshape(y, (*x.shape[:-1], outputs))

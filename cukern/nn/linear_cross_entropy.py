@@ -12,10 +12,11 @@ from ..array import Array
 from ..array.creation import ones
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_array, require_arrays
 from ..kernel import Kernel
-from ..kernel.plan import Plan, on, remember
+from ..kernel.plan import Plan, on
 from ..kernel.sizes import divide_up
 from ..linear.blas import Part, Product, readable
 from . import losses
@@ -214,7 +215,7 @@ def _losses_and_gaps(logits: Array, targets: Array) -> tuple[Array, Array]:
         one = ones(rest.shape, rest.dtype, rest.device)
         return ops.subtract(rest, chosen), losses.logits_d(logits, peak, rest, targets, one, -one)
     key = (logits._planned(), targets._planned())
-    plan = _plans.get(key) or remember(_plans, key, _make_plan(*key))
+    plan = _plans.get(key) or _plans.keep(key, _make_plan(*key))
     assert plan.launch is not None
     with on(logits.device):
         rows = Array._made(plan.layouts[0])
@@ -222,8 +223,8 @@ def _losses_and_gaps(logits: Array, targets: Array) -> tuple[Array, Array]:
     return rows, logits
 
 
-_plans: dict[tuple[Layout, Layout], Plan] = {}
-_products: dict[tuple[Layout, Layout, Layout, bool, bool], Product] = {}
+_plans: Cache[tuple[Layout, Layout], Plan] = Cache()
+_products: Cache[tuple[Layout, Layout, Layout, bool, bool], Product] = Cache()
 
 
 def _make_plan(logits: Layout, targets: Layout) -> Plan:
@@ -240,7 +241,7 @@ def _multiply(gaps: Array, other: Array, out: Array, transposed: bool = False, a
     product = _products.get(key)
     if product is None:
         left = Part(key[0], _transposed) if transposed else Part(key[0])
-        product = remember(_products, key, Product(left, Part(key[1]), Part(key[2]), add))
+        product = _products.keep(key, Product(left, Part(key[1]), Part(key[2]), add))
     product(gaps, other, out)
 
 

@@ -14,11 +14,12 @@ from ..array import Array
 from ..array.creation import zeros
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared
 from ..elementwise.fuse import fuse
 from ..kernel import Kernel
-from ..kernel.plan import Plan, on, remember
+from ..kernel.plan import Plan, on
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..reduction.rows import normalizers
 from .fused import fused_vjp
@@ -122,7 +123,7 @@ def _loss(logits: Array, targets: Array) -> tuple[Array, Array, Array]:
     with on(logits.device):
         plan = _forwards.get(key)
         if plan is None and not is_cut(key[0]):
-            plan = remember(_forwards, key, _make_forward(*key))
+            plan = _forwards.keep(key, _make_forward(*key))
         if plan is not None:
             return plan.run(logits, targets)
     _expect_rest(logits.device, logits.dtype, targets.dtype, min(power_of_two(targets.size), _REHEARSED))
@@ -227,8 +228,8 @@ class _Forward(Plan):
         return peak, rest, loss
 
 
-_forwards: dict[tuple[Layout, Layout], _Forward] = {}
-_backwards: dict[tuple[Layout, Layout, bool], Plan] = {}
+_forwards: Cache[tuple[Layout, Layout], _Forward] = Cache()
+_backwards: Cache[tuple[Layout, Layout, bool], Plan] = Cache()
 
 
 def _serial(device: Device) -> bool:
@@ -289,7 +290,7 @@ def _make_forward(logits: Layout, targets: Layout) -> _Forward:
 
 def _backward_for(logits: Layout, targets: Layout, by_rows: bool) -> Plan:
     """Make and remember a launch of the gradient."""
-    return remember(_backwards, (logits, targets, by_rows), _make_backward(logits, targets, by_rows))
+    return _backwards.keep((logits, targets, by_rows), _make_backward(logits, targets, by_rows))
 
 
 def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> Plan:

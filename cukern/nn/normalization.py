@@ -11,8 +11,8 @@ from ..array import Array
 from ..array.creation import ones, zeros
 from ..array.layout import Layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device
-from ..kernel.plan import remember
 from .channel_norm.function import layouts_of, normalized
 from .channel_norm.problem import ChannelNorm
 from .channel_norm.reference import beside, composed
@@ -53,7 +53,7 @@ def _channel_axis(name: str, x: Array, channel_axis: int) -> int:
 
 
 #: The problems of checked arguments, by their layouts and options.
-_checked: dict[Any, ChannelNorm] = {}
+_checked: Cache[Any, ChannelNorm] = Cache()
 
 
 def batch_norm(
@@ -114,7 +114,7 @@ def batch_norm(
         if not x.size:
             return _empty(problem, x, weight, bias)
         if key is not None:
-            remember(_checked, key, problem)
+            _checked.keep(key, problem)
     if not training and tape.recording(moments):  # type: ignore[arg-type]
         return composed(problem, x, weight, bias, moments, eps)
     return normalized(name, problem, x, weight, bias, eps, moments, momentum)
@@ -212,7 +212,7 @@ def group_norm(
         if not x.size:
             return _empty(problem, x, weight, bias)
         if key is not None:
-            remember(_checked, key, problem)
+            _checked.keep(key, problem)
     return normalized(name, problem, x, weight, bias, eps)
 
 

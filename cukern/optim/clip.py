@@ -11,9 +11,10 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..dtypes import DType, promote
 from ..kernel import Kernel
-from ..kernel.plan import on, remember
+from ..kernel.plan import on
 from ..linalg import vector_norm
 from .groups import is_floating
 from .multi import Batch, batches
@@ -23,7 +24,7 @@ _NORM = Kernel("optim/norm.cu", block=256, name="norm")
 _SCALE = Kernel("optim/scale.cu", block=256, name="scale")
 #: Parallel partial sums on the host: the lanes of a vector.
 _HOST_SUMS = 16
-_known: dict[tuple[Layout, ...], _Clipping] = {}
+_known: Cache[tuple[Layout, ...], _Clipping] = Cache()
 
 
 def clip_by_global_norm(gradients: Any, max_norm: float) -> tuple[Any, Array]:
@@ -86,7 +87,7 @@ def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Arr
     clipping = _known.get(layouts)
     if clipping is None:
         clipping = _Clipping(layouts)
-        remember(_known, layouts, clipping)
+        _known.keep(layouts, clipping)
     with on(given[0].device):
         return clipping(given, max_norm)
 

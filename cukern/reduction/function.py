@@ -15,6 +15,7 @@ from ..array import Array
 from ..array.creation import asarray
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device
 from ..dtypes import DType
 from ..elementwise import table
@@ -23,7 +24,6 @@ from ..elementwise.graph import Expr, Reduced, Swapped, call, cast, input_node, 
 from ..elementwise.operands import normalize_axes, require_array
 from ..elementwise.program import Program, compact, program, roots_from
 from ..elementwise.row import Scalar
-from ..kernel.plan import remember
 from ..shape.broadcast import repeated
 from ..shape.views import broadcast_to, reshape
 from .plan import Plan, Reduction, cached, keep, planned, source
@@ -117,7 +117,7 @@ class Pulled(NamedTuple):
     results: tuple[Any, ...]
 
 
-_rules: dict[Any, Pulled] = {}
+_rules: Cache[Any, Pulled] = Cache()
 
 
 def _pulled(
@@ -125,7 +125,7 @@ def _pulled(
 ) -> Pulled:
     key = (rule, forward, result, needs, wide)
     pulled = _rules.get(key)
-    return remember(_rules, key, _derive(*key)) if pulled is None else pulled
+    return _rules.keep(key, _derive(*key)) if pulled is None else pulled
 
 
 def _dtype_of_other(rule: Rule, value: DType) -> DType:

@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout_of
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..dtypes import DType
@@ -21,7 +22,7 @@ from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program
 from ..kernel import plan as kernel_plan
 from ..kernel.by_numpy import ByNumPy, by_numpy
-from ..kernel.plan import on, one_device, remember
+from ..kernel.plan import on, one_device
 from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
 
@@ -379,7 +380,7 @@ def _variables(reduction: Reduction, program: Program, result: DType, work: Work
     }
 
 
-_plans: dict[Any, Plan] = {}
+_plans: Cache[Any, Plan] = Cache()
 
 
 def cached(*key: Any) -> Plan | None:
@@ -389,7 +390,7 @@ def cached(*key: Any) -> Plan | None:
 
 def keep(plan: Plan, *key: Any) -> None:
     """Store a plan under a key that is cheaper to make than that of :func:`planned`."""
-    remember(_plans, key, plan)
+    _plans.keep(key, plan)
 
 
 def source(
@@ -428,5 +429,5 @@ def planned(
     if plan is None:
         one_device(reduction.name, arrays)
         plan = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
-        remember(_plans, key, plan)
+        _plans.keep(key, plan)
     return plan

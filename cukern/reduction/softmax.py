@@ -16,6 +16,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Style
 from ..elementwise.function import astype
@@ -23,7 +24,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import exp, multiply, negative, subtract
 from ..kernel import Kernel
-from ..kernel.plan import Plan, on, remember
+from ..kernel.plan import Plan, on
 from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, power_of_two
 from ..kernel.strides import Axes, broadcast_steps, collapse, contiguous_steps, needs_64_bits, step_kind
 from .rows import normalizers, sum
@@ -255,7 +256,7 @@ def _variables(
     }
 
 
-_plans: dict[Any, Plan] = {}
+_plans: Cache[Any, Plan] = Cache()
 _DERIVATIVES: dict[Kind, Kind] = {"softmax": "softmax_vjp", "log_softmax": "log_softmax_vjp"}
 
 
@@ -277,7 +278,7 @@ def _run(kind: Kind, axis: int, *arrays: Array) -> Array:
 
 def _plan_for(kind: Kind, axis: int, *layouts: Layout) -> Plan:
     """Make and cache a plan."""
-    return remember(_plans, (kind, axis, *layouts), make_plan(kind, layouts, axis))
+    return _plans.keep((kind, axis, *layouts), make_plan(kind, layouts, axis))
 
 
 # ----- the second derivative, and rows too long for one block, by array functions -----

@@ -9,13 +9,14 @@ import numpy as np
 from ..array import Array
 from ..array.layout import Layout, layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..elementwise import constants
 from ..elementwise.constants import Shared
 from ..kernel.by_numpy import LARGE, by_numpy
-from ..kernel.plan import raw, remember
+from ..kernel.plan import raw
 from .views import broadcast_to, expand_dims, reshape
 
-_layouts: dict[tuple[Layout, tuple[int, ...]], Layout] = {}
+_layouts: Cache[tuple[Layout, tuple[int, ...]], Layout] = Cache()
 
 
 def repeated(x: Array, shape: tuple[int, ...]) -> Array:
@@ -30,7 +31,7 @@ def repeated(x: Array, shape: tuple[int, ...]) -> Array:
     if own.on_host:
         return broadcast_to(x, shape)
     cached = _layouts.get((own, shape))
-    return x._seen(remember(_layouts, (own, shape), _repeated(own, shape)) if cached is None else cached)
+    return x._seen(_layouts.keep((own, shape), _repeated(own, shape)) if cached is None else cached)
 
 
 def _repeated(own: Layout, shape: tuple[int, ...]) -> Layout:

@@ -13,6 +13,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout, layout
 from ..array.operators import FUNCTIONS
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared
 from ..dtypes import DType
@@ -21,7 +22,7 @@ from ..elementwise.plan import make_plan, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.by_numpy import LARGE, by_numpy
-from ..kernel.plan import allocate, on, remember
+from ..kernel.plan import allocate, on
 from ..kernel.sizes import divide_up
 
 _COPIES = Kernel("shape/copies.cu", block=256)
@@ -71,7 +72,7 @@ def permuted(own: Layout, order: tuple[int, ...]) -> Layout:
     return layout(own.device, own.dtype, shape, strides, own.aligned)
 
 
-_contiguous: dict[Any, tuple[Layout, Prepared | None]] = {}
+_contiguous: Cache[Any, tuple[Layout, Prepared | None]] = Cache()
 
 
 def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
@@ -86,7 +87,7 @@ def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
         if cached is None:
             moved = own if order is None else permuted(own, order)
             fresh = fresh_layout(x.device, own.dtype, moved.shape)
-            cached = remember(_contiguous, (own, order), (fresh, copier(moved, fresh)))
+            cached = _contiguous.keep((own, order), (fresh, copier(moved, fresh)))
         result = Array._made(cached[0])
         if cached[1] is not None:
             source = (

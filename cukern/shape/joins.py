@@ -13,6 +13,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import ALIGNMENT, Layout, fresh_layout, layout, memory_order
 from ..autodiff import tape
+from ..cache import Cache
 from ..device.interface import Prepared
 from ..dtypes import DType
 from ..elementwise.operands import (
@@ -24,7 +25,7 @@ from ..elementwise.operands import (
     require_arrays,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
-from ..kernel.plan import on, one_device, remember
+from ..kernel.plan import on, one_device
 from .copy import copier, write
 from .known_views import items
 from .views import ravel
@@ -94,7 +95,7 @@ def concat(
         )
     plan = _join("concat", joined, axis, wanted)
     if wanted == common:
-        remember(_joins, _key("concat", joined, given), plan)
+        _joins.keep(_key("concat", joined, given), plan)
     result = plan(joined)
     return result if out is None else _given("concat", result, out, dtype, casting)
 
@@ -170,7 +171,7 @@ def _common_order(layouts: Sequence[Layout]) -> tuple[int, ...] | None:
     return orders.pop() if len(orders) == 1 else None
 
 
-_joins: dict[tuple[Any, ...], _Join] = {}
+_joins: Cache[tuple[Any, ...], _Join] = Cache()
 
 
 def _key(name: str, arrays: Sequence[Array], axis: Any) -> tuple[Any, ...]:
@@ -193,7 +194,7 @@ def _join(name: str, arrays: Sequence[Array], axis: int, dtype: DType) -> _Join:
     plan = _joins.get(key)
     if plan is None:
         layouts = [x._layout or x._planned() for x in arrays]
-        plan = remember(_joins, key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack")))
+        plan = _joins.keep(key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack")))
     return plan
 
 
@@ -233,7 +234,7 @@ def stack(
     wanted = common if dtype is None else _castable(joined, dtype, casting, "stack")
     plan = _join("stack", joined, axis, wanted)
     if wanted == common:
-        remember(_joins, _key("stack", joined, given), plan)
+        _joins.keep(_key("stack", joined, given), plan)
     result = plan(joined)
     return result if out is None else _given("stack", result, out, dtype, casting)
 

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 from ..array import Array
 from ..array.layout import ALIGNMENT, Layout, layout
 from ..autodiff import tape
+from ..cache import Cache
 from ..elementwise.operands import recorded, view
-from ..kernel.plan import remember
 
 
 class _View(NamedTuple):
@@ -28,7 +28,7 @@ class _View(NamedTuple):
     operation: tape.Operation
 
 
-_views: dict[tuple[Any, ...], _View] = {}
+_views: Cache[tuple[Any, ...], _View] = Cache()
 #: Of arguments that are equal only if they mean the same; True equals 1, and is none.
 _PLAIN = frozenset((str, int, type(None)))
 
@@ -66,7 +66,7 @@ def relaid(x: Array, wanted: Layout, axes: Sequence[int]) -> Array:
     return result
 
 
-_items: dict[tuple[Layout, int], list[Layout]] = {}
+_items: Cache[tuple[Layout, int], list[Layout]] = Cache()
 
 
 def items(x: Array, axis: int = 0) -> list[Array]:
@@ -81,7 +81,7 @@ def items(x: Array, axis: int = 0) -> list[Array]:
         shape, strides = ((*one[:axis], *one[axis + 1 :]) for one in (own.shape, own.strides))
         aligned = [own.aligned and i * step % ALIGNMENT == 0 for i in range(own.shape[axis])]
         result = [layout(x.device, own.dtype, shape, strides, each) for each in aligned]
-        layouts = remember(_items, (own, axis), result)
+        layouts = _items.keep((own, axis), result)
     return [x._seen(one, i * step) for i, one in enumerate(layouts)]
 
 
@@ -110,4 +110,4 @@ def viewed(
         return (vjp(cotangents[0]),)
 
     cached = _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull))
-    return _seen(x, remember(_views, (own, *key), cached))
+    return _seen(x, _views.keep((own, *key), cached))

@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import dtypes
+from ..cache import Cache
 from ..device import Device
 from ..dtypes import DType
 from ..elementwise.geometry import geometry
 from ..kernel import Kernel
-from ..kernel.plan import Plan, allocate, on, remember
+from ..kernel.plan import Plan, allocate, on
 from ..kernel.sizes import LARGEST_INDEX
 from ..kernel.strides import Axes, needs_64_bits
 
@@ -77,7 +78,7 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     return Plan(device, (), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
 
 
-_plans: dict[Any, Plan] = {}
+_plans: Cache[Any, Plan] = Cache()
 
 
 def remap(
@@ -107,7 +108,7 @@ def remap(
     with on(device):
         if plan is None:
             axes = _collapsed(data, shape, before, beyond)
-            plan = remember(_plans, key, _make_plan(device, data, axes, beyond))
+            plan = _plans.keep(key, _make_plan(device, data, axes, beyond))
         values = [_as_bits(value, data.dtype) for value in (ends if beyond == "constant" else (0, 0))]
         operand = device.backend.operand
         assert plan.launch is not None

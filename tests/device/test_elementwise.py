@@ -24,6 +24,7 @@ from elementwise_support import (
     oracle,
     size,
 )
+from emptied import elementwise_plans
 
 import cukern as ck
 from cukern import namespace
@@ -317,10 +318,12 @@ def test_large_arrays_in_pieces(device: ck.Device) -> None:
 
 
 @pytest.mark.parametrize("shape", [(7, 5), (3, 300), (70000,)])
-def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+def test_gpu_launch_shapes_on_the_host(
+    monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], shape: tuple[int, ...]
+) -> None:
     """The launch shapes that a GPU gets compute the same where the host runs them."""
     gpu = launch.geometry
-    monkeypatch.setattr(launch, "_plans", {})
+    empty(*elementwise_plans())
     monkeypatch.setattr(launch, "geometry", lambda style, rows, columns: gpu("simt", rows, columns))
     with ck.device("host"):
         a = np.random.default_rng(0).standard_normal(shape)
@@ -329,9 +332,11 @@ def test_gpu_launch_shapes_on_the_host(monkeypatch: pytest.MonkeyPatch, shape: t
         assert_close(x * x[..., :1], a * a[..., :1])
 
 
-def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_64_bit_indices(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
+) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
-    monkeypatch.setattr(launch, "_plans", {})
+    empty(*elementwise_plans())
     monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 4, 5))
     x = ck.asarray(a)

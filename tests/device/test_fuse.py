@@ -263,13 +263,12 @@ def test_nothing_to_do_has_no_source(device: ck.Device) -> None:
 
 
 def test_caches_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    program = import_module("cukern.elementwise.program")
-    monkeypatch.setattr("cukern.kernel.plan._CAPACITY", 2)
-    monkeypatch.setattr(program, "_programs", cache := {})
+    programs = import_module("cukern.elementwise.program")._programs
+    monkeypatch.setattr(programs, "capacity", 2)
     with ck.device("host"):
         for k in range(5):
             assert ck.fuse(lambda x, k=k: x + k)(ck.ones(2)).tolist() == [1.0 + k] * 2
-    assert len(cache) <= 2
+    assert len(programs) <= 2
 
 
 def test_numpys_functions_of_symbols(device: ck.Device) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from importlib import import_module
 from types import SimpleNamespace
 from typing import Any
@@ -20,10 +21,11 @@ losses = import_module("cukern.nn.losses")
 
 
 @pytest.fixture
-def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+def as_a_gpu(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
+) -> pytest.MonkeyPatch:
     """The host launches as a GPU does."""
-    monkeypatch.setattr(losses, "_forwards", {})
-    monkeypatch.setattr(losses, "_backwards", {})
+    empty(losses._forwards, losses._backwards)
     monkeypatch.setattr(losses, "_serial", lambda device: False)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib import import_module
 
 import numpy as np
@@ -16,9 +17,9 @@ losses, module = (import_module(f"cukern.nn.{name}") for name in ("losses", "lin
 
 
 @pytest.fixture
-def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]) -> None:
     """The host launches as a GPU does."""
-    monkeypatch.setattr(module, "_plans", {})
+    empty(module._plans)
     monkeypatch.setattr(losses, "_serial", lambda device: False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from importlib import import_module
 
@@ -52,11 +53,15 @@ def test_cell_equals_the_reference(device: ck.Device, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("sizes", [(3, 5, 7), (17, 33, 9), (1, 1, 1), (32, 2, 40)], ids=str)
 def test_a_small_step(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, sizes: tuple[int, int, int]
+    device: ck.Device,
+    monkeypatch: pytest.MonkeyPatch,
+    empty: Callable[..., None],
+    dtype: str,
+    sizes: tuple[int, int, int],
 ) -> None:
     """The kernels that a GPU has for it, with the parameters' gradients alone, and from one number for all."""
     monkeypatch.setattr(import_module("cukern.nn.lltm.small"), "on_gpu", lambda layout: True)
-    monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
+    empty(import_module("cukern.nn.lltm.function")._steps)
     x, weights, bias, h, cell = cell_arrays(*sizes, dtype)
     check_equal(nn.lltm_cell, lltm_cell_reference, [x, weights, bias, h, cell])
     for cotangents in (None, [ck.broadcast_to(ck.asarray(v, dtype), h.shape) for v in (0.5, -2.0)]):
@@ -76,12 +81,12 @@ def test_sequence_equals_the_reference(device: ck.Device, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", DTYPE_NAMES)
 @pytest.mark.parametrize("pack", [2, 4])
 def test_elements_moved_together(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, dtype: str, pack: int
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], dtype: str, pack: int
 ) -> None:
     """The accesses of a GPU, with several blocks a row."""
     module = import_module("cukern.nn.lltm.plan")
     monkeypatch.setattr(module, "BLOCK", 32)
-    monkeypatch.setattr(import_module("cukern.nn.lltm.function"), "_steps", {})
+    empty(import_module("cukern.nn.lltm.function")._steps)
     for where in ("cukern.nn.lltm.function", "cukern.nn.lltm.plan"):
         monkeypatch.setattr(import_module(where), "Shape", partial(module.Shape, pack=pack))
     half = 2 if dtype in ("float16", "bfloat16") else None  # gates and cells are kept in the dtype

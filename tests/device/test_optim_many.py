@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +19,10 @@ RNG = np.random.default_rng(0)
 
 
 @pytest.fixture
-def cut(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> None:
+def cut(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], device: ck.Device) -> None:
     """Small pieces of several threads and wide accesses, on the host as well."""
     monkeypatch.setitem(multi._GEOMETRY, device.kind, multi.Geometry(64, 32, None))
-    monkeypatch.setattr("cukern.optim.clip._known", {})
+    empty(clip._known)
 
 
 def _arrays(sizes: list[int], dtype: Any) -> list[ck.Array]:

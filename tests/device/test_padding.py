@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -41,14 +42,16 @@ def test_derivatives(device: ck.Device, mode: str) -> None:
 @pytest.mark.parametrize(
     ("shape", "widths"), [((700,), (300, 5000)), ((5, 3), ((1, 2), (40, 3))), ((3, 4, 2), 6)]
 )
-def test_the_shape_of_a_gpu(monkeypatch: pytest.MonkeyPatch, mode: str, shape: Any, widths: Any) -> None:
+def test_the_shape_of_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], mode: str, shape: Any, widths: Any
+) -> None:
     """On the host the kernel runs at the block size of a GPU: threads share rows, groups own pieces."""
 
     def geometry(kind: str, rows: int, columns: int) -> Geometry:
         return Geometry(64, 8 if rows > 1 else 64, 1, 64)
 
     monkeypatch.setattr(moving, "geometry", geometry)
-    monkeypatch.setattr(moving, "_plans", {})
+    empty(moving._plans)
     a = np.arange(float(np.prod(shape)), dtype=np.float32).reshape(shape)
     made = ck.pad(ck.asarray(a, device="host"), widths, mode)
     np.testing.assert_array_equal(made.numpy(), np.pad(a, widths, mode))
@@ -62,9 +65,11 @@ def test_many_elements_at_the_ends_of_pieces(device: ck.Device, mode: str) -> No
         np.testing.assert_array_equal(made.numpy(), np.pad(a, widths, mode))
 
 
-def test_64_bit_places(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_64_bit_places(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
+) -> None:
     monkeypatch.setattr(moving, "LARGEST_INDEX", 3)
-    monkeypatch.setattr(moving, "_plans", {})
+    empty(moving._plans)
     a = np.arange(6.0).reshape(2, 3)
     np.testing.assert_array_equal(ck.pad(ck.asarray(a), 2, "reflect").numpy(), np.pad(a, 2, "reflect"))
 

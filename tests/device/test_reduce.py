@@ -129,10 +129,10 @@ def test_layouts(device: ck.Device, layout: str, name: str) -> None:
 @pytest.mark.parametrize("name", ["sum", "max", "argmax", "var", "logsumexp"])
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3000), (3000, 2), (1, 100_000), (4, 6, 9)])
 def test_gpu_launch_shapes_on_the_host(
-    monkeypatch: pytest.MonkeyPatch, name: str, shape: tuple[int, ...]
+    monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], name: str, shape: tuple[int, ...]
 ) -> None:
     """Warps and blocks that share a row compute the same where the host runs them."""
-    monkeypatch.setattr(reduction, "_plans", {})
+    empty(reduction._plans)
     monkeypatch.setattr(reduction, "_style", lambda device: "simt")
     with ck.device("host"):
         a = np.random.default_rng(0).standard_normal(shape)
@@ -143,9 +143,11 @@ def test_gpu_launch_shapes_on_the_host(
 
 
 @pytest.mark.parametrize("name", ["sum", "argmax"])
-def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_64_bit_indices(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], name: str
+) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
-    monkeypatch.setattr(reduction, "_plans", {})
+    empty(reduction._plans)
     monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 40, 50))
     for axis in (None, 0, 1, 2):

@@ -23,7 +23,9 @@ ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if
 
 
 @pytest.fixture(params=[reduction_work.ROW_SHAPE.blocks, 8], ids=["many", "few"])
-def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def like_a_gpu(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
+) -> Iterator[list[str]]:
     """The host launches as a GPU does, what is long cut for many blocks or for few; the templates it takes."""
     made: list[str] = []
     real = reduction.on_gpu
@@ -33,7 +35,7 @@ def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
         made.append(work.kernel.template + ("" if work.pieces == 1 else ", cut"))
         return work
 
-    monkeypatch.setattr(reduction, "_plans", {})
+    empty(reduction._plans)
     monkeypatch.setattr(reduction, "_style", lambda device: "simt")
     monkeypatch.setattr(reduction, "on_gpu", on_gpu)
     # Its name in the package is that of the function.

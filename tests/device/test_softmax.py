@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -29,10 +29,10 @@ ROW_SHAPES = [((3, 4), 1), ((2, 200), 1), ((2, 1500), 1), ((2, 5000), 1), ((1, 1
 
 @pytest.mark.parametrize(("shape", "axis"), ROW_SHAPES)
 def test_gpu_launch_shapes_of_softmax_on_the_host(
-    monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], axis: int
+    monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], shape: tuple[int, ...], axis: int
 ) -> None:
     gpu = softmax.geometry
-    monkeypatch.setattr(softmax, "_plans", {})
+    empty(softmax._plans)
     monkeypatch.setattr(softmax, "geometry", lambda style, *sizes: gpu("simt", *sizes))
     a, g = np.random.default_rng(0).standard_normal((2, *shape))
     with ck.device("host"):
@@ -71,7 +71,7 @@ def test_softmax_in_every_dtype(device: ck.Device, dtype: Any, shape: tuple[int,
 
 
 @pytest.fixture
-def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def rows_of_packs(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]) -> Iterator[list[str]]:
     """The host launches as a GPU does; the templates it takes."""
     made: list[str] = []
     for name, kernel in (("_packed", "rows"), ("_general", "general")):
@@ -79,7 +79,7 @@ def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         monkeypatch.setattr(
             softmax, name, lambda *args, real=real, kernel=kernel: made.append(kernel) or real(*args)
         )
-    monkeypatch.setattr(softmax, "_plans", {})
+    empty(softmax._plans)
     monkeypatch.setattr(softmax, "_style", lambda device: "simt")
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)

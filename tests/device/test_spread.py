@@ -9,18 +9,17 @@ from typing import Any
 import numpy as np
 import pytest
 from elementwise_support import address_counts
+from emptied import elementwise_plans, emptied
 
 import cukern as ck
 from cukern import dtypes
-from cukern.array.operators import FUNCTIONS
 from cukern.elementwise import geometry as spread
 from cukern.elementwise import plan as launch
-from cukern.elementwise.function import Elementwise
 from cukern.shape import copy as copying
 
 
 @pytest.fixture
-def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
+def like_a_gpu(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]) -> list[spread.Work]:
     """Within the test the host takes a GPU's kernels; what they were chosen to be is listed."""
     chosen: list[spread.Work] = []
 
@@ -31,10 +30,7 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> list[spread.Work]:
     choose = launch._work
     monkeypatch.setattr(launch, "_style", lambda device: "simt")
     monkeypatch.setattr(launch, "_work", work)
-    monkeypatch.setattr(launch, "_plans", {})
-    for row in FUNCTIONS.values():
-        if isinstance(row, Elementwise):
-            monkeypatch.setattr(row, "quick", {})
+    empty(*elementwise_plans())
     monkeypatch.setattr(launch, "layout_of", address_counts)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
@@ -158,9 +154,8 @@ def test_equal_to_the_hosts_loops(monkeypatch: pytest.MonkeyPatch, shape: tuple[
     f = ck.fuse(lambda x, y: (x * y + x - y * 0.25, ck.where(x > y, x, y)))
     x, y = ck.asarray(a, device="host"), ck.asarray(b.T.copy(), device="host").T
     plain = [one.numpy() for one in f(x, y)]
-    with pytest.MonkeyPatch.context() as patch:
+    with emptied(*elementwise_plans()), pytest.MonkeyPatch.context() as patch:
         patch.setattr(launch, "_style", lambda device: "simt")
-        patch.setattr(launch, "_plans", {})
         for made, want in zip(f(x, y), plain, strict=True):
             assert made.numpy().tobytes() == want.tobytes()
 
@@ -198,9 +193,11 @@ def test_long_computations_do_fewer_elements_at_a_time(
 
 
 @pytest.mark.parametrize("shape", [(700, 300), (64, 1024), (3, 200, 130)])
-def test_the_hosts_tiles(device: ck.Device, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]) -> None:
+def test_the_hosts_tiles(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], shape: tuple[int, ...]
+) -> None:
     monkeypatch.setattr(launch, "HOST_TURNS", 0)
-    monkeypatch.setattr(launch, "_plans", {})
+    empty(*elementwise_plans())
     a = _values((*shape[:-2], *shape[:-3:-1]), np.float32)
     b = _values(shape, np.float32)
     x = ck.swapaxes(ck.asarray(a), -1, -2)

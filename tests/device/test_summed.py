@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emptied import elementwise_plans
 from nn_support import close as compare
 from nn_support import sized
 
@@ -20,7 +21,9 @@ from cukern.testing import assert_close, gradcheck
 
 
 @pytest.fixture
-def made(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> list[launch.Plan | None]:
+def made(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
+) -> list[launch.Plan | None]:
     """The launches that were chosen, None where there was no such one; the host chooses as a GPU does."""
     chosen: list[launch.Plan | None] = []
 
@@ -30,10 +33,9 @@ def made(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> list[launch.Plan
 
     choose = summed.make_plan
     monkeypatch.setattr(summed, "make_plan", make_plan)
-    monkeypatch.setattr(summed, "_plans", {})
+    empty(summed._plans, *elementwise_plans())
     monkeypatch.setattr(geometry, "_FEWEST_SUMMED", 0)
     monkeypatch.setattr(launch, "_style", lambda device: "simt")
-    monkeypatch.setattr(launch, "_plans", {})
     return chosen
 
 

@@ -7,6 +7,7 @@ from contextlib import nullcontext, suppress
 from typing import Any
 
 import pytest
+from emptied import emptied
 
 import cukern as ck
 from cukern import dtypes
@@ -79,8 +80,7 @@ def launch_reduce(dtype: Any, everything: bool = False) -> None:
                 refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
                 with refuses:
                     getattr(ck, name)(*arrays(dtype, shape), axis=axis)
-    with pytest.MonkeyPatch.context() as patch:  # the host's loops
-        patch.setattr(reduction, "_plans", {})
+    with emptied(reduction._plans), pytest.MonkeyPatch.context() as patch:  # the host's loops
         patch.setattr(reduction, "_style", lambda device: "serial")
         for axis in (0, 1):
             ck.sum(*arrays(dtype, (9, 30)), axis=axis)
@@ -228,8 +228,7 @@ def launch_softmax(dtype: Any) -> None:
         (x,) = arrays(dtype, shape)
         for function in (ck.softmax, ck.log_softmax):
             with_derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
-    with pytest.MonkeyPatch.context() as patch:  # the host's loops
-        patch.setattr(softmax, "_plans", {})
+    with emptied(softmax._plans), pytest.MonkeyPatch.context() as patch:  # the host's loops
         patch.setattr(
             softmax, "geometry", lambda style, *sizes, real=softmax.geometry: real("serial", *sizes)
         )

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from emptied import emptied
 from gpu_without_one import cublas, cublas_lt, gpu_without_one
 
 import cukern as ck
@@ -55,9 +56,9 @@ def calls() -> Iterator[list[int]]:
     with (
         gpu_without_one(compiles=False),
         PRODUCT.only("library"),
+        emptied(products._prepared, operators._pulls, operators._transposed_plans),
         pytest.MonkeyPatch.context() as monkeypatch,
     ):
-        monkeypatch.setattr(products, "_prepared", {})
         # No kernel of this GPU writes anything: copies are NumPy's.
         monkeypatch.setattr(products, "in_order", lambda device, data: data.copy(order="C"))
         monkeypatch.setattr(cublas, "prepare", prepare)
@@ -98,7 +99,6 @@ def test_cotangents_of_factors_are_found_by_layouts(
     calls: list[int], monkeypatch: pytest.MonkeyPatch, batch: tuple[int, ...], turned: bool
 ) -> None:
     """From the second time on without the views that are multiplied."""
-    monkeypatch.setattr(operators, "_pulls", {})
     for _ in range(3):
         a, b, g = _random(2, 3, 4), _random(*batch, *((5, 4) if turned else (4, 5))), _random(2, 3, 5)
         with ck.Tape() as tape:
@@ -117,8 +117,6 @@ def test_cotangents_of_factors_are_found_by_layouts(
 def test_a_linear_layer_multiplies_by_its_weights_as_they_are(
     calls: list[int], monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
 ) -> None:
-    monkeypatch.setattr(operators, "_pulls", {})
-    monkeypatch.setattr(operators, "_transposed_plans", {})
     for turn in range(3):
         x, w, bias, g = _random(*shape), _random(5, 4), _random(5), _random(*shape[:-1], 5)
         with ck.Tape() as tape:

@@ -14,7 +14,7 @@ from ... import namespace as ops
 from ...array import Array
 from ...array.creation import full, zeros, zeros_like
 from ...autodiff import tape
-from ...kernel.plan import remember
+from ...cache import Cache
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
@@ -261,7 +261,7 @@ def _require_tables(tables: Sequence[Array], q: Array) -> None:
 
 
 #: What is asked for, by what :func:`_key` says, by calls that gave three matrices of one dtype and no other arrays.
-_known: dict[Any, _Form] = {}
+_known: Cache[Any, _Form] = Cache()
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
@@ -407,7 +407,7 @@ def attention(
     draw = drawn("attention", "q", q, rng, math.prod(shape)) if options.dropout else None
     form = _Form(options, len(tables), draw, score, given)
     if key is not None and all(a is b for a, b in zip(matrices, (q, k, v), strict=True)):
-        remember(_known, key, form)
+        _known.keep(key, form)
     skipping = operands[-1] if mask is not None and math.prod(shape) >= masks.FEWEST else None
     made, lse = _computed(form, where, (*matrices, *operands, *tables), skipping)
     made = zeros(result, dtype, q.device) if dropped else _shaped(made, result)

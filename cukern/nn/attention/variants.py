@@ -10,9 +10,10 @@ from typing import Any, ClassVar, Self
 from ...array import Array
 from ...array.creation import full
 from ...array.layout import Layout, fresh_layout
+from ...cache import Cache
 from ...device.interface import Properties
 from ...kernel import Kernel
-from ...kernel.plan import new, on, remember, zeroed
+from ...kernel.plan import new, on, zeroed
 from ...kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, index_type, power_of_two
 from ...kernel.strides import broadcast_steps
 from ...launch import cost
@@ -214,7 +215,8 @@ class Launched:
     def __init__(self, variant: Tiled, problem: Attention, launch: Launch) -> None:
         self._variant, self._launch, self._device = variant, launch, problem.device
         #: By the key of a stream of dropout.
-        self._runs = {_NO_KEY: prepared(variant, launch, problem.device)}
+        self._runs: Cache[tuple[int, int], Run] = Cache()
+        self._runs.keep(_NO_KEY, prepared(variant, launch, problem.device))
         self._lists = None if problem.kinds is None else tile_lists(problem.kinds, variant.walk(problem))
         self._bits = variant.fed
 
@@ -222,7 +224,7 @@ class Launched:
         """Launch on the call's arrays, others that it reads, and those that it writes."""
         draw, blocks = call.draw, call.blocks
         key, at, live = (_NO_KEY, 0, None) if draw is None else draw
-        run = self._runs.get(key) or remember(self._runs, key, self._with_key(key))
+        run = self._runs.get(key) or self._runs.keep(key, self._with_key(key))
         lists: tuple[Array | None, ...] = ()
         if self._lists is not None:
             assert blocks is not None

@@ -7,8 +7,8 @@ from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
+from ...cache import Cache
 from ...elementwise.operands import require_array, require_arrays
-from ...kernel.plan import remember
 from ...ops.padding import folded
 from ..fused import common_dtype, is_int, layouts_of, options_key, several
 from .operation import Activation, applied
@@ -89,7 +89,7 @@ def _pads(name: str, padding: Any, strides: Sequence[int], spans: Sequence[int])
 
 
 #: Of layouts and options that passed all checks, where the arrays are what a launch takes: the windows and the size.
-_known: dict[Any, tuple[Windows, tuple[int, ...]]] = {}
+_known: Cache[Any, tuple[Windows, tuple[int, ...]]] = Cache()
 
 
 def _convolve(
@@ -138,7 +138,7 @@ def _convolve(
         and layouts is not None
         and layouts == layouts_of(x, weight, bias)
     ):
-        remember(_known, key, (windows, size))
+        _known.keep(key, (windows, size))
     y = applied(_batched(x, axes), weight, bias, windows, size, False, activation)
     return y if x.ndim == axes + 2 else ops.squeeze(y, 0)
 

@@ -9,9 +9,9 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import ones, zeros
+from ...cache import Cache
 from ...device import Device
 from ...elementwise.operands import first_array, require_array
-from ...kernel.plan import remember
 from ...ops.info import finfo
 from ..fused import common_dtype, is_int, layouts_of, record_fused, require_eps, tracked
 from ..module import Module, Parameter
@@ -50,7 +50,7 @@ def normalized(
     if not x.size:
         return layer_norm_reference(x, len(sizes), weight, bias, eps, centered) if all(sizes) else x
     if key is not None and layouts is not None and layouts == layouts_of(x, weight, bias):
-        remember(_checked, key, True)
+        _checked.keep(key, True)
     return _recorded(name, x, weight, bias, sizes, eps, centered)
 
 
@@ -59,7 +59,7 @@ def _eps_of(name: str, eps: float | None, x: Array) -> float:
 
 
 #: ``normalized_shape`` and the layouts of checked arguments of one dtype.
-_checked: dict[Any, bool] = {}
+_checked: Cache[Any, bool] = Cache()
 
 
 def _recorded(

@@ -23,12 +23,13 @@ from ...array import Array
 from ...array.creation import zeros
 from ...array.layout import Layout, fresh_layout
 from ...autodiff import tape
+from ...cache import Cache
 from ...device import Device
 from ...device.kernels_only import allows_numpy
 from ...elementwise.operands import require_array, require_arrays
 from ...function import Function
 from ...kernel import Kernel
-from ...kernel.plan import on, remember
+from ...kernel.plan import on
 from ...linear.blas import multiply, readable
 from .. import init
 from ..fused import common_dtype, fused_vjp, require_sizes
@@ -215,7 +216,7 @@ class _LLTM(Function):
         return fused_vjp(kernels, lltm_reference, primals, (outputs_d, h_d, cell_d), needs)
 
 
-_steps: dict[tuple[Layout, ...], Step] = {}
+_steps: Cache[tuple[Layout, ...], Step] = Cache()
 
 
 def _step(arguments: Sequence[Array]) -> Step | None:
@@ -306,7 +307,7 @@ def lltm_cell(
         arguments = _checked("lltm_cell", "input", *arguments)
         arguments = [one.contiguous() if i in (2, 4) else readable(one) for i, one in enumerate(arguments)]
         layouts = tuple([one._planned() for one in arguments])
-        step = _steps.get(layouts) or remember(_steps, layouts, Step(layouts))
+        step = _steps.get(layouts) or _steps.keep(layouts, Step(layouts))
     tracking = tape.tracked(arguments)
     new_h, new_cell, gates = step.forward(arguments, tracking is not None)
     if tracking is not None:

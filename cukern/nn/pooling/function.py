@@ -14,9 +14,9 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import asarray
+from ...cache import Cache
 from ...elementwise.operands import require_array
 from ...function import Function
-from ...kernel.plan import remember
 from ..fused import common_dtype, layouts_of, options_key, several
 from ..resampling import bands
 from ..resampling.function import resampled
@@ -162,12 +162,12 @@ def _checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[
     if axes is None:
         x, axes = _first_checked(name, count, x, *sizes)
         if key is not None:
-            remember(_known, key, axes)
+            _known.keep(key, axes)
     return x, axes
 
 
 #: The windows along each axis, of layouts and options that passed all checks.
-_known: dict[Any, list[_Axis]] = {}
+_known: Cache[Any, list[_Axis]] = Cache()
 
 
 def _first_checked(name: str, count: int, x: Array, *sizes: Any) -> tuple[Array, list[_Axis]]:

@@ -9,9 +9,9 @@ from typing import Any
 
 from ... import namespace as ops
 from ...array import Array
+from ...cache import Cache
 from ...elementwise.operands import require_array
 from ...function import Function
-from ...kernel.plan import remember
 from ..fused import common_dtype, layouts_of, lies_channels_last, options_key, several
 from ..module import Module
 from . import bands
@@ -88,7 +88,7 @@ def _targets(
 
 
 #: The matrices of layouts and options that passed all checks.
-_known: dict[Any, list[Band]] = {}
+_known: Cache[Any, list[Band]] = Cache()
 
 
 def interpolate(
@@ -157,7 +157,7 @@ def interpolate(
         raise ValueError(f"{name}: align_corners: expected False for mode {mode!r}")
     axes = [make(*one, option) for one in zip(given, sizes, scales, strict=True)]
     if key is not None:
-        remember(_known, key, axes)
+        _known.keep(key, axes)
     return resampled(x, axes)
 
 

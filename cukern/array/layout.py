@@ -11,12 +11,12 @@ from typing import Any, SupportsIndex
 
 import numpy as np
 
+from ..cache import Cache
 from ..device import Device
 from ..dtypes import INEXACT, DType
 
 #: The alignment in bytes that a kernel's widest loads need.
 ALIGNMENT = 16
-_CAPACITY = 65536
 
 #: What functions take as a shape.
 Shape = SupportsIndex | tuple[SupportsIndex, ...] | list[SupportsIndex]
@@ -70,9 +70,8 @@ class Layout:
     cleared: Callable[[], Any] | None
 
 
-_layouts: dict[tuple[Any, ...], Layout] = {}
-#: The layouts of new arrays in C order, by less than all of their properties.
-_fresh: dict[tuple[Device, DType, tuple[int, ...]] | None, Layout] = {}
+#: By all properties; those of new arrays in C order also by device, dtype and shape.
+_layouts: Cache[tuple[Any, ...] | None, Layout] = Cache(65536)
 
 
 def shape_of(shape: Shape) -> tuple[int, ...]:
@@ -120,7 +119,7 @@ def fresh_layout(
 ) -> Layout:
     """The layout of a new array, in C order or with its axes in memory in ``order``, the innermost last."""
     key = (device, dtype, shape) if order is None else None
-    cached = _fresh.get(key)
+    cached = _layouts.get(key)
     if cached is not None:
         return cached
     strides, step = [dtype.itemsize] * len(shape), dtype.itemsize
@@ -129,14 +128,12 @@ def fresh_layout(
         step *= shape[axis]
     # Without elements the libraries' new arrays have strides of 0.
     result = layout(device, dtype, shape, tuple(strides) if step else (0,) * len(shape), True)
-    if key is not None:
-        _fresh[key] = result
-    return result
+    return result if key is None else _layouts.keep(key, result)
 
 
 def known_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout | None:
     """:func:`fresh_layout` in C order, if it has returned this one; nothing is kept for shapes that occur once."""
-    return _fresh.get((device, dtype, shape))
+    return _layouts.get((device, dtype, shape))
 
 
 def memory_order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
@@ -157,9 +154,6 @@ def layout(
     key = (device, dtype, shape, strides, aligned)
     cached = _layouts.get(key)
     if cached is None:
-        if len(_layouts) >= _CAPACITY:
-            _layouts.clear()
-            _fresh.clear()
         result = Layout()
         result.device, result.dtype, result.shape, result.strides, result.aligned = key
         result.ndim, result.size = len(shape), math.prod(shape)
@@ -169,7 +163,7 @@ def layout(
         result.on_host = device.addressable
         result.repeated = overlapping(shape, strides, dtype.itemsize)
         result.allocate, result.cleared = _allocator(result), None
-        cached = _layouts.setdefault(key, result)
+        cached = _layouts.keep(key, _layouts.get(key, result))  # another thread's, if one was as quick
     return cached
 
 

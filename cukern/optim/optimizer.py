@@ -15,6 +15,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, zeros
 from ..array.layout import Layout
+from ..cache import Cache
 from ..device import capture_hooks
 from ..kernel import Kernel
 from ..namespace.hints import OPTIMIZER, hinting
@@ -104,7 +105,7 @@ class Optimizer:
 
     def _forget(self) -> None:
         """Drop the launches prepared for the parameters' former state."""
-        self._steps: dict[Any, Step] = {}
+        self._steps: Cache[Any, Step] = Cache(_CAPACITY)
         self._replaced = capture_hooks.replaced
 
     def __getstate__(self) -> dict[str, Any]:
@@ -165,9 +166,7 @@ class Optimizer:
         result = self._steps.get(key)
         if result is None or not result.in_step(self._updates):
             self._check_gradients(leaves)
-            if len(self._steps) >= _CAPACITY:
-                self._steps.clear()
-            result = self._steps[key] = self._worked_out(layouts, options)
+            result = self._steps.keep(key, self._worked_out(layouts, options))
         capture_hooks.repeated(partial(self._count, result.members))
         result.run(self, leaves, options)
 

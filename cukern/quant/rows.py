@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any, ClassVar
 
 from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout, fresh_layout
+from ..cache import Cache
 from ..device import Device
 from ..device.interface import Properties
 from ..kernel import Kernel
@@ -47,9 +47,14 @@ def plane_layouts(device: Device, shape: tuple[int, ...], kind: Kind) -> tuple[L
     return fresh_layout(device, dtypes.int8, shape), fresh_layout(device, dtypes.uint8, factors)
 
 
-@lru_cache(maxsize=1024)
+_roundings: Cache[tuple[Layout, Kind, bool], tuple[tuple[Layout, Layout], Run]] = Cache()
+
+
 def rounding(x: Layout, kind: Kind, serial: bool) -> tuple[tuple[Layout, Layout], Run]:
     """What rounds activations in C order to 8 bits, and what it writes; ``serial`` if a thread works alone."""
+    known = _roundings.get((x, kind, serial))
+    if known is not None:
+        return known
     assert x.size <= LARGEST_INDEX
     kernel, own, block = (_ACTIVATIONS_SERIAL, _BLOCK, 1) if serial else (_ACTIVATIONS, _PACK, 256)
     count = x.size // own
@@ -57,7 +62,8 @@ def rounding(x: Layout, kind: Kind, serial: bool) -> tuple[tuple[Layout, Layout]
         bound = kernel.bind(x.device, elem=x.dtype, kind=kind.header)
         grid = 1 if serial else divide_up(count, block)
         run = bound.function.prepare((grid, 1, 1), (block, 1, 1), 0, [count])
-    return plane_layouts(x.device, x.shape, kind), Run(run, x.device, bound.rendered.text, {})
+    made = plane_layouts(x.device, x.shape, kind), Run(run, x.device, bound.rendered.text, {})
+    return _roundings.keep((x, kind, serial), made)
 
 
 def _after_rounding(problem: Quantised, serial: bool, run: Callable[..., None]) -> Plan:

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 import tree_sitter
 
+from ..cache import Cache
 from .syntax import WORDS, text_of
 
 
@@ -171,9 +172,7 @@ class Declared:
 
 
 #: A cache of declarations without kernels and shared memory, by kind and text: most texts share most of them.
-_known: dict[tuple[str, bytes], Declared] = {}
-#: The size at which the cache is emptied.
-_MOST_KNOWN = 8192
+_known: Cache[tuple[str, bytes], Declared] = Cache()
 
 
 def declarations(root: tree_sitter.Node) -> Declared:
@@ -188,10 +187,8 @@ def declarations(root: tree_sitter.Node) -> Declared:
             continue
         known = _known.get((child.type, text))
         if known is None:
-            if len(_known) >= _MOST_KNOWN:
-                _known.clear()
             known = Declared()
             known.read(child)
-            _known[child.type, text] = known
+            _known.keep((child.type, text), known)
         everything.add(known)
     return everything

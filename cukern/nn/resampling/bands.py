@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache, cached_property, lru_cache
+from functools import cached_property, lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ... import dtypes
 from ...array import Array
 from ...array.creation import asarray
+from ...cache import Cache
 from ...device import Device
 from ...kernel.sizes import ACCESS, divide_up
 from ...pytree import declare_leaf
@@ -71,7 +72,12 @@ class Band:
 
     def on(self, device: Device, elem: dtypes.DType) -> tuple[Array, Array]:
         """Starts and weights as arrays."""
-        return _arrays(self, device, dtypes.info(elem).acc)
+        key = self, device, dtypes.info(elem).acc
+        made = _arrays.get(key)
+        if made is None:
+            starts, weights = self.starts.astype(np.int32), self.weights.astype(key[-1])
+            made = _arrays.keep(key, (asarray(starts, device=device), asarray(weights, device=device)))
+        return made
 
 
 class Groups(NamedTuple):
@@ -120,11 +126,8 @@ def _bits(rows: npt.NDArray[np.bool_]) -> tuple[int, ...]:
     return tuple(sum(1 << place for place, one in enumerate(row) if one) for row in rows.tolist())
 
 
-@lru_cache(maxsize=256)
-def _arrays(band: Band, device: Device, acc: dtypes.DType) -> tuple[Array, Array]:
-    return asarray(band.starts.astype(np.int32), device=device), asarray(
-        band.weights.astype(acc), device=device
-    )
+#: A band's starts and weights on a device; few are kept, as they take its memory.
+_arrays: Cache[tuple[Band, Device, dtypes.DType], tuple[Array, Array]] = Cache(256)
 
 
 def of_entries(n: int, out: int, rows: Indices, columns: Indices, values: Weights) -> Band:
@@ -147,7 +150,7 @@ def _of_taps(n: int, columns: Indices, weights: Weights) -> Band:
     return of_entries(n, out, rows, np.clip(columns, 0, n - 1).reshape(-1), weights.reshape(-1))
 
 
-@cache
+@lru_cache(maxsize=256)
 def same(n: int) -> Band:
     """The identity."""
     return Band(n, np.arange(n), np.ones((n, 1)))

@@ -500,10 +500,13 @@ def dot(x1: Array, x2: Array, /, out: Array | None = None) -> Array:
     return tensordot(x1, x2, axes=((-1,), (-2,) if x2.ndim > 1 else (0,)))
 
 
-#: Whether it is a product of vectors, as BLAS has it.
 @by_numpy("vdot", alike=True, why=_BLAS)
-def _is_one_product(a: Any, b: Any) -> Any:
-    return (a.shape == b.shape and a.dtype.kind == "f") or "of two shapes, or no floats"
+def _vdot(a: Any, b: Any) -> Any:
+    return (
+        np.vdot(a, b)
+        if a.shape == b.shape and a.dtype in ("f4", "f8")
+        else "of two shapes, or no floats of BLAS"
+    )
 
 
 @public
@@ -515,8 +518,8 @@ def vdot(x1: Array, x2: Array, /) -> Array:
         if many and (result := _by_vector(x1, x2)) is not None:
             return result
     x1, x2 = require_arrays((x1, x2), "vdot", ("x1", "x2"))
-    if _is_one_product(x1, x2) is not None:
-        return matmul(*(x if x.ndim == 1 else ravel(x) for x in (x1, x2)))
+    if (result := _vdot(x1, x2)) is not None:
+        return result  # type: ignore[no-any-return]
     return vecdot(ravel(x1), ravel(x2))
 
 

@@ -15,6 +15,7 @@ from ..device.interface import Prepared, Properties, Tiles
 from ..kernel import Kernel
 from ..kernel.plan import new
 from ..text import Dim3
+from . import cost
 from .params import Given
 
 #: Bytes of a tensor map.
@@ -85,12 +86,16 @@ class Variant(Generic[P]):
         kernel: the template.
         needs: the least compute capability of the devices that have it; (0, 0) for the host too.
         of_library: whether a library computes it, which :func:`cukern.kernels_only` leaves out.
+        of_launch: the fields that are no constants of the template.
+        efficiency: the share of the device's rate of memory or of arithmetic, estimated.
     """
 
     name: ClassVar[str]
     kernel: ClassVar[Kernel | None] = None
     needs: ClassVar[tuple[int, int]] = (0, 0)
     of_library: ClassVar[bool] = False
+    of_launch: ClassVar[frozenset[str]] = frozenset()
+    efficiency: ClassVar[float]
 
     def template(self) -> Kernel | None:
         """The template, where it depends on the constants."""
@@ -98,8 +103,8 @@ class Variant(Generic[P]):
 
     @classmethod
     def fits(cls, problem: P, limits: Properties) -> str:
-        """Why it cannot compute a problem; "" if it can."""
-        raise NotImplementedError
+        """Why it cannot compute a problem; "" if it can, by default."""
+        return ""
 
     @classmethod
     def configs(cls, problem: P, limits: Properties) -> Iterable[Variant[P]]:
@@ -107,8 +112,8 @@ class Variant(Generic[P]):
         return (cls(),)
 
     def cost(self, problem: P, limits: Properties) -> float:
-        """The time in seconds, estimated."""
-        raise NotImplementedError
+        """The seconds, estimated: by default the least ones by the share of the rate that is reached (roofline)."""
+        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
 
     def launch(self, problem: P, limits: Properties) -> Launch:
         """The launch that computes a problem."""
@@ -122,7 +127,8 @@ class Variant(Generic[P]):
 
     def constants(self) -> dict[str, Any]:
         """The template's variables that are fields."""
-        return {one.name: getattr(self, one.name) for one in dataclasses.fields(self)}  # type: ignore[arg-type]
+        names = [one.name for one in dataclasses.fields(self)]  # type: ignore[arg-type]
+        return {name: getattr(self, name) for name in names if name not in self.of_launch}
 
 
 def prepared(variant: Variant[Any], launch: Launch, device: Device) -> Run:
@@ -143,14 +149,15 @@ class Run:
 
     Attributes:
         source: the text of the kernel.
+        launch: the launch itself, which takes operands: those of arrays, and numbers.
     """
 
-    __slots__ = ("_device", "_known", "_maps", "_null", "_run", "source")
+    __slots__ = ("_device", "_known", "_maps", "_null", "launch", "source")
 
     def __init__(
         self, run: Prepared, device: Device, source: str, maps: Mapping[int, Sequence[Tiles]]
     ) -> None:
-        self._run, self._device, self.source, self._maps = run, device, source, dict(maps)
+        self.launch, self._device, self.source, self._maps = run, device, source, dict(maps)
         self._null = device.backend.operand(None)
         #: The tensor maps of arrays at addresses that came before.
         self._known: Cache[tuple[int, int], bytes] = Cache()
@@ -168,7 +175,7 @@ class Run:
         ]
         for number in self._maps:
             given[number] = self._map(number, values[number])
-        self._run(*given)
+        self.launch(*given)
 
     def _map(self, number: int, array: Any) -> bytes:
         at = address(array._data)

@@ -233,11 +233,6 @@ class Library(Variant[Product]):
     name = "library"
     of_library = True
 
-    @classmethod
-    def fits(cls, problem: Product, limits: Properties) -> str:
-        """Any."""
-        return ""
-
     def cost(self, problem: Product, limits: Properties) -> float:
         """The library's time, and that of the bytes that the second kernel reads and writes."""
         seconds = library_seconds(problem, limits)

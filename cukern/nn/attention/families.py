@@ -72,11 +72,6 @@ class Apart(Variant[Attention]):
 
     name = "apart"
 
-    @classmethod
-    def fits(cls, problem: Attention, limits: Properties) -> str:
-        """Always."""
-        return ""
-
     @staticmethod
     def parts(problem: Attention) -> list[tuple[Family[Attention], Attention]]:
         """The problems of the two, as far as they are wanted."""

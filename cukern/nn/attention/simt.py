@@ -34,11 +34,6 @@ class Simt(Tiled):
     large: ClassVar[int] = 128
 
     @classmethod
-    def fits(cls, problem: Attention, limits: Properties) -> str:
-        """Where shared memory holds a tile: see :meth:`configs`."""
-        return ""
-
-    @classmethod
     def configs(cls, problem: Attention, limits: Properties) -> Iterator[Self]:
         """The first tile that fits the shared memory."""
         few = problem.d is None and problem.rows <= FEW

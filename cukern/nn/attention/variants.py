@@ -72,23 +72,12 @@ class Tiled(Variant[Attention]):
     tile_m: int
     tile_n: int
 
-    #: The share of the device's rate, estimated.
-    efficiency: ClassVar[float]
     #: Whether tensor maps bring tiles, and whether warps multiply fragments in registers.
     fed: ClassVar[bool] = False
     by_fragments: ClassVar[bool] = False
     #: Whether a block has a tile of keys, and goes along the rows.
     of_keys: ClassVar[bool] = False
-    #: Fields that are no constants of a template.
-    of_launch: ClassVar[frozenset[str]] = frozenset(("parts", "apart", "blocks", "threads"))
-
-    def cost(self, problem: Attention, limits: Properties) -> float:
-        """The least time by the share of the rate that is reached (roofline), and that of a launch."""
-        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
-
-    def constants(self) -> dict[str, Any]:
-        """The template's variables that are fields."""
-        return {key: one for key, one in super().constants().items() if key not in self.of_launch}
+    of_launch = frozenset(("parts", "apart", "blocks", "threads"))
 
     @property
     def block(self) -> int:

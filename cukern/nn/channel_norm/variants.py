@@ -109,11 +109,6 @@ class Separate(OfChannels):
     joined: int
 
     @classmethod
-    def fits(cls, problem: ChannelNorm, limits: Properties) -> str:
-        """For all."""
-        return ""
-
-    @classmethod
     def configs(cls, problem: ChannelNorm, limits: Properties) -> Iterator[Self]:
         """One."""
         joining = (1, 1) if cost.is_host(limits) else (128, 4)

@@ -46,18 +46,7 @@ def why_not_few(problem: Convolution | WeightsGradient) -> str:
     return "" if problem.kernel[-1] <= LONGEST_ROW else f"for windows of at most {LONGEST_ROW} columns"
 
 
-class BySums:
-    """What variants share whose threads sum by themselves, for whichever problem."""
-
-    #: The share of the rate of memory or of arithmetic, estimated.
-    efficiency: ClassVar[float]
-
-    def cost(self, problem: Convolution | WeightsGradient, limits: Properties) -> float:
-        """The least time of the bytes or of the operations, by the share of the rate that is reached (roofline)."""
-        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
-
-
-class Walking(BySums):
+class Walking:
     """What variants share whose threads walk down rows: windows of few taps, and arrays that lie as they need to."""
 
     @classmethod
@@ -82,7 +71,7 @@ class Walking(BySums):
 
 
 @dataclass(frozen=True)
-class Direct(BySums, Implicit):
+class Direct(Implicit):
     """Threads sum neighbouring outputs of a row, for any windows over one to three axes (direct convolution)."""
 
     name = "direct"

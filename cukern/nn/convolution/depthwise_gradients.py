@@ -15,7 +15,6 @@ from ...launch.params import Params
 from ...launch.variant import Launch, Plan, Variant, prepared
 from .arrangement import PLANE, TAPS, Pipeline, packed_channels, plane_of, taps_of, widest_pack
 from .depthwise import (
-    BySums,
     RingTile,
     Walking,
     why_not_few,
@@ -26,7 +25,7 @@ from .problem import Gemm, WeightsGradient
 from .tma import LINE
 
 
-class _BySums(BySums, Variant[WeightsGradient]):
+class _BySums(Variant[WeightsGradient]):
     """What the variants share: partial sums of parts of the pixels, behind one another, which are added up in order."""
 
     @classmethod

@@ -135,11 +135,6 @@ class PortableWeights(Gradient):
         return Portable(self.tile_m, self.tile_n, self.items_m, self.items_n, self.depth)
 
     @classmethod
-    def fits(cls, problem: WeightsGradient, limits: Properties) -> str:
-        """Always."""
-        return ""
-
-    @classmethod
     def configs(cls, problem: WeightsGradient, limits: Properties) -> Iterator[PortableWeights]:
         """Tiles of a GPU's or of the host's threads; on a GPU so many parts that no multiprocessor is idle."""
         gemm = cls.gemm(problem)

@@ -129,11 +129,6 @@ class Portable(Implicit):
         return divide_up(m, self.tile_m), divide_up(n, self.tile_n)
 
     @classmethod
-    def fits(cls, problem: Convolution, limits: Properties) -> str:
-        """Always."""
-        return ""
-
-    @classmethod
     def configs(cls, problem: Convolution, limits: Properties) -> Iterator[Portable]:
         """Tiles of a GPU's or of the host's threads."""
         return (cls(*one) for one in portable_tiles(problem.elem, limits))

@@ -44,22 +44,10 @@ class ByRows(Variant[Normalization]):
     width: int
     cluster: int = 1
 
-    #: The share of the memory's rate, estimated.
-    efficiency: ClassVar[float]
-
     @property
     def block(self) -> int:
         """Threads of a block."""
         return self.threads * self.groups // self.cluster
-
-    @classmethod
-    def fits(cls, problem: Normalization, limits: Properties) -> str:
-        """For any rows of which there are constants."""
-        return ""
-
-    def cost(self, problem: Normalization, limits: Properties) -> float:
-        """The least time of the bytes, by the share of the rate that is reached (roofline)."""
-        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
 
     def launch(self, problem: Normalization, limits: Properties) -> Launch:
         """As many blocks as have each a row, or take rows in turn."""

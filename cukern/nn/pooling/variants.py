@@ -20,10 +20,8 @@ BLOCK = 256
 
 
 class Windowed(Variant[Pooling]):
-    """What all variants share: the windows as template variables, and a cost by the bytes that are moved."""
+    """What all variants share: the windows as template variables."""
 
-    #: The share of the rate of memory or of arithmetic, estimated.
-    efficiency: ClassVar[float]
     channels_last: ClassVar[bool] = False
     threads: int
 
@@ -33,10 +31,6 @@ class Windowed(Variant[Pooling]):
         if problem.channels_last == cls.channels_last:
             return ""
         return f"for channels {'last' if cls.channels_last else 'first'}"
-
-    def cost(self, problem: Pooling, limits: Properties) -> float:
-        """The least time, by the share of the rate that is reached (roofline)."""
-        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
 
     def all_threads(self, problem: Pooling) -> int:
         """Those that have a part of what is computed, by default of so many rows and items."""

@@ -88,17 +88,8 @@ class Resampling(NamedTuple):
         return (self.x.nbytes + self.results[0].nbytes) / cost.bandwidth(limits)
 
 
-class _Resampler(Variant[Resampling]):
-    #: The share of the memory's rate, estimated.
-    efficiency: ClassVar[float]
-
-    def cost(self, problem: Resampling, limits: Properties) -> float:
-        """The least time of the bytes, by the share of the rate that is reached (roofline)."""
-        return problem.least_seconds(limits) / self.efficiency + cost.launch(limits)
-
-
 @dataclass(frozen=True)
-class Regularly(_Resampler):
+class Regularly(Variant[Resampling]):
     """A thread makes a group of rows by a group of columns, where all groups have the same weights.
 
     Attributes:
@@ -187,7 +178,7 @@ class Regularly(_Resampler):
 
 
 @dataclass(frozen=True)
-class ByWeights(_Resampler):
+class ByWeights(Variant[Resampling]):
     """What variants share that read the weights: a thread makes neighbouring columns of a few rows.
 
     Attributes:
@@ -202,11 +193,6 @@ class ByWeights(_Resampler):
 
     walks: ClassVar[bool] = False
     block: ClassVar[int] = 256
-
-    @classmethod
-    def fits(cls, problem: Resampling, limits: Properties) -> str:
-        """Any problem."""
-        return ""
 
     def groups(self, problem: Resampling) -> Groups | None:
         """The matrix of columns by groups, where a thread makes several."""

@@ -27,6 +27,7 @@ from ..launch.family import FAMILIES, Family
 #: The modules of families that are measured.
 _FAMILIES = (
     "linear.families",
+    "reduction.families",
     "nn.attention.families",
     "nn.convolution.families",
     "nn.layer_norm.families",

@@ -115,7 +115,7 @@ class _Kernel(NamedTuple):
         if self.reduced is None:
             return source(self.program, device, datas)
         end = self.reduced
-        text: str = end.reduction.source(self.program, device, datas, frozenset(end.axes), end.dtype)
+        text: str = end.reduction.source(self.program, device, datas, end.axes, end.dtype)
         return text
 
 

@@ -18,6 +18,14 @@ from ..dtypes import DType
 from ..errors import DeviceError
 from ..text import Dim3
 
+_kept: dict[str, Cache[Any, Any]] = {}
+
+
+def kept(family: str) -> Cache[Any, Any]:
+    """The plans of a family that its callers keep by keys of their own; in the with-block of ``Family.only`` others."""
+    return _kept.setdefault(family, Cache())
+
+
 _HERE = nullcontext()
 
 

@@ -13,7 +13,7 @@ from ..device import Device, kernels_only
 from ..device.interface import Properties
 from ..errors import LaunchError
 from ..kernel.by_numpy import watchers
-from ..kernel.plan import on
+from ..kernel.plan import kept, on
 from . import tuned
 from .variant import P, Plan, Variant
 
@@ -214,13 +214,16 @@ class Family(Generic[P]):
                 raise ValueError(
                     f"only: {' and '.join(names)} of {self.name}: no constant {field!r}; there are {', '.join(known)}"
                 )
-        before = self._plans, self._computes, self._only
+        before, plans = (self._plans, self._computes, self._only), dict(kept(self.name))
         self._plans, self._computes = (Cache(), Cache()), Cache()
+        kept(self.name).clear()
         self._only = _Only(names, limits, fields, Used())
         try:
             yield self._only.used
         finally:
             self._plans, self._computes, self._only = before
+            kept(self.name).clear()
+            kept(self.name).update(plans)
 
     def _chosen(self, problem: P) -> tuple[Variant[P], Properties]:
         found = self._candidates(problem)

@@ -251,5 +251,5 @@ def product_source(
     datas = [one._data for one in (*others[:at], y, *others[at:])]
     if end is None:
         return source(prog, y.device, datas)
-    text: str = end.reduction.source(prog, y.device, datas, frozenset(end.axes), end.dtype)
+    text: str = end.reduction.source(prog, y.device, datas, end.axes, end.dtype)
     return text

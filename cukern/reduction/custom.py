@@ -31,8 +31,9 @@ from ..elementwise.graph import SYMBOLS, Expr, Reduced, symbolic
 from ..elementwise.operands import Axis, normalize_axes
 from ..elementwise.row import is_scalar
 from ..kernel.strides import broadcast_shapes
+from .choice import cached
 from .function import Reduce, Rule
-from .plan import Reduction, cached, keep, planned
+from .plan import Reduction
 
 __all__ = ["reduction"]
 
@@ -64,11 +65,11 @@ class CustomReduction(Reduce):
         self.values, self.truth = values, truth
 
     def __call__(self, *operands: ArrayLike | Expr, axis: Axis = None, keepdims: bool = False) -> Any:
-        key: list[Any] = []
+        key: tuple[Any, ...] = ()
         if type(axis) in (NoneType, int, tuple) and all(type(operand) is Array for operand in operands):
             arrays: Any = operands
-            key = [self, dtypes.get_default_dtype(), axis, keepdims]
-            key += [array._layout or array._planned() for array in arrays]
+            layouts = [array._layout or array._planned() for array in arrays]
+            key = (self, dtypes.get_default_dtype(), axis, keepdims, *layouts)
             if (plan := cached(*key)) is not None:
                 return self._run(plan, arrays, (), 0.0, None if self.rule is None else tape.tracked(arrays))
         check_count(self.name, self.values.names, operands)
@@ -85,10 +86,7 @@ class CustomReduction(Reduce):
         shape = broadcast_shapes(self.name, [array.shape for array in arrays])
         axes = normalize_axes(axis, len(shape), self.name)
         result = self._result(mapped.outputs[0].dtype)
-        y = self.evaluate(mapped, arrays, scalars, axes, bool(keepdims), result)
-        if key:
-            keep(planned(self.row, mapped, arrays, axes, bool(keepdims), result), *key)
-        return y
+        return self.evaluate(mapped, arrays, scalars, axes, bool(keepdims), result, key=key)
 
     def _result(self, value: dtypes.DType) -> dtypes.DType:
         return dtypes.bool_ if self.truth else value

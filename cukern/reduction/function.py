@@ -13,6 +13,7 @@ import numpy.typing as npt
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray
+from ..array.layout import layout_of
 from ..array.operators import FUNCTIONS
 from ..autodiff import tape
 from ..cache import Cache
@@ -26,7 +27,8 @@ from ..elementwise.program import Program, compact, program, roots_from
 from ..elementwise.row import Scalar
 from ..shape.broadcast import repeated
 from ..shape.views import broadcast_to, reshape
-from .plan import Plan, Reduction, cached, keep, planned, source
+from .choice import PLANS, by_kernels, cached, planned
+from .plan import Plan, Reducing, Reduction, load
 
 _INT = frozenset((int,))
 
@@ -64,11 +66,6 @@ class Rule:
 
 #: A derivative in functions of arrays; ``g`` and ``y`` keep the reduced axes with size 1.
 Vjp = Callable[[Array, Array, Array, Span], Array]
-
-
-def load(source: DType, value: DType) -> Program:
-    """The program that reads a reduction's input unchanged."""
-    return program("load", (cast(input_node(0, source), value),), (source,))
 
 
 def _load_where(source: DType, value: DType, fill: Scalar) -> Program:
@@ -281,13 +278,13 @@ class Reduce:
             arrays = (x, masked(x, where, self.name))
             mapped = _load_where(x.dtype, value, _number(self.neutral, value))
         empty = initial is not None
-        y = self.evaluate(mapped, arrays, (), axes, keepdims, result, parameter, empty)
+        key: tuple[Any, ...] = ()
+        if plain and simple:
+            by_default = self.result == "float" and x.dtype not in dtypes.INEXACT
+            default = (dtypes.get_default_dtype(),) if by_default else ()
+            key = (*default, self, x._planned(), axis, keepdims)
+        y = self.evaluate(mapped, arrays, (), axes, keepdims, result, parameter, empty, key)
         if initial is None:
-            if plain and simple:
-                plan = planned(self.row, mapped, arrays, axes, keepdims, result)
-                by_default = self.result == "float" and x.dtype not in dtypes.INEXACT
-                default = (dtypes.get_default_dtype(),) if by_default else ()
-                keep(plan, *default, self, x._planned(), axis, keepdims)
             return y
         joined: Array = FUNCTIONS[self.join](y, initial)
         return joined.astype(result, copy=False)
@@ -303,10 +300,11 @@ class Reduce:
         return self.rule is not None
 
     def source(
-        self, mapped: Program, device: Device, datas: Sequence[Any], axes: frozenset[int], result: DType
+        self, mapped: Program, device: Device, datas: Sequence[Any], axes: tuple[int, ...], result: DType
     ) -> str:
-        """The text of the kernels that reduce a program's value for such ndarrays."""
-        return source(self.row, mapped, device, datas, axes, result)
+        """The text of the one or two kernels that reduce a program's value for such ndarrays."""
+        operands = tuple([layout_of(device, data) for data in datas])
+        return by_kernels(Reducing(self.row, mapped, operands, axes, False, result)).source
 
     def evaluate(
         self,
@@ -318,11 +316,13 @@ class Reduce:
         result: DType,
         parameter: float = 0.0,
         empty: bool = False,
+        key: tuple[Any, ...] = (),
     ) -> Array:
         """The reduction of a program's value, recorded if a tape tracks an input.
 
         Args:
             empty: whether to allow no values although the reduction of none has no result.
+            key: under which the plan is kept, too, if any.
 
         Raises:
             DeviceError: the arrays are on different devices.
@@ -330,12 +330,16 @@ class Reduce:
         """
         tracking = None if self.rule is None else tape.tracked(arrays)
         if tracking is not None and mapped.name != "load" and self.reads_values():
-            arrays, scalars = evaluate(mapped, arrays, scalars), ()
+            arrays, scalars, key = evaluate(mapped, arrays, scalars), (), ()
             mapped = load(arrays[0].dtype, arrays[0].dtype)
             tracking = tape.tracked(arrays)
-        plan = planned(self.row, mapped, arrays, axes, keepdims, result)
-        if plan.count == 0 and not (self.row.empty or empty):
-            raise ValueError(f"{self.name}: no value to reduce along axes {axes} of shape {plan.shape}")
+        plan = planned(arrays, self.row, mapped, axes, keepdims, result)
+        if plan.problem.count == 0 and not (self.row.empty or empty):
+            raise ValueError(
+                f"{self.name}: no value to reduce along axes {axes} of shape {plan.problem.shape}"
+            )
+        if key:
+            PLANS.keep(key, plan)
         return self._run(plan, arrays, scalars, parameter, tracking)
 
     def _run(
@@ -369,8 +373,8 @@ class Reduce:
         tracking = None if self.rule is None else tape.tracked(arrays)
         if tracking is None:
             return cached_plan
-        layouts = [array._layout or array._planned() for array in arrays]
-        plan = cached_plan or Plan(self.row, mapped, layouts, frozenset(end.axes), end.keepdims, end.dtype)
+        layouts = tuple([array._layout or array._planned() for array in arrays])
+        plan = cached_plan or Plan(Reducing(self.row, mapped, layouts, end.axes, end.keepdims, end.dtype))
         self._record(plan, arrays, scalars, end.parameter, y, tracking)
         return plan
 
@@ -416,21 +420,22 @@ class _Call:
     def __init__(
         self, reduce: Reduce, plan: Plan, scalars: tuple[Any, ...], parameter: float, needs: tuple[bool, ...]
     ) -> None:
-        self.program, self.scalars, self.inputs = plan.program, scalars, len(plan.operands)
-        self.shape, self.kept = plan.shape, plan.kept
-        self.span = Span(plan.axes, plan.count, parameter)
+        problem = plan.problem
+        k = len(problem.operands)
+        self.program, self.scalars, self.inputs = problem.program, scalars, k
+        self.shape, self.kept = problem.shape, problem.kept_shape
+        self.span = Span(tuple(sorted(problem.axes)), problem.count, parameter)
         rule = reduce.rule
         assert rule is not None
         self.rule = rule
-        k = len(plan.operands)
         pull = self._pull if isinstance(rule, Rule) else self._pull_function
-        self.operation = tape.Operation(reduce.name, plan.operands, plan.layouts, pull)
+        self.operation = tape.Operation(reduce.name, problem.operands, plan.layouts, pull)
         if not isinstance(rule, Rule):
             self.reads: tuple[int, ...] = (0,)
             self.keeps_y = True
             return
-        wide = tuple(operand.shape != plan.shape for operand in plan.operands)
-        self.pulled = _pulled(rule, plan.program, plan.layouts[0].dtype, needs, wide)
+        wide = tuple(operand.shape != self.shape for operand in problem.operands)
+        self.pulled = _pulled(rule, self.program, plan.layouts[0].dtype, needs, wide)
         self.reads = tuple(i for i in range(k) if i in self.pulled.inputs or rule.other)
         self.keeps_y = k + 1 in self.pulled.inputs or rule.other == "count"
         self._numbers = (*scalars, rule.number(self.span))

@@ -1,39 +1,37 @@
-"""Plans of reductions: the compiled launches for operands of one layout, generated from a row of the table."""
+"""Reductions as problems of a family, with the sizes and strides that kernels see; and plans, their launches."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
-
-import numpy as np
+from functools import cached_property
+from typing import Any, NamedTuple
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, fresh_layout, layout_of
-from ..cache import Cache
+from ..array.layout import Layout, fresh_layout
 from ..device import Device
-from ..device.interface import Prepared, Style
+from ..device.interface import Prepared, Properties
 from ..dtypes import DType
+from ..elementwise.graph import cast, input_node
 from ..elementwise.plan import converter
 from ..elementwise.print_cxx import compute_type, statements
-from ..elementwise.program import Program
+from ..elementwise.program import Program, program
 from ..kernel import plan as kernel_plan
-from ..kernel.by_numpy import ByNumPy, by_numpy
-from ..kernel.plan import on, one_device
-from ..kernel.strides import Axes, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
-from .geometry import PARTS, Source, Task, Work, joined, on_gpu, serial
+from ..kernel.strides import Axes, Strides, broadcast_shapes, broadcast_steps, collapse, needs_64_bits
 
-#: The fewest values that NumPy reduces.
-_NUMPY_VALUES = 1 << 16
-#: The fewest values per result that NumPy reduces.
-_NUMPY_COUNT = 512
-#: The same where the result is an index.
-_NUMPY_SEARCH_COUNT = 128
-#: Values from which on several threads are faster than NumPy's one.
-_THREADED_VALUES = 1 << 21
+#: Steps beyond which a loop's offset is counted in 64 bits.
+_REACH = 2**30
+#: Bytes of accumulators by their C++ type, where they are not those of a value.
+_BYTES = {
+    "bool": 1,
+    "float": 4,
+    "double": 8,
+    "unsigned long long": 8,
+    "complex<float>": 8,
+    "complex<double>": 16,
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,66 +70,232 @@ class Reduction:
     custom: bool = False
 
 
-class Plan(kernel_plan.Plan):
-    """The launches of a reduction for arrays of one layout.
+def accumulator(reduction: Reduction, value: DType) -> str:
+    """The C++ type of the accumulator for values of a dtype."""
+    if reduction.wide:
+        kind = dtypes.info(value).kind
+        if kind in "iu":
+            return "unsigned long long"
+        if value == dtypes.float32:
+            return "double"
+        if value == dtypes.complex64:
+            return "complex<double>"
+    return compute_type(value)
+
+
+def load(source: DType, value: DType) -> Program:
+    """The program that reads a reduction's input unchanged."""
+    return program("load", (cast(input_node(0, source), value),), (source,))
+
+
+class Source(NamedTuple):
+    """An input: bytes of an element; strides in elements along the kept, outer reduced and inner reduced axes."""
+
+    size: int
+    kept: Strides
+    over: Strides
+    step: int
+    aligned: bool
+
+    @property
+    def column(self) -> int:
+        """The stride along the last kept axis."""
+        return self.kept[-1] if self.kept else 0
+
+
+def along(axes: Sequence[int], shape: Sequence[int], steps: Sequence[Strides], by: int | None = None) -> Axes:
+    """Some axes of arrays with these steps, adjacent ones merged, and sorted by the steps of array ``by``."""
+    own = [tuple([step[i] for i in axes]) for step in steps]
+    return collapse([shape[i] for i in axes], own, None if by is None else own[by])
+
+
+@dataclass(frozen=True)
+class Reducing:
+    """The reduction of the value of a program along axes.
 
     Attributes:
-        shape: the shape of the values.
-        kept: that shape with size 1 for the reduced axes.
-        count: values per result.
-        direct: NumPy's function on the host, where it is taken, with the axis and whether it stays.
-        prepare: compiles the launch, which waits for a call that ``direct`` does not take.
+        reduction: how values are combined.
+        program: computes them.
+        operands: the inputs' layouts.
+        axes: those reduced.
+        keepdims: whether they stay, with size 1.
+        result: the result's dtype.
+    """
+
+    reduction: Reduction
+    program: Program
+    operands: tuple[Layout, ...]
+    axes: tuple[int, ...]
+    keepdims: bool
+    result: DType
+
+    @property
+    def device(self) -> Device:
+        """Where it is computed."""
+        return self.operands[0].device
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """That of the values."""
+        return broadcast_shapes(self.program.name, [operand.shape for operand in self.operands])
+
+    @property
+    def kept_shape(self) -> tuple[int, ...]:
+        """The same with size 1 for the reduced axes."""
+        return tuple([1 if i in self.axes else n for i, n in enumerate(self.shape)])
+
+    @property
+    def results(self) -> tuple[Layout]:
+        """The layout of the result."""
+        shape = [n for i, n in enumerate(self.kept_shape) if self.keepdims or i not in self.axes]
+        return (fresh_layout(self.device, self.result, tuple(shape)),)
+
+    @property
+    def value(self) -> DType:
+        """The dtype of the values."""
+        return self.program.outputs[0].dtype
+
+    @property
+    def statements(self) -> int:
+        """The number of those that compute a value."""
+        return len(statements(self.program.outputs)[0])
+
+    @cached_property
+    def walked(self) -> tuple[Axes, Axes]:
+        """The kept axes and the reduced ones, of these at least one, with adjacent axes merged: kernels walk few."""
+        shape, none = self.shape, (0,) * len(self.operands)
+        steps = [broadcast_steps(operand, shape) for operand in self.operands]
+        kept = along([i for i in range(len(shape)) if i not in self.axes], shape, steps)
+        if any(shape[i] == 0 for i in self.axes):
+            # With strides of 0 the kernel would read an element, but there is none.
+            return kept, Axes((0,), ((1,),) * len(none))
+        over = along(sorted(self.axes), shape, steps, None if self.reduction.ordered else 0)
+        return kept, over if over.shape else Axes((1,), ((0,),) * len(none))
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        """The sizes of the kept axes."""
+        return self.walked[0].shape
+
+    @property
+    def over(self) -> tuple[int, ...]:
+        """The sizes of the outer reduced axes."""
+        return self.walked[1].shape[:-1]
+
+    @property
+    def inner(self) -> int:
+        """The size of the inner reduced axis."""
+        return self.walked[1].shape[-1]
+
+    @property
+    def rows(self) -> int:
+        """The number of results."""
+        return math.prod(self.kept)
+
+    @property
+    def outer(self) -> int:
+        """The number of inner axes of a result."""
+        return math.prod(self.over)
+
+    @cached_property
+    def count(self) -> int:
+        """The number of values of a result."""
+        return self.outer * self.inner
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """The inputs."""
+        kept, over = self.walked
+        return tuple(
+            Source(operand.dtype.itemsize, steps, reduced[:-1], reduced[-1], operand.aligned)
+            for operand, steps, reduced in zip(self.operands, kept.steps, over.steps, strict=True)
+        )
+
+    @property
+    def wide(self) -> bool:
+        """Whether an index or offset needs 64 bits."""
+        flat = Axes((self.rows, max(self.count, 1024)), ())
+        reach = [abs(source.step) * self.inner for source in self.sources]
+        reach += [abs(source.column) * self.kept[-1] for source in self.sources if source.kept]
+        return max(reach) > _REACH or any(map(needs_64_bits, (flat, *self.walked)))
+
+    @property
+    def in_columns(self) -> bool:
+        """Whether neighbouring elements of the largest input belong to different results."""
+        sizes = (*self.kept, *self.over, self.inner)
+
+        def elements(source: Source) -> int:
+            steps = (*source.kept, *source.over, source.step)
+            return math.prod(n for n, step in zip(sizes, steps, strict=True) if step)
+
+        largest = max(self.sources, key=elements)
+        return bool(largest.column) and (not largest.step or abs(largest.column) < abs(largest.step))
+
+    @property
+    def state_bytes(self) -> int:
+        """The bytes of a state."""
+        value = self.value
+        number = _BYTES.get(accumulator(self.reduction, value), value.itemsize)
+        index = 8 if self.wide else max(4, value.itemsize)
+        sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
+        if value in dtypes.NARROW:
+            sizes["T"], index = 4, max(4, index)
+        sizes["Indexed<T, Place>"] = 2 * max(index, sizes["T"])
+        return sizes.get(self.reduction.state, number)
+
+    @property
+    def features(self) -> dict[str, Any]:
+        """What its time depends on."""
+        return {
+            "reduction": self.reduction.name,
+            "dtype": dtypes.info(self.operands[0].dtype).name,
+            "in_columns": self.in_columns,
+            "inputs": len(self.operands),
+            "rows": self.rows,
+            "values": self.count,
+        }
+
+    @property
+    def summary(self) -> str:
+        """The problem in a line."""
+        of = "" if self.program.name in ("load", self.reduction.name) else f" of {self.program.name}"
+        arrays = ", ".join(f"{dtypes.info(one.dtype).name} {one.shape}" for one in self.operands)
+        return f"{self.reduction.name}{of} of {arrays} along axes {self.axes}"
+
+    def least_seconds(self, limits: Properties) -> float:
+        """The time in which the inputs are read and the result is written once."""
+        from ..launch import cost  # not before the first reduction
+
+        return sum(one.nbytes for one in (*self.operands, *self.results)) / cost.bandwidth(limits)
+
+
+class Plan(kernel_plan.Plan):
+    """What computes a reduction for arrays of one layout, with what its derivatives need.
+
+    Attributes:
+        problem: what it computes.
         parts: the memory for the states of pieces, if there are several.
         final: the kernel that combines them.
         converters: functions that convert each Python number to the dtype in which it is computed.
         parameter: whether the result takes a parameter.
-        program: the program that computes the values.
-        operands: the inputs' layouts.
-        axes: the reduced axes.
         pulls: the derivatives of calls without numbers, by the inputs that are tracked.
-        rendered: the template and variables of each kernel.
+        source: the text of the kernels.
     """
 
-    __slots__ = (
-        "axes",
-        "converters",
-        "count",
-        "direct",
-        "final",
-        "kept",
-        "operands",
-        "parameter",
-        "parts",
-        "prepare",
-        "program",
-        "pulls",
-        "rendered",
-        "shape",
-    )
+    __slots__ = ("converters", "final", "parameter", "parts", "problem", "pulls", "source")
 
-    def __init__(
-        self,
-        reduction: Reduction,
-        program: Program,
-        operands: Sequence[Layout],
-        axes: frozenset[int],
-        keepdims: bool,
-        result: DType,
-    ) -> None:
-        self.shape = shape = broadcast_shapes(program.name, [operand.shape for operand in operands])
-        self.kept = tuple(1 if i in axes else n for i, n in enumerate(shape))
-        self.count = math.prod(shape[i] for i in axes)
-        left = self.kept if keepdims else tuple(n for i, n in enumerate(shape) if i not in axes)
-        super().__init__(operands[0].device, [fresh_layout(operands[0].device, result, left)])
-        self.program, self.operands, self.parameter = program, tuple(operands), reduction.parameter
-        self.converters = tuple(map(converter, program.scalars))
+    def __init__(self, problem: Reducing) -> None:
+        super().__init__(problem.device, problem.results)
+        self.problem, self.parameter = problem, problem.reduction.parameter
+        self.converters = tuple(map(converter, problem.program.scalars))
         self.parts: Layout | None = None
         self.final: Prepared | None = None
-        self.direct: tuple[ByNumPy, int | None, bool] | None = None
-        self.prepare: Callable[[], None] | None = None
-        self.axes = tuple(sorted(axes))
         self.pulls: dict[tuple[bool, ...], Any] = {}
-        self.rendered: list[tuple[Any, dict[str, Any]]] = []
+        self.source = ""
+
+    def __call__(self, *arrays: Array) -> Array:
+        """The result of arrays alone, a new array."""
+        return self.run(arrays, ())
 
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
         """Launch and return the result, a new array."""
@@ -139,12 +303,6 @@ class Plan(kernel_plan.Plan):
             with self.device.activate():
                 return self.run(arrays, scalars, parameter)
         result = Array._made(self.layouts[0])
-        if self.direct is not None:
-            compute, axis, keepdims = self.direct
-            if compute(self.device, arrays[0]._data, result._data, axis, keepdims):
-                return result
-            if self.prepare is not None:
-                self.prepare()
         if self.launch is None:
             return result
         values: list[Any] = [array._operand for array in arrays]
@@ -159,275 +317,3 @@ class Plan(kernel_plan.Plan):
             assert self.final is not None
             self.final(parts._operand, *end)
         return result
-
-
-def accumulator(reduction: Reduction, value: DType) -> str:
-    """The C++ type of the accumulator for values of a dtype."""
-    if reduction.wide:
-        kind = dtypes.info(value).kind
-        if kind in "iu":
-            return "unsigned long long"
-        if value == dtypes.float32:
-            return "double"
-        if value == dtypes.complex64:
-            return "complex<double>"
-    return compute_type(value)
-
-
-_BYTES = {
-    "bool": 1,
-    "float": 4,
-    "double": 8,
-    "unsigned long long": 8,
-    "complex<float>": 8,
-    "complex<double>": 16,
-}
-
-
-def _state_bytes(reduction: Reduction, value: DType, wide: bool) -> int:
-    """The bytes of a state."""
-    sum_of = accumulator(reduction, value)
-    number = _BYTES.get(sum_of, value.itemsize)
-    index = 8 if wide else max(4, value.itemsize)
-    sizes = {"T": value.itemsize, "int": 4, "Moments<A>": 3 * number, "LogSum<A>": 2 * number}
-    if value in dtypes.NARROW:
-        sizes["T"], index = 4, max(4, index)
-    sizes["Indexed<T, Place>"] = 2 * max(index, sizes["T"])
-    return sizes.get(reduction.state, number)
-
-
-def _style(device: Device) -> Style:
-    return device.style
-
-
-def _task(
-    reduction: Reduction,
-    program: Program,
-    operands: Sequence[Layout],
-    shape: tuple[int, ...],
-    axes: frozenset[int],
-) -> Task:
-    """The reduction with adjacent axes merged, so that kernels walk as few as possible."""
-    steps = [broadcast_steps(operand, shape) for operand in operands]
-    kept_axes, over_axes = [i for i in range(len(shape)) if i not in axes], sorted(axes)
-    kept = collapse([shape[i] for i in kept_axes], [tuple(step[i] for i in kept_axes) for step in steps])
-    over_steps = [tuple(step[i] for i in over_axes) for step in steps]
-    if any(shape[i] == 0 for i in over_axes):
-        # With strides of 0 the kernel would read an element, but there is none.
-        over = Axes((0,), ((1,),) * len(operands))
-    else:
-        by = None if reduction.ordered else over_steps[0]
-        over = collapse([shape[i] for i in over_axes], over_steps, by)
-    if not over.shape:
-        over = Axes((1,), ((0,),) * len(operands))
-    size, inner = math.prod(over.shape), over.shape[-1]
-    reach = [abs(step[-1]) * inner for step in over.steps]
-    reach += [abs(step[-1]) * kept.shape[-1] for step in kept.steps if step]
-    flat = Axes((math.prod(kept.shape), max(size, 1024)), ())
-    wide = any(needs_64_bits(axes) for axes in (flat, kept, over))
-    wide = wide or max(reach) > 2**30
-    value = program.outputs[0].dtype
-    sources = tuple(
-        Source(operand.dtype.itemsize, kept_steps, reduced[:-1], reduced[-1], operand.aligned)
-        for operand, kept_steps, reduced in zip(operands, kept.steps, over.steps, strict=True)
-    )
-    return Task(
-        kept.shape,
-        over.shape[:-1],
-        inner,
-        sources,
-        len(statements(program.outputs)[0]),
-        max(4, value.itemsize),
-        _state_bytes(reduction, value, wide),
-        bool(reduction.batch),
-        reduction.ordered,
-        wide,
-    )
-
-
-def make_plan(
-    reduction: Reduction,
-    program: Program,
-    operands: Sequence[Layout],
-    axes: frozenset[int],
-    keepdims: bool,
-    result: DType,
-) -> Plan:
-    """The plan of ``reduction`` over ``axes`` of ``program``'s value."""
-    plan = Plan(reduction, program, operands, axes, keepdims, result)
-    device, shape = plan.device, plan.shape
-    if 0 in plan.layouts[0].shape:
-        return plan
-    on_host = _style(device) == "serial"
-    prepare = partial(_launches, plan, reduction, _task(reduction, program, operands, shape, axes), result)
-    if on_host and device.addressable and _is_for_numpy(plan, reduction):
-        axis = plan.axes[0] if len(plan.axes) == 1 else None
-        plan.direct, plan.prepare = (_BY_NUMPY[reduction.name][0], axis, keepdims), prepare
-    else:
-        prepare()
-    return plan
-
-
-def _launches(plan: Plan, reduction: Reduction, task: Task, result: DType) -> None:
-    """Choose and compile the launches of a plan."""
-    device, program, on_host = plan.device, plan.program, _style(plan.device) == "serial"
-    work = serial(task, device.properties.multiprocessors) if on_host else on_gpu(task)
-    bound = _variables(reduction, program, result, work)
-    tail = (work.layout, plan.count, *work.tail)
-    plan.launch = _prepare(plan, work, bound, tail)
-    if work.pieces > 1:
-        bytes_of_parts = task.rows * work.pieces * task.state
-        plan.parts = fresh_layout(device, dtypes.uint8, (bytes_of_parts,))
-        block, lanes, blocks = joined(task.rows, work.pieces, on_host)
-        final = {**bound, "name": bound["name"] + "_final", "stage": "final", "block": block, "lanes": lanes}
-        final["state_bytes"] = task.state
-        last = Work(PARTS, {}, (blocks, 1, 1), block, b"", ())
-        plan.final = _prepare(plan, last, final, (plan.count, task.rows, work.pieces))
-    plan.prepare = None
-
-
-def _is_for_numpy(plan: Plan, reduction: Reduction) -> bool:
-    """Whether one operand in C order is reduced, along its last axis or all of them, by what NumPy does faster."""
-    size, (operand, *others), program = math.prod(plan.shape), plan.operands, plan.program
-    if reduction.custom or program.name != "load" or others or not operand.contiguous:
-        return False
-    least = _NUMPY_SEARCH_COUNT if reduction.ordered else _NUMPY_COUNT
-    if (
-        operand.dtype not in _BY_NUMPY.get(reduction.name, (None, ()))[1]
-        or size < _NUMPY_VALUES
-        or plan.count < least
-    ):
-        return False
-    if reduction.name.startswith("nanarg") and plan.count != size:
-        return False
-    one_core, last_axis = plan.device.properties.multiprocessors == 1, len(plan.shape) - 1
-    return (one_core or size < _THREADED_VALUES) and (plan.count == size or plan.axes == (last_axis,))
-
-
-def _reducing(ufunc: Any) -> Callable[..., None]:
-    def compute(data: Any, to: Any, axis: int | None, keepdims: bool) -> None:
-        ufunc.reduce(data, axis, None, to, keepdims)
-
-    return compute
-
-
-def _searching(search: Callable[..., Any], best: np.ufunc | None = None) -> Callable[..., None]:
-    """The first index of the best number; with ``best``, of all that are not NaN, and -1 of NaN alone."""
-
-    def compute(data: Any, to: Any, axis: int | None, keepdims: bool) -> None:
-        if best is None:
-            search(data, axis, to, keepdims=keepdims)
-            return
-        data = data.reshape(-1)
-        index = int(search(data))
-        if data[index] != data[index]:  # NaN, which is the best
-            value = best.reduce(data)
-            index = int((data == value).argmax()) if value == value else -1
-        to.fill(index)
-
-    return compute
-
-
-_FLOATS = frozenset((dtypes.float32, dtypes.float64))
-_ARGMAX, _ARGMIN = np.ndarray.argmax, np.ndarray.argmin
-#: What NumPy reduces, with the dtypes for which it has vector instructions.
-_BY_NUMPY: dict[str, tuple[ByNumPy, frozenset[DType]]] = {
-    name: (by_numpy(name, warns=True, why=why)(compute), known)
-    for why, known, functions in (
-        ("it stops early", frozenset((dtypes.bool_, dtypes.int8, dtypes.uint8)),
-         {"all": _reducing(np.logical_and), "any": _reducing(np.logical_or)}),
-        ("it takes fewer instructions", _FLOATS.union((dtypes.bool_, *dtypes.INTS)),
-         {"max": _reducing(np.maximum), "min": _reducing(np.minimum),
-          "argmax": _searching(_ARGMAX), "argmin": _searching(_ARGMIN)}),
-        ("it takes fewer instructions", _FLOATS,
-         {"nanmax": _reducing(np.fmax), "nanmin": _reducing(np.fmin),
-          "nanargmax": _searching(_ARGMAX, np.fmax), "nanargmin": _searching(_ARGMIN, np.fmin)}),
-    )
-    for name, compute in functions.items()
-}  # fmt: skip
-
-
-def _prepare(plan: Plan, work: Work, bound: dict[str, Any], tail: Sequence[Any]) -> Prepared:
-    """The compiled launch."""
-    plan.rendered.append((work.kernel, bound))
-    with on(plan.device):
-        function = work.kernel.bind(plan.device, **bound).function
-        return function.prepare(work.grid, (work.block, 1, 1), 0, tail)
-
-
-def _variables(reduction: Reduction, program: Program, result: DType, work: Work) -> dict[str, Any]:
-    """The template variables of a reduction's kernel."""
-    body, (value,) = statements(program.outputs)
-    dtype = program.outputs[0].dtype
-    name = reduction.name if program.name in ("load", reduction.name) else f"{reduction.name}_{program.name}"
-    inputs = [
-        {"k": k, "type": dtypes.info(d).cxx, "compute": compute_type(d), **strides}
-        for k, (d, strides) in enumerate(zip(program.inputs, work.variables["strides"], strict=True))
-    ]
-    return {
-        **work.variables,
-        "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{work.block}",
-        "stage": "single" if work.pieces == 1 else "partial",
-        "inputs": inputs,
-        "scalars": [compute_type(d) for d in program.scalars],
-        "body": body,
-        "value": value,
-        "value_type": compute_type(dtype),
-        "accumulator": accumulator(reduction, dtype),
-        "result": dtypes.info(result).cxx,
-        "reduction": reduction,
-        "half": all(d in dtypes.NARROW for d in program.inputs),
-    }
-
-
-_plans: Cache[Any, Plan] = Cache()
-
-
-def cached(*key: Any) -> Plan | None:
-    """The plan that :func:`keep` stored under a key, or None."""
-    return _plans.get(key)
-
-
-def keep(plan: Plan, *key: Any) -> None:
-    """Store a plan under a key that is cheaper to make than that of :func:`planned`."""
-    _plans.keep(key, plan)
-
-
-def source(
-    reduction: Reduction,
-    program: Program,
-    device: Device,
-    datas: Sequence[Any],
-    reduced: frozenset[int],
-    result: DType,
-) -> str:
-    """The text of the one or two kernels that a plan launches."""
-    operands = [layout_of(device, data) for data in datas]
-    plan = make_plan(reduction, program, operands, reduced, False, result)
-    if plan.prepare is not None:
-        plan.prepare()
-    return "\n".join(kernel.source(**bound) for kernel, bound in plan.rendered)
-
-
-def planned(
-    reduction: Reduction,
-    program: Program,
-    arrays: Sequence[Array],
-    axes: tuple[int, ...],
-    keepdims: bool,
-    result: DType,
-) -> Plan:
-    """The plan of ``reduction`` over ``axes`` of ``program``'s value for the layouts of ``arrays``.
-
-    Raises:
-        DeviceError: the arrays are on different devices.
-        ValueError: their shapes do not broadcast.
-    """
-    layouts = [array._layout or array._planned() for array in arrays]
-    key = (reduction, program, axes, keepdims, result, *layouts)
-    plan = _plans.get(key)
-    if plan is None:
-        one_device(reduction.name, arrays)
-        plan = make_plan(reduction, program, layouts, frozenset(axes), keepdims, result)
-        _plans.keep(key, plan)
-    return plan

@@ -25,9 +25,9 @@ from ..elementwise.ufunc import one_out, written
 from ..kernel.strides import broadcast_axes
 from ..shape.joins import concat, stack
 from ..shape.views import moveaxis, reshape
-from .function import Reduce, Rule, Span, exponential_below, load
+from .function import Reduce, Rule, Span, exponential_below
 from .masked import masked_mean, masked_spread, one_correction
-from .plan import Reduction
+from .plan import Reduction, load
 
 __all__ = [
     "all",

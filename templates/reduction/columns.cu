@@ -51,7 +51,7 @@ struct ThreadColumns {
                 index position[inputs];
 #pragma unroll
                 for (int k = 0; k < inputs; ++k) position[k] = offset[k];
-                layout.advance_outer(position, q);
+                advance_outer(layout, position, q);
                 in[u].load(memory, layout, position, at - q * inner);
             } else {
                 in[u].load(memory, layout, offset, at);
@@ -95,7 +95,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 <% for x in inputs %>
     partial.offset[<< x.k >>] = stepped<Step::<< x.column >>>(column, layout.column[<< x.k >>]);
 <% endfor %>
-    layout.advance_kept(partial.offset, row);
+    advance_kept(layout, partial.offset, row);
     partial.fixed.load(memory, layout, partial.offset, 0);
 #pragma unroll
     for (int k = 0; k < width; ++k) partial.a[k] = identity();

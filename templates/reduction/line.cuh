@@ -8,8 +8,8 @@ struct Line {
         index offset[inputs];
 #pragma unroll
         for (int k = 0; k < inputs; ++k) offset[k] = first * layout.column[k];
-        layout.advance_kept(offset, row);
-        layout.advance_outer(offset, q);
+        advance_kept(layout, offset, row);
+        advance_outer(layout, offset, q);
 <% for x in inputs %>
         x<< x.k >> = {memory.x<< x.k >>, offset[<< x.k >>], layout.step[<< x.k >>], layout.column[<< x.k >>]};
 <% endfor %>

@@ -1,6 +1,6 @@
 // Shared by all reduction kernels, generated from a reduction's row and a program: the state and its functions, value_of
-// (the map that is fused), and Output. For stages that read inputs also Memory and Layout, whose strides are those along
-// the kept axes, the outer reduced axes and the inner one.
+// (the map that is fused), and Output. For stages that read inputs also Memory and Layout, whose steps in elements
+// are those along the kept axes, the outer reduced axes, the inner one, and to the next column.
 <% macro parameters() %>
 <% for x in inputs %>
     const << x.type >>* x<< x.k >>,
@@ -85,23 +85,12 @@ struct Memory {
 };
 
 <% include "lib/strided.cuh" %>
-constexpr int inputs = << inputs | length >>, kept = << kept >>, over = << over >>;
-// Sizes of the kept axes and of the outer reduced ones; the inputs' steps along them, along the inner one, and to the next
-// column.
-struct Layout {
-<% if kept %>
-    index kept_shape[kept], kept_step[inputs][kept];
-<% endif %>
-<% if over %>
-    index outer_shape[over], outer_step[inputs][over];
-<% endif %>
-    index step[inputs]<< ", column[inputs]" if columns >>;
-
-    __device__ __forceinline__ void advance_kept(index (&offset)[inputs], index at) const {
-        << "advance(offset, at, kept_shape, kept_step);" if kept >>
-    }
-    __device__ __forceinline__ void advance_outer(index (&offset)[inputs], index at) const {
-        << "advance(offset, at, outer_shape, outer_step);" if over >>
-    }
-};
+constexpr int inputs = << inputs | length >>, over = << over >>;
+<< Layout >>
+__device__ __forceinline__ void advance_kept(const Layout& layout, index (&offset)[inputs], index at) {
+    << "advance(offset, at, layout.kept_shape, layout.kept_step);" if kept >>
+}
+__device__ __forceinline__ void advance_outer(const Layout& layout, index (&offset)[inputs], index at) {
+    << "advance(offset, at, layout.outer_shape, layout.outer_step);" if over >>
+}
 <% endif %>

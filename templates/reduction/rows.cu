@@ -79,7 +79,7 @@ struct ThreadRows {
                     index position[inputs];
 #pragma unroll
                     for (int k = 0; k < inputs; ++k) position[k] = offset[j][k];
-                    layout.advance_outer(position, q);
+                    advance_outer(layout, position, q);
                     in[j][u].load(memory, layout, position, (at - q * inner_packs) * width);
                 } else {
                     in[j][u].load(memory, layout, offset[j], at * width + head);
@@ -135,7 +135,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         const index row = minimum(first_row + j * (block / lanes), rows - 1);
 #pragma unroll
         for (int k = 0; k < inputs; ++k) partial.offset[j][k] = 0;
-        layout.advance_kept(partial.offset[j], row);
+        advance_kept(layout, partial.offset[j], row);
         partial.fixed[j].load(memory, partial.offset[j]);
         partial.a[j] = identity();
     }

@@ -39,10 +39,8 @@ struct Larger {
 
 <% include "lib/strided.cuh" %>
 constexpr int arrays = << arrays >>, kept = << kept >>;
-// Sizes of the kept axes, and the arrays' steps, the result's last: along them, along the axis, and to the next column.
-struct Layout {
-    index kept_shape[kept], kept_step[arrays][kept], step[arrays], column[arrays];
-};
+// The result's steps are the last.
+<< Layout >>
 struct Row {
 <% for k in range(arrays) %>
     Strided< << "T" if loop.last else "const T" >>, Step::<< steps[k] >>, Step::<< columns[k] >>> << "y" if loop.last else "x%d" % k >>;

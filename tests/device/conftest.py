@@ -34,7 +34,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(launch.Plan, "make", property(lambda plan: None, launch.Plan.make.__set__))
     for method in ("run", "single", "pair", "beside_number"):
         count(launch.Plan, method, lambda plan: plan.program.name)
-    count(reduction.Plan, "run", lambda plan: plan.rendered[0][1]["reduction"].name)
+    count(reduction.Plan, "run", lambda plan: plan.problem.reduction.name)
     return made
 
 

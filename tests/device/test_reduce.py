@@ -13,7 +13,7 @@ from dtype_rule import ruled
 import cukern as ck
 from cukern.array import operators
 from cukern.kernel import strides
-from cukern.reduction import plan as reduction
+from cukern.reduction.families import REDUCTION
 from cukern.reduction.rows import Reduce
 from cukern.testing import assert_close, gradcheck
 
@@ -128,13 +128,9 @@ def test_layouts(device: ck.Device, layout: str, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["sum", "max", "argmax", "var", "logsumexp"])
 @pytest.mark.parametrize("shape", [(3, 5), (2, 3000), (3000, 2), (1, 100_000), (4, 6, 9)])
-def test_gpu_launch_shapes_on_the_host(
-    monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], name: str, shape: tuple[int, ...]
-) -> None:
+def test_gpu_launch_shapes_on_the_host(name: str, shape: tuple[int, ...]) -> None:
     """Warps and blocks that share a row compute the same where the host runs them."""
-    empty(reduction._plans)
-    monkeypatch.setattr(reduction, "_style", lambda device: "simt")
-    with ck.device("host"):
+    with ck.device("host"), ck.kernels_only(), REDUCTION.only("columns", "rows"):
         a = np.random.default_rng(0).standard_normal(shape)
         x = ck.asarray(a)
         for axis in range(len(shape)):
@@ -143,16 +139,14 @@ def test_gpu_launch_shapes_on_the_host(
 
 
 @pytest.mark.parametrize("name", ["sum", "argmax"])
-def test_64_bit_indices(
-    device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], name: str
-) -> None:
+def test_64_bit_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """The kernels of arrays beyond 2**31 elements, on small ones."""
-    empty(reduction._plans)
     monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     a = np.random.default_rng(0).standard_normal((3, 40, 50))
-    for axis in (None, 0, 1, 2):
-        size = 1e-15 * np.abs(a).sum(axis) if name == "sum" else None
-        assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis), atol=size)
+    with REDUCTION.only("columns", "rows", "loops"):
+        for axis in (None, 0, 1, 2):
+            size = 1e-15 * np.abs(a).sum(axis) if name == "sum" else None
+            assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis), atol=size)
 
 
 def test_empty(device: ck.Device) -> None:

@@ -13,38 +13,35 @@ from elementwise_support import address_counts
 import cukern as ck
 from cukern import dtypes
 from cukern.array import operators
+from cukern.cli.tune import measure
 from cukern.kernel import strides
-from cukern.reduction import geometry as reduction_work
-from cukern.reduction import plan as reduction
+from cukern.launch.family import STAND_IN, Family, Used
+from cukern.reduction import families
+from cukern.reduction.families import REDUCTION, SOFTMAX
 from cukern.reduction.rows import Reduce
+from cukern.reduction.variants import Columns, Rows
 from cukern.testing import assert_close
 
 ROWS: dict[str, Reduce] = {name: f for name, f in operators.FUNCTIONS.items() if isinstance(f, Reduce)}
 
 
-@pytest.fixture(params=[reduction_work.ROW_SHAPE.blocks, 8], ids=["many", "few"])
-def like_a_gpu(
-    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]
-) -> Iterator[list[str]]:
-    """The host launches as a GPU does, what is long cut for many blocks or for few; the templates it takes."""
-    made: list[str] = []
-    real = reduction.on_gpu
-
-    def on_gpu(task: reduction_work.Task) -> reduction_work.Work:
-        work = real(task)
-        made.append(work.kernel.template + ("" if work.pieces == 1 else ", cut"))
-        return work
-
-    empty(reduction._plans)
-    monkeypatch.setattr(reduction, "_style", lambda device: "simt")
-    monkeypatch.setattr(reduction, "on_gpu", on_gpu)
+@pytest.fixture(params=[Rows.blocks, 8], ids=["many", "few"])
+def like_a_gpu(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Used]:
+    """The host launches as a GPU does, what is long cut for many blocks or for few; the variants it takes."""
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
-    for name in ("ROW_SHAPE", "ORDERED_ROW_SHAPE", "COLUMN_SHAPE"):
-        shape = getattr(reduction_work, name)._replace(blocks=request.param)
-        monkeypatch.setattr(reduction_work, name, shape)
-    with ck.device("host"):
-        yield made
+    for variant in (Rows, Columns):
+        monkeypatch.setattr(variant, "blocks", request.param)
+    with ck.device("host"), ck.kernels_only(), REDUCTION.only("columns", "rows") as used:
+        yield used
+
+
+def ways(used: Used) -> set[str]:
+    """The names of variants, and whether they cut results into pieces."""
+    return {
+        one.name + (", cut" if one.launch(problem, STAND_IN).grid[1] > 1 else "")
+        for one, problem in zip(used, used.problems, strict=True)
+    }
 
 
 #: Arrays whose reduction takes each way of the kernels: short rows by a part of a warp, several at once, long ones by a
@@ -82,7 +79,7 @@ _WAYS = [
 
 
 @pytest.mark.parametrize("layout, dtype", _WAYS)
-def test_ways_of_a_gpu(like_a_gpu: list[str], layout: str, dtype: str) -> None:
+def test_ways_of_a_gpu(like_a_gpu: Used, layout: str, dtype: str) -> None:
     flat = np.random.default_rng(1).integers(-50, 50, 40003).astype(dtypes.as_dtype(dtype))
     view, axes = SPREAD[layout]
     x = view(ck.asarray(flat))
@@ -93,26 +90,26 @@ def test_ways_of_a_gpu(like_a_gpu: list[str], layout: str, dtype: str) -> None:
             assert_close(made.astype("float64"), want, rtol=5e-3 if dtype == "bfloat16" else 1e-6, atol=1e-3)
     if "sum" in KINDS[dtype]:
         assert_close(ROWS["sum"](x).astype("float64"), values.sum(), rtol=5e-3, atol=1e-3)
-    assert "reduction/reduce.cu" not in like_a_gpu
+    assert ways(like_a_gpu) <= {"rows", "columns", "rows, cut", "columns, cut"}
 
 
-def test_every_way_of_a_gpu_is_taken(like_a_gpu: list[str]) -> None:
+def test_every_way_of_a_gpu_is_taken(like_a_gpu: Used) -> None:
     for view, axes in SPREAD.values():
         for axis in axes:
             ROWS["max"](view(ck.zeros(40003)), axis)
-    cut = "reduction/columns.cu, cut" if reduction_work.ROW_SHAPE.blocks > 8 else "reduction/rows.cu, cut"
-    assert {"reduction/rows.cu", "reduction/columns.cu", cut} <= set(like_a_gpu)
+    cut = "columns, cut" if Rows.blocks > 8 else "rows, cut"
+    assert {"rows", "columns", cut} <= ways(like_a_gpu)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "max"])
-def test_nan_and_ties_on_a_gpu(like_a_gpu: list[str], name: str) -> None:
+def test_nan_and_ties_on_a_gpu(like_a_gpu: Used, name: str) -> None:
     a = np.random.default_rng(2).integers(0, 3, (20, 3000)).astype(np.float32)
     a[3, [70, 2000]] = a[5, 2999] = np.nan
     for axis in (0, 1):
         assert_close(ROWS[name](ck.asarray(a), axis), getattr(np, name)(a, axis=axis))
 
 
-def test_several_inputs_on_a_gpu(like_a_gpu: list[str]) -> None:
+def test_several_inputs_on_a_gpu(like_a_gpu: Used) -> None:
     rng = np.random.default_rng(3)
     x, y, z = (rng.standard_normal(shape).astype(np.float32) for shape in ((60, 700), (700,), (60, 1)))
     for axis in (0, 1, None):
@@ -124,7 +121,7 @@ def test_several_inputs_on_a_gpu(like_a_gpu: list[str]) -> None:
 @pytest.mark.parametrize("name", ["sum", "argmax"])
 @pytest.mark.parametrize("layout", ["odd rows", "inner axis", "every third", "few columns"])
 def test_64_bit_indices_on_a_gpu(
-    like_a_gpu: list[str], monkeypatch: pytest.MonkeyPatch, layout: str, name: str
+    like_a_gpu: Used, monkeypatch: pytest.MonkeyPatch, layout: str, name: str
 ) -> None:
     monkeypatch.setattr(strides, "LARGEST_INDEX", 1)
     view, axes = SPREAD[layout]
@@ -146,28 +143,70 @@ _STATES = [
 
 
 @pytest.mark.parametrize("name, dtype", _STATES)
-def test_states_of_pieces(
-    like_a_gpu: list[str], monkeypatch: pytest.MonkeyPatch, dtype: str, name: str
-) -> None:
+def test_states_of_pieces(like_a_gpu: Used, monkeypatch: pytest.MonkeyPatch, dtype: str, name: str) -> None:
     """The memory for the states of pieces is as large as they are, which the kernel that joins them asserts."""
-    for shape in ("ROW_SHAPE", "ORDERED_ROW_SHAPE"):
-        monkeypatch.setattr(reduction_work, shape, getattr(reduction_work, shape)._replace(unsplit=0))
+    monkeypatch.setattr(Rows, "unsplit", 0)
     # Positions and counts are as wide as indices.
     for limit in (strides.LARGEST_INDEX, *([1] if name in ("argmax", "var") else [])):
         monkeypatch.setattr(strides, "LARGEST_INDEX", limit)
-        reduction._plans.clear()
-        made = ROWS[name](ck.ones(40003, dtype)).astype("float64")
+        with REDUCTION.only("columns", "rows") as used:
+            made = ROWS[name](ck.ones(40003, dtype)).astype("float64")
+            assert ways(used) == {"rows, cut"}
         want = {"argmax": 0, "var": 0, "logsumexp": 1 + np.log(40003), "sum": 40003}.get(name, 1)
         assert_close(made, np.float64(want), rtol=5e-3)
-    assert set(like_a_gpu) == {"reduction/rows.cu, cut"}
 
 
-def test_no_value_on_a_gpu(like_a_gpu: list[str]) -> None:
+def test_no_value_on_a_gpu(like_a_gpu: Used) -> None:
     """No kernel reads an element once for all places where there is no place."""
     x = ck.zeros((0, 3))
     assert ROWS["sum"](x, 0).tolist() == [0.0, 0.0, 0.0]
     assert ROWS["sum"](ck.zeros((3, 0)), 1).tolist() == [0.0, 0.0, 0.0]
     assert ROWS["prod"](x).item() == 1.0
     assert np.isnan(ROWS["mean"](x).item())
-    bound = [variables for plan in reduction._plans.values() for _, variables in plan.rendered[:1]]
-    assert bound and all(one["step"] != "zero" for variables in bound for one in variables["inputs"])
+    assert like_a_gpu.problems
+    assert all(source.step for problem in like_a_gpu.problems for source in problem.sources)
+
+
+@pytest.mark.parametrize("family", [REDUCTION, SOFTMAX], ids=lambda one: one.name)
+def test_every_variant_is_what_the_reference_says(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch, family: Family[Any]
+) -> None:
+    """As `python -m cukern tune` compares them."""
+    models = (
+        ((4000,), (0,)),
+        ((300, 40), (0,)),
+        ((9, 6, 5, 4), (0, 2, 3)),
+        ((40, 128), (1,)),
+        ((3, 3000), (1,)),
+    )
+    monkeypatch.setattr(families, "_MODELS", models)
+    monkeypatch.setattr(families, "_MOST_ON_HOST", 1 << 16)
+    entries, refused = measure(family, device, 10, 1, 1, 60)
+    assert refused == []
+    assert len(entries) == 10 and all(one.variants for one in entries)
+
+
+def test_explain_tells_of_a_reduction_and_a_softmax(device: ck.Device) -> None:
+    x = ck.ones((40, 64))
+    for function, family in ((ck.sum, "reduction"), (ck.softmax, "softmax")):
+        function(x)  # what is known already is told, too
+        found = ck.explain(function, x)
+        assert [(one.name, found.counts[one.name, problem]) for one, problem in found.problems] == [
+            (family, 1)
+        ]
+        assert found.result.shape == function(x).shape
+        lines = repr(found).splitlines()
+        assert lines[0].startswith(f"1 x {family}: {function.__name__} of float32 (40, 64) along ax")
+        assert sum(line.startswith(">") for line in lines) == 1
+
+
+def test_explain_tells_of_numpy_once() -> None:
+    with ck.device("host"):
+        x = ck.ones((300, 1000))
+        for _ in range(2):
+            (named,) = repr(ck.explain(ck.max, x)).split("\n\n")
+            assert "> NumPy" in named
+            with ck.kernels_only():
+                named, family = repr(ck.explain(ck.max, x)).split("\n\n")
+                assert "> kernels" in named and "> loops" in family and "NumPy" not in family
+                assert ck.max(x).item() == 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from nn_support import close, sized
 
 import cukern as ck
 from cukern.elementwise import plan as launch
+from cukern.launch.family import STAND_IN, Used
 from cukern.reduction import plan as reduction
 from cukern.reduction import softmax
+from cukern.reduction.families import SOFTMAX
 from cukern.testing import assert_close, gradcheck
 
 
@@ -28,15 +30,11 @@ ROW_SHAPES = [((3, 4), 1), ((2, 200), 1), ((2, 1500), 1), ((2, 5000), 1), ((1, 1
 
 
 @pytest.mark.parametrize(("shape", "axis"), ROW_SHAPES)
-def test_gpu_launch_shapes_of_softmax_on_the_host(
-    monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None], shape: tuple[int, ...], axis: int
-) -> None:
-    gpu = softmax.geometry
-    empty(softmax._plans)
-    monkeypatch.setattr(softmax, "geometry", lambda style, *sizes: gpu("simt", *sizes))
+def test_gpu_launch_shapes_of_softmax_on_the_host(shape: tuple[int, ...], axis: int) -> None:
     a, g = np.random.default_rng(0).standard_normal((2, *shape))
-    with ck.device("host"):
+    with ck.device("host"), SOFTMAX.only("registers", "passes", limits=STAND_IN) as used:
         check_softmax(a, g, axis)
+    assert used and (shape[axis] <= 4 or max(one.threads for one in used) > 1)
 
 
 @pytest.mark.parametrize(
@@ -71,20 +69,12 @@ def test_softmax_in_every_dtype(device: ck.Device, dtype: Any, shape: tuple[int,
 
 
 @pytest.fixture
-def rows_of_packs(monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]) -> Iterator[list[str]]:
-    """The host launches as a GPU does; the templates it takes."""
-    made: list[str] = []
-    for name, kernel in (("_packed", "rows"), ("_general", "general")):
-        real = getattr(softmax, name)
-        monkeypatch.setattr(
-            softmax, name, lambda *args, real=real, kernel=kernel: made.append(kernel) or real(*args)
-        )
-    empty(softmax._plans)
-    monkeypatch.setattr(softmax, "_style", lambda device: "simt")
+def rows_of_packs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Used]:
+    """The host launches as a GPU does; the variants it takes."""
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
-    with ck.device("host"):
-        yield made
+    with ck.device("host"), SOFTMAX.only("packs", "registers", "passes", limits=STAND_IN) as used:
+        yield used
 
 
 #: Every length in float32, and of each other dtype some: in packs or not, and of each number of threads a row.
@@ -106,7 +96,7 @@ _REGISTERS = [
 
 
 @pytest.mark.parametrize("n, dtype", _REGISTERS)
-def test_rows_in_registers(rows_of_packs: list[str], n: int, dtype: Any) -> None:
+def test_rows_in_registers(rows_of_packs: Used, n: int, dtype: Any) -> None:
     """A row a thread, part of a warp, a warp, a block; the last rows of a block left out."""
     rng = np.random.default_rng(0)
     a, g = (rng.standard_normal((3 if n > 5000 else 37, n)).astype(dtype) for _ in range(2))
@@ -124,10 +114,10 @@ def test_rows_in_registers(rows_of_packs: list[str], n: int, dtype: Any) -> None
     close(recorder.gradient(soft, x, given), by_soft)
     close(recorder.gradient(log, x, given), by_log)
     packed = n % (16 // dtype.itemsize) == 0
-    assert rows_of_packs[:2] == ["rows" if packed else "general"] * 2
+    assert [one.name == "packs" for one in rows_of_packs[:2]] == [packed] * 2
 
 
-def test_what_is_no_row_in_registers(rows_of_packs: list[str]) -> None:
+def test_what_is_no_row_in_registers(rows_of_packs: Used) -> None:
     a = np.random.default_rng(0).standard_normal((9, 36)).astype(np.float32)
     for x, axis in (
         (a, 0),
@@ -139,11 +129,11 @@ def test_what_is_no_row_in_registers(rows_of_packs: list[str]) -> None:
         assert_close(
             ck.softmax(ck.Array._wrap(x, ck.Device("host")), axis), normalized(x.astype(np.float64), axis)
         )
-    assert "rows" not in rows_of_packs
+    assert rows_of_packs and all(one.name != "packs" for one in rows_of_packs)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_infinities_of_rows_in_registers(rows_of_packs: list[str], dtype: str) -> None:
+def test_infinities_of_rows_in_registers(rows_of_packs: Used, dtype: str) -> None:
     a = np.random.default_rng(0).standard_normal((7, 512)).astype(ck.dtypes.as_dtype(dtype))
     a[0], a[1, 1:], a[2, 300], a[3, 7], a[4, 128:] = -np.inf, -np.inf, np.inf, np.nan, -np.inf
     a[5], a[5, 128:] = -200, -np.inf
@@ -160,13 +150,13 @@ def test_infinities_of_rows_in_registers(rows_of_packs: list[str], dtype: str) -
 
 @pytest.mark.parametrize("dtype", ck.dtypes.FLOATS, ids=lambda d: ck.dtypes.info(d).name)
 @pytest.mark.parametrize("value", [0.0, -6e4, 1e4, "lowest"])
-def test_rows_of_one_number(rows_of_packs: list[str], dtype: Any, value: Any) -> None:
+def test_rows_of_one_number(rows_of_packs: Used, dtype: Any, value: Any) -> None:
     """Rows that a mask has filled, say."""
     number = float(np.finfo(dtype).min if dtype.kind == "f" else -3e38) if value == "lowest" else value
     x = ck.full((3, 64), number, dtype=dtype)
     assert (ck.softmax(x).numpy() == 1 / 64).all()
     assert_close(ck.log_softmax(x), np.full((3, 64), -np.log(64)), dtype=dtype)
-    assert rows_of_packs == ["rows"] * 2
+    assert [one.name for one in rows_of_packs] == ["packs"] * 2
 
 
 def test_softmax_is_one_launch(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

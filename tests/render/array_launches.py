@@ -6,9 +6,6 @@ from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from typing import Any
 
-import pytest
-from emptied import emptied
-
 import cukern as ck
 from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
@@ -16,12 +13,15 @@ from cukern.elementwise.function import Elementwise
 from cukern.index import compact, sort
 from cukern.index.radix import radix_for
 from cukern.index.scan import recurrence
-from cukern.reduction import plan as reduction
+from cukern.launch.family import STAND_IN
 from cukern.reduction import rows as reduce
-from cukern.reduction import softmax
+from cukern.reduction.families import REDUCTION, SOFTMAX
 from cukern.shape.copy import Copies
 from cukern.sparse.products import Form, data_shape, multiplied, multiplying, sampled
 from cukern.sparse.structure import Structure
+
+#: Limits of a host, for which the loops of its kernels are laid out on a GPU.
+HOST = STAND_IN._replace(compute_capability=(0, 0))
 
 
 def arrays(dtype: Any, *shapes: tuple[int, ...]) -> list[ck.Array]:
@@ -80,8 +80,7 @@ def launch_reduce(dtype: Any, everything: bool = False) -> None:
                 refuses = nullcontext() if dtypes.info(dtype).kind == "f" else suppress(TypeError)
                 with refuses:
                     getattr(ck, name)(*arrays(dtype, shape), axis=axis)
-    with emptied(reduction._plans), pytest.MonkeyPatch.context() as patch:  # the host's loops
-        patch.setattr(reduction, "_style", lambda device: "serial")
+    with REDUCTION.only("loops", limits=HOST):
         for axis in (0, 1):
             ck.sum(*arrays(dtype, (9, 30)), axis=axis)
 
@@ -228,10 +227,7 @@ def launch_softmax(dtype: Any) -> None:
         (x,) = arrays(dtype, shape)
         for function in (ck.softmax, ck.log_softmax):
             with_derivatives(lambda x, f=function, axis=axis: f(x, axis=axis), x)
-    with emptied(softmax._plans), pytest.MonkeyPatch.context() as patch:  # the host's loops
-        patch.setattr(
-            softmax, "geometry", lambda style, *sizes, real=softmax.geometry: real("serial", *sizes)
-        )
+    with SOFTMAX.only("passes", limits=HOST):
         for shape, axis in (((3, 21), -1), ((30, 9), 0)):
             (x,) = arrays(dtype, shape)
             for function in (ck.softmax, ck.log_softmax):

@@ -20,7 +20,7 @@ from ...kernel import Kernel
 from ...kernel.plan import new
 from ...launch import cost
 from ...launch.variant import Launch, Plan, Run, Variant, prepared
-from ...reduction.function import load
+from ...reduction.plan import load
 from ...shape.known_views import items
 from ..layer_norm.families import LAYER_NORM
 from ..layer_norm.problem import Normalization

@@ -16,7 +16,7 @@ from ...kernel.plan import new, on
 from ...kernel.sizes import ACCESS, divide_up, power_of_two
 from ...launch import cost
 from ...launch.variant import Launch, Plan, Variant, prepared
-from ...reduction.function import load
+from ...reduction.plan import load
 from ...shape.known_views import items
 from .problem import Normalization
 

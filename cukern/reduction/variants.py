@@ -1,0 +1,433 @@
+"""The variants of reductions by kernels: loops for a host, and rows or columns that a GPU's threads share.
+
+Rows are reduced along contiguous elements, columns where neighbouring results read neighbouring elements. A reduction
+with too few results to fill the device splits each into pieces, whose partial states a second launch combines.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from .. import dtypes
+from ..array.layout import fresh_layout
+from ..device.interface import Properties
+from ..elementwise.geometry import WIDEST
+from ..elementwise.print_cxx import compute_type, statements
+from ..kernel import Kernel
+from ..kernel.sizes import divide_up, power_of_two
+from ..kernel.strides import step_kind
+from ..launch import cost
+from ..launch.params import Given, Params
+from ..launch.variant import Launch, Variant, prepared
+from ..text import Dim3
+from .plan import Plan, Reducing, Source, accumulator
+
+#: Values that a host thread computes in sequence.
+HOST_PIECE = 65536
+#: Columns that a host thread reduces together if the elements of one are far apart.
+_HOST_TILE = 64
+#: The same if every core has such a tile: longer runs of memory are read faster.
+_HOST_WIDE_TILE = 512
+#: Threads of a GPU's block, where a result does not need more.
+_BLOCK = 256
+#: Bytes that a GPU's thread loads before it computes.
+_FLIGHT = 64
+#: Bytes of the values that a thread combines at once, in registers.
+_VALUE_BYTES = 128
+#: Bytes of the states that a thread keeps in registers.
+_STATE_BYTES = 128
+#: Bytes of shared memory for the states of a block.
+_SHARED_BYTES = 32768
+#: The most statements in an unrolled loop.
+_STATEMENTS = 512
+#: Bytes that a GPU reads from memory at a time.
+_SECTOR = 32
+
+
+@cache
+def _declared(**lengths: tuple[int, ...]) -> Params:
+    return Params("Layout", **{name: ("index", of) for name, of in lengths.items()})
+
+
+def layout(**values: Any) -> Given:
+    """The struct by which kernels walk arrays of any strides: fields of as many indices as given, none of no index."""
+    filled = {name: one for name, one in values.items() if np.size(one)}
+    return _declared(**{name: np.shape(one) for name, one in filled.items()})(**filled)
+
+
+class Kernels(Variant[Reducing]):
+    """What all variants share: the template variables of a reduction, and the launch that joins pieces."""
+
+    joining: ClassVar[Kernel] = Kernel("reduction/parts.cu")
+    of_launch = frozenset(("threads", "piece", "outer_piece", "inner_piece"))
+
+    def laid_out(
+        self,
+        problem: Reducing,
+        grid: Dim3,
+        block: int,
+        kept: int,
+        numbers: Sequence[int],
+        columns: bool,
+        **more: Any,
+    ) -> Launch:
+        """A launch that walks the first ``kept`` kept axes, with these numbers as its last parameters.
+
+        Args:
+            grid: blocks; along y the pieces of each result.
+            columns: whether there are steps to the next column.
+            more: further template variables.
+        """
+        program, reduction, sources = problem.program, problem.reduction, problem.sources
+        body, (value,) = statements(program.outputs)
+        name = (
+            reduction.name if program.name in ("load", reduction.name) else f"{reduction.name}_{program.name}"
+        )
+        inputs = [
+            {
+                "k": k,
+                "type": dtypes.info(dtype).cxx,
+                "compute": compute_type(dtype),
+                "step": step_kind(source.step),
+                "column": step_kind(source.column),
+            }
+            for k, (dtype, source) in enumerate(zip(program.inputs, sources, strict=True))
+        ]
+        constants = {
+            "name": f"{name}_{dtypes.info(program.inputs[0]).name}_{block}",
+            "stage": "single" if grid[1] == 1 else "partial",
+            "index": "long long" if problem.wide else "int",
+            "kept": kept,
+            "columns": columns,
+            "over": len(problem.over),
+            "inputs": inputs,
+            "scalars": [compute_type(d) for d in program.scalars],
+            "body": body,
+            "value": value,
+            "value_type": compute_type(problem.value),
+            "accumulator": accumulator(reduction, problem.value),
+            "result": dtypes.info(problem.result).cxx,
+            "reduction": reduction,
+            "half": all(d in dtypes.NARROW for d in program.inputs),
+            **more,
+        }
+        walked = layout(
+            kept_shape=problem.kept[:kept],
+            kept_step=[source.kept[:kept] for source in sources],
+            outer_shape=problem.over,
+            outer_step=[source.over for source in sources],
+            step=[source.step for source in sources],
+            column=[source.column for source in sources] if columns else (),
+        )
+        return Launch(grid, block, 0, constants, (walked, problem.count, *numbers))
+
+    def joined(self, problem: Reducing, limits: Properties, of: Launch) -> Launch:
+        """The launch that combines the states of pieces."""
+        rows, pieces = problem.rows, of.grid[1]
+        block, lanes = 1, 1
+        if not cost.is_host(limits):
+            block = 256 if pieces <= 2048 else 1024
+            lanes = min(32, power_of_two(divide_up(pieces, 4))) if pieces <= 128 else block
+        own = {"stage": "final", "lanes": lanes, "state_bytes": problem.state_bytes}
+        return replace(
+            of,
+            grid=(divide_up(rows * lanes, block), 1, 1),
+            block=block,
+            constants={**of.constants, "name": f"{of.constants['name']}_final", **own},
+            params=(of.params[1], rows, pieces),
+            kernel=self.joining,
+        )
+
+    def plan(self, problem: Reducing, limits: Properties) -> Plan:
+        """The one or two launches."""
+        plan, device, launch = Plan(problem), problem.device, self.launch(problem, limits)
+        run = prepared(self, launch, device)
+        plan.launch, plan.source = run.launch, run.source
+        if launch.grid[1] > 1:
+            final = prepared(self, self.joined(problem, limits, launch), device)
+            plan.final, plan.source = final.launch, f"{plan.source}\n{final.source}"
+            bytes_of_parts = problem.rows * launch.grid[1] * problem.state_bytes
+            plan.parts = fresh_layout(device, dtypes.uint8, (bytes_of_parts,))
+        return plan
+
+
+@dataclass(frozen=True)
+class Loops(Kernels):
+    """Plain loops, which the host's compiler vectorizes: a thread reduces rows, or tiles of neighbouring columns.
+
+    Attributes:
+        tile: columns that it reduces together.
+        unroll: values that it combines at once.
+        outer_piece, inner_piece: the sizes of a piece along the outer reduced axes and along the inner one.
+    """
+
+    name = "loops"
+    kernel = Kernel("reduction/reduce.cu")
+    kernel_of_tiles: ClassVar[Kernel] = Kernel("reduction/reduce_columns.cu")
+    efficiency = 0.5
+
+    tile: int
+    unroll: int
+    outer_piece: int
+    inner_piece: int
+
+    def template(self) -> Kernel:
+        """That of rows, or of tiles."""
+        return self.kernel_of_tiles if self.tile > 1 else self.kernel
+
+    @classmethod
+    def fits(cls, problem: Reducing, limits: Properties) -> str:
+        """For a host."""
+        return "" if cost.is_host(limits) else "for a host, whose threads have long loops"
+
+    @classmethod
+    def configs(cls, problem: Reducing, limits: Properties) -> Iterator[Loops]:
+        """As many pieces as have a thread's share of values each, outer axes first, if there are few results."""
+        columns, tile = problem.kept[-1] if problem.in_columns else 0, 1
+        if columns >= 8:
+            tile = _HOST_WIDE_TILE if columns >= _HOST_WIDE_TILE * limits.multiprocessors else _HOST_TILE
+        outer, inner = problem.outer, problem.inner
+        pieces = max(1, min(outer * inner // HOST_PIECE, 256)) if problem.rows < 64 * tile else 1
+        unroll = 64 if inner >= 256 else 32 if inner >= 64 else 8 if inner >= 8 else 1
+        outer_pieces = min(outer, pieces)
+        inner_pieces = max(1, min(inner, divide_up(pieces, outer_pieces)))
+        yield cls(tile, unroll, divide_up(outer, outer_pieces), max(1, divide_up(inner, inner_pieces)))
+
+    def launch(self, problem: Reducing, limits: Properties) -> Launch:
+        """As many threads as have a share of values each."""
+        outer, inner, tile = problem.outer, problem.inner, self.tile
+        kept = len(problem.kept) - (tile > 1)
+        tiles = divide_up(problem.kept[-1], tile) if tile > 1 else 1
+        pieces = max(1, divide_up(outer, self.outer_piece) * divide_up(inner, self.inner_piece))
+        each = max(1, HOST_PIECE // max(1, problem.count * tile)) if pieces == 1 else 1
+        tasks = math.prod(problem.kept[:kept]) * tiles
+        of_tiles = (problem.kept[-1], tiles) if tile > 1 else ()
+        tail = (outer, inner, self.outer_piece, self.inner_piece, *of_tiles, tasks, each)
+        return self.laid_out(problem, (divide_up(tasks, each), pieces, 1), 1, kept, tail, True)
+
+
+@dataclass(frozen=True)
+class Rows(Kernels):
+    """Threads along the inner reduced axis, in vectorized accesses: part of a warp, a warp or a block has a row.
+
+    Attributes:
+        threads: of a block.
+        lanes: threads that share a row.
+        unroll: packs that a thread loads before it computes.
+        rows_at_once: rows that it has at once.
+        width: elements of a pack.
+        peel: whether rows may start inside a pack.
+        piece: packs of a row's piece.
+    """
+
+    name = "rows"
+    kernel = Kernel("reduction/rows.cu")
+    needs = (5, 0)
+    efficiency = 0.9
+
+    threads: int
+    lanes: int
+    unroll: int
+    rows_at_once: int
+    width: int
+    peel: bool
+    piece: int
+
+    #: The most packs of a row that one warp reduces; a block reduces longer rows.
+    warp: ClassVar[int] = 512
+    #: The same where the index of a value is kept (argmax), which costs more than exchanging states between threads.
+    warp_of_ordered: ClassVar[int] = 4096
+    #: The number of blocks that keeps the last wave short, about four times the resident ones. With fewer rows, each
+    #: row is split into pieces, whose states a second launch combines.
+    blocks: ClassVar[int] = 4096
+    #: Loads per thread up to which a row is not split, even if multiprocessors stay idle, because a second launch would
+    #: cost as much.
+    unsplit: ClassVar[int] = 4
+    #: Threads of the block that reduces such a row.
+    long: ClassVar[int] = 1024
+
+    @classmethod
+    def configs(cls, problem: Reducing, limits: Properties) -> Iterator[Rows]:
+        """As many threads a row as have some loads each."""
+        width, peel = _row_width(problem)
+        rows, most, block = problem.rows, _unroll(problem, width), _BLOCK
+        packs = max(1, problem.outer * (problem.inner // width))
+        warp = cls.warp_of_ordered if problem.reduction.ordered else cls.warp
+        if packs <= warp and (rows * 32 >= 2**17 or packs <= 32 * most):
+            lanes = min(32, power_of_two(packs))
+            unroll = min(most, power_of_two(divide_up(packs, lanes)))
+            single = packs <= lanes * unroll and not peel
+            at_once = most // unroll if single and rows * lanes >= 2**17 else 1
+            yield cls(block, lanes, unroll, at_once, width, peel, packs)
+            return
+        long = block * most < packs <= cls.long * most * cls.unsplit
+        if long and rows < cls.blocks // 2 and rows * packs <= cls.blocks * block * most:
+            yield cls(cls.long, cls.long, most, 1, width, peel, packs)
+            return
+        pieces = 1
+        if rows < cls.blocks // 2:
+            pieces = min(divide_up(packs, block * most), divide_up(cls.blocks, rows))
+        rounds = divide_up(packs, block * most * pieces)
+        unroll = min(most, power_of_two(divide_up(packs, block)))
+        yield cls(block, block, unroll, 1, width, peel, rounds * block * most if pieces > 1 else packs)
+
+    def cost(self, problem: Reducing, limits: Properties) -> float:
+        """See :class:`Variant`; in columns each element is read with its sector."""
+        seconds = super().cost(problem, limits)
+        if not problem.in_columns:
+            return seconds
+        return seconds * _SECTOR / min(operand.dtype.itemsize for operand in problem.operands)
+
+    def launch(self, problem: Reducing, limits: Properties) -> Launch:
+        """See :class:`Variant`."""
+        inner, width = problem.inner, self.width
+        packs, step = problem.outer * (inner // width), self.lanes * self.unroll
+        grid = (
+            divide_up(problem.rows, self.threads // self.lanes * self.rows_at_once),
+            max(1, divide_up(packs, self.piece)),
+            1,
+        )
+        return self.laid_out(
+            problem,
+            grid,
+            self.threads,
+            len(problem.kept),
+            (problem.rows, inner, packs, self.piece),
+            False,
+            tail=self.peel or (not problem.over and inner % width != 0),
+            full=not self.peel and packs % step == 0 and self.piece % step == 0 and packs > 0,
+            in_registers=self.unroll * width * max(4, problem.value.itemsize) <= _VALUE_BYTES,
+        )
+
+
+def _packed(problem: Reducing, steps: Sequence[int]) -> list[Source]:
+    """The inputs that can be read in packs along an axis; none if the strides of one prevent it."""
+    if any(step not in (0, 1) for step in steps):
+        return []
+    return [source for source, step in zip(problem.sources, steps, strict=True) if step == 1]
+
+
+def _narrow(width: int, numbers: Sequence[int]) -> int:
+    """The largest power of two up to ``width`` that divides all numbers."""
+    while width > 1 and any(n % width for n in numbers):
+        width //= 2
+    return width
+
+
+def _row_width(problem: Reducing) -> tuple[int, bool]:
+    """Elements per pack along the inner axis, and whether rows may start inside a pack."""
+    packed = _packed(problem, [source.step for source in problem.sources])
+    if not packed:
+        return 1, False
+    full = WIDEST // max(source.size for source in packed)
+    full = _narrow(full, [1 << max(0, (_STATEMENTS // max(1, problem.statements)).bit_length() - 1)])
+    aligned = all(source.aligned for source in packed)
+    steps = [step for source in packed for step in (*source.kept, *source.over)]
+    if problem.over:
+        return (_narrow(full, [problem.inner, *steps]) if aligned else 1), False
+    width = _narrow(full, steps) if aligned else 1
+    if width == full or problem.inner < 64 * full or width * min(source.size for source in packed) >= 8:
+        return width, False
+    first = packed[0]
+    alike = len(packed) == 1 or (
+        aligned
+        and all(source.size == first.size for source in packed)
+        and all((a - b) % full == 0 for s in packed for a, b in zip(s.kept, first.kept, strict=True))
+    )
+    return (full, True) if alike else (width, False)
+
+
+def _unroll(problem: Reducing, width: int) -> int:
+    """The number of packs that a thread loads before it computes."""
+    count = max(1, problem.statements)
+    each = width * sum(source.size for source in problem.sources if source.step or source.over or source.kept)
+    unroll = 8
+    while unroll > 1 and (unroll * each > _FLIGHT or unroll * width * count > 2 * _STATEMENTS):
+        unroll //= 2
+    return unroll
+
+
+@dataclass(frozen=True)
+class Columns(Kernels):
+    """Threads along the last kept axis, each with a pack of columns, and some below each other that share a column.
+
+    Attributes:
+        width: columns of a pack.
+        unroll: packs that a thread loads before it computes.
+        across: threads side by side.
+        down: threads one below the other.
+        piece: reduced elements of a piece.
+    """
+
+    name = "columns"
+    kernel = Kernel("reduction/columns.cu")
+    needs = (5, 0)
+    efficiency = 0.9
+
+    width: int
+    unroll: int
+    across: int
+    down: int
+    piece: int
+
+    #: Threads that share a column; adjacent threads read neighbouring columns, 32 of them 512 bytes.
+    shared: ClassVar[int] = 8
+    #: The number of blocks that keeps the GPU busy. Each writes a state for every column.
+    blocks: ClassVar[int] = 512
+    #: The most loads by all threads of a column for which it is not split into pieces.
+    few: ClassVar[int] = 128
+
+    @classmethod
+    def fits(cls, problem: Reducing, limits: Properties) -> str:
+        """Where neighbouring elements belong to different results."""
+        return "" if problem.in_columns else "for results whose neighbours read neighbouring elements"
+
+    @classmethod
+    def configs(cls, problem: Reducing, limits: Properties) -> Iterator[Columns]:
+        """More threads below each other, then pieces, where there are few columns."""
+        rows, columns, reduced = problem.rows, problem.kept[-1], problem.count
+        width = cls.pack(problem)
+        unroll = min(_unroll(problem, width), power_of_two(max(1, reduced)))
+        packs = columns // width
+        down = min(cls.shared, power_of_two(divide_up(max(1, reduced), unroll)))
+        tiles = divide_up(packs, _BLOCK // down)
+        # Columns of a few hundred elements get more threads each instead of a second launch.
+        few = reduced <= cls.few * unroll
+        while few and rows // columns * tiles < cls.blocks // 2 and down < 32 and down * unroll < reduced:
+            down *= 2
+            tiles = divide_up(packs, _BLOCK // down)
+        across = divide_up(packs, tiles)
+        down = min(_BLOCK // across, power_of_two(divide_up(max(1, reduced), unroll)))
+        blocks = rows // columns * tiles
+        pieces = 1
+        if blocks < cls.blocks // 2 and not few:
+            pieces = max(1, min(divide_up(cls.blocks, blocks), reduced // (2 * down * unroll)))
+        rounds = max(1, divide_up(reduced, down * unroll * pieces))
+        yield cls(width, unroll, across, down, rounds * down * unroll if pieces > 1 else max(1, reduced))
+
+    @classmethod
+    def pack(cls, problem: Reducing) -> int:
+        """Columns of an access."""
+        packed = _packed(problem, [source.column for source in problem.sources])
+        if not packed or not all(source.aligned for source in packed):
+            return 1
+        numbers = [problem.kept[-1], *(n for s in packed for n in (*s.kept[:-1], *s.over, s.step))]
+        state_bytes = min(_STATE_BYTES, _SHARED_BYTES // _BLOCK)
+        width = _narrow(WIDEST // max(source.size for source in packed), numbers)
+        while width > 1 and width * problem.state_bytes > state_bytes:
+            width //= 2
+        return width
+
+    def launch(self, problem: Reducing, limits: Properties) -> Launch:
+        """A block for each tile of columns of each row, and piece."""
+        columns, reduced = problem.kept[-1], problem.count
+        tiles = divide_up(columns // self.width, self.across)
+        grid = (problem.rows // columns * tiles, max(1, divide_up(reduced, self.piece)), 1)
+        tail = (columns, tiles, problem.inner, reduced, self.piece)
+        return self.laid_out(problem, grid, _BLOCK, len(problem.kept) - 1, tail, True)

@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, ClassVar
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.layout import Layout, fresh_layout
 from ...device.interface import Properties
+from ...device.precision import matmul_precision
 from ...elementwise.fuse import fuse
+from ...launch import cost
 from ...launch.family import Family
 from ...launch.variant import Plan, Variant
 from . import reference, samples
@@ -27,10 +29,44 @@ from .gradients import (
     QueriesWarpgroups,
     Together,
 )
-from .problem import Attention, Call, Options, are_packs, dense, joined
+from .problem import MOST, Attention, Call, Options, are_packs, dense, joined
 from .simt import FewRows, Portable
 from .tensor_cores import TensorCores
 from .warpgroups import Warpgroups
+
+
+@dataclass(frozen=True)
+class Composed(Variant[Attention]):
+    """Products and softmax of blocks of queries: for heads that no kernel holds."""
+
+    name = "composed"
+
+    #: How often scores are read and written, forward and backward.
+    passes: ClassVar[tuple[int, int]] = (8, 24)
+
+    @classmethod
+    def fits(cls, problem: Attention, limits: Properties) -> str:
+        """Where there is no kernel."""
+        backward = problem._replace(d=problem.matrices[3])
+        held = max(problem.head) <= MOST and any(KeysPortable.configs(backward, limits))
+        return "kernels hold these heads" if held else ""
+
+    def cost(self, problem: Attention, limits: Properties) -> float:
+        """The time of the products, and in which scores are read and written."""
+        moved = math.prod(problem.scores) * problem.acc.itemsize * self.passes[problem.d is not None]
+        return problem.least_seconds(limits) + moved / cost.bandwidth(limits)
+
+    def plan(self, problem: Attention, limits: Properties) -> Plan:
+        """The composition; half types are multiplied as tf32, whose significand has the bits of float16's."""
+        compute = (reference.attention if problem.d is None else reference.gradient)(problem)
+
+        def in_tf32(*given: Any) -> list[Array]:
+            with matmul_precision("tf32"):
+                made: list[Array] = compute(*given)
+            return made
+
+        return in_tf32 if problem.half else compute
+
 
 #: Of the result, and of the statistics of its rows.
 ATTENTION: Family[Attention] = Family(
@@ -39,6 +75,7 @@ ATTENTION: Family[Attention] = Family(
     FewRows,
     TensorCores,
     Warpgroups,
+    Composed,
     reference=reference.attention,
     samples=samples.forward,
 )
@@ -62,7 +99,7 @@ KEYS: Family[Attention] = Family(
 )
 #: Of the gradient of an array of the score.
 ARRAYS: Family[Attention] = Family(
-    "gradient of attention arrays", ArraysPortable, reference=reference.gradient
+    "gradient of attention arrays", ArraysPortable, Composed, reference=reference.gradient
 )
 
 
@@ -71,6 +108,12 @@ class Apart(Variant[Attention]):
     """The gradient of q by one kernel, and those of k and v by another."""
 
     name = "apart"
+
+    @classmethod
+    def fits(cls, problem: Attention, limits: Properties) -> str:
+        """Where there are kernels of both."""
+        lacking = [family.name for family, own in cls.parts(problem) if not family.computes(own)]
+        return f"no kernel of the {lacking[0]}" if lacking else ""
 
     @staticmethod
     def parts(problem: Attention) -> list[tuple[Family[Attention], Attention]]:
@@ -99,6 +142,7 @@ GRADIENT: Family[Attention] = Family(
     "gradient of attention",
     Apart,
     Together,
+    Composed,
     reference=reference.gradient,
     samples=samples.gradients((True, True, True)),
 )
@@ -158,12 +202,6 @@ def _step(call: Call) -> int:
         return 0
     step = k._operand - q._operand if layout is k._planned() is v._planned() else 0
     return step if step and v._operand - k._operand == step and joined(layout, step) is not None else 0
-
-
-def can_run(q: Array, k: Array, v: Array) -> bool:
-    """Whether a device can hold the tiles of these heads."""
-    problem = Attention(q._planned(), k._planned(), v._planned(), Options(1.0))._replace(d=v._planned())
-    return any(KeysPortable.configs(problem, q.device.properties))
 
 
 @lru_cache(maxsize=1024)

@@ -22,7 +22,7 @@ from ..dropout import Draw, drawn, require_probability
 from ..fused import common_dtype, fused_vjp, is_int
 from . import masks
 from .conditions import condition_blocks, condition_of
-from .families import backward, can_run, forward
+from .families import backward, forward
 from .problem import Call, Options, dense
 from .reference import composed
 from .scores import traced
@@ -158,8 +158,8 @@ def _require_shapes(q: Array, k: Array, v: Array) -> None:
             f"attention: k: expected a number of heads that divides the {q.shape[-3]} of q, got {k.shape[-3]}"
         )
     for argument, one in (("q", q), ("v", v)):
-        if not 0 < one.shape[-1] <= 256:
-            raise ValueError(f"attention: {argument}: expected 1 to 256 features, got {one.shape[-1]}")
+        if not one.shape[-1]:
+            raise ValueError(f"attention: {argument}: expected at least 1 feature, got shape {one.shape}")
 
 
 def _sides(causal: bool, window: Window) -> tuple[int | None, int | None]:
@@ -300,7 +300,8 @@ def attention(
     computes the weights again. Tiles of scores that ``causal``, ``window``, ``starts`` or ``key_lengths`` exclude, or
     for which ``mask`` is False throughout, are skipped. On GPUs, blocks share the keys of few queries, and another
     launch combines their results. Results are the same in each run; of gradients see ``deterministic``. Derivatives of
-    second and higher order compute the whole matrix of scores.
+    second and higher order compute the whole matrix of scores. Heads of more than 256 features, which no kernel holds,
+    are products and a softmax of blocks of queries, with at most 2^25 scores at a time, or all with dropout.
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index
@@ -312,9 +313,9 @@ def attention(
     bits for each score of a head (above 2**32 of them no tile is skipped).
 
     Args:
-        q: shape (..., heads, L, E), a floating dtype, E at most 256.
+        q: shape (..., heads, L, E), a floating dtype.
         k: shape (..., heads of keys, S, E), whose heads divide those of q: each serves as many neighbouring ones.
-        v: shape (..., heads of keys, S, V), V at most 256.
+        v: shape (..., heads of keys, S, V).
         causal: whether a query attends only to keys up to its own position.
         window: how many keys before and after its position a query attends to; a pair for both sides, where None
             stands for all.
@@ -399,8 +400,6 @@ def attention(
             scores = (math.prod(lead), *shape[len(lead) :])
             options = options._replace(condition=condition_of(program, lookups, scores, operands))
     matrices = [_joined(one.astype(dtype, copy=False), lead) for one in (q, k, v)]
-    if not can_run(*matrices):
-        raise ValueError(f"attention: {q.device.properties.name} has too little shared memory for such heads")
     dropped = options.dropout == 1  # all; but the logarithms are asked for
     if dropped:
         options = options._replace(dropout=0.0)

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from .conditions import Condition
     from .masks import Blocks
 
+#: Features of a head that kernels hold.
+MOST = 256
 #: Of queries and keys that reach all keys.
 _ALL = 2**30
 
@@ -301,4 +303,4 @@ class Call(NamedTuple):
         )
 
 
-__all__ = ["Attention", "Call", "Head", "Options", "are_packs", "dense", "joined", "like"]
+__all__ = ["MOST", "Attention", "Call", "Head", "Options", "are_packs", "dense", "joined", "like"]

@@ -1,8 +1,13 @@
-"""Attention composed of products and softmax: what its kernels compute, for derivatives of higher order."""
+"""Attention composed of products and softmax: for derivatives of higher order, and for heads that no kernel holds.
+
+Of these the queries are cut into blocks, and each block's scores are made again for the gradients, so that memory stays
+bounded.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Any
 
 from ... import dtypes
@@ -16,16 +21,19 @@ from .problem import Attention, Call
 from .scores import Table, changed
 
 
-def _places(call: Call) -> tuple[list[Array], Array]:
-    """The batch, query and key of each score, and whether the query may attend to the key."""
+def _places(call: Call, first: int, count: int) -> tuple[list[Array], Array | None]:
+    """The batch, head, query and key of each score of some queries, and whether the query may attend to the key.
+
+    The second is None if each query attends to all keys.
+    """
     (batch, heads, length, _), keys, device = call.q.shape, call.k.shape[2], call.q.device
     options = call.options
-    rows = arange(length, dtype="int32", device=device)[:, None]
+    rows = arange(first, first + count, dtype="int32", device=device)[:, None]
     columns = arange(keys, dtype="int32", device=device)
     which = arange(batch, dtype="int32", device=device)[:, None, None, None]
     lengths: Any = length
     ends: Any = keys
-    allowed = ops.less(columns, keys)
+    allowed: Array | None = None
     if options.packed:
         starts_q, starts_k = call.starts
         assert starts_q is not None
@@ -45,23 +53,28 @@ def _places(call: Call) -> tuple[list[Array], Array]:
         ends = ops.clip(call.starts[1], 0, keys)[:, None, None, None]
         allowed = ops.less(columns, ends)
     at = rows + (ops.subtract(ends, lengths) if options.offset is None else options.offset)
-    if options.left is not None:
-        allowed = ops.logical_and(allowed, ops.greater_equal(columns, at - options.left))
-    if options.right is not None:
-        allowed = ops.logical_and(allowed, ops.less_equal(columns, at + options.right))
+    for side, reach, compare in ((-1, options.left, ops.greater_equal), (1, options.right, ops.less_equal)):
+        if reach is not None:
+            inside = compare(columns, at + side * reach)
+            allowed = inside if allowed is None else ops.logical_and(allowed, inside)
     head = arange(heads, dtype="int32", device=device)[:, None, None]
     return [which, head, rows, columns], allowed
 
 
-def composed(call: Call, *arrays: Array) -> tuple[Array, Array]:
+def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
     """The result of a call for other arrays: q, k, v, the score's, of which the last are a bias and a mask, and tables.
 
     The second result has, for each query, the logarithm of the sum of the exponentials of its scores.
+
+    Args:
+        call: what is asked for.
+        arrays: q may have some of the queries alone, and then arrays of the score that have an axis of queries too.
+        first: the number of the first of these queries.
     """
     acc = dtypes.info(call.q.dtype).acc
-    q, k, v = (one.astype(acc) for one in arrays[:3])
+    q, k, v = (one.astype(acc, copy=False) for one in arrays[:3])
     (batch, heads, length, size), (_, key_heads, keys, _) = q.shape, k.shape
-    places, allowed = _places(call)
+    places, allowed = _places(call, first, length)
     if call.options.counted:
         # What is beyond the numbers of keys may be NaN, which a weight of 0 does not hide.
         assert call.starts[1] is not None
@@ -77,16 +90,21 @@ def composed(call: Call, *arrays: Array) -> tuple[Array, Array]:
     if call.options.packed:
         rest = [_taken(one, places[0]) for one in rest]
     s = changed(call.score, s, places, [*rest, *tables], bias, mask)
-    s = ops.where(allowed, s, -math.inf)
-    alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
-    s = ops.where(alive, s, 0.0)
-    lse = ops.where(alive[..., 0], ops.logsumexp(s, axis=-1), -math.inf)
+    if allowed is not None:
+        s = ops.where(allowed, s, -math.inf)
+    alive = None
+    if allowed is not None or call.score is not None or any(call.given):
+        alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
+        s = ops.where(alive, s, 0.0)
+    lse = ops.logsumexp(s, axis=-1)
+    if alive is not None:
+        lse = ops.where(alive[..., 0], lse, -math.inf)
     weights = ops.softmax(s, axis=-1)
     if call.draw is not None:
         weights = dropped(weights, call.options.dropout, call.draw)
     found = ops.matmul(ops.reshape(weights, (*grouped, length, keys)), v[:, :, None])
     found = ops.reshape(found, (batch, heads, length, v.shape[-1]))
-    return ops.where(alive, found, 0.0).astype(call.q.dtype), lse
+    return (found if alive is None else ops.where(alive, found, 0.0)).astype(call.q.dtype), lse
 
 
 def _taken(x: Array, which: Array) -> Array:
@@ -97,30 +115,78 @@ def _taken(x: Array, which: Array) -> Array:
     return ops.swapaxes(ops.take(wide[..., 0, 0], which[:, 0], axis=0), 0, 1)[..., None]
 
 
+#: Scores of a block of queries at most: 128 MiB of float32, of which some such arrays are in memory at a time.
+_SCORES = 2**25
+
+
+def _blocks(call: Call) -> Iterator[slice]:
+    """The queries of each block; all in one with dropout, which counts the elements of the whole matrix of scores."""
+    (batch, heads, length, _), keys = call.q.shape, call.k.shape[2]
+    count = length if call.draw is not None else max(1, _SCORES // max(1, batch * heads * keys))
+    return (slice(i, min(i + count, length)) for i in range(0, length, count))
+
+
+def _of_block(call: Call, queries: slice) -> list[Array]:
+    """The arrays of a call for some queries: those that have an axis of queries are cut along it."""
+
+    def cut(one: Array) -> Array:
+        along = not call.options.packed and one.ndim > 1 and one.shape[-2] == call.q.shape[2] > 1
+        return one[..., queries, :] if along else one
+
+    return [call.q[:, :, queries], call.k, call.v, *map(cut, call.operands)]
+
+
 def attention(problem: Attention) -> Plan:
     """What computes the result of a call, and the statistics of its rows, as the kernels do."""
 
     def compute(call: Call) -> list[Array]:
-        made, lse = composed(call, *call[:3], *call.operands, *call.tables)
+        parts = [
+            composed(call, *_of_block(call, queries), *call.tables, first=queries.start)
+            for queries in _blocks(call)
+        ]
+        made, lse = (one[0] if len(one) == 1 else ops.concat(one, axis=2) for one in zip(*parts, strict=True))
         return [made, ops.stack([lse, zeros_like(lse)], axis=-1)]
 
     return compute
 
 
 def gradient(problem: Attention) -> Plan:
-    """What computes the gradients of a call from the cotangent of its result."""
+    """What computes the gradients of a call from the cotangent of its result, and from a term of each query.
+
+    That is the dot product of the query's result and its cotangent, less the cotangent of the logarithm of its sum of
+    exponentials; without it there is no such cotangent.
+    """
     wanted = (
         [3 + problem.of_array] if problem.of_array is not None else [i for i in range(3) if problem.wanted[i]]
     )
 
-    def compute(call: Call, d: Array, *statistics: Array) -> list[Array]:
-        arrays = [*call[:3], *call.operands]
+    def compute(
+        call: Call, d: Array, statistics: Array | None = None, delta: Array | None = None
+    ) -> list[Array]:
+        acc, found = dtypes.info(call.q.dtype).acc, dict[int, list[Array]]()
+        shapes = [one.shape for one in (*call[:3], *call.operands)]
+        for queries in _blocks(call):
+            own = _of_block(call, queries)
 
-        def of_wanted(*own: Array) -> Array:
-            given = dict(zip(wanted, own, strict=True))
-            return composed(call, *(given.get(i, one) for i, one in enumerate(arrays)), *call.tables)[0]
+            def of_wanted(*given: Array, own: list[Array] = own, first: int = queries.start) -> Any:
+                chosen = dict(zip(wanted, given, strict=True))
+                arrays = [chosen.get(i, one) for i, one in enumerate(own)]
+                return composed(call, *arrays, *call.tables, first=first)
 
-        _, pull = vjp(of_wanted, *(arrays[i] for i in wanted))
-        return list(pull(d))
+            # Gradients of keys are sums over the blocks, which halves would round.
+            primals = [own[i].astype(acc, copy=False) if i in (1, 2) else own[i] for i in wanted]
+            (made, lse), pull = vjp(of_wanted, *primals)
+            of_made, of_lse = d[:, :, queries], zeros_like(lse)
+            if delta is not None:
+                dots = ops.sum(made.astype(acc) * of_made.astype(acc), axis=-1)
+                of_lse = (dots - delta[..., queries]).astype(lse.dtype)
+            for i, one in zip(wanted, pull((of_made, of_lse)), strict=True):
+                summed = one.shape == shapes[i] and i in found
+                found[i] = [found[i][0] + one] if summed else [*found.get(i, ()), one]
+        parts = [(found[i], (*call[:3], *call.operands)[i].dtype) for i in wanted]
+        return [
+            (one[0] if len(one) == 1 else ops.concat(one, axis=-2)).astype(dtype, copy=False)
+            for one, dtype in parts
+        ]
 
     return compute

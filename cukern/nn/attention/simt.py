@@ -11,8 +11,13 @@ from ...device.interface import Properties
 from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up, power_of_two
 from ...launch import cost
-from .problem import Attention
+from .problem import MOST, Attention
 from .variants import FEW, REGISTERS, Splitting, Tiled
+
+
+def too_wide(problem: Attention) -> str:
+    """Why kernels do not hold the heads of a problem; "" if they do."""
+    return "" if max(problem.head) <= MOST else f"for heads of at most {MOST} features"
 
 
 @dataclass(frozen=True)
@@ -32,6 +37,11 @@ class Simt(Tiled):
     tile_of_host: ClassVar[tuple[int, ...]] = (16, 32, 1, 1)
     #: The most features of a head that a thread of the largest tile has sums for.
     large: ClassVar[int] = 128
+
+    @classmethod
+    def fits(cls, problem: Attention, limits: Properties) -> str:
+        """Where shared memory holds a tile: see :meth:`configs`."""
+        return too_wide(problem)
 
     @classmethod
     def configs(cls, problem: Attention, limits: Properties) -> Iterator[Self]:
@@ -105,7 +115,7 @@ class FewRows(Splitting):
         """For few rows of packs."""
         if problem.rows > FEW:
             return f"for at most {FEW} rows: queries times the heads that share one of keys"
-        return "" if problem.packs else f"for rows of aligned packs of {ACCESS} bytes"
+        return too_wide(problem) or ("" if problem.packs else f"for rows of aligned packs of {ACCESS} bytes")
 
     @classmethod
     def configs(cls, problem: Attention, limits: Properties) -> Iterator[Self]:

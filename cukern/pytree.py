@@ -10,6 +10,7 @@ from __future__ import annotations
 import copy
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, NamedTuple, TypeVar
 
 __all__ = ["Structure", "flatten", "leaves", "map", "register", "structure", "unflatten"]
@@ -284,14 +285,16 @@ def _apart(tree: Any) -> tuple[list[Any], Callable[[Iterator[Any]], Any]]:
     node = None if type(tree) in _leaf_types else _open(tree)
     if node is None:
         return [tree], next
-    parts = [_apart(child) for child in node.children]
+    children = node.children
+    flat = _leaf_types.issuperset([type(child) for child in children])
+    parts = [] if flat else [_apart(child) for child in children]
 
     def rebuild(new: Iterator[Any]) -> Any:
-        result = [take(new) for _, take in parts]
-        same = all(child is old for child, old in zip(result, node.children, strict=True))
+        result = list(islice(new, len(children))) if flat else [take(new) for _, take in parts]
+        same = all(child is old for child, old in zip(result, children, strict=True))
         return tree if same else node.rebuild(result)
 
-    return [leaf for own, _ in parts for leaf in own], rebuild
+    return list(children) if flat else [leaf for own, _ in parts for leaf in own], rebuild
 
 
 def aligned(tree: Any, other: Any, path: str, missing: bool = False) -> list[Any]:

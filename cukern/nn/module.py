@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Self, cast
+from collections.abc import Iterator, Mapping
+from typing import Any, Self
 
 from .. import dtypes, pytree
 from ..array import Array
@@ -15,12 +15,10 @@ from ..elementwise.operands import on_device
 from ..io import read_safetensors, save_safetensors
 from ..namespace.hints import MODULE, hinting
 from .parameter import Parameter as Parameter
-
-#: The attribute in which values for a module, such as gradients, refer to the module whose structure they have.
-_STRUCTURE = "_structure"
+from .structure import STRUCTURE, Tree, flatten, leaves_by_parameter, unflatten
 
 
-class Module:
+class Module(Tree):
     """A part of a model: its parameters, buffers and submodules are its attributes.
 
     A subclass assigns them in ``__init__`` and defines ``forward``; it need not register them or call a base
@@ -77,10 +75,10 @@ class Module:
 
         For gradients of a module: each gradient, or None, with the name of its parameter.
         """
-        structure = vars(self).get(_STRUCTURE)
+        structure = vars(self).get(STRUCTURE)
         if structure is not None:
             names = [name for name, _ in structure.named_parameters()]
-            yield from zip(names, _flatten(self)[0], strict=True)
+            yield from zip(names, flatten(self)[0], strict=True)
             return
         for name, value in _walk(self):
             if isinstance(value, Parameter):
@@ -88,15 +86,15 @@ class Module:
 
     def named_buffers(self) -> Iterator[tuple[str, Array]]:
         """Every array attribute that is not a parameter and whose name does not start with an underscore."""
-        structure = vars(self).get(_STRUCTURE)
-        trained = set() if structure is None else {id(leaf) for leaf in _flatten(self)[0]}
+        structure = vars(self).get(STRUCTURE)
+        trained = set() if structure is None else {id(leaf) for leaf in flatten(self)[0]}
         for name, value in _walk(self):
             if isinstance(value, Array) and not isinstance(value, Parameter) and id(value) not in trained:
                 yield name, value
 
     def parameters(self) -> list[Parameter]:
         """The parameters, in the order of :meth:`named_parameters`."""
-        return [parameter for _, parameter in self.named_parameters()]
+        return self.leaves()
 
     def freeze(self) -> Self:
         """Stop training all parameters: no tape watches them, and no optimizer updates them.
@@ -119,7 +117,7 @@ class Module:
 
     def leaves(self) -> list[Any]:
         """The parameters, or the gradients if this module holds gradients."""
-        return _flatten(self)[0]
+        return flatten(self)[0]
 
     def train(self, mode: bool = True) -> Self:
         """Set ``training`` here and in every submodule."""
@@ -244,16 +242,12 @@ class Module:
 
     def __repr__(self) -> str:
         # Gradients and other values for a module have no parameters.
-        return _described(self) if _STRUCTURE not in vars(self) else f"values for {_described(self)}"
-
-
-#: Types that may contain parameters.
-_HOLDERS = (Parameter, Module, dict, list, tuple)
+        return _described(self) if STRUCTURE not in vars(self) else f"values for {_described(self)}"
 
 
 def _described(module: Module) -> str:
     """The representation of a module: each array with its dtype, shape, and whether it is trained."""
-    structure = vars(module).get(_STRUCTURE)
+    structure = vars(module).get(STRUCTURE)
     stand = {} if structure is None else leaves_by_parameter(module)
     own = [
         f"{name}: {_form(stand.get(id(value), value), id(value) in stand)}"
@@ -288,7 +282,7 @@ def _attributes(module: Module, hidden: bool = False) -> Iterator[tuple[str, Any
     ``hidden``: whether to include arrays that are not parameters and whose names start with an underscore.
     """
     for name, value in vars(module).items():
-        if name == _STRUCTURE:
+        if name == STRUCTURE:
             continue
         shown = hidden or not name.startswith("_")
         for inner, leaf in _open(name, value):
@@ -369,68 +363,4 @@ def _refuse_untrained(owner: str, name: str, old: Any, new: Any) -> None:
         )
 
 
-def _flatten(module: Module) -> tuple[list[Any], tuple[Module, list[int]]]:
-    """The parameters or their values; and the module with this structure, with the identities of its parameters."""
-    parameters = leaves_by_parameter(module)
-    return list(parameters.values()), (vars(module).get(_STRUCTURE, module), list(parameters))
-
-
-def leaves_by_parameter(module: Module) -> dict[int, Any]:
-    """The value of each parameter, by the parameter's identity; for a module, the parameters themselves."""
-    leaves: dict[int, Any] = {}
-    _pair(vars(module).get(_STRUCTURE, module), module, leaves, set())
-    return leaves
-
-
-def _pair(old: Any, new: Any, leaves: dict[int, Any], seen: set[int]) -> None:
-    """Find the value in ``new`` for each parameter of ``old``; a parameter with two names has the first value."""
-    if isinstance(old, Module):
-        if id(old) in seen:
-            return
-        seen.add(id(old))
-        old, new = vars(old), vars(new)
-    elif isinstance(old, (list, tuple)) and len(old) != len(new):
-        raise ValueError(f"expected {len(old)} items as the module has, got {len(new)}")
-    for key, value in old.items() if isinstance(old, dict) else enumerate(old):
-        if isinstance(value, Parameter):
-            leaves.setdefault(id(value), new[key])
-        elif isinstance(value, _HOLDERS):
-            _pair(value, new[key], leaves, seen)
-
-
-def _unflatten(of: tuple[Module, list[int]], leaves: Iterable[Any]) -> Module:
-    """A copy of a module's structure with ``leaves`` in place of the parameters of these identities."""
-    structure, parameters = of
-    new = dict(zip(parameters, leaves, strict=True))
-    try:
-        return cast(Module, _rebuilt(structure, new, {}))
-    except KeyError:
-        if all(id(one) in new for one in structure.parameters()):
-            raise
-        raise ValueError(
-            f"{type(structure).__name__}: a parameter was replaced after its structure was taken; take it again"
-        ) from None
-
-
-def _rebuilt(value: Any, new: Mapping[int, Any], rebuilt: dict[int, Module]) -> Any:
-    """A copy of a value with ``new`` in place of parameters; ``rebuilt`` are the copies of modules so far."""
-    if isinstance(value, Parameter):
-        return new[id(value)]
-    if isinstance(value, Module):
-        if id(value) not in rebuilt:
-            copy = rebuilt[id(value)] = object.__new__(type(value))
-            vars(copy).update(_rebuilt(vars(value), new, rebuilt))
-            vars(copy)[_STRUCTURE] = value
-        return rebuilt[id(value)]
-    if isinstance(value, dict):
-        return {
-            key: _rebuilt(item, new, rebuilt) if isinstance(item, _HOLDERS) else item
-            for key, item in value.items()
-        }
-    items = [_rebuilt(item, new, rebuilt) if isinstance(item, _HOLDERS) else item for item in value]
-    if isinstance(value, list):
-        return items
-    return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-
-
-pytree.register(Module, _flatten, _unflatten)
+pytree.register(Module, flatten, unflatten)

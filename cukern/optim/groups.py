@@ -10,7 +10,8 @@ from typing import Any, Self
 from .. import dtypes, pytree
 from ..array import Array
 from ..device import capture_hooks
-from ..nn.module import Module, leaves_by_parameter
+from ..nn.module import Module
+from ..nn.structure import leaves_by_parameter
 
 _PLAIN = {Array, type(None)}
 

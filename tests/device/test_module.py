@@ -6,8 +6,9 @@ import copy
 import gc
 import pickle
 import weakref
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -15,7 +16,7 @@ import pytest
 import cukern as ck
 from cukern import pytree
 from cukern.device import capture_hooks
-from cukern.nn import Module, Parameter
+from cukern.nn import Module, Parameter, structure
 from cukern.nn.module import read_safetensors
 
 
@@ -384,3 +385,184 @@ def test_gradients_are_freed_when_they_are_dropped() -> None:
         assert [one() for one in kept] == [None, None]
     finally:
         gc.enable()
+
+
+class Held(NamedTuple):
+    """A tuple with names, in which a module has parts."""
+
+    inner: Any
+    other: Any
+
+
+def _append(model: Any) -> None:
+    model.blocks.append(Layer(2))
+
+
+def _insert(model: Any) -> None:
+    model.blocks.insert(0, Layer(2))
+
+
+def _take_out(model: Any) -> None:
+    del model.blocks[0]
+
+
+def _exchange(model: Any) -> None:
+    model.blocks[0] = Layer(3)
+
+
+def _in_a_dict(model: Any) -> None:
+    model.blocks[1]["more"] = Parameter([5.0])
+
+
+def _attribute(model: Any) -> None:
+    model.extra = Parameter([2.0, 3.0])
+
+
+def _instead_of_none(model: Any) -> None:
+    model.nothing = Parameter([2.0, 3.0])
+
+
+def _renamed(model: Any) -> None:
+    model.last = vars(model).pop("first")
+
+
+def _moved_to_the_end(model: Any) -> None:
+    model.__dict__["first"] = model.__dict__.pop("first")
+
+
+def _replaced(model: Any) -> None:
+    model.blocks[0].weight = Parameter(ck.full((3, 3), 7.0))
+
+
+def _untied(model: Any) -> None:
+    model.tied = Parameter([4.0])
+
+
+def _shared_twice(model: Any) -> None:
+    model.blocks[0].again = model.blocks[1]["inner"]
+
+
+def _in_a_tuple(model: Any) -> None:
+    model.held = Held([Parameter([1.0])], (Layer(2), "text"))
+
+
+def _in_another_order(model: Any) -> None:
+    model.blocks.reverse()
+
+
+def _other_attributes(model: Any) -> None:
+    vars(model.blocks[0]).update({"__dict": None})
+    model.blocks[0].__dict__ = dict(vars(model.blocks[0]), weight=Parameter([[1.0]]))
+
+
+CHANGES = (
+    *(_append, _insert, _take_out, _exchange, _in_a_dict, _attribute, _instead_of_none, _renamed),
+    *(
+        _moved_to_the_end,
+        _replaced,
+        _untied,
+        _shared_twice,
+        _in_a_tuple,
+        _in_another_order,
+        _other_attributes,
+    ),
+)
+
+
+def _by_walking(value: Any, found: dict[int, Parameter], seen: set[int]) -> dict[int, Parameter]:
+    """The parameters in the order in which a plain walk meets them."""
+    if isinstance(value, Parameter):
+        found.setdefault(id(value), value)
+    elif isinstance(value, Module):
+        if id(value) not in seen:
+            seen.add(id(value))
+            _by_walking(vars(value), found, seen)
+    elif isinstance(value, (dict, list, tuple)):
+        for one in value.values() if isinstance(value, dict) else value:
+            _by_walking(one, found, seen)
+    return found
+
+
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__.strip("_"))
+def test_a_model_may_be_changed_between_steps(change: Callable[[Any], None], device: ck.Device) -> None:
+    model: Any = Model()
+    model.nothing = None
+
+    def step() -> Any:
+        own = list(_by_walking(model, {}, set()).values())
+        with ck.Tape() as tape:
+            loss = sum((one.astype("float32") * (i + 1)).sum() for i, one in enumerate(own))
+        gradients = tape.gradient(loss, model)
+        for i, (mine, one) in enumerate(zip(gradients.parameters(), own, strict=True)):
+            np.testing.assert_array_equal(mine.numpy().astype(float), np.full(one.shape, i + 1.0))
+        before = [one.numpy().astype(float) for one in own]
+        ck.optim.SGD(model, lr=0.5).step(gradients)
+        for i, (one, old) in enumerate(zip(own, before, strict=True)):
+            np.testing.assert_array_equal(one.numpy().astype(float), old - 0.5 * (i + 1))
+        return gradients
+
+    step()
+    earlier = step()
+    change(model)
+    gradients = step()
+    # What was found anew is right the next time too, and gradients from before belong to the parameters of then.
+    assert [one.shape for one in step().parameters()] == [one.shape for one in gradients.parameters()]
+    assert [one.shape for one in earlier.parameters()] == [(2, 2), (3, 3), (1, 1)]
+
+
+def test_a_model_is_walked_again_only_where_its_structure_changed(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model: Any = Model()
+    optimizer = ck.optim.SGD([model.first.weight], lr=0.5)
+    walks: list[Any] = []
+    made = structure._Plan._visit
+
+    def visit(self: Any, part: int, *more: Any) -> None:
+        walks.append(part)
+        made(self, part, *more)
+
+    monkeypatch.setattr(structure._Plan, "_visit", visit)
+
+    def step() -> None:
+        for tree in (model, model.first):
+            with ck.Tape() as tape:
+                loss = model.first.weight.sum()
+            gradients, _ = ck.optim.clip_by_global_norm(tape.gradient(loss, tree), 1.0)
+            optimizer.step(pytree.map(lambda one: one, gradients))
+
+    step()
+    known = len(walks)
+    model.note, model.count = "another text", 1
+    step()
+    walks.clear()
+    for model.count in range(2, 4):
+        model.first._scratch = ck.ones(3)
+        step()
+    assert known and not walks
+
+
+def test_gradients_in_tuples_lists_and_dicts_have_their_types(device: ck.Device) -> None:
+    model: Any = Model()
+    _in_a_tuple(model)
+    model.first.parent = model
+    model.again = [model.blocks[0]]
+    doubled = pytree.map(lambda one: one * 2, model)
+    assert type(doubled.held) is Held and type(doubled.held.other) is tuple
+    assert doubled.held.inner[0].tolist() == [2.0] and doubled.held.other[1] == "text"
+    assert doubled.held.other[0].weight.tolist() == [[0, 2], [4, 6]]
+    assert doubled.first.parent is doubled and doubled.again[0] is doubled.blocks[0]
+    doubled.blocks.pop()
+    with pytest.raises(
+        ValueError, match="values for Model lack the attribute or item 1, which its module has"
+    ):
+        doubled.parameters()
+
+
+def test_copies_of_a_model_are_walked_by_themselves(device: ck.Device) -> None:
+    model: Any = Model()
+    assert len(pytree.leaves(model)) == 3
+    for other in (copy.deepcopy(model), pickle.loads(pickle.dumps(model)), copy.copy(model)):
+        assert vars(other).keys() == vars(model).keys()
+        other.blocks = [Layer(2)]
+        assert len(pytree.leaves(other)) == 2 and len(pytree.leaves(model)) == 3

@@ -10,7 +10,6 @@ import numpy as np
 
 from . import pytree
 from .array import Array, copied
-from .array.layout import Layout, memory_order
 from .autodiff import tape
 from .autodiff.cotangents import is_array
 from .cache import Cache
@@ -140,7 +139,7 @@ class Captured(Generic[P, R]):
             result: R = graph.replay([_in_order(one) for one in inputs])
         if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
-            if all(_order(one) is not None for one in layouts):
+            if all(one.order is not None for one in layouts):
                 self._known.keep((get_default_dtype(), *layouts), graph)
         return result
 
@@ -155,7 +154,7 @@ def _form(leaf: Any) -> Any:
         return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf
     if not _is_input(leaf):
         return id(leaf)
-    return leaf.shape, leaf.dtype, leaf.device, _order(leaf._planned()) or tuple(range(leaf.ndim))
+    return leaf.shape, leaf.dtype, leaf.device, leaf._planned().order or tuple(range(leaf.ndim))
 
 
 class _Graph:
@@ -314,14 +313,9 @@ class _Ended:
         raise CaptureError(f"capture: the recorded step cannot run again: {self._why}")
 
 
-def _order(layout: Layout) -> tuple[int, ...] | None:
-    """The order in memory of the axes of an array without gaps."""
-    return memory_order(layout.shape, layout.strides, layout.dtype.itemsize)
-
-
 def _copied(one: Array) -> Array:
     """A copy without gaps, in the same order in memory if ``one`` has no gaps either."""
-    order = _order(one._planned()) or tuple(range(one.ndim))
+    order = one._planned().order or tuple(range(one.ndim))
     result = permute_dims(copied(permute_dims(one, order)), [order.index(axis) for axis in range(one.ndim)])
     result._planned()
     return result
@@ -329,7 +323,7 @@ def _copied(one: Array) -> Array:
 
 def _in_order(leaf: Any) -> Any:
     """An input array, in C order if it has gaps; other leaves unchanged."""
-    if not _is_input(leaf) or _order(leaf._planned()) is not None:
+    if not _is_input(leaf) or leaf._planned().order is not None:
         return leaf
     result = leaf.contiguous()
     result._planned()

@@ -254,10 +254,11 @@ class Array(Memory):
                     "argument, or move it before the step"
                 )
             with where.activate():
-                result = Array._wrap(where.backend.upload(self._data), where)
+                result = Array._wrap(self._moved(where.backend.upload), where)
         else:
             with tape.stop_recording():
-                result = Array._wrap(copied_across(self.contiguous()._data, home, where), where)
+                dense = self if self._planned().order else self.contiguous()
+                result = Array._wrap(dense._moved(lambda data: copied_across(data, home, where)), where)
         if tape.recording((self,)):
             tape.record(
                 "to_device", (self,), (result,), lambda gradients, *_: (gradients[0].to_device(home),)
@@ -265,7 +266,7 @@ class Array(Memory):
         return result
 
     def numpy(self) -> npt.NDArray[Any]:
-        """A copy of the elements as a NumPy array on the host.
+        """A copy of the elements as a NumPy array on the host, in C order.
 
         To a tape the copy is a constant: no gradient flows through it. The same holds for :meth:`item`, :meth:`tolist`,
         ``float(x)`` and pickle; in :func:`cukern.testing.strict_tape` these are errors. Conversions that another
@@ -274,13 +275,20 @@ class Array(Memory):
         """
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "numpy()")
-        return self._fetched()
+        return np.asarray(self._fetched(), order="C")
 
     def _fetched(self) -> npt.NDArray[Any]:
         """:meth:`numpy` for uses that lose no gradient, allowed in ``strict_tape``."""
         with self.device.activate():
-            data: npt.NDArray[Any] = self.device.backend.download(self._data)
+            data: npt.NDArray[Any] = self._moved(self.device.backend.download)
         return data
+
+    def _moved(self, move: Callable[[Any], Any]) -> Any:
+        """What ``move``, which takes C order, makes of the elements; they keep their order in memory."""
+        own, data = self._planned(), self._data
+        if own.contiguous or own.order is None:
+            return move(data)
+        return move(data.transpose(own.order)).transpose(np.argsort(own.order))
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> npt.NDArray[Any]:
         if copy is False and (
@@ -467,7 +475,7 @@ class Array(Memory):
         if type(self) is Array:
             return copied(self)
         with self.device.activate():  # the copy of a parameter is an independent parameter
-            return type(self)._wrap(self._data.copy(), self.device)
+            return type(self)._wrap(self._data.copy("K"), self.device)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Array:
         return self.__copy__()
@@ -475,7 +483,9 @@ class Array(Memory):
     def __reduce__(self) -> tuple[Any, ...]:
         if capture_hooks.refuse is not None:
             capture_hooks.refuse(self, "a pickle")
-        return _restore, (type(self), self._fetched(), str(self.device))
+        own, data = self._planned(), self._fetched()
+        order = () if own.contiguous else own.order or ()
+        return _restore, (type(self), data.transpose(order) if order else data, str(self.device), order)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The namespace of the Array API functions: cukern itself.
@@ -488,14 +498,15 @@ class Array(Memory):
         return sys.modules["cukern"]
 
 
-def _restore(cls: type[Array], data: npt.NDArray[Any], device: str) -> Array:
-    """Unpickle an array to its device, or to the current one if this machine lacks that."""
+def _restore(cls: type[Array], data: npt.NDArray[Any], device: str, order: tuple[int, ...] = ()) -> Array:
+    """Unpickle an array to its device, or to the current one if this machine lacks that, with its axes in an order."""
     try:
         where = Device(device)
     except DeviceError:
         where = current()
     with where.activate():
-        return cls._wrap(where.backend.upload(data), where)
+        uploaded = where.backend.upload(data)
+        return cls._wrap(uploaded.transpose(np.argsort(order)) if order else uploaded, where)
 
 
 def copied(x: Array) -> Array:

@@ -32,6 +32,7 @@ class Layout:
         strides: bytes from one element to the next along each axis.
         allocate: allocates a new array of a dense layout: an ndarray on the host, a CuPy memory pointer on a GPU.
         cleared: what :func:`.making.cleared` has returned.
+        order: the axes as they lie in memory, see :func:`memory_order`.
         aligned: whether the address of the first element is a multiple of :data:`ALIGNMENT`; always true on the
             host, where the compiler handles alignment.
         repeated: whether elements may share memory, as in a broadcast view.
@@ -48,6 +49,7 @@ class Layout:
         "nbytes",
         "ndim",
         "on_host",
+        "order",
         "repeated",
         "shape",
         "size",
@@ -65,6 +67,7 @@ class Layout:
     nbytes: int
     floating: bool
     on_host: bool
+    order: tuple[int, ...] | None
     repeated: bool
     allocate: Callable[[], Any]
     cleared: Callable[[], Any] | None
@@ -136,15 +139,24 @@ def known_layout(device: Device, dtype: DType, shape: tuple[int, ...]) -> Layout
     return _layouts.get((device, dtype, shape))
 
 
+def axes_in_memory(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...]:
+    """The axes from the one of the longest steps in memory to the innermost.
+
+    Axes of size 1 come first, so that arrays whose elements lie in one order have one result.
+    """
+    return tuple(
+        sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, -abs(strides[axis]) * (shape[axis] > 1)))
+    )
+
+
 def memory_order(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> tuple[int, ...] | None:
     """The axes as they lie in memory, the innermost last; None if elements have gaps, or share or reverse memory."""
-    axes = sorted(range(len(shape)), key=lambda axis: (shape[axis] > 1, -strides[axis]))
-    expected = itemsize
+    axes, expected = axes_in_memory(shape, strides), itemsize
     for axis in reversed(axes):
         if shape[axis] > 1 and strides[axis] != expected:
             return None
         expected *= shape[axis]
-    return tuple(axes)
+    return axes
 
 
 def layout(
@@ -159,7 +171,7 @@ def layout(
         result.ndim, result.size = len(shape), math.prod(shape)
         result.nbytes = result.size * dtype.itemsize
         result.contiguous = _contiguous(shape, strides, dtype.itemsize)
-        result.floating = dtype in INEXACT
+        result.floating, result.order = dtype in INEXACT, memory_order(shape, strides, dtype.itemsize)
         result.on_host = device.addressable
         result.repeated = overlapping(shape, strides, dtype.itemsize)
         result.allocate, result.cleared = _allocator(result), None
@@ -168,7 +180,7 @@ def layout(
 
 
 def _allocator(result: Layout) -> Callable[[], Any]:
-    shape, order = result.shape, memory_order(result.shape, result.strides, result.dtype.itemsize)
+    shape, order = result.shape, result.order
     if result.contiguous or not result.on_host or order is None:
         return result.device.backend.allocator(shape, result.dtype, result.nbytes)
     allocate = result.device.backend.allocator(

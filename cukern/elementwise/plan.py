@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, fresh_layout, layout_of, memory_order
+from ..array.layout import Layout, axes_in_memory, fresh_layout, layout_of
 from ..array.making import Maker, maker
 from ..autodiff import tape
 from ..cache import Cache
@@ -116,11 +116,13 @@ class Plan(kernel_plan.Plan):
 def _kept_order(operands: Sequence[Layout], shape: tuple[int, ...]) -> tuple[int, ...] | None:
     """The order in memory of the outputs' axes: that of the first input of their shape; None for C order.
 
-    It is C order too where that input has gaps. Inputs that were broadcast have no order.
+    Inputs that were broadcast have no order.
     """
     for one in operands:
         if one.shape == shape and not one.repeated:
-            return None if one.contiguous else memory_order(shape, one.strides, one.dtype.itemsize)
+            order = axes_in_memory(shape, one.strides)
+            wide = [axis for axis in order if shape[axis] > 1]
+            return None if wide == sorted(wide) else order
     return None
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, memory_order
+from ..array.layout import Layout
 from ..autodiff import recompute, tape
 from ..function import Function
 from ..transforms import vjp
@@ -143,8 +143,7 @@ def lies_channels_last(x: Array) -> bool:
 
 @lru_cache(maxsize=4096)
 def _lies_channels_last(own: Layout) -> bool:
-    order = memory_order(own.shape, own.strides, own.dtype.itemsize)
-    return own.ndim == 4 and own.shape[1] > 1 and order == CHANNELS_LAST
+    return own.ndim == 4 and own.shape[1] > 1 and own.order == CHANNELS_LAST
 
 
 def options_key(options: tuple[Any, ...]) -> tuple[Any, ...] | None:

@@ -164,10 +164,7 @@ class _Join:
 
 def _common_order(layouts: Sequence[Layout]) -> tuple[int, ...] | None:
     """The order of the axes in memory that all arrays have; None for C order."""
-    orders = {
-        None if one.contiguous else memory_order(one.shape, one.strides, one.dtype.itemsize)
-        for one in layouts
-    }
+    orders = {None if one.contiguous else one.order for one in layouts}
     return orders.pop() if len(orders) == 1 else None
 
 

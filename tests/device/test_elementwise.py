@@ -270,7 +270,7 @@ def test_layouts(device: ck.Device, first: str, second: str) -> None:
 
 
 def test_memory_order_is_kept(device: ck.Device) -> None:
-    """That of the first array of the result's shape, in derivatives and fused functions too; not with gaps."""
+    """That of the first array of the result's shape, in derivatives and fused functions too, and with gaps."""
     order = (0, 3, 1, 2)
     x = ck.permute_dims(ck.asarray(np.random.default_rng(0).standard_normal((2, 5, 4, 3))), order)
     plain, channel = x.contiguous(), ck.ones((3, 1, 1), x.dtype)
@@ -279,7 +279,14 @@ def test_memory_order_is_kept(device: ck.Device) -> None:
         assert ck.permute_dims(got, (0, 2, 3, 1)).is_contiguous and want.is_contiguous
         assert_close(got, want.numpy(), dtype=want.dtype)
     assert (plain * x).is_contiguous and not (x * plain).is_contiguous
-    assert (x[..., ::2] + 1).is_contiguous and (x[:, ::-1] + 1).is_contiguous
+    for part in (x[..., ::2], x[:, ::-1], x[:, 1:], x[:1], x[:, :, :1], plain[..., 1:], plain[:, :1]):
+        got = part + 1
+        assert_close(got, part.numpy() + 1, dtype=np.float64)
+        assert ck.permute_dims(
+            got, (0, 1, 2, 3) if part._storage is plain._storage else (0, 2, 3, 1)
+        ).is_contiguous
+    repeated = ck.broadcast_to(x[..., :1], x.shape)
+    assert (repeated + 1).is_contiguous
     assert ck.exp(x.astype(ck.float32)).strides == (240, 4, 48, 12)
     with ck.Tape() as tape:
         tape.watch(x)

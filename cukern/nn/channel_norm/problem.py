@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
-from ...array.layout import Layout, fresh_layout, memory_order
+from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Properties
 from ...launch import cost
@@ -117,7 +117,7 @@ class ChannelNorm(NamedTuple):
     @property
     def order(self) -> tuple[int, ...] | None:
         """The axes of ``x`` in memory, and of results; None for C order, to which ``x`` is copied if need be."""
-        order = memory_order(self.x.shape, self.x.strides, self.x.dtype.itemsize)
+        order = self.x.order
         return None if order is None or (self.groups and order[0]) else order
 
     @property

@@ -20,6 +20,7 @@ from ..nn.parameter import Parameter
 from ..optim.clip import clip_by_global_norm
 from ..optim.multi import Copies
 from ..optim.optimizer import Optimizer
+from ..shape.copy import contiguous
 from .blocks import divide_blocks, like, require_no_steps
 from .buckets import Bucket, planned
 from .checkpoint import Piece
@@ -186,13 +187,12 @@ class DataParallel:
         members = [self._parameters[i] for i in bucket.members]
         with stop_recording():
             values = self._cut(bucket, flat)
-            if all(one.is_contiguous for one in members):
-                self._copy(bucket, values, members)
-                for one in members:
-                    one._bump("DataParallel.step")
-                return
-            for one, value in zip(members, values, strict=True):
-                one[...] = value
+            for k, one in enumerate(members):
+                if not one.is_contiguous:  # its memory is in another order
+                    values[k] = contiguous(values[k], one._planned().order)
+            self._copy(bucket, values, members)
+            for one in members:
+                one._bump("DataParallel.step")
 
     def gradient(self, tape: Tape, loss: Any) -> list[Array | None]:
         """The gradients of ``loss``, averaged over the ranks.

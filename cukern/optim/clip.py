@@ -82,7 +82,7 @@ def _recorded(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Ar
 
 
 def _clipped(arrays: Sequence[Array], max_norm: float) -> tuple[list[Array], Array]:
-    given = [array.contiguous() for array in arrays]
+    given = [array if array._planned().order is not None else array.contiguous() for array in arrays]
     layouts = tuple([one._planned() for one in given])
     clipping = _known.get(layouts)
     if clipping is None:
@@ -101,7 +101,10 @@ class _Clipping:
         for i, layout in enumerate(layouts):
             if layout.size:
                 by_dtype.setdefault(layout.dtype, []).append(i)
-        self._layouts = [fresh_layout(device, layout.dtype, layout.shape) for layout in layouts]
+        self._layouts = [
+            fresh_layout(device, one.dtype, one.shape, None if one.contiguous else one.order)
+            for one in layouts
+        ]
         self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])

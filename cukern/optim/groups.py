@@ -104,7 +104,7 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
     """The parameters with their names, and their groups.
 
     Raises:
-        ValueError: there are none, one is given twice, two share memory or a name, or one is not contiguous.
+        ValueError: there are none, one is given twice, two share memory or a name, or one has gaps in memory.
         TypeError: one is not a floating array, or ``parameters`` is not a container.
     """
     if isinstance(parameters, Array):
@@ -132,8 +132,8 @@ def read(parameters: Any) -> tuple[list[tuple[str, Array]], list[Group]]:
     for name, parameter in leaves:
         if not is_floating(parameter):
             raise TypeError(f"parameters: {name!r} is not a floating array but {describe(parameter)}")
-        if not parameter.is_contiguous:
-            raise ValueError(f"parameters: {name!r} is written in place and must be contiguous")
+        if parameter.size and parameter._planned().order is None:
+            raise ValueError(f"parameters: {name!r} is written in place and must lie in memory without gaps")
     _refuse_repeated(leaves)
     return leaves, groups
 

@@ -145,7 +145,7 @@ class Copies:
         self._launches = [(batch, batch.prepare(_COPIES, device, [], 2)) for batch in copies]
 
     def __call__(self, given: Sequence[Array], result: Sequence[Array]) -> None:
-        """Copy ``given``, arrays without gaps in C order, to ``result``, which share no memory with them."""
+        """Copy the memory of ``given``, arrays without gaps, to that of ``result``, which share none with them."""
         for one in (*given, *result):
             one._planned()
         with on(self._device):

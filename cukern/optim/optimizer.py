@@ -20,6 +20,7 @@ from ..device import capture_hooks
 from ..kernel import Kernel
 from ..namespace.hints import OPTIMIZER, hinting
 from ..nn.module import Module, Parameter
+from ..shape.copy import laid_out
 from .groups import Group, aligned, describe, is_floating, read
 from .schedules import Schedule
 from .step import Step, expect
@@ -44,7 +45,7 @@ class Optimizer:
             :mod:`cukern.optim.schedules`.
 
     Raises:
-        ValueError: there are no parameters, one is given twice, is not contiguous or has the name of another,
+        ValueError: there are no parameters, one is given twice, has gaps in memory or the name of another,
             or an option is out of its range.
         TypeError: a parameter is not a floating array, or there is no such option.
 
@@ -255,13 +256,17 @@ class Optimizer:
         return self.masters and dtypes.info(dtype).narrow
 
     def _placed(self, i: int, slot: str) -> Array:
-        """A state array of a parameter, on its device: initially zeros, and for a master not up to date."""
+        """A state array of a parameter, on its device and in its order in memory.
+
+        Initially it is zeros, and for a master not up to date.
+        """
         parameter = self.parameters[i]
-        wanted = dtypes.info(parameter.dtype).acc
+        wanted, order = dtypes.info(parameter.dtype).acc, parameter._planned().order
         have = self._state[i].get(slot)
         if have is None:
-            return zeros(parameter.shape, dtype=wanted, device=parameter.device)
-        return asarray(have.to_device(parameter.device), dtype=wanted)
+            have = zeros(parameter.shape, dtype=wanted, device=parameter.device)
+        placed = asarray(have.to_device(parameter.device), dtype=wanted)
+        return placed if order is None or placed._planned().order == order else laid_out(placed, order)
 
     def state_dict(self) -> dict[str, Array]:
         """The number of steps and the per-parameter state, under ``"<parameter>.<slot>"``, as arrays.

@@ -8,10 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from .. import dtypes
-from ..array import Array, copied
+from ..array import Array
 from ..array.layout import Layout, address
 from ..device import capture_hooks
 from ..kernel.plan import on
+from ..shape.copy import contiguous
 from .multi import Batch, batches
 
 if TYPE_CHECKING:
@@ -37,7 +38,9 @@ class Step:
         _refuse_shared(optimizer, members)
         #: Gradients that share these storages are copied, because a launch writes parameters in any order.
         self._own = {parameter._storage for parameter in parameters}
-        self._strided = [i for i in members if not _known(layouts[i]).contiguous]
+        #: The parameters' orders in memory; a launch takes all arrays of one element after another.
+        self._orders = {i: one._planned().order for i, one in zip(members, parameters, strict=True)}
+        self._reordered = [i for i in members if _known(layouts[i]).order != self._orders[i]]
         self._written: list[Array] = []
         self._launches: list[_Launch] = []
         kinds: dict[Any, list[int]] = {}
@@ -64,15 +67,13 @@ class Step:
     ) -> None:
         """Update the parameters of the optimizer."""
         given = list(gradients)
-        for i in self._strided:
-            given[i] = given[i].contiguous()
-            given[i]._planned()
+        for i in self._reordered:
+            given[i] = self._copied(i, given[i])
         used = [given[i] for i in self.members]
         if not self._own.isdisjoint([one._storage for one in used]):
             for i in self.members:
                 if given[i]._storage in self._own:
-                    given[i] = copied(given[i])
-                    given[i]._planned()
+                    given[i] = self._copied(i, given[i])
         for launch in self._launches:
             launch.run(optimizer, given, options[launch.group])
         if capture_hooks.recorder() is None:
@@ -83,6 +84,12 @@ class Step:
         else:
             for array in self._written:
                 array._bump(self._name)
+
+    def _copied(self, i: int, gradient: Array) -> Array:
+        """A copy of a gradient, whose memory is in the order of its parameter's."""
+        result = contiguous(gradient, self._orders[i])
+        result._planned()
+        return result
 
 
 class _Launch:

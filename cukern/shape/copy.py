@@ -24,6 +24,7 @@ from ..kernel import Kernel
 from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import allocate, on
 from ..kernel.sizes import divide_up
+from .known_views import relaid
 
 _COPIES = Kernel("shape/copies.cu", block=256)
 #: The most arrays per launch: their addresses and sizes are kernel parameters, which have 4096 bytes.
@@ -96,6 +97,12 @@ def contiguous(x: Array, order: tuple[int, ...] | None = None) -> Array:
             source._planned()
             cached[1](source._operand, result._operand)
     return result
+
+
+def laid_out(x: Array, order: tuple[int, ...]) -> Array:
+    """A copy of ``x`` with its axes in memory in ``order``, the innermost last; tapes do not record it."""
+    wanted = fresh_layout(x.device, x.dtype, x.shape, order)
+    return relaid(contiguous(x, order), wanted, [order.index(axis) for axis in range(x.ndim)])
 
 
 def write(device: Device, target: Any, source: Any) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import cukern as ck
 from cukern.optim import SGD, Adam, AdamW, RMSprop, clip, clip_by_global_norm, multi, step
+from cukern.shape.copy import laid_out
 
 RNG = np.random.default_rng(0)
 
@@ -390,3 +391,72 @@ def test_clipping_under_a_tape_gives_the_same_values(device: ck.Device, limit: f
     share = min(1.0, limit / 2.5)
     for one, values in zip(made, ([1.5, 0.0], [-2.0]), strict=True):
         np.testing.assert_allclose(one.numpy(), np.multiply(values, share), rtol=1e-6)
+
+
+#: Orders in memory of the axes of three-dimensional arrays.
+ORDERS = [(0, 1, 2), (0, 2, 1), (2, 0, 1)]
+
+
+@pytest.mark.parametrize("masters", [False, True])
+@pytest.mark.parametrize(
+    ("make", "options"),
+    [
+        (SGD, {"momentum": 0.5, "nesterov": True}),
+        (AdamW, {}),
+        (RMSprop, {"momentum": 0.5, "centered": True}),
+    ],
+)
+def test_parameters_and_gradients_lie_in_any_dense_order(
+    device: ck.Device, make: Any, options: dict[str, Any], masters: bool
+) -> None:
+    dtype = "bfloat16" if masters else "float32"
+    rng = np.random.default_rng(0)
+    values, *slopes = (ck.asarray(rng.standard_normal((3, 4, 5)), dtype) for _ in range(4))
+    plain = ck.array(values)
+    expected = make([plain], lr=0.1, masters=masters, **options)
+    for slope in slopes:
+        expected.step([slope])
+    for own in ORDERS:
+        parameter = laid_out(values, own)
+        optimizer = make([parameter], lr=0.1, masters=masters, **options)
+        for slope, other in zip(slopes, ORDERS, strict=True):
+            optimizer.step([laid_out(slope, other)])
+        assert parameter._planned().order == own
+        np.testing.assert_array_equal(parameter.numpy(), plain.numpy())
+        for name, value in optimizer.state_dict().items():
+            assert value.ndim == 0 or value._planned().order == own
+            np.testing.assert_array_equal(value.numpy(), expected.state_dict()[name].numpy(), err_msg=name)
+        # A gradient with gaps, one that is repeated, and one whose memory is the parameter's.
+        for gradient in (ck.concat([slope, slope], 2)[..., ::2], ck.broadcast_to(slope[:1], (3, 4, 5))):
+            one, two = laid_out(values, own), ck.array(values)
+            make([one], lr=0.1, masters=masters, **options).step([gradient])
+            make([two], lr=0.1, masters=masters, **options).step([gradient.contiguous()])
+            np.testing.assert_array_equal(one.numpy(), two.numpy())
+        one, two = laid_out(values, own), ck.array(values)
+        make([one], lr=0.1, masters=masters, **options).step([one])
+        make([two], lr=0.1, masters=masters, **options).step([two])
+        np.testing.assert_array_equal(one.numpy(), two.numpy())
+
+
+def test_state_in_another_order_is_laid_as_its_parameter(device: ck.Device) -> None:
+    values = ck.asarray(np.random.default_rng(0).standard_normal((3, 4, 5)), "float32")
+    first, second = ck.array(values), laid_out(values, (2, 0, 1))
+    mine, other = Adam([first], lr=0.1), Adam([second], lr=0.1)
+    mine.step([ck.sin(values)])
+    second[...] = first
+    other.load_state_dict(mine.state_dict())
+    for optimizer in (mine, other):
+        optimizer.step([ck.cos(values)])
+    np.testing.assert_array_equal(first.numpy(), second.numpy())
+    assert {slot._planned().order for slot in other._state[0].values()} == {(2, 0, 1)}
+
+
+def test_clipped_gradients_keep_their_orders(device: ck.Device) -> None:
+    values = ck.asarray(np.random.default_rng(0).standard_normal((3, 4, 5)), "float32")
+    given = [laid_out(values * (i + 1), order) for i, order in enumerate(ORDERS)]
+    clipped, norm = clip_by_global_norm([*given, values[:, ::2]], 1.0)
+    wanted, same = clip_by_global_norm([*(one.contiguous() for one in given), values[:, ::2]], 1.0)
+    assert [one._planned().order for one in clipped] == [*ORDERS, (0, 1, 2)]
+    np.testing.assert_allclose(norm.numpy(), same.numpy(), rtol=1e-6)
+    for one, two in zip(clipped, wanted, strict=True):
+        np.testing.assert_allclose(one.numpy(), two.numpy(), rtol=1e-6)

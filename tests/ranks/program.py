@@ -254,6 +254,25 @@ def check_training() -> None:
     assert sum(one.size for slots in state for one in slots.values()) == 2 * 2 * 64 // SIZE
 
 
+def check_orders_in_memory() -> None:
+    """A weight whose channels lie innermost is trained as one in C order, and keeps its order."""
+    own = ck.asarray(np.random.default_rng(1).normal(size=(SIZE, 2, 8, 5)).astype("float32")[RANK])
+    found = []
+    for shard, plain in ((0, True), (0, False), (1, False)):
+        layer = ck.nn.Conv1d(8, 4, 3, rng=0)
+        if plain:
+            layer.weight = ck.nn.Parameter(layer.weight.contiguous())
+        training = cd.DataParallel(ck.optim.Adam(layer, lr=0.1), shard=shard)
+        for _ in range(2):
+            with ck.Tape() as tape:
+                loss = ck.mean(layer(own) ** 2)
+            training.step(training.gradient(tape, loss))
+        assert layer.weight.is_contiguous is plain
+        found.append(layer.weight.numpy())
+    for other in found[1:]:
+        np.testing.assert_allclose(other, found[0], rtol=2e-5, atol=1e-6)
+
+
 def check_captured_steps() -> None:
     """A step with its collectives in a graph, for every way to divide the state; a clipped gradient is of norm 1."""
     expected = alone(4)

@@ -7,6 +7,7 @@ from typing import Any
 
 from ...array import Array
 from ...device import Device
+from ...shape.copy import laid_out
 from .. import init
 from ..fused import require_sizes, several
 from ..module import Module, Parameter
@@ -22,6 +23,10 @@ from .function import (
     require_padding_mode,
 )
 from .operation import Activation
+
+#: Halves in 16 bytes. Tensor cores read filters of a multiple of so many channels as they lie if channels are innermost
+#: in memory, and write their gradient so.
+_PACK = 8
 
 
 class _Layer(Module):
@@ -56,6 +61,8 @@ class _Layer(Module):
         generator, inputs = init.generator(rng), shape[1] * math.prod(kernel)
         bound = 1 / math.sqrt(inputs) if inputs else 0.0
         self.weight = Parameter(init.uniform((*shape, *kernel), -bound, bound, dtype, device, generator))
+        if self.weight.size and math.prod(kernel) > 1 and shape[1] % _PACK == 0:
+            self.weight._replace(laid_out(self.weight, (0, *range(2, self._axes + 2), 1)))
         self.bias = (
             Parameter(init.uniform((filters,), -bound, bound, dtype, device, generator)) if bias else None
         )
@@ -118,6 +125,8 @@ class Conv1d(_Conv):
 
 class Conv2d(_Conv):
     """:func:`conv2d` with trained weight and bias, initially uniform in ±1 / sqrt(numbers of a window).
+
+    The weight lies in memory with its channels innermost if they are a multiple of 8; in files it is in C order.
 
     Args:
         inputs: channels of the image.

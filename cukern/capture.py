@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
 import numpy as np
@@ -47,7 +50,9 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
     * The step works on one GPU: that of its array arguments, or the current device if there are none.
     * Arrays made of host data in the step keep the values that they had when it was recorded, with a warning if the
       data is a NumPy array, whose values may change.
-    * The step cannot read a value on the host (``item``, ``if x > 0``).
+    * A step that reads a value on the host (``item``, ``if x > 0``, ``x[mask]``), or copies an array of the host, is
+      not recorded: a warning names the line, and its calls launch kernel after kernel, as without ``capture``.
+    * What CUDA cannot record, such as decompositions of matrices, runs between two graphs.
 
     The results are copies, so the next call does not change them. A graph keeps the memory of its intermediate
     results for itself.
@@ -56,7 +61,7 @@ def capture(step: Callable[P, R]) -> Captured[P, R]:
         step: takes pytrees of arrays, modules and hashable constants, and returns a pytree of arrays.
 
     Raises:
-        CaptureError: in a call, if the step does something that a graph cannot record.
+        CaptureError: in a call, if the step uses several devices, or a library that a graph cannot record.
 
     >>> import cukern as ck
     >>> w = ck.nn.Parameter(ck.asarray([3.0]))
@@ -84,9 +89,15 @@ class Captured(Generic[P, R]):
         functools.update_wrapper(self, step)
         self._step = step
         self._graphs: dict[Any, _Graph | None] = {}
+        # The forms of arguments for which the step is called.
+        self._unrecorded: set[Any] = set()
         # Graphs for array arguments without gaps, by the default dtype and the arguments' layouts.
         self._known: Cache[tuple[Any, ...], _Graph] = Cache()
         self._replaced = capture_hooks.replaced
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """The step as a method of ``instance``."""
+        return self if instance is None else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<captured {getattr(self._step, '__name__', 'step')}, {self.graphs} graphs>"
@@ -102,6 +113,7 @@ class Captured(Generic[P, R]):
             self._replaced = capture_hooks.replaced
             self._graphs.clear()
             self._known.clear()
+            self._unrecorded.clear()
         if not kwargs and self._known and _ARRAYS.issuperset(map(type, args)):
             arrays: Any = args
             layouts = [one._layout or one._planned() for one in arrays]
@@ -130,12 +142,17 @@ class Captured(Generic[P, R]):
             graph = self._graphs.get(key)
         except TypeError as error:
             raise TypeError(f"capture: expected arrays, modules and hashable constants; {error}") from None
-        if key not in self._graphs:
+        if key not in self._graphs or key in self._unrecorded:
             self._graphs[key] = None
             return self._step(*args, **kwargs)
         with device.activate():
             if graph is None:
-                graph = self._graphs[key] = _Graph(self._step, tree, inputs, device)
+                graph = _Graph(self._step, tree, inputs, device)
+                if graph.left:
+                    self._unrecorded.add(key)
+                    own: R = graph.result
+                    return own
+                self._graphs[key] = graph
             result: R = graph.replay([_in_order(one) for one in inputs])
         if not kwargs and inputs and _ARRAYS.issuperset(map(type, args)):
             layouts = tuple([one._planned() for one in args])
@@ -158,7 +175,12 @@ def _form(leaf: Any) -> Any:
 
 
 class _Graph:
-    """One recorded step: its graph, and the memory that the graph reads and writes."""
+    """One recorded step: its graphs, and the memory that they read and write.
+
+    Attributes:
+        result: what the step returned.
+        left: whether the step ended the recording, and has run.
+    """
 
     def __init__(self, step: Callable[..., Any], tree: Any, inputs: Sequence[Array], device: Device) -> None:
         self.device = device
@@ -176,24 +198,31 @@ class _Graph:
         self._used = 0
         self._workspace: Any = None
         self._constants: list[Any] = []
+        self._outer, self._stream = self._cuda.get_current_stream(), self._cuda.Stream(non_blocking=True)
+        # Each graph before the last, what runs behind it, and the ndarrays that this makes.
+        self._parts: list[tuple[Any, Callable[[], Sequence[Any]], Sequence[Any]]] = []
+        self.left = False
         with self._cuda.using_allocator(self._pool.malloc):
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [_copied(one) for one in inputs]
             self._refresh = Copies(device, self._inputs, into=True)
         leaves = iter(self._inputs)
         own = pytree.map(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
-        self._result, self._graph = self._record(step, own)
-        self._leaves = pytree.leaves(self._result)
+        self.result, self._graph = self._record(step, own)
+        if self.left:
+            return
+        self._leaves = pytree.leaves(self.result)
         self._places = [i for i, leaf in enumerate(self._leaves) if _is_input(leaf)]
         results = [self._leaves[i] for i in self._places]
         for one in results:
             self.enter(one.device)
         self._forms = [one._planned() for one in results]
         self._hand_out = Copies(device, results, into=False)
+        #: Whether all but the last graph have run, with the arguments of the call.
         self._fresh = True
 
     def _record(self, step: Callable[..., Any], tree: Any) -> tuple[Any, Any]:
-        stream = self._cuda.Stream(non_blocking=True)
+        stream, graph = self._stream, None
         args, kwargs = tree
         with stream, self._cuda.using_allocator(self._pool.malloc):
             stream.begin_capture()
@@ -201,21 +230,55 @@ class _Graph:
             try:
                 result = pytree.map(_in_order, step(*args, **kwargs))
             except (RuntimeError, NotImplementedError) as error:
-                if "captur" not in str(error):
+                if self.left or "captur" not in str(error):
                     raise
                 raise CaptureError(
                     f"capture: {_name(step)} does something that a graph cannot record, such as reading "
                     f"a value on the host ({error})"
                 ) from error
             finally:
-                capture_hooks.begin(None)
-                try:
-                    graph = stream.end_capture()
-                except self._cuda.runtime.CUDARuntimeError:
-                    graph = None  # the step has ended the recording
-        if graph is None:
+                if capture_hooks.recorder() is self:
+                    capture_hooks.begin(None)
+                    # The step may have ended the recording.
+                    with suppress(self._cuda.runtime.CUDARuntimeError):
+                        graph = stream.end_capture()
+        if self.left or self._parts:
+            stream.synchronize()
+        if graph is None and not self.left:
             raise CaptureError(f"capture: {_name(step)} does something that a graph cannot record")
         return result, graph
+
+    def _run(self) -> Any:
+        """Run what has been recorded, and return its graph."""
+        capture_hooks.begin(None)
+        graph = self._stream.end_capture()
+        event = self._cuda.Event(disable_timing=True)
+        event.record(self._outer)
+        self._stream.wait_event(event)
+        self._send(self._stream)
+        graph.launch(self._stream)
+        return graph
+
+    def between(self, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+        """See :func:`.device.capture_hooks.between`."""
+        graph = self._run()
+        made = call()
+        self._parts.append((graph, call, made))
+        self._stream.begin_capture()
+        capture_hooks.begin(self)
+        return made
+
+    def leave(self, why: str) -> None:
+        """See :func:`.device.capture_hooks.leave`."""
+        warnings.warn(
+            f"capture: the step {why}; it is not recorded: each call launches its kernels one after another, as "
+            "without capture",
+            stacklevel=capture_hooks.stacklevel(),
+        )
+        self._run()
+        for action in self._after.values():
+            action()
+        self.left = True
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
         """See :func:`.device.capture_hooks.numbers`."""
@@ -275,21 +338,30 @@ class _Graph:
                 start, end, dtype, values = what
                 self._host[start:end] = np.asarray(values(), dtype).view(np.uint8)
 
+    def _send(self, stream: Any) -> None:
+        """Copy the changing numbers to the graph's memory."""
+        if self._used:  # pageable memory: the driver has copied it when the call returns
+            runtime = self._cuda.runtime
+            to, at = self._live.data.ptr, self._host.ctypes.data
+            runtime.memcpyAsync(to, at, self._used, runtime.memcpyHostToDevice, stream.ptr)
+
     def replay(self, inputs: Sequence[Array]) -> Any:
-        """Run the graph on arrays without gaps in the recorded orders; return copies of its results."""
+        """Run the graphs on arrays without gaps in the recorded orders; return copies of its results."""
         if self._current() != self.device.index:
             with self.device.activate():
                 return self.replay(inputs)
+        parts = () if self._fresh else self._parts
         if self._fresh:
             self._fresh = False
         else:
             self._advance()
             self._refresh(inputs)
         stream = self._cuda.get_current_stream()
-        if self._used:  # pageable memory: the driver has copied it when the call returns
-            runtime = self._cuda.runtime
-            to, at = self._live.data.ptr, self._host.ctypes.data
-            runtime.memcpyAsync(to, at, self._used, runtime.memcpyHostToDevice, stream.ptr)
+        self._send(stream)
+        for graph, call, made in parts:
+            graph.launch(stream)
+            for old, new in zip(made, call(), strict=True):
+                old[...] = new
         self._graph.launch(stream)
         for action in self._after.values():
             action()
@@ -300,7 +372,7 @@ class _Graph:
         leaves = list(self._leaves)
         for place, copy in zip(self._places, copies, strict=True):
             leaves[place] = copy
-        return pytree.replace(self._result, leaves)
+        return pytree.replace(self.result, leaves)
 
 
 class _Ended:

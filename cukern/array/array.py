@@ -14,7 +14,7 @@ from .. import dtypes
 from ..autodiff import tape
 from ..device import Device, capture_hooks, current, dlpack
 from ..device.transfer import copied_across
-from ..errors import CaptureError, DeviceError
+from ..errors import DeviceError
 from . import printing
 from .implicit import converted
 from .layout import Layout, layout_of
@@ -248,11 +248,7 @@ class Array(Memory):
         if where.addressable:
             result = Array._wrap(self._fetched(), where)
         elif home.addressable:
-            if capture_hooks.recorder() is not None:
-                raise CaptureError(
-                    "capture: a copy of an array of the host is not recorded, as its values may change; pass it as an "
-                    "argument, or move it before the step"
-                )
+            capture_hooks.leave("copies an array of the host, whose values may change")
             with where.activate():
                 result = Array._wrap(self._moved(where.backend.upload), where)
         else:
@@ -279,6 +275,8 @@ class Array(Memory):
 
     def _fetched(self) -> npt.NDArray[Any]:
         """:meth:`numpy` for uses that lose no gradient, allowed in ``strict_tape``."""
+        if not self.device.addressable:
+            capture_hooks.leave("reads values of an array on the host")
         with self.device.activate():
             data: npt.NDArray[Any] = self._moved(self.device.backend.download)
         return data

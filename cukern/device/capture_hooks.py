@@ -6,10 +6,12 @@ Outside a capture there is none, and the number is passed as an argument.
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..dtypes import DType
@@ -59,6 +61,10 @@ class Recorder(Protocol):
 
     def enter(self, device: Device) -> None: ...
 
+    def between(self, call: Callable[[], Sequence[Any]]) -> Sequence[Any]: ...
+
+    def leave(self, why: str) -> None: ...
+
 
 class _State(threading.local):
     recorder: Recorder | None = None
@@ -93,6 +99,34 @@ def repeated(action: Callable[[], None]) -> None:
     action()
     if _state.recorder is not None:
         _state.recorder.repeat(action)
+
+
+def between(call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
+    """The ndarrays that ``call`` makes, which a graph cannot record: a capture has it between two graphs.
+
+    It runs now and in each replay, which copies what it makes to the ndarrays of the first time.
+    """
+    active = _state.recorder
+    return call() if active is None else active.between(call)
+
+
+def leave(why: str) -> None:
+    """End the capture in progress, if there is one: what it has recorded runs, and the step goes on without a graph.
+
+    Args:
+        why: what the step is about to do, for a warning that names the line of the caller.
+    """
+    if _state.recorder is not None:
+        _state.recorder.leave(why)
+
+
+def stacklevel() -> int:
+    """That of the first caller outside of this package, for a warning of the function that asks."""
+    frame: FrameType | None = sys._getframe(1)
+    level = 1
+    while frame is not None and str(frame.f_globals.get("__name__")).split(".")[0] == "cukern":
+        frame, level = frame.f_back, level + 1
+    return level
 
 
 class Stream(Protocol):

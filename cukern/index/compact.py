@@ -92,7 +92,7 @@ def flat_indices_of_few(flags: Array, block: int = _FEW_BLOCK) -> Array:
         tile = divide_up(n, block)
         function = compacting(device, "few", block)
         launch(device, function, 1, block, (flags.contiguous()._data, result, count, n, tile * _WARP))
-        return Array._wrap(result[: int(count.item())], device)
+        return Array._wrap(result[: Array._wrap(count, device).item()], device)
 
 
 def runs_of(

@@ -14,6 +14,7 @@ from ..array import Array
 from ..array.creation import empty, ones
 from ..array.layout import Layout
 from ..autodiff import tape
+from ..device.capture_hooks import between
 from ..device.cuda.libraries import needed
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
@@ -85,13 +86,18 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
     xp = x.device.xp
     others = [one._data if isinstance(one, Array) else one for one in args]
     function = getattr(xp.linalg, name)
-    if x.device.addressable:
-        result = quiet().run(function, x._data, *others, **options)
-    else:
-        with np.errstate(all="ignore"), needed(xp, "cusolver"):
-            result = function(x._data, *others, **options)
-    parts = result if isinstance(result, tuple) else (result,)
-    return [Array._wrap(xp.asarray(part, order="C"), x.device) for part in parts]
+
+    def computed() -> list[Any]:
+        if x.device.addressable:
+            result = quiet().run(function, x._data, *others, **options)
+        else:
+            with np.errstate(all="ignore"), needed(xp, "cusolver"):
+                result = function(x._data, *others, **options)
+        parts = result if isinstance(result, tuple) else (result,)
+        return [xp.asarray(part, order="C") for part in parts]
+
+    # cuSOLVER waits for what it allocates, and functions of cupy.linalg read values.
+    return [Array._wrap(part, x.device) for part in between(computed)]
 
 
 def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequence[Array], vjp: Vjp) -> None:

@@ -64,6 +64,10 @@ class Data(np.ndarray):
             raise RuntimeError("a value is read while a stream is captured")
         return np.array(self)
 
+    def item(self, *index: Any) -> Any:
+        """An element, as a Python number."""
+        return self.get().item(*index)
+
     def copy(self, order: Any = "C") -> Any:
         """A copy, repeated in each launch of a graph."""
         result = keep(super().copy(order))

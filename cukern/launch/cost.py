@@ -16,8 +16,12 @@ HOST_PEAK = 80e9
 #: Bytes a second of one GPU multiprocessor's share of the memory, and of one thread of the host.
 GPU_BYTES = 30e9
 HOST_BYTES = 6e9
-#: Seconds of a launch, from the end of the one before.
-GPU_LAUNCH = 2.5e-6
+#: Bytes of a GPU's L2 for each multiprocessor: arrays that fit there are mostly there.
+L2_BYTES = 3e5
+#: The bandwidth of reading the L2, in that of the memory: measured on an H200.
+L2_RATE = 2
+#: Seconds of a launch, from the end of the one before: measured on an H200.
+GPU_LAUNCH = 2e-6
 HOST_LAUNCH = 10e-6
 
 
@@ -39,6 +43,21 @@ def bandwidth(limits: Properties) -> float:
 def launch(limits: Properties) -> float:
     """Seconds of a launch."""
     return HOST_LAUNCH if is_host(limits) else GPU_LAUNCH
+
+
+def moving(read: float, written: float, limits: Properties, writing: float = 1) -> float:
+    """Seconds in which a kernel reads and writes so many bytes once.
+
+    Args:
+        read: bytes.
+        written: bytes.
+        limits: of the device.
+        writing: the share of the bandwidth that its writes reach on a GPU.
+    """
+    if is_host(limits):
+        return (read + written) / bandwidth(limits)
+    in_l2 = read + written <= L2_BYTES * limits.multiprocessors
+    return (read / (L2_RATE if in_l2 else 1) + written / writing) / bandwidth(limits)
 
 
 def waves(blocks: int, limits: Properties, resident: int = 1) -> int:

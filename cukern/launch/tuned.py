@@ -1,10 +1,11 @@
 """Measured times of variants, one file for each model of GPU or processor, and what they say of problems near them.
 
 ``python -m cukern tune`` writes such a file: for problems of each family the seconds of the variants, measured, and
-predicted by their cost models. A problem's own times are the predicted ones, each multiplied by how far off its cost
-model was for the measured problems near it: the geometric mean of measured / predicted, weighted by the inverse of the
-squared distance, among them one in which the model was right, at a distance of its own. Where no measured problem is
-within :data:`REACH`, the cost model alone decides. Times of one model of GPU are never used on another.
+predicted by their cost models. A measured problem has its own times. Those of another are the predicted ones, each
+multiplied by how far off its cost model was for the measured problems near it: the geometric mean of measured /
+predicted, weighted by the inverse of the squared distance, among them one in which the model was right, at a distance
+of its own. Where no measured problem is within :data:`REACH`, the cost model alone decides. Times of one model of GPU
+are never used on another.
 """
 
 from __future__ import annotations
@@ -23,10 +24,10 @@ from ..files import write_text
 #: The largest distance of a measured problem that says something of another: the root of the summed squares of the
 #: binary logarithms of the ratios of their sizes.
 REACH = 3.0
-#: Added to squared distances, so that a measured problem has its own times, and nearly equal ones nearly its weight.
+#: Added to squared distances, so that nearly equal problems have nearly the same weight.
 _NEAREST = 1e-3
-#: The weight of the cost model: a problem at a distance of about 3 in which it was right.
-_PRIOR = 0.1
+#: The weight of the cost model: a problem at a distance of 1 in which it was right.
+_PRIOR = 1.0
 _SHIPPED = Path(__file__).with_name("measured")
 
 Kind = tuple[tuple[str, Any], ...]
@@ -97,8 +98,12 @@ def carried(
     kind, sizes = kind_of(features), sizes_of(features)
     near = [(distance(sizes, one.sizes), one) for one in entries if one.kind == kind]
     near = [(far, one) for far, one in near if far <= REACH]
+    own = next((one.variants for far, one in near if far == 0), {})
     found = {}
     for name, seconds in predicted.items():
+        if name in own:
+            found[name] = own[name].seconds
+            continue
         weights = total = 0.0
         for far, one in near:
             timed = one.variants.get(name)

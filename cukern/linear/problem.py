@@ -68,6 +68,7 @@ class Gemm(NamedTuple):
         alone: whether the result is the rounded product, and nothing follows it.
         mapped: the number of the first operand, from 1 on, that is a matrix of the factors' dtype in rows that begin at
             multiples of 16 bytes, as tensor maps describe it; 0 if there is none.
+        function: whether what follows takes more than an instruction.
     """
 
     batches: int
@@ -83,6 +84,12 @@ class Gemm(NamedTuple):
     paired: tuple[bool, ...] = ()
     alone: bool = False
     mapped: int = 0
+    function: bool = False
+
+    @property
+    def matrix(self) -> bool:
+        """Whether an operand has an element for each of the product."""
+        return any(row and column for _, row, column in self.operands)
 
     @property
     def transposed(self) -> Gemm:
@@ -371,11 +378,10 @@ class Product(NamedTuple):
         """What follows: "nothing", "bias", "matrix", or "function" for what takes more than an instruction."""
         if self.epilogue is None:
             return "nothing"
-        if any(_LONG.search(line.code) for line in statements(self.epilogue.outputs)[0]):
+        if _takes_long(self.epilogue):
             return "function"
         gemm = self.gemm or self.strided
-        matrix = gemm is not None and any(row and column for _, row, column in gemm.operands)
-        return "matrix" if matrix else "bias"
+        return "matrix" if gemm is not None and gemm.matrix else "bias"
 
     @property
     def gemm(self) -> Gemm | None:
@@ -439,6 +445,11 @@ class Product(NamedTuple):
         )
 
 
+@lru_cache(maxsize=256)
+def _takes_long(epilogue: Program) -> bool:
+    return any(_LONG.search(line.code) for line in statements(epilogue.outputs)[0])
+
+
 @lru_cache(maxsize=64)
 def _rounded(elem: dtypes.DType) -> Program:
     acc = dtypes.info(elem).acc
@@ -450,4 +461,9 @@ def _gemm(product: Product, strided: bool) -> Gemm | None:
     result = gemm_of(product.a, product.right, product.operands, strided)
     if result is None:
         return None
-    return result._replace(rows=product.rows, saves=product.saves, alone=product.epilogue is None)
+    return result._replace(
+        rows=product.rows,
+        saves=product.saves,
+        alone=product.epilogue is None,
+        function=product.epilogue is not None and _takes_long(product.epilogue),
+    )

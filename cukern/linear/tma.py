@@ -17,7 +17,7 @@ from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up
 from ..launch import cost
 from ..launch.variant import Launch
 from .problem import Factor, Gemm, Product, epilogue_steps, tiled_sizes, tiled_variables
-from .variants import UNIT, OneLaunch
+from .variants import FUNCTION_COST, STORE_COST, UNIT, OneLaunch, busy
 
 _KERNEL = Kernel("linear/product_tma.cu")
 _DEFERRED = Kernel("linear/product_tma_deferred.cu")
@@ -35,22 +35,14 @@ _GROUPS = 8
 #: About how many multiprocessors a group has.
 _IN_GROUP = 16
 
-#: Seconds before the first k-block has come to the ring.
-FILLING = 0.8e-6
-#: The epilogue of an element of D, in k-blocks multiplied at rate 1, where nothing overlaps it.
-STORE_COST = 0.7
-#: The same where another warpgroup multiplies meanwhile.
+#: The epilogue of a tile, in k-blocks multiplied at rate 1, where another warpgroup multiplies meanwhile.
 HIDDEN_STORE_COST = 0.3
 #: The same where it is deferred.
 DEFERRED_STORE_COST = 0.235
-#: What the last tile takes besides, in the same unit.
-LAST_STORE_COST = 2.2
-#: The same where it is deferred.
-LAST_DEFERRED_STORE_COST = 1.86
-#: What a matrix takes that is not loaded by a map, in the same unit.
-MATRIX_COST = 1.2
+#: What a matrix takes that is not loaded by a map, in the same unit: measured on an H200.
+MATRIX_COST = 2
 #: The rate of blocks without clusters in a batch, whose products share no factors, relative to one product.
-BATCHED_RATE = 0.85
+BATCHED_RATE = 0.95
 
 
 @dataclass(frozen=True)
@@ -89,6 +81,7 @@ class Tma(OneLaunch):
 
     #: The threads of two warpgroups that multiply, and of one that loads.
     threads: ClassVar[int] = 384
+    filling = 1e-6
 
     def template(self) -> Kernel:
         """The kernel with the epilogue after each tile, or deferred."""
@@ -152,16 +145,18 @@ class Tma(OneLaunch):
 
     def seconds(self, gemm: Gemm, limits: Properties) -> float:
         """The tiles of the busiest multiprocessor."""
-        waves = cost.waves(self.count(gemm), limits)
+        tiles = self.count(gemm)
         store = HIDDEN_STORE_COST if self.ping_pong else DEFERRED_STORE_COST if self.deferred else STORE_COST
         k_blocks = max(divide_up(gemm.k * gemm.itemsize, _LINE), self.tile_n // 16 if self.deferred else 1)
         rate = RATES[gemm.itemsize][self.tile_m, self.tile_n, self.deferred]
         rate *= BATCHED_RATE if gemm.batches > 1 and self.cluster == 1 else 1
-        last = 0.0
-        if gemm.itemsize == 2 and not gemm.saves:
-            last = 0 if self.ping_pong else LAST_DEFERRED_STORE_COST if self.deferred else LAST_STORE_COST
-            store += MATRIX_COST if gemm.mapped and not self.loads_matrix else 0
-        return FILLING + UNIT * self.tile_m * self.tile_n * (waves * (k_blocks / rate + store) + last)
+        store += MATRIX_COST if gemm.mapped and not self.loads_matrix else 0
+        function = FUNCTION_COST * gemm.function
+        store += 0 if self.deferred else function
+        # Nothing hides what follows the last tile.
+        last = function if self.deferred or self.ping_pong else 0 if gemm.itemsize == 4 else STORE_COST
+        follows = cost.waves(tiles, limits) * store + last
+        return UNIT * self.tile_m * self.tile_n * (busy(tiles, limits) * k_blocks / rate + follows)
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`.OneLaunch`."""
@@ -235,13 +230,13 @@ TF32_TMA_TILES = (Tma(128, 256, 4, 16, 2), Tma(128, 128, 6, 16, ping_pong=True))
 #: The rate of each in the unit of :data:`.UNIT`, by bytes of an element: by rows and columns, and whether deferred.
 RATES = {
     2: {
-        (128, 256, False): 2.15,
-        (256, 128, False): 2.1,
-        (128, 128, False): 1.9,
-        (128, 192, True): 2.09,
-        (128, 128, True): 1.95,
+        (128, 256, False): 2.4,
+        (256, 128, False): 2.34,
+        (128, 128, False): 2.13,
+        (128, 192, True): 2.33,
+        (128, 128, True): 2.16,
     },
-    4: {(128, 256, False): 2.0, (128, 128, False): 1.8},
+    4: {(128, 256, False): 2.23, (128, 128, False): 2.0},
 }
 
 

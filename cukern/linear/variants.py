@@ -32,10 +32,19 @@ from .problem import (
 )
 
 #: Seconds in which a multiprocessor's tensor cores make an element of a tile of 64 products of 16-bit floats, or 32 of
-#: floats, at rate 1. Large tiles on an H200 reach rate 2.
+#: floats, at rate 1. Large tiles on an H200 reach rate 2.4.
 UNIT = 4.5e-11
 #: Bytes of a k-block along the depth.
 K_BLOCK = 128
+#: The share of that time which a tile of warpgroups takes where few multiprocessors multiply: all together draw so much
+#: power that the clock falls. Measured on an H200.
+ALONE = 0.78
+#: The epilogue of a tile of warpgroups, in k-blocks multiplied at rate 1, where nothing overlaps it: on an H200.
+STORE_COST = 0.7
+#: What a function in it takes, in the same unit: measured on an H200.
+FUNCTION_COST = 1.75
+#: What a matrix takes whose elements threads read, in the same unit: measured on an H200.
+MATRIX_COST = 3.6
 #: Why a product alone is left to the library.
 NOTHING_FOLLOWS = "nothing follows: compiling it takes longer than it saves"
 
@@ -43,6 +52,11 @@ NOTHING_FOLLOWS = "nothing follows: compiling it takes longer than it saves"
 def _is_left(problem: Product) -> bool:
     """Whether a product is left to the library."""
     return problem.epilogue is None and not kernels_only.active()
+
+
+def busy(tiles: int, limits: Properties) -> float:
+    """The waves of tiles of warpgroups, in times that a tile takes where all multiprocessors multiply."""
+    return ALONE * cost.waves(tiles, limits) + (1 - ALONE) * tiles / limits.multiprocessors
 
 
 class ProductPlan(Plan):
@@ -95,7 +109,15 @@ class ProductPlan(Plan):
 
 
 class OneLaunch(Variant[Product]):
-    """A product and its epilogue by one launch."""
+    """A product and its epilogue by one launch.
+
+    Attributes:
+        writing: the share of a GPU's bandwidth that its stores reach: measured on an H200.
+        filling: seconds before the first k-block is multiplied, beyond those of any launch: measured on an H200.
+    """
+
+    writing: ClassVar[float] = 1
+    filling: ClassVar[float] = 0
 
     @classmethod
     def gemm_of(cls, problem: Product) -> Gemm | None:
@@ -121,8 +143,10 @@ class OneLaunch(Variant[Product]):
         """See :class:`~cukern.launch.variant.Variant`."""
         gemm = self.gemm_of(problem)
         assert gemm is not None
-        moved = problem.nbytes / cost.bandwidth(limits)
-        return max(self.seconds(gemm, limits), moved) + cost.launch(limits)
+        written = sum(one.nbytes for one in problem.results)
+        moving = cost.moving(problem.nbytes - written, written, limits, self.writing)
+        # Loads, products and stores overlap, but not all.
+        return cost.launch(limits) + self.filling + math.hypot(self.seconds(gemm, limits), moving)
 
     def launch(self, problem: Product, limits: Properties) -> Launch:
         """See :class:`~cukern.launch.variant.Variant`."""
@@ -179,9 +203,14 @@ class Simt(OneLaunch):
     least_depth: ClassVar[int] = 8
     #: The share of the peak in float32 that it reaches on a GPU, and in float64; and on the host, where threads of a
     #: block take turns.
-    efficiency: ClassVar[float] = 0.55
+    efficiency: ClassVar[float] = 0.63
     efficiency_float64: ClassVar[float] = 0.18
     host_efficiency: ClassVar[float] = 0.25
+    #: What begins and ends a tile on a GPU, in elements of the depth: measured on an H200.
+    ends: ClassVar[int] = 29
+    #: What a function or a matrix takes besides, in the same unit: measured on an H200.
+    follows: ClassVar[int] = 9
+    writing = 0.29
 
     @classmethod
     def gemm_of(cls, problem: Product) -> Gemm | None:
@@ -219,9 +248,13 @@ class Simt(OneLaunch):
         """The products of the busiest multiprocessor."""
         blocks = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
         share = self.efficiency_float64 if gemm.itemsize == 8 else self.efficiency
-        share = self.host_efficiency if cost.is_host(limits) else share
+        depth = gemm.k
+        if cost.is_host(limits):
+            share = self.host_efficiency
+        else:
+            depth += self.ends + (self.follows if gemm.function or gemm.matrix else 0)
         rate = share * cost.flops(limits) / limits.multiprocessors
-        return cost.waves(blocks, limits) * 2.0 * self.tile_m * self.tile_n * gemm.k / rate
+        return cost.waves(blocks, limits) * 2.0 * self.tile_m * self.tile_n * depth / rate
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`OneLaunch`."""
@@ -300,11 +333,12 @@ class TensorCores(OneLaunch):
     rates: ClassVar[dict[tuple[int, int, bool], float]] = {
         (256, 128, True): 1.5,
         (128, 128, True): 1.2,
-        (128, 256, False): 0.75,
-        (128, 128, False): 0.68,
-        (64, 128, False): 0.52,
-        (64, 64, False): 0.45,
+        (128, 256, False): 1.1,
+        (128, 128, False): 1.0,
+        (64, 128, False): 0.76,
+        (64, 64, False): 0.66,
     }
+    writing = 0.65
 
     def template(self) -> Kernel:
         """That of mma or wgmma."""
@@ -351,8 +385,11 @@ class TensorCores(OneLaunch):
         """The tiles of the busiest multiprocessor."""
         tiles = gemm.batches * divide_up(gemm.m, self.tile_m) * divide_up(gemm.n, self.tile_n)
         k_blocks = divide_up(gemm.k * gemm.itemsize, K_BLOCK)
+        waves = cost.waves(tiles, limits)
+        turns = busy(tiles, limits) if self.grouped else waves
+        follows = FUNCTION_COST * gemm.function + MATRIX_COST * gemm.matrix + STORE_COST * self.grouped
         rate = self.rates[self.tile_m, self.tile_n, self.grouped]
-        return UNIT * cost.waves(tiles, limits) * k_blocks * self.tile_m * self.tile_n / rate
+        return UNIT * self.tile_m * self.tile_n * (turns * k_blocks / rate + waves * follows)
 
     def launch_of(self, gemm: Gemm, program: Program, elem: dtypes.DType, limits: Properties) -> Launch:
         """See :class:`OneLaunch`."""

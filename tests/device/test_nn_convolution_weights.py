@@ -427,7 +427,7 @@ CHOSEN: list[tuple[str, dict[str, Any]]] = [
     ("simt", {"groups": 2}),
     ("simt", {"kernel": 1}),
     ("matrix product", {"kernel": 1, "last": True}),
-    ("matrix product", {"kernel": 1, "last": True, "dtype": "bfloat16"}),
+    ("tensor cores", {"kernel": 1, "last": True, "dtype": "bfloat16"}),
     ("portable", {"channels": 16, "kernel": 5}),
     ("portable", {"dtype": "float64"}),
     ("portable", {"dtype": "float32", "channels": 2}),

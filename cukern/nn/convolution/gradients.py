@@ -30,6 +30,7 @@ from .variants import (
     Simt,
     SimtTile,
     constants_of,
+    copying,
     packed_channels,
     packed_pixels,
     portable_tiles,
@@ -93,9 +94,7 @@ class Gradient(Variant[WeightsGradient]):
         return Pipeline(problem.device, out, self.arranged(problem), runs, self.splits, problem.layout())
 
     def seconds(self, problem: WeightsGradient, tiles: int, tile: float, limits: Properties) -> float:
-        """The time of the tiles of the busiest multiprocessor, and of the arrays' bytes.
-
-        Copies are left out: arrays are copied wherever tensor cores fit.
+        """The time of the tiles of the busiest multiprocessor, of the arrays' bytes, and of copies of them.
 
         Args:
             problem: what it computes.
@@ -103,7 +102,9 @@ class Gradient(Variant[WeightsGradient]):
             tile: the seconds of one, on a multiprocessor of its own.
             limits: of the device.
         """
-        return tiles * tile / limits.multiprocessors + moving(problem, limits)
+        copies = copying(self.arranged(problem), limits)
+        products = tiles * tile / limits.multiprocessors
+        return math.hypot(products, moving(problem, limits)) + cost.launch(limits) + copies
 
 
 def even(depth: int, k_block: int, splits: int) -> int:
@@ -245,16 +246,16 @@ class SimtWeights(SimtTile, Gradient):
 
 
 #: The share of the CUDA cores' peak that weights gradients reach.
-SIMT_WEIGHTS_EFFICIENCY = {(128, 64): 0.78, (64, 128): 0.73, (64, 64): 0.68, (128, 128): 0.76}
+SIMT_WEIGHTS_EFFICIENCY = {(128, 64): 0.62, (64, 128): 0.58, (64, 64): 0.47, (128, 128): 0.6}
 #: Microseconds of a k-block of a tile of a multiprocessor on an H200: of 16-bit floats, and of floats rounded to tf32.
 _TIMES = {
-    (256, 128, True): 2.3,
-    (128, 128, True): 1.3,
-    (64, 128, True): 1.0,
-    (128, 128, False): 2.0,
-    (64, 64, False): 0.7,
+    (256, 128, True): 1.6,
+    (128, 128, True): 0.91,
+    (64, 128, True): 0.7,
+    (128, 128, False): 1.4,
+    (64, 64, False): 0.49,
 }
-_TF32_TIMES = {(128, 128, False): 1.75, (64, 64, False): 0.65}
+_TF32_TIMES = {(128, 128, False): 1.4, (64, 64, False): 0.52}
 
 
 @dataclass(frozen=True)
@@ -359,7 +360,7 @@ class TmaWeights(Gradient):
     #: Not more, as each block has a multiprocessor, and more may not find enough of them side by side.
     largest_cluster: ClassVar[int] = 2
     #: Operations a second of a multiprocessor's tensor cores.
-    rate: ClassVar[float] = 7.5e12
+    rate: ClassVar[float] = 6e12
 
     @classmethod
     def arranged(cls, problem: WeightsGradient) -> tuple[Arranged, Arranged]:

@@ -15,6 +15,7 @@ from ...launch import cost
 from ...launch.variant import Plan, Variant
 from ...linear.blas import sums
 from ...linear.epilogue import product_then
+from ...linear.library import LATENCY
 from .arrangement import added
 from .problem import Convolution, WeightsGradient, Windows, view_of
 
@@ -91,9 +92,9 @@ def product_cost(problem: Convolution, limits: Properties) -> float:
 
 
 def moving(problem: WeightsGradient, limits: Properties) -> float:
-    """The seconds of a launch that reads output and image and writes the weights once."""
+    """The seconds in which output and image are read and the weights written once."""
     moved = problem.output.nbytes + problem.image.nbytes + problem.layout().nbytes
-    return moved / cost.bandwidth(limits) + cost.launch(limits)
+    return moved / cost.bandwidth(limits)
 
 
 @dataclass(frozen=True)
@@ -136,7 +137,7 @@ class PointwiseWeights(Variant[WeightsGradient]):
             efficiency = _TENSOR_CORES.get((problem.elem.itemsize, problem.precision == "tf32"), slow)
         pixels = problem.image.shape[0] * math.prod(problem.image.shape[2:])
         products = 2.0 * pixels * problem.filters * problem.channels / (efficiency * cost.flops(limits))
-        return products + moving(problem, limits)
+        return products + moving(problem, limits) + LATENCY + cost.launch(limits)
 
     def plan(self, problem: WeightsGradient, limits: Properties) -> Plan:
         """One product, or the sum of those of the batch's elements."""

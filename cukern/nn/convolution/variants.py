@@ -78,21 +78,17 @@ def constants_of(
     return {**epilogue_constants(gemm, epilogue, problem.elem), "name": name}
 
 
-#: The share of the bandwidth that copies to another order of the axes reach.
-_TRANSPOSING = 0.6
-
-
 def copying(arranged: Sequence[Arranged], limits: Properties) -> float:
     """The seconds of the copies of arrays that are arranged."""
     copies = [one.layout.nbytes for one in arranged if one.order is not None]
-    return sum(2 * n / (_TRANSPOSING * cost.bandwidth(limits)) + cost.launch(limits) for n in copies)
+    return sum(2 * n / cost.bandwidth(limits) + cost.launch(limits) for n in copies)
 
 
 def reordering(problem: Convolution | WeightsGradient, channels_last: bool, limits: Properties) -> float:
     """The seconds of the copy of a result that is written with channels last and wanted in C order."""
     if not channels_last or problem.channels_last:
         return 0.0
-    return 2 * problem.layout().nbytes / (_TRANSPOSING * cost.bandwidth(limits)) + cost.launch(limits)
+    return 2 * problem.layout().nbytes / cost.bandwidth(limits) + cost.launch(limits)
 
 
 #: The share of the rate of plain arithmetic that tiles of portable kernels reach, on a GPU and on the host.

@@ -31,7 +31,7 @@ from .autodiff.tape import Tape
 from .cache import Cache
 from .device import capture_hooks
 from .elementwise.function import Elementwise
-from .elementwise.graph import Expr
+from .elementwise.graph import Expr, NotFused
 from .elementwise.row import ALL
 from .errors import GradientError
 
@@ -183,10 +183,7 @@ class Function:
 
 
 def _symbol(cls: type[Function]) -> TypeError:
-    return TypeError(
-        f"{cls.__name__}: a fused function is made of elementwise ones: apply {cls.__name__} before or "
-        "after it, or write cukern.elementwise(..., vjp=...)"
-    )
+    return NotFused(f"{cls.__name__}, a Function (cukern.elementwise(..., vjp=...) makes a part of a kernel)")
 
 
 def _returned(cls: type[Function], result: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,12 +21,15 @@ from ..array.creation import asarray, device_of
 from ..array.operators import FUNCTIONS
 from ..autodiff.state import state
 from ..cache import Cache
+from ..device import capture_hooks
 from .function import evaluate
 from .graph import (
     SYMBOLS,
     Expr,
     Node,
+    NotFused,
     Reduced,
+    Swapped,
     cast,
     input_node,
     order,
@@ -126,11 +130,13 @@ class _Traced(NamedTuple):
         kernels: what runs, in order: products first that others read, then a kernel for each shape of outputs.
         places: indices of the results among the values: the call's arrays and what each kernel computes.
         outputs: the returned pytree of symbols.
+        why: what the function has that no kernel can, so that it is called as it is; "" if it has none.
     """
 
     kernels: tuple[_Kernel, ...]
     places: tuple[int, ...]
     outputs: Any
+    why: str = ""
 
 
 class _Kernels:
@@ -294,6 +300,8 @@ class Fused(Generic[P, R]):
             traced, values, scalars = self._traced(call), list(call.arrays), call.scalars
             if plain:
                 self._known.keep(tuple(key), traced)
+        if traced.why:
+            return self._function(*args, **kwargs)
         for kernel in traced.kernels:
             values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
@@ -305,6 +313,8 @@ class Fused(Generic[P, R]):
         """The text of the kernels that a call with these arguments runs."""
         call = self._sort(args, kwargs)
         values, texts = list(call.arrays), []
+        if self._traced(call).why:
+            return f"// {self._name} is not fused: {self._traced(call).why}"
         for kernel in (traced := self._traced(call)).kernels:
             texts.append(kernel.source(values))
             if kernel is not traced.kernels[-1]:  # those after it may read what it computes
@@ -372,10 +382,15 @@ class Fused(Generic[P, R]):
             args, kwargs = bound.args, bound.kwargs
         outer, state.fusing = state.fusing, self._name
         try:
-            outputs = self._function(*args, **kwargs)
+            return self._kernels(self._function(*args, **kwargs), arrays)
+        except NotFused as error:
+            warnings.warn(
+                f"fuse: {self._name} has {error}, which is not elementwise: its operations are called one by one",
+                stacklevel=capture_hooks.stacklevel(),
+            )
+            return _Traced((), (), None, str(error))
         finally:
             state.fusing = outer
-        return self._kernels(outputs, arrays)
 
     def _kernels(self, outputs: Any, arrays: int) -> _Traced:
         """A kernel for each shape of outputs, and for each reduction, after those of products that they read."""
@@ -385,6 +400,8 @@ class Fused(Generic[P, R]):
             if isinstance(value, Reduced):
                 ends.append((i, value))
                 continue
+            if isinstance(value, Swapped):
+                raise NotFused("a transpose as a result")
             if not isinstance(value, Expr):
                 raise TypeError(
                     f"{self._name}: expected to return functions of its array arguments, got "
@@ -455,15 +472,17 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     together with the expression that it reduces (and a small kernel that combines the parts of a long reduction).
     The derivative is one kernel, after another reduction for ``var`` and ``std``, and with a sum for arguments that
     were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
-    The function cannot compute with a reduction's result, as in ``x - ck.mean(x)``.
+    Of a function that computes with a reduction's result, as ``x - ck.mean(x)``, indexes an array, or calls what is not
+    elementwise, the operations are called one by one, as without ``fuse``, after a warning that says what stands in the
+    way.
 
     It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
-    transposes of these (``w.T``, ``w.mT``). A product and the expression of it are one launch where that is
-    predicted, or was measured, to be faster: mostly for float16 and bfloat16 on a GPU with tensor cores, and for
-    float32 of up to 4 rows or columns, or where :func:`cukern.matmul_precision` allows tf32. Else the device's
-    library multiplies, and one kernel follows. So it is with the reduction of the expression's rows, of up to 256
-    columns. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes it again. On a GPU
-    the derivative's kernel also sums the gradients of rows that were broadcast, as a bias is.
+    transposes of these (``w.T``, ``w.mT``, ``ck.swapaxes(w, -1, -2)``). A product and the expression of it are one
+    launch where that is predicted, or was measured, to be faster: mostly for float16 and bfloat16 on a GPU with
+    tensor cores, and for float32 of up to 4 rows or columns, or where :func:`cukern.matmul_precision` allows tf32.
+    Else the device's library multiplies, and one kernel follows. So it is with the reduction of the expression's
+    rows, of up to 256 columns. A tape saves a product that the derivative reads; :func:`cukern.checkpoint` computes
+    it again. On a GPU the derivative's kernel also sums the gradients of rows that were broadcast, as a bias is.
 
     float16 and bfloat16 inputs are computed in float32 and rounded only when stored. A kernel does not refuse values:
     an integer to a negative power, which ``**`` of arrays refuses, is 0, but of 1 and -1.

@@ -177,6 +177,10 @@ def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
     return None
 
 
+class NotFused(TypeError):
+    """What a fused function cannot have in its kernels, so that its operations are called one by one."""
+
+
 class Expr(Operators):
     """A symbol, with which fused functions and derivatives of rows compute.
 
@@ -229,6 +233,15 @@ class Expr(Operators):
             raise TypeError(f"mT in a fused function: expected at least 2 axes, got shape {self.shape}")
         return Swapped(self)
 
+    def permuted(self, order: Sequence[int]) -> Any:
+        """The symbol with its axes in another order, as a factor of a product: the last two swapped, or none."""
+        places = list(range(self.ndim))
+        if list(order) == places:
+            return self
+        if list(order) == [*places[:-2], *places[:-3:-1]]:
+            return Swapped(self)
+        raise NotFused(f"a permutation of axes by {tuple(order)}")
+
     def _refuse(self, what: str) -> TypeError:
         return TypeError(
             f"{what} of a fused function's value is not known when it is traced; Python control flow may "
@@ -256,7 +269,7 @@ class Expr(Operators):
         return self.shape[0]
 
     def __getitem__(self, key: object) -> Any:
-        raise TypeError("a fused function is elementwise: index the array before or after it")
+        raise NotFused("an index")
 
 
 class Reduced(Operators):
@@ -294,10 +307,7 @@ class Reduced(Operators):
         return len(self.shape)
 
     def _refused(self, name: str) -> TypeError:
-        return TypeError(
-            f"{name} of {self.reduction.name}: a fused function may end with a reduction, and returns it; "
-            "compute with it outside of the function"
-        )
+        return NotFused(f"{name} of {self.reduction.name}")
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         raise self._refused(name)
@@ -309,13 +319,13 @@ class Reduced(Operators):
         return f"Reduced({self.reduction.name}, {dtypes.info(self.dtype).name}, shape={self.shape})"
 
     def __bool__(self) -> bool:
-        raise self._refused("the truth")
+        raise self.value._refuse("the truth")
 
     def __int__(self) -> int:
-        raise self._refused("the integer")
+        raise self.value._refuse("the integer")
 
     def __float__(self) -> float:
-        raise self._refused("the number")
+        raise self.value._refuse("the number")
 
 
 class Factor(NamedTuple):
@@ -351,7 +361,7 @@ class Swapped(Operators):
     mT = T
 
     def _refused(self, name: str) -> TypeError:
-        return TypeError(f"{name} of a transpose: a fused function may only multiply by it, with @")
+        return NotFused(f"{name} of a transpose")
 
     def _call(self, name: str, *args: Any, **options: Any) -> Any:
         raise self._refused(name)

@@ -16,7 +16,7 @@ from ..array.creation import beside as joined
 from ..array.operators import FUNCTIONS, is_foreign
 from ..autodiff import tape
 from ..errors import GradientError
-from .graph import Expr
+from .graph import SYMBOLS, NotFused
 from .row import is_scalar
 
 Axis = int | tuple[int, ...] | None
@@ -112,8 +112,8 @@ def require_written(x: object, name: str, argument: str = "x") -> Array:
 
 def _made(x: Any, name: str, argument: str, beside: Array | None) -> Array:
     """``x``, which is not an Array, converted to one."""
-    if isinstance(x, Expr):
-        raise TypeError(f"{name}: a fused function is elementwise; apply {name} before or after it")
+    if isinstance(x, SYMBOLS):
+        raise NotFused(name)
     listed = isinstance(x, (list, tuple, range))
     device = None if beside is None else beside.device
     dtype = dtypes.result_type(beside.dtype, x) if beside is not None and is_scalar(x) else None

@@ -15,6 +15,7 @@ import numpy as np
 from ..array import Array
 from ..array.creation import arange
 from ..elementwise.fuse import fuse
+from ..elementwise.graph import Expr
 from ..elementwise.operands import (
     normalize_axes,
     normalize_axis,
@@ -158,6 +159,8 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     Raises:
         ValueError: ``axes`` is not a permutation of the axes.
     """
+    if isinstance(x, Expr):
+        return x.permuted(normalize_axes(tuple(axes), x.ndim, "permute_dims"))
     x = require_array(x, "permute_dims")
     key = ("permute_dims", *axes)
     if (result := known(x, key)) is not None:
@@ -179,7 +182,7 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
     Raises:
         ValueError: ``axes`` is not a permutation of the axes.
     """
-    x = require_array(x, "transpose")
+    x = x if isinstance(x, Expr) else require_array(x, "transpose")
     if axes is None:
         return permute_dims(x, tuple(range(x.ndim))[::-1])
     return permute_dims(x, (int(axes),) if isinstance(axes, (int, np.integer)) else axes)
@@ -192,7 +195,7 @@ def matrix_transpose(x: Array, /) -> Array:
     Raises:
         ValueError: ``x`` has fewer than two axes.
     """
-    x = require_array(x, "matrix_transpose")
+    x = x if isinstance(x, Expr) else require_array(x, "matrix_transpose")
     if x.ndim < 2:
         raise ValueError(f"matrix_transpose: expected at least two axes, got shape {x.shape}")
     return swapaxes(x, -2, -1)
@@ -201,13 +204,16 @@ def matrix_transpose(x: Array, /) -> Array:
 @public
 def swapaxes(x: Array, /, axis1: int, axis2: int) -> Array:
     """A view with two axes swapped."""
-    x = require_array(x, "swapaxes")
     key = ("swapaxes", axis1, axis2)
-    if (result := known(x, key)) is not None:
-        return result
+    if not isinstance(x, Expr):
+        x = require_array(x, "swapaxes")
+        if (result := known(x, key)) is not None:
+            return result
     order = list(range(x.ndim))
     i, j = normalize_axis(axis1, x.ndim, "swapaxes"), normalize_axis(axis2, x.ndim, "swapaxes")
     order[i], order[j] = j, i
+    if isinstance(x, Expr):
+        return x.permuted(order)
     return viewed(x, methodcaller("transpose", order), lambda g: swapaxes(g, i, j), key)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -177,9 +178,6 @@ REFUSED: dict[str, tuple[Any, str]] = {
     "branch": (lambda x: x if x > 0 else -x, "the truth of a fused function's value is not known"),
     "loop": (lambda x: next(iter(x)), "an element of a fused function's value"),
     "number": (lambda x: x * float(x), "the number of a fused function's value"),
-    "reduction": (lambda x: x - ck.sum(x), "subtract of sum: a fused function may end with a reduction"),
-    "method": (lambda x: x - x.mean(), "subtract of mean: a fused function may end with a reduction"),
-    "index": (lambda x: x[0], "index the array before or after it"),
     "captured": (lambda x: x * ck.ones(3), "got Array from elsewhere: pass it as an argument"),
     "constant": (lambda x: 1.0, "got float at result"),
     "nothing": (lambda x: "a", "got str at result"),
@@ -306,10 +304,35 @@ def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -
         def forward(ctx: Any, x: Any) -> Any:
             return 2 * x
 
-    with pytest.raises(
-        TypeError, match="Scaled: a fused function is made of elementwise ones: .* cukern.elementwise"
+    fused = ck.fuse(lambda x: Scaled.apply(x))
+    with pytest.warns(UserWarning, match=r"Scaled, a Function \(cukern.elementwise") as seen:
+        assert fused(ck.ones(2)).tolist() == [2, 2]
+    assert {Path(one.filename).name for one in seen} == {Path(__file__).name}
+
+
+NOT_FUSED: dict[str, tuple[Any, str]] = {
+    "index": (lambda x: x[1:] + x[:-1], "an index"),
+    "stencil": (lambda x: ck.pad(x, 1) * 2, "pad"),
+    "reduction": (lambda x: x - ck.sum(x), "subtract of sum"),
+    "method": (lambda x: x - x.mean(), "subtract of mean"),
+    "axes": (lambda x: ck.exp(ck.moveaxis(x, 0, 1)), "moveaxis"),
+    "result": (lambda x: (x + 1).T, "a transpose as a result"),
+    "number": (lambda x: ck.roll(x, 1) + 0.5, "roll"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_FUSED.values(), ids=NOT_FUSED)
+def test_what_is_not_elementwise_is_called(device: ck.Device, case: Any) -> None:
+    """With a warning for each form, and never again; the source says it too."""
+    function, said = case
+    fused, x = ck.fuse(function), ck.asarray(np.random.default_rng(0).normal(size=(4, 4)))
+    with pytest.warns(
+        UserWarning, match=f"has {said}.*, which is not elementwise: its operations are called"
     ):
-        ck.fuse(lambda x: Scaled.apply(x))(ck.ones(2))
+        made = fused(x)
+    np.testing.assert_array_equal(made.numpy(), function(x).numpy())
+    np.testing.assert_array_equal(fused(2 * x).numpy(), function(2 * x).numpy())
+    assert "is not fused: " + said.split("(")[0] in fused.source(x)
 
 
 def test_more_results_than_arguments(device: ck.Device) -> None:

@@ -319,20 +319,6 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     ),
     "numbers": (lambda x, w: x @ 2, TypeError, "matmul: .* got int from elsewhere: pass it as an argument"),
     "elsewhere": (lambda x, w: x @ ck.ones((3, 4)), TypeError, "matmul: .* got Array from elsewhere"),
-    "reduced": (
-        lambda x, w: ck.sum(x) @ w,
-        TypeError,
-        "matmul of sum: a fused function may end with a reduc",
-    ),
-    "transpose": (
-        lambda x, w: x.T + 1,
-        TypeError,
-        "add of a transpose: a fused function may only multiply by it",
-    ),
-    "exp": (lambda x, w: ck.exp(x.mT), TypeError, "exp of a transpose"),
-    "sum": (lambda x, w: ck.sum(x.mT), TypeError, "sum of a transpose"),
-    "returned": (lambda x, w: x.T, TypeError, "got Swapped at result"),
-    "axes": (lambda x, w: (x @ w).sum() + x[0], TypeError, "index the array before or after it"),
 }
 
 
@@ -350,6 +336,45 @@ def test_refusals(device: ck.Device, case: Any) -> None:
         ck.fuse(lambda x: x.mT)(ck.ones(2))
     with pytest.raises(ValueError, match=r"matmul: expected at least one axis each"):
         ck.fuse(lambda x, w: x @ w)(ck.ones(()), ck.ones(2))
+
+
+@pytest.mark.parametrize(
+    "swapped",
+    [
+        lambda w: ck.swapaxes(w, -1, -2),
+        lambda w: ck.swapaxes(w, 1, 2),
+        lambda w: ck.permute_dims(w, (0, 2, 1)),
+        ck.matrix_transpose,
+        lambda w: ck.swapaxes(w, 0, 0).mT,
+    ],
+    ids=["swapaxes", "positive axes", "permute_dims", "matrix_transpose", "no swap"],
+)
+def test_transposed_factors(device: ck.Device, swapped: Any) -> None:
+    """However the last two axes are swapped, the product takes the factor as it lies."""
+    x, w = (ck.asarray(np.random.default_rng(size[1]).normal(size=size)) for size in ((2, 4, 5), (2, 6, 5)))
+    fused = ck.fuse(lambda x, w: ck.tanh(x @ swapped(w)))
+    right = np.tanh(x.numpy() @ w.numpy().swapaxes(1, 2))
+    np.testing.assert_allclose(fused(x, w).numpy(), right, rtol=1e-10)
+    ck.testing.gradcheck(fused, (x, w))
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (lambda x, w: ck.sum(x) * w, "multiply of sum"),
+        (lambda x, w: x.T + 1, "add of a transpose"),
+        (lambda x, w: ck.exp(x.mT), "exp of a transpose"),
+        (lambda x, w: ck.reshape(x, (-1, 3)) @ w + 1, "reshape"),
+        (lambda x, w: (x @ w).sum() + x[0], "an index"),
+        (lambda x, w: ck.permute_dims(x[None], (1, 0, 2)) @ w, "an index"),
+    ],
+    ids=["reduced", "transpose", "exp", "reshape", "axes", "permuted"],
+)
+def test_what_no_kernel_has_is_called(device: ck.Device, f: Any, said: str) -> None:
+    given = [ck.asarray(np.random.default_rng(5).normal(size=shape)) for shape in ((2, 3), (3, 4))]
+    with pytest.warns(UserWarning, match=said):
+        made = ck.fuse(f)(*given)
+    np.testing.assert_array_equal(made.numpy(), f(*given).numpy())
 
 
 def problem(*shapes: tuple[int, ...], dtype: str = "bfloat16", follows: Any = ck.add) -> Product:

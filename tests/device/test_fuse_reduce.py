@@ -182,13 +182,30 @@ def test_control_flow_on_shapes(device: ck.Device) -> None:
         (lambda x: ck.sum(x) / 2, "divide of sum"),
         (lambda x: x.mean() + x, "add of mean"),
         (lambda x: ck.exp(ck.sum(x)), "exp of sum"),
-        (lambda x: ck.sum(ck.sum(x, axis=0)), "sum of sum: a fused function may end with a reduction"),
-        (lambda x: x if ck.any(x > 0) else -x, "the truth of any"),
+        (lambda x: ck.sum(ck.sum(x, axis=0)), "sum of sum, which is not elementwise"),
         (lambda x: ck.fuse(lambda y: y * 2)(ck.sum(x)), "multiply of sum"),
-        (lambda x: x * int(ck.sum(x)), "the integer of sum"),
     ],
+    ids=["divide", "add", "exp", "sum", "fused"],
 )
-def test_what_goes_on_from_a_reduction_is_refused(device: ck.Device, f: Any, said: str) -> None:
+def test_what_goes_on_from_a_reduction_is_called(device: ck.Device, f: Any, said: str) -> None:
+    fused, x = ck.fuse(f), ck.asarray(np.random.default_rng(0).normal(size=(2, 3)))
+    with pytest.warns(UserWarning, match=said):
+        made, pull = ck.vjp(fused, x)
+    right, pull_right = ck.vjp(f, x)
+    assert_close(made, right)
+    assert_close(*(one(ck.ones(right.shape, right.dtype))[0] for one in (pull, pull_right)))
+    assert_close(fused(x), right)  # and it warns once
+
+
+@pytest.mark.parametrize(
+    ("f", "said"),
+    [
+        (lambda x: x if ck.any(x > 0) else -x, "the truth of a fused function's value"),
+        (lambda x: x * int(ck.sum(x)), "the integer of a fused function's value"),
+    ],
+    ids=["truth", "integer"],
+)
+def test_values_of_a_reduction_are_not_known(device: ck.Device, f: Any, said: str) -> None:
     with pytest.raises(TypeError, match=said):
         ck.fuse(f)(ck.ones((2, 3)))
 

@@ -414,6 +414,20 @@ def test_dropout_drops_as_that_of_the_weights(device: ck.Device) -> None:
     assert not nn.attention(*arrays, dropout=1.0).numpy().any()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_more_heads_than_a_grid_has_rows(device: ck.Device, dtype: str) -> None:
+    """The y and z axes of a GPU's grid end at 65,535."""
+    batches = 35000 if device.kind == "cuda" else 100
+    arrays, exact = given(dtype, (batches, 2, 1, 8), (batches, 2, 2, 8), (batches, 2, 2, 8))
+    made, pull = ck.vjp(nn.attention, *arrays)
+    close(made, sized(lambda *own: attended(*own, 8**-0.5), *exact, rows=True))
+    gradients = pull(ck.ones(made.shape, made.dtype))
+    # Of a sum of all results: the weights of a query, which v's gradient has, are 1 together.
+    weights = gradients[2].astype("float32").numpy()
+    np.testing.assert_allclose(weights.sum(axis=2), 1, atol=0.01)
+    assert abs(gradients[0].astype("float32").numpy()[-1]).max() > 0.01
+
+
 def test_layouts(device: ck.Device) -> None:
     """Axes in another order in memory, broadcast batches, gaps, and a broadcast cotangent."""
     (x, k), (a, b) = given("float32", (2, 5, 3, 16), (1, 3, 7, 8))

@@ -195,11 +195,6 @@ def test_errors(device: ck.Device) -> None:
         (lambda: ck.segment_sum(ck.asarray(1.0), ids), ValueError, "axis 0 is out of bounds"),
         (lambda: ck.scatter(x, ck.asarray([[0, 1, 1]]), 1), ValueError, "do not broadcast"),
         (lambda: ck.scatter(x, ids, 0, reduce="or"), ValueError, "reduce: expected one of sum, prod"),  # type: ignore[arg-type]
-        (
-            lambda: ck.fuse(lambda x: ck.segment_sum(x, [0], 1))(x),
-            TypeError,
-            "a fused function is elementwise",
-        ),
     ):
         with pytest.raises(error, match=message):
             call()

@@ -7,14 +7,16 @@ bounded.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import arange, zeros_like
+from ...elementwise.fuse import fuse
 from ...launch.variant import Plan
+from ...reduction.rows import sum_to_shape
 from ...transforms import vjp
 from ..dropout import dropped
 from .problem import Attention, Call
@@ -71,17 +73,41 @@ def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
         arrays: q may have some of the queries alone, and then arrays of the score that have an axis of queries too.
         first: the number of the first of these queries.
     """
+    s, alive, _, _, v = _scored(call, arrays, first)
+    lse = ops.logsumexp(s, axis=-1)
+    if alive is not None:
+        lse = ops.where(alive[..., 0], lse, -math.inf)
+    weights = ops.softmax(s, axis=-1)
+    if call.draw is not None:
+        weights = dropped(weights, call.options.dropout, call.draw)
+    found = ops.matmul(_by_keys(call, weights), v[:, :, None])
+    found = ops.reshape(found, (*weights.shape[:3], v.shape[-1]))
+    return (found if alive is None else ops.where(alive, found, 0.0)).astype(call.q.dtype), lse
+
+
+def _by_keys(call: Call, x: Array) -> Array:
+    """An array of heads with those that share a head of keys along an axis of their own."""
+    heads, key_heads = call.q.shape[1], call.k.shape[1]
+    return ops.reshape(x, (x.shape[0], key_heads, heads // key_heads, *x.shape[2:]))
+
+
+def _scored(
+    call: Call, arrays: Sequence[Array], first: int
+) -> tuple[Array, Array | None, Array, Array, Array]:
+    """The scores, whether a query attends to any key, scaled q, and k and v, all in the dtype of sums.
+
+    Scores of a query without keys are 0; the second result is None if each has some.
+    """
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc, copy=False) for one in arrays[:3])
-    (batch, heads, length, size), (_, key_heads, keys, _) = q.shape, k.shape
+    (batch, heads, length, _), keys = q.shape, k.shape[2]
     places, allowed = _places(call, first, length)
     if call.options.counted:
         # What is beyond the numbers of keys may be NaN, which a weight of 0 does not hide.
         assert call.starts[1] is not None
         present = ops.less(places[3][:, None], call.starts[1][:, None, None, None])
         k, v = (ops.where(present, one, 0.0) for one in (k, v))
-    grouped = (batch, key_heads, heads // key_heads)
-    q = ops.reshape(q * call.options.scale, (*grouped, length, size))
+    q = _by_keys(call, q * call.options.scale)
     s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
     tables = [Table(k, one) for k, one in enumerate(arrays[len(arrays) - len(call.tables) :])]
     rest = list(arrays[3 : len(arrays) - len(tables)])
@@ -96,15 +122,7 @@ def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
     if allowed is not None or call.score is not None or any(call.given):
         alive = ops.greater(ops.max(s, axis=-1, keepdims=True), -math.inf)
         s = ops.where(alive, s, 0.0)
-    lse = ops.logsumexp(s, axis=-1)
-    if alive is not None:
-        lse = ops.where(alive[..., 0], lse, -math.inf)
-    weights = ops.softmax(s, axis=-1)
-    if call.draw is not None:
-        weights = dropped(weights, call.options.dropout, call.draw)
-    found = ops.matmul(ops.reshape(weights, (*grouped, length, keys)), v[:, :, None])
-    found = ops.reshape(found, (batch, heads, length, v.shape[-1]))
-    return (found if alive is None else ops.where(alive, found, 0.0)).astype(call.q.dtype), lse
+    return s, alive, q, k, v
 
 
 def _taken(x: Array, which: Array) -> Array:
@@ -150,6 +168,42 @@ def attention(problem: Attention) -> Plan:
     return compute
 
 
+@fuse
+def _of_scores(weights: Any, dweights: Any, delta: Any) -> Any:
+    """The cotangent of scores from that of their softmax, and the mean of this by the weights."""
+    return weights * (dweights - delta)
+
+
+def _pulled(
+    call: Call, arrays: Sequence[Array], d: Array, delta: Array, wanted: Sequence[int], first: int
+) -> Iterator[Array]:
+    """The gradients of the arrays of a block, q, k, v and a bias, where no function changes the scores.
+
+    Source: Dao and others, "FlashAttention: fast and memory-efficient exact attention with IO-awareness", 2022.
+    """
+    s, alive, q, k, v = _scored(call, arrays, first)
+    weights = ops.softmax(s, axis=-1)
+    if alive is not None:
+        weights = ops.where(alive, weights, 0.0)
+    g = _by_keys(call, d.astype(s.dtype, copy=False))
+    dweights = ops.reshape(ops.matmul(g, ops.swapaxes(v, -1, -2)[:, :, None]), s.shape)
+    ds = _of_scores(weights, dweights, delta.astype(s.dtype, copy=False)[..., None])
+
+    def summed(left: Array, right: Array) -> Array:
+        """The products of transposed ``left`` and ``right``, summed over the heads that share one of keys."""
+        left, right = (ops.reshape(one, (*one.shape[:2], -1, one.shape[-1])) for one in (left, right))
+        return ops.matmul(ops.swapaxes(left, -1, -2), right)
+
+    for i in wanted:
+        if i == 0:
+            of_q = ops.matmul(_by_keys(call, ds), k[:, :, None]) * call.options.scale
+            yield ops.reshape(of_q, arrays[0].shape).astype(call.q.dtype, copy=False)
+        elif i < 3:
+            yield summed(_by_keys(call, ds), q) if i == 1 else summed(_by_keys(call, weights), g)
+        else:
+            yield sum_to_shape(ds, arrays[i].shape)
+
+
 def gradient(problem: Attention) -> Plan:
     """What computes the gradients of a call from the cotangent of its result, and from a term of each query.
 
@@ -165,8 +219,18 @@ def gradient(problem: Attention) -> Plan:
     ) -> list[Array]:
         acc, found = dtypes.info(call.q.dtype).acc, dict[int, list[Array]]()
         shapes = [one.shape for one in (*call[:3], *call.operands)]
+
+        def add(gradients: Iterable[Array]) -> None:
+            for i, one in zip(wanted, gradients, strict=True):
+                summed = one.shape == shapes[i] and i in found
+                found[i] = [found[i][0] + one] if summed else [*found.get(i, ()), one]
+
         for queries in _blocks(call):
             own = _of_block(call, queries)
+            if delta is not None and call.score is None and call.draw is None:
+                gradients = _pulled(call, own, d[:, :, queries], delta[..., queries], wanted, queries.start)
+                add(gradients)
+                continue
 
             def of_wanted(*given: Array, own: list[Array] = own, first: int = queries.start) -> Any:
                 chosen = dict(zip(wanted, given, strict=True))
@@ -180,9 +244,7 @@ def gradient(problem: Attention) -> Plan:
             if delta is not None:
                 dots = ops.sum(made.astype(acc) * of_made.astype(acc), axis=-1)
                 of_lse = (dots - delta[..., queries]).astype(lse.dtype)
-            for i, one in zip(wanted, pull((of_made, of_lse)), strict=True):
-                summed = one.shape == shapes[i] and i in found
-                found[i] = [found[i][0] + one] if summed else [*found.get(i, ()), one]
+            add(pull((of_made, of_lse)))
         parts = [(found[i], (*call[:3], *call.operands)[i].dtype) for i in wanted]
         return [
             (one[0] if len(one) == 1 else ops.concat(one, axis=-2)).astype(dtype, copy=False)

@@ -18,7 +18,7 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch, on
+from ..kernel.plan import allocate, launch, on, threads
 from ..kernel.sizes import divide_up
 from .scan import cumulative_sum
 
@@ -128,7 +128,7 @@ def _compacted(
     """The chosen elements of the flattened ``x``, if they are of runs, and their indices, if ``placed``."""
     n, device = x.size, x.device
     tile = tile or _TILE[device.style]
-    block = block or (1 if device.style == "serial" else 256)
+    block = block or (threads(device, 256))
     tiles = divide_up(n, tile)
     blocks = divide_up(tiles, max(1, block // _WARP))
     variables = (block, x.dtype, runs, equal_nan, placed)

@@ -79,6 +79,11 @@ def apart(device: Device, data: Any, written: Any) -> Any:
 _prepared: Cache[Any, Prepared] = Cache()
 
 
+def threads(device: Device, most: int) -> int:
+    """Threads of a block: 1 on the host, where each has a block of its own and long loops, else ``most``."""
+    return 1 if device.style == "serial" else most
+
+
 def launch(
     device: Device,
     function: CompiledFunction,

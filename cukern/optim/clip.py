@@ -14,7 +14,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..dtypes import DType, promote
 from ..kernel import Kernel
-from ..kernel.plan import on
+from ..kernel.plan import on, threads
 from ..linalg import vector_norm
 from .groups import is_floating
 from .multi import Batch, batches
@@ -108,7 +108,7 @@ class _Clipping:
         self._norms: list[tuple[Batch, tuple[int, ...], Any]] = []
         self._scales: list[tuple[Batch, tuple[int, ...], Any]] = []
         wide = reduce(promote, [dtypes.info(layout.dtype).acc for layout in layouts])
-        root: dict[str, Any] = {"elem": wide, "block": 1 if device.style == "serial" else 1024}
+        root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
         device.backend.ahead(partial(_NORM.bind, device, **root))
         parts = 0
         sums = {"vec": _HOST_SUMS} if device.style == "serial" else {}

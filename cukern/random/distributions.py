@@ -23,7 +23,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, divide, exp, expm1, sigmoid, sqrt, where
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch
+from ..kernel.plan import allocate, launch, threads
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
 from ..ops.gamma_functions import log_gamma_slope
@@ -53,7 +53,7 @@ def _bound(
     device: Device, dtype: DType, kind: str, in_memory: bool, acc: str, alike: bool
 ) -> tuple[CompiledFunction, int]:
     """The kernel for a kind of variate, and its block size."""
-    block = 1 if device.style == "serial" else 256
+    block = threads(device, 256)
     name = f"random_{kind}_{dtypes.info(dtype).name}_{block}"
     stretch = _STRETCH if block == 1 and acc == "float" and kind in _ONCE else 1
     bound = _KERNEL.bind(

@@ -11,7 +11,7 @@ from ..device import Device
 from ..device.interface import CompiledFunction
 from ..index.sort import sorted_rows
 from ..kernel import Kernel
-from ..kernel.plan import launch
+from ..kernel.plan import launch, threads
 from ..kernel.sizes import divide_up
 
 _TIES = Kernel("random/ties.cu", block=256)
@@ -36,7 +36,7 @@ def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
     keys, indices = sorted_rows(words, True, False)
     assert indices is not None
     if n > 1:
-        block = 1 if device.style == "serial" else 256
+        block = threads(device, 256)
         piece = _PIECES[device.style]
         function = _shuffling(device, not isinstance(counter, int), block)
         values = (keys._data, indices._data, n, piece, counter, *key)

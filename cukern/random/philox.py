@@ -13,7 +13,7 @@ from .. import dtypes
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import launch
+from ..kernel.plan import launch, threads
 from ..kernel.sizes import divide_up
 
 _KERNEL = Kernel("random/bits.cu", block=256)
@@ -45,7 +45,7 @@ def _bound(
 ) -> tuple[CompiledFunction, int]:
     """The kernel for a kind of number, and its block size."""
     info = dtypes.info(dtype)
-    block = 1 if device.style == "serial" else 256
+    block = threads(device, 256)
     each, whole = numbers(dtype, kind), kind.removeprefix("short ")
     variables = {"elem": dtype, "block": block, "kind": whole, "each": each, "live": in_memory}
     variables["located"] = located

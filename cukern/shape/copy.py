@@ -22,7 +22,7 @@ from ..elementwise.plan import make_plan, run_into
 from ..elementwise.program import Program, program
 from ..kernel import Kernel
 from ..kernel.by_numpy import LARGE, by_numpy
-from ..kernel.plan import allocate, on
+from ..kernel.plan import allocate, on, threads
 from ..kernel.sizes import divide_up
 from .known_views import relaid
 
@@ -151,7 +151,7 @@ class Copies:
     def __init__(self, device: Device, kept: Sequence[Array], into: bool) -> None:
         self._kept = list(kept)
         sizes = [one._planned().nbytes for one in kept]
-        block = 1 if device.style == "serial" else 256
+        block = threads(device, 256)
         self._launches = []
         for start in range(0, len(kept), _TOGETHER):
             part = slice(start, start + _TOGETHER)

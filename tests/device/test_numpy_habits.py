@@ -175,7 +175,7 @@ def test_views_by_strides(device: ck.Device) -> None:
     assert high - low == 11 * 8
     given = ck.asarray(A)
     gradcheck(lambda x: ours.as_strided((x * 2).contiguous(), (3, 2, 2), (16, 8, 32)) ** 2, (given,), order=2)
-    gradcheck(lambda x: ours.as_strided((x * 2)[1:, 1:], (2, 2), (32, 16)) ** 3, (given,))
+    gradcheck(lambda x: ours.as_strided((x * 2).contiguous()[1:, 1:], (2, 2), (32, 16)) ** 3, (given,))
     with ck.Tape() as tape:
         tape.watch(given)
         with pytest.raises(ck.GradientError, match="not elements of x"):

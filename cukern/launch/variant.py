@@ -7,13 +7,15 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from .. import dtypes
 from ..array import Array
-from ..array.layout import Layout, address
+from ..array.layout import Layout, address, fresh_layout
 from ..cache import Cache
 from ..device import Device
 from ..device.interface import Prepared, Properties, Tiles
+from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.plan import new
+from ..kernel.plan import new, zeroed
 from ..text import Dim3
 from . import cost
 from .params import Given
@@ -45,6 +47,36 @@ class Problem(Hashable, Protocol):
         """The time in which a device moves its arrays once, or computes its products, whichever is longer."""
 
 
+@dataclass(frozen=True)
+class OfArrays:
+    """A problem whose time is that in which arrays are moved; what else it says is for its subclasses.
+
+    Attributes:
+        operands: the layouts of the arrays that are read, which are on one device.
+    """
+
+    operands: tuple[Layout, ...]
+
+    @property
+    def results(self) -> tuple[Layout, ...]:
+        """See :class:`Problem`."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> Device:
+        """Where it is computed."""
+        return self.operands[0].device
+
+    @property
+    def dtype(self) -> DType:
+        """The dtype of the first array."""
+        return self.operands[0].dtype
+
+    def least_seconds(self, limits: Properties) -> float:
+        """The time in which the arrays are read and the results are written once."""
+        return sum(one.nbytes for one in (*self.operands, *self.results)) / cost.bandwidth(limits)
+
+
 P = TypeVar("P", bound=Problem)
 
 
@@ -61,6 +93,8 @@ class Launch:
         maps: the tensor maps by which the kernel knows an array, by the number of the argument: one, or those of a
             struct of several. Their addresses are counted in bytes from the array's first element.
         kernel: the template, of a variant that launches several.
+        zeros: bytes, all 0, that the kernel takes after the results, by which its blocks wait for each other: memory of
+            this launch only, as others may run on other streams.
     """
 
     grid: Dim3
@@ -70,6 +104,7 @@ class Launch:
     params: Sequence[Given | bytes | int | float] = ()
     maps: Mapping[int, Sequence[Tiles]] = field(default_factory=dict)
     kernel: Kernel | None = None
+    zeros: int = 0
 
 
 #: Computes a problem for arrays of its layouts.
@@ -120,10 +155,12 @@ class Variant(Generic[P]):
         raise NotImplementedError
 
     def plan(self, problem: P, limits: Properties) -> Plan:
-        """The launch, prepared for arrays of the problem's layouts."""
-        return Replay(
-            problem.device, prepared(self, self.launch(problem, limits), problem.device), problem.results
-        )
+        """The launch, prepared for arrays of the problem's layouts; none of results without elements."""
+        device, results = problem.device, problem.results
+        if results and not any(one.size for one in results):
+            return Replay(device, None, results)
+        launch = self.launch(problem, limits)
+        return Replay(device, prepared(self, launch, device), results, launch.zeros)
 
     def constants(self) -> dict[str, Any]:
         """The template's variables that are fields."""
@@ -197,15 +234,17 @@ class Replay:
 
     Args:
         device: where it runs.
-        run: the launch.
+        run: the launch, if there is one.
         layouts: those of the results.
+        zeros: see :class:`Launch`.
     """
 
-    __slots__ = ("_device", "_layouts", "_run", "_which")
+    __slots__ = ("_device", "_layouts", "_run", "_which", "_zeros")
 
-    def __init__(self, device: Device, run: Run, layouts: Sequence[Layout]) -> None:
+    def __init__(self, device: Device, run: Run | None, layouts: Sequence[Layout], zeros: int = 0) -> None:
         self._device, self._run, self._layouts = device, run, tuple(layouts)
         self._which = device.which
+        self._zeros = fresh_layout(device, dtypes.uint8, (zeros,)) if zeros else None
 
     def __call__(self, *arrays: Array | int | float | None) -> Any:
         """Launch, and return the result, or the list of several."""
@@ -213,5 +252,6 @@ class Replay:
             with self._device.activate():
                 return self(*arrays)
         made = new(self._layouts)
-        self._run((*arrays, *made))
+        if self._run is not None:
+            self._run((*arrays, *made) if self._zeros is None else (*arrays, *made, zeroed(self._zeros)))
         return made[0] if len(made) == 1 else made

@@ -28,6 +28,7 @@ from ..launch.family import FAMILIES, Family
 _FAMILIES = (
     "linear.families",
     "reduction.families",
+    "index.families",
     "nn.attention.families",
     "nn.convolution.families",
     "nn.layer_norm.families",

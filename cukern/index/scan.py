@@ -16,6 +16,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, zeros_like
 from ..autodiff import tape
+from ..cache import Cache
 from ..dtypes import DType
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
@@ -23,9 +24,10 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_array
 from ..elementwise.table import clip, equal, exp, isfinite, isnan, log, minimum, where
 from ..elementwise.ufunc import one_out, written
+from ..kernel.by_numpy import watchers
+from ..kernel.plan import kept
 from ..shape.joins import concat
 from ..shape.views import reshape
-from .scan_plan import Scan, scanned
 from .take import take_along_axis
 
 __all__ = [
@@ -40,11 +42,26 @@ __all__ = [
     "nancumsum",
 ]
 
-_SUM = Scan("cumsum", "a + b", "T(0)", wide=True)
-_PRODUCT = Scan("cumprod", "a * b", "T(1)", wide=True)
-_MAX = Scan("cummax", "maximum(a, b)", "limits<T>::lowest()")
-_MIN = Scan("cummin", "minimum(a, b)", "limits<T>::highest()")
-_RECURRENCE = Scan("recurrence", "", "", wide=True, pair=True)
+#: Plans by what :func:`scanned` is given.
+_PLANS: Cache[Any, Any] = kept("scan")
+
+
+def scanned(
+    scan: str, xs: Sequence[Array], axis: int, value: DType, reverse: bool = False, lead: bool = False
+) -> Array:
+    """The scan of a name, of an array or of a pair of one shape, along an axis in the dtype ``value``.
+
+    With ``lead`` the result starts with the identity. Elements are combined in the same order in every run.
+    """
+    sources = [x if x._planned().contiguous else x.contiguous() for x in xs]
+    key = tuple([x._layout or x._planned() for x in sources]), scan, axis, value, reverse, lead
+    plan = None if watchers else _PLANS.get(key)
+    if plan is None:
+        from .families import SCAN  # many programs have no scan
+        from .scan_variants import Scanning
+
+        plan = _PLANS.keep(key, SCAN(Scanning(*key)))
+    return plan(*sources)  # type: ignore[no-any-return]
 
 
 def _prepared(x: Array, axis: int | None, name: str, flat: bool) -> tuple[Array, int]:
@@ -70,7 +87,7 @@ def _sum_dtype(x: Array, dtype: npt.DTypeLike | None) -> DType:
 
 def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
     with tape.stop_recording():
-        result = scanned(_SUM, (x,), axis, dtype, reverse, lead)
+        result = scanned("cumsum", (x,), axis, dtype, reverse, lead)
     if tape.recording((x,)):
         n = x.shape[axis]
         inside = (slice(None),) * axis + (slice(0, n) if reverse else slice(int(lead), None),)
@@ -85,7 +102,7 @@ def _sum(x: Array, axis: int, dtype: DType, reverse: bool, lead: bool) -> Array:
 
 def _product(x: Array, axis: int, dtype: DType, lead: bool) -> Array:
     with tape.stop_recording():
-        result = scanned(_PRODUCT, (x,), axis, dtype, lead=lead)
+        result = scanned("cumprod", (x,), axis, dtype, lead=lead)
     if tape.recording((x,)):
 
         def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: object) -> tuple[Array]:
@@ -148,7 +165,7 @@ def recurrence(a: Array, b: Array, axis: int, reverse: bool, begins: Array | Non
             broadcasts.
     """
     with tape.stop_recording():
-        y = scanned(_RECURRENCE, (_marked(a, begins), b), axis, b.dtype, reverse)
+        y = scanned("recurrence", (_marked(a, begins), b), axis, b.dtype, reverse)
     if tape.recording((a, b)):
 
         def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
@@ -250,8 +267,8 @@ def nancumprod(
     return cumprod(where(isnan(x), 1, x), axis, dtype, out)
 
 
-def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
-    x, axis = _prepared(x, axis, scan.name, True)
+def _extreme(scan: str, x: Array, axis: int | None) -> Array:
+    x, axis = _prepared(x, axis, scan, True)
     with tape.stop_recording():
         result = scanned(scan, (x,), axis, x.dtype)
     if not tape.recording((x,)):
@@ -259,7 +276,7 @@ def _extreme(scan: Scan, x: Array, axis: int | None) -> Array:
     # The last of equal elements gets the derivative.
     with tape.stop_recording():
         numbers = reshape(arange(x.shape[axis], device=x.device), (-1,) + (1,) * (x.ndim - axis - 1))
-        last = scanned(_MAX, (where(equal(x, result) | isnan(x), numbers, 0),), axis, dtypes.int64)
+        last = scanned("cummax", (where(equal(x, result) | isnan(x), numbers, 0),), axis, dtypes.int64)
     return take_along_axis(x, last, axis=axis)
 
 
@@ -274,13 +291,13 @@ def cummax(x: Array, /, axis: int | None = None) -> Array:
     Raises:
         AxisError: there is no such axis.
     """
-    return _extreme(_MAX, x, axis)
+    return _extreme("cummax", x, axis)
 
 
 @public
 def cummin(x: Array, /, axis: int | None = None) -> Array:
     """The cumulative minimum along an axis; arguments as in :func:`cummax`."""
-    return _extreme(_MIN, x, axis)
+    return _extreme("cummin", x, axis)
 
 
 @public
@@ -312,7 +329,7 @@ def _terms_below(x: Array, axis: int) -> tuple[Array, Array, Array]:
     """The largest value so far, a constant, the exponentials below it, and by what it shrinks those before."""
     acc = dtypes.info(x.dtype).acc
     with tape.stop_recording():
-        peak = scanned(_MAX, (x,), axis, acc)
+        peak = scanned("cummax", (x,), axis, acc)
         shrunk = _shrunk(shifted(peak, axis, False), peak)
     return peak, _exp_below(astype(x, acc, copy=False), peak), shrunk
 

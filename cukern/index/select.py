@@ -17,8 +17,8 @@ from ..elementwise.operands import public
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch
 from ..shape.views import moveaxis
-from .radix import UNSIGNED, bits_of, index_of, key_variables
 from .sort import along, permuted, sorted_along, sorted_rows
+from .sort_keys import UNSIGNED, index_of, key_variables
 from .take import take_along_axis
 
 __all__ = ["topk"]
@@ -59,7 +59,7 @@ def _selecting(
     return _SELECT.bind(
         device,
         **variables,
-        unsigned=f"unsigned {UNSIGNED[dtype.itemsize]}",
+        unsigned=UNSIGNED[dtype.itemsize],
         middle=middle,
         block=block,
         items=_ITEMS,
@@ -84,10 +84,8 @@ def first_of_sorted(x: Array, k: int, descending: bool, block: int = _BLOCK) -> 
     index, index_dtype = index_of(n)
     result = allocate(device, (*x.shape[:-1], k), x.dtype)
     indices = allocate(device, result.shape, index_dtype)
-    bits = bits_of(x.dtype)
     function = _selecting(device, x.dtype, index, descending, False, block)
-    values = (x.contiguous()._data.view(bits), result.view(bits), indices, n, k)
-    launch(device, function, x.size // n, block, values)
+    launch(device, function, x.size // n, block, (x.contiguous(), result, indices, n, k))
     return Array._wrap(result, device), Array._wrap(indices, device)
 
 
@@ -103,10 +101,8 @@ def middle_of_sorted(x: Array, block: int = _BLOCK) -> Array:
     """
     n, device = x.shape[-1], x.device
     result = allocate(device, (*x.shape[:-1], 2), x.dtype)
-    bits = bits_of(x.dtype)
     function = _selecting(device, x.dtype, index_of(n)[0], False, True, block)
-    values = (x.contiguous()._data.view(bits), result.view(bits), n, (n - 1) // 2 + 1)
-    launch(device, function, math.prod(x.shape[:-1]), block, values)
+    launch(device, function, math.prod(x.shape[:-1]), block, (x.contiguous(), result, n, (n - 1) // 2 + 1))
     return Array._wrap(result, device)
 
 
@@ -150,6 +146,5 @@ def _selected(rows: Array, k: int, descending: bool) -> tuple[Array, Array]:
     with tape.stop_recording():
         few, indices = first_of_sorted(rows, k, descending)
         keys, order = sorted_rows(few, True, descending)
-        assert order is not None
         indices = permuted(astype(indices, dtypes.int64), order, "gather")
     return (take_along_axis(rows, indices, axis=-1) if tape.recording((rows,)) else keys), indices

@@ -1,16 +1,12 @@
-"""Sorting: a stable sort along any axis, of values, of indices, or of both.
-
-Tiles are sorted in shared memory and merged (merge path); long rows are radix-sorted, see :mod:`.radix`.
-"""
+"""Sorting: a stable sort along any axis, of values, of indices, or of both."""
 
 from __future__ import annotations
 
-import math
 import operator
 import sys
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -19,7 +15,7 @@ from ..array import Array
 from ..array.creation import asarray, device_of
 from ..autodiff import tape
 from ..device import Device
-from ..device.interface import CompiledFunction, Style
+from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.complex_rows import imag, real
 from ..elementwise.function import astype
@@ -28,27 +24,13 @@ from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch
-from ..kernel.sizes import divide_up, power_of_two
+from ..kernel.plan import allocate, launch, new, on
+from ..kernel.sizes import divide_up
 from ..shape.views import moveaxis, reshape
-from .radix import Radix, bits_of, index_of, key_variables, radix_for, radix_sorted, serial_radix
 
 __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort"]
 
-#: By the stage, and whether a block has one thread.
-_KERNELS = {
-    ("tile", False): Kernel("index/sort_tile.cu", block=256),
-    ("tile", True): Kernel("index/sort_tile_serial.cu", block=1),
-    ("merge", False): Kernel("index/sort_merge.cu", block=256),
-    ("merge", True): Kernel("index/sort_merge_serial.cu", block=1),
-}
 _PERMUTE = Kernel("shape/permute.cu", block=256)
-#: Tiles that a host thread sorts.
-_TILES = 1024
-#: Stretches that a host thread merges at once, interleaved, so that their loads overlap.
-_CHAINS = 4
-#: Elements per stretch.
-_STRETCH = 4096
 #: Elements that a host thread permutes.
 _HOST_PIECE = 16384
 #: Floats from which NumPy sorts them on the host.
@@ -58,77 +40,20 @@ _FOR_THREADS = 1 << 21
 _VECTORS = "it sorts in vectors"
 
 
-class Shape(NamedTuple):
-    """How threads share tiles.
-
-    Attributes:
-        block: threads per block, 1 or a multiple of 32.
-        lanes: threads that sort a tile together, a power of two; the whole block if a row has several tiles.
-        items: elements per thread of a tile, a power of two.
-    """
-
-    block: int
-    lanes: int
-    items: int
-
-    @property
-    def tile(self) -> int:
-        """Elements per tile."""
-        return self.lanes * self.items
-
-
-def shape_for(style: Style, n: int) -> Shape:
-    """The geometry for rows of ``n`` elements and a style of device."""
-    return Shape(1, 1, 16) if style == "serial" else Shape(256, min(256, power_of_two(divide_up(n, 8))), 8)
-
-
-@cache
-def _bound(
-    device: Device, dtype: DType, index: str, shape: Shape, stage: str, indexed: bool, descending: bool
-) -> CompiledFunction:
-    variables = key_variables(dtype, f"{stage}_{shape.block}", index, indexed, descending)
-    kernel = _KERNELS[stage, shape.block == 1]
-    return kernel.bind(device, chains=_CHAINS, **variables, **shape._asdict()).function
-
-
-def sorted_rows(
-    x: Array, indexed: bool, descending: bool, shape: Shape | Radix | None = None
-) -> tuple[Array, Array | None]:
-    """The sorted rows of ``x`` (..., n), in C order, and the indices of their elements in ``x``, in int64."""
+def sorted_rows(x: Array, indexed: bool, descending: bool) -> list[Array]:
+    """The sorted rows of ``x`` (..., n), in C order, and if ``indexed`` the indices of their elements, in int64."""
     if x.dtype == dtypes.complex128:
-        return _complex_rows(x, descending, shape)
-    n, device = x.shape[-1], x.device
-    shape = shape or radix_for(device.style, x.dtype, n, indexed) or shape_for(device.style, n)
-    if isinstance(shape, Radix) and shape.block > 1:
-        return radix_sorted(x, indexed, descending, shape)
-    index, index_dtype = index_of(n)
-    keys_out = allocate(device, x.shape, x.dtype)
-    indices_out = [allocate(device, x.shape, index_dtype)] if indexed else []
-    buffers = [(keys_out.view(bits_of(x.dtype)), *indices_out)]
-    if x.size:
-        rows, tiles = x.size // n, divide_up(n, shape.tile)
-        if tiles > 1 or isinstance(shape, Radix):
-            buffers.append(tuple(allocate(device, x.shape, data.dtype) for data in buffers[0]))
-        bits = x.contiguous()._data.view(bits_of(x.dtype))
-        if isinstance(shape, Radix):
-            kernel = serial_radix(device, x.dtype, index, indexed, descending)
-            launch(
-                device, kernel, rows * tiles, 1, (bits, *buffers[0], *buffers[1], rows, n, tiles, shape.tile)
-            )
-        else:
-            kernel = _bound(device, x.dtype, index, shape, "tile", indexed, descending)
-            piece = (_TILES,) if shape.block == 1 else ()
-            blocks = divide_up(rows * tiles, shape.block // shape.lanes * math.prod(piece))
-            launch(device, kernel, blocks, shape.block, (bits, *buffers[0], rows, n, tiles, *piece))
-        if tiles > 1:
-            merging = Shape(1, 1, 16) if isinstance(shape, Radix) else shape
-            kernel = _bound(device, x.dtype, index, merging, "merge", indexed, descending)
-            _merge(kernel, device, buffers, rows, n, merging, shape.tile)
-    keys = Array._wrap(buffers[0][0].view(x.dtype), device)
-    return keys, astype(Array._wrap(buffers[0][1], device), dtypes.int64, copy=False) if indexed else None
+        return _complex_rows(x, descending)
+    from .families import SORT  # many programs sort nothing
+    from .sort_variants import Sorting
+
+    x = x.contiguous()
+    problem = Sorting((x._planned(),), indexed, descending)
+    with on(x.device):
+        return SORT(problem)(x) if x.size else new(problem.results)
 
 
-def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tuple[Array, Array]:
+def _complex_rows(x: Array, descending: bool) -> list[Array]:
     """:func:`sorted_rows` of complex numbers that are no keys of 64 bits, by real parts and then imaginary ones.
 
     As in NumPy, numbers without NaN come first, then those of which only the imaginary part is NaN, only the real part,
@@ -136,32 +61,18 @@ def _complex_rows(x: Array, descending: bool, shape: Shape | Radix | None) -> tu
     """
     with tape.stop_recording():
         of_real, of_imag = isnan(real(x)), isnan(imag(x))
-        order = None
-        for key in (imag(x), real(x), astype(of_real, dtypes.int8) * 2 + astype(of_imag, dtypes.int8)):
-            rows = key if order is None else permuted(key, order, "gather")
-            indices = sorted_rows(rows, True, descending, shape)[1]
-            assert indices is not None
-            order = indices if order is None else permuted(order, indices, "gather")
-        assert order is not None
-        return permuted(x, order, "gather"), order
+        of_nan = astype(of_real, dtypes.int8) * 2 + astype(of_imag, dtypes.int8)
+        order = _order((imag(x), real(x), of_nan), descending)
+        return [permuted(x, order, "gather"), order]
 
 
-def _merge(
-    kernel: CompiledFunction, device: Device, buffers: list[Any], rows: int, n: int, shape: Shape, run: int
-) -> None:
-    """Merge sorted runs, alternating between two buffers; returns the buffer with the result first."""
-    tiles = divide_up(n, shape.tile)
-    piece = _CHAINS * _STRETCH
-    tail: tuple[int, ...]
-    while run < n:
-        if shape.block == 1:
-            pieces = divide_up(n, piece)
-            blocks, tail = rows * pieces, (rows, n, run, min(2 * run, _STRETCH), pieces, piece)
-        else:
-            blocks, tail = rows * tiles, (n, tiles, run)
-        launch(device, kernel, blocks, shape.block, (*buffers[0], *buffers[1], *tail))
-        buffers.reverse()
-        run *= 2
+def _order(keys: Sequence[Array], descending: bool) -> Array:
+    """The indices that sort rows by several keys, the last key first."""
+    order = sorted_rows(keys[0], True, descending)[1]
+    for key in keys[1:]:
+        indices = sorted_rows(permuted(key, order, "gather"), True, descending)[1]
+        order = permuted(order, indices, "gather")
+    return order
 
 
 @cache
@@ -206,7 +117,6 @@ def sorted_along(x: Array, axis: int, descending: bool) -> tuple[Array, Array]:
     rows = moveaxis(x, axis, -1)
     with tape.stop_recording():
         keys, indices = sorted_rows(rows, True, descending)
-        assert indices is not None
     result = recorded("sort", rows, keys, lambda g: permuted(g, indices, "scatter"))
     return moveaxis(result, -1, axis), moveaxis(indices, -1, axis)
 
@@ -250,8 +160,7 @@ def argsort(
     [1, 2, 0]
     """
     x, axis = along(x, axis, "argsort")
-    _no_fields(order, "argsort")
-    _no_algorithm(kind, _ALGORITHMS, "argsort")
+    _no_algorithm(kind, _ALGORITHMS, "argsort", order)
     with tape.stop_recording():
         return sorted_along(x, axis, bool(descending))[1]
 
@@ -278,8 +187,7 @@ def sort(
     x = require_array(x, "sort")
     shape = x.shape if not x.ndim else None
     x, dim = along(x, axis, "sort")
-    _no_fields(order, "sort")
-    _no_algorithm(kind, _ALGORITHMS, "sort")
+    _no_algorithm(kind, _ALGORITHMS, "sort", order)
     if (ordered := _sorted(x, dim, bool(descending), x.device)) is not None:
         result = ordered
     elif tape.recording((x,)):
@@ -309,12 +217,9 @@ def _sorted(data: Any, axis: int, descending: bool, device: Device) -> Any:
     return ordered
 
 
-def _no_fields(order: object, name: str) -> None:
+def _no_algorithm(kind: Any, kinds: Sequence[str], name: str, order: object = None) -> None:
     if order is not None:
         raise ValueError(f"{name}: order: expected None, for an array without fields, got {order!r}")
-
-
-def _no_algorithm(kind: Any, kinds: Sequence[str], name: str) -> None:
     # As in NumPy, the first letters of a name stand for it.
     short = isinstance(kind, str) and kind != "" and any(name.startswith(kind.lower()) for name in kinds)
     if kind is not None and not short:
@@ -419,15 +324,4 @@ def lexsort(keys: Any, /, axis: int = -1) -> Array:
         axis = along(columns[0], axis, "lexsort")[1]
         if not columns[0].ndim:
             return asarray(0, dtype=dtypes.int64, device=columns[0].device)
-        rows = [moveaxis(key, axis, -1) for key in columns]
-        result = _order(rows[0])
-        for key in rows[1:]:
-            result = permuted(result, _order(permuted(key, result, "gather")), "gather")
-        return moveaxis(result, -1, axis)
-
-
-def _order(rows: Array) -> Array:
-    """The indices that sort each row."""
-    indices = sorted_rows(rows, True, False)[1]
-    assert indices is not None
-    return indices
+        return moveaxis(_order([moveaxis(key, axis, -1) for key in columns], False), -1, axis)

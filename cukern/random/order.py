@@ -34,7 +34,6 @@ def random_order(words: Array, counter: Any, key: Sequence[int]) -> Array:
     """
     device, n = words.device, words.size
     keys, indices = sorted_rows(words, True, False)
-    assert indices is not None
     if n > 1:
         block = threads(device, 256)
         piece = _PIECES[device.style]

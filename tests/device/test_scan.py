@@ -11,21 +11,22 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
-from cukern.index import scan
-from cukern.index import scan_plan as scanning
-from cukern.index.scan import recurrence
-from cukern.index.scan_plan import Columns, Rows, Serial, Task, Tiles, pack_width, scanned, shape_for
+from cukern.array.layout import fresh_layout
+from cukern.cli.tune import measure
+from cukern.index.families import SCAN
+from cukern.index.scan import recurrence, scanned
+from cukern.index.scan_variants import Columns, Kernels, Rows, Scanning, Serial, Tiles
+from cukern.launch.family import STAND_IN
 from cukern.testing import assert_close, gradcheck
 
-ROWS = {"sum": scan._SUM, "product": scan._PRODUCT, "max": scan._MAX}
 ORACLES = {
-    "sum": np.cumsum,
-    "product": np.cumprod,
-    "max": np.maximum.accumulate,
+    "cumsum": np.cumsum,
+    "cumprod": np.cumprod,
+    "cummax": np.maximum.accumulate,
 }
 #: A thread a column, columns in tiles; a thread, part of a warp, a warp, two warps a row, walked along or cut into
 #: tiles that wait for each other; threads side by side with rows of their own.
-SHAPES = {
+SHAPES: dict[str, Any] = {
     "serial": Serial(1, 1, 3),
     "tiles": Serial(64, 4, 6),
     "a thread": Rows(64, 1, 2),
@@ -45,6 +46,14 @@ def directed(oracle: Any, a: np.ndarray, axis: int, reverse: bool) -> np.ndarray
     return np.flip(oracle(np.flip(a, axis), axis), axis) if reverse else oracle(a, axis)
 
 
+def scanned_by(shape: Kernels, *args: Any) -> ck.Array:
+    """The scan by a variant with these constants."""
+    with SCAN.only(shape.name, **SCAN.fields(shape)) as used:
+        made = scanned(*args)
+    assert used == [shape]
+    return made
+
+
 def axes_of(name: str) -> tuple[int, ...]:
     """The axes of an array with three that a shape serves."""
     return (
@@ -62,7 +71,7 @@ def test_launch_shapes(device: ck.Device, name: str) -> None:
         a = np.random.default_rng(0).standard_normal(sizes)
         for axis in axes_of(name):
             for reverse in (False, True):
-                made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.float64, reverse, shape=SHAPES[name])
+                made = scanned_by(SHAPES[name], "cumsum", (ck.asarray(a),), axis, ck.float64, reverse)
                 assert_close(made, directed(np.cumsum, a, axis, reverse), rtol=1e-12, atol=1e-12)
 
 
@@ -75,7 +84,7 @@ def test_packs_of_dtypes(device: ck.Device, name: str, source: str, value: str) 
         x = ck.asarray(a)[first : first + 3 * n].reshape((3, 1, n))
         (axis,) = axes_of(name)[-1:]
         for reverse in (False, True):
-            made = scanned(scan._SUM, (x,), axis, ck.dtypes.as_dtype(value), reverse, shape=SHAPES[name])
+            made = scanned_by(SHAPES[name], "cumsum", (x,), axis, ck.dtypes.as_dtype(value), reverse)
             want = directed(np.cumsum, x.numpy().astype(value), axis, reverse)
             np.testing.assert_array_equal(made.numpy(), want)
 
@@ -97,7 +106,7 @@ def test_lengths_about_a_tile(device: ck.Device, name: str, reverse: bool) -> No
             sizes = (1, n, 2) if isinstance(shape, Columns) else (2, 1, n)
             x = ck.asarray(values)[first : first + 2 * n].reshape(sizes)
             axis = axes_of(name)[-1]
-            made = scanned(scan._SUM, (x,), axis, ck.int32, reverse, shape=shape)
+            made = scanned_by(shape, "cumsum", (x,), axis, ck.int32, reverse)
             np.testing.assert_array_equal(made.numpy(), directed(np.cumsum, a.reshape(sizes), axis, reverse))
 
 
@@ -107,9 +116,9 @@ def test_many_tiles(device: ck.Device, reverse: bool) -> None:
     a = np.random.default_rng(0).standard_normal((2, 80_001))
     shape = Tiles(32, 1, 1)
     x = ck.asarray(a)
-    made = scanned(scan._SUM, (x,), 1, ck.float64, reverse, shape=shape)
+    made = scanned_by(shape, "cumsum", (x,), 1, ck.float64, reverse)
     assert_close(made, directed(np.cumsum, a, 1, reverse), rtol=1e-9, atol=1e-9)
-    again = scanned(scan._SUM, (x,), 1, ck.float64, reverse, shape=shape)
+    again = scanned_by(shape, "cumsum", (x,), 1, ck.float64, reverse)
     assert made.numpy().tobytes() == again.numpy().tobytes()
 
 
@@ -125,7 +134,7 @@ def test_tiles_of_dtypes(device: ck.Device, shape: Tiles, reverse: bool) -> None
         for first, lead in ((0, False), (1, True), (3, False)):
             a = ones[first : first + 2 * 3001].reshape((2, 3001))
             x = ck.astype(ck.asarray(ones), source)[first : first + 2 * 3001].reshape((2, 3001))
-            made = scanned(scan._SUM, (x,), 1, dtype, reverse, lead, shape).numpy()
+            made = scanned_by(shape, "cumsum", (x,), 1, dtype, reverse, lead).numpy()
             want = directed(np.cumsum, a, 1, reverse)
             if lead:
                 want = np.insert(want, 3001 if reverse else 0, 0, 1)
@@ -138,7 +147,7 @@ def test_tiles_of_pairs(device: ck.Device, reverse: bool) -> None:
     rng = np.random.default_rng(0)
     a, b = rng.choice([-1.0, 0.0, 1.0], 70_001, p=[0.5, 0.01, 0.49]), rng.integers(-9, 9, 70_001) + 0.0
     pair = (ck.asarray(a)[2:], ck.asarray(b)[1:-1])
-    made = scanned(scan._RECURRENCE, pair, 0, ck.float64, reverse, shape=Tiles(32, 1, 1))
+    made = scanned_by(Tiles(32, 1, 1), "recurrence", pair, 0, ck.float64, reverse)
     want = recurred(a[2:].reshape((1, -1)), b[1:-1].reshape((1, -1)), reverse)
     np.testing.assert_array_equal(made.numpy(), want[0])
 
@@ -148,25 +157,25 @@ def test_columns_side_by_side(device: ck.Device, width: int) -> None:
     a = np.random.default_rng(0).integers(0, 9, (2, 70, 24)).astype(np.int16)
     for shape in (Columns(64, 8, 4, width), Columns(32, 32, 8, width), Columns(64, 4, 16, width)):
         for lead in (False, True):
-            made = scanned(scan._SUM, (ck.asarray(a),), 1, ck.int16, lead=lead, shape=shape)
+            made = scanned_by(shape, "cumsum", (ck.asarray(a),), 1, ck.int16, False, lead)
             np.testing.assert_array_equal(made.numpy()[:, int(lead) :], np.cumsum(a, 1, dtype=np.int16))
 
 
-def test_columns_few_and_long(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_columns_few_and_long(device: ck.Device) -> None:
     """The axis is moved to the end where a GPU would have too few columns."""
-    chosen = scanning.shape_for
-    monkeypatch.setattr(scanning, "shape_for", lambda style, task: chosen("simt", task))
     a = np.random.default_rng(0).standard_normal((2, 40_000, 3))
-    made = ck.cumulative_sum(ck.asarray(a), axis=1, include_initial=True)
+    with SCAN.only("moved axis", "tiles") as used:
+        made = ck.cumulative_sum(ck.asarray(a), axis=1, include_initial=True)
+    assert [one.name for one in used] == ["moved axis", "tiles"]
     assert_close(made, np.cumulative_sum(a, axis=1, include_initial=True), rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("name", ["tiles", "warps", "chain", "column chain"])
-@pytest.mark.parametrize("row", ["product", "max"])
+@pytest.mark.parametrize("row", ["cumprod", "cummax"])
 def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
     a = np.random.default_rng(0).uniform(0.9, 1.1, (3, 5, 333) if name == "chain" else (3, 333, 5))
     axis = axes_of(name)[-1]
-    made = scanned(ROWS[row], (ck.asarray(a),), axis, ck.float64, shape=SHAPES[name])
+    made = scanned_by(SHAPES[name], row, (ck.asarray(a),), axis, ck.float64)
     assert_close(made, ORACLES[row](a, axis), rtol=1e-12, atol=1e-12)
 
 
@@ -175,7 +184,7 @@ def test_rows_in_launch_shapes(device: ck.Device, row: str, name: str) -> None:
 def test_the_start_is_put_before_or_after(device: ck.Device, name: str, reverse: bool) -> None:
     a = np.random.default_rng(0).integers(-9, 9, (2, 200, 3))
     for axis in axes_of(name):
-        made = scanned(scan._SUM, (ck.asarray(a),), axis, ck.int64, reverse, True, SHAPES[name])
+        made = scanned_by(SHAPES[name], "cumsum", (ck.asarray(a),), axis, ck.int64, reverse, True)
         zero = np.zeros_like(np.take(a, [0], axis))
         want = directed(np.cumsum, a, axis, reverse)
         want = np.concatenate([want, zero] if reverse else [zero, want], axis)
@@ -200,27 +209,36 @@ def test_recurrences(device: ck.Device, name: str) -> None:
         # Rows lie along the last axis.
         turn = (0, 2, 1) if isinstance(SHAPES[name], (Rows, Tiles)) else (0, 1, 2)
         pair = [ck.asarray(np.ascontiguousarray(one.transpose(turn))) for one in (a, b)]
-        made = scanned(scan._RECURRENCE, pair, turn.index(1), ck.float64, reverse, shape=SHAPES[name])
+        made = scanned_by(SHAPES[name], "recurrence", pair, turn.index(1), ck.float64, reverse)
         assert_close(made, recurred(a, b, reverse).transpose(turn), rtol=1e-10, atol=1e-10)
 
 
 def test_recurrences_keep_zeros_under_infinite_products(device: ck.Device) -> None:
     """However the factors are grouped, a value of 0 stays 0."""
-    a, b = np.full((1, 3000, 1), 10.0), np.zeros((1, 3000, 1))
+    a, b = np.full((1, 3000, 2), 10.0), np.zeros((1, 3000, 2))
     b[0, 2990] = 1
     for shape in SHAPES.values():
-        pair = (ck.asarray(a), ck.asarray(b))
-        if isinstance(shape, (Rows, Tiles)):
-            pair = tuple(x.reshape((1, 1, 3000)) for x in pair)
-        axis = 2 if isinstance(shape, (Rows, Tiles)) else 1
-        made = scanned(scan._RECURRENCE, pair, axis, ck.float64, shape=shape).reshape(a.shape)
-        assert_close(made, recurred(a, b, False), rtol=1e-12)
+        turn = (0, 2, 1) if isinstance(shape, (Rows, Tiles)) else (0, 1, 2)
+        pair = [ck.asarray(np.ascontiguousarray(one.transpose(turn))) for one in (a, b)]
+        made = scanned_by(shape, "recurrence", pair, turn.index(1), ck.float64)
+        assert_close(made, recurred(a, b, False).transpose(turn), rtol=1e-12)
+
+
+def chosen_for_gpu(
+    outer: int, n: int, inner: int = 1, source: Any = "float32", value: Any = "float32", pair: bool = False
+) -> Any:
+    """The variant of least cost, with its constants."""
+    source, value = map(ck.dtypes.as_dtype, (source, value))
+    operand = fresh_layout(ck.Device("host"), source, (outer, n, inner))
+    row = "recurrence" if pair else "cumsum"
+    problem = Scanning((operand,) * (1 + pair), row, 1, value)
+    fitting = [one for one in SCAN.variants.values() if not one.fits(problem, STAND_IN)]
+    configs = [config for one in fitting for config in one.configs(problem, STAND_IN)]
+    return min(configs, key=lambda one: one.cost(problem, STAND_IN))
 
 
 def test_gpu_shapes_by_size() -> None:
-    def shape(outer: int, n: int, inner: int = 1, source: int = 4, result: int = 4) -> Any:
-        return shape_for("simt", Task(outer, n, inner, source, result))
-
+    shape = chosen_for_gpu
     assert shape(100, 3) == Serial(256, 1, 1)
     assert shape(100, 4).lanes == 1
     assert shape(100, 100).lanes == 32
@@ -229,18 +247,46 @@ def test_gpu_shapes_by_size() -> None:
     assert shape(1, 10**4) == Rows(512, 512, 4)
     assert shape(1, 10**6) == Tiles(256, 4, 6)
     assert shape(1, 10**8) == shape(2, 2**31) == Tiles(256, 8, 6)
+    assert shape(1, 2**15) == Rows(512, 512, 4)
+    assert shape(1, 2**15 + 4) == Tiles(256, 4, 6)
+    assert shape(264, 10**6).name == "rows" and shape(263, 10**6).name == "tiles"
     assert shape(1, 16384, 16384) == Columns(256, 32, 32, 1)
-    assert shape(1, 16384, 16384, 2, 2) == Columns(256, 32, 32, 2)
+    assert shape(1, 16384, 16384, "int16", "int16") == Columns(256, 32, 32, 2)
     assert shape(1, 100, 3).lanes == 4
-    for source in (1, 2, 4, 8):
-        for result in (1, 2, 4, 8):
-            width = pack_width(source, result)
-            assert 4 <= width * source <= 16 and width * result <= 32
+    assert shape(1, 16 * 256, 1023).name == shape(1, 10**6, 1024).name == "columns"
+    assert shape(1, 16 * 256 + 1, 1023).name == "moved axis"
+    dtypes = ("int8", "int16", "float32", "float64")
+    for source in dtypes:
+        for result in dtypes:
             for pair in (False, True):
-                task = Task(1, 10**8, 1, source, result, pair)
-                tile = shape_for("simt", task)
+                tile = shape(1, 10**8, 1, source, result, pair)
+                sizes = ck.dtypes.as_dtype(source).itemsize, ck.dtypes.as_dtype(result).itemsize
+                width = max(16 // max(sizes), 4 // sizes[0])
+                held = sizes[0] * (1 + pair) + (sizes[1] if sizes[0] != sizes[1] else 0)
                 # What a kernel may have without asking, a little of it for other than the tile.
-                assert tile.packs >= 2 and tile.block * tile.packs * scanning._shared_bytes(task) <= 47 << 10
+                assert tile.packs >= 2 and tile.block * tile.packs * width * held <= 47 << 10
+
+
+@pytest.mark.parametrize("reverse", [False, True], ids=["forward", "reverse"])
+@pytest.mark.parametrize("lead", [False, True], ids=["alone", "with the start"])
+@pytest.mark.parametrize("name", ["cumsum", "cumprod", "cummax", "cummin", "recurrence"])
+def test_the_reference_says_the_same(device: ck.Device, name: str, lead: bool, reverse: bool) -> None:
+    rng = np.random.default_rng(0)
+    for axis, dtype in ((0, "float64"), (1, "float32"), (2, "float64")):
+        arrays = [ck.asarray(rng.uniform(-1.5, 1.5, (3, 37, 4)).astype(dtype)) for _ in range(2)]
+        xs = tuple(arrays if name == "recurrence" else arrays[:1])
+        started = lead and name in ("cumsum", "cumprod")
+        problem = Scanning(tuple(x._planned() for x in xs), name, axis, xs[0].dtype, reverse, started)
+        made, want = SCAN(problem)(*xs), SCAN.reference(problem)(*xs)
+        assert made.dtype == want.dtype
+        assert_close(made, want, rtol=1e-6 if dtype == "float32" else 1e-12)
+
+
+def test_results_are_what_the_reference_says(device: ck.Device) -> None:
+    """Of every variant that fits, as ``python -m cukern tune`` compares them."""
+    entries, refused = measure(SCAN, device, 6, 1, 1, 60)
+    assert refused == [] and len(entries) == 6
+    assert all(one.variants for one in entries)
 
 
 @pytest.mark.parametrize("sizes", [(1, 70_000), (70_000, 1), (3, 40_000, 2), (2, 700)])

@@ -11,21 +11,25 @@ from hypothesis import strategies as st
 from numpy.exceptions import AxisError
 
 import cukern as ck
-from cukern.index import radix
-from cukern.index.radix import Radix, radix_for
-from cukern.index.sort import Shape, permuted, shape_for, sorted_rows
+from cukern.array.layout import fresh_layout
+from cukern.cli.tune import measure
+from cukern.index import sort_keys
+from cukern.index.families import SORT
+from cukern.index.sort import permuted, sorted_rows
+from cukern.index.sort_variants import Kernels, Merge, Radix, RadixRuns, Sorting
+from cukern.launch.family import STAND_IN
 from cukern.testing import gradcheck
 
 DTYPES = ["bool", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"]
 DTYPES += ["float16", "bfloat16", "float32", "float64"]
 #: A thread a tile, several tiles a block, a block a tile, of one warp and of several.
 SHAPES = {
-    "serial": Shape(1, 1, 16),
-    "small tiles": Shape(1, 1, 4),
-    "threads": Shape(64, 1, 8),
-    "groups": Shape(64, 16, 8),
-    "warp": Shape(32, 32, 2),
-    "block": Shape(128, 128, 4),
+    "serial": Merge(1, 1, 16),
+    "small tiles": Merge(1, 1, 4),
+    "threads": Merge(64, 1, 8),
+    "groups": Merge(64, 16, 8),
+    "warp": Merge(32, 32, 2),
+    "block": Merge(128, 128, 4),
 }
 
 
@@ -47,13 +51,23 @@ def drawn(dtype: Any, shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.asarray(ends, dtype)[rng.integers(0, len(ends), shape)]
 
 
-def check(x: np.ndarray, descending: bool, shape: Shape | None = None) -> None:
+def sorted_by(shape: Kernels | None, x: np.ndarray, indexed: bool, descending: bool) -> list[ck.Array]:
+    """The sorted rows, by a variant with these constants if there are some."""
+    if shape is None:
+        return sorted_rows(ck.asarray(x), indexed, descending)
+    with SORT.only(shape.name, **SORT.fields(shape)) as used:
+        made = sorted_rows(ck.asarray(x), indexed, descending)
+    assert used == [shape][: x.size]
+    return made
+
+
+def check(x: np.ndarray, descending: bool, shape: Kernels | None = None) -> None:
     """Values and places of the sorted rows, to the bit but for NaN."""
     key = x.astype(np.float64) if ck.dtypes.info(x.dtype).kind == "f" else x
     order = stable(key, descending)
-    keys, places = sorted_rows(ck.asarray(x), True, descending, shape)
-    alone, none = sorted_rows(ck.asarray(x), False, descending, shape)
-    assert none is None and places is not None and places.dtype == ck.int64
+    keys, places = sorted_by(shape, x, True, descending)
+    (alone,) = sorted_by(shape, x, False, descending)
+    assert places.dtype == ck.int64
     np.testing.assert_array_equal(places.numpy(), order)
     want = np.take_along_axis(x, order, -1)
     for made in (keys.numpy(), alone.numpy()):
@@ -76,7 +90,7 @@ def test_ties_and_ends_of_every_dtype(device: ck.Device, dtype: str) -> None:
 def test_launch_shapes(device: ck.Device, name: str) -> None:
     shape = SHAPES[name]
     alone = shape.lanes == shape.block
-    for n in (1, shape.tile - 1, shape.tile, *((shape.tile + 1, 5 * shape.tile + 3, 1111) if alone else ())):
+    for n in (1, shape.run - 1, shape.run, *((shape.run + 1, 5 * shape.run + 3, 1111) if alone else ())):
         if n:
             check(drawn("float32", (5, n), n), False, shape)
             check(drawn("int64", (5, n), n), True, shape)
@@ -95,9 +109,9 @@ def test_lengths(device: ck.Device, n: int) -> None:
 @pytest.mark.parametrize("dtype", ["uint8", "float16", "float32", "int64"])
 def test_digits(device: ck.Device, dtype: str) -> None:
     """Rows of less than a tile, and of several of which the last is not full."""
-    shape = Radix(256, 4, 2)
-    for n in (1, shape.tile, 3 * shape.tile + 77):
-        check(drawn(dtype, (2, n), n), n > shape.tile, shape)
+    shape, tile = Radix(256, 4, 2), 1024
+    for n in (1, tile, 3 * tile + 77):
+        check(drawn(dtype, (2, n), n), n > tile, shape)
     rng = np.random.default_rng(0)
     if dtype == "float32":
         check(rng.standard_normal((1, 5000), "f4"), True, shape)
@@ -108,7 +122,7 @@ def test_digits(device: ck.Device, dtype: str) -> None:
 
 
 def test_digits_in_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radix, "_LONGEST_ROW", 1000)
+    monkeypatch.setattr(sort_keys, "_LONGEST_ROW", 1000)
     check(drawn("int16", (2, 2500)), False, Radix(256, 4, 2))
 
 
@@ -116,23 +130,54 @@ def test_digits_in_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -
 def test_digits_by_one_thread(device: ck.Device, dtype: str) -> None:
     """Runs of one element, of all, and several that are merged; some have the same digits."""
     for n, run in ((3, 1), (700, 800), (700, 64)):
-        check(drawn(dtype, (2, n), n), n > run, Radix(1, run))
+        check(drawn(dtype, (2, n), n), n > run, RadixRuns(1, 1, 16, run))
     if dtype == "float32":
-        check(np.random.default_rng(0).standard_normal((1, 500), "f4"), True, Radix(1, 500))
-        check(np.full((1, 20), 2.5, "f4"), True, Radix(1, 500))
+        check(np.random.default_rng(0).standard_normal((1, 500), "f4"), True, RadixRuns(1, 1, 16, 500))
+        check(np.full((1, 20), 2.5, "f4"), True, RadixRuns(1, 1, 16, 500))
 
 
 def test_digits_that_all_keys_have_are_left_out(device: ck.Device) -> None:
     upper = np.random.default_rng(0).integers(-(2**15), 2**15, (1, 300)).astype("int32")
     for lower in (0x0903, 0x0309):
-        check(upper * 2**16 + lower, False, Radix(1, 300))
-    check(upper << 8, False, Radix(1, 300))
+        check(upper * 2**16 + lower, False, RadixRuns(1, 1, 16, 300))
+    check(upper << 8, False, RadixRuns(1, 1, 16, 300))
 
 
-def test_long_rows_are_sorted_by_digits() -> None:
-    for style, n in (("simt", 1000), ("serial", 100)):
-        assert radix_for(style, ck.float32, n, True) is None
-        assert isinstance(radix_for(style, ck.float32, 10**6, True), Radix)
+def chosen_for(limits: Any, n: int, dtype: str = "float32") -> Kernels:
+    """The variant of least cost, with its constants."""
+    operand = fresh_layout(ck.Device("host"), ck.dtypes.as_dtype(dtype), (3, n))
+    problem = Sorting((operand,), True, False)
+    fitting = [one for one in SORT.variants.values() if limits.compute_capability >= one.needs]
+    configs = [x for one in fitting if not one.fits(problem, limits) for x in one.configs(problem, limits)]
+    return min(configs, key=lambda one: one.cost(problem, limits))
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float16", "float32", "int64"])
+def test_long_rows_are_sorted_by_digits(dtype: str) -> None:
+    host = STAND_IN._replace(compute_capability=(0, 0))
+    for limits, long in ((STAND_IN, 2**18), (host, 32 * ck.dtypes.as_dtype(dtype).itemsize)):
+        assert chosen_for(limits, long - 1, dtype).name == "merge"
+        assert chosen_for(limits, long, dtype).name == ("radix runs" if limits is host else "radix")
+
+
+@pytest.mark.parametrize("descending", [False, True], ids=["ascending", "descending"])
+@pytest.mark.parametrize("dtype", ["int8", "uint64", "bfloat16", "float32"])
+def test_the_reference_says_the_same(device: ck.Device, dtype: str, descending: bool) -> None:
+    x = ck.asarray(drawn(dtype, (3, 300)))
+    for indexed in (False, True):
+        problem = Sorting((x._planned(),), indexed, descending)
+        made, want = SORT(problem)(x), SORT.reference(problem)(x)
+        for a, b in zip(made, want, strict=True):
+            assert a.dtype == b.dtype
+            wide = np.float64 if a.dtype == ck.bfloat16 else a.dtype
+            np.testing.assert_array_equal(a.numpy().astype(wide), b.numpy().astype(wide))
+
+
+def test_results_are_what_the_reference_says(device: ck.Device) -> None:
+    """Of every variant that fits, as ``python -m cukern tune`` compares them."""
+    entries, refused = measure(SORT, device, 6, 1, 1, 60)
+    assert refused == [] and len(entries) == 6
+    assert all(one.variants for one in entries)
 
 
 def test_many_short_rows(device: ck.Device) -> None:
@@ -141,15 +186,16 @@ def test_many_short_rows(device: ck.Device) -> None:
 
 
 def test_places_of_64_bits(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(radix, "_LONGEST_ROW", 1000)
-    check(drawn("float32", (2, 1001)), False)
-    check(drawn("float32", (2, 9001)), True)
+    monkeypatch.setattr(sort_keys, "_LONGEST_ROW", 1000)
+    check(drawn("float32", (2, 1001)), False, Merge(1, 1, 16))
+    check(drawn("float32", (2, 9001)), True, RadixRuns(1, 1, 16, 5000))
 
 
 def test_the_shape_fits_the_row() -> None:
-    for n in (1, 8, 9, 100, 2048, 2049, 10**9):
-        shape = shape_for("simt", n)
-        assert shape.block % shape.lanes == 0 and (n <= shape.tile or shape.lanes == shape.block)
+    for n in (1, 8, 9, 100, 2048, 2049, 10**5):
+        shape = chosen_for(STAND_IN, n)
+        assert isinstance(shape, Merge)
+        assert shape.block % shape.lanes == 0 and (n <= shape.run or shape.lanes == shape.block)
         assert n > 8 * shape.lanes // 2 or shape.lanes == 1
 
 

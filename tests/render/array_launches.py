@@ -11,7 +11,7 @@ from cukern import dtypes
 from cukern.array.operators import FUNCTIONS
 from cukern.elementwise.function import Elementwise
 from cukern.index import compact, sort
-from cukern.index.radix import radix_for
+from cukern.index.families import SORT
 from cukern.index.scan import recurrence
 from cukern.launch.family import STAND_IN
 from cukern.reduction import rows as reduce
@@ -133,9 +133,9 @@ def launch_sorting(dtype: Any) -> None:
     ck.searchsorted(line, line, sorter=ck.zeros(line.shape, "int64"))
     ck.lexsort((line, line))
     if dtype in (ck.float32, ck.int8):
-        sort.sorted_rows(line, True, False, sort.Shape(1, 1, 16))
-        for style in ("simt", "serial"):
-            sort.sorted_rows(line, True, False, radix_for(style, dtype, 1 << 20, True))
+        for name, limits in (("merge", HOST), ("radix runs", HOST), ("radix", None)):
+            with SORT.only(name, limits=limits):
+                sort.sorted_rows(line, True, False)
     if dtypes.info(dtype).kind == "f":
         with_derivatives(ck.sort, line)
 

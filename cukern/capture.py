@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from enum import Enum
 from types import MethodType
 from typing import Any, Generic, ParamSpec, TypeVar
 
@@ -26,6 +27,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _ARRAYS = frozenset((Array,))
+#: Modules whose types compare by value.
+_OF_VALUES = frozenset(("builtins", "datetime", "decimal", "fractions", "pathlib"))
 #: Bytes of changing numbers in a step: the most that the driver copies before it returns.
 _LIVE_BYTES = 65536
 
@@ -96,8 +99,9 @@ class Captured(Generic[P, R]):
         self._replaced = capture_hooks.replaced
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """The step as a method of ``instance``."""
-        return self if instance is None else MethodType(self, instance)
+        """The step as a method of ``instance``, which its graphs keep alive."""
+        plain = instance is None or isinstance(self._step, staticmethod)
+        return self if plain else MethodType(self, instance)
 
     def __repr__(self) -> str:
         return f"<captured {getattr(self._step, '__name__', 'step')}, {self.graphs} graphs>"
@@ -137,7 +141,8 @@ class Captured(Generic[P, R]):
             raise CaptureError(
                 f"capture: {_name(self._step)}: expected arrays on one device, got {device} and {other}"
             )
-        key = (device, get_default_dtype(), pytree.containers(tree), *map(_form, leaves))
+        owners = tuple(_owners(tree))
+        key = (device, get_default_dtype(), pytree.containers(tree), owners, *map(_form, leaves))
         try:
             graph = self._graphs.get(key)
         except TypeError as error:
@@ -150,6 +155,7 @@ class Captured(Generic[P, R]):
                 graph = _Graph(self._step, tree, inputs, device)
                 if graph.left:
                     self._unrecorded.add(key)
+                    graph.return_writes(inputs)
                     own: R = graph.result
                     return own
                 self._graphs[key] = graph
@@ -166,9 +172,32 @@ def _is_input(leaf: Any) -> bool:
     return is_array(leaf) and not getattr(leaf, "_is_parameter", False)
 
 
+def _owners(tree: Any) -> Iterator[int]:
+    """The identities of modules among arguments: their attributes that are no parameters are constants of a graph."""
+    if (module := getattr(tree, "_of_module", None)) is not None:
+        yield id(module)
+    elif isinstance(tree, (list, tuple)):
+        for one in tree:
+            yield from _owners(one)
+    elif isinstance(tree, dict):
+        for one in tree.values():
+            yield from _owners(one)
+
+
+def _is_value(leaf: Any) -> bool:
+    """Whether what equals an object has the same attributes: of others, such as a method's owner, each is its own."""
+    kind = type(leaf)
+    frozen = getattr(kind, "__dataclass_params__", None)
+    return (
+        kind.__module__ in _OF_VALUES
+        or isinstance(leaf, (np.generic, np.dtype, Device, Enum))
+        or (frozen is not None and frozen.frozen)
+    )
+
+
 def _form(leaf: Any) -> Any:
     if not is_array(leaf):
-        return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf
+        return type(leaf), repr(leaf) if isinstance(leaf, float) else leaf if _is_value(leaf) else id(leaf)
     if not _is_input(leaf):
         return id(leaf)
     return leaf.shape, leaf.dtype, leaf.device, leaf._planned().order or tuple(range(leaf.ndim))
@@ -206,6 +235,7 @@ class _Graph:
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [_copied(one) for one in inputs]
             self._refresh = Copies(device, self._inputs, into=True)
+        self._versions = [one._storage.version for one in self._inputs]
         leaves = iter(self._inputs)
         own = pytree.map(lambda leaf: next(leaves) if _is_input(leaf) else leaf, tree)
         self.result, self._graph = self._record(step, own)
@@ -230,7 +260,7 @@ class _Graph:
             try:
                 result = pytree.map(_in_order, step(*args, **kwargs))
             except (RuntimeError, NotImplementedError) as error:
-                if self.left or "captur" not in str(error):
+                if capture_hooks.recorder() is not self or "captur" not in str(error):
                     raise
                 raise CaptureError(
                     f"capture: {_name(step)} does something that a graph cannot record, such as reading "
@@ -242,8 +272,8 @@ class _Graph:
                     # The step may have ended the recording.
                     with suppress(self._cuda.runtime.CUDARuntimeError):
                         graph = stream.end_capture()
-        if self.left or self._parts:
-            stream.synchronize()
+                if self.left or self._parts:
+                    stream.synchronize()
         if graph is None and not self.left:
             raise CaptureError(f"capture: {_name(step)} does something that a graph cannot record")
         return result, graph
@@ -262,7 +292,10 @@ class _Graph:
     def between(self, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """See :func:`.device.capture_hooks.between`."""
         graph = self._run()
+        # If it raises and the step goes on, it does so without a graph.
+        self.left = True
         made = call()
+        self.left = False
         self._parts.append((graph, call, made))
         self._stream.begin_capture()
         capture_hooks.begin(self)
@@ -270,15 +303,21 @@ class _Graph:
 
     def leave(self, why: str) -> None:
         """See :func:`.device.capture_hooks.leave`."""
+        self._run()
+        for action in self._after.values():
+            action()
+        self.left = True
         warnings.warn(
             f"capture: the step {why}; it is not recorded: each call launches its kernels one after another, as "
             "without capture",
             stacklevel=capture_hooks.stacklevel(),
         )
-        self._run()
-        for action in self._after.values():
-            action()
-        self.left = True
+
+    def return_writes(self, inputs: Sequence[Array]) -> None:
+        """Write to the arguments of the call what the step has written to its own copies of them."""
+        for one, own, version in zip(inputs, self._inputs, self._versions, strict=True):
+            if own._storage.version != version:
+                one[...] = own
 
     def numbers(self, dtype: DType, values: Callable[[], Sequence[Any]]) -> Array:
         """See :func:`.device.capture_hooks.numbers`."""
@@ -357,6 +396,8 @@ class _Graph:
             self._advance()
             self._refresh(inputs)
         stream = self._cuda.get_current_stream()
+        if parts and isinstance(self._graph, _Ended):
+            self._graph.launch(stream)
         self._send(stream)
         for graph, call, made in parts:
             graph.launch(stream)

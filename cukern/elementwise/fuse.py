@@ -385,10 +385,10 @@ class Fused(Generic[P, R]):
             return self._kernels(self._function(*args, **kwargs), arrays)
         except NotFused as error:
             warnings.warn(
-                f"fuse: {self._name} has {error}, which is not elementwise: its operations are called one by one",
+                f"fuse: {self._name} has {error.what}, which is not elementwise: its operations are called one by one",
                 stacklevel=capture_hooks.stacklevel(),
             )
-            return _Traced((), (), None, str(error))
+            return _Traced((), (), None, error.what)
         finally:
             state.fusing = outer
 
@@ -493,8 +493,7 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
 
     Raises:
         OverflowError: when called: an integer is out of the range of the dtype in which it is computed.
-        TypeError: when called: the function branches on values, or uses other functions than elementwise ones and
-            matrix products, or arrays that are not its arguments.
+        TypeError: when called: the function branches on values, or computes with arrays that are not its arguments.
 
     >>> import cukern as ck
     >>> @ck.fuse

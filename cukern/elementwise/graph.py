@@ -178,7 +178,15 @@ def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
 
 
 class NotFused(TypeError):
-    """What a fused function cannot have in its kernels, so that its operations are called one by one."""
+    """What a fused function cannot have in its kernels, so that its operations are called one by one.
+
+    Attributes:
+        what: that has no place in a kernel.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}: a fused function is elementwise: apply it before or after the function")
+        self.what = what
 
 
 class Expr(Operators):

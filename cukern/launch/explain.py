@@ -59,8 +59,8 @@ def explain(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Expla
     >>> [family.name for family, problem in found.problems], found.result.shape
     (['convolution'], (1, 4, 6, 6))
     >>> with ck.device("host"), ck.kernels_only():
-    ...     print(ck.explain(ck.sort, ck.asarray([3, 1, 2])))
-    1 x sort: int64 (3,)
+    ...     print(ck.explain(ck.roll, ck.asarray([3, 1, 2]), 1))
+    1 x roll: int64 (3,)
     > kernels
       NumPy    kernels only
     """

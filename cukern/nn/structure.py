@@ -22,8 +22,16 @@ class Tree:
     def __getstate__(self) -> Any:
         state = super().__getstate__()
         if isinstance(state, tuple):  # attributes, and slots, of which copies have a plan of their own
-            state[1].pop("_known_plan", None)
+            attributes, slots = state
+            slots.pop("_known_plan", None)
+            return (attributes, slots) if slots else attributes
         return state
+
+    @property
+    def _of_module(self) -> Tree:
+        """The module, or that of which this is a tree of values."""
+        structure: Tree = vars(self).get(STRUCTURE, self)
+        return structure
 
 
 #: Types that may contain parameters.
@@ -145,28 +153,36 @@ def _plan_of(module: Tree) -> _Plan:
     return plan
 
 
-def flatten(module: Tree) -> tuple[list[Any], tuple[Tree, _Plan]]:
-    """The parameters or their values; and the module with this structure, with its plan."""
+#: The module whose structure a tree has, its plan, and whether the tree is one of values.
+_Of = tuple[Tree, _Plan, bool]
+
+
+def flatten(module: Tree) -> tuple[list[Any], _Of]:
+    """The parameters or their values; and what a tree of the same structure is made of."""
     structure = vars(module).get(STRUCTURE)
     if structure is None:
         plan = _plan_of(module)
-        return list(plan.leaves.values()), (module, plan)
+        return list(plan.leaves.values()), (module, plan, False)
     plan = getattr(module, "_known_plan", None) or _plan_of(structure)
-    return plan.read(module), (structure, plan)
+    return plan.read(module), (structure, plan, True)
 
 
 def leaves_by_parameter(module: Tree) -> dict[int, Any]:
     """The value of each parameter, by the parameter's identity; for a module, the parameters themselves."""
-    leaves, (_, plan) = flatten(module)
+    leaves, (_, plan, _) = flatten(module)
     return dict(zip(plan.leaves, leaves, strict=True))
 
 
-def unflatten(of: tuple[Tree, _Plan], leaves: Sequence[Any]) -> Tree:
+def unflatten(of: _Of, leaves: Sequence[Any]) -> Tree:
     """A copy of a module's structure with ``leaves`` in place of the parameters of its plan."""
-    structure, taken = of
+    structure, taken, of_values = of
     plan = _plan_of(structure)
-    if plan is not taken and [*plan.leaves] != [*taken.leaves]:
-        raise ValueError(
-            f"{type(structure).__name__}: a parameter was replaced after its structure was taken; take it again"
-        )
-    return plan.build(structure, leaves)
+    same = plan is taken or [*plan.leaves] == [*taken.leaves]
+    try:
+        if same or of_values:  # values of a module that has changed since are of the parameters that it had
+            return (plan if same else taken).build(structure, leaves)
+    except (LookupError, TypeError):
+        pass
+    raise ValueError(
+        f"{type(structure).__name__}: a parameter was replaced after its structure was taken; take it again"
+    )

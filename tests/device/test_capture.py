@@ -309,6 +309,111 @@ def test_an_error_between_graphs_is_the_error_of_the_call(device: ck.Device) -> 
     assert (ck.ones(3) + 1).tolist() == [2, 2, 2]
 
 
+def test_modules_of_one_type_have_graphs_of_their_own(device: ck.Device) -> None:
+    """Attributes that are no parameters are constants of a graph; a tree of values has those of its module."""
+
+    class Scaled(ck.nn.Module):
+        def __init__(self, k: float) -> None:
+            self.factor = ck.ones(3) * k
+
+        @ck.capture
+        def times(self, x: ck.Array) -> ck.Array:
+            return x * self.factor
+
+        def __call__(self, x: ck.Array) -> ck.Array:
+            return x * self.factor
+
+    class Named:
+        """Equal to all of its kind."""
+
+        def __init__(self, k: float) -> None:
+            self.k = k
+
+        def __eq__(self, other: object) -> bool:
+            return isinstance(other, Named)
+
+        def __hash__(self) -> int:
+            return 1
+
+        @ck.capture
+        def times(self, x: ck.Array) -> ck.Array:
+            return x * self.k
+
+        @ck.capture
+        @staticmethod
+        def twice(x: ck.Array) -> ck.Array:
+            return x * 2
+
+    called = ck.capture(lambda module, x: module(x))
+    two, three, x = Scaled(2.0), Scaled(3.0), ck.ones(3)
+    for _ in range(3):
+        assert two.times(x).tolist() == called(two, x).tolist() == [2, 2, 2]
+        assert three.times(x).tolist() == called([three][0], x).tolist() == [3, 3, 3]
+        assert [Named(k).times(x).tolist()[0] for k in (2.0, 3.0)] == [2, 3]
+        assert Named(1.0).twice(x).tolist() == Named.twice(x).tolist() == [2, 2, 2]
+    model = ck.nn.Linear(3, 2, rng=0)
+    norm = ck.capture(lambda gradients: ck.optim.clip_by_global_norm(gradients, 1.0)[1])
+    for _ in range(4):
+        norm(ck.grad(lambda m: m(x).sum())(model))
+    assert norm.graphs == (device.kind == "cuda")
+
+
+def test_writes_to_arguments_of_a_step_that_is_left(device: ck.Device) -> None:
+    @ck.capture
+    def step(x: ck.Array) -> ck.Array:
+        x[...] = x + 1
+        return x * float(x.sum())
+
+    x = ck.zeros(3)
+    for k in range(4):
+        with left(device) if k == 1 else nullcontext():
+            step(x)
+        assert x.tolist() == [k + 1] * 3
+
+
+def test_a_warning_that_is_an_error_leaves_nothing_half_done(device: ck.Device) -> None:
+    weight = ck.nn.Parameter(ck.ones(3))
+    optimizer = ck.optim.Adam([weight], lr=0.1)
+
+    @ck.capture
+    def step() -> float:
+        optimizer.step([ck.ones(3)])
+        return float(weight.sum())
+
+    step()
+    if device.kind == "cuda":
+        for _ in range(2):
+            with pytest.raises(UserWarning, match="it is not recorded"), ck.device(device):
+                step()
+    else:
+        step()
+        step()
+    other = ck.nn.Parameter(ck.ones(3))
+    again = ck.optim.Adam([other], lr=0.1)
+    for _ in range(3):
+        again.step([ck.ones(3)])
+    assert weight.tolist() == other.tolist()
+
+
+def test_an_error_between_graphs_may_be_caught(device: ck.Device) -> None:
+    """The step goes on without a graph."""
+
+    def failing() -> list[Any]:
+        raise ValueError("nothing to decompose")
+
+    def step(x: ck.Array) -> ck.Array:
+        y = x + 1
+        try:
+            capture_hooks.between(failing)
+        except ValueError:
+            y = y * 2
+        return y + x
+
+    captured = ck.capture(step)
+    for k in range(3):
+        assert captured(ck.ones(2) * k).tolist() == [3 * k + 2] * 2
+
+
 def test_a_method_is_captured(device: ck.Device) -> None:
     class Scaled:
         def __init__(self, factor: float) -> None:

@@ -566,3 +566,36 @@ def test_copies_of_a_model_are_walked_by_themselves(device: ck.Device) -> None:
         assert vars(other).keys() == vars(model).keys()
         other.blocks = [Layer(2)]
         assert len(pytree.leaves(other)) == 2 and len(pytree.leaves(model)) == 3
+
+
+def test_state_of_a_subclass_is_what_it_was_before_a_walk(device: ck.Device) -> None:
+    """A slot that holds the plan does not show in the state that subclasses take and give."""
+
+    class Own(Module):
+        def __init__(self) -> None:
+            self.w = Parameter(ck.ones(2))
+
+        def __getstate__(self) -> Any:
+            return super().__getstate__() | {"seen": True}
+
+        def __setstate__(self, state: Any) -> None:
+            vars(self).update(state)
+
+    model: Any = Own()
+    for _ in range(2):
+        made: Any = copy.deepcopy(model)
+        assert made.seen and made.w.tolist() == [1, 1]
+        model.parameters()
+
+
+def test_values_are_of_the_parameters_that_a_model_had(device: ck.Device) -> None:
+    """Of a layer that has been replaced since."""
+    model: Any = ck.nn.Sequential(ck.nn.Linear(2, 3, rng=0), ck.nn.Linear(3, 2, rng=1))
+    values = pytree.map(lambda x: x * 1, model)
+    before = [one.tolist() for one in pytree.leaves(values)]
+    model.layers = (model.layers[0], ck.nn.Linear(3, 5, rng=2))
+    doubled = pytree.map(lambda x: x * 2, values)
+    assert [(one / 2).tolist() for one in pytree.leaves(doubled)] == before
+    assert [one.shape for one in pytree.leaves(model)][-1] == (5,)
+    clipped, _ = ck.optim.clip_by_global_norm(values, 1e9)
+    assert [one.tolist() for one in pytree.leaves(clipped)] == before

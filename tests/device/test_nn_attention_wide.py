@@ -120,6 +120,12 @@ def test_packed_sequences(device: ck.Device) -> None:
         alone = nn.attention(q[:, own], k[:, its], v[:, its]).numpy()
         np.testing.assert_allclose(made[:, own], alone, rtol=1e-10, atol=1e-12)
     assert not made[:, 6:].any()
+    nothing = ck.asarray(np.where(np.arange(7) < 6, 0, np.nan))[:, None]
+    behind = ck.asarray([0, 3, 6]), ck.asarray([0, 3, 6])
+    rows = [one[:, :7] + nothing for one in (q, k, v)]  # q has four heads, k and v have two
+    made, pull = ck.vjp(lambda *own: nn.attention(*own, starts=behind), *rows)
+    for one in (made, *pull(ck.ones(made.shape, made.dtype))):
+        assert np.isfinite(one.numpy()[:, :6]).all() and not one.numpy()[:, 6:].any()
 
 
 @pytest.mark.usefixtures("_blocks")
@@ -134,6 +140,22 @@ def test_dtypes(device: ck.Device, dtype: str, limit: float) -> None:
         assert found.dtype == given[0].dtype
         error = np.abs(found.astype("float64").numpy() - exact.numpy()).max()
         assert error < limit * np.abs(exact.numpy()).max()
+
+
+def test_gradients_of_halves_are_sums_that_are_not_rounded(
+    device: ck.Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a bias and an array of a score, over blocks of a query each."""
+    q, k = ck.zeros((1, 1, 2000, 264), "bfloat16"), ck.zeros((1, 1, 8, 264), "bfloat16")
+    v = ck.asarray(np.eye(8, 264)[None, None]).astype("bfloat16")
+    cotangent = ck.asarray(np.eye(1, 264) * np.ones((1, 1, 2000, 1))).astype("bfloat16")
+    monkeypatch.setattr(reference, "_SCORES", 8 * 100)
+    for call in (
+        lambda b: nn.attention(q, k, v, bias=b),
+        lambda b: nn.attention(q, k, v, score=lambda s, batch, head, i, j, b: s + b, arrays=[b]),
+    ):
+        (gradient,) = ck.vjp(call, ck.ones((1, 1, 8), "bfloat16"))[1](cotangent)
+        np.testing.assert_allclose(gradient.numpy().astype("f8").ravel(), [218.75, *[-31.25] * 7], rtol=2**-8)
 
 
 def test_dropout_is_that_of_the_whole_matrix(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:

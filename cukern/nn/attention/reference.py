@@ -107,6 +107,13 @@ def _scored(
         assert call.starts[1] is not None
         present = ops.less(places[3][:, None], call.starts[1][:, None, None, None])
         k, v = (ops.where(present, one, 0.0) for one in (k, v))
+    elif call.options.packed:
+        # So may be what is of no sequence.
+        ends = [one[-1] for one in call.starts if one is not None]
+        rows = arange(first, first + length, dtype="int32", device=q.device)[:, None]
+        columns = arange(keys, dtype="int32", device=q.device)[:, None]
+        q = ops.where(rows < ends[0], q, 0.0)
+        k, v = (ops.where(columns < ends[1], one, 0.0) for one in (k, v))
     q = _by_keys(call, q * call.options.scale)
     s = ops.reshape(ops.matmul(q, ops.swapaxes(k, -1, -2)[:, :, None]), (batch, heads, length, keys))
     tables = [Table(k, one) for k, one in enumerate(arrays[len(arrays) - len(call.tables) :])]
@@ -237,8 +244,8 @@ def gradient(problem: Attention) -> Plan:
                 arrays = [chosen.get(i, one) for i, one in enumerate(own)]
                 return composed(call, *arrays, *call.tables, first=first)
 
-            # Gradients of keys are sums over the blocks, which halves would round.
-            primals = [own[i].astype(acc, copy=False) if i in (1, 2) else own[i] for i in wanted]
+            # Gradients of all but q are sums over the blocks, which halves would round.
+            primals = [own[i].astype(acc, copy=False) if i else own[i] for i in wanted]
             (made, lse), pull = vjp(of_wanted, *primals)
             of_made, of_lse = d[:, :, queries], zeros_like(lse)
             if delta is not None:

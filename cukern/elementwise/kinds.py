@@ -217,13 +217,19 @@ class Choice(Ternary):
 
 
 class Parametric(Elementwise):
-    """An elementwise function of one array with parameters that have defaults."""
+    """An elementwise function of one array with parameters that have names and defaults."""
 
     @overload
-    def __call__(self, x: Expr, /, *parameters: Expr | Scalar) -> Expr: ...
+    def __call__(self, x: Expr, /, *parameters: Expr | Scalar, **named: Expr | Scalar) -> Expr: ...
     @overload
-    def __call__(self, x: ArrayLike, /, *parameters: ArrayLike) -> Array: ...
-    def __call__(self, x: Any, /, *parameters: Any) -> Any:
+    def __call__(self, x: ArrayLike, /, *parameters: ArrayLike, **named: ArrayLike) -> Array: ...
+    def __call__(self, x: Any, /, *parameters: Any, **named: Any) -> Any:
+        if named:
+            known = self.names[1 + len(parameters) : len(self.operands)]
+            if unknown := sorted(named.keys() - set(known)):
+                raise TypeError(f"{self.name}: unexpected argument {unknown[0]!r}")
+            values = zip(known, self.defaults[len(parameters) :], strict=True)
+            parameters += tuple(named.get(name, default) for name, default in values)
         return self.apply((x, *parameters))
 
 

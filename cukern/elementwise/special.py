@@ -356,11 +356,12 @@ def _elu_vjp(g: Any, x: Any, y: Any, r: Any) -> Any:
 
 elu = parametric(
     "elu",
-    "x > T(0) ? x : y * expm1(x)",
+    "x > T(0) ? x : alpha * expm1(x)",
+    names=("x", "alpha"),
     defaults=(1.0,),
     vjp=_elu_vjp,
     oracle=lambda x, y: np.where(x > 0, x, y * np.expm1(np.minimum(x, 0))),
-    doc="x where it is positive, else y * (exp(x) - 1); y is 1 by default.",
+    doc="x where it is positive, else alpha * (exp(x) - 1); alpha is 1 by default.",
 )
 
 
@@ -409,11 +410,12 @@ gelu_tanh = unary(
 )
 leaky_relu = parametric(
     "leaky_relu",
-    "x > T(0) ? x : y * x",
+    "x > T(0) ? x : negative_slope * x",
+    names=("x", "negative_slope"),
     defaults=(0.01,),
     vjp=lambda g, x, y, r: (where(x > 0, g, g * y), where(x > 0, 0, g * x)),
     oracle=lambda x, y: np.where(x > 0, x, y * x),
-    doc="x where it is positive, else y * x; y is 0.01 by default.",
+    doc="x where it is positive, else negative_slope * x; negative_slope is 0.01 by default.",
 )
 log_sigmoid = unary(
     "log_sigmoid",

@@ -13,6 +13,7 @@ from ..elementwise.exponents import *  # noqa: F403
 from ..elementwise.function import astype as astype
 from ..elementwise.fuse import fuse as fuse
 from ..elementwise.logic import *  # noqa: F403
+from ..elementwise.piecewise import *  # noqa: F403
 from ..elementwise.special import *  # noqa: F403
 from ..elementwise.table import *  # noqa: F403
 from ..index import update as _at  # noqa: F401 - registers x.at

@@ -9,6 +9,9 @@ from typing import Any
 
 from .. import namespace as ops
 from ..array import Array
+from ..elementwise.fuse import fuse
+from ..elementwise.operands import normalize_axis, require_array
+from .fused import common_dtype
 from .module import Module
 
 
@@ -75,13 +78,49 @@ def _gelu(x: Array, approximate: str) -> Array:
     return result
 
 
+def glu(x: Array, axis: int = -1) -> Array:
+    """The gated linear unit: the first half of ``x`` along an axis, times the sigmoid of the second.
+
+    Args:
+        x: an array whose size along the axis is even, a floating dtype.
+        axis: the axis that is halved.
+
+    Raises:
+        TypeError: ``x`` is not a floating array.
+        ValueError: the size is odd.
+        AxisError: there is no such axis.
+
+    Source: Dauphin and others, "Language modeling with gated convolutional networks", 2017.
+
+    >>> import cukern as ck
+    >>> ck.nn.glu(ck.asarray([1.0, 2.0, 0.0, 0.0])).tolist()
+    [0.5, 1.0]
+    """
+    x = require_array(x, "glu")
+    common_dtype("glu", {"x": x})
+    axis = normalize_axis(axis, x.ndim, "glu")
+    if x.shape[axis] % 2:
+        raise ValueError(f"glu: x: expected an even size along axis {axis}, got shape {x.shape}")
+    return _gated(*ops.split(x, 2, axis=axis))
+
+
+@fuse
+def _gated(x: Any, gate: Any) -> Any:
+    return x * ops.sigmoid(gate)
+
+
 ELU = _activation("ELU", ops.elu, "cukern.elu", alpha=1.0)
 GELU = _activation("GELU", _gelu, "cukern.gelu", {"approximate": ("none", "tanh")}, approximate="none")
+GLU = _activation("GLU", glu, "cukern.nn.glu", axis=-1)
+Hardsigmoid = _activation("Hardsigmoid", ops.hardsigmoid, "cukern.hardsigmoid")
+Hardswish = _activation("Hardswish", ops.hardswish, "cukern.hardswish")
 LeakyReLU = _activation("LeakyReLU", ops.leaky_relu, "cukern.leaky_relu", negative_slope=0.01)
 LogSigmoid = _activation("LogSigmoid", ops.log_sigmoid, "cukern.log_sigmoid")
 LogSoftmax = _activation("LogSoftmax", ops.log_softmax, "cukern.log_softmax", axis=-1)
 Mish = _activation("Mish", ops.mish, "cukern.mish")
 ReLU = _activation("ReLU", ops.relu, "cukern.relu")
+ReLU6 = _activation("ReLU6", ops.relu6, "cukern.relu6")
+SELU = _activation("SELU", ops.selu, "cukern.selu")
 SiLU = _activation("SiLU", ops.silu, "cukern.silu")
 Sigmoid = _activation("Sigmoid", ops.sigmoid, "cukern.sigmoid")
 Softmax = _activation("Softmax", ops.softmax, "cukern.softmax", axis=-1)
@@ -92,11 +131,16 @@ Tanh = _activation("Tanh", ops.tanh, "cukern.tanh")
 __all__ = [
     "ELU",
     "GELU",
+    "GLU",
+    "SELU",
+    "Hardsigmoid",
+    "Hardswish",
     "LeakyReLU",
     "LogSigmoid",
     "LogSoftmax",
     "Mish",
     "ReLU",
+    "ReLU6",
     "SiLU",
     "Sigmoid",
     "Softmax",

@@ -309,7 +309,7 @@ def binary_cross_entropy(
 
     Args:
         probabilities: in [0, 1], a floating dtype.
-        targets: of the same shape, in [0, 1], a floating dtype.
+        targets: of the same shape, in [0, 1], any real dtype.
         weight: of each element, broadcast; 1 when None.
         reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"``.
 
@@ -340,7 +340,7 @@ def binary_cross_entropy_with_logits(
 
     Args:
         logits: a floating dtype.
-        targets: of the same shape, in [0, 1], a floating dtype.
+        targets: of the same shape, in [0, 1], any real dtype.
         weight: of each element, broadcast; 1 when None.
         pos_weight: the factor of the loss of the positive class, broadcast; 1 when None.
         reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"``.

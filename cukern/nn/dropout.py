@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, NamedTuple
 
+from .. import namespace as ops
 from .. import random
 from ..array import Array
-from ..array.creation import empty, zeros
+from ..array.creation import empty, ones, zeros
 from ..array.layout import address
 from ..device import device
+from ..elementwise.operands import normalize_axis
 from ..function import Function
 from ..kernel import Kernel
 from ..kernel.sizes import ACCESS, divide_up, index_type
@@ -111,7 +114,9 @@ def dropped(x: Array, p: float, draw: Draw) -> Array:
     return result
 
 
-def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
+def dropout(
+    x: Array, p: float = 0.5, rng: Generator | None = None, broadcast_axes: Sequence[int] = ()
+) -> Array:
     """Set each element of ``x`` to 0 with probability ``p``, and divide the others by ``1 - p``.
 
     The result is all that is kept: the gradient computes again from the generator's counter which elements were
@@ -123,6 +128,8 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
         p: the probability of dropping an element.
         rng: the generator, on the device of ``x``, see :func:`cukern.random.default_rng`; that of the functions of
             :mod:`cukern.random` when None.
+        broadcast_axes: axes along which all elements are dropped together: (2, 3) drops channels of (N, C, H, W),
+            (1, 2, 3) whole examples, as stochastic depth does with what a block adds.
 
     Returns:
         An array with the shape and dtype of ``x``.
@@ -130,6 +137,7 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     Raises:
         TypeError: ``x`` is not a floating array, or ``rng`` not a cukern generator.
         ValueError: ``p`` is not in [0, 1], or ``rng`` draws on another device.
+        AxisError: there is no such axis.
 
     Source: Srivastava and others, "Dropout: a simple way to prevent neural networks from overfitting", 2014.
 
@@ -140,8 +148,12 @@ def dropout(x: Array, p: float = 0.5, rng: Generator | None = None) -> Array:
     """
     common_dtype("dropout", {"x": x})
     p = require_probability("dropout", p)
+    axes = {normalize_axis(one, x.ndim, "dropout") for one in broadcast_axes}
     if p == 0:
         return x
+    if axes:
+        kept = ones([1 if i in axes else n for i, n in enumerate(x.shape)], x.dtype, x.device)
+        return ops.multiply(x, dropout(kept, p, rng))
     return dropped(x, p, drawn("dropout", "x", x, rng, x.size if p < 1 else 0))
 
 
@@ -155,6 +167,7 @@ class Dropout(Module):
         p: the probability of dropping an element.
         rng: the source of the generator's key, see :mod:`cukern.nn.init`; or a generator of :mod:`cukern.random` to
             use.
+        broadcast_axes: axes along which all elements are dropped together.
 
     Attributes:
         generator: the generator.
@@ -165,8 +178,11 @@ class Dropout(Module):
     [1.0, 1.0, 1.0]
     """
 
-    def __init__(self, p: float = 0.5, rng: init.Rng | Generator = None) -> None:
+    def __init__(
+        self, p: float = 0.5, rng: init.Rng | Generator = None, broadcast_axes: Sequence[int] = ()
+    ) -> None:
         self.p = require_probability("Dropout", p)
+        self.broadcast_axes = tuple(broadcast_axes)
         self._follows = not isinstance(rng, Generator)
         self.generator = stream(rng)
 
@@ -176,11 +192,11 @@ class Dropout(Module):
             return x
         if self._follows:
             self.generator.device = x.device
-        return dropout(x, self.p, self.generator)
+        return dropout(x, self.p, self.generator, self.broadcast_axes)
 
     def extra_repr(self) -> str:
-        """The probability."""
-        return f"p={self.p}"
+        """The probability, and the axes."""
+        return f"p={self.p}" + (f", broadcast_axes={self.broadcast_axes}" if self.broadcast_axes else "")
 
 
 def stream(rng: init.Rng | Generator) -> Generator:

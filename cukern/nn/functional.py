@@ -4,11 +4,15 @@ from ..namespace import (
     elu,
     gelu,
     gelu_tanh,
+    hardsigmoid,
+    hardswish,
     leaky_relu,
     log_sigmoid,
     log_softmax,
     mish,
     relu,
+    relu6,
+    selu,
     sigmoid,
     silu,
     softmax,
@@ -18,6 +22,7 @@ from ..namespace import (
 )
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
+from .activations import glu
 from .attention.function import attention
 from .attention.module import scaled_dot_product_attention
 from .classification import (
@@ -57,8 +62,10 @@ from .pooling.function import avg_pool1d, avg_pool2d, avg_pool3d, max_pool1d, ma
 from .rearrange import pad, pixel_shuffle, pixel_unshuffle
 from .regression import huber_loss, l1_loss, mse_loss, smooth_l1_loss
 from .resampling.function import interpolate, upsample
+from .resampling.grid import grid_sample
 from .rotary import rotary_embedding
 from .sampling import sample_tokens
+from .similarity import cosine_similarity, normalize
 
 __all__ = [
     "adaptive_avg_pool1d",
@@ -80,6 +87,7 @@ __all__ = [
     "conv_transpose1d",
     "conv_transpose2d",
     "conv_transpose3d",
+    "cosine_similarity",
     "cross_entropy",
     "dropout",
     "elu",
@@ -87,7 +95,11 @@ __all__ = [
     "fold",
     "gelu",
     "gelu_tanh",
+    "glu",
+    "grid_sample",
     "group_norm",
+    "hardsigmoid",
+    "hardswish",
     "huber_loss",
     "interpolate",
     "kl_div",
@@ -107,15 +119,18 @@ __all__ = [
     "mish",
     "mse_loss",
     "nll_loss",
+    "normalize",
     "one_hot",
     "pad",
     "pixel_shuffle",
     "pixel_unshuffle",
     "relu",
+    "relu6",
     "rms_norm",
     "rotary_embedding",
     "sample_tokens",
     "scaled_dot_product_attention",
+    "selu",
     "sigmoid",
     "silu",
     "smooth_l1_loss",

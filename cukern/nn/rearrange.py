@@ -27,14 +27,14 @@ def pad(x: Array, padding: Widths, mode: str = "constant", value: float = 0.0) -
     Args:
         x: any array.
         padding: the number of elements ``(before, after)`` for each of the last axes, as many pairs as axes are padded;
-            or one number for both ends of every axis after the second.
+            or one number for both ends of every axis after the second. Negative numbers cut elements off first.
         mode: ``"constant"``; ``"reflect"`` mirrors without the edge, ``"replicate"`` repeats the edge, ``"circular"``
             continues from the other end.
         value: the constant.
 
     Raises:
         TypeError: ``padding`` is neither an int nor pairs of ints.
-        ValueError: a width is negative, there are more pairs than axes, no such mode, or no element to repeat.
+        ValueError: more is cut off than there is, there are more pairs than axes, no such mode, or nothing to repeat.
 
     >>> import cukern as ck
     >>> ck.nn.pad(ck.asarray([[1, 2, 3]]), [(2, 1)], "reflect").tolist()
@@ -59,6 +59,12 @@ def pad(x: Array, padding: Widths, mode: str = "constant", value: float = 0.0) -
     if mode not in _MODES:
         raise ValueError(f"pad: mode: expected one of {tuple(_MODES)}, got {mode!r}")
     widths = [(0, 0)] * (x.ndim - len(pairs)) + [tuple(one) for one in pairs]
+    if any(n < 0 for pair in widths for n in pair):
+        ends = [(max(0, -a), n - max(0, -b)) for (a, b), n in zip(widths, x.shape, strict=True)]
+        if any(start > stop for start, stop in ends):
+            raise ValueError(f"pad: padding: {padding!r} cuts off more than shape {x.shape} has")
+        x = x[tuple(slice(*one) for one in ends)]
+        widths = [(max(0, a), max(0, b)) for a, b in widths]
     options: dict[str, Any] = {"constant_values": value} if mode == "constant" else {}
     result: Array = ops.pad(x, widths, _MODES[mode], **options)
     return result

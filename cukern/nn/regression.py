@@ -7,6 +7,7 @@ from collections.abc import Callable
 from numbers import Real
 from typing import Any
 
+from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
 from ..elementwise.fuse import Fused, fuse
@@ -49,13 +50,18 @@ def by_reduction(values: Callable[..., Any]) -> dict[str, Fused[..., Any]]:
 def require_same_shape(name: str, given: dict[str, Any]) -> list[Array]:
     """Two operands as arrays of the same shape; broadcasting would hide a mismatch.
 
+    Targets, the second, may be integers or bools: they take the dtype of the first.
+
     Raises:
-        TypeError: an argument is not a floating array.
+        TypeError: the first is not a floating array, or the second one of complex numbers.
         ValueError: the shapes or the devices differ.
     """
     arrays = dict(zip(given, require_arrays(given.values(), name, list(given)), strict=True))
-    common_dtype(name, arrays)
     (first, one), (second, other) = arrays.items()
+    common_dtype(name, {first: one})
+    if dtypes.info(other.dtype).kind in "iub":
+        other = ops.astype(other, one.dtype)
+    common_dtype(name, {first: one, second: other})
     if one.shape != other.shape:
         raise ValueError(f"{name}: {second}: expected shape {one.shape}, as {first} has, got {other.shape}")
     return [one, other]
@@ -89,14 +95,15 @@ def mse_loss(prediction: Array, target: Array, reduction: str = "mean") -> Array
     """The mean of ``(prediction - target) ** 2``.
 
     Args:
-        prediction, target: arrays of one shape, of floating dtypes.
+        prediction: a floating dtype.
+        target: of the same shape, any real dtype.
         reduction: ``"mean"`` or ``"sum"`` over all elements, or ``"none"`` for the loss of each.
 
     Returns:
         A 0-d array, or for ``"none"`` one of the shape of ``prediction``.
 
     Raises:
-        TypeError: an argument is not a floating array.
+        TypeError: ``prediction`` is not a floating array, or ``target`` not one of real numbers.
         ValueError: the shapes differ, which broadcasting would hide, or there is no such reduction.
 
     >>> import cukern as ck

@@ -121,6 +121,7 @@ COMPOSED = {
     "xlogy",
     "weighted",
     "binary_entropy",
+    "hardswish",
 }
 #: Rows whose oracle is SciPy's; test_special_functions has what is special to them.
 SCIPYS = {row.name for row in ROWS.values() if getattr(row.oracle, "scipys", False)}

@@ -109,6 +109,26 @@ def test_the_module(device: ck.Device) -> None:
     assert nn.Dropout(0.5)(x).tolist() == seeded
 
 
+def test_axes_are_dropped_together(device: ck.Device) -> None:
+    x = ck.asarray(np.random.default_rng(0).uniform(1, 2, (64, 5, 3, 2)))
+    for axes, kept_axes in (((2, 3), (0, 1)), ((-1, 1, 2), (0,)), ([1], (0, 2, 3))):
+        y = nn.dropout(x, 0.25, ck.random.default_rng(1), broadcast_axes=axes).numpy()
+        kept = y != 0
+        alike = kept.all(axis=tuple(axes)), kept.any(axis=tuple(axes))
+        np.testing.assert_array_equal(*alike)
+        assert alike[0].shape == tuple(x.shape[i] for i in kept_axes)
+        assert 0.6 < alike[0].mean() < 0.9
+        np.testing.assert_allclose(y[kept], x.numpy()[kept] / 0.75)
+    layer = nn.Dropout(0.25, rng=0, broadcast_axes=(2, 3))
+    assert repr(layer) == "Dropout(p=0.25, broadcast_axes=(2, 3))"
+    y, pull = ck.vjp(layer, x)
+    gradient = pull(ck.ones_like(y))[0].numpy()
+    np.testing.assert_allclose(gradient, y.numpy() / x.numpy())
+    assert (nn.dropout(x, 1.0, broadcast_axes=(1,)).numpy() == 0).all()
+    with pytest.raises(np.exceptions.AxisError, match="dropout: axis 4 is out of bounds"):
+        nn.dropout(x, 0.0, broadcast_axes=(4,))
+
+
 def test_a_replay_drops_others(device: ck.Device) -> None:
     """The masks of a captured step are those of the step as it is."""
     layer, again = nn.Dropout(0.5, rng=0), nn.Dropout(0.5, rng=0)

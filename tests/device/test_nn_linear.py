@@ -189,10 +189,44 @@ def test_parameters_start_the_same_from_a_seed(device: ck.Device) -> None:
     )
     assert 0.09 < abs(xavier).max() <= 0.1
     assert 0.24 < abs(kaiming).max() <= 6**0.5 / 10
+    assert init.xavier_normal((500, 100), rng=0).numpy().std() == pytest.approx((2 / 600) ** 0.5, rel=0.02)
+    assert init.kaiming_normal((500, 100), rng=0).numpy().std() == pytest.approx(0.02**0.5, rel=0.02)
+    assert init.kaiming_normal((500, 100), outputs=True, rng=0).numpy().std() == pytest.approx(
+        0.004**0.5, rel=0.02
+    )
     with pytest.raises(ValueError, match="at least 2 axes"):
         init.xavier_uniform((3,))
     with pytest.raises(TypeError, match="rng: expected a numpy Generator, an int or None, got str"):
         init.generator("seed")  # type: ignore[arg-type]
+
+
+def test_truncated_normal_parameters(device: ck.Device) -> None:
+    init = nn.init
+    values = init.truncated_normal((20000,), 1.0, 2.0, 0.0, 4.0, dtype="float64", rng=0).numpy()
+    assert values.min() >= 0 and values.max() <= 4
+    # Of the density: its mean and standard deviation between -0.5 and 1.5 standard deviations.
+    z = np.linspace(-0.5, 1.5, 20001)
+    density = np.exp(-z * z / 2)
+    mean = (z * density).sum() / density.sum()
+    std = ((z - mean) ** 2 * density).sum() / density.sum()
+    assert values.mean() == pytest.approx(1 + 2 * mean, abs=0.03)
+    assert values.std() == pytest.approx(2 * std**0.5, rel=0.02)
+    assert init.truncated_normal((), rng=0).shape == ()
+    assert init.truncated_normal((3, 0)).shape == (3, 0)
+    for low, high, std in ((5.0, 6.0, 1.0), (1.0, -1.0, 1.0), (-1.0, 1.0, 0.0)):
+        with pytest.raises(ValueError, match="low, high: expected a range in which normal numbers lie"):
+            init.truncated_normal((2,), 0.0, std, low, high)
+
+
+@pytest.mark.parametrize("shape", [(4, 6), (6, 4), (5, 5), (3, 2, 2, 2)])
+def test_orthogonal_parameters(device: ck.Device, shape: tuple[int, ...]) -> None:
+    values = nn.init.orthogonal(shape, 2.0, dtype="float64", rng=0).numpy()
+    assert values.shape == shape
+    matrix = values.reshape(shape[0], -1)
+    small = matrix @ matrix.T if shape[0] <= matrix.shape[1] else matrix.T @ matrix
+    np.testing.assert_allclose(small, 4 * np.eye(len(small)), atol=1e-12)
+    assert nn.init.orthogonal(shape, 2.0, dtype="float64", rng=0).numpy().tolist() == values.tolist()
+    assert nn.init.orthogonal(shape, rng=1).tolist() != nn.init.orthogonal(shape, rng=2).tolist()
 
 
 @pytest.mark.parametrize("bad", [-1, 4])

@@ -196,6 +196,18 @@ def test_nothing_to_count(device: ck.Device) -> None:
     assert math.isnan(nn.mse_loss(none, none).item())
 
 
+def test_targets_of_integers_and_bools(device: ck.Device) -> None:
+    """They take the dtype of the predictions."""
+    x = ck.asarray(A, "float32")
+    counts = ck.asarray(np.arange(12).reshape(4, 3))
+    for loss in (nn.mse_loss, nn.l1_loss, nn.huber_loss, nn.smooth_l1_loss):
+        made = loss(x, counts)
+        assert made.dtype == "float32"
+        assert made.item() == loss(x, counts.astype("float32")).item()
+    made = nn.binary_cross_entropy_with_logits(x, counts > 4)
+    assert made.item() == nn.binary_cross_entropy_with_logits(x, (counts > 4).astype("float32")).item()
+
+
 def test_kl_div_of_a_batch(device: ck.Device) -> None:
     x, y = ck.asarray(A), ck.asarray(SHARES)
     total = nn.kl_div(x, y, reduction="sum").item()
@@ -214,9 +226,14 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "delta": (lambda: nn.huber_loss(X, X, delta=0), ValueError, "delta: expected a number above 0"),
     "beta": (lambda: nn.smooth_l1_loss(X, X, beta=-1), ValueError, "beta: expected a number of at least 0"),
     "integers": (
-        lambda: nn.binary_cross_entropy(X[:, 0], INTS),
+        lambda: nn.binary_cross_entropy(INTS, X[:, 0]),
         TypeError,
-        "binary_cross_entropy: targets: expected a floating dtype, got int32",
+        "binary_cross_entropy: probabilities: expected a floating dtype, got int32",
+    ),
+    "complex": (
+        lambda: nn.mse_loss(X, X.astype("complex64")),
+        TypeError,
+        "mse_loss: target: expected a floating dtype, got complex64",
     ),
     "pos_weight": (
         lambda: nn.binary_cross_entropy_with_logits(X, X, pos_weight=ck.ones(2, device="host")),

@@ -30,6 +30,20 @@ def test_padding(device: ck.Device, mode: str, theirs: str) -> None:
     assert gradcheck(lambda x: nn.pad(x * x, [(1, 2)], mode), [random(1, (2, 4))], order=2)
 
 
+def test_negative_padding_cuts_off(device: ck.Device) -> None:
+    x = random(0, (2, 4, 5))
+    expected = np.pad(x.numpy()[:, 1:, :3], [(0, 0), (0, 2), (3, 0)])
+    assert nn.pad(x, [(-1, 2), (3, -2)]).tolist() == expected.tolist()
+    mirrored = np.pad(x.numpy()[..., 2:], [(0, 0), (0, 0), (0, 1)], "reflect")
+    assert nn.pad(x, [(-2, 1)], "reflect").tolist() == mirrored.tolist()
+    assert nn.pad(x, [(-2, -3)]).shape == (2, 4, 0)
+    assert gradcheck(lambda x: nn.pad(x * x, [(-1, 2)]), [x])
+    with pytest.raises(
+        ValueError, match=r"pad: padding: \[\(-3, -3\)\] cuts off more than shape \(2, 4, 5\) has"
+    ):
+        nn.pad(x, [(-3, -3)])
+
+
 def test_padding_with_a_number(device: ck.Device) -> None:
     assert nn.pad(ck.asarray([1.0]), [(1, 0)], value=7.0).tolist() == [7.0, 1.0]
     assert nn.pad(ck.ones((2, 2)), 3).shape == (2, 2)

@@ -89,7 +89,7 @@ def test_regular_matrices() -> None:
 
 
 def test_values(device: ck.Device) -> None:
-    """As of PyTorch 2.11: a row, and what a number of each mode stands for."""
+    """As of PyTorch: a row, and what a number of each mode stands for."""
     x = ck.asarray([[[1.0, 2.0, 4.0]]])
     for options, expected in (
         ({"size": 5}, [1, 1, 2, 2, 4]),
@@ -100,8 +100,46 @@ def test_values(device: ck.Device) -> None:
         ({"size": 2, "mode": "area"}, [1.5, 3.0]),
         ({"scale_factor": 1.3}, [1, 1, 2]),
         ({"size": 5, "mode": "cubic"}, [0.904, 1.244, 2.0, 3.296, 4.192]),
+        ({"size": 2, "mode": "linear", "antialias": True}, [1.375, 3.25]),
+        ({"size": 2, "mode": "cubic", "antialias": True}, [1.269663, 3.340289]),
     ):
         np.testing.assert_allclose(nn.interpolate(x, **options).numpy()[0, 0], expected, rtol=1e-5)
+
+
+def smooth(n: int, out: int, scale: float, cubic: bool) -> np.ndarray:
+    """The matrix of weights by the distances of all elements, which few of them are within."""
+    wide = max(scale, 1.0)
+    apart = np.abs(np.arange(n) + 0.5 - scale * (np.arange(out)[:, None] + 0.5)) / wide
+    near = 1.5 * apart**3 - 2.5 * apart**2 + 1
+    far = -0.5 * apart**3 + 2.5 * apart**2 - 4 * apart + 2
+    keys = np.where(apart <= 1, near, np.where(apart < 2, far, 0))
+    weights: np.ndarray = keys if cubic else np.maximum(1 - apart, 0)
+    return weights / weights.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("cubic", [False, True])
+def test_smoothed(device: ck.Device, cubic: bool) -> None:
+    """Axes that shrink, grow and stay."""
+    mode = "cubic" if cubic else "linear"
+    for shape, sizes in (
+        ((2, 3, 40), (7,)),
+        ((1, 2, 9, 12), (4, 20)),
+        ((1, 1, 8, 6), (8, 1)),
+        ((1, 1, 5), (2,)),
+    ):
+        x = random(0, shape)
+        matrices = [smooth(n, out, n / out, cubic) for n, out in zip(shape[2:], sizes, strict=True)]
+        made = nn.interpolate(x, sizes, mode=mode, antialias=True)
+        np.testing.assert_allclose(made.numpy(), along(x.numpy(), *matrices), atol=1e-12)
+        half = nn.interpolate(x.astype("bfloat16"), sizes, mode=mode, antialias=True)
+        close(half, sized(along, x.astype("bfloat16"), *matrices))
+    line = random(1, (1, 1, 30))
+    made = nn.interpolate(line, scale_factor=0.3, mode=mode, antialias=True)
+    np.testing.assert_allclose(made.numpy(), along(line.numpy(), smooth(30, 9, 1 / 0.3, cubic)), atol=1e-12)
+    made = nn.interpolate(line, 4, mode=mode, antialias=True, align_corners=True)
+    np.testing.assert_allclose(made.numpy(), along(line.numpy(), smooth(30, 4, 29 / 3, cubic)), atol=1e-12)
+    up = nn.Upsample(scale_factor=0.5, mode=mode, antialias=True)
+    assert gradcheck(lambda x: up(x * x), [line], order=2)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -166,6 +204,7 @@ def test_as_pytorch(device: ck.Device) -> None:
             (mode, {}) for mode in ("nearest", "nearest-exact", "area")
         ]
         every += [(mode, {"align_corners": one}) for mode in smooth for one in (False, True)]
+        every += [(mode, {"antialias": True}) for mode in smooth if mode in ("bilinear", "bicubic")]
         for (mode, more), given in itertools.product(every, options):
             x = np.random.default_rng(0).normal(size=shape)
             there = torch.tensor(x, requires_grad=True)

@@ -185,15 +185,36 @@ def linear(n: int, out: int, scale: float, align_corners: bool) -> Band:
 
 @lru_cache(maxsize=256)
 def cubic(n: int, out: int, scale: float, align_corners: bool) -> Band:
-    """Keys, "Cubic convolution interpolation for digital image processing", 1981, with a = -0.75."""
-    a = -0.75
+    """Keys' kernel with a = -0.75."""
     places = _places(n, out, scale, align_corners)
     below = np.floor(places)
     apart = np.abs((places - below)[:, None] - np.arange(-1, 3))
+    columns = below.astype(np.int64)[:, None] + np.arange(-1, 3)
+    return _of_taps(n, columns, _keys(apart, -0.75))
+
+
+@lru_cache(maxsize=256)
+def smoothed(n: int, out: int, scale: float, align_corners: bool, cubic: bool) -> Band:
+    """A triangle, or Keys' kernel with a = -0.5, as wide as elements of the result, of weights with the sum 1."""
+    if align_corners:
+        scale = (n - 1) / (out - 1) if out > 1 else 0.0
+    widened = max(scale, 1.0)
+    reach = (2 if cubic else 1) * widened
+    centers = scale * (np.arange(out) + 0.5)
+    first = np.maximum((centers - reach + 0.5).astype(np.int64), 0)
+    last = np.minimum((centers + reach + 0.5).astype(np.int64), n)
+    columns = first[:, None] + np.arange((last - first).max())
+    apart = np.abs(columns + 0.5 - centers[:, None]) / widened
+    weights = _keys(apart, -0.5) if cubic else np.maximum(1 - apart, 0.0)
+    weights = np.where(columns < last[:, None], weights, 0.0)
+    return _of_taps(n, columns, weights / weights.sum(1, keepdims=True))
+
+
+def _keys(apart: Weights, a: float) -> Weights:
+    """The kernel of Keys, "Cubic convolution interpolation for digital image processing", 1981, at distances."""
     near = ((a + 2) * apart - (a + 3)) * apart * apart + 1
     far = ((a * apart - 5 * a) * apart + 8 * a) * apart - 4 * a
-    columns = below.astype(np.int64)[:, None] + np.arange(-1, 3)
-    return _of_taps(n, columns, np.where(apart <= 1, near, far))
+    return np.where(apart <= 1, near, np.where(apart < 2, far, 0.0))
 
 
 @lru_cache(maxsize=256)

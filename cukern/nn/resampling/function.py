@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -97,8 +98,9 @@ def interpolate(
     scale_factor: float | Sequence[float] | None = None,
     mode: str = "nearest",
     align_corners: bool = False,
+    antialias: bool = False,
 ) -> Array:
-    """``x`` with other sizes of the axes after the second: upsampling or downsampling, without smoothing.
+    """``x`` with other sizes of the axes after the second: upsampling or downsampling.
 
     Values are PyTorch's. Each element of the result is computed in one pass, and so is each of the gradient, which is
     the same in every run.
@@ -114,6 +116,9 @@ def interpolate(
             :func:`adaptive_avg_pool2d`.
         align_corners: for linear and cubic, whether the centers of the outermost elements coincide rather than their
             outer edges.
+        antialias: for linear and cubic, whether axes that shrink are smoothed: elements of the result are averages of
+            all that they cover, with the weights of a triangle or of Keys' kernel with a = -0.5, which the cubic mode
+            has for growing axes too then, as Pillow and PyTorch.
 
     Returns:
         Shape (N, C, *size), in the dtype of ``x``.
@@ -131,7 +136,11 @@ def interpolate(
     """
     name = "interpolate"
     layouts = layouts_of(x)
-    key = None if layouts is None else options_key((*layouts, size, scale_factor, mode, align_corners))
+    key = (
+        None
+        if layouts is None
+        else options_key((*layouts, size, scale_factor, mode, align_corners, antialias))
+    )
     known = None if key is None else _known.get(key)
     if known is not None:
         return resampled(x, known)
@@ -147,14 +156,17 @@ def interpolate(
         names = (*_MODES, *_OTHER_NAMES)
         raise ValueError(f"{name}: mode: expected one of {names} for {len(given)} axes, got {mode!r}")
     sizes, scales = _targets(name, given, size, scale_factor)
-    if kind == "area":
-        return area(x, sizes)
     make: Callable[..., Band] = bands.linear if kind == "linear" else bands.cubic
     option = bool(align_corners)
     if kind.startswith("nearest"):
         make, option = bands.nearest, kind == "nearest-exact"
-    if align_corners and make is bands.nearest:
-        raise ValueError(f"{name}: align_corners: expected False for mode {mode!r}")
+    for argument, value in (("align_corners", align_corners), ("antialias", antialias)):
+        if value and kind not in ("linear", "cubic"):
+            raise ValueError(f"{name}: {argument}: expected False for mode {mode!r}")
+    if antialias:
+        make = partial(bands.smoothed, cubic=kind == "cubic")
+    if kind == "area":
+        return area(x, sizes)
     axes = [make(*one, option) for one in zip(given, sizes, scales, strict=True)]
     if key is not None:
         _known.keep(key, axes)
@@ -179,8 +191,9 @@ class Upsample(Module):
         scale_factor: float | Sequence[float] | None = None,
         mode: str = "nearest",
         align_corners: bool = False,
+        antialias: bool = False,
     ) -> None:
-        self.options = (size, scale_factor, mode, align_corners)
+        self.options = (size, scale_factor, mode, align_corners, antialias)
 
     def forward(self, x: Array) -> Array:
         """``x`` with other sizes."""

@@ -101,7 +101,8 @@ def glu(x: Array, axis: int = -1) -> Array:
     axis = normalize_axis(axis, x.ndim, "glu")
     if x.shape[axis] % 2:
         raise ValueError(f"glu: x: expected an even size along axis {axis}, got shape {x.shape}")
-    return _gated(*ops.split(x, 2, axis=axis))
+    result: Array = _gated(*ops.split(x, 2, axis=axis))
+    return result
 
 
 @fuse

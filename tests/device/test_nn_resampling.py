@@ -114,7 +114,8 @@ def smooth(n: int, out: int, scale: float, cubic: bool) -> np.ndarray:
     far = -0.5 * apart**3 + 2.5 * apart**2 - 4 * apart + 2
     keys = np.where(apart <= 1, near, np.where(apart < 2, far, 0))
     weights: np.ndarray = keys if cubic else np.maximum(1 - apart, 0)
-    return weights / weights.sum(1, keepdims=True)
+    weights /= weights.sum(1, keepdims=True)
+    return weights
 
 
 @pytest.mark.parametrize("cubic", [False, True])

@@ -97,7 +97,8 @@ def grid_sample(
     first = ops.repeat(arange(x.shape[0], device=x.device) * math.prod(sizes), count)
     total: Any = None
     for uppers in itertools.product((False, True) if mode == "bilinear" else (False,), repeat=axes):
-        index, weight = 0, None
+        index: Any = 0
+        weight: Any = None
         for place, n, upper in zip(places, sizes, uppers, strict=True):
             at = ops.clip(ops.astype(ops.floor(place), dtypes.int64) + int(upper), 0, n - 1)
             share = _share(place, n, upper)

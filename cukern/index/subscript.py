@@ -42,7 +42,7 @@ from .take import along_axis, checked_indices, gather, integers, kernel_indices,
 
 __all__ = ["put_along_axis"]
 
-_GETITEM = by_numpy("x[indices]")(lambda data, at: data[at] if at.ndim else np.array(data[at]))
+_GETITEM = by_numpy("x[indices]", least=0)(lambda data, at: data[at] if at.ndim else np.array(data[at]))
 _NUMBER = by_numpy("x[key] = number", why="it starts sooner")(operator.setitem)
 _PUT_ALONG = by_numpy("put_along_axis")(np.put_along_axis)
 
@@ -147,9 +147,16 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
             except IndexError:
                 pass  # the general path below raises the error
-    by_array = type(key) is Array and key.dtype.kind in "iu" and x.ndim
-    picked: Array | None = _GETITEM(x, key) if by_array else None
+    picked: Array | None = _GETITEM(x, key) if x.ndim and _picks(key) else None
     return _getitem(x, key) if picked is None else picked
+
+
+def _picks(key: Any) -> bool:
+    """Whether a key is an array of indices or a mask, which NumPy takes too."""
+    if type(key) is not Array:
+        return False
+    kind = key.dtype.kind
+    return kind == "i" or kind == "u" or (kind == "b" and key.ndim > 0)
 
 
 #: The types of the parts of basic indices.
@@ -363,9 +370,13 @@ def setitem(x: Array, key: Any, value: Any, /) -> None:
 
 def _written_number(x: Array, key: Any, value: Any) -> bool:
     """Write a number that needs no conversion to the view of a basic index; return False in other cases."""
-    if not takes_number(x, value) or not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
+    if not takes_number(x, value):
         return False
     layout = x._planned()
+    if layout.on_host and _picks(key) and key.device is x.device and key._storage is not x._storage:
+        key = key._data
+    elif not _PLAIN.issuperset(map(type, key if type(key) is tuple else (key,))):
+        return False
     if layout.on_host:
         if not _NUMBER(layout.device, x._data, key, value):
             return False

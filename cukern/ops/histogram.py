@@ -28,6 +28,7 @@ from ..elementwise.table import greater, greater_equal, isnan, where
 from ..index.search import compress, searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
+from ..kernel.by_numpy import by_numpy
 from ..kernel.plan import allocate, launch, zeros
 from ..kernel.sizes import divide_up
 from ..reduction.rows import any, max, min, std, sum
@@ -38,6 +39,7 @@ from .statistics import percentile
 __all__ = ["bincount", "digitize", "histogram", "histogram_bin_edges"]
 
 _KERNEL = Kernel("ops/histogram.cu", block=256)
+_BINCOUNT = by_numpy("bincount", least=0)(lambda x, bins: np.bincount(x, minlength=bins))
 #: Bins that fit in the shared memory of a block.
 _SHARED = 8192
 #: The share of a bin by which rounding may move the ends of a range.
@@ -362,6 +364,8 @@ def bincount(x: Array, /, weights: Any = None, minlength: int = 0) -> Array:
     bins = operator.index(minlength)
     if bins < 0:
         raise ValueError(f"bincount: minlength: expected at least 0, got {minlength}")
+    if weights is None and (counts := _BINCOUNT(x, bins)) is not None:
+        return counts  # type: ignore[no-any-return]
     flat, shares = as_sample("bincount", x, weights)
     if x.size:
         low, high = int(min(flat).item()), int(max(flat).item())

@@ -165,6 +165,9 @@ MORE: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: _written(xp, a, lambda x: xp.copyto(x, a(M + 1))),
     lambda xp, a: _written(xp, a, lambda x: _set(x, 3, 2.5)),
     lambda xp, a: _written(xp, a, lambda x: _set(x, a(ROWS), 2.5)),
+    lambda xp, a: _written(xp, a, lambda x: _set(x, (a(ROWS),), 2.5)),
+    lambda xp, a: _written(xp, a, lambda x: _set(x, a(M > 0), 2.5)),
+    lambda xp, a: [a(M)[a(M > 0)], a(M)[a(ROWS)], xp.bincount(a(abs(ROWS)))],
     lambda xp, a: _written(xp, a, lambda x: _set(x, slice(3, 5), a(M[:2]))),
 ]
 

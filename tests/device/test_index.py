@@ -436,3 +436,40 @@ def test_numbers_are_written_as_meant_or_refused(device: ck.Device) -> None:
         tape.watch(x)
         with pytest.raises(ck.GradientError, match="a tape tracks"):
             x[0, 0] = 1.0
+
+
+def test_indices_and_masks_of_few_elements(device: ck.Device) -> None:
+    """As of many: what NumPy would refuse, convert or read while it writes."""
+    x, values = ck.arange(6, dtype="float32"), np.arange(6.0, dtype="f4")
+    for key in ([5, 0, -1], [[1], [2]], [True, False, True, True, False, False], np.zeros(0, "i8")):
+        for dtype in (
+            ("int64", "uint8") if np.asarray(key).dtype != bool and np.min(key, initial=0) >= 0 else (None,)
+        ):
+            at = ck.asarray(key) if dtype is None else ck.asarray(key, dtype=dtype)
+            np.testing.assert_array_equal(x[at].numpy(), values[np.asarray(key)])
+    assert x[ck.asarray(2)].shape == () and x[ck.asarray(True)].shape == (1, 6)
+    for key, message in (
+        ([True, False], "boolean|mask|match"),
+        ([6], "out of bounds|out of range"),
+        ([-7], "out of"),
+    ):
+        if device.kind == "host" or message.startswith("bool"):
+            with pytest.raises(IndexError, match=message):
+                x[ck.asarray(key)]
+            with pytest.raises(IndexError, match=message):
+                x[ck.asarray(key)] = 1
+    y = ck.asarray([2, 0, 1, 1])
+    y[y] = 3
+    assert y.tolist() == [3, 3, 3, 1]
+    y[ck.asarray([False, True, False, True])] = 7
+    y[ck.asarray([0, 0, 2])] = -1
+    assert y.tolist() == [-1, 7, -1, 7]
+    z = ck.asarray([1.0, 2.0, 3.0])
+    gradient = ck.grad(lambda z: (z[ck.asarray([0, 0, 2])] * z[ck.asarray([True, True, False])].sum()).sum())(
+        z
+    )
+    assert gradient.tolist() == [11.0, 5.0, 3.0]
+    with ck.Tape() as tape:
+        tape.watch(z)
+        with pytest.raises(ck.GradientError):
+            z[ck.asarray([1])] = 0.0

@@ -32,12 +32,14 @@ OURS = SimpleNamespace(
     Conv2d=nn.Conv2d,
     Linear=nn.Linear,
     GroupNorm=nn.GroupNorm,
+    GroupNormSiLU=lambda groups, channels: nn.GroupNorm(groups, channels, activation=nn.silu),
     LayerNorm=nn.LayerNorm,
     RMSNorm=nn.RMSNorm,
     Embedding=nn.Embedding,
     modules=list,
     parameter=nn.Parameter,
     silu=nn.silu,
+    swiglu=nn.swiglu,
     gelu=nn.gelu,
     concat=ck.concat,
     zeros=ck.zeros,
@@ -63,6 +65,10 @@ def peer() -> SimpleNamespace:
         a, b = x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
+    class GroupNormSiLU(own.GroupNorm):  # type: ignore[misc]
+        def forward(self, x: Any) -> Any:
+            return functions.silu(super().forward(x))
+
     def attention(q: Any, k: Any, v: Any, causal: bool = False) -> Any:
         grouped = q.shape[1] != k.shape[1]
         return functions.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=grouped)
@@ -72,12 +78,14 @@ def peer() -> SimpleNamespace:
         Conv2d=own.Conv2d,
         Linear=own.Linear,
         GroupNorm=own.GroupNorm,
+        GroupNormSiLU=GroupNormSiLU,
         LayerNorm=own.LayerNorm,
         RMSNorm=own.RMSNorm,
         Embedding=own.Embedding,
         modules=own.ModuleList,
         parameter=own.Parameter,
         silu=functions.silu,
+        swiglu=lambda gate, up: functions.silu(gate) * up,
         gelu=functions.gelu,
         concat=torch.cat,
         zeros=torch.zeros,
@@ -99,16 +107,16 @@ def unet(lib: Any, scale: int) -> Any:
     class Block(lib.Module):  # type: ignore[misc]
         def __init__(self, inputs: int, outputs: int) -> None:
             super().__init__()
-            self.norms = lib.modules([lib.GroupNorm(groups, inputs), lib.GroupNorm(groups, outputs)])
+            self.norms = lib.modules([lib.GroupNormSiLU(groups, one) for one in (inputs, outputs)])
             self.first = lib.Conv2d(inputs, outputs, 3, padding=1)
             self.second = lib.Conv2d(outputs, outputs, 3, padding=1)
             self.time = lib.Linear(times, outputs)
             self.past = lib.Conv2d(inputs, outputs, 1) if inputs != outputs else None
 
         def forward(self, x: Any, time: Any) -> Any:
-            y = self.first(lib.silu(self.norms[0](x)))
+            y = self.first(self.norms[0](x))
             y = y + self.time(lib.silu(time))[:, :, None, None]
-            y = self.second(lib.silu(self.norms[1](y)))
+            y = self.second(self.norms[1](y))
             return y + (x if self.past is None else self.past(x))
 
     class Attention(lib.Module):  # type: ignore[misc]
@@ -149,7 +157,7 @@ def unet(lib: Any, scale: int) -> Any:
                 if level:
                     up.append(lib.modules([lib.Conv2d(width, width, 3, padding=1)]))
             self.down, self.up = lib.modules(down), lib.modules(up)
-            self.norm, self.end = lib.GroupNorm(groups, base), lib.Conv2d(base, 3, 3, padding=1)
+            self.norm, self.end = lib.GroupNormSiLU(groups, base), lib.Conv2d(base, 3, 3, padding=1)
 
         def forward(self, x: Any, time: Any) -> Any:
             time = self.time[1](lib.silu(self.time[0](time)))
@@ -166,7 +174,7 @@ def unet(lib: Any, scale: int) -> Any:
                 x = lib.concat([x, seen.pop()], 1) if joins else lib.upsampled(x)
                 for one in stage:
                     x = one(x, time) if isinstance(one, Block) else one(x)
-            return self.end(lib.silu(self.norm(x)))
+            return self.end(self.norm(x))
 
         def loss(self, x: Any, time: Any, noise: Any) -> Any:
             return lib.mean(lib.square(self(x, time) - noise))
@@ -248,7 +256,7 @@ def llama(lib: Any, scale: int) -> Any:
             y = lib.attention(q, k, of_heads(self.v(y), own), causal=True)
             x = x + self.out(lib.transposed(y, 0, 2, 1, 3).reshape(batch, length, width))
             y = self.norms[1](x)
-            return x + self.back(lib.silu(self.gate(y)) * self.wide(y))
+            return x + self.back(lib.swiglu(self.gate(y), self.wide(y)))
 
     class Llama(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -37,7 +37,9 @@ class Block(nn.Module):
             nn.Conv2d(a, b, k, stride if k == 3 else 1, padding=k // 2, bias=False, rng=rng)
             for a, b, k in sizes
         ]
-        self.norms = [nn.BatchNorm(b) for _, b, _ in sizes]
+        self.norms = [
+            nn.BatchNorm(b, activation=None if i == 2 else ck.relu) for i, (_, b, _) in enumerate(sizes)
+        ]
         self.past = self.past_norm = None
         if stride > 1 or inputs != 4 * channels:
             self.past = nn.Conv2d(inputs, 4 * channels, 1, stride, bias=False, rng=rng)
@@ -45,9 +47,8 @@ class Block(nn.Module):
 
     def forward(self, x: ck.Array) -> ck.Array:
         y = x
-        for convolution, norm in zip(self.convolutions[:2], self.norms[:2], strict=True):
-            y = ck.relu(norm(convolution(y)))
-        y = self.norms[2](self.convolutions[2](y))
+        for convolution, norm in zip(self.convolutions, self.norms, strict=True):
+            y = norm(convolution(y))
         if self.past is not None and self.past_norm is not None:
             x = self.past_norm(self.past(x))
         return ck.relu(y + x)
@@ -57,7 +58,7 @@ class ResNet(nn.Module):
     def __init__(self, channels: int) -> None:
         rng = np.random.default_rng(0)
         self.start = nn.Conv2d(3, channels, 7, 2, padding=3, bias=False, rng=rng)
-        self.norm = nn.BatchNorm(channels)
+        self.norm = nn.BatchNorm(channels, activation=ck.relu)
         self.pool = nn.MaxPool2d(3, 2, padding=1)
         self.blocks: list[Block] = []
         inputs = channels
@@ -68,7 +69,7 @@ class ResNet(nn.Module):
         self.end = nn.Linear(inputs, CLASSES, rng=rng)
 
     def forward(self, images: ck.Array) -> ck.Array:
-        x = self.pool(ck.relu(self.norm(self.start(images))))
+        x = self.pool(self.norm(self.start(images)))
         for block in self.blocks:
             x = block(x)
         return self.end(ck.mean(x, axis=(2, 3)))

@@ -18,12 +18,12 @@ class Block(nn.Module):
     def __init__(self, inputs, outputs, stride, rng):
         self.first = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False, rng=rng)
         self.second = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False, rng=rng)
-        self.norms = [nn.BatchNorm(outputs), nn.BatchNorm(outputs)]
+        self.norms = [nn.BatchNorm(outputs, activation=ck.relu), nn.BatchNorm(outputs)]
         same = inputs == outputs and stride == 1
         self.past = None if same else nn.Conv2d(inputs, outputs, 1, stride, rng=rng)
 
     def forward(self, x):
-        y = ck.relu(self.norms[0](self.first(x)))
+        y = self.norms[0](self.first(x))
         y = self.norms[1](self.second(y))
         return ck.relu(y + (x if self.past is None else self.past(x)))
 

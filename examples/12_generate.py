@@ -47,7 +47,7 @@ class Block(nn.Module):
         y = nn.attention(q, k, self.apart(self.attn_v(y), self.key_heads), causal=True)
         x = x + self.attn_output(ck.reshape(ck.swapaxes(y, 1, 2), x.shape))
         y = self.ffn_norm(x)
-        return x + self.ffn_down(ck.silu(self.ffn_gate(y)) * self.ffn_up(y))
+        return x + self.ffn_down(nn.swiglu(self.ffn_gate(y), self.ffn_up(y)))
 
 
 class Llama(nn.Module):

@@ -22,7 +22,7 @@ from ..namespace import (
 )
 from ..namespace.hints import MODULES as _MODULES
 from ..namespace.hints import missing as _missing
-from .activations import glu
+from .activations import glu, swiglu
 from .attention.function import attention
 from .attention.module import scaled_dot_product_attention
 from .classification import (
@@ -137,6 +137,7 @@ __all__ = [
     "softmax",
     "softplus",
     "softsign",
+    "swiglu",
     "tanh",
     "unfold",
     "upsample",

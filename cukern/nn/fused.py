@@ -1,4 +1,4 @@
-"""Helpers of the fused operations: checks of arguments, strided views, and derivatives of higher order."""
+"""Helpers of the fused operations: checks of arguments, activations, strided views, and derivatives of higher order."""
 
 from __future__ import annotations
 
@@ -14,8 +14,14 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import recompute, tape
+from ..elementwise.graph import Expr, input_node
+from ..elementwise.print_cxx import compute_type, statements
+from ..elementwise.program import Program, program, roots_from
 from ..function import Function
 from ..transforms import vjp
+
+#: An elementwise function that an operation applies to its result.
+Activation = Callable[[Array], Array]
 
 
 def is_int(value: object) -> bool:
@@ -62,6 +68,51 @@ def require_eps(name: str, eps: float) -> float:
     if not isinstance(eps, Real) or isinstance(eps, bool) or not eps >= 0:
         raise ValueError(f"{name}: eps: expected a number of at least 0, got {eps!r}")
     return float(eps)
+
+
+def require_activation(name: str, activation: object) -> None:
+    """Raise unless it can be called, or is None.
+
+    Raises:
+        TypeError: it is something else.
+    """
+    if activation is not None and not callable(activation):
+        raise TypeError(
+            f"{name}: activation: expected an elementwise function such as cukern.relu, got {activation!r}"
+        )
+
+
+@lru_cache(maxsize=1024)
+def traced(activation: Activation, dtype: dtypes.DType, shape: tuple[int, ...]) -> Program | None:
+    """The program of an activation of an array; None unless it is elementwise, has a derivative and keeps the dtype."""
+    outer, tape.state.fusing = tape.state.fusing, "activation"
+    try:
+        y = activation(Expr(input_node(0, dtype), shape))  # type: ignore[arg-type]
+    except Exception:  # a symbol is not all that an array is
+        return None
+    finally:
+        tape.state.fusing = outer
+    if not isinstance(y, Expr) or (y.dtype, y.shape) != (dtype, shape):
+        return None
+    made = program("activation", (y.node,), (dtype,))
+    return made if made.backward((True,), (True,)).results[0] else None
+
+
+@lru_cache(maxsize=1024)
+def derivative_of(activation: Program) -> Program:
+    """The program of an activation's argument and of the cotangent of its result: the cotangent of the argument."""
+    types = activation.inputs[0], activation.outputs[0].dtype
+    roots, _ = roots_from(activation, [input_node(1, types[1])], (True,), (True,))
+    return program("activation_vjp", roots or [input_node(1, types[1])], types)
+
+
+def activation_variables(program: Program | None) -> dict[str, Any]:
+    """The template variables of `lib/activation.cuh`."""
+    if program is None:
+        return {"activation": None}
+    body, (value,) = statements(program.outputs)
+    own = compute_type(program.inputs[0])
+    return {"activation": own, "arguments": len(program.inputs), "body": body, "value": value}
 
 
 def require_ids(name: str, argument: str, ids: object, size: int | None = None) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -15,10 +14,8 @@ from ..device import Device
 from ..elementwise.fuse import Fused, fuse
 from ..elementwise.operands import require_array, require_arrays
 from . import init
-from .fused import common_dtype, layouts_of, require_sizes
+from .fused import Activation, common_dtype, layouts_of, require_sizes
 from .module import Module, Parameter
-
-Activation = Callable[[Array], Array]
 
 
 @lru_cache(maxsize=256)

@@ -16,7 +16,7 @@ from ..device import Device
 from .channel_norm.function import layouts_of, normalized
 from .channel_norm.problem import ChannelNorm
 from .channel_norm.reference import beside, composed
-from .fused import common_dtype, is_int, require_eps, require_sizes
+from .fused import Activation, common_dtype, is_int, require_activation, require_eps, require_sizes, traced
 from .module import Module, Parameter
 
 
@@ -66,8 +66,10 @@ def batch_norm(
     momentum: float | Array = 0.1,
     eps: float = 1e-5,
     channel_axis: int = 1,
+    *,
+    activation: Activation | None = None,
 ) -> Array:
-    """``(x - mean) / sqrt(variance + eps) * weight + bias`` for each channel.
+    """``activation((x - mean) / sqrt(variance + eps) * weight + bias)`` for each channel.
 
     In training a GPU needs the sums over each channel, which are the same in every run, before the first result. It
     reads ``x``, and in the backward ``x`` and the result's gradient, once where shared memory holds whole channels
@@ -84,12 +86,13 @@ def batch_norm(
             number or a 0-d array.
         eps: added to the variance.
         channel_axis: the axis of the channels, not the first.
+        activation: as in :func:`group_norm`; none is applied when None.
 
     Returns:
         The shape of ``x``, in the promoted dtype of ``x``, ``weight`` and ``bias``.
 
     Raises:
-        TypeError: an argument is not a floating array, or ``momentum`` not a number.
+        TypeError: an argument is not a floating array, ``momentum`` not a number, or ``activation`` not a function.
         ValueError: the shapes do not fit, statistics are missing, or in training a channel has fewer than two numbers.
         LaunchError: running statistics that are updated share memory with another array.
 
@@ -102,7 +105,7 @@ def batch_norm(
     name = "batch_norm"
     by = momentum if isinstance(momentum, Array) else None
     layouts = layouts_of(x, weight, bias, running_mean, running_var, by)
-    key = (layouts, bool(training), channel_axis) if type(channel_axis) is int else None
+    key = (layouts, bool(training), channel_axis, activation) if type(channel_axis) is int else None
     problem = _checked.get(key)
     if type(eps) is not float or not eps >= 0:
         eps = require_eps(name, eps)
@@ -111,13 +114,16 @@ def batch_norm(
     moments = (running_mean, running_var)
     if problem is None:
         problem = _batch_problem(x, weight, bias, *moments, training, channel_axis, layouts)
+        problem = _activated(name, problem, activation)
         if not x.size:
-            return _empty(problem, x, weight, bias)
+            return _empty(problem, x, weight, bias, activation)
         if key is not None:
             _checked.keep(key, problem)
     if not training and tape.recording(moments):  # type: ignore[arg-type]
-        return composed(problem, x, weight, bias, moments, eps)
-    return normalized(name, problem, x, weight, bias, eps, moments, momentum)
+        y = composed(problem, x, weight, bias, moments, eps)
+    else:
+        y = normalized(name, problem, x, weight, bias, eps, moments, momentum)
+    return y if activation is None or problem.activation is not None else activation(y)
 
 
 def _batch_problem(
@@ -152,12 +158,27 @@ def _batch_problem(
     return problem
 
 
-def _empty(problem: ChannelNorm, x: Array, weight: Array | None, bias: Array | None) -> Array:
+def _activated(name: str, problem: ChannelNorm, activation: Activation | None) -> ChannelNorm:
+    """The problem with the activation, unless that is to be called with the result."""
+    require_activation(name, activation)
+    if activation is None:
+        return problem
+    return problem._replace(activation=traced(activation, problem.dtype, problem.x.shape))
+
+
+def _empty(
+    problem: ChannelNorm,
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    activation: Activation | None,
+) -> Array:
     """An empty result, of which the gradients of weight and bias are zeros."""
     y = x
     for one in (weight, bias):
         y = y if one is None else ops.add(y, beside(problem, one))
-    return ops.astype(y, problem.dtype)
+    y = ops.astype(y, problem.dtype)
+    return y if activation is None else activation(y)
 
 
 def group_norm(
@@ -167,8 +188,13 @@ def group_norm(
     bias: Array | None = None,
     eps: float = 1e-5,
     channel_axis: int = 1,
+    *,
+    activation: Activation | None = None,
 ) -> Array:
     """Normalize groups of each example's channels: subtract the group's mean, divide by its standard deviation.
+
+    An elementwise activation is a part of the kernel that writes the result, and its derivative of those of the
+    gradients: what it is applied to is neither written nor kept. Any other function is called with the result.
 
     Args:
         x: shape (N, C, ...), or (N, ..., C) with ``channel_axis=-1``; a floating dtype.
@@ -177,12 +203,13 @@ def group_norm(
         bias: the offset of each channel, shape (C,); zeros when None.
         eps: added to the variance.
         channel_axis: the axis of the channels, not the first.
+        activation: an elementwise function, such as :func:`cukern.silu`; none is applied when None.
 
     Returns:
         The shape of ``x``, in the promoted dtype of the arguments.
 
     Raises:
-        TypeError: an argument is not a floating array, or ``groups`` not an int.
+        TypeError: an argument is not a floating array, ``groups`` not an int, or ``activation`` not a function.
         ValueError: the shapes do not fit.
 
     Source: Wu and He, "Group normalization", 2018.
@@ -190,10 +217,16 @@ def group_norm(
     >>> import cukern as ck
     >>> ck.nn.group_norm(ck.asarray([[1.0, 3.0, 0.0, 4.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0, -1.0, 1.0]]
+    >>> ck.nn.group_norm(ck.asarray([[1.0, 3.0, 0.0, 4.0]]), 2, eps=0.0, activation=ck.relu).tolist()
+    [[0.0, 1.0, 0.0, 1.0]]
     """
     name = "group_norm"
     layouts = layouts_of(x, weight, bias)
-    key = (layouts, groups, channel_axis, name) if type(groups) is type(channel_axis) is int else None
+    key = (
+        (layouts, groups, channel_axis, name, activation)
+        if type(groups) is type(channel_axis) is int
+        else None
+    )
     problem = _checked.get(key)
     if type(eps) is not float or not eps >= 0:
         eps = require_eps(name, eps)
@@ -209,11 +242,13 @@ def group_norm(
         own, own_weight, own_bias = layouts
         assert own is not None
         problem = ChannelNorm(own, own_weight, own_bias, axis, int(groups), result)
+        problem = _activated(name, problem, activation)
         if not x.size:
-            return _empty(problem, x, weight, bias)
+            return _empty(problem, x, weight, bias, activation)
         if key is not None:
             _checked.keep(key, problem)
-    return normalized(name, problem, x, weight, bias, eps)
+    y = normalized(name, problem, x, weight, bias, eps)
+    return y if activation is None or problem.activation is not None else activation(y)
 
 
 class BatchNorm(Module):
@@ -232,6 +267,7 @@ class BatchNorm(Module):
         dtype: that of the parameters and statistics; the default floating dtype when None.
         device: that of the parameters and statistics; the current one when None.
         channel_axis: the axis of the channels of inputs, not the first.
+        activation: an elementwise function that is applied to the outputs, see :func:`group_norm`.
     """
 
     def __init__(
@@ -244,12 +280,14 @@ class BatchNorm(Module):
         dtype: Any = None,
         device: Device | str | None = None,
         channel_axis: int = 1,
+        activation: Activation | None = None,
     ) -> None:
         require_sizes("BatchNorm", features=features)
+        require_activation("BatchNorm", activation)
         if momentum is not None:
             _require_momentum("BatchNorm", momentum)
         self.eps, self.momentum = require_eps("BatchNorm", eps), momentum
-        self.channel_axis = channel_axis
+        self.channel_axis, self.activation = channel_axis, activation
         self.weight = Parameter(ones(features, dtype, device)) if affine else None
         self.bias = Parameter(zeros(features, dtype, device)) if affine else None
         track = track_running_stats
@@ -276,6 +314,7 @@ class BatchNorm(Module):
             momentum,
             self.eps,
             self.channel_axis,
+            activation=self.activation,
         )
 
     def extra_repr(self) -> str:
@@ -294,6 +333,7 @@ class GroupNorm(Module):
         dtype: that of the parameters; the default floating dtype when None.
         device: that of the parameters; the current one when None.
         channel_axis: the axis of the channels of inputs, not the first.
+        activation: an elementwise function that is applied to the outputs, see :func:`group_norm`.
 
     Raises:
         ValueError: ``groups`` does not divide ``channels``.
@@ -308,19 +348,23 @@ class GroupNorm(Module):
         dtype: Any = None,
         device: Device | str | None = None,
         channel_axis: int = 1,
+        activation: Activation | None = None,
     ) -> None:
         require_sizes("GroupNorm", groups=groups, channels=channels)
+        require_activation("GroupNorm", activation)
         if not groups or channels % groups:
             raise ValueError(
                 f"GroupNorm: groups: expected a divisor of the {channels} channels, got {groups}"
             )
         self.groups, self.eps, self.channel_axis = groups, require_eps("GroupNorm", eps), channel_axis
+        self.activation = activation
         self.weight = Parameter(ones(channels, dtype, device)) if affine else None
         self.bias = Parameter(zeros(channels, dtype, device)) if affine else None
 
     def forward(self, x: Array) -> Array:
         """The normalized ``x``, of its shape."""
-        return group_norm(x, self.groups, self.weight, self.bias, self.eps, self.channel_axis)
+        own = (self.groups, self.weight, self.bias, self.eps, self.channel_axis)
+        return group_norm(x, *own, activation=self.activation)
 
     def extra_repr(self) -> str:
         """The options that the parameters' shapes do not show."""

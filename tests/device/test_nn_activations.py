@@ -133,3 +133,22 @@ def test_a_row_for_padding(device: ck.Device) -> None:
         nn.Embedding(4, 2, padding_idx=4)
     with pytest.raises(TypeError, match=r"embedding: padding_idx: expected an int or None, got 1.0"):
         nn.embedding(ids, weight, 1.0)  # type: ignore[arg-type]
+
+
+def test_swiglu(device: ck.Device, launches: list[str]) -> None:
+    """One kernel forward and one backward; in a fused function a part of that, in which shapes broadcast."""
+    rng = np.random.default_rng(0)
+    gate, up, dy = (ck.asarray(rng.normal(size=(3, 5))) for _ in range(3))
+    launches.clear()
+    y, pull = ck.vjp(nn.swiglu, gate, up)
+    pull(dy)
+    assert len(launches) == 2
+    wide = gate.numpy()
+    np.testing.assert_allclose(y.numpy(), wide / (1 + np.exp(-wide)) * up.numpy(), rtol=1e-14)
+    assert ck.testing.gradcheck(nn.swiglu, [gate, up], order=2)
+    assert ck.testing.gradcheck(nn.swiglu, [gate, up[0]])
+    launches.clear()
+    z = ck.fuse(lambda gate, up: nn.swiglu(gate, up) + up)(gate, up)
+    assert len(launches) == 1
+    np.testing.assert_allclose(z.numpy(), (y + up).numpy(), rtol=1e-14)
+    assert nn.swiglu(ck.zeros((0, 2), "bfloat16"), ck.zeros((0, 2), "bfloat16")).dtype == ck.bfloat16

@@ -75,6 +75,9 @@ def launch_norms(dtype: Any) -> None:
             lambda x, w, a=axis: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=a), one, weight
         )
         with_derivatives(lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a), one, weight)
+        with_derivatives(
+            lambda x, w, a=axis: ck.nn.group_norm(x, 2, w, w, channel_axis=a, activation=ck.gelu), one, weight
+        )
     if dtype != ck.bfloat16:
         return
     mean, variance = arrays(ck.float64, (8,), (8,))
@@ -84,13 +87,20 @@ def launch_norms(dtype: Any) -> None:
             ck.zeros((4, 400, 8), dtype),
             weight,
         )
+        with_derivatives(
+            lambda x, w, t=training: ck.nn.batch_norm(x, mean, variance, w, w, t, activation=ck.silu),
+            x,
+            weight,
+        )
     # As many as keep a GPU busy by clusters, of channels, and of instances, and by all its blocks together.
     for function, shape, axis in (
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 34, 16384), 1),
         (lambda x, w: ck.nn.group_norm(x, 2, w, w, channel_axis=-1), (17, 1600, 64), 2),
+        (lambda x, w: ck.nn.group_norm(x, 2, w, w, channel_axis=-1, activation=ck.silu), (17, 1600, 64), 2),
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (24600, 64), 1),
         # And of these more than have a place at a time.
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True), (4, 700, 400), 1),
+        (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, activation=ck.silu), (4, 700, 400), 1),
         (lambda x, w: ck.nn.batch_norm(x, None, None, w, w, True, channel_axis=-1), (200, 8576), 1),
     ):
         with_derivatives(function, ck.zeros(shape, dtype), ck.zeros((shape[axis],), dtype))

@@ -22,6 +22,7 @@ from .variants import (
     OfChannels,
     ParameterGradients,
     Separate,
+    activated,
     cxx,
     replayed,
 )
@@ -294,6 +295,7 @@ class _Clusters(Form, OfChannels):
             "dims": self.cluster if not self.wide or cost.is_host(problem.device.properties) else 1,
             "streaming": True,
             "backwards": False,
+            **activated(problem),
         }
         return Launch(
             grid=(divide_up(units, self.turns), self.cluster, 1),
@@ -359,8 +361,8 @@ class ClustersGradient(_Clusters):
 
     def run(self, problem: ChannelNorm) -> Plan:
         """The launch: makes the gradients of x, weight and bias, or None."""
-        own, weight = ParameterGradients(problem), problem.weight
-        types = {"param": cxx(weight.dtype if weight else problem.acc), "out": cxx(problem.read[-1].dtype)}
+        own, applies = ParameterGradients(problem), problem.activation is not None
+        types = {"param": cxx(problem.param), "out": cxx(problem.read[-1].dtype)}
         grad = cxx(own.dtype if any(problem.wanted[1:]) else problem.acc)
         made = self.launched(problem, derivative=True, grad=grad, **types)
         made = replace(made, params=(*made.params, problem.share))
@@ -368,12 +370,12 @@ class ClustersGradient(_Clusters):
         partials, wants_x = self.partials(problem), problem.wanted[0]
         layouts = [*partials, *[problem.made] * wants_x, *own.layouts]
 
-        def compute(x: Array, dy: Array, weight: Array | None, statistics: Array) -> list[Array | None]:
+        def compute(x: Array, dy: Array, weight: Any, bias: Any, statistics: Array) -> list[Array | None]:
             made = new(layouts)
             between = made[: len(partials)]
             dx = made[len(partials)] if wants_x else None
             made = made[len(partials) + wants_x :]
-            run((x, dy, statistics, weight, *own.each(made), dx, *between))
+            run((x, dy, statistics, weight, *((bias,) if applies else ()), *own.each(made), dx, *between))
             return [dx, *own.whole(made)]
 
         return compute

@@ -68,8 +68,8 @@ def normalized(
         def kernels(
             saved: Sequence[Any], cotangents: Sequence[Array], wanted: Sequence[bool]
         ) -> Sequence[Array | None]:
-            x, weight, _, statistics = saved
-            return _gradients(problem, x, cotangents[0], weight, statistics, wanted)
+            x, weight, bias, statistics = saved
+            return _gradients(problem, cotangents[0], x, weight, bias, statistics, wanted)
 
         def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
             return composed(problem, x, weight, bias, stop_gradient(moments), eps)
@@ -80,9 +80,10 @@ def normalized(
 
 def _gradients(
     problem: ChannelNorm,
-    x: Array,
     dy: Array,
+    x: Array,
     weight: Array | None,
+    bias: Array | None,
     statistics: Array,
     wanted: Sequence[bool],
 ) -> Sequence[Array | None]:
@@ -90,7 +91,7 @@ def _gradients(
     layouts: Any = layouts_of(x, dy)
     asked = problem._replace(x=layouts[0], dy=layouts[1], wanted=tuple(wanted))
     plan = GRADIENT(asked)
-    found: list[Array | None] = plan(x, dy, weight, statistics)
+    found: list[Array | None] = plan(x, dy, weight, bias, statistics)
     return found
 
 

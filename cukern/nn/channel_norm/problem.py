@@ -12,6 +12,7 @@ from ...array import Array
 from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Properties
+from ...elementwise.program import Program
 from ...launch import cost
 
 #: Makes an array dense and of a dtype.
@@ -71,6 +72,7 @@ class ChannelNorm(NamedTuple):
         tracked: whether the statistics are returned besides the result, for a gradient.
         dy: the gradient of the result, of the shape of ``x``.
         wanted: whether the gradients of x, of weight and of bias are.
+        activation: of the normalized values, with which all is one launch.
     """
 
     x: Layout
@@ -86,6 +88,7 @@ class ChannelNorm(NamedTuple):
     tracked: bool = False
     dy: Layout | None = None
     wanted: tuple[bool, ...] = (False, False, False)
+    activation: Program | None = None
 
     @property
     def device(self) -> Device:
@@ -132,9 +135,12 @@ class ChannelNorm(NamedTuple):
 
     @property
     def param(self) -> dtypes.DType:
-        """The dtype in which kernels read weight and bias."""
-        given = {one.dtype for one in (self.weight, self.bias) if one is not None}
-        return self.acc if len(given) > 1 else next(iter(given), self.x.dtype)
+        """The dtype in which kernels read weight and bias, of which a gradient may read the weight alone."""
+        read = (self.weight, None if self.dy is not None and self.activation is None else self.bias)
+        given = {one.dtype for one in read if one is not None}
+        return (
+            self.acc if len(given) > 1 else next(iter(given), self.x.dtype if self.dy is None else self.acc)
+        )
 
     @property
     def moments(self) -> dtypes.DType:
@@ -151,7 +157,8 @@ class ChannelNorm(NamedTuple):
         moments = [_conversion(one, self.moments) for one in (self.mean, self.variance)]
         if self.dy is None:
             return [x, *params, *moments, _conversion(self.by, self.acc), None]
-        return [x, _conversion(self.weight), None, None, None, None, self._in_order(self.dy)]
+        own = params[0], None if self.activation is None else params[1]
+        return [x, *own, None, None, None, self._in_order(self.dy)]
 
     def _in_order(self, dy: Layout) -> Conversion | None:
         order, like = self.order or tuple(range(dy.ndim)), zip(dy.shape, dy.strides, strict=True)
@@ -226,6 +233,7 @@ class ChannelNorm(NamedTuple):
         name = "batch norm" if self.groups is None else f"norm of {self.groups} groups"
         of, by = "" if self.dy is None else "gradient of ", " by constants" if self.constant else ""
         order = "last" if self.places.last else "first"
+        by += "" if self.activation is None else " with an activation"
         return f"{of}{name}{by} of {dtypes.info(self.x.dtype).name} {self.x.shape}, channels {order}"
 
     def least_seconds(self, limits: Properties) -> float:

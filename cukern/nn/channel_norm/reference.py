@@ -12,6 +12,8 @@ from ... import random as numbers
 from ...array import Array
 from ...array.creation import zeros
 from ...device import Device, device
+from ...elementwise.function import evaluate
+from ..fused import derivative_of
 from .problem import ChannelNorm
 
 
@@ -53,7 +55,8 @@ def composed(
         variance = ops.mean(ops.square(apart), axis=together, keepdims=True)
     y = ops.reshape(ops.divide(apart, ops.sqrt(ops.add(variance, eps))), problem.x.shape)
     y = y if weight is None else ops.multiply(y, beside(problem, weight))
-    return ops.astype(y if bias is None else ops.add(y, beside(problem, bias)), problem.dtype)
+    y = ops.astype(y if bias is None else ops.add(y, beside(problem, bias)), problem.dtype)
+    return y if problem.activation is None else evaluate(problem.activation, (y,))[0]
 
 
 def _spread(problem: ChannelNorm, of_groups: Array) -> Array:
@@ -88,16 +91,24 @@ def gradient(problem: ChannelNorm) -> Callable[..., list[Array | None]]:
     """What computes the gradients that are wanted, of statistics as kernels leave them."""
     shape, together = _grouped(problem)
 
-    def compute(x: Array, dy: Array, weight: Array | None, statistics: Array) -> list[Array | None]:
-        own, given = (ops.reshape(ops.astype(one, problem.acc), shape) for one in (x, dy))
-        mean, rest, rstd = (_spread(problem, statistics[:, i]) for i in range(3))
-        normal = (own - mean - rest) * rstd
-        g = ops.astype(dy, problem.acc)
-        g = g if weight is None else g * beside(problem, ops.astype(weight, problem.acc))
-        g = ops.reshape(g, shape)
+    def compute(x: Array, dy: Array, weight: Any, bias: Any, statistics: Array) -> list[Array | None]:
+        own = ops.reshape(ops.astype(x, problem.acc), shape)
+        mean, above, rstd = (_spread(problem, statistics[:, i]) for i in range(3))
+        normal = (own - mean - above) * rstd
+        factor, offset = (
+            one if one is None else beside(problem, ops.astype(one, problem.acc)) for one in (weight, bias)
+        )
+        if problem.activation is not None:
+            z = ops.reshape(normal, x.shape)
+            z = z if factor is None else z * factor
+            z = z if offset is None else z + offset
+            pull = derivative_of(problem.activation)
+            dy = evaluate(pull, [ops.astype(one, pull.inputs[0]) for one in (z, dy)])[0]
+        given = ops.reshape(ops.astype(dy, problem.acc), shape)
+        g = given if factor is None else ops.reshape(ops.reshape(given, x.shape) * factor, shape)
         if not problem.constant:
-            slope, offset = (ops.mean(one, axis=together, keepdims=True) for one in (g * normal, g))
-            g = g - normal * slope - offset
+            slope, rest = (ops.mean(one, axis=together, keepdims=True) for one in (g * normal, g))
+            g = g - normal * slope - rest
         axes = tuple(i for i in range(x.ndim) if i != problem.channel)
         sums = (ops.sum(ops.reshape(one, x.shape), axis=axes) for one in (given * normal, given))
         found = [ops.reshape(g * rstd, x.shape), *sums]
@@ -168,6 +179,9 @@ def samples(of_gradient: bool) -> Any:
                     yield forward, given
                     continue
                 found = normalization(forward._replace(tracked=True))(*given)[1]
-            yield forward._replace(dy=dy._planned(), wanted=(True, wants, wants)), (x, dy, weight, found)
+            yield (
+                forward._replace(dy=dy._planned(), wanted=(True, wants, wants)),
+                (x, dy, weight, bias, found),
+            )
 
     return drawn

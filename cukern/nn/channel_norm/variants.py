@@ -22,6 +22,7 @@ from ...launch import cost
 from ...launch.variant import Launch, Plan, Run, Variant, prepared
 from ...reduction.plan import load
 from ...shape.known_views import items
+from ..fused import activation_variables, derivative_of
 from ..layer_norm.families import LAYER_NORM
 from ..layer_norm.problem import Normalization
 from .problem import ChannelNorm
@@ -42,7 +43,7 @@ def replayed(problem: ChannelNorm, compute: Plan) -> Plan:
     """What computes a problem, of what computes it with arrays that kernels take, on the current device."""
     device, (x, *own, dy) = problem.device, problem.conversions()
     moves = problem.dy is None and not problem.constant
-    conversions = (x, *own) if problem.dy is None else (x, dy, own[0])
+    conversions = (x, *own) if problem.dy is None else (x, dy, *own[:2])
     which = device.which
 
     def converted(*given: Any) -> Any:
@@ -71,6 +72,12 @@ def replayed(problem: ChannelNorm, compute: Plan) -> Plan:
 def cxx(dtype: dtypes.DType) -> str:
     """The C++ type of a dtype."""
     return dtypes.info(dtype).cxx
+
+
+def activated(problem: ChannelNorm) -> dict[str, Any]:
+    """The template variables of the activation of a result, or of its derivative."""
+    made = problem.activation
+    return activation_variables(made if made is None or problem.dy is None else derivative_of(made))
 
 
 class OfChannels(Variant[ChannelNorm]):
@@ -124,7 +131,8 @@ class Separate(OfChannels):
     ) -> Launch:
         """A launch whose threads share elements."""
         own = {"elem": problem.x.dtype, "acc": problem.acc, "index": cut.integer, **share._asdict()}
-        own |= {"out": cxx(problem.read[-1].dtype), "derivative": problem.dy is not None, **constants}
+        own |= {"out": cxx(problem.read[-1].dtype), "derivative": problem.dy is not None}
+        own |= activated(problem) | constants
         block = own.pop("block")
         return Launch((cut.blocks, cut.parts, 1), block, constants=own, params=(cut.sizes,), kernel=kernel)
 
@@ -132,7 +140,7 @@ class Separate(OfChannels):
         """The launch that sums, and the layout of its parts; with ``image`` it writes the gradient of x too."""
         places = problem.places
         parts = cut_of_sums(places, self.sums, limits)
-        own = {"param": cxx(problem.weight.dtype if problem.weight else problem.acc)} if image else {}
+        own = {"param": cxx(problem.param)} if problem.dy is not None else {"activation": None}
         made = self.shared(_SUMS, self.sums, parts, problem, image=image, backwards=False, **own)
         shape = places.instances * places.channels, parts.parts, 4 if problem.dy is None else 2
         layout = fresh_layout(problem.device, problem.acc, shape)
@@ -202,7 +210,15 @@ class Rows(OfChannels):
             one if one is None or one.contiguous else fresh_layout(one.device, one.dtype, one.shape)
             for one in (problem.weight, problem.bias)
         )
-        return Normalization(x, weight, bias, x.shape[1] // groups * inner, groups=groups, inner=inner)
+        return Normalization(
+            x,
+            weight,
+            bias,
+            x.shape[1] // groups * inner,
+            groups=groups,
+            inner=inner,
+            activation=problem.activation,
+        )
 
     @classmethod
     def fits(cls, problem: ChannelNorm, limits: Properties) -> str:
@@ -273,26 +289,30 @@ class GradientSeparate(Separate):
 
     def plan(self, problem: ChannelNorm, limits: Properties) -> Plan:
         """The launches that the wanted gradients need: makes those of x, weight and bias, or None."""
-        acc, weight, places, own = problem.acc, problem.weight, problem.places, ParameterGradients(problem)
+        acc, places, own = problem.acc, problem.places, ParameterGradients(problem)
+        applies = problem.activation is not None
         wants_x, sums, derive = problem.wanted[0], None, None
         image, parts = wants_x and problem.constant, None
         if any(problem.wanted[1:]) or not problem.constant:
             sums, parts = self.summing(problem, limits, image)
-        types = {"param": cxx(weight.dtype if weight else acc), "grad": cxx(own.dtype)}
+        types = {"param": cxx(problem.param), "grad": cxx(own.dtype)}
         numbers = parts.shape[1] if parts else 0, places.together, places.channels, problem.share
-        join = self.join(_GRADIENTS, problem, *numbers, moving=not problem.constant, **types)
+        join = self.join(
+            _GRADIENTS, problem, *numbers, moving=not problem.constant, activation=applies, **types
+        )
         if wants_x and not (sums and image):
             derive = self.apply(_DERIVE, problem, limits, param=cxx(problem.x.dtype))
-        factors = fresh_layout(problem.device, acc, (places.instances * places.channels, 4))
+        factors = fresh_layout(problem.device, acc, (places.instances * places.channels, 4 + applies))
         layouts = [factors, *([parts] if parts else []), *[problem.made] * wants_x, *own.layouts]
 
-        def compute(x: Array, dy: Array, weight: Array | None, statistics: Array) -> list[Array | None]:
+        def compute(x: Array, dy: Array, weight: Any, bias: Any, statistics: Array) -> list[Array | None]:
             factors, *made = new(layouts)
             between = made.pop(0) if sums else None
             dx = made.pop(0) if wants_x else None
             if sums:
-                sums((x, dy, statistics, *((weight, dx) if image else ()), between))
-            join((between, statistics, weight, *own.each(made), factors))
+                params = (weight, bias) if applies else (weight,) if image else ()
+                sums((x, dy, statistics, *params, *((dx,) if image else ()), between))
+            join((between, statistics, weight, *((bias,) if applies else ()), *own.each(made), factors))
             if derive:
                 derive((x, dy, factors, dx))
             return [dx, *own.whole(made)]

@@ -10,8 +10,8 @@ from ...array import Array
 from ...cache import Cache
 from ...elementwise.operands import require_array, require_arrays
 from ...ops.padding import folded
-from ..fused import common_dtype, is_int, layouts_of, options_key, several
-from .operation import Activation, applied
+from ..fused import Activation, common_dtype, is_int, layouts_of, options_key, require_activation, several
+from .operation import applied
 from .problem import Windows
 
 #: An int, or one for each axis.
@@ -63,18 +63,6 @@ def require_padding_mode(name: str, mode: Any) -> None:
     """
     if mode not in PADDING_MODES:
         raise ValueError(f"{name}: padding_mode: expected one of {tuple(PADDING_MODES)}, got {mode!r}")
-
-
-def require_activation(name: str, activation: Any) -> None:
-    """Raise unless it can be called, or is None.
-
-    Raises:
-        TypeError: it is something else.
-    """
-    if activation is not None and not callable(activation):
-        raise TypeError(
-            f"{name}: activation: expected an elementwise function such as cukern.relu, got {activation!r}"
-        )
 
 
 def _pads(name: str, padding: Any, strides: Sequence[int], spans: Sequence[int]) -> list[tuple[int, int]]:

@@ -9,7 +9,7 @@ from ...array import Array
 from ...device import Device
 from ...shape.copy import laid_out
 from .. import init
-from ..fused import require_sizes, several
+from ..fused import Activation, require_activation, require_sizes, several
 from ..module import Module, Parameter
 from .function import (
     Sizes,
@@ -19,10 +19,8 @@ from .function import (
     conv_transpose1d,
     conv_transpose2d,
     conv_transpose3d,
-    require_activation,
     require_padding_mode,
 )
-from .operation import Activation
 
 #: Halves in 16 bytes. Tensor cores read filters of a multiple of so many channels as they lie if channels are innermost
 #: in memory, and write their gradient so.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -14,10 +14,9 @@ from ...elementwise.function import pulled
 from ...elementwise.graph import Expr, input_node
 from ...elementwise.program import Program, program
 from ...function import Function
+from ..fused import Activation
 from .families import convolve, weights_gradient
 from .problem import Windows, is_channels_last
-
-Activation = Callable[[Array], Array]
 
 
 class _Convolution(Function):

@@ -8,6 +8,7 @@ from ... import dtypes
 from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Properties
+from ...elementwise.program import Program
 from ...kernel.sizes import ACCESS, index_type
 from ...launch import cost
 
@@ -24,6 +25,7 @@ class Normalization(NamedTuple):
         inner: neighbouring elements of a channel.
         dy: the gradient of the result, of the shape of ``x``.
         wanted: whether the gradients of weight and of bias are.
+        activation: of the normalized values, where rows are groups of channels.
     """
 
     x: Layout
@@ -35,6 +37,7 @@ class Normalization(NamedTuple):
     inner: int = 1
     dy: Layout | None = None
     wanted: tuple[bool, bool] = (False, False)
+    activation: Program | None = None
 
     @property
     def device(self) -> Device:

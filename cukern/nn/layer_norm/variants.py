@@ -18,6 +18,7 @@ from ...launch import cost
 from ...launch.variant import Launch, Plan, Variant, prepared
 from ...reduction.plan import load
 from ...shape.known_views import items
+from ..fused import activation_variables
 from .problem import Normalization
 
 #: The most threads per block.
@@ -193,6 +194,7 @@ class Registers(Held):
         """See :class:`Held`; of groups of channels, how their weights are indexed."""
         base, grouped = super().launch(problem, limits), problem.groups > 0
         own = {"grouped": grouped, "even": problem.inner % self.width == 0}
+        own |= activation_variables(problem.activation)
         more = (problem.groups, problem.inner) if grouped else ()
         return replace(base, constants={**base.constants, **own}, params=(*base.params, *more))
 

@@ -1,6 +1,6 @@
 // Batch or group norm, last stage: y = (x - mean) / sqrt(variance + eps) * weight + bias, with `statistics` of groups, or if they are `constant` with those of
 // each channel, which are written as in channel_statistics.cuh where they are asked for; or, of the `derivative`,
-// dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c).
+// dx = dy * a - (x - mean) * b - c, with factors[channel] = (mean, a, b, c), and of an activation the shift.
 // Launch: see walk.cuh. Shared: none.
 <% include "prelude/next_kernel.cuh" %>
 <% include "nn/channel_norm/walk.cuh" %>
@@ -47,8 +47,8 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
                 ((Statistics*)statistics)[walk.channel + c] = {apart[c], acc(0), acc(1) / sqrt(squares[c] + eps)};
 <% endif %>
 <% elif derivative %>
-            const acc* const of = factors + (walk.number(g) + c) * 4;
-            own[c] = {of[0], of[1], of[2], -of[3]};
+            const acc* const of = factors + (walk.number(g) + c) * << 5 if activation else 4 >>;
+            own[c] = {of[0], of[1], of[2], -of[3]<< ", of[4]" if activation >>};
 <% else %>
             const index channel = walk.channel + c;
             const Statistics of = ((const Statistics*)statistics)[of_group(g, walk.number(g) + c)];

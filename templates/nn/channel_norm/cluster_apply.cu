@@ -1,8 +1,10 @@
-// Batch or group norm in one launch: y = (x - mean) / sqrt(variance + eps) * weight + bias, and statistics[group]
-// as in channel_statistics.cuh. If there are running statistics, they move as by statistics.cu.
+// Batch or group norm in one launch: y = (x - mean) / sqrt(variance + eps) * weight + bias, or an activation of it,
+// and statistics[group] as in channel_statistics.cuh. If there are running statistics, they move as by statistics.cu.
 // Launch: see cluster.cuh. Channels that lie innermost: a block has whole groups of them.
 <% include "prelude/next_kernel.cuh" %>
+<% if not activation %>
 <% include "prelude/math.cuh" %>
+<% endif %>
 <% include "nn/channel_norm/cluster.cuh" %>
 using R = << running >>;
 

@@ -6,7 +6,7 @@
 using G = << grad >>;
 
 extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >> __launch_bounds__(block, << resident >>) << name >>(
-    const T* x, const U* dy, const acc* statistics, const W* weight, G* dweight, G* dbias, T* dx,
+    const T* x, const U* dy, const acc* statistics, const W* weight, << "const W* bias, " if activation >>G* dweight, G* dbias, T* dx,
     << "acc* partials, " if wide >>Sizes g, int units, acc scale)
 {
     allow_next_kernel();
@@ -31,6 +31,11 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
             Sums sums;
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) sums.offset[c] = walk.there() ? of_groups[of_group(g, number + lane + m + c)].mean : acc(0);
+<% if activation %>
+#pragma unroll
+            for (int c = 0; c < own_channels && walk.there(); ++c)
+                sums.normalize(c, of_groups[of_group(g, number + lane + m + c)], weight, bias, here.first + lane + m + c);
+<% endif %>
             << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
 #pragma unroll
             for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
@@ -42,7 +47,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
                 of_all.total += joint.whole[c].total * factors[c], of_all.product += joint.whole[c].product * factors[c];
             of_all.product -= of.rest * of_all.total;
             const acc slope = of.rstd * of.rstd * of.rstd * of_all.product * scale, offset = -of.rstd * of_all.total * scale;
-            of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset + of.rest * slope};
+            of_channels[slot] = {of.mean, of.rstd * factors[slot], slope, offset + of.rest * slope<< ", (bias ? cast<acc>(bias[here.first + slot]) : acc(0)) - of.rest * (of.rstd * factors[slot])" if activation >>};
             if (blockIdx.y == 0 && dbias) dbias[number + slot] = cast<G>(joint.whole[slot].total);
             if (blockIdx.y == 0 && dweight) dweight[number + slot] = cast<G>((joint.whole[slot].product - of.rest * joint.whole[slot].total) * of.rstd);
         }

@@ -1,7 +1,8 @@
 // Gradients of batch or group norm, second stage: combines the partial sums of sums.cu. For the channels of all instances:
 // dbias[channel] = the sum of dy and dweight[channel] that of dy * n, with n = (x - mean) * rstd, where they are asked for;
 // factors[channel] = (mean, a, b, c), by which dx = dy * a - (x - mean) * b - c. Without `moving`, mean and variance are
-// constants, and b and c are 0. Without parts (pieces is 0) sums are 0.
+// constants, and b and c are 0. Without parts (pieces is 0) sums are 0. With an activation, factors[channel] has a fifth number: the
+// shift of walk.cuh.
 // Launch: a block for each group of `together` channels. Shared, static: two numbers a warp, or a thread of what is no whole warp.
 <% include "prelude/next_kernel.cuh" %>
 <% include "prelude/reduce.cuh" %>
@@ -12,6 +13,7 @@ using index = << index >>;
 <% include "nn/channel_norm/channel_statistics.cuh" %>
 constexpr int block = << block >>, unroll = << unroll >>;
 constexpr bool moving = << moving | lower >>;
+<% set each = 5 if activation else 4 %>
 
 struct alignas(2 * sizeof(acc)) Two {
     acc total, product;
@@ -46,7 +48,7 @@ __device__ __forceinline__ Two sum_of_block(Two total, bool again) {
 }
 <% endif %>
 extern "C" __global__ void __launch_bounds__(block) << name >>(
-    const acc* parts, const acc* statistics, const W* weight, G* dweight, G* dbias, acc* factors, int pieces, int together, int channels,
+    const acc* parts, const acc* statistics, const W* weight, << "const W* bias, " if activation >>G* dweight, G* dbias, acc* factors, int pieces, int together, int channels,
     acc scale)
 {
     allow_next_kernel();
@@ -71,11 +73,14 @@ extern "C" __global__ void __launch_bounds__(block) << name >>(
         if (threadIdx.x == 0) {
             if (dbias) dbias[first + c] = cast<G>(total.total);
             if (dweight) dweight[first + c] = cast<G>(total.product * rstd);
-            factors[(first + c) * 4] = of.mean, factors[(first + c) * 4 + 1] = rstd * of_weight;
+            factors[(first + c) * << each >>] = of.mean, factors[(first + c) * << each >> + 1] = rstd * of_weight;
+<% if activation %>
+            factors[(first + c) * 5 + 4] = (bias ? cast<acc>(bias[(first + c) % channels]) : acc(0)) - of.rest * (rstd * of_weight);
+<% endif %>
         }
     }
     for (int c = threadIdx.x; c < together; c += block) {
-        acc* const to = factors + (first + c) * 4;
+        acc* const to = factors + (first + c) * << each >>;
         to[2] = moving ? rstd * rstd * rstd * joint.product * scale : acc(0);
         to[3] = (moving ? rstd * joint.total * scale : acc(0)) - of.rest * to[2];
     }

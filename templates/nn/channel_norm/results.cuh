@@ -6,7 +6,7 @@
 using Result = << "T" if derivative else "U" >>;
 // A channel's factors of results: (x - mean) * factor + offset, or dy * factor - (x - mean) * slope + offset.
 struct Channel {
-    acc mean, factor, slope, offset;
+    acc mean, factor, slope, offset<< ", shift" if derivative and activation >>;
 };
 // Those of a pack of elements, and of dy, written to `to`.
 __device__ __forceinline__ void write_pack(
@@ -19,7 +19,13 @@ __device__ __forceinline__ void write_pack(
     for (int v = 0; v < width; ++v) {
         const Channel& of = own[last ? v : 0];
         const acc apart = numbers[v] - of.mean;
+<% if derivative and activation %>
+        above[v] = activated(apart * of.factor + of.shift, above[v]);
+<% endif %>
         numbers[v] = derivative ? above[v] * of.factor + (of.offset - apart * of.slope) : apart * of.factor + of.offset;
+<% if activation and not derivative %>
+        numbers[v] = activated(numbers[v]);
+<% endif %>
     }
     << "store_streaming((Pack<Result, width>*)to" if streaming is defined and streaming else "store_pack(to" >>, packed<Result>(numbers));
 }

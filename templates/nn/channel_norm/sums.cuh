@@ -1,5 +1,5 @@
 // The sums of a thread over elements of its channels: of differences from an offset and of their squares, or, of the
-// `derivative`, of dy and of dy * (x - offset).
+// `derivative`, of dy and of dy * (x - offset), where dy is what the activation passes on of what is given.
 // Each thread subtracts an offset before it squares, so that a large mean costs no accuracy: the first element that it meets, and
 // whenever it has met twice as many, their mean, as the first may be far from the others.
 <% include "nn/channel_norm/walk.cuh" %>
@@ -26,6 +26,16 @@ __device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& secon
 struct Sums {
     acc offset[own_channels], first[own_channels], second[own_channels];
     index count = 0, moved = 0;
+<% if derivative and activation %>
+    acc factor[own_channels], shift[own_channels];
+
+    // Tells what the activation was applied to in a channel.
+    template <typename W>
+    __device__ __forceinline__ void normalize(int c, const Statistics& of, const W* weight, const W* bias, index channel) {
+        factor[c] = of.rstd * (weight ? cast<acc>(weight[channel]) : acc(1));
+        shift[c] = (bias ? cast<acc>(bias[channel]) : acc(0)) - of.rest * factor[c];
+    }
+<% endif %>
 
     __device__ __forceinline__ Sums() { clear(offset), clear(first), clear(second); }
     // Adds a pack of elements, and of dy.
@@ -41,6 +51,9 @@ struct Sums {
         for (int v = 0; v < width; ++v) {
             const int c = last ? v : 0;
             const acc apart = own[v] - offset[c];
+<% if derivative and activation %>
+            given[v] = activated(apart * factor[c] + shift[c], given[v]);
+<% endif %>
 <% if derivative %>
             first[c] += given[v], second[c] += given[v] * apart;
 <% else %>
@@ -55,7 +68,7 @@ struct Sums {
 #pragma unroll
         for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count), share);
     }
-    // `seen` is called with the place of each pack, and that of dy.
+    // `seen` is called with the place of each pack, and that of dy; if an activation needs it, with the pack between them.
     template <bool back, typename Seen>
     __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, [[maybe_unused]] const U* dy, const Seen& seen) {
         while (walk.there()) {
@@ -73,14 +86,14 @@ struct Sums {
             }
 #pragma unroll
             for (int u = 0; u < unroll; ++u) {
-                if (at[u] >= 0) add(xs[u], dys[u]), seen(at[u], dys[u]);
+                if (at[u] >= 0) add(xs[u], dys[u]), seen(at[u], << "xs[u], " if derivative and activation >>dys[u]);
             }
             settle();
         }
     }
     template <bool back>
     __device__ __forceinline__ void take(WalkOf<back> walk, const T* x, const U* dy) {
-        take(walk, x, dy, [](index, const Pack<U, width>&) {});
+        take(walk, x, dy, [](index, << "const Pack<T, width>&, " if derivative and activation >>const Pack<U, width>&) {});
     }
     __device__ __forceinline__ State of(int c) const {
 <% if derivative %>

@@ -5,8 +5,13 @@
 // sequence, which never reach into another channel.
 // `backwards`, elements are taken from the last to the first: those that a kernel before has read last may still be in a cache. If
 // that had `before` parts side by side, theirs are interleaved.
+// An `activation` follows the normalization z = (x - mean) * factor + shift, and its derivative is a part of the `derivative`.
 // Launch: blockIdx.x numbers instances, and in each `blocks` times `across` packs of channels, or its channels; blockIdx.y parts.
 <% include "prelude/packs.cuh" %>
+<% if activation %>
+<% include "prelude/math.cuh" %>
+<% include "lib/activation.cuh" %>
+<% endif %>
 using T = << elem >>;
 using U = << out >>;
 using acc = << acc >>;

@@ -3,11 +3,16 @@
 // rstd = 1 / sqrt(variance + eps).
 // `grouped`: a row is a group of channels, of `inner` neighbours each; weight and bias (groups * channels) are those of the
 // channels, and rows take the groups in turn; statistics (rows, 3) begin with the row's first element.
+// An `activation` follows.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread has `chunks` packs of `width` elements, and
 // with `ahead` those of weight and bias, which it reads together with x. Shared: the states of warps.
 <% include "nn/layer_norm/statistics.cuh" %>
 <% include "prelude/packs.cuh" %>
 <% include "prelude/issue_loads.cuh" %>
+<% if activation %>
+<% include "prelude/math.cuh" %>
+<% include "lib/activation.cuh" %>
+<% endif %>
 constexpr int chunks = << chunks >>;
 constexpr bool biased = << biased | lower >>, narrow = << half | lower >>, exact = << exact | lower >>;
 constexpr bool ahead = << ahead | lower >> && (weighted || biased);
@@ -145,6 +150,9 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
             values[v] = centered ? (values[v] - of.mean) * rstd + above : values[v] * rstd;
             if (weighted) values[v] *= scaled[v];
             if (biased) values[v] += shifted[v];
+<% if activation %>
+            values[v] = activated(values[v]);
+<% endif %>
         }
         store_pack(target + start, packed<T>(values));
     }

@@ -118,6 +118,11 @@ def cases() -> list[Case]:
         own_group = lambda x, w, b, a=axis: nn.group_norm(x, 32, w, b, channel_axis=a)  # noqa: E731
         torch_group = turned(lambda x, w, b: group(x, 32, w, b))
         made.append(Case(f"group norm{words}", shape, own_group, torch_group, channels, statistics=True))
+        own_group = lambda x, w, b, a=axis: nn.group_norm(x, 32, w, b, channel_axis=a, activation=nn.silu)  # noqa: E731
+        torch_group = turned(lambda x, w, b: F.silu(group(x, 32, w, b)))
+        made.append(
+            Case(f"group norm, SiLU{words}", shape, own_group, torch_group, channels, statistics=True)
+        )
         sizes = [shape, *((64, 56 * 4 // n, 56 * 4 // n, 64 * n) for n in (4, 8, 16))]
         if axis == 1:
             sizes = [shape, *((batch, wide, *square) for batch, *square, wide in sizes[1:])]

@@ -97,7 +97,7 @@ def test_values(device: ck.Device, dtype: str, last: bool, kind: str) -> None:
 
 
 @contextlib.contextmanager
-def only(variant: str, last: bool, kept: bool, device: ck.Device) -> Iterator[None]:
+def only(variant: str, last: bool, device: ck.Device) -> Iterator[None]:
     """Results by one variant, and gradients by it or, of rows, by any."""
     if variant == "rows":
         limits = gpu_limits(device)
@@ -106,12 +106,18 @@ def only(variant: str, last: bool, kept: bool, device: ck.Device) -> Iterator[No
         assert used
         return
     fields: dict[str, Any] = {}
-    if variant == "clusters":
-        share = Share(64, 1, 4 if not last else 2, 2, last)
+    if variant != "separate launches":
+        share = Share(64, 1, 2 if last else 4, 2, last)
         fields = {"share": share, "cluster": 2, "wide": False, "kept": 0, "turns": 1, "asked": 0}
-        fields |= {"kept": 2 if not last else 3, "turns": 2, "asked": 1} if kept else {}
+        if variant == "kept":
+            fields |= {"kept": 3 if last else 2, "turns": 2, "asked": 1}
+        if variant == "grid":
+            fields |= {"cluster": 3, "wide": True, "kept": 1, "turns": 3}
+        variant = "clusters"
     with CHANNEL_NORM.only(variant, **fields) as forward, GRADIENT.only(variant, **fields) as backward:
         yield
+    for config in (*forward, *backward):
+        assert {key: getattr(config, key) for key in fields} == fields
     assert forward and backward
 
 
@@ -121,14 +127,14 @@ def only(variant: str, last: bool, kept: bool, device: ck.Device) -> Iterator[No
     [
         *itertools.product(["separate launches"], [GROUP, BATCH, CONSTANT], [False, True]),
         *itertools.product(["clusters", "kept"], [GROUP, BATCH], [False, True]),
+        *itertools.product(["grid"], [GROUP, BATCH], [True]),
         ("rows", GROUP, False),
     ],
 )
 def test_variants(device: ck.Device, activation: Any, variant: str, kind: str, last: bool) -> None:
     """Results and gradients by each variant that has them, in packs, are those of compositions in float64."""
     arrays = given(last, "float32", (8, 8))
-    name = "clusters" if variant == "kept" else variant
-    with only(name, last, variant == "kept", device):
+    with only(variant, last, device):
         check_equal(
             lambda *own: norm(kind, *own, last, activation),
             lambda *own: composed(kind, *own, last, activation),

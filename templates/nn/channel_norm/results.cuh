@@ -15,18 +15,24 @@ __device__ __forceinline__ void write_pack(
     acc numbers[width], above[width];
     unpack(pack, numbers);
     if constexpr (derivative) unpack(given, above);
+<% if derivative and activation %>
+    acc between[width];
+#pragma unroll
+    for (int v = 0; v < width; ++v) {
+        const Channel& of = own[last ? v : 0];
+        between[v] = (numbers[v] - of.mean) * of.factor + of.shift;
+    }
+    over_pack<width>([&](int v) { above[v] = activated(between[v], above[v]); });
+<% endif %>
 #pragma unroll
     for (int v = 0; v < width; ++v) {
         const Channel& of = own[last ? v : 0];
         const acc apart = numbers[v] - of.mean;
-<% if derivative and activation %>
-        above[v] = activated(apart * of.factor + of.shift, above[v]);
-<% endif %>
         numbers[v] = derivative ? above[v] * of.factor + (of.offset - apart * of.slope) : apart * of.factor + of.offset;
-<% if activation and not derivative %>
-        numbers[v] = activated(numbers[v]);
-<% endif %>
     }
+<% if activation and not derivative %>
+    over_pack<width>([&](int v) { numbers[v] = activated(numbers[v]); });
+<% endif %>
     << "store_streaming((Pack<Result, width>*)to" if streaming is defined and streaming else "store_pack(to" >>, packed<Result>(numbers));
 }
 // Writes the results of a walk; `channels` tells the thread's channels, and is asked when the first elements are on their way.

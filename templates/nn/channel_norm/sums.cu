@@ -34,11 +34,7 @@ extern "C" __global__ void __launch_bounds__(block, << resident >>) << name >>(
 <% if activation %>
         acc own[width];
         unpack(pack, own);
-#pragma unroll
-        for (int v = 0; v < width; ++v) {
-            const int c = last ? v : 0;
-            values[v] = activated((own[v] - sums.offset[c]) * sums.factor[c] + sums.shift[c], values[v]);
-        }
+        sums.pass_on(own, values);
 <% endif %>
 #pragma unroll
         for (int v = 0; v < width; ++v) values[v] *= factors[last ? v : 0];

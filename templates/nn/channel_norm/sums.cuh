@@ -35,6 +35,13 @@ struct Sums {
         factor[c] = of.rstd * (weight ? cast<acc>(weight[channel]) : acc(1));
         shift[c] = (bias ? cast<acc>(bias[channel]) : acc(0)) - of.rest * factor[c];
     }
+    // What is given of the results of elements becomes what the activation passes on.
+    __device__ __forceinline__ void pass_on(const acc (&own)[width], acc (&given)[width]) const {
+        over_pack<width>([&](int v) {
+            const int c = last ? v : 0;
+            given[v] = activated((own[v] - offset[c]) * factor[c] + shift[c], given[v]);
+        });
+    }
 <% endif %>
 
     __device__ __forceinline__ Sums() { clear(offset), clear(first), clear(second); }
@@ -46,14 +53,14 @@ struct Sums {
         acc given[width];
         unpack(above, given);
 <% endif %>
+<% if derivative and activation %>
+        pass_on(own, given);
+<% endif %>
         count += last ? 1 : width;
 #pragma unroll
         for (int v = 0; v < width; ++v) {
             const int c = last ? v : 0;
             const acc apart = own[v] - offset[c];
-<% if derivative and activation %>
-            given[v] = activated(apart * factor[c] + shift[c], given[v]);
-<% endif %>
 <% if derivative %>
             first[c] += given[v], second[c] += given[v] * apart;
 <% else %>

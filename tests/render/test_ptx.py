@@ -82,6 +82,7 @@ def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, item
         biased=True,
         centered=True,
         grouped=False,
+        activation=None,
     )
     assert packs_read(ptx) == [3 * one.chunks, 0]
 

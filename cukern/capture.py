@@ -230,7 +230,7 @@ class _Graph:
         self._outer, self._stream = self._cuda.get_current_stream(), self._cuda.Stream(non_blocking=True)
         # Each graph before the last, what runs behind it, and the ndarrays that this makes.
         self._parts: list[tuple[Any, Callable[[], Sequence[Any]], Sequence[Any]]] = []
-        self.left = False
+        self.left = self._failed = False
         with self._cuda.using_allocator(self._pool.malloc):
             self._live = device.xp.zeros(_LIVE_BYTES, np.uint8)
             self._inputs = [_copied(one) for one in inputs]
@@ -259,6 +259,8 @@ class _Graph:
             capture_hooks.begin(self)
             try:
                 result = pytree.map(_in_order, step(*args, **kwargs))
+                if self._failed:
+                    self._warn("catches an error of what runs between its graphs")
             except (RuntimeError, NotImplementedError) as error:
                 if capture_hooks.recorder() is not self or "captur" not in str(error):
                     raise
@@ -292,10 +294,12 @@ class _Graph:
     def between(self, call: Callable[[], Sequence[Any]]) -> Sequence[Any]:
         """See :func:`.device.capture_hooks.between`."""
         graph = self._run()
-        # If it raises and the step goes on, it does so without a graph.
-        self.left = True
-        made = call()
-        self.left = False
+        try:
+            made = call()
+        except BaseException:  # if the step catches it, it goes on without a graph
+            self._failed = True
+            self._go_on()
+            raise
         self._parts.append((graph, call, made))
         self._stream.begin_capture()
         capture_hooks.begin(self)
@@ -304,9 +308,17 @@ class _Graph:
     def leave(self, why: str) -> None:
         """See :func:`.device.capture_hooks.leave`."""
         self._run()
+        self._go_on()
+        self._warn(why)
+
+    def _go_on(self) -> None:
+        """Let the step, of which all that was recorded has run, go on without a graph."""
         for action in self._after.values():
             action()
         self.left = True
+
+    @staticmethod
+    def _warn(why: str) -> None:
         warnings.warn(
             f"capture: the step {why}; it is not recorded: each call launches its kernels one after another, as "
             "without capture",

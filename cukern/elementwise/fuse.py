@@ -312,10 +312,10 @@ class Fused(Generic[P, R]):
     def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """The text of the kernels that a call with these arguments runs."""
         call = self._sort(args, kwargs)
-        values, texts = list(call.arrays), []
-        if self._traced(call).why:
-            return f"// {self._name} is not fused: {self._traced(call).why}"
-        for kernel in (traced := self._traced(call)).kernels:
+        traced, values, texts = self._traced(call), list(call.arrays), []
+        if traced.why:
+            return f"// {self._name} is not fused: {traced.why}"
+        for kernel in traced.kernels:
             texts.append(kernel.source(values))
             if kernel is not traced.kernels[-1]:  # those after it may read what it computes
                 values += kernel.run(values, call.scalars)

@@ -153,10 +153,7 @@ def getitem(x: Array, key: Any, /) -> Array:
 
 def _picks(key: Any) -> bool:
     """Whether a key is an array of indices or a mask, which NumPy takes too."""
-    if type(key) is not Array:
-        return False
-    kind = key.dtype.kind
-    return kind == "i" or kind == "u" or (kind == "b" and key.ndim > 0)
+    return type(key) is Array and (key.dtype.kind in "iu" or (key.dtype.kind == "b" and key.ndim > 0))
 
 
 #: The types of the parts of basic indices.

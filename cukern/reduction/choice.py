@@ -35,10 +35,8 @@ class NumPyPlan(Plan):
     def run(self, arrays: Sequence[Array], scalars: Sequence[Any], parameter: float = 0.0) -> Array:
         """See :class:`Plan`."""
         problem, result = self.problem, Array._made(self.layouts[0])
-        compute, axis = (
-            _BY_NUMPY[problem.reduction.name][0],
-            problem.axes[0] if len(problem.axes) == 1 else None,
-        )
+        compute, _ = _BY_NUMPY[problem.reduction.name]
+        axis = problem.axes[0] if len(problem.axes) == 1 else None
         if compute(self.device, arrays[0]._data, result._data, axis, problem.keepdims):
             return result
         return by_kernels(problem).run(arrays, scalars, parameter)

@@ -411,7 +411,8 @@ def test_an_error_between_graphs_may_be_caught(device: ck.Device) -> None:
 
     captured = ck.capture(step)
     for k in range(3):
-        assert captured(ck.ones(2) * k).tolist() == [3 * k + 2] * 2
+        with left(device) if k == 1 else nullcontext():
+            assert captured(ck.ones(2) * k).tolist() == [3 * k + 2] * 2
 
 
 def test_a_method_is_captured(device: ck.Device) -> None:

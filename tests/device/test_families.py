@@ -289,8 +289,9 @@ def test_the_shipped_times_are_of_todays_variants_and_choose_well() -> None:
                 for each, timed in one.variants.items()
             ), (name, one)
         regrets = tuned.regret(entries)
-        mean, most = sum(regrets) / len(regrets), round(max(regrets), 2)
-        assert mean <= 0.03 and most <= 0.15, (name, regrets)
+        # The goal is 0.15 at most; a tf32 product of 32 matrices of 96 x 48 and 48 x 48 misses it.
+        most = 0.153 if name == PRODUCT.name else 0.15
+        assert sum(regrets) / len(regrets) <= 0.03 and max(regrets) <= most, (name, regrets)
 
 
 class _Planned(NamedTuple):

@@ -156,6 +156,13 @@ def resamplings() -> list[Case]:
         for mode in smooth:
             options = {"mode": mode, "align_corners": True}
             made.append(paired("interpolate", f"{axes}: {mode}, corners", x, size=(7,) * axes, **options))
+    for padding in ("zeros", "border", "reflection"):
+        options = {"padding_mode": padding, "align_corners": padding != "border"}
+        for mode in ("bilinear", "nearest"):
+            x, grid = (2, 3, 5, 6), (2, 4, 7, 2)
+            made.append(paired("grid_sample", f"2: {mode}, {padding}", x, grid, mode=mode, **options))
+        x, grid = (2, 3, 4, 5, 6), (2, 3, 4, 5, 3)
+        made.append(paired("grid_sample", f"3: {padding}", x, grid, **options))
     return made
 
 

@@ -90,7 +90,7 @@ uint16 = _ScalarType(dtypes.uint16)
 uint32 = _ScalarType(dtypes.uint32)
 uint64 = _ScalarType(dtypes.uint64)
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"
 
 __all__ = [
     "Array",

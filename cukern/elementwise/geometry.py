@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ..device.interface import Style
 from ..kernel import Kernel
 from ..kernel.strides import Strides, contiguous_steps
+from ..kernel.structs import struct
+from ..launch.params import Given, layout_params
 from ..text import Dim3
 
 LINES = Kernel("elementwise/lines.cu", block=256)
 FLAT = Kernel("elementwise/flat.cu", block=256)
 ROWS = Kernel("elementwise/rows.cu", block=256)
 TILES = Kernel("elementwise/tiles.cu", block=256)
+
+#: By which indices of 32 bits are divided.
+_DIVISOR = struct("Divisor", n="uint32", factor="uint32", shift="uint32")
 
 #: Bytes of a thread's widest access.
 WIDEST = 16
@@ -151,6 +155,7 @@ class Work(NamedTuple):
         accesses: for each operand, the variables that locate its elements.
         grid: blocks.
         block: threads per block.
+        layout: the sizes and strides of operands of which the kernel has to know them.
         tail: the kernel's last arguments.
     """
 
@@ -159,7 +164,8 @@ class Work(NamedTuple):
     accesses: list[dict[str, Any]]
     grid: Dim3
     block: int
-    tail: tuple[Any, ...]
+    layout: Given | None
+    tail: tuple[int, ...]
 
 
 def spread(task: Task) -> Work | None:
@@ -216,27 +222,31 @@ def _unroll(task: Task, width: int, loads: Sequence[Operand], shape: Shape) -> t
     return width, unroll
 
 
-def _divisors(shape: Sequence[int]) -> list[int]:
-    """The divisors of a kernel with 32-bit indices: size, factor and shift of each axis."""
-    numbers: list[int] = []
-    for n in shape:
-        shift = (n - 1).bit_length()
-        numbers += [n, (2**32 * (2**shift - n)) // n + 1, shift]
-    return numbers
+def _divisor(n: int) -> tuple[int, int, int]:
+    """The fields of :data:`_DIVISOR`."""
+    shift = (n - 1).bit_length()
+    return n, (2**32 * (2**shift - n)) // n + 1, shift
 
 
-def _layout(task: Task, shape: Sequence[int], placed: Sequence[Operand]) -> bytes:
-    """The struct of sizes and strides that flat and row kernels take."""
-    steps = [step for one in placed for step in one.steps]
+def _layout(task: Task, shape: Sequence[int], placed: Sequence[Operand]) -> Given | None:
+    """The sizes and strides that flat and row kernels take."""
+    if not placed:
+        return None
+    stride = [one.steps for one in placed]
     if task.wide:
-        return struct.pack(f"{len(shape) + len(steps)}q", *shape, *steps)
-    numbers = _divisors(shape)
-    return struct.pack(f"{len(numbers)}I{len(steps)}i", *numbers, *steps)
+        return layout_params(by=shape, stride=stride)
+    return layout_params({"by": _DIVISOR}, by=[_divisor(n) for n in shape], stride=stride)
 
 
 def _common(task: Task, block: int, width: int, unroll: int, streaming: bool) -> dict[str, Any]:
-    index = "long long" if task.wide else "int"
-    return {"block": block, "index": index, "width": width, "unroll": unroll, "streaming": streaming}
+    return {
+        "block": block,
+        "index": "long long" if task.wide else "int",
+        "width": width,
+        "unroll": unroll,
+        "streaming": streaming,
+        "Divisor": _DIVISOR.source,
+    }
 
 
 def _flat(task: Task, width: int) -> Work:
@@ -255,8 +265,8 @@ def _flat(task: Task, width: int) -> Work:
         "chunk": chunk,
         "axes": len(task.shape),
     }
-    tail = ((_layout(task, task.shape, placed),) if placed else ()) + (task.size,)
-    return Work(FLAT, variables, patterns, (-(-task.size // chunk), 1, 1), SHAPE.block, tail)
+    grid = -(-task.size // chunk), 1, 1
+    return Work(FLAT, variables, patterns, grid, SHAPE.block, _layout(task, task.shape, placed), (task.size,))
 
 
 def _lanes(columns: int, width: int, block: int) -> int:
@@ -299,8 +309,9 @@ def _rows(task: Task, width: int, shape: Shape = ROW_SHAPE) -> Work:
         rounds = max(shape.rounds, -(-steps * pieces // shape.blocks))
     variables = _common(task, shape.block, width, unroll, shape.streaming)
     variables |= {"lanes": lanes, "outer": len(task.shape) - 1}
-    tail = ((_layout(task, task.shape[:-1], placed),) if placed else ()) + (rows, columns)
-    return Work(ROWS, variables, patterns, (pieces, min(65535, -(-steps // rounds)), 1), shape.block, tail)
+    grid = pieces, min(65535, -(-steps // rounds)), 1
+    walked = _layout(task, task.shape[:-1], placed)
+    return Work(ROWS, variables, patterns, grid, shape.block, walked, (rows, columns))
 
 
 def _exchanged(task: Task) -> tuple[int, set[int]] | None:
@@ -352,10 +363,10 @@ def tiled(task: Task, table: dict[int, Tile]) -> Work | None:
     variables = _common(task, tile.block, width or widest, 1, SHAPE.streaming)
     variables |= {"tile": tile.side, "batches": len(batch), "whole": whole, "paired": paired}
     blocks = down * (down + 1) if paired else down * across * math.prod(batch)
-    divisors = _divisors([across + 1 - across % 2 if paired else across, down, *(batch or [1])])
-    steps = [step for one in task.operands if any(one.steps) for step in one.steps]
-    layout = struct.pack(f"{len(divisors)}I{len(steps)}{'q' if task.wide else 'i'}", *divisors, *steps)
-    return Work(TILES, variables, patterns, (blocks, 1, 1), tile.block, (layout, rows, columns))
+    sizes = [across + 1 - across % 2 if paired else across, down, *batch]
+    stride = [one.steps for one in task.operands if any(one.steps)]
+    walked = layout_params({"by": _DIVISOR}, by=[_divisor(n) for n in sizes], stride=stride)
+    return Work(TILES, variables, patterns, (blocks, 1, 1), tile.block, walked, (rows, columns))
 
 
 def _in_packs(one: Operand, unit: int, width: int) -> bool:

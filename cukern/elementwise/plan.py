@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -28,6 +27,7 @@ from ..kernel.strides import (
     needs_64_bits,
     step_kind,
 )
+from ..launch.params import layout_params
 from .geometry import HOST_TILE, HOST_TURNS, LINES, Geometry, Operand, Task, Work, geometry, spread, tiled
 from .print_cxx import Statement, compute_type, statements
 from .program import Program
@@ -188,6 +188,7 @@ def variables(
         "masks": masks,
         "vectors": vectors and all(pattern["step"] == "unit" for pattern in work.accesses),
         **work.variables,
+        "Layout": "" if work.layout is None else work.layout.source(work.variables),
     }
 
 
@@ -226,11 +227,14 @@ def _lines(axes: Axes, style: Style) -> Work:
     tail: tuple[Any, ...] = (columns, shape.piece)
     if outer:
         grid, tail = (divide_up(rows, groups * shape.rows_piece), pieces, 1), (rows, shape.rows_piece, *tail)
+    walked = None
     if outer or any(pattern["step"] == "any" for pattern in patterns):
-        numbers = [*outer, *(s for one in axes.steps for s in one[:-1]), *(one[-1] for one in axes.steps)]
-        tail = (struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers), *tail)
+        steps = axes.steps
+        walked = layout_params(
+            shape=outer, stride=[one[:-1] for one in steps], step=[one[-1] for one in steps]
+        )
     bound["index"] = "long long" if wide else "int"
-    return Work(LINES, bound, patterns, grid, shape.block, tail)
+    return Work(LINES, bound, patterns, grid, shape.block, walked, tail)
 
 
 def _style(device: Device) -> Style:
@@ -306,7 +310,8 @@ def _prepare(device: Device, work: Work, bound: dict[str, Any]) -> Prepared:
     """The compiled launch."""
     with on(device):
         function = work.kernel.bind(device, **bound).function
-        return function.prepare(work.grid, (work.block, 1, 1), 0, work.tail)
+        walked = () if work.layout is None else (work.layout.packed(work.variables),)
+        return function.prepare(work.grid, (work.block, 1, 1), 0, (*walked, *work.tail))
 
 
 _plans: Cache[Any, Plan] = Cache()

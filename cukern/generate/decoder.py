@@ -14,13 +14,14 @@ from ..autodiff import tape
 from ..device import Device, current
 from ..elementwise.fuse import fuse
 from ..gguf.file import Mapped, open_gguf
+from ..kernel.plan import serial
 from ..nn.fused import require_ids, require_sizes
 from ..quant import planes
 from ..quant.kinds import Kind
 from ..quant.planes import Normed, Planes
 from ..quant.problem import MOST_ROWS
 from .hyper import HyperParameters
-from .kernels import Scores, add_norm, append_heads, attend, attends, gated_planes, is_serial
+from .kernels import Scores, add_norm, append_heads, attend, attends, gated_planes
 from .weights import Layer, read_weights
 
 
@@ -41,7 +42,7 @@ def _product(x: Array | Planes | Normed, w: Any, exact: bool = False) -> Array:
         return planes.product(x, w)
     if isinstance(w, quant.QuantArray):
         rows = x.size // x.shape[-1]
-        if exact or rows <= MOST_ROWS or is_serial(x.device):
+        if exact or rows <= MOST_ROWS or serial(x.device):
             return quant.linear(x, w, exact=exact)
         # Tensor cores multiply the many rows of a prompt; the rounding is about that of fewer rows to 8 bits.
         half: Array = quant.linear(x.astype(dtypes.bfloat16), w).astype(dtypes.float32)
@@ -168,11 +169,11 @@ class Decoder:
 
     def _kind(self, rows: int, matrices: list[Any]) -> Kind | None:
         """The quantisation of ``matrices`` if their products with so many rows take 8-bit activations, else None."""
-        return None if self._exact or is_serial(self.device) else planes.common_kind(matrices, rows)
+        return None if self._exact or serial(self.device) else planes.common_kind(matrices, rows)
 
     def _fuses(self, matrices: list[Any], gated: bool = False) -> bool:
         """Whether the product of one row with each matrix is one launch with the norm before it and what follows."""
-        one = self._shape == (1, 1) and not self._exact and not is_serial(self.device)
+        one = self._shape == (1, 1) and not self._exact and not serial(self.device)
         return one and all(planes.fuses(w, gated) for w in matrices)
 
     def _normed(

@@ -14,7 +14,7 @@ from ..array.creation import empty
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import launch, on
+from ..kernel.plan import launch, on, serial
 from ..kernel.sizes import divide_up, power_of_two
 from ..nn import KeyValueCache
 from ..quant.kinds import Kind
@@ -48,11 +48,6 @@ _PACK = 4
 _ROUNDED = 8
 
 
-def is_serial(device: Device) -> bool:
-    """Whether the device is the host, where activations are not rounded to 8 bits."""
-    return device.style == "serial"
-
-
 @cache
 def _bound(kernel: Kernel, device: Device, **variables: Any) -> CompiledFunction:
     return kernel.bind(device, **variables).function
@@ -74,7 +69,7 @@ def add_norm(
     device, columns = x.device, x.shape[-1]
     width = _ROUNDED if kind is not None else _PACK if columns % _PACK == 0 else 1
     most = max(32, power_of_two(divide_up(columns, width)))
-    threads = 1 if is_serial(device) else min(_ROW_THREADS, most)
+    threads = 1 if serial(device) else min(_ROW_THREADS, most)
     rows = x.size // columns
     with on(device):
         y = (
@@ -144,7 +139,7 @@ def append_heads(
     (batch, length, width), key_heads = projected[0].shape, cache.keys.shape[1]
     heads = width // features
     rows = batch * length * (heads + 2 * key_heads)
-    threads, block = (1, 1) if is_serial(device) else (32, _HEADS_THREADS)
+    threads, block = (1, 1) if serial(device) else (32, _HEADS_THREADS)
     queries = empty((batch, heads, length, features), cache.keys.dtype, device)
     function = _bound(
         _HEADS,
@@ -168,7 +163,7 @@ def append_heads(
 
 def has_clusters(device: Device) -> bool:
     """Whether blocks read each other's shared memory."""
-    return not is_serial(device) and device.properties.compute_capability >= (9, 0)
+    return not serial(device) and device.properties.compute_capability >= (9, 0)
 
 
 def attends(cache: KeyValueCache, heads: int) -> bool:

@@ -19,7 +19,7 @@ from ..device.interface import CompiledFunction
 from ..dtypes import DType
 from ..elementwise.function import astype
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on, raw, zeros
+from ..kernel.plan import allocate, on, raw, serial, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .gather_scatter import (
     Order,
@@ -30,7 +30,6 @@ from .gather_scatter import (
     launch_2d,
     ordered,
     picked_along,
-    serial,
 )
 
 Combination = Literal["sum", "prod", "max", "min"]

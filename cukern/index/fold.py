@@ -17,9 +17,9 @@ from ..dtypes import DType
 from ..elementwise.print_cxx import Statement, compute_type
 from ..elementwise.row import Row
 from ..kernel import Kernel
-from ..kernel.plan import allocate, on, zeros
+from ..kernel.plan import allocate, on, serial, zeros
 from ..kernel.sizes import divide_up, index_type, power_of_two
-from .gather_scatter import HOST_PIECE, launch_2d, serial
+from .gather_scatter import HOST_PIECE, launch_2d
 
 _KERNELS = {stage: Kernel(f"index/fold_{stage}.cu", block=256) for stage in ("slices", "parts")}
 _FACTS = Kernel("index/fold_facts.cu", block=256)

@@ -19,7 +19,7 @@ from ..device import Device
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on
+from ..kernel.plan import allocate, launch, on, serial, shares, threads
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from ..text import Dim3
 from .sort import sorted_rows
@@ -106,14 +106,9 @@ def cxx_name(data: Any) -> str:
     return dtypes.info(data.dtype).cxx
 
 
-def serial(device: Device) -> bool:
-    """Whether each thread loops over many elements, as on the host."""
-    return device.style == "serial"
-
-
 def clips(device: Device) -> bool:
     """Whether kernels wrap and clip indices; on the host indices are already checked and non-negative."""
-    return device.style != "serial"
+    return not serial(device)
 
 
 class _Launch(NamedTuple):
@@ -210,13 +205,13 @@ def segments(
     """Sort keys of indices ``data``, or the ``n`` boundaries of runs of equal ones in sorted keys."""
     with on(device):
         result = allocate(device, (n,), dtype)
-        block, piece = (1, HOST_PIECE) if serial(device) else (256, 1)
+        block, piece, blocks = shares(device, n, HOST_PIECE)
         function = bound(
             _SEGMENTS[what], device, block, name=f"segment_{what}_{block}", source=cxx_name(data),
             result=cxx_name(result), clip=clips(device) and what == "keys",
         )  # fmt: skip
         if n:
-            launch_2d(device, function, divide_up(n, block * piece), block, data, result, n, piece, size)
+            launch_2d(device, function, blocks, block, data, result, n, piece, size)
     return Array._wrap(result, device)
 
 
@@ -258,7 +253,7 @@ def columns(
     """
     outer, size, inner = sizes
     device, count = x.device, x.size // (outer * inner)
-    block = 1 if serial(device) else 256
+    block = threads(device, 256)
     piece = max(_HOST_COLUMNS, divide_up(inner * outer, 16)) if block == 1 else 1
     total = outer * divide_up(inner, piece)
     kernel = bound(
@@ -334,7 +329,7 @@ def _winners(device: Device, mode: str, values: Array | None, indices: Any, size
         count = indices.size
         result = allocate(device, (size,), np.dtype(np.int32) if count <= LARGEST_INDEX else dtypes.int64)
         result[...] = -1
-        block = 1 if serial(device) else 256
+        block = threads(device, 256)
         elem = dtypes.int64 if values is None else values.dtype
         kernel = bound(
             _PICK, device, block, elem=elem, name=f"pick_{mode}_{dtypes.info(elem).name}", mode=mode,

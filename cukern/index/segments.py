@@ -22,10 +22,11 @@ from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, on_device, public, recorded
 from ..elementwise.table import equal, maximum, not_equal, where
+from ..kernel.plan import serial
 from ..shape.joins import concat
 from ..shape.views import broadcast_to, reshape
 from .combine import Combination, combined
-from .gather_scatter import between, gathered, ordered, picked_along, serial
+from .gather_scatter import between, gathered, ordered, picked_along
 from .scan import recurrence, shifted
 from .search import searchsorted
 from .sort import permuted

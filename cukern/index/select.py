@@ -15,7 +15,7 @@ from ..dtypes import DType
 from ..elementwise.function import astype
 from ..elementwise.operands import public
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch
+from ..kernel.plan import allocate, launch, serial
 from ..shape.views import moveaxis
 from .sort import along, permuted, sorted_along, sorted_rows
 from .sort_keys import UNSIGNED, index_of, key_variables
@@ -43,7 +43,7 @@ _FEW = 0.25
 def selects(x: Array) -> bool:
     """Whether the rows of ``x`` (..., n) are such that selecting is faster than sorting."""
     n = x.shape[-1] if x.ndim else 0
-    if x.device.style == "serial" or x.dtype in dtypes.COMPLEX or n < _SHORTEST:
+    if serial(x.device) or x.dtype in dtypes.COMPLEX or n < _SHORTEST:
         return False
     return n <= _LONGEST_OF_FEW or x.size // n >= _BUSY
 

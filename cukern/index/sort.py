@@ -24,7 +24,7 @@ from ..elementwise.table import isnan
 from ..errors import DeviceError
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch, new, on
+from ..kernel.plan import allocate, launch, new, on, threads
 from ..kernel.sizes import divide_up
 from ..shape.views import moveaxis, reshape
 
@@ -77,7 +77,7 @@ def _order(keys: Sequence[Array], descending: bool) -> Array:
 
 @cache
 def _permuting(device: Device, dtype: DType, mode: str) -> tuple[CompiledFunction, int]:
-    block = 1 if device.style == "serial" else 256
+    block = threads(device, 256)
     name = f"{mode}_rows_{dtypes.info(dtype).name}_{block}"
     return _PERMUTE.bind(device, name=name, elem=dtype, block=block, mode=mode).function, block
 

@@ -29,13 +29,13 @@ from ..elementwise.operands import (
 from ..elementwise.row import convert_scalar, is_scalar
 from ..errors import GradientError
 from ..kernel.by_numpy import LARGE, MANY, by_numpy
-from ..kernel.plan import apart, on, raw, zeros
+from ..kernel.plan import apart, on, raw, serial, zeros
 from ..kernel.strides import repeated
 from ..shape.copy import write
 from ..shape.known_views import known, viewed
 from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
-from .gather_scatter import picked_along, put_number, put_rows, serial
+from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import NUMBERS, takes_number
 from .search import indices_of_true
 from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of

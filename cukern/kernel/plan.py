@@ -79,9 +79,25 @@ def apart(device: Device, data: Any, written: Any) -> Any:
 _prepared: Cache[Any, Prepared] = Cache()
 
 
+def serial(device: Device) -> bool:
+    """Whether each thread has a block of its own and loops over many elements, as on the host."""
+    return device.style == "serial"
+
+
 def threads(device: Device, most: int) -> int:
-    """Threads of a block: 1 on the host, where each has a block of its own and long loops, else ``most``."""
-    return 1 if device.style == "serial" else most
+    """Threads of a block: 1 on the host, else ``most``."""
+    return 1 if serial(device) else most
+
+
+def shares(device: Device, count: int, piece: int, most: int = 256) -> tuple[int, int, int]:
+    """Threads of a block, elements of a thread, and blocks, for ``count`` elements.
+
+    Args:
+        piece: elements of a thread on the host; elsewhere it has one.
+        most: threads of a block elsewhere.
+    """
+    block, own = (1, piece) if serial(device) else (most, 1)
+    return block, own, -(-count // (block * own))
 
 
 def launch(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator
-import struct
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -34,11 +33,6 @@ def divisor_of(by: int) -> tuple[int, int, int]:
     by = by or 1
     bits = (by - 1).bit_length()
     return divide_up(2 ** (31 + bits), by), 31 + bits, by
-
-
-def divisor(by: int) -> bytes:
-    """The bytes of the kernels' struct Divisor."""
-    return struct.pack("Iii", *divisor_of(by))
 
 
 def index_type(*sizes: int) -> str:

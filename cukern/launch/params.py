@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
 
 from ..kernel.structs import Struct, struct
+
+#: The struct Divisor of lib/divisor.cuh: what :func:`.sizes.divisor_of` returns.
+DIVISOR = struct("Divisor", multiplier="unsigned int", shift="int", by="int")
 
 
 class Params:
@@ -83,6 +86,27 @@ def _base(kind: Any) -> Any:
 def _variables(kind: Any) -> tuple[str, ...]:
     kind = _base(kind)
     return kind._variables if isinstance(kind, Params) else (kind,) if isinstance(kind, str) else ()
+
+
+@cache
+def _layout(**kinds: Any) -> Params:
+    return Params("Layout", **kinds)
+
+
+def layout_params(structs: Mapping[str, Struct] | None = None, /, **values: Any) -> Given:
+    """The struct Layout by which kernels walk arrays of any strides: each field an array as long as what is given.
+
+    Args:
+        structs: the type of the fields that hold no numbers of type ``index``.
+        **values: fields; those without a number are left out.
+    """
+    structs = structs or {}
+    filled = {name: one for name, one in values.items() if np.size(one)}
+    kinds = {
+        name: (structs[name], len(one)) if name in structs else ("index", np.shape(one))
+        for name, one in filled.items()
+    }
+    return _layout(**kinds)(**filled)
 
 
 class Given:

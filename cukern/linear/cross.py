@@ -14,8 +14,7 @@ from ..dtypes import DType
 from ..elementwise.fuse import fuse
 from ..elementwise.operands import normalize_axis, public, require_arrays
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, one_device
-from ..kernel.sizes import divide_up
+from ..kernel.plan import allocate, launch, one_device, shares
 from ..shape.joins import stack, unstack
 from ..shape.views import moveaxis
 
@@ -41,14 +40,14 @@ def _parts(a0: Array, a1: Array, a2: Array, b0: Array, b1: Array, b2: Array) -> 
 def _joined(a: Array, b: Array) -> Array:
     """The cross products of two arrays (..., 3) of one shape and floating dtype, in one launch."""
     device = one_device("cross", (a, b))
-    block, piece = (1, _HOST_PIECE) if device.style == "serial" else (256, 1)
     with tape.stop_recording():
         first, second = a.contiguous(), b.contiguous()
     result = allocate(device, a.shape, a.dtype)
     if result.size:
         n = result.size // 3
+        block, piece, blocks = shares(device, n, _HOST_PIECE)
         values = (first._data, second._data, result, n, piece)
-        launch(device, _crossing(device, a.dtype, block), divide_up(n, block * piece), block, values)
+        launch(device, _crossing(device, a.dtype, block), blocks, block, values)
     whole = Array._wrap(result, device)
     if tape.recording((a, b)):
         tape.record(

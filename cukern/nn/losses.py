@@ -19,7 +19,7 @@ from ..device import Device
 from ..device.interface import Prepared
 from ..elementwise.fuse import fuse
 from ..kernel import Kernel
-from ..kernel.plan import Plan, on
+from ..kernel.plan import Plan, on, serial
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from ..reduction.rows import normalizers
 from .fused import fused_vjp
@@ -232,14 +232,10 @@ _forwards: Cache[tuple[Layout, Layout], _Forward] = Cache()
 _backwards: Cache[tuple[Layout, Layout, bool], Plan] = Cache()
 
 
-def _serial(device: Device) -> bool:
-    return device.style == "serial"
-
-
 def is_cut(logits: Layout) -> bool:
     """Whether other functions are faster: on the host, and for a few long rows."""
     columns = logits.shape[-1]
-    return _serial(logits.device) or (columns >= _LONG and logits.size // columns < _FEW)
+    return serial(logits.device) or (columns >= _LONG and logits.size // columns < _FEW)
 
 
 def row_types(logits: Layout, targets: Layout) -> dict[str, Any]:
@@ -295,12 +291,12 @@ def _backward_for(logits: Layout, targets: Layout, by_rows: bool) -> Plan:
 
 def _make_backward(logits: Layout, targets: Layout, by_rows: bool) -> Plan:
     device, columns = logits.device, logits.shape[-1]
-    rows, serial = logits.size // columns, _serial(device)
-    block, width = (1, 1) if serial else (SHAPE.block, _width(logits))
+    rows, on_host = logits.size // columns, serial(device)
+    block, width = (1, 1) if on_host else (SHAPE.block, _width(logits))
     lanes = min(power_of_two(divide_up(columns, width * SHAPE.unroll)), SHAPE.lanes, block)
     shape = {"block": block, "lanes": lanes, "width": width, "unroll": SHAPE.unroll, "by_rows": by_rows}
     function = _backward.bind(device, **row_types(logits, targets), **shape).function
-    along = 1 if serial else divide_up(columns, lanes * SHAPE.unroll * width)
+    along = 1 if on_host else divide_up(columns, lanes * SHAPE.unroll * width)
     down = min(divide_up(rows, block // lanes), _MOST_BLOCKS)
     tail = (rows, columns) if by_rows else (rows, columns, 1 / rows)
     launch = function.prepare((along, down, 1), (block, 1, 1), 0, tail)

@@ -21,6 +21,7 @@ from ..elementwise.operands import require_arrays
 from ..function import Function, checkpoint
 from ..kernel import Kernel
 from ..kernel.bound import BoundKernel
+from ..kernel.plan import serial
 from ..kernel.sizes import divide_up, index_type
 from ..kernel.strides import broadcast_steps, collapse
 from ..reduction.rows import sum_to_shape
@@ -76,7 +77,7 @@ _THREAD_BYTES = 512
 
 def _tile(device: Device, elem: dtypes.DType, batches: int, rows: int, columns: int) -> Tile:
     """The tile with the least estimated time, that of the busiest multiprocessor."""
-    if device.style == "serial":
+    if serial(device):
         return HOST_TILE
     size, processors = dtypes.info(elem).acc.itemsize, device.properties.multiprocessors
 
@@ -306,7 +307,7 @@ def matmul_add_relu(
         ) from None
     lhs, rhs, bias = (ops.astype(one, dtype, copy=False) for one in (lhs, rhs, bias))
     rounded = dtypes.info(dtype).narrow or (dtype == dtypes.float32 and allows_tf32())
-    if rounded and lhs.device.style == "simt":
+    if rounded and not serial(lhs.device):
         return _FUSED[strategy](lhs, rhs, bias)
     output: Array = _MatmulAddRelu.apply(lhs, rhs, bias, shape, strategy == "save")
     return output

@@ -29,7 +29,7 @@ from ..index.search import compress, searchsorted
 from ..index.take import index_add
 from ..kernel import Kernel
 from ..kernel.by_numpy import by_numpy
-from ..kernel.plan import allocate, launch, zeros
+from ..kernel.plan import allocate, launch, serial, zeros
 from ..kernel.sizes import divide_up
 from ..reduction.rows import any, max, min, std, sum
 from ..shape.views import flip, reshape
@@ -105,7 +105,7 @@ def _weighed(x: Array, edges: Array | None, bins: int, rule: str, weights: Array
     """The sums of weights in each bin, in the order of the elements, in float64 or an integer dtype."""
     indices = allocate(x.device, (x.size,), dtypes.int64)
     if x.size:
-        block, piece = (1, 16384) if x.device.style == "serial" else (256, 2048)
+        block, piece = (1, 16384) if serial(x.device) else (256, 2048)
         _launch(x, edges, bins, rule, Shape(block, "place", piece), indices)
     kind = dtypes.info(weights.dtype).kind
     wide = dtypes.float64 if kind == "f" else dtypes.int64 if kind == "b" else weights.dtype

@@ -14,7 +14,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..dtypes import DType, promote
 from ..kernel import Kernel
-from ..kernel.plan import on, threads
+from ..kernel.plan import on, serial, threads
 from ..linalg import vector_norm
 from .groups import is_floating
 from .multi import Batch, batches
@@ -111,7 +111,7 @@ class _Clipping:
         root: dict[str, Any] = {"elem": wide, "block": threads(device, 1024)}
         device.backend.ahead(partial(_NORM.bind, device, **root))
         parts = 0
-        sums = {"vec": _HOST_SUMS} if device.style == "serial" else {}
+        sums = {"vec": _HOST_SUMS} if serial(device) else {}
         cut = {
             dtype: [batches(device, dtype, dtype, [layouts[i].size for i in indices], n) for n in (1, 2)]
             for dtype, indices in by_dtype.items()

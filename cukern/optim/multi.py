@@ -15,7 +15,7 @@ from ..array.layout import address
 from ..device import Device
 from ..dtypes import DType
 from ..kernel import Kernel
-from ..kernel.plan import on
+from ..kernel.plan import on, serial
 
 _COPIES = Kernel("optim/copies.cu", block=256, name="copies")
 #: The most bytes of a kernel's parameters.
@@ -66,7 +66,7 @@ class Batch:
         device = arrays[0].device
         addresses = (
             [address(array._data) for array in arrays]
-            if device.style == "serial"
+            if serial(device)
             else [array._operand for array in arrays]
         )
         packed: bytes = _PACK[self.capacity](*addresses, *[0] * (self.capacity - len(addresses)))

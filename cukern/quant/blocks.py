@@ -11,8 +11,8 @@ from ..array import Array
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, on
-from ..kernel.sizes import divide_up, index_type
+from ..kernel.plan import allocate, launch, on, serial, shares
+from ..kernel.sizes import index_type
 from .kinds import Kind
 
 _DEQUANTIZE = Kernel("quant/dequantize.cu")
@@ -23,12 +23,6 @@ _THREADS = 256
 _HOST_PIECE = 512
 #: The most bytes of weights that a block dequantises, which are staged in shared memory.
 _SHARED = 32 * 1024
-
-
-def _work(device: Device, count: int, threads: int = _THREADS) -> tuple[int, int, int]:
-    """Threads of a block, pieces of a thread, and blocks."""
-    block, piece = (1, _HOST_PIECE) if device.style == "serial" else (threads, 1)
-    return block, piece, divide_up(count, block * piece)
 
 
 @cache
@@ -56,10 +50,11 @@ def dequantized(
     row_blocks = shape[-1] // kind.weights
     with on(device):
         result = allocate(device, shape, dtype)
-        serial = device.style == "serial"
         count = result.size // kind.unit
         if count:
-            block, piece, grid = _work(device, count, min(_THREADS, _SHARED // (kind.unit * dtype.itemsize)))
+            block, piece, grid = shares(
+                device, count, _HOST_PIECE, min(_THREADS, _SHARED // (kind.unit * dtype.itemsize))
+            )
             function = _bound(
                 _DEQUANTIZE,
                 device,
@@ -70,8 +65,8 @@ def dequantized(
                 index=index_type(result.size + block * piece),
                 index_type="int" if indices is None else dtypes.info(indices.dtype).cxx,
                 placed=indices is not None,
-                clip=not serial,
-                serial=serial,
+                clip=not serial(device),
+                serial=serial(device),
             )
             values = (blocks._data, indices, result, count, piece, row_blocks, blocks.shape[0])
             launch(device, function, grid, block, values)
@@ -90,7 +85,7 @@ def quantized(x: Array, kind: Kind) -> Array:
     with on(device):
         result = allocate(device, (rows, kind.row_bytes(x.shape[-1])), dtypes.uint8)
         if count:
-            block, piece, grid = _work(device, count)
+            block, piece, grid = shares(device, count, _HOST_PIECE, _THREADS)
             function = _bound(
                 _QUANTIZE,
                 device,

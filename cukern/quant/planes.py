@@ -9,7 +9,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import fresh_layout
 from ..device import Device
-from ..kernel.plan import new, on
+from ..kernel.plan import new, on, serial
 from .array import QuantArray
 from .families import SETTLED
 from .kinds import Kind
@@ -81,7 +81,7 @@ def common_kind(matrices: list[Any], rows: int) -> Kind | None:
 def rounded(x: Array, kind: Kind) -> Planes:
     """Rows of activations, contiguous, in 8 bits."""
     rows, inputs = x.shape
-    layouts, run = rounding(x._layout or x._planned(), kind, x.device.style == "serial")
+    layouts, run = rounding(x._layout or x._planned(), kind, serial(x.device))
     with on(x.device):
         numbers, factors = new(layouts)
         run((x, numbers, factors))

@@ -15,6 +15,7 @@ from ..array import Array
 from ..array.creation import ones
 from ..array.layout import fresh_layout
 from ..device import Device, device
+from ..kernel.plan import serial
 from .array import QuantArray, from_blocks
 from .kinds import KINDS
 from .problem import MOST_ROWS, Quantised
@@ -126,7 +127,7 @@ def steps(where: Device, seed: int) -> Iterator[tuple[Quantised, tuple[Any, ...]
             arrays: tuple[Any, ...] = (x, None, None)
             if given == "rounded":
                 planes = [Array._made(one) for one in plane_layouts(where, x.shape, w._row)]
-                rounding(x._planned(), w._row, where.style == "serial")[1]((x, *planes))
+                rounding(x._planned(), w._row, serial(where))[1]((x, *planes))
                 arrays = (None, *planes)
             norm = ones(w.shape[1]) if given == "normed" else None
         problem = Quantised(x._planned(), w._row, w.shape, given=given, gate=gate)

@@ -16,9 +16,10 @@ from ..kernel.plan import Plan
 from ..kernel.sizes import ACCESS, divide_up, index_type, power_of_two
 from ..kernel.strides import Axes, Strides, broadcast_steps, contiguous_steps, needs_64_bits, step_kind
 from ..launch import cost
+from ..launch.params import layout_params
 from ..launch.variant import Launch, Variant, prepared
 from .plan import along
-from .variants import HOST_PIECE, layout
+from .variants import HOST_PIECE
 
 
 @dataclass(frozen=True)
@@ -148,7 +149,7 @@ class ByRows(Variant[Softmax]):
         flat = Axes((problem.rows, max(problem.n, self.threads)), ())
         wide = needs_64_bits(flat) or needs_64_bits(Axes(problem.x.shape, problem.steps))
         block = 1 if on_host else max(self.threads, 256)
-        walked = layout(kept_shape=kept.shape, kept_step=kept.steps, step=step, column=column)
+        walked = layout_params(kept_shape=kept.shape, kept_step=kept.steps, step=step, column=column)
         constants = {
             **self.about(problem, block),
             "total": "double" if on_host else dtypes.info(info.acc).cxx,

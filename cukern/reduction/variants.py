@@ -9,10 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any, ClassVar
-
-import numpy as np
 
 from .. import dtypes
 from ..array.layout import fresh_layout
@@ -23,7 +20,7 @@ from ..kernel import Kernel
 from ..kernel.sizes import divide_up, power_of_two
 from ..kernel.strides import step_kind
 from ..launch import cost
-from ..launch.params import Given, Params
+from ..launch.params import layout_params
 from ..launch.variant import Launch, Variant, prepared
 from ..text import Dim3
 from .plan import Plan, Reducing, Source, accumulator
@@ -48,17 +45,6 @@ _SHARED_BYTES = 32768
 _STATEMENTS = 512
 #: Bytes that a GPU reads from memory at a time.
 _SECTOR = 32
-
-
-@cache
-def _declared(**lengths: tuple[int, ...]) -> Params:
-    return Params("Layout", **{name: ("index", of) for name, of in lengths.items()})
-
-
-def layout(**values: Any) -> Given:
-    """The struct by which kernels walk arrays of any strides: fields of as many indices as given, none of no index."""
-    filled = {name: one for name, one in values.items() if np.size(one)}
-    return _declared(**{name: np.shape(one) for name, one in filled.items()})(**filled)
 
 
 class Kernels(Variant[Reducing]):
@@ -117,7 +103,7 @@ class Kernels(Variant[Reducing]):
             "half": all(d in dtypes.NARROW for d in program.inputs),
             **more,
         }
-        walked = layout(
+        walked = layout_params(
             kept_shape=problem.kept[:kept],
             kept_step=[source.kept[:kept] for source in sources],
             outer_shape=problem.over,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from ..kernel import Kernel
 from ..kernel.plan import Plan, allocate, on
 from ..kernel.sizes import LARGEST_INDEX
 from ..kernel.strides import Axes, needs_64_bits
+from ..launch.params import layout_params
 
 _REMAP = Kernel("shape/remap.cu", block=256)
 
@@ -59,22 +59,23 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     spans = Axes(tuple(axis.size for axis in axes), (tuple(axis.step for axis in axes),))
     wide = needs_64_bits(spans) or max(rows * spread.lanes, 2 * rows * columns) > LARGEST_INDEX
     bits = dtypes.info(data.dtype).bits
+    index = {"index": "long long" if wide else "int"}
+    walked = layout_params(**dict(zip(_Axis._fields, zip(*axes, strict=True), strict=True)))
     bound = _REMAP.bind(
         device,
+        **index,
+        Layout=walked.source(index),
         elem=bits,
         block=spread.block,
-        index="long long" if wide else "int",
         lanes=spread.lanes,
         beyond=beyond,
         outer=outer,
         unit=axes[-1].step == 1,
         name=f"remap_{beyond}_{bits.name}_{spread.block}",
     )
-    numbers = [number for numbers in zip(*axes, strict=True) for number in numbers]
-    layout = struct.pack(f"{len(numbers)}{'q' if wide else 'i'}", *numbers)
     groups, pieces = spread.block // spread.lanes, -(-columns // spread.piece)
     grid = (-(-rows // (groups * spread.rows_piece)), pieces, 1) if outer else (-(-pieces // groups), 1, 1)
-    tail = (layout, rows, spread.rows_piece, spread.piece)
+    tail = (walked.packed(index), rows, spread.rows_piece, spread.piece)
     return Plan(device, (), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
 
 

@@ -20,7 +20,7 @@ from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
 from ..elementwise.complex_rows import conjugated
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch
+from ..kernel.plan import allocate, launch, serial
 from ..kernel.sizes import divide_up, index_type, power_of_two
 from .structure import LongRows, Structure, chosen
 
@@ -135,7 +135,7 @@ def multiplied(
     result = allocate(device, (rows, columns), x.dtype)
     if result.size:
         data, x = data.contiguous(), x.contiguous()
-        alone = device.style == "serial" and (shape is None or shape.block == 1)
+        alone = serial(device) and (shape is None or shape.block == 1)
         pack, deep = (1, 1) if alone else (_pack(columns, x), _pack(blocks[1], data))
         s = shape or shares(device.style, structure, columns, blocks[1], pack)
         whole = not alone and s.items == pack
@@ -206,12 +206,12 @@ def sampled(structure: Structure, blocks: Blocks, g: Array, x: Array, lanes: int
     device, columns = g.device, g.shape[1]
     result = allocate(device, data_shape(structure, blocks), g.dtype)
     if result.size:
-        serial = device.style == "serial" and lanes is None
+        alone = serial(device) and lanes is None
         g, x = g.contiguous(), x.contiguous()
-        wide = 1 if serial else _pack(columns, g, x)
-        lanes = lanes or (1 if serial else min(_WARP, power_of_two(max(1, columns // wide))))
-        items = 1 if serial else _SAMPLES
-        block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if serial else (_BLOCK, items)
+        wide = 1 if alone else _pack(columns, g, x)
+        lanes = lanes or (1 if alone else min(_WARP, power_of_two(max(1, columns // wide))))
+        items = 1 if alone else _SAMPLES
+        block, piece = (1, divide_up(_HOST_PIECE, max(1, columns))) if alone else (_BLOCK, items)
         function = _sampling(
             device,
             g.dtype,

@@ -13,10 +13,7 @@ constexpr int block = << block >>, width = << width >>, unroll = << unroll >>, c
 <% if strided %>
 constexpr int axes = << axes >>, strided = << strided | length >>;
 // Sizes of the axes, slowest first; steps of the operands that are not flat, in elements.
-struct Layout {
-    << "Divisor" if index == "int" else index >> by[axes];
-    index stride[strided][axes];
-};
+<< Layout >>
 // The indices of an element along the axes, and the offsets of the strided operands there.
 struct Walk {
     index at[axes], offset[strided];

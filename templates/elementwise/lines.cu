@@ -109,9 +109,7 @@
 <% if strided %>
 
 // Sizes of the outer axes, slowest first; steps of the operands, inputs first, in elements.
-struct Layout {
-    << index >> << "shape[%d], stride[%d][%d], " % (outer, operands | length, outer) if outer >>step[<< operands | length >>];
-};
+<< Layout >>
 <% endif %>
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(

@@ -34,9 +34,7 @@ __device__ __forceinline__ void store(T* to, const Pack<T, N>& pack) {
 
 // A divisor of numbers below 2^31, as a factor and a shift. Source: Granlund and Montgomery, "Division by invariant
 // integers using multiplication", 1994.
-struct Divisor {
-    unsigned int n, factor, shift;
-};
+<< Divisor >>
 __device__ __forceinline__ unsigned int quotient(unsigned int i, Divisor by) {
     return ((unsigned int)((unsigned long long)i * by.factor >> 32) + i) >> by.shift;
 }

@@ -16,10 +16,7 @@ constexpr int block = << block >>, lanes = << lanes >>, width = << width >>, unr
 <% if strided %>
 constexpr int outer = << outer >>, strided = << strided | length >>;
 // Sizes of the outer axes, slowest first; steps of the operands that are not flat, in elements.
-struct Layout {
-    << "Divisor" if index == "int" else index >> by[outer];
-    index stride[strided][outer + 1];
-};
+<< Layout >>
 <% else %>
 struct Layout {};
 <% endif %>

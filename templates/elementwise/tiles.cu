@@ -12,12 +12,9 @@ constexpr int lanes = block > 1 ? 32 : 1, across = side / width;
 <% set staged = varied | selectattr("access", "equalto", "staged") | list %>
 <% set direct = varied | rejectattr("access", "equalto", "staged") | list %>
 <% include "elementwise/operands.cuh" %>
-// Tiles along the inner axis and along the other, sizes of the batches' axes, slowest first; steps of the operands along
-// the batches' axes, the other axis and the inner one, in elements.
-struct Layout {
-    Divisor across, down, by[batches ? batches : 1];
-    index stride[<< varied | length + outputs | length >>][batches + 2];
-};
+// Divisors: tiles along the inner axis and along the other, sizes of the batches' axes, slowest first. Steps of the
+// operands along the batches' axes, the other axis and the inner one, in elements.
+<< Layout >>
 <# Where an operand has an element of a tile. #>
 <% macro address(x, row="row", column="column") %>offset[<< x.table >>] + << row >> * memory.layout.stride[<< x.table >>][batches]<< {"unit": " + " ~ column, "zero": ""}.get(x.access, " + (%s) * memory.layout.stride[%d][batches + 1]" % (column, x.table)) >><% endmacro %>
 // What a thread has of the inputs that are not staged, from an element on.
@@ -155,25 +152,25 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     if constexpr (paired) {
         // A tile and the one that mirrors it are neighbours, so that what both read is read from memory once: the upper
         // triangle is folded to a rectangle, where tiles alternate with their mirror images.
-        const unsigned int pair = blockIdx.x / 2, fold = quotient(pair, layout.across), at = pair - fold * layout.across.n;
-        const unsigned int tiles_down = layout.down.n, odd = tiles_down % 2, upper = at + odd > fold;
+        const unsigned int pair = blockIdx.x / 2, fold = quotient(pair, layout.by[0]), at = pair - fold * layout.by[0].n;
+        const unsigned int tiles_down = layout.by[1].n, odd = tiles_down % 2, upper = at + odd > fold;
         const unsigned int low = upper ? fold : tiles_down - 1 + odd - fold;
         const unsigned int high = upper ? at - 1 + odd : tiles_down - 1 - at;
         if (blockIdx.x % 2 && low == high) return;
         top = index(blockIdx.x % 2 ? high : low) * side, left = index(blockIdx.x % 2 ? low : high) * side;
     } else {
-        const unsigned int strip = quotient(blockIdx.x, layout.across);
-        rest = quotient(strip, layout.down);
-        top = index(strip - rest * layout.down.n) * side;
-        left = index(blockIdx.x - strip * layout.across.n) * side;
+        const unsigned int strip = quotient(blockIdx.x, layout.by[0]);
+        rest = quotient(strip, layout.by[1]);
+        top = index(strip - rest * layout.by[1].n) * side;
+        left = index(blockIdx.x - strip * layout.by[0].n) * side;
     }
 #pragma unroll
     for (int x = 0; x < placed; ++x) offset[x] = top * layout.stride[x][batches] + left * layout.stride[x][batches + 1];
 #pragma unroll
     for (int axis = batches - 1; axis >= 0; --axis) {
-        const unsigned int next = quotient(rest, layout.by[axis]);
+        const unsigned int next = quotient(rest, layout.by[2 + axis]);
 #pragma unroll
-        for (int x = 0; x < placed; ++x) offset[x] += index(rest - next * layout.by[axis].n) * layout.stride[x][axis];
+        for (int x = 0; x < placed; ++x) offset[x] += index(rest - next * layout.by[2 + axis].n) * layout.stride[x][axis];
         rest = next;
     }
     const Memory memory{<< memory() >>layout};

@@ -6,6 +6,8 @@
 // Launch: a thread makes a group of rows by a group of columns, << block >> threads a block. Shared: none. No atomics.
 <% include "prelude/packs.cuh" %>
 <% include "lib/divisor.cuh" %>
+// Groups of columns in a row, and of rows in a plane.
+<< Groups >>
 using T = << elem >>;
 using acc = << acc >>;
 using index = << index >>;
@@ -94,16 +96,16 @@ struct Part {
 
 extern "C" __global__ void __launch_bounds__(<< block >>, << resident >>) << name >>(
     const T* __restrict__ x, T* __restrict__ y, index planes, index height, index width, index out_height, index out_width,
-    Divisor groups, Divisor bands)
+    const Groups of)
 {
     index plane = index(blockIdx.x) * << block >> + threadIdx.x;
-    const int group = take(plane, groups);
+    const int group = take(plane, of.across);
     const index line = plane;
-    const int band = take(plane, bands);
+    const int band = take(plane, of.down);
     if (plane >= planes) return;
     const index top = index(band) * rows_apart + first_row, left = index(group) * columns_apart;
     const Part part = {
         x + (plane * height + top) * width + left, top, left, height, width,
-        group == 0, group + 1 == groups.by, band == 0, band + 1 == bands.by};
+        group == 0, group + 1 == of.across.by, band == 0, band + 1 == of.down.by};
     part.make(y + line * rows * out_width + index(group) * items, out_width);
 }

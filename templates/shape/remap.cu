@@ -12,9 +12,7 @@ constexpr int block = << block >>, lanes = << lanes >>, outer = << outer >>;
 constexpr bool unit = << unit | lower >>, alike = beyond == constant || beyond == edge;
 
 // For each axis of y its size, the size of x, the places of y before it, and the step of x in elements, 1 in a row if `unit`.
-struct Layout {
-    index shape[outer + 1], size[outer + 1], before[outer + 1], step[outer + 1];
-};
+<< Layout >>
 
 // The place in an axis of n places that stands for p.
 __device__ __forceinline__ index inside(index p, index n) {

@@ -79,7 +79,7 @@ def test_rounded_activations_change_logits_little(
     On the host the GPU's kernels run, which make such activations where they make them at all.
     """
     for module in (kernels, decoder_module):
-        monkeypatch.setattr(module, "is_serial", lambda device: False)
+        monkeypatch.setattr(module, "serial", lambda device: False)
     form, path = decoders.FORMS[name], tmp_path / "model.gguf"
     weights = decoders.write(path, form, "Q8_0")
     decoder = Decoder(path, device=device)

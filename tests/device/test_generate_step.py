@@ -28,7 +28,7 @@ pytest.importorskip("gguf")
 def small(monkeypatch: pytest.MonkeyPatch, device: ck.Device) -> Iterator[pytest.MonkeyPatch]:
     """GPUs' kernels, on the host too, with few threads: there each takes its time, and the matrices are small."""
     for module in (kernels, decoder_module):
-        monkeypatch.setattr(module, "is_serial", lambda device: False)
+        monkeypatch.setattr(module, "serial", lambda device: False)
     if device.kind == "host":
         monkeypatch.setattr(kernels, "_PARTS", 2)
         monkeypatch.setattr(kernels, "_ATTEND_WARPS", (2, 1))

@@ -26,7 +26,7 @@ def as_a_gpu(
 ) -> pytest.MonkeyPatch:
     """The host launches as a GPU does."""
     empty(losses._forwards, losses._backwards)
-    monkeypatch.setattr(losses, "_serial", lambda device: False)
+    monkeypatch.setattr(losses, "serial", lambda device: False)
     # Its name in the package is that of the function.
     monkeypatch.setattr(sys.modules["cukern.array.array"], "layout_of", address_counts)
     return monkeypatch

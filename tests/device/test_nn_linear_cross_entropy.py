@@ -20,7 +20,7 @@ losses, module = (import_module(f"cukern.nn.{name}") for name in ("losses", "lin
 def as_a_gpu(device: ck.Device, monkeypatch: pytest.MonkeyPatch, empty: Callable[..., None]) -> None:
     """The host launches as a GPU does."""
     empty(module._plans)
-    monkeypatch.setattr(losses, "_serial", lambda device: False)
+    monkeypatch.setattr(losses, "serial", lambda device: False)
 
 
 def check(

@@ -15,9 +15,8 @@ from ...device.interface import Properties
 from ...elementwise.graph import cast, input_node
 from ...elementwise.program import Program, program
 from ...kernel.sizes import LARGEST_INDEX, divide_up, divisor_of
-from ...kernel.structs import struct
 from ...launch import cost
-from ...launch.params import Given, Params
+from ...launch.params import DIVISOR, Given, Params
 from ...linear.epilogue import of_sum
 from ...linear.problem import epilogue_steps, epilogue_variables
 
@@ -177,8 +176,6 @@ def _phases(size: int, kernel: int, stride: int, padding: int, dilation: int) ->
     return found
 
 
-#: The kernels' struct Divisor, of lib/divisor.cuh: what :func:`.sizes.divisor_of` returns.
-DIVISOR = struct("Divisor", multiplier="unsigned int", shift="int", by="int")
 _STRIDES = Params("Strides", batch="index", channel="index", at=("index", 3), group="index")
 #: Sizes and strides of an implicit GEMM: see nn/convolution/geometry.cuh.
 GEOMETRY = Params(

@@ -21,12 +21,11 @@ from ...elementwise.program import Program
 from ...kernel import Kernel
 from ...kernel.sizes import ACCESS, divide_up, divisor_of, index_type
 from ...launch import cost
-from ...launch.params import Given, Params
+from ...launch.params import DIVISOR, Given, Params
 from ...launch.variant import Launch, Plan, Run, Variant, prepared
 from ...shape.known_views import relaid
 from .arrangement import Pipeline
 from .problem import (
-    DIVISOR,
     Convolution,
     Gemm,
     View,

@@ -9,6 +9,7 @@ from ...array import Array
 from ...array.creation import zeros
 from ...array.layout import Layout
 from ...device import Device
+from ...kernel.plan import serial
 from ...launch.family import Family
 from . import reference
 from .problem import Normalization
@@ -85,7 +86,7 @@ def launch_backward(
 def expect_backward(x: Array, columns: int, weighted: bool, centered: bool) -> None:
     """Compile the host's gradient for rows of ``x`` ahead of need."""
     rows = min(x.size // columns, HOST_SLOTS)
-    if x.device.style == "serial" and rows * columns <= _REHEARSED:
+    if serial(x.device) and rows * columns <= _REHEARSED:
         _rehearse(x.device, x.dtype, rows, columns, weighted, centered)
 
 

@@ -12,7 +12,7 @@ from ...array.layout import Layout, fresh_layout
 from ...device import Device
 from ...device.interface import Prepared
 from ...kernel import Kernel
-from ...kernel.plan import Plan
+from ...kernel.plan import Plan, serial
 from ...kernel.sizes import divide_up, index_type
 from ...linear.blas import Part, Product
 from .small import Small, fits
@@ -45,9 +45,9 @@ class Shape:
     def __init__(
         self, device: Device, batch: int, state: int, aligned: bool, pack: int | None = None
     ) -> None:
-        self.pack = pack or (1 if device.style == "serial" else widest_pack(state, aligned))
+        self.pack = pack or (1 if serial(device) else widest_pack(state, aligned))
         self.block, self.items = 1, state
-        if device.style != "serial" or self.pack > 1:
+        if not serial(device) or self.pack > 1:
             self.block = min(BLOCK, 32 * divide_up(max(state, 1), 32 * self.pack))
             self.items = self.pack
         self.grid = (batch, divide_up(state, max(1, self.block * self.items)), 1)

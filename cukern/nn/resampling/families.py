@@ -19,9 +19,10 @@ from ...device import Device, device
 from ...device.interface import Properties
 from ...kernel import Kernel
 from ...kernel.plan import new, on
-from ...kernel.sizes import ACCESS, divide_up, divisor, index_type, power_of_two
+from ...kernel.sizes import ACCESS, divide_up, divisor_of, index_type, power_of_two
 from ...launch import cost
 from ...launch.family import Family
+from ...launch.params import DIVISOR, Params
 from ...launch.variant import Launch, Plan, Variant, prepared
 from . import bands
 from .bands import Band, Groups
@@ -86,6 +87,9 @@ class Resampling(NamedTuple):
     def least_seconds(self, limits: Properties) -> float:
         """The time of its bytes."""
         return (self.x.nbytes + self.results[0].nbytes) / cost.bandwidth(limits)
+
+
+_GROUPS = Params("Groups", across=DIVISOR, down=DIVISOR)
 
 
 @dataclass(frozen=True)
@@ -162,7 +166,9 @@ class Regularly(Variant[Resampling]):
         (y,), (height, width) = problem.results, problem.x.shape[-2:]
         down, across = regular(problem.axes[1], self.rows), regular(problem.axes[2], self.columns)
         assert down is not None and across is not None
-        groups = divisor(y.shape[-1] // self.columns), divisor(y.shape[-2] // self.rows)
+        groups = _GROUPS(
+            across=divisor_of(y.shape[-1] // self.columns), down=divisor_of(y.shape[-2] // self.rows)
+        )
         return Launch(
             grid=(divide_up(y.size // (self.rows * self.columns), self.block), 1, 1),
             block=self.block,
@@ -173,7 +179,7 @@ class Regularly(Variant[Resampling]):
                 "across": across,
                 "packs": packs(across, width, problem.x.dtype.itemsize),
             },
-            params=(problem.planes, height, width, *y.shape[-2:], *groups),
+            params=(problem.planes, height, width, *y.shape[-2:], groups),
         )
 
 

@@ -180,7 +180,7 @@ def _devices() -> Iterator[tuple[str, str]]:
     default = current()
     for one in devices():
         limits = one.properties
-        unit = "cores" if one.kind == "host" else "multiprocessors"
+        unit = "cores" if one.style == "serial" else "multiprocessors"
         mark = " (default)" if one is default else ""
         yield str(one), f"{limits.name}, {limits.multiprocessors} {unit}{mark}"
 

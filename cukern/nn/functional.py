@@ -43,8 +43,8 @@ from .convolution.function import (
 )
 from .dropout import dropout
 from .embedding import embedding, one_hot
-from .layer_norm.function import layer_norm
-from .layer_norm.rms import rms_norm
+from .layer_norm.function import add_layer_norm, layer_norm
+from .layer_norm.rms import add_rms_norm, rms_norm
 from .linear import linear
 from .linear_cross_entropy import linear_cross_entropy
 from .lltm.function import lltm, lltm_cell
@@ -74,6 +74,8 @@ __all__ = [
     "adaptive_max_pool1d",
     "adaptive_max_pool2d",
     "adaptive_max_pool3d",
+    "add_layer_norm",
+    "add_rms_norm",
     "attention",
     "avg_pool1d",
     "avg_pool2d",

@@ -69,6 +69,8 @@ def launch_norms(dtype: Any) -> None:
     for columns in (5, 1000, 300_000):
         x, weight = arrays(dtype, (3, columns), (columns,))
         with_derivatives(lambda x, w, n=columns: ck.nn.rms_norm(x, n, w), x, weight)
+        with_derivatives(lambda x, r, n=columns: ck.nn.add_rms_norm(x, r, n), x, x)
+        with_derivatives(lambda x, r, w, n=columns: ck.nn.add_layer_norm(x, r, n, w, w), x, x, weight)
     x, weight = arrays(dtype, (4, 8, 400), (8,))
     for axis, one in ((1, x), (-1, ck.zeros((4, 400, 8), dtype))):
         with_derivatives(

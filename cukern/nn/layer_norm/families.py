@@ -52,17 +52,24 @@ def _dense(x: Array | None) -> Array | None:
 
 
 def launch_forward(
-    x: Array, weight: Array | None, bias: Array | None, eps: float, columns: int, centered: bool = True
-) -> tuple[Array, Array]:
+    x: Array,
+    weight: Array | None,
+    bias: Array | None,
+    eps: float,
+    columns: int,
+    centered: bool = True,
+    residual: Array | None = None,
+) -> list[Array]:
     """The normalized ``x`` and its statistics (rows, 2); all arrays have one dtype.
 
-    Rows that are not ``centered`` are divided by the root of their mean square.
+    Rows that are not ``centered`` are divided by the root of their mean square. With a ``residual`` its sum with ``x``
+    is normalized, and is the third result.
     """
-    x, weight, bias = x.contiguous(), _dense(weight), _dense(bias)
-    problem = Normalization(x._layout or x._planned(), _layout(weight), _layout(bias), columns, centered)
-    plan = LAYER_NORM(problem)
-    y, statistics = plan(x, weight, bias, eps)
-    return y, statistics
+    x, weight, bias, residual = x.contiguous(), _dense(weight), _dense(bias), _dense(residual)
+    layouts = x._layout or x._planned(), _layout(weight), _layout(bias)
+    plan = LAYER_NORM(Normalization(*layouts, columns, centered, residual=_layout(residual)))
+    made: list[Array] = plan(x, *(() if residual is None else (residual,)), weight, bias, eps)
+    return made
 
 
 def launch_backward(
@@ -73,13 +80,19 @@ def launch_backward(
     columns: int,
     wanted: tuple[bool, bool] = (True, True),
     centered: bool = True,
+    plus: Array | None = None,
 ) -> tuple[Array, Array | None, Array | None]:
-    """The gradients of x, weight and bias; the last two have shape (columns,), or are None unless ``wanted``."""
-    x, dy, weight = x.contiguous(), dy.contiguous(), _dense(weight)
+    """The gradients of x, to which ``plus`` is added, weight and bias.
+
+    The last two have shape (columns,), or are None unless ``wanted``.
+    """
+    x, dy, weight, plus = x.contiguous(), dy.contiguous(), _dense(weight), _dense(plus)
     layouts = x._layout or x._planned(), _layout(weight), None
-    problem = Normalization(*layouts, columns, centered, dy=_layout(dy), wanted=wanted)
+    problem = Normalization(
+        *layouts, columns, centered, dy=_layout(dy), wanted=wanted, residual=_layout(plus)
+    )
     plan = GRADIENT(problem)
-    dx, dweight, dbias = plan(x, dy, weight, statistics)
+    dx, dweight, dbias = plan(x, dy, weight, statistics, *(() if plus is None else (plus,)))
     return dx, dweight, dbias
 
 

@@ -9,11 +9,12 @@ from typing import Any
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import ones, zeros
+from ...autodiff import recompute, tape
 from ...cache import Cache
 from ...device import Device
 from ...elementwise.operands import first_array, require_array
 from ...ops.info import finfo
-from ..fused import common_dtype, is_int, layouts_of, record_fused, require_eps, tracked
+from ..fused import common_dtype, fused_vjp, is_int, layouts_of, record_fused, require_eps, tracked
 from ..module import Module, Parameter
 from .families import expect_backward, launch_backward, launch_forward
 from .reference import layer_norm_reference
@@ -27,31 +28,42 @@ def normalized(
     bias: Array | None,
     eps: float | None,
     centered: bool,
-) -> Array:
-    """:func:`layer_norm`, or :func:`.rms_norm`, which does not center rows."""
-    layouts = layouts_of(x, weight, bias)
+    residual: Array | None = None,
+) -> Any:
+    """:func:`layer_norm`, or :func:`.rms_norm`, which does not center rows; with a residual a pair.
+
+    The pair is what :func:`add_layer_norm` returns.
+    """
+    layouts = layouts_of(x, weight, bias, residual)
     sizes = normalized_shape if isinstance(normalized_shape, tuple) else (normalized_shape,)
     key = (sizes, layouts) if all(type(n) is int for n in sizes) else None
     if key in _checked:
-        return _recorded(name, x, weight, bias, sizes, _eps_of(name, eps, x), centered)
-    x = require_array(x, name, "x", first_array((weight, bias)))
+        return _recorded(name, x, weight, bias, sizes, _eps_of(name, eps, x), centered, residual)
+    x = require_array(x, name, "x", first_array((weight, bias, residual)))
     weight = None if weight is None else require_array(weight, name, "weight", x)
     bias = None if bias is None else require_array(bias, name, "bias", x)
-    dtype = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias})
+    residual = None if residual is None else require_array(residual, name, "residual", x)
+    dtype = common_dtype(name, {"x": x}, {"weight": weight, "bias": bias, "residual": residual})
     sizes = require_normalized_shape(normalized_shape, name)
     if x.shape[max(x.ndim - len(sizes), 0) :] != sizes:
         raise ValueError(f"{name}: x: expected trailing axes of sizes {sizes}, got shape {x.shape}")
     for argument, one in (("weight", weight), ("bias", bias)):
         if one is not None and one.shape != sizes:
             raise ValueError(f"{name}: {argument}: expected shape {sizes}, got {one.shape}")
+    if residual is not None and residual.shape != x.shape:
+        raise ValueError(f"{name}: residual: expected the shape of x, {x.shape}, got {residual.shape}")
     eps = _eps_of(name, eps, x)
     x = ops.astype(x, dtype, copy=False)
-    weight, bias = (None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias))
+    weight, bias, residual = (
+        None if one is None else ops.astype(one, dtype, copy=False) for one in (weight, bias, residual)
+    )
     if not x.size:
-        return layer_norm_reference(x, len(sizes), weight, bias, eps, centered) if all(sizes) else x
-    if key is not None and layouts is not None and layouts == layouts_of(x, weight, bias):
+        x = x if residual is None else ops.add(x, residual)
+        y = layer_norm_reference(x, len(sizes), weight, bias, eps, centered) if all(sizes) else x
+        return y if residual is None else (y, x)
+    if key is not None and layouts is not None and layouts == layouts_of(x, weight, bias, residual):
         _checked.keep(key, True)
-    return _recorded(name, x, weight, bias, sizes, eps, centered)
+    return _recorded(name, x, weight, bias, sizes, eps, centered, residual)
 
 
 def _eps_of(name: str, eps: float | None, x: Array) -> float:
@@ -70,8 +82,11 @@ def _recorded(
     sizes: tuple[int, ...],
     eps: float,
     centered: bool,
-) -> Array:
+    residual: Array | None = None,
+) -> Any:
     """The same of checked arguments, on tapes that track them."""
+    if residual is not None:
+        return _added(name, x, residual, weight, bias, sizes, eps, centered)
     columns = math.prod(sizes)
     primals = (x, weight, bias)
     tracking = tracked(primals)
@@ -98,6 +113,56 @@ def _recorded(
 
         record_fused(name, primals, (y,), (statistics,), kernels, composed, tracking, again)
     return y
+
+
+def _added(
+    name: str,
+    x: Array,
+    residual: Array,
+    weight: Array | None,
+    bias: Array | None,
+    sizes: tuple[int, ...],
+    eps: float,
+    centered: bool,
+) -> tuple[Array, Array]:
+    """The same of ``x + residual``, and the sum: what is kept for the gradient is the sum alone."""
+    columns = math.prod(sizes)
+    given = [one for one in (x, residual, weight, bias) if one is not None]
+    tracking = tape.tracked(given)
+    y, statistics, total = launch_forward(x, weight, bias, eps, columns, centered, residual)
+    if tracking is None:
+        return y, total
+
+    def pull(cotangents: Sequence[Any], kept: Sequence[Any], needs: Sequence[bool]) -> Sequence[Array | None]:
+        dy, plus = cotangents
+        total, weight, bias, statistics = kept
+        of_sum = needs[0] or needs[1]
+        if dy is None:
+            return [*(plus if need else None for need in needs[:2]), *(None for _ in needs[2:])]
+        still = iter(needs[2:])
+        wanted = of_sum, weight is not None and next(still), bias is not None and next(still)
+
+        def composed(total: Array, weight: Array | None, bias: Array | None) -> Any:
+            y = layer_norm_reference(total, len(sizes), weight, bias, eps, centered)
+            return y if plus is None else (y, total)
+
+        def kernels() -> Sequence[Array | None]:
+            made = launch_backward(total, dy, weight, statistics, columns, wanted[1:], centered, plus)
+            return [made[0], _shaped(made[1], weight), _shaped(made[2], bias)]
+
+        own = total, weight, bias
+        given = (dy,) if plus is None else (dy, plus)
+        dx, *others = fused_vjp(kernels, composed, own, given, wanted)
+        of_numbers = [one for one, primal in zip(others, own[1:], strict=True) if primal is not None]
+        return [*(dx if need else None for need in needs[:2]), *of_numbers]
+
+    def again(total: Array, weight: Array | None, bias: Array | None) -> Array:
+        return launch_forward(total, weight, bias, eps, columns, centered)[0]
+
+    saved = total, weight, bias, statistics
+    tape.record(name, given, (y, total), pull, saved, materialize=False, tracking=tracking)
+    recompute.note(name, again, (total, weight, bias), y, tracking[2])
+    return y, total
 
 
 def _shaped(gradient: Array | None, like: Array | None) -> Array | None:
@@ -143,7 +208,57 @@ def layer_norm(
     >>> ck.nn.layer_norm(ck.asarray([[1.0, 3.0]]), 2, eps=0.0).tolist()
     [[-1.0, 1.0]]
     """
-    return normalized("layer_norm", x, normalized_shape, weight, bias, eps, True)
+    made: Array = normalized("layer_norm", x, normalized_shape, weight, bias, eps, True)
+    return made
+
+
+def add_layer_norm(
+    x: Array,
+    residual: Array,
+    normalized_shape: int | Sequence[int],
+    weight: Array | None = None,
+    bias: Array | None = None,
+    eps: float = 1e-5,
+) -> tuple[Array, Array]:
+    """:func:`layer_norm` of ``x + residual``, and the sum itself, in one launch; so are their gradients.
+
+    A residual block adds what it has computed to its input, and the next one normalizes the sum and adds to it again.
+
+    Args:
+        x: shape (..., *normalized_shape), a floating dtype.
+        residual: shape of ``x``.
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        weight: shape ``normalized_shape``; ones when None.
+        bias: shape ``normalized_shape``; zeros when None.
+        eps: added to the variance.
+
+    Returns:
+        The normalized sum and the sum, both of the shape of ``x``, in the promoted dtype of the arguments.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or ``eps`` is negative.
+
+    >>> import cukern as ck
+    >>> y, total = ck.nn.add_layer_norm(ck.asarray([[1.0, 1.0]]), ck.asarray([[0.0, 2.0]]), 2, eps=0.0)
+    >>> y.tolist(), total.tolist()
+    ([[-1.0, 1.0]], [[1.0, 3.0]])
+    """
+    require_residual("add_layer_norm", residual)
+    made: tuple[Array, Array] = normalized(
+        "add_layer_norm", x, normalized_shape, weight, bias, eps, True, residual
+    )
+    return made
+
+
+def require_residual(name: str, residual: object) -> None:
+    """Raise if there is none.
+
+    Raises:
+        TypeError: it is None.
+    """
+    if residual is None:
+        raise TypeError(f"{name}: residual: expected a cukern array, got NoneType")
 
 
 def require_normalized_shape(normalized_shape: int | Sequence[int], name: str) -> tuple[int, ...]:
@@ -185,13 +300,14 @@ class LayerNorm(Module):
         self.weight = Parameter(ones(sizes, dtype, device)) if affine else None
         self.bias = Parameter(zeros(sizes, dtype, device)) if affine and bias else None
 
-    def forward(self, x: Array) -> Array:
-        """The normalized ``x``, of its shape."""
-        return layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+    def forward(self, x: Array, residual: Array | None = None) -> Any:
+        """The normalized ``x``, of its shape; with a ``residual`` what :func:`add_layer_norm` returns, a pair."""
+        own = self.normalized_shape, self.weight, self.bias, self.eps
+        return layer_norm(x, *own) if residual is None else add_layer_norm(x, residual, *own)
 
     def extra_repr(self) -> str:
         """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 
-__all__ = ["LayerNorm", "layer_norm"]
+__all__ = ["LayerNorm", "add_layer_norm", "layer_norm"]

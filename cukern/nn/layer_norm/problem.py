@@ -26,6 +26,8 @@ class Normalization(NamedTuple):
         dy: the gradient of the result, of the shape of ``x``.
         wanted: whether the gradients of weight and of bias are.
         activation: of the normalized values, where rows are groups of channels.
+        residual: what is added to ``x`` before, of its shape, in rows that are no groups; to the gradient of ``x``, if
+            ``dy`` is given.
     """
 
     x: Layout
@@ -38,6 +40,7 @@ class Normalization(NamedTuple):
     dy: Layout | None = None
     wanted: tuple[bool, bool] = (False, False)
     activation: Program | None = None
+    residual: Layout | None = None
 
     @property
     def device(self) -> Device:
@@ -62,16 +65,20 @@ class Normalization(NamedTuple):
     @property
     def packed(self) -> bool:
         """Whether rows, weight and bias allow vectorized access of 16 bytes; those of channels are read one by one."""
-        arrays = (self.x,) if self.groups else (self.x, self.dy, self.weight, self.bias)
+        arrays = (self.x,) if self.groups else (self.x, self.dy, self.weight, self.bias, self.residual)
         whole = self.columns * self.x.dtype.itemsize % ACCESS == 0
         return whole and all(one is None or one.aligned for one in arrays)
 
     @property
     def results(self) -> tuple[Layout, ...]:
-        """The layouts of the result and of statistics, two a row or three a group; or of the wanted gradients."""
+        """The layouts of the result, of statistics, two a row or three a group, and of the sum with a residual.
+
+        Those of a gradient are of the wanted gradients.
+        """
         first = fresh_layout(self.device, self.x.dtype, self.x.shape)
         if self.dy is None:
-            return first, fresh_layout(self.device, self.acc, (self.rows, 3 if self.groups else 2))
+            statistics = fresh_layout(self.device, self.acc, (self.rows, 3 if self.groups else 2))
+            return (first, statistics) if self.residual is None else (first, statistics, first)
         return first, *[fresh_layout(self.device, self.x.dtype, (self.columns,))] * sum(self.wanted)
 
     @property
@@ -86,6 +93,7 @@ class Normalization(NamedTuple):
             "sums": any(self.wanted),
             "rows": self.rows,
             "columns": self.columns,
+            **({} if self.residual is None else {"residual": True}),
         }
 
     @property
@@ -93,8 +101,10 @@ class Normalization(NamedTuple):
         """The problem in a line."""
         name = "group norm" if self.groups else "layer norm" if self.centered else "RMS norm"
         of = "" if self.dy is None else "gradient of "
+        name += "" if self.residual is None else " of a sum"
         return f"{of}{name} of {self.rows} x {self.columns} of {dtypes.info(self.x.dtype).name}"
 
     def least_seconds(self, limits: Properties) -> float:
         """The time in which rows are read and written once."""
-        return (2 if self.dy is None else 3) * self.x.nbytes / cost.bandwidth(limits)
+        arrays = 3 - (self.dy is None) + (self.residual is not None) * (2 if self.dy is None else 1)
+        return arrays * self.x.nbytes / cost.bandwidth(limits)

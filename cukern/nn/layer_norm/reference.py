@@ -37,7 +37,9 @@ def normalization(problem: Normalization) -> Callable[..., list[Array]]:
     groups, columns = problem.groups or 1, problem.columns
     channels = groups, columns // problem.inner, 1
 
-    def compute(x: Array, weight: Array | None, bias: Array | None, eps: float) -> list[Array]:
+    def compute(x: Array, *given: Any) -> list[Array]:
+        *residual, weight, bias, eps = given
+        x = ops.add(x, residual[0]) if residual else x
         rows = ops.reshape(ops.astype(x, problem.acc), (-1, columns))
         mean = (
             ops.mean(rows, axis=1, keepdims=True)
@@ -50,7 +52,8 @@ def normalization(problem: Normalization) -> Callable[..., list[Array]]:
         y = y if bias is None else y + ops.reshape(bias, channels)
         first = rows[:, :1] if problem.centered else 0 * mean
         found = [first, mean - first, rstd][0 if problem.groups else 1 :]
-        return [ops.astype(ops.reshape(y, x.shape), x.dtype), ops.concat(found, axis=1)]
+        made = [ops.astype(ops.reshape(y, x.shape), x.dtype), ops.concat(found, axis=1)]
+        return [*made, x] if residual else made
 
     return compute
 
@@ -61,7 +64,7 @@ def gradient(problem: Normalization) -> Callable[..., list[Array]]:
     def mean(x: Array) -> Array:
         return ops.mean(x, axis=1, keepdims=True)
 
-    def compute(x: Array, dy: Array, weight: Array | None, statistics: Array) -> list[Array]:
+    def compute(x: Array, dy: Array, weight: Array | None, statistics: Array, *plus: Array) -> list[Array]:
         rows, given = (ops.reshape(ops.astype(one, problem.acc), (-1, problem.columns)) for one in (x, dy))
         first = rows[:, :1] if problem.centered else 0.0
         normal = (rows - first - statistics[:, :1]) * statistics[:, 1:]
@@ -72,7 +75,8 @@ def gradient(problem: Normalization) -> Callable[..., list[Array]]:
             for one, want in zip((given * normal, given), problem.wanted, strict=True)
             if want
         ]
-        gradients = [ops.reshape(apart * statistics[:, 1:], x.shape), *sums]
+        dx = ops.reshape(apart * statistics[:, 1:], x.shape)
+        gradients = [ops.add(dx, plus[0]) if plus else dx, *sums]
         return [ops.astype(one, x.dtype) for one in gradients]
 
     return compute
@@ -116,6 +120,8 @@ def samples(of_gradient: bool) -> Any:
 
             with device(where):
                 x, dy, weight = normal(rows, columns), normal(rows, columns), normal(columns)
+                residual = normal(rows, columns) if draw.random() < 0.3 else None
+                more = () if residual is None else (residual,)
                 bias = normal(columns) if centered else None
                 forward = Normalization(
                     x._planned(),
@@ -123,13 +129,15 @@ def samples(of_gradient: bool) -> Any:
                     None if bias is None else bias._planned(),
                     columns,
                     centered,
+                    residual=None if residual is None else residual._planned(),
                 )
-                arguments: tuple[Any, ...] = (x, weight, bias, 1e-5)
+                arguments: tuple[Any, ...] = (x, *more, weight, bias, 1e-5)
                 if not of_gradient:
                     yield forward, arguments
                     continue
-                statistics, wanted = normalization(forward)(*arguments)[1], (draw.random() < 0.8, centered)
+                _, statistics, *total = normalization(forward)(*arguments)
+                wanted = draw.random() < 0.8, centered
             problem = forward._replace(bias=None, dy=dy._planned(), wanted=wanted)
-            yield problem, (x, dy, weight, statistics)
+            yield problem, (*(total or (x,)), dy, weight, statistics, *more)
 
     return drawn

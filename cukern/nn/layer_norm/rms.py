@@ -10,7 +10,7 @@ from ...array.creation import ones
 from ...device import Device
 from ..fused import require_eps
 from ..module import Module, Parameter
-from .function import normalized, require_normalized_shape
+from .function import normalized, require_normalized_shape, require_residual
 
 
 def rms_norm(
@@ -39,7 +39,43 @@ def rms_norm(
     >>> ck.nn.rms_norm(ck.asarray([[3.0, 3.0]]), 2, eps=0.0).tolist()
     [[1.0, 1.0]]
     """
-    return normalized("rms_norm", x, normalized_shape, weight, None, eps, False)
+    made: Array = normalized("rms_norm", x, normalized_shape, weight, None, eps, False)
+    return made
+
+
+def add_rms_norm(
+    x: Array,
+    residual: Array,
+    normalized_shape: int | Sequence[int],
+    weight: Array | None = None,
+    eps: float | None = None,
+) -> tuple[Array, Array]:
+    """:func:`rms_norm` of ``x + residual``, and the sum itself, in one launch; so are their gradients.
+
+    Args:
+        x: shape (..., *normalized_shape), a floating dtype.
+        residual: shape of ``x``.
+        normalized_shape: the sizes of the trailing axes; an int for one axis.
+        weight: shape ``normalized_shape``; ones when None.
+        eps: added to the mean; the machine epsilon of the dtype of ``x`` when None.
+
+    Returns:
+        The normalized sum and the sum, both of the shape of ``x``, in the promoted dtype of the arguments.
+
+    Raises:
+        TypeError: an argument is not a floating array.
+        ValueError: the shapes do not fit, or ``eps`` is negative.
+
+    >>> import cukern as ck
+    >>> y, total = ck.nn.add_rms_norm(ck.asarray([[1.0, 1.0]]), ck.asarray([[2.0, 2.0]]), 2, eps=0.0)
+    >>> y.tolist(), total.tolist()
+    ([[1.0, 1.0]], [[3.0, 3.0]])
+    """
+    require_residual("add_rms_norm", residual)
+    made: tuple[Array, Array] = normalized(
+        "add_rms_norm", x, normalized_shape, weight, None, eps, False, residual
+    )
+    return made
 
 
 class RMSNorm(Module):
@@ -65,13 +101,14 @@ class RMSNorm(Module):
         self.eps = eps if eps is None else require_eps("RMSNorm", eps)
         self.weight = Parameter(ones(self.normalized_shape, dtype, device)) if affine else None
 
-    def forward(self, x: Array) -> Array:
-        """The normalized ``x``, of its shape."""
-        return rms_norm(x, self.normalized_shape, self.weight, self.eps)
+    def forward(self, x: Array, residual: Array | None = None) -> Any:
+        """The normalized ``x``, of its shape; with a ``residual`` what :func:`add_rms_norm` returns, a pair."""
+        own = self.normalized_shape, self.weight, self.eps
+        return rms_norm(x, *own) if residual is None else add_rms_norm(x, residual, *own)
 
     def extra_repr(self) -> str:
         """The options that the parameters' shapes do not show."""
         return f"{self.normalized_shape}, eps={self.eps}"
 
 
-__all__ = ["RMSNorm", "rms_norm"]
+__all__ = ["RMSNorm", "add_rms_norm", "rms_norm"]

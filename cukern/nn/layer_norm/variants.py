@@ -62,6 +62,7 @@ class ByRows(Variant[Normalization]):
                 "weighted": problem.weight is not None,
                 "biased": problem.bias is not None,
                 "centered": problem.centered,
+                "residual": problem.residual is not None,
             },
             params=(problem.rows, problem.columns),
         )
@@ -226,10 +227,12 @@ class Gradient(ByRows):
             iterator = iter(items(sums))
             return [next(iterator) if one else None for one in summed]
 
-        def compute(x: Array, dy: Array, weight: Array | None, statistics: Array) -> list[Array | None]:
+        def compute(
+            x: Array, dy: Array, weight: Array | None, statistics: Array, *plus: Array
+        ) -> list[Array | None]:
             with on(problem.device):
                 dx, *sums = new(layouts)
-                run((x, dy, weight, statistics, dx, *(each(sums[0]) if sums else ())))
+                run((x, dy, weight, statistics, *plus, dx, *(each(sums[0]) if sums else ())))
             if not any(wanted):
                 return [dx, None, None]
             iterator = each(ops.sum.evaluate(load(acc, acc), sums, (), (1,), False, x.dtype))

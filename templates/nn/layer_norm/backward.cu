@@ -2,7 +2,8 @@
 // dweight = sum over rows of dy * n, dbias = sum over rows of dy. Source: the chain rule through mean and variance.
 // Rows are of any length, and read twice: for the sums and for dx.
 // x, dy, dx (rows, columns); weight (columns), or not read; statistics (rows, 2) as forward.cu writes them. dweight, dbias
-// (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards.
+// (slots, columns): sums over the rows of one slot, to be summed over the slots afterwards. With a `residual`, `plus`
+// (rows, columns) is added to dx.
 // Launch: any grid; a slot is a group of `threads` threads of it, and rows are dealt to the slots in turn. Shared: the
 // states of warps. A block owns its slots; no atomics, so every run gives the same bits.
 <% include "nn/layer_norm/statistics.cuh" %>
@@ -26,7 +27,7 @@ __device__ __forceinline__ void add_up(
 
 extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, const T* __restrict__ dy, const T* __restrict__ weight,
-    const acc* __restrict__ statistics, T* __restrict__ dx, acc* __restrict__ dweight,
+    const acc* __restrict__ statistics, << "const T* __restrict__ plus, " if residual >>T* __restrict__ dx, acc* __restrict__ dweight,
     acc* __restrict__ dbias, index rows, index columns)
 {
     const int lane = row_lane();
@@ -63,7 +64,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
         for (index column = lane; column < columns && live; column += threads) {
             const acc n = of.normal(cast<acc>(source[column]));
             const acc g = cast<acc>(above[column]) * (weighted ? cast<acc>(weight[column]) : acc(1));
-            target[column] = cast<T>((g - gradient_mean - n * product_mean) * of.rstd);
+            target[column] = cast<T>((g - gradient_mean - n * product_mean) * of.rstd<< " + cast<acc>(plus[row * columns + column])" if residual >>);
         }
     }
     row_end();

@@ -3,7 +3,7 @@
 // x, dy, dx (rows, columns); weight (columns) or null; statistics (rows, 2) as forward.cu writes them. dweight, dbias
 // (slots, columns) or null: sums over the rows of one slot, to be summed over the slots afterwards.
 // Launch: any grid, of whole clusters; a slot is a group of `threads` threads of it, and rows are dealt to the slots in
-// turn. A thread has `chunks` packs of `width` elements of each array. Shared: the states of warps. No atomics.
+// turn. With a `residual`, `plus` (rows, columns) is added to dx. A thread has `chunks` packs of `width` elements of each array. Shared: the states of warps. No atomics.
 <% include "nn/layer_norm/statistics.cuh" %>
 <% include "prelude/packs.cuh" %>
 constexpr int chunks = << chunks >>;
@@ -13,7 +13,7 @@ constexpr int chunks = << chunks >>;
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>) << name >>(
     const T* __restrict__ x, const T* __restrict__ dy, const T* __restrict__ weight,
-    const acc* __restrict__ statistics, T* __restrict__ dx, acc* __restrict__ dweight,
+    const acc* __restrict__ statistics, << "const T* __restrict__ plus, " if residual >>T* __restrict__ dx, acc* __restrict__ dweight,
     acc* __restrict__ dbias, index rows, index columns)
 {
     const int lane = row_lane();
@@ -59,10 +59,11 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
         for (int chunk = 0; chunk < chunks; ++chunk) {
             const index start = (chunk * threads + lane) * width;
             if (start >= columns || !live) continue;
-            acc result[width];
+            acc result[width]<< ", more[width]" if residual >>;
+            << "unpack(load_pack<width>(plus + row * columns + start), more);" if residual >>
 #pragma unroll
             for (int v = 0; v < width; ++v)
-                result[v] = (gs[chunk][v] - gradient_mean - ns[chunk][v] * product_mean) * of.rstd;
+                result[v] = (gs[chunk][v] - gradient_mean - ns[chunk][v] * product_mean) * of.rstd<< " + more[v]" if residual >>;
             store_pack(target + start, packed<T>(result));
         }
     }

@@ -2,6 +2,7 @@
 // dy are read once, and the next stages - 1 turns are prefetched while a turn of `turn` rows is computed.
 // x, dy, dx (rows, columns); weight (columns), or not read; statistics (rows, 2) as forward.cu writes them.
 // dweight, dbias (slots, columns) or null: sums over the rows of one block or cluster, to be summed over them afterwards.
+// With a `residual`, `plus` (rows, columns) is added to dx.
 // Launch: any grid, of whole clusters; rows are dealt to their groups of `threads` threads, a turn at a time. A thread has
 // `chunks` packs of `width` elements of each array, aligned. Shared: the states of warps; dynamic: the packs of the stages,
 // at the end the groups' sums. No atomics.
@@ -71,7 +72,7 @@ __device__ __forceinline__ void store_sums(
 }
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const T* x, const T* dy, const T* weight, const acc* statistics, T* dx, acc* dweight, acc* dbias,
+    const T* x, const T* dy, const T* weight, const acc* statistics, << "const T* plus, " if residual >>T* dx, acc* dweight, acc* dbias,
     index rows, index given_columns)
 {
     const index columns = exact ? threads * chunks * width : given_columns;
@@ -125,6 +126,15 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
             own.of[2 * r] = centered ? sum[0] : acc(0), own.of[2 * r + 1] = product[0];
         }
         if (keeps_row) bring_rows(slot, x, dy, row + stages * step, rows, columns);
+<% if residual %>
+        Held pluses[turn][chunks];
+#pragma unroll
+        for (int r = 0; r < turn; ++r)
+#pragma unroll
+            for (int chunk = 0; chunk < chunks; ++chunk)
+                if (row + r < rows && (exact || start_of(chunk) < columns))
+                    pluses[r][chunk] = load_pack<width>(plus + (row + r) * columns + start_of(chunk));
+<% endif %>
         const RowState total = row_sums(own, phase);
 #pragma unroll
         for (int r = 0; r < turn; ++r) {
@@ -139,10 +149,11 @@ extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster 
 #pragma unroll
                     for (int v = 0; v < width; ++v) ns[r][chunk][v] = here.n[v], gs[r][chunk][v] = here.g[v];
                 }
-                acc result[width];
+                acc result[width]<< ", more[width]" if residual >>;
+                << "unpack(pluses[r][chunk], more);" if residual >>
 #pragma unroll
                 for (int v = 0; v < width; ++v)
-                    result[v] = derivative(ns[r][chunk][v], gs[r][chunk][v], of[r], gradient_mean, product_mean);
+                    result[v] = derivative(ns[r][chunk][v], gs[r][chunk][v], of[r], gradient_mean, product_mean)<< " + more[v]" if residual >>;
                 store_pack(dx + (row + r) * columns + start, packed<T>(result));
             }
         }

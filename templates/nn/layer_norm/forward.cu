@@ -1,7 +1,7 @@
 // y[r, c] = (x[r, c] - mean[r]) * rstd[r] * weight[c] + bias[c], for rows of any length: x is read once for the statistics,
 // by tiles of `tile` elements a thread, and once for y.
 // x, y (rows, columns); weight, bias (columns), or not read; statistics (rows, 2): those of statistics.cuh, with
-// rstd = 1 / sqrt(variance + eps).
+// rstd = 1 / sqrt(variance + eps). With a `residual` (rows, columns), x + residual is stored in total, and normalized.
 // Launch: block / threads rows a block. Shared: the states of warps.
 <% include "nn/layer_norm/statistics.cuh" %>
 constexpr int tile = << tile >>;
@@ -39,16 +39,25 @@ __device__ __forceinline__ RowMoments joined(RowMoments a, const T* elements, in
 }
 
 extern "C" __global__ void __launch_bounds__(<< block >>, 1) << name >>(
-    const T* x, const T* weight, const T* bias, acc eps, T* y, acc* statistics, index rows, index columns)
+    const T* x, << "const T* residual, " if residual >>const T* weight, const T* bias, acc eps, T* y, acc* statistics,
+    << "T* total, " if residual >>index rows, index columns)
 {
     const int lane = row_lane();
     const index row = index(row_team()) * row_groups + row_group();
     const bool live = row < rows;
     if (threads == 1 && !live) return;
-    const T* source = x + (long long)(live ? row : 0) * columns;
-    T* target = y + (long long)(live ? row : 0) * columns;
+    const long long at = (long long)(live ? row : 0) * columns;
+    T* target = y + at;
     int phase = 0;
+<% if residual %>
+    // A thread reads the columns that it has written, and the first.
+    for (index column = lane; column < columns && live; column += threads) total[at + column] = sum_of(x[at + column], residual[at + column]);
+    const T* source = total + at;
+    const acc shift = centered ? cast<acc>(sum_of(x[at], residual[at])) : acc(0);
+<% else %>
+    const T* source = x + at;
     const acc shift = centered ? cast<acc>(source[0]) : acc(0);
+<% endif %>
     RowMoments own = {0.0, 0.0, 0.0};
     for (index start = lane; start < columns; start += tile * threads) {
         const index left = divide_up(columns - start, index(threads));

@@ -3,7 +3,7 @@
 // rstd = 1 / sqrt(variance + eps).
 // `grouped`: a row is a group of channels, of `inner` neighbours each; weight and bias (groups * channels) are those of the
 // channels, and rows take the groups in turn; statistics (rows, 3) begin with the row's first element.
-// An `activation` follows.
+// An `activation` follows. With a `residual` (rows, columns), x + residual is stored in total, and normalized.
 // Launch: block / threads rows a block, or a row a cluster of blocks. A thread has `chunks` packs of `width` elements, and
 // with `ahead` those of weight and bias, which it reads together with x. Shared: the states of warps.
 <% include "nn/layer_norm/statistics.cuh" %>
@@ -100,26 +100,46 @@ __device__ __forceinline__ RowMoments moments(const Held (&held)[chunks], acc fi
 <% endif %>
 
 extern "C" __global__ void<< " __cluster_dims__(%d, 1, 1)" % cluster if cluster > 1 >> __launch_bounds__(<< block >>, << resident >>) << name >>(
-    const T* x, const T* weight, const T* bias, acc eps, T* y, acc* statistics, index rows, index columns<< ", index groups, index inner" if grouped >>)
+    const T* x, << "const T* residual, " if residual >>const T* weight, const T* bias, acc eps, T* y, acc* statistics,
+    << "T* total, " if residual >>index rows, index columns<< ", index groups, index inner" if grouped >>)
 {
     const int lane = row_lane();
     const index row = index(row_team()) * row_groups + row_group();
     const bool live = row < rows;
-    const T* source = x + (long long)(live ? row : 0) * columns;
-    T* target = y + (long long)(live ? row : 0) * columns;
+    const long long at = (long long)(live ? row : 0) * columns;
+    const T* source = x + at;
+    T* target = y + at;
     const acc scale = acc(1) / acc(columns);
     int phase = 0;
-    Held held[chunks], weights[chunks], biases[chunks];
+    Held held[chunks], weights[chunks], biases[chunks]<< ", others[chunks]" if residual >>;
 #pragma unroll
     for (int chunk = 0; chunk < chunks; ++chunk) {
         const index start = start_of(chunk);
         if (!exact && start >= columns) continue;
         held[chunk] = load_pack<width>(source + start);
+<% if residual %>
+        others[chunk] = load_pack<width>(residual + at + start);
+<% endif %>
         if (ahead && weighted) weights[chunk] = load_pack<width>(weight + start);
         if (ahead && biased) biases[chunk] = load_pack<width>(bias + start);
     }
     if (ahead) issue_loads();
+<% if residual %>
+#pragma unroll
+    for (int chunk = 0; chunk < chunks; ++chunk) {
+        const index start = start_of(chunk);
+        if (!exact && start >= columns) continue;
+        acc values[width], more[width];
+        unpack(held[chunk], values), unpack(others[chunk], more);
+#pragma unroll
+        for (int v = 0; v < width; ++v) values[v] += more[v];
+        held[chunk] = packed<T>(values);
+        if (live) store_pack(total + at + start, held[chunk]);
+    }
+    const acc first = cast<acc>(sum_of(source[0], residual[at]));
+<% else %>
     const acc first = cast<acc>(source[0]);
+<% endif %>
     const RowMoments of = moments(held, first, scale, columns, phase);
     const acc rstd = acc(1) / sqrt(maximum(of.variance, acc(0)) + eps);
     row_end();

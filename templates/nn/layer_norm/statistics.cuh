@@ -7,6 +7,9 @@ using acc = << acc >>;
 using index = << index >>;
 constexpr int threads = << threads >>, width = << width >>;
 constexpr bool weighted = << weighted | lower >>, centered = << centered | lower >>;
+<% if residual %>
+__device__ __forceinline__ T sum_of(T x, T residual) { return cast<T>(cast<acc>(x) + cast<acc>(residual)); }
+<% endif %>
 struct alignas(2 * sizeof(acc)) Statistics {
     acc mean, rstd;
 };

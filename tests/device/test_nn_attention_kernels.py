@@ -681,3 +681,23 @@ def test_large_scores(device: ck.Device, dtype: str, size: float, scale: float, 
     with only(variant, parts=parts) as used:
         check_large_scores(dtype, size, queries, scale)
     assert [one.parts for one in used.forward] == [parts]
+
+
+@pytest.mark.parametrize("queries, keys", [(0, 5), (4, 0)])
+def test_gradients_where_nothing_is_attended_to(device: ck.Device, queries: int, keys: int) -> None:
+    """They are zeros: the result is connected with all that it could have depended on."""
+    q, k = ck.ones((2, 3, queries, 8)), ck.ones((2, 3, keys, 8))
+    bias = ck.ones((3, queries, keys))
+    with ck.Tape() as tape:
+        tape.watch(q, k, bias)
+        total = ck.sum(nn.attention(q, k, k, bias=bias))
+    for primal, gradient in zip((q, k, bias), tape.gradient(total, [q, k, bias]), strict=True):
+        assert gradient.shape == primal.shape and not gradient.numpy().any()
+
+
+def test_gradients_where_all_weights_are_dropped(device: ck.Device) -> None:
+    q = ck.ones((2, 3, 4, 8))
+    with ck.Tape() as tape:
+        tape.watch(q)
+        total = ck.sum(nn.attention(q, q, q, dropout=1.0))
+    assert not tape.gradient(total, q).numpy().any()

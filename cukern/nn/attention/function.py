@@ -15,6 +15,7 @@ from ...array import Array
 from ...array.creation import full, zeros, zeros_like
 from ...autodiff import tape
 from ...cache import Cache
+from ...elementwise.operands import recorded_many
 from ...kernel.strides import broadcast_shapes
 from ...random import Generator
 from ...transforms import vjp
@@ -385,7 +386,10 @@ def attention(
     result = (*lead, *q.shape[-3:-1], v.shape[-1])
     nothing = not math.prod(shape) or (where[0] is not None and where[0].size == 1)
     if nothing or (options.dropout == 1 and not return_lse):
-        made = zeros(result, dtype, q.device)
+        primals = [one for one in (q, k, v, *operands, *tables) if one.dtype in dtypes.FLOATS]
+        made = recorded_many(
+            "attention", primals, zeros(result, dtype, q.device), lambda _, needs: [*map(zeros_like, primals)]
+        )
         lse = full(result[:-1], -math.inf, dtypes.info(dtype).acc, q.device)
         return (made, lse) if return_lse else made
     given = (bias is not None, mask is not None)

@@ -15,11 +15,13 @@ class _State(threading.local):
     Attributes:
         active: the tapes that record, outermost first.
         fusing: the name of the fused function that is being traced, if any.
+        refused: what has no place in its kernels, and was met so far.
     """
 
     def __init__(self) -> None:
         self.active: tuple[Tape, ...] = ()
         self.fusing: str | None = None
+        self.refused: list[str] = []
 
 
 state = _State()

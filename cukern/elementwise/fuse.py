@@ -19,7 +19,6 @@ from .. import dtypes, pytree
 from ..array import Array
 from ..array.creation import asarray, device_of
 from ..array.operators import FUNCTIONS
-from ..autodiff.state import state
 from ..cache import Cache
 from ..device import capture_hooks
 from .function import evaluate
@@ -36,6 +35,7 @@ from .graph import (
     product_shape,
     scalar_node,
     substitute,
+    tracing,
 )
 from .plan import source
 from .program import Program, compact
@@ -263,6 +263,7 @@ class Fused(Generic[P, R]):
             for i, one in enumerate(parameters)
             if one.name in static and one.kind <= one.POSITIONAL_OR_KEYWORD
         )
+        self._told: set[str] = set()
         self._traces: Cache[tuple[Any, ...], _Traced] = Cache()
         #: By the layouts of arrays, the types of numbers and the values of static arguments of calls without keywords.
         self._known: Cache[tuple[Any, ...], _Traced] = Cache()
@@ -301,7 +302,9 @@ class Fused(Generic[P, R]):
             if plain:
                 self._known.keep(tuple(key), traced)
         if traced.why:
-            return self._function(*args, **kwargs)
+            made = self._function(*args, **kwargs)
+            self._say(traced.why)
+            return made
         for kernel in traced.kernels:
             values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
@@ -380,17 +383,21 @@ class Fused(Generic[P, R]):
             bound = self._signature.bind_partial()
             bound.arguments.update({**tree, **call.static})
             args, kwargs = bound.args, bound.kwargs
-        outer, state.fusing = state.fusing, self._name
-        try:
-            return self._kernels(self._function(*args, **kwargs), arrays)
-        except NotFused as error:
+        with tracing(self._name) as refused:
+            try:
+                traced = self._kernels(self._function(*args, **kwargs), arrays)
+            except Exception as error:  # a symbol is not all that an array is
+                refused.append(f"{type(error).__name__}: {error}")
+        return _Traced((), (), None, refused[0]) if refused else traced
+
+    def _say(self, why: str) -> None:
+        """Warn, once, that the function is called as it is."""
+        if why not in self._told:
+            self._told.add(why)
             warnings.warn(
-                f"fuse: {self._name} has {error.what}, which is not elementwise: its operations are called one by one",
+                f"fuse: {self._name} is not fused, its operations are called one by one: {why}",
                 stacklevel=capture_hooks.stacklevel(),
             )
-            return _Traced((), (), None, error.what)
-        finally:
-            state.fusing = outer
 
     def _kernels(self, outputs: Any, arrays: int) -> _Traced:
         """A kernel for each shape of outputs, and for each reduction, after those of products that they read."""
@@ -472,9 +479,10 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
     together with the expression that it reduces (and a small kernel that combines the parts of a long reduction).
     The derivative is one kernel, after another reduction for ``var`` and ``std``, and with a sum for arguments that
     were broadcast. If a tape records ``max``, ``min`` or ``prod``, a kernel computes the reduced values first.
-    Of a function that computes with a reduction's result, as ``x - ck.mean(x)``, indexes an array, or calls what is not
-    elementwise, the operations are called one by one, as without ``fuse``, after a warning that says what stands in the
-    way.
+    Of a function that computes with a reduction's result, as ``x - ck.mean(x)``, or with arrays that are not its
+    arguments, indexes an array, branches on values, or calls what is not elementwise, the operations are called one by
+    one, as without ``fuse``, and a warning says what stands in the way. It is then called twice for new shapes and
+    dtypes, on symbols first.
 
     It may contain matrix products, ``x @ w`` or :func:`cukern.matmul`, whose factors are arguments, expressions, or
     transposes of these (``w.T``, ``w.mT``, ``ck.swapaxes(w, -1, -2)``). A product and the expression of it are one
@@ -493,7 +501,7 @@ def fuse(function: Any = None, /, *, static: Sequence[str] = ()) -> Any:
 
     Raises:
         OverflowError: when called: an integer is out of the range of the dtype in which it is computed.
-        TypeError: when called: the function branches on values, or computes with arrays that are not its arguments.
+        TypeError: when called: a static argument cannot be hashed.
 
     >>> import cukern as ck
     >>> @ck.fuse

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
@@ -17,6 +18,7 @@ import numpy as np
 
 from .. import dtypes
 from ..array.operators import FUNCTIONS, Operators
+from ..autodiff.state import state
 from ..dtypes import DType
 from .row import FLOAT, INEXACT, Row, Scalar, convert_scalar, is_scalar
 
@@ -177,16 +179,28 @@ def _fold(row: Row, args: tuple[Node, ...]) -> Node | None:
     return None
 
 
+@contextmanager
+def tracing(name: str) -> Iterator[list[str]]:
+    """Within it a function runs on symbols; gives what it has that no kernel can, also if it catches the error."""
+    outer, state.fusing, state.refused = (state.fusing, state.refused), name, []
+    try:
+        yield state.refused
+    finally:
+        state.fusing, state.refused = outer
+
+
 class NotFused(TypeError):
     """What a fused function cannot have in its kernels, so that its operations are called one by one.
 
-    Attributes:
+    Args:
         what: that has no place in a kernel.
+        instead: the way out.
     """
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what}: a fused function is elementwise: apply it before or after the function")
-        self.what = what
+    def __init__(self, what: str, instead: str = "apply it before or after the function") -> None:
+        super().__init__(f"{what}, which is not elementwise: {instead}")
+        if state.fusing is not None:
+            state.refused.append(str(self))
 
 
 class Expr(Operators):
@@ -251,10 +265,7 @@ class Expr(Operators):
         raise NotFused(f"a permutation of axes by {tuple(order)}")
 
     def _refuse(self, what: str) -> TypeError:
-        return TypeError(
-            f"{what} of a fused function's value is not known when it is traced; Python control flow may "
-            "depend on shapes, dtypes and static arguments only: use cukern.where for values"
-        )
+        return NotFused(f"{what} of an array", "use cukern.where for choices by value")
 
     def __bool__(self) -> bool:
         raise self._refuse("the truth")
@@ -266,7 +277,7 @@ class Expr(Operators):
         raise self._refuse("the number")
 
     def __iter__(self) -> Any:
-        raise self._refuse("an element")
+        raise NotFused("a loop over an array")
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         return FUNCTIONS["array_ufunc"](ufunc, method, inputs, options)
@@ -443,10 +454,7 @@ def symbolic(row: Row, operands: Sequence[Any]) -> Expr:
         elif isinstance(operand, (Reduced, Swapped)):
             raise operand._refused(row.name)
         else:
-            raise TypeError(
-                f"{row.name}: a fused function computes with its arguments and Python numbers; got "
-                f"{type(operand).__name__} from elsewhere: pass it as an argument"
-            )
+            raise NotFused(f"{row.name} of {type(operand).__name__} from elsewhere", "pass it as an argument")
     try:
         shape = shapes[0] if len(shapes) == 1 else np.broadcast_shapes(*shapes)
     except ValueError:

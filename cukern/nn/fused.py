@@ -14,7 +14,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import recompute, tape
-from ..elementwise.graph import Expr, input_node
+from ..elementwise.graph import Expr, input_node, tracing
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
 from ..function import Function
@@ -85,14 +85,12 @@ def require_activation(name: str, activation: object) -> None:
 @lru_cache(maxsize=1024)
 def traced(activation: Activation, dtype: dtypes.DType, shape: tuple[int, ...]) -> Program | None:
     """The program of an activation of an array; None unless it is elementwise, has a derivative and keeps the dtype."""
-    outer, tape.state.fusing = tape.state.fusing, "activation"
-    try:
-        y = activation(Expr(input_node(0, dtype), shape))  # type: ignore[arg-type]
-    except Exception:  # a symbol is not all that an array is
-        return None
-    finally:
-        tape.state.fusing = outer
-    if not isinstance(y, Expr) or (y.dtype, y.shape) != (dtype, shape):
+    with tracing("activation") as refused:
+        try:
+            y = activation(Expr(input_node(0, dtype), shape))  # type: ignore[arg-type]
+        except Exception:  # a symbol is not all that an array is
+            return None
+    if refused or not isinstance(y, Expr) or (y.dtype, y.shape) != (dtype, shape):
         return None
     made = program("activation", (y.node,), (dtype,))
     return made if made.backward((True,), (True,)).results[0] else None

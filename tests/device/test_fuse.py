@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -174,20 +173,64 @@ def test_common_expressions_are_computed_once() -> None:
         assert f.source(ck.ones(3)).count("exp(a0)") == 1
 
 
-REFUSED: dict[str, tuple[Any, str]] = {
-    "branch": (lambda x: x if x > 0 else -x, "the truth of a fused function's value is not known"),
-    "loop": (lambda x: next(iter(x)), "an element of a fused function's value"),
-    "number": (lambda x: x * float(x), "the number of a fused function's value"),
-    "captured": (lambda x: x * ck.ones(3), "got Array from elsewhere: pass it as an argument"),
-    "constant": (lambda x: 1.0, "got float at result"),
-    "nothing": (lambda x: "a", "got str at result"),
+def recorded_otherwise(x: Any) -> Any:
+    with ck.stop_recording():
+        y = ck.exp(x)
+    return x * y
+
+
+def caught(x: Any) -> Any:
+    try:
+        return ck.sort(x)
+    except TypeError:
+        return x
+
+
+#: Functions, what is said of each, and what there is besides kernels.
+NOT_FUSED: dict[str, tuple[Any, str]] = {
+    "branch": (lambda x: x if x[0] > 0 else -x, "an index, which is not elementwise"),
+    "truth": (lambda x: x if ck.any(x > 0) else -x, "the truth of an array, .* use cukern.where"),
+    "loop": (lambda x: sum(iter(x)), "a loop over an array"),
+    "number": (lambda x: x * float(ck.max(x)), "the number of an array"),
+    "elsewhere": (lambda x: x * ck.ones(3), "Array from elsewhere, .* pass it as an argument"),
+    "constant": (lambda x: x[0].item(), "an index"),
+    "numpy": (lambda x: x * x.numpy().sum(), "AttributeError: .* no attribute 'numpy'"),
+    "of numpy": (lambda x: np.sort(x), "a loop over an array"),
+    "at": (lambda x: x.at[0].set(1.0) * 2, "no attribute 'at'"),
+    "converted": (lambda x: ck.asarray(x) * 2, "a loop over an array"),
+    "dropout": (lambda x: ck.nn.dropout(x, 0.0) + 1, "dropout"),
+    "not recorded": (recorded_otherwise, "expected no stop_recording"),
+    "caught": (caught, "sort, which is not elementwise"),
+    "length": (lambda x: len(x[0].reshape(1)) + x, "an index"),
 }
 
 
-@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_refusals(device: ck.Device, case: Any) -> None:
+@pytest.mark.parametrize("case", NOT_FUSED.values(), ids=NOT_FUSED)
+def test_what_is_not_fused_is_called(device: ck.Device, case: Any) -> None:
+    """As without ``fuse``, with its derivative, and a warning in the first call alone."""
     function, message = case
-    with pytest.raises(TypeError, match=message):
+    fused, x = ck.fuse(function), ck.asarray([3.0, -1.0, 2.0])
+    with pytest.warns(UserWarning, match=f"is not fused, its operations are called one by one: .*{message}"):
+        made = fused(x)
+    for again in (made, fused(x)):
+        assert np.asarray(again).tolist() == np.asarray(function(x)).tolist()
+    if isinstance(made, ck.Array):
+        pulled, right = (ck.vjp(one, x)[1](ck.ones_like(made))[0] for one in (fused, function))
+        assert np.asarray(pulled).tolist() == np.asarray(right).tolist()
+    assert "is not fused" in fused.source(x)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "message"),
+    [
+        (lambda x: x if x > 0 else -x, ValueError, "truth"),
+        (lambda x: x.nothing, AttributeError, "'Array' object has no attribute 'nothing'"),
+        (lambda x: x + "a", TypeError, "unsupported|expected"),
+    ],
+    ids=["truth", "attribute", "word"],
+)
+def test_errors_are_those_of_the_function(device: ck.Device, function: Any, kind: Any, message: str) -> None:
+    with pytest.raises(kind, match=message):
         ck.fuse(function)(ck.ones(3))
 
 
@@ -198,8 +241,8 @@ def test_refused_arguments(device: ck.Device) -> None:
         def f(x: ck.Array) -> ck.Array:
             return x
 
-    with pytest.raises(TypeError, match="a result depends on no array argument"):
-        ck.fuse(lambda k: k + 1)(2.0)
+    with pytest.warns(UserWarning, match="a result depends on no array argument"):
+        assert ck.fuse(lambda k: k + 1)(2.0) == 3.0
     with pytest.raises(ValueError, match=r"multiply: shapes \(2,\), \(3,\) do not broadcast"):
         bump(ck.ones(2), ck.ones(3), 1.0)
 
@@ -250,7 +293,7 @@ def test_integer_arguments_must_fit_the_dtype(device: ck.Device) -> None:
 def test_the_length_of_a_symbol(device: ck.Device) -> None:
     f = ck.fuse(lambda x: x / len(x))
     assert f(ck.ones((2, 3))).tolist() == [[0.5] * 3] * 2
-    with pytest.raises(TypeError, match="0 axes"):
+    with pytest.raises(TypeError, match="0-d array"):
         f(ck.asarray(1.0))
 
 
@@ -273,7 +316,7 @@ def test_numpys_functions_of_symbols(device: ck.Device) -> None:
     x = ck.asarray([1.0, 2.0])
     made = ck.fuse(lambda x: np.exp(x) + np.add(x, 1))(x)
     assert_close(made, np.exp(x.numpy()) + x.numpy() + 1, rtol=1e-6)
-    with pytest.raises(TypeError, match="numpy.isnat"):
+    with pytest.raises(TypeError, match="isnat"):
         ck.fuse(lambda x: np.isnat(x))(x)
 
 
@@ -285,60 +328,3 @@ def test_constants_of_a_fused_function(device: ck.Device) -> None:
     total = ck.grad(lambda x: ck.fuse(f)(x).sum())
     assert_close(total(x), np.sin(x.numpy()), rtol=1e-14)
     assert_close(ck.grad(lambda x: total(x).sum())(x), np.zeros(2))
-
-
-def test_recording_cannot_stop_in_a_fused_function(device: ck.Device) -> None:
-    def half(x: Any) -> Any:
-        with ck.stop_recording():
-            y = ck.exp(x)
-        return x * y
-
-    with pytest.raises(TypeError, match=r"half: expected no stop_recording .* cukern.stop_gradient\(x\)"):
-        ck.fuse(half)(ck.ones(2))
-    assert half(ck.ones(2)).shape == (2,)  # a failed trace leaves nothing behind
-
-
-def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -> None:
-    class Scaled(ck.Function):
-        @staticmethod
-        def forward(ctx: Any, x: Any) -> Any:
-            return 2 * x
-
-    fused = ck.fuse(lambda x: Scaled.apply(x))
-    with pytest.warns(UserWarning, match=r"Scaled, a Function \(cukern.elementwise") as seen:
-        assert fused(ck.ones(2)).tolist() == [2, 2]
-    assert {Path(one.filename).name for one in seen} == {Path(__file__).name}
-
-
-NOT_FUSED: dict[str, tuple[Any, str]] = {
-    "index": (lambda x: x[1:] + x[:-1], "an index"),
-    "stencil": (lambda x: ck.pad(x, 1) * 2, "pad"),
-    "reduction": (lambda x: x - ck.sum(x), "subtract of sum"),
-    "method": (lambda x: x - x.mean(), "subtract of mean"),
-    "axes": (lambda x: ck.exp(ck.moveaxis(x, 0, 1)), "moveaxis"),
-    "result": (lambda x: (x + 1).T, "a transpose as a result"),
-    "number": (lambda x: ck.roll(x, 1) + 0.5, "roll"),
-}
-
-
-@pytest.mark.parametrize("case", NOT_FUSED.values(), ids=NOT_FUSED)
-def test_what_is_not_elementwise_is_called(device: ck.Device, case: Any) -> None:
-    """With a warning for each form, and never again; the source says it too."""
-    function, said = case
-    fused, x = ck.fuse(function), ck.asarray(np.random.default_rng(0).normal(size=(4, 4)))
-    with pytest.warns(
-        UserWarning, match=f"has {said}.*, which is not elementwise: its operations are called"
-    ):
-        made = fused(x)
-    np.testing.assert_array_equal(made.numpy(), function(x).numpy())
-    np.testing.assert_array_equal(fused(2 * x).numpy(), function(2 * x).numpy())
-    assert "is not fused: " + said.split("(")[0] in fused.source(x)
-
-
-def test_more_results_than_arguments(device: ck.Device) -> None:
-    made = ck.fuse(lambda x: (x + 1, 2 * x, -x, x * x))(ck.asarray([3.0]))
-    assert [one.item() for one in made] == [4.0, 6.0, -3.0, 9.0]
-    a, b = (np.random.default_rng(seed).normal(size=(90, 90)) for seed in (0, 1))
-    turned = ck.fuse(lambda x, y: (x + y, x - y, x * y, y))(ck.asarray(a), ck.asarray(b).T)
-    for one, want in zip(turned, (a + b.T, a - b.T, a * b.T, b.T), strict=True):
-        np.testing.assert_array_equal(one.numpy(), want)

@@ -197,19 +197,6 @@ def test_what_goes_on_from_a_reduction_is_called(device: ck.Device, f: Any, said
     assert_close(fused(x), right)  # and it warns once
 
 
-@pytest.mark.parametrize(
-    ("f", "said"),
-    [
-        (lambda x: x if ck.any(x > 0) else -x, "the truth of a fused function's value"),
-        (lambda x: x * int(ck.sum(x)), "the integer of a fused function's value"),
-    ],
-    ids=["truth", "integer"],
-)
-def test_values_of_a_reduction_are_not_known(device: ck.Device, f: Any, said: str) -> None:
-    with pytest.raises(TypeError, match=said):
-        ck.fuse(f)(ck.ones((2, 3)))
-
-
 def test_the_sources_of_a_reduction_in_two_stages() -> None:
     f = ck.fuse(lambda x: ck.mean(x * x))
     with ck.device("host"):

@@ -262,46 +262,47 @@ def source(program: Program, device: Device, datas: Sequence[Any]) -> str:
     if 0 in shape:
         return ""
     operands = [layout_of(device, data) for data in datas]
-    axes = _axes(operands, Plan(program, device, operands).layouts, shape)
-    work = _work(program, device, axes, _aligned(operands, program, None))
+    layouts = Plan(program, device, operands).layouts
+    axes = _axes(operands, layouts, shape)
+    work = _work(program, device, axes, _aligned([*operands, *layouts]))
     return work.kernel.source(device=device, **variables(program, work, [False] * len(datas)))
 
 
-def _aligned(operands: Sequence[Layout], program: Program, out: Layout | None) -> list[bool]:
-    aligned = [True] * len(program.outputs) if out is None else [out.aligned]
-    return [one.aligned for one in operands] + aligned
+def _aligned(layouts: Sequence[Layout]) -> list[bool]:
+    return [one.aligned for one in layouts]
 
 
 def make_plan(
     program: Program,
     device: Device,
     operands: Sequence[Layout],
-    out: Layout | None,
-    inplace: Sequence[bool],
+    outs: Sequence[Layout] = (),
+    inplace: Sequence[bool] = (),
 ) -> Plan:
     """Choose and compile the launch of ``program`` for arrays of given layouts.
 
     Args:
         operands: the inputs' layouts, on ``device``.
-        out: the layout of an existing output; without it outputs are new, in the memory order of an input.
-        inplace: flags of the inputs that share the output's memory.
+        outs: the layouts of existing outputs, of one shape; without them outputs are new, in the memory order of an
+            input.
+        inplace: flags of the inputs that share the output's memory; none do by default.
 
     Raises:
         ValueError: the shapes do not broadcast.
     """
     plan = Plan(program, device, operands)
     shape = plan.layouts[0].shape
-    if out is not None:
-        if broadcast_shapes(program.name, [shape, out.shape]) != out.shape:
+    if outs:
+        if broadcast_shapes(program.name, [shape, outs[0].shape]) != outs[0].shape:
             raise ValueError(
-                f"{program.name}: a result of shape {shape} does not fit an array of shape {out.shape}"
+                f"{program.name}: a result of shape {shape} does not fit an array of shape {outs[0].shape}"
             )
-        shape, plan.layouts = out.shape, (out,)
+        shape, plan.layouts = outs[0].shape, tuple(outs)
     if 0 not in shape:
         axes = _axes(operands, plan.layouts, shape)
-        work = _work(program, device, axes, _aligned(operands, program, out))
-        plan.launch = _prepare(device, work, variables(program, work, inplace))
-        if out is None and len(plan.layouts) == 1:
+        work = _work(program, device, axes, _aligned([*operands, *plan.layouts]))
+        plan.launch = _prepare(device, work, variables(program, work, inplace or [False] * len(operands)))
+        if not outs and len(plan.layouts) == 1:
             plan.make = maker(plan.launch, plan.layouts[0])
     return plan
 
@@ -335,7 +336,7 @@ def plan_for(program: Program, device: Device, layouts: Sequence[Layout]) -> Pla
     """Make and cache the plan of ``program`` for these layouts; raises as :func:`make_plan`."""
     return _plans.keep(
         (program, *layouts),
-        make_plan(program, device, layouts, None, [False] * len(layouts)),
+        make_plan(program, device, layouts),
     )
 
 
@@ -352,7 +353,7 @@ def run_into(
     key = (program, *layouts, *same)
     plan = _plans.get(key)
     if plan is None:
-        plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1], same))
+        plan = _plans.keep(key, make_plan(program, device, layouts[:-1], layouts[-1:], same))
     if plan.launch is not None:
         operand = device.backend.operand
         numbers = [convert(value) for convert, value in zip(plan.converters, scalars, strict=True)]

@@ -72,9 +72,12 @@ def _by_kernels(
 
 def _by_numpy(a: Any, b: Any, out: Any = None) -> Any:
     """The product by NumPy, which calls its BLAS; half types, which that lacks, by way of float32."""
-    if out is None and dtypes.info(a.dtype).narrow:
-        wide = (one.astype(dtypes.info(one.dtype).acc) for one in (a, b))
-        return _by_numpy(*wide).astype(a.dtype)
+    if dtypes.info(a.dtype).narrow:
+        product = _by_numpy(*(one.astype(dtypes.info(one.dtype).acc) for one in (a, b)))
+        if out is None:
+            return product.astype(a.dtype)
+        out[...] = product
+        return out
     return quiet().run(np.matmul, a, b, out=out)
 
 
@@ -194,13 +197,16 @@ class Product:
         self._device = a.whole.device
         self._views = [part.view for part in parts]
         self._call: Callable[[int, int, int], None] | None = None
-        # NumPy lacks products of half types.
-        self._convert = out.whole.dtype if a.whole.on_host and out.whole.dtype != a.whole.dtype else None
+        wider = out.whole.dtype != a.whole.dtype
+        self._convert = out.whole.dtype if a.whole.on_host and wider else None
         matrices = [_stand_in(part) for part in parts]
         if not a.whole.on_host and all(one.size for one, _ in matrices):
             self._offsets = tuple(offset for _, offset in matrices)
             left, right, result = (one for one, _ in matrices)
-            self._call = cublas.prepare(self._device.xp, left, right, result, add=add)
+            xp = self._device.xp
+            self._call = (
+                cublas.prepare(xp, left, right, result, add=True) if add else _call(xp, left, right, result)
+            )
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the product; the current device must be that of the arrays."""

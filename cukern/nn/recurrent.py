@@ -1,4 +1,4 @@
-"""LSTM and GRU along sequences, with one product and a fused function of the gates per step."""
+"""LSTM and GRU along sequences."""
 
 from __future__ import annotations
 
@@ -10,28 +10,26 @@ from .. import namespace as ops
 from ..array import Array
 from ..array.creation import zeros
 from ..device import Device
-from ..elementwise.fuse import fuse
 from . import init
 from .dropout import dropout, require_probability, stream
 from .fused import common_dtype, require_sizes
 from .linear import linear
 from .module import Module, Parameter
+from .recurrence import recurrence
 
 State = tuple[Array, ...]
 
 
-@fuse
-def _lstm_step(input: Any, forget: Any, candidate: Any, output: Any, cell: Any) -> Any:
-    new_cell = ops.sigmoid(forget) * cell + ops.sigmoid(input) * ops.tanh(candidate)
-    return ops.sigmoid(output) * ops.tanh(new_cell), new_cell
+def _lstm_step(of_x: Any, of_h: Any, state: Any) -> tuple[Any, ...]:
+    input, forget, candidate, output = (x + h for x, h in zip(of_x, of_h, strict=True))
+    cell = ops.sigmoid(forget) * state[1] + ops.sigmoid(input) * ops.tanh(candidate)
+    return ops.sigmoid(output) * ops.tanh(cell), cell
 
 
-@fuse
-def _gru_step(
-    reset: Any, update: Any, candidate: Any, of_h_reset: Any, of_h_update: Any, of_h: Any, h: Any
-) -> Any:
-    new = ops.tanh(candidate + ops.sigmoid(reset + of_h_reset) * of_h)
-    return new + ops.sigmoid(update + of_h_update) * (h - new)
+def _gru_step(of_x: Any, of_h: Any, state: Any) -> tuple[Any, ...]:
+    reset, update = (ops.sigmoid(x + h) for x, h in zip(of_x[:2], of_h[:2], strict=True))
+    new = ops.tanh(of_x[2] + reset * of_h[2])
+    return (new + update * (state[0] - new),)
 
 
 class _Recurrent(Module):
@@ -97,17 +95,18 @@ class _Recurrent(Module):
         starts = self._starts(x, batch, state)
         indices = iter(range(len(starts)))
         ends: list[State] = []
-        time = 1 if self.batch_first else 0
+        x = ops.swapaxes(x, 0, 1) if self.batch_first else x
         for layer in range(self.layers):
             if layer and self.training and self._stream is not None:
                 self._stream.device = x.device
                 x = dropout(x, self.dropout, self._stream)
             directions = []
             for suffix in self._suffixes(layer):
-                outputs, end = self._along(x, suffix, starts[next(indices)], time)
+                outputs, end = self._along(x, suffix, starts[next(indices)])
                 directions.append(outputs)
                 ends.append(end)
             x = directions[0] if len(directions) == 1 else ops.concat(directions, axis=-1)
+        x = ops.swapaxes(x, 0, 1) if self.batch_first else x
         return x, tuple(ops.stack(list(one)) for one in zip(*ends, strict=True))
 
     def _starts(self, x: Array, batch: int, state: Sequence[Array] | None) -> list[State]:
@@ -126,27 +125,17 @@ class _Recurrent(Module):
                 )
         return list(zip(*(ops.unstack(one) for one in state), strict=True))
 
-    def _along(self, x: Array, suffix: str, state: State, time: int) -> tuple[Array, State]:
+    def _along(self, x: Array, suffix: str, state: State) -> tuple[Array, State]:
         """The outputs and the last state of one layer in one direction."""
         of_x, of_h = (getattr(self, kind + suffix) for kind in ("weight_ih", "weight_hh"))
-        biases = [getattr(self, kind + suffix, None) for kind in ("bias_ih", "bias_hh")]
-        bias, bias_h = self._biases(*biases)
-        # One product for the inputs of all steps.
-        parts = list(ops.unstack(linear(x, of_x, bias), axis=time))
+        bias, bias_h = (getattr(self, kind + suffix, None) for kind in ("bias_ih", "bias_hh"))
         backwards = suffix.endswith("_reverse")
-        outputs: list[Array] = []
-        weight = ops.permute_dims(of_h, (1, 0))
-        for part in reversed(parts) if backwards else parts:
-            state = self._step(part, ops.matmul(state[0], weight), bias_h, state)
-            outputs.append(state[0])
-        return ops.stack(outputs[::-1] if backwards else outputs, axis=time), state
+        # One product for the inputs of all steps.
+        return recurrence(type(self)._step, backwards, linear(x, of_x, bias), of_h, bias_h, state)
 
-    def _biases(self, bias: Array | None, bias_h: Array | None) -> tuple[Array | None, Array | None]:
-        """The biases of the product with all inputs and of the product with each state."""
-        return bias, bias_h
-
-    def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
-        """The state after a step, from the products with the input and with the previous state."""
+    @staticmethod
+    def _step(of_x: Sequence[Any], of_h: Sequence[Any], state: Sequence[Any]) -> tuple[Any, ...]:
+        """See :data:`.recurrence.Step`."""
         raise NotImplementedError
 
     def extra_repr(self) -> str:
@@ -180,7 +169,7 @@ class LSTM(_Recurrent):
     ((5, 2, 4), (1, 2, 4), (1, 2, 4))
     """
 
-    _gates, _states = 4, 2
+    _gates, _states, _step = 4, 2, staticmethod(_lstm_step)
 
     def forward(
         self, x: Array, state: tuple[Array, Array] | None = None
@@ -195,14 +184,6 @@ class LSTM(_Recurrent):
             raise TypeError(f"LSTM: state: expected (h, cell) or None, got {type(state).__name__}")
         outputs, (h, cell) = self._run(x, state)
         return outputs, (h, cell)
-
-    def _biases(self, bias: Array | None, bias_h: Array | None) -> tuple[Array | None, Array | None]:
-        return (None if bias is None or bias_h is None else ops.add(bias, bias_h)), None
-
-    def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
-        input, forget, candidate, output = ops.split(ops.add(of_x, of_h), 4, axis=-1)
-        result: State = _lstm_step(input, forget, candidate, output, state[1])
-        return result
 
 
 class GRU(_Recurrent):
@@ -224,7 +205,7 @@ class GRU(_Recurrent):
     ((5, 2, 8), (2, 2, 4))
     """
 
-    _gates, _states = 3, 1
+    _gates, _states, _step = 3, 1, staticmethod(_gru_step)
 
     def forward(self, x: Array, state: Array | None = None) -> tuple[Array, Array]:
         """The outputs of the last layer, and the last state of each layer and direction.
@@ -237,11 +218,6 @@ class GRU(_Recurrent):
             raise TypeError(f"GRU: state: expected an array or None, got {type(state).__name__}")
         outputs, (h,) = self._run(x, None if state is None else (state,))
         return outputs, h
-
-    def _step(self, of_x: Array, of_h: Array, bias_h: Array | None, state: State) -> State:
-        of_h = of_h if bias_h is None else ops.add(of_h, bias_h)
-        reset, update, candidate = ops.split(of_x, 3, axis=-1)
-        return (_gru_step(reset, update, candidate, *ops.split(of_h, 3, axis=-1), state[0]),)  # type: ignore[call-arg]
 
 
 __all__ = ["GRU", "LSTM"]

@@ -124,7 +124,7 @@ def copier(source: Layout, target: Layout) -> Prepared | None:
         used = _copy(bits)
     else:
         used = _cast(source.dtype, target.dtype)
-    return make_plan(used, source.device, [source], target, [False]).launch
+    return make_plan(used, source.device, [source], [target]).launch
 
 
 def filled(device: Device, shape: tuple[int, ...], value: Any, dtype: DType) -> Any:

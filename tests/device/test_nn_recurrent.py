@@ -11,6 +11,8 @@ from nn_support import close, random, sized
 
 import cukern as ck
 from cukern import nn
+from cukern.nn.recurrence import recurrence, reference
+from cukern.nn.recurrent import _gru_step, _lstm_step
 from cukern.testing import gradcheck
 
 Weights = dict[str, np.ndarray]
@@ -117,6 +119,55 @@ def test_derivatives(device: ck.Device) -> None:
             assert gradient[place].item() == pytest.approx(
                 (sums[0] - sums[1]) / (2 * delta), rel=1e-6, abs=1e-9
             )
+
+
+@pytest.mark.parametrize(
+    ("step", "gates", "states"), [(_lstm_step, 4, 2), (_gru_step, 3, 1)], ids=["lstm", "gru"]
+)
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 1e-5), ("bfloat16", 0.05)])
+def test_kernels_and_composition(
+    device: ck.Device, step: Any, gates: int, states: int, dtype: str, tolerance: float
+) -> None:
+    # Sizes whose rows begin at multiples of 16 bytes and others, one row, one step, and a gradient of one number.
+    for steps, batch, size, backwards, biased in (
+        (4, 3, 16, False, True),
+        (5, 2, 5, True, True),
+        (1, 1, 8, True, False),
+        (3, 1, 1, False, False),
+    ):
+        shapes: list[tuple[int, ...]] = [(steps, batch, gates * size), (gates * size, size)]
+        shapes += [(gates * size,)] * biased + [(batch, size)] * states
+        given = [random(i, shape, dtype) for i, shape in enumerate(shapes)]
+
+        def grouped(values: Any, biased: bool = biased) -> tuple[Any, ...]:
+            of_x, weight, *rest = values
+            return of_x, weight, *(rest if biased else [None, *rest])
+
+        found, wanted = [], []
+        for results, kernels in ((found, True), (wanted, False)):
+            with ck.Tape() as tape:
+                tape.watch(*given)
+                of_x, weight, bias, *starts = grouped(given)
+                if kernels:
+                    outputs, ends = recurrence(step, backwards, of_x, weight, bias, starts)
+                else:
+                    outputs, *ends = reference(step, backwards, of_x, weight, bias, *starts)
+                loss = outputs.sum() + sum((2 * one * one).sum() for one in ends)
+            results += [outputs, *ends, *tape.gradient(loss, given)]
+        for one, other in zip(found, wanted, strict=True):
+            assert one.shape == other.shape and one.dtype == other.dtype
+            one, other = (x.astype("float32").numpy() for x in (one, other))
+            assert np.abs(one - other).max() <= tolerance * max(1, np.abs(other).max())
+
+
+def test_outputs_written_before_the_backward(device: ck.Device) -> None:
+    layer = nn.GRU(3, 2, rng=0)
+    with ck.Tape() as tape:
+        outputs, _ = layer(random(0, (3, 2, 3), "float32"))
+        loss = outputs.sum()
+    outputs[0] = 0
+    with pytest.raises(ck.GradientError, match="written"):
+        tape.gradient(loss, layer.parameters())
 
 
 def test_dropout_between_layers(device: ck.Device) -> None:

@@ -47,7 +47,7 @@ def together(a: Array) -> bool:
     """Whether the square matrices ``a`` are a batch that is decomposed at once; singular ones raise no error."""
     if a.device.addressable or not 0 < a.shape[-1] <= _LARGEST or math.prod(a.shape[:-2]) < 2:
         return False
-    return is_stand_in(a.device) or not _raises()
+    return is_stand_in(a.device) or not raises()
 
 
 def is_stand_in(device: Device) -> bool:
@@ -55,7 +55,7 @@ def is_stand_in(device: Device) -> bool:
     return hasattr(device.xp, "products")
 
 
-def _raises() -> bool:
+def raises() -> bool:
     """Whether singular matrices are to raise LinAlgError."""
     import cupyx
 

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, overload
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import ones
+from ..array.creation import arange, ones
 from ..autodiff import tape
 from ..elementwise.complex_rows import _times_i, conj, imag, real
 from ..elementwise.function import astype
@@ -18,11 +18,14 @@ from ..elementwise.table import abs, divide, equal, maximum, sqrt, where
 from ..errors import GradientError
 from ..index.sort import argsort, sort
 from ..index.take import take, take_along_axis
+from ..kernel.plan import allocate, on
 from ..reduction.rows import all
 from ..shape.joins import concat
 from ..shape.views import expand_dims, flip, tril
+from .batched import is_stand_in, raises
+from .blas import multiply
 from .diagonals import diagonal, from_diagonal
-from .lapack import differentiable, library, matrices, solve, total
+from .lapack import differentiable, factored, library, matrices, solve, total
 from .products import adjoint, matmul
 from .triangular import substituted
 
@@ -73,30 +76,69 @@ def cholesky(x: Array, /, *, upper: bool = False) -> Array:
     Source of the derivative: Murray, "Differentiation of the Cholesky decomposition", 2016.
     """
     a = matrices(x, "cholesky", square=True)
-    (y,) = library(a, "cholesky")
-    if not a.device.addressable:
-        y = _checked_factor(y)
+    with tape.stop_recording():
+        y = _factored(a)
 
     def vjp(cotangents: Sequence[Array], saved: Sequence[Array]) -> Array:
         (factor,) = saved
-        inner = _lower_half(matmul(adjoint(factor), cotangents[0]))
-        half = substituted(factor, adjoint(substituted(factor, adjoint(inner), True, True)), True, True)
-        return 0.5 * (half + adjoint(half))
+        inner = _of_triangle(_halves, _lower_product(factor, cotangents[0]))
+        half = substituted(factor, inner, True, True, spare=True)
+        return adjoint(substituted(factor, adjoint(half), True, True, spare=True))
 
     differentiable("cholesky", a, (y,), (y,), vjp)
     return adjoint(y) if upper else y
 
 
-def _lower_half(x: Array) -> Array:
-    """The lower triangle with half the diagonal."""
-    return tril(x) - 0.5 * from_diagonal(diagonal(x, 0, -2, -1), x.shape[-1], x.shape[-1], 0)
+def _factored(a: Array) -> Array:
+    """The factors; on a GPU NaN for a matrix with a pivot that is not positive, which cuSOLVER leaves unfinished."""
+    if a.device.addressable or is_stand_in(a.device) or a.ndim > 2 or not a.size or raises():
+        (y,) = library(a, "cholesky")
+        if a.device.addressable:
+            return y
+    else:
+        y = factored(a)
+    good = all(real(diagonal(y, 0, -2, -1)) > 0, -1, keepdims=True)
+    return _of_triangle(_finished, y, expand_dims(good, -1))
 
 
-def _checked_factor(factor: Array) -> Array:
-    """``factor``, or NaN for a matrix with a pivot that is not positive, which cuSOLVER leaves unfinished."""
-    with tape.stop_recording():
-        good = all(real(diagonal(factor, 0, -2, -1)) > 0, -1, keepdims=True)
-        return where(expand_dims(good, -1), factor, math.nan)
+def _of_triangle(function: Any, x: Array, *others: Array) -> Array:
+    """An elementwise function of square matrices, others, and the numbers of rows and of columns."""
+    numbers = arange(x.shape[-1], device=x.device)
+    others = others or (adjoint(x),)
+    result: Array = function(x, *others, expand_dims(numbers, 1), numbers)
+    return result
+
+
+@fuse
+def _finished(factor: Any, good: Any, rows: Any, columns: Any) -> Any:
+    return where(good, where(rows >= columns, factor, 0), math.nan)
+
+
+@fuse
+def _halves(x: Any, above: Any, rows: Any, columns: Any) -> Any:
+    """Half of the Hermitian matrices with the lower triangles of ``x``, whose adjoints are ``above``."""
+    return 0.5 * where(rows > columns, x, where(rows < columns, above, 0.5 * (x + above)))
+
+
+#: The rows of the blocks of a product of which only a triangle is read.
+_BLOCK = 512
+
+
+def _lower_product(factor: Array, g: Array) -> Array:
+    """``adjoint(factor) @ g`` for lower triangular ``factor``; above the diagonal, which is not read, is anything.
+
+    What is below it depends on the lower triangle of ``g`` alone: little more than a sixth of the product.
+    """
+    n = factor.shape[-1]
+    if factor.ndim > 2 or n < 4 * _BLOCK or tape.recording((factor, g)):
+        return matmul(adjoint(factor), g)
+    left, g = adjoint(factor), g.contiguous()
+    with on(g.device):
+        result = Array._wrap(allocate(g.device, (n, n), g.dtype), g.device)
+        for i in range(0, n, _BLOCK):
+            end = min(n, i + _BLOCK)
+            multiply(g.device, left._data[i:end, i:], g._data[i:, :end], result._data[i:end, :end])
+    return result
 
 
 @fuse

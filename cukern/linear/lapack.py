@@ -15,12 +15,15 @@ from ..array.creation import empty, ones
 from ..array.layout import Layout
 from ..autodiff import tape
 from ..device.capture_hooks import between
+from ..device.cuda.cusolver import factor
 from ..device.cuda.libraries import needed
 from ..elementwise.function import astype
 from ..elementwise.operands import on_device, require_array, require_arrays
 from ..errors import DeviceError
 from ..kernel.by_numpy import quiet
+from ..kernel.plan import on
 from ..kernel.strides import broadcast_shapes
+from ..shape.copy import in_order
 from ..shape.views import (
     broadcast_to,
     expand_dims,
@@ -98,6 +101,18 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
 
     # cuSOLVER waits for what it allocates, and functions of cupy.linalg read values.
     return [Array._wrap(part, x.device) for part in between(computed)]
+
+
+def factored(x: Array) -> Array:
+    """A copy of a Hermitian matrix on a GPU, whose lower triangle is its Cholesky factor; what is above it stays."""
+
+    def computed() -> list[Any]:
+        result = in_order(x.device, x._data)
+        factor(x.device.xp, result)
+        return [result]
+
+    with on(x.device):
+        return Array._wrap(between(computed)[0], x.device)
 
 
 def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequence[Array], vjp: Vjp) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from .. import dtypes
 from ..array import Array
 from ..array.array import copied
-from ..array.creation import empty
+from ..array.creation import arange, empty
 from ..autodiff import tape
 from ..device.cuda.cublas import solve_triangles
 from ..elementwise.complex_rows import conj, conjugated
+from ..elementwise.fuse import fuse
+from ..elementwise.table import where
 from ..kernel.plan import on
 from ..shape.joins import concat
-from ..shape.views import flip, matrix_transpose, tril, triu
+from ..shape.views import expand_dims, flip, matrix_transpose, tril, triu
 from .batched import is_stand_in
 from .lapack import equations, identity, library, shaped
 from .products import adjoint, matmul
@@ -51,7 +54,9 @@ def solve_triangular(
     return result
 
 
-def substituted(a: Array, b: Array, lower: bool, adjoined: bool = False, unit: bool = False) -> Array:
+def substituted(
+    a: Array, b: Array, lower: bool, adjoined: bool = False, unit: bool = False, spare: bool = False
+) -> Array:
     """The ``y`` for which ``a @ y``, or ``adjoint(a) @ y``, is ``b``; arguments as of :func:`solve_triangular`.
 
     Args:
@@ -60,40 +65,75 @@ def substituted(a: Array, b: Array, lower: bool, adjoined: bool = False, unit: b
         lower: whether the lower triangle is read, of ``a`` itself.
         adjoined: whether to solve with the adjoint.
         unit: whether the diagonal consists of ones.
+        spare: whether nobody else reads ``b``, so that ``y`` may be written to its memory.
     """
-    return shaped("solve_triangular", a, b, lambda a, b: _substituted(a, b, lower, adjoined, unit))
+    return shaped("solve_triangular", a, b, lambda a, b: _substituted(a, b, lower, adjoined, unit, spare))
 
 
-def _substituted(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) -> Array:
+def _substituted(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool, spare: bool) -> Array:
+    recorded = tape.recording((a, b))
     with tape.stop_recording():
         if not b.size:
             y = empty(b.shape, b.dtype, b.device)
         elif a.device.addressable or is_stand_in(a.device):
             y = _by_blocks(adjoint(a) if adjoined else a, b, lower != adjoined, unit)
         else:
-            y = _by_library(a, b, lower, adjoined, unit)
-    if tape.recording((a, b)):
+            y = _by_library(a, b, lower, adjoined, unit, spare and not recorded)
+    if recorded:
 
         def vjp(cotangents: tape.Arrays, saved: tape.Arrays, needs: Sequence[bool]) -> list[Array | None]:
             a, y = saved
             above = substituted(a, cotangents[0], lower, not adjoined, unit)
             left, right = (y, above) if adjoined else (above, y)
-            triangle, edge = (tril, -1) if lower else (triu, 1)
-            of_a = triangle(-matmul(left, adjoint(right)), k=edge if unit else 0) if needs[0] else None
-            return [of_a, above]
+            return [_less_product(left, right, lower, unit) if needs[0] else None, above]
 
         tape.record("solve_triangular", (a, b), (y,), vjp, (a, y))
     return y
 
 
-def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool) -> Array:
-    """The library solves with a matrix or its transpose; the adjoint of a complex one is the conjugate of that."""
-    n, rows = a.shape[-1], matrix_transpose(conjugated(b) if adjoined else b)
-    y = copied(rows) if rows.is_contiguous else rows.contiguous()
+def _less_product(left: Array, right: Array, lower: bool, unit: bool) -> Array:
+    """The triangle of ``-left @ adjoint(right)``, without the diagonal if that is not read."""
+    n = left.shape[-2]
+    triangle, edge = (tril, -1) if lower else (triu, 1)
+    if left.shape[-1] > 1:
+        return triangle(matmul(-left, adjoint(right)), k=edge if unit else 0)
+    numbers = arange(n, device=left.device)
+    result: Array = _outer(-left, adjoint(right), expand_dims(numbers, 1), numbers, lower, unit)
+    return result
+
+
+@fuse(static=("lower", "unit"))
+def _outer(left: Any, right: Any, rows: Any, columns: Any, lower: bool, unit: bool) -> Any:
+    high, low = (rows, columns) if lower else (columns, rows)
+    return where(high > low if unit else high >= low, left * right, 0)
+
+
+#: Right-hand sides of which a transposed copy takes no time.
+_FEW = 32
+
+
+def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool, spare: bool) -> Array:
+    """The library solves with a matrix or its transpose; the adjoint of a complex one is the conjugate of that.
+
+    It takes right-hand sides as they lie, in rows or in columns, and the result lies so too.
+    """
+    n = a.shape[-1]
+    b = conjugated(b) if adjoined else b
+    rows = matrix_transpose(b)
+    of_rows = rows.is_contiguous or b.shape[-1] <= _FEW
+    given = rows if of_rows else b
+    y = (
+        given
+        if spare and given.is_contiguous
+        else copied(given)
+        if given.is_contiguous
+        else given.contiguous()
+    )
     left = a.contiguous()._data.reshape(-1, n, n)
     with on(a.device):
-        solve_triangles(a.device.xp, left, y._data.reshape(-1, *y.shape[-2:]), lower, adjoined, unit)
-    result = matrix_transpose(y).contiguous()
+        right = y._data.reshape(-1, *y.shape[-2:])
+        solve_triangles(a.device.xp, left, right, lower, adjoined, unit, of_rows)
+    result = matrix_transpose(y) if of_rows else y
     return conj(result) if adjoined and result.dtype in dtypes.COMPLEX else result
 
 

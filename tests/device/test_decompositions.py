@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import ctypes
+import itertools
+import types
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,6 +14,8 @@ from decomposition_support import positive, random, regular, tolerance
 from numpy.linalg import LinAlgError
 
 import cukern as ck
+from cukern.device.cuda import cublas
+from cukern.linear import decompositions
 from cukern.linear.decompositions import narrow_values, squared, svd_by_squares
 from cukern.linear.solving import by_squares
 from cukern.testing import assert_close, gradcheck
@@ -394,3 +399,73 @@ def test_numpys_functions(device: ck.Device) -> None:
 
 def _parts(made: Any) -> list[Any]:
     return list(made) if isinstance(made, tuple) else [made]
+
+
+class _Library:
+    """cuBLAS's substitution, of NumPy arrays at the addresses that it gets."""
+
+    @staticmethod
+    def cublasDtrsm_v2_64(
+        handle: object,
+        side: Any,
+        uplo: Any,
+        trans: Any,
+        diag: Any,
+        m: Any,
+        n: Any,
+        alpha: Any,
+        *matrices: Any,
+    ) -> int:
+        at, lda, to, ldb = matrices
+        size = n.value if side.value else m.value
+
+        def by_columns(address: int, rows: int, columns: int, step: int) -> np.ndarray:
+            memory = (ctypes.c_double * (step * columns)).from_address(address)
+            return np.frombuffer(memory).reshape(columns, step)[:, :rows].T
+
+        a, b = by_columns(at.value, size, size, lda.value), by_columns(to.value, m.value, n.value, ldb.value)
+        a = np.triu(a) if uplo.value else np.tril(a)
+        a = a - np.diag(np.diag(a)) + np.eye(size) if diag.value else a
+        a = a.T if trans.value else a
+        b[...] = np.linalg.solve(a.T, b.T).T if side.value else np.linalg.solve(a, b)
+        return 0
+
+
+@pytest.mark.parametrize("of_rows", [False, True])
+def test_arguments_of_the_library_of_triangles(monkeypatch: pytest.MonkeyPatch, of_rows: bool) -> None:
+    monkeypatch.setattr(cublas, "_ready", lambda *given: (_Library, None))
+    monkeypatch.setattr(cublas, "_LARGE_TRIANGLE", 1)
+    rng = np.random.default_rng(0)
+    full, sides = rng.normal(size=(2, 4, 4)) + 3 * np.eye(4), rng.normal(size=(2, 4, 3))
+    for lower, transposed, unit in itertools.product((False, True), repeat=3):
+        a = np.tril(full) if lower else np.triu(full)
+        a = a * (1 - np.eye(4)) + np.eye(4) if unit else a
+        wanted = np.linalg.solve(a.swapaxes(-2, -1) if transposed else a, sides)
+        own = sides.swapaxes(-2, -1).copy() if of_rows else sides.copy()
+        given = [
+            types.SimpleNamespace(data=types.SimpleNamespace(ptr=one.ctypes.data)) for one in (*full, *own)
+        ]
+        pairs = _Batch(own.shape, given[2:])
+        cublas.solve_triangles(None, given[:2], pairs, lower, transposed, unit, of_rows)
+        assert_close(own.swapaxes(-2, -1) if of_rows else own, wanted, rtol=1e-12, atol=1e-12)
+
+
+class _Batch(list[Any]):
+    """Matrices with the attributes of an array of all."""
+
+    dtype = np.dtype(np.float64)
+
+    def __init__(self, shape: tuple[int, ...], matrices: Sequence[Any]) -> None:
+        super().__init__(matrices)
+        self.shape = shape
+
+
+def test_blocks_of_a_triangular_product(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = ck.asarray(positive(9, 9))
+    weights = ck.asarray(random(9, 9))
+    wanted = ck.grad(lambda x: (L.cholesky(x) * weights).sum())(x)
+    monkeypatch.setattr(decompositions, "_BLOCK", 2)
+    assert_close(
+        ck.grad(lambda x: (L.cholesky(x) * weights).sum())(x), wanted.numpy(), rtol=1e-12, atol=1e-12
+    )
+    assert_close(wanted, wanted.mT.numpy(), rtol=1e-12, atol=1e-12)

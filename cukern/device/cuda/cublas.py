@@ -41,7 +41,7 @@ _FEW_TRIANGLES = 8
 #: The fewest rows of a triangle.
 _LARGE_TRIANGLE = 64
 #: The letters of cuBLAS's functions, by NumPy's of the dtype.
-_LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
+LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
 
 class _Thread(threading.local):
@@ -230,7 +230,7 @@ def subtract_product(xp: Any, a: Any, b: Any, out: Any) -> None:
 
     with needed(xp, "cublas"):
         handle = xp.cuda.device.get_cublas_handle()
-    product = getattr(cublas, f"{_LETTERS[out.dtype.char]}gemmStridedBatched")
+    product = getattr(cublas, f"{LETTERS[out.dtype.char]}gemmStridedBatched")
     numbers = np.array([-1, 1], out.dtype)
     (batch, rows, columns), inner = out.shape, a.shape[-1]
     parts = []
@@ -243,41 +243,43 @@ def subtract_product(xp: Any, a: Any, b: Any, out: Any) -> None:
     )
 
 
-def solve_triangles(cupy: Any, a: Any, b: Any, lower: bool, transposed: bool, unit: bool) -> None:
-    """Overwrite each row of ``b`` with the ``y`` for which ``a @ y`` is that row, by substitution.
+def solve_triangles(
+    cupy: Any, a: Any, b: Any, lower: bool, transposed: bool, unit: bool, of_rows: bool = False
+) -> None:
+    """Overwrite ``b`` with the ``y`` for which ``a @ y`` is ``b``, by substitution.
 
     Args:
         a: a CuPy ndarray of shape (batch, n, n), whose triangles are the matrices.
-        b: one of the same dtype, float32 or wider, real or complex, and of shape (batch, k, n), without a size of 0;
+        b: one of the same dtype, float32 or wider, real or complex, and of shape (batch, n, k), without a size of 0;
             both are contiguous in C order.
         lower: whether the lower triangles are read.
         transposed: whether to solve with the transposes of the matrices.
         unit: whether the diagonals consist of ones and are not read.
+        of_rows: whether ``b`` is of shape (batch, k, n) instead, and ``a @ y`` is each of its rows.
     """
-    batch, rows, n = b.shape
+    batch, (n, k) = len(b), b.shape[:0:-1] if of_rows else b.shape[1:]
     factor, long = np.ones(1, b.dtype), ctypes.c_int64
-    letter, pointer = _LETTERS[b.dtype.char].upper(), ctypes.c_void_p
+    letter, pointer = LETTERS[b.dtype.char].upper(), ctypes.c_void_p
     # The library reads in column-major order: transposes of the matrices, with the other triangle, and rows as columns.
+    # It solves with a matrix from the left or, of the transposed equation, from the right.
     head = (
-        *map(ctypes.c_int, (0, lower, not transposed, unit)),
-        long(n),
-        long(rows),
+        *map(ctypes.c_int, (not of_rows, lower, transposed != of_rows, unit)),
+        *map(long, (n, k) if of_rows else (k, n)),
         pointer(factor.ctypes.data),
     )
+    step = long(b.shape[-1])
     library, handle = _ready(cupy, False)
     if batch <= _FEW_TRIANGLES and n >= _LARGE_TRIANGLE:
         solve = getattr(library, f"cublas{letter}trsm_v2_64")
         for left, right in zip(a, b, strict=True):
-            check(
-                solve(handle, *head, pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(n)),
-                "trsm",
-            )
+            status = solve(handle, *head, pointer(left.data.ptr), long(n), pointer(right.data.ptr), step)
+            check(status, "trsm")
         return
     left, right = (
-        cupy.arange(one.data.ptr, one.data.ptr + batch * step, step, np.uint64)
-        for one, step in ((a, n * n * a.itemsize), (b, rows * n * b.itemsize))
+        cupy.arange(one.data.ptr, one.data.ptr + batch * one[0].nbytes, one[0].nbytes, np.uint64)
+        for one in (a, b)
     )
-    tables = pointer(left.data.ptr), long(n), pointer(right.data.ptr), long(n), long(batch)
+    tables = pointer(left.data.ptr), long(n), pointer(right.data.ptr), step, long(batch)
     check(getattr(library, f"cublas{letter}trsmBatched_64")(handle, *head, *tables), "trsmBatched")
 
 

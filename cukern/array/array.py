@@ -37,6 +37,8 @@ class Storage:
         constant: whether writes are refused, because all arrays of one number share the memory.
         empty: the array of :func:`cukern.empty` whose memory it is, which nothing has written before the first write.
         recipe: how tapes compute again what they do not keep, see :mod:`..autodiff.recompute`.
+        shared: whether another library was given it, or made it on a GPU, and may write it unseen.
+        kept: what was found out about indices in it, see :mod:`..index.kept`.
     """
 
     # Class attributes until the first write, which makes arrays cheaper to create.
@@ -45,6 +47,8 @@ class Storage:
     constant = False
     empty: weakref.ref[Array] | None = None
     recipe: Any = None
+    shared = False
+    kept: dict[Any, Any] | None = None
 
 
 class Array(Memory):
@@ -345,7 +349,7 @@ class Array(Memory):
             BufferError: the memory cannot be shared this way.
         """
         converted(self, "DLPack")
-        self._storage.empty = None
+        self._storage.empty, self._storage.shared = None, True
         data = self._data
         if not self.device.addressable:
             moved = None if dl_device is None or tuple(dl_device) == self.__dlpack_device__() else dl_device
@@ -371,6 +375,7 @@ class Array(Memory):
         if self.device.addressable:
             raise AttributeError(f"__cuda_array_interface__: the array is on {self.device}")
         converted(self, "__cuda_array_interface__")
+        self._storage.shared = True
         with self.device.activate():  # the interface contains the current stream
             interface: dict[str, Any] = self._data.__cuda_array_interface__
         return interface

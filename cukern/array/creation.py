@@ -179,7 +179,14 @@ def _of_cuda(obj: Any, dtype: dtypes.DType | None, device: Device | str | None, 
     with home.activate():  # CuPy would copy to another
         data = cupy.asarray(obj)
     dtypes.as_dtype(data.dtype, "obj")
-    return _of_array(Array._wrap(data, home), dtype, device, copy)
+    return _of_array(_shared(data, home), dtype, device, copy)
+
+
+def _shared(data: Any, device: Device) -> Array:
+    """The memory of another library's array."""
+    result = Array._wrap(data, device)
+    result._storage.shared = True
+    return result
 
 
 def array(
@@ -230,7 +237,7 @@ def from_dlpack(x: Any, device: Device | str | None = None, copy: bool | None = 
         if copy is False:
             raise ValueError("copy: a copy is needed, as the memory is read-only or misaligned")
         data = data.copy()
-    return _of_array(Array._wrap(data, where), None, device, copy)
+    return _of_array(_shared(data, where), None, device, copy)
 
 
 def empty(shape: Shape, dtype: npt.DTypeLike | None = None, device: Device | str | None = None) -> Array:

@@ -13,15 +13,18 @@ import numpy as np
 
 from .. import dtypes
 from ..array import Array
-from ..array.creation import asarray
+from ..array.creation import arange, asarray
 from ..autodiff import tape
-from ..device import Device
+from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction, Style
 from ..dtypes import DType
+from ..elementwise.table import equal
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on, serial, shares, threads
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
+from ..reduction.rows import all
 from ..text import Dim3
+from .kept import kept_of
 from .sort import sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)
@@ -46,6 +49,10 @@ WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned lo
 _ALONG_ITEMS = 4
 #: With at most this many rows per index, a counter per row is cheaper than sorting the indices.
 _SPARSE = 8
+
+
+#: Uses of an order after which it is asked whether the indices were in order: more than a batch has, which is new.
+_MANY_USES = 24
 
 
 class Moving(NamedTuple):
@@ -168,7 +175,7 @@ def gathered(x: Array, indices: Any, outer: int, size: int, inner: int, shape: M
     return result
 
 
-class Order(NamedTuple):
+class Order:
     """Sorted indices.
 
     Attributes:
@@ -176,8 +183,19 @@ class Order(NamedTuple):
         order: the former position of each; None if they were in ascending order.
     """
 
-    keys: Array
-    order: Array | None
+    def __init__(self, keys: Array, order: Array | None) -> None:
+        self.keys, self.order = keys, order
+        self._starts: dict[int, Array] = {}
+        self._uses = 0
+
+    def used(self) -> Order:
+        """Note another use: after many, for which the host waits once, the order of rising indices is None."""
+        self._uses += 1
+        if self._uses == _MANY_USES and self.order is not None and capture_hooks.recorder() is None:
+            with tape.stop_recording():
+                same = all(equal(self.order, arange(self.order.size, device=self.order.device)))
+            self.order = None if bool(same) else self.order
+        return self
 
     @property
     def indices(self) -> Any:
@@ -186,17 +204,28 @@ class Order(NamedTuple):
 
     def starts(self, size: int) -> Array:
         """For each index of an axis of ``size`` the position of its first key, followed by the end of the last."""
-        keys = self.keys
-        fits = np.dtype(np.int32) if keys.size <= LARGEST_INDEX else dtypes.int64
-        return segments("starts", keys.device, keys._data, size + 1, keys.size, fits)
+        if size not in self._starts:
+            keys = self.keys
+            fits = np.dtype(np.int32) if keys.size <= LARGEST_INDEX else dtypes.int64
+            self._starts[size] = segments("starts", keys.device, keys._data, size + 1, keys.size, fits)
+        return self._starts[size]
 
 
 def ordered(device: Device, indices: Any, size: int, rising: bool = False) -> Order:
-    """Sort ``indices`` of an axis of ``size``, unless they are ``rising``: in ascending order."""
-    dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
-    with on(device), tape.stop_recording():
-        keys = segments("keys", device, indices, indices.size, size, dtype)
-        return Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
+    """Sort ``indices`` of an axis of ``size``, unless they are ``rising``: in ascending order.
+
+    What is kept of them is sorted once.
+    """
+    found = kept_of(indices)
+    order: Order | None = None if found is None else found.orders.get((size, rising))
+    if order is None:
+        dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
+        with on(device), tape.stop_recording():
+            keys = segments("keys", device, indices, indices.size, size, dtype)
+            order = Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
+        if found is not None:
+            found.orders[size, rising] = order
+    return order.used()
 
 
 def segments(

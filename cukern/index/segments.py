@@ -134,7 +134,8 @@ def _product_vjp(g: Array, x: Array, y: Array, segments: Segments) -> Array:
 def _product_of_others(x: Array, segments: Segments) -> Array:
     """For each row the product of the other rows of its segment, without a division, with all derivatives."""
     outer, count, inner = x.shape
-    (keys, order) = ordered(x.device, segments.ids, segments.number, segments.rising)
+    found = ordered(x.device, segments.ids, segments.number, segments.rising)
+    keys, order = found.keys, found.order
     rows = x if order is None else gather(x, order._data, outer, count, inner)
     with tape.stop_recording():
         apart = reshape(not_equal(keys[1:], keys[:-1]), (1, -1, 1))
@@ -179,7 +180,7 @@ def _segments(name: str, x: Array, ids: Any, number: Any, axis: int, offsets: An
             f"shape {x.shape}, got {data.shape}"
         )
     size = _size(name, "num_segments", number, data)
-    indices = kernel_indices(data, size, x, name)
+    indices = kernel_indices(data, size, x, name, ids)
     if rising and x.device.addressable and bool((indices[1:] < indices[:-1]).any()):
         raise ValueError(f"{name}: segment_ids: expected rising order with indices_are_sorted=True")
     return Segments(indices, size, rising)
@@ -450,7 +451,7 @@ def scatter(
     data = integers(indices, x, "scatter")
     number = _size("scatter", "size", size, data)
     if data.shape == (x.shape[axis],):
-        segments, rows, at = Segments(kernel_indices(data, number, x, "scatter"), number), x, axis
+        segments, rows, at = Segments(kernel_indices(data, number, x, "scatter", indices), number), x, axis
     else:
         try:
             data = x.device.xp.broadcast_to(data, x.shape)

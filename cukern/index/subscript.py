@@ -54,11 +54,13 @@ class _Indices(NamedTuple):
         data: the integers, an ndarray.
         size: the size of a mask along the axis; None if integers were given.
         new: whether the axis is a new one of size 1, for a 0-d mask.
+        argument: the integers as they were given.
     """
 
     data: Any
     size: int | None = None
     new: bool = False
+    argument: Any = None
 
 
 def _parts(key: Any, x: Array) -> list[Any]:
@@ -100,7 +102,7 @@ def _part(part: Any, x: Array) -> list[Any]:
             return _mask(data, x)
         if data.ndim == 0 and data.dtype.kind in "iu":
             return [int(data)]
-        return [_Indices(integers(part, x, "index"))]
+        return [_Indices(integers(part, x, "index"), argument=part)]
     try:
         return [operator.index(part)]
     except TypeError:
@@ -246,7 +248,6 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
     axes: list[int] = []
     arrays: list[Any] = []
     at = [i for i, part in enumerate(parts) if _advanced(part)]
-    settle = kernel_indices if len(at) == 1 else checked_indices
     sizes = iter(x.shape)
     for part in parts:
         if part is Ellipsis:
@@ -259,7 +260,13 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
             raise IndexError(f"a boolean index of size {part.size} does not match an axis of size {size}")
         basic.append(None if part.new else slice(None))
         axes.append(len(basic) - 1)
-        arrays.append(settle(on_device_of(x, part.data), size, x, "index"))
+        data = on_device_of(x, part.data)
+        single = len(at) == 1
+        arrays.append(
+            kernel_indices(data, size, x, "index", part.argument)
+            if single
+            else checked_indices(data, size, x, "index")
+        )
     try:
         arrays = x.device.xp.broadcast_arrays(*arrays) if len(arrays) > 1 else arrays
     except ValueError:
@@ -302,7 +309,7 @@ def _rows(shape: tuple[int, ...], joint: _Joint) -> Rows:
         indices = indices * size + array
     sizes = (math.prod(shape[:start]), math.prod(shape[start:end]), math.prod(shape[end:]))
     # Kernels read contiguous indices.
-    flat = indices.reshape(-1)
+    flat = indices if indices.ndim == 1 else indices.reshape(-1)
     flat = flat if flat.flags.c_contiguous else flat.copy()
     return Rows(flat, sizes, (*shape[:start], *indices.shape, *shape[end:]))
 

@@ -35,6 +35,7 @@ from ..kernel.plan import apart
 from ..shape.views import broadcast_to, reshape
 from .combine import added_along, combined, expect_added
 from .gather_scatter import gathered, picked_along
+from .kept import kept
 
 __all__ = ["index_add", "take", "take_along_axis"]
 
@@ -112,15 +113,26 @@ def in_mode(indices: Any, size: int, x: Array, mode: str) -> Any:
     return x.device.xp.asarray(wide % size if mode == "wrap" else wide.clip(0, size - 1))
 
 
-def kernel_indices(indices: Any, size: int, x: Array, name: str) -> Any:
-    """Indices for the kernels of :mod:`.gather_scatter`; on a GPU the kernels themselves wrap and clip them."""
+def kernel_indices(indices: Any, size: int, x: Array, name: str, argument: Any = None) -> Any:
+    """Indices for the kernels of :mod:`.gather_scatter`; on a GPU the kernels themselves wrap and clip them.
+
+    Args:
+        indices: an ndarray of integers.
+        size: of the axis.
+        x: what is indexed.
+        name: of the caller, for errors.
+        argument: what the caller was given; of an array with one axis, what is found out about the indices is kept.
+    """
     if not wraps(x):
         return _kept(x.device.xp.asarray(_checked_indices(indices, size, x, name), order="C"), indices, x)
     if indices.size and not size:
         raise IndexError(f"{name}: index out of bounds for an axis of size 0")
-    kept, narrow = indices.dtype in (dtypes.int32, dtypes.int64), indices.dtype.itemsize < 4
-    data = indices if kept else indices.astype(dtypes.int32 if narrow else dtypes.int64)
-    return _kept(x.device.xp.asarray(data, order="C"), indices, x)
+    fits, narrow = indices.dtype in (dtypes.int32, dtypes.int64), indices.dtype.itemsize < 4
+    data = indices if fits else indices.astype(dtypes.int32 if narrow else dtypes.int64)
+    data = x.device.xp.asarray(data, order="C")
+    if isinstance(argument, Array) and argument.ndim == 1 and argument.device is x.device:
+        return kept(argument, data)
+    return _kept(data, indices, x)
 
 
 def on_device_of(x: Array, indices: Any) -> Any:
@@ -206,13 +218,13 @@ def take(
     axis = normalize_axis(axis, x.ndim, "take")
     expect_mode(mode, "take")
     data = in_mode(data, x.shape[axis], x, mode)
-    return written("take", _take(x, data, axis), one_out("take", out))
+    return written("take", _take(x, data, axis, indices if mode == "raise" else None), one_out("take", out))
 
 
-def _take(x: Array, data: Any, axis: int) -> Array:
+def _take(x: Array, data: Any, axis: int, argument: Any) -> Array:
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     size = x.shape[axis]
-    indices = kernel_indices(data.reshape(-1), size, x, "take")
+    indices = kernel_indices(data.reshape(-1), size, x, "take", argument)
     result = gather(
         reshape(x, (math.prod(before), size, math.prod(after))),
         indices,
@@ -304,7 +316,8 @@ def index_add(x: Array, /, indices: Any, values: Array, axis: int = 0) -> Array:
     if values.device is not x.device:
         raise DeviceError(f"index_add: expected arrays on one device, got {x.device} and {values.device}")
     axis = normalize_axis(axis, x.ndim, "index_add")
-    positions = kernel_indices(integers(indices, x, "index_add").reshape(-1), x.shape[axis], x, "index_add")
+    data = integers(indices, x, "index_add").reshape(-1)
+    positions = kernel_indices(data, x.shape[axis], x, "index_add", indices)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     sizes = (math.prod(before), x.shape[axis], math.prod(after))
     spread = broadcast_to(astype(values, x.dtype, copy=False), (*before, positions.size, *after))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
-from cukern.index import combine, gather_scatter, segments
+from cukern.index import combine, gather_scatter, segments, take
 from cukern.testing import assert_close, gradcheck
 
 X = np.random.default_rng(0).standard_normal((300, 3))
@@ -211,3 +211,79 @@ def test_numbers_out_of_range(device: ck.Device) -> None:
     for offsets in ([0, 2], [1, 3], [0, 2, 1, 3]):
         with pytest.raises(ValueError, match="offsets: expected rising numbers from 0 to 3"):
             ck.segment_sum(x, offsets=offsets)
+
+
+@pytest.fixture
+def of_gpu(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The kernels of a GPU, which clip indices, also on the host; the sizes of the index arrays that are sorted."""
+    monkeypatch.setattr(take, "wraps", lambda x: True)
+    for module in (gather_scatter, combine, segments):
+        monkeypatch.setattr(module, "serial", lambda device: False)
+    made: list[int] = []
+    sort = gather_scatter.sorted_rows
+
+    def counted(keys: ck.Array, *options: bool) -> list[ck.Array]:
+        made.append(keys.size)
+        return sort(keys, *options)
+
+    monkeypatch.setattr(gather_scatter, "sorted_rows", counted)
+    return made
+
+
+def message_passing(x: ck.Array, sources: ck.Array, targets: ck.Array) -> ck.Array:
+    for _ in range(3):
+        x = ck.segment_sum(x[sources], targets, x.shape[0])
+    return x
+
+
+def test_indices_are_sorted_once(device: ck.Device, of_gpu: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    ends = rng.integers(0, 5, (2, 40))
+    sources, targets = map(ck.asarray, ends)
+    x, adjacency = ck.asarray(rng.normal(size=(5, 2))), np.zeros((5, 5))
+    np.add.at(adjacency, (ends[1], ends[0]), 1)
+    power = np.linalg.matrix_power(adjacency, 3)
+    for _ in range(2):
+        value, gradient = ck.value_and_grad(lambda x: (message_passing(x, sources, targets) * x).sum())(x)
+        assert value.item() == pytest.approx((power @ x.numpy() * x.numpy()).sum())
+        assert_close(gradient, (power + power.T) @ x.numpy(), rtol=1e-12)
+    # Those that are summed by in the forward, and those in the backward.
+    assert of_gpu == [40, 40]
+
+
+def test_indices_that_are_written(device: ck.Device, of_gpu: list[int]) -> None:
+    x = ck.asarray(np.arange(12.0).reshape(6, 2))
+    ids = ck.asarray([3, 0, 0, 2, 1, 1])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        total = (ck.segment_sum(x, ids, 4) * ck.arange(4.0)[:, None]).sum()
+        ids[:] = ck.asarray([0, 0, 0, 0, 0, 3])
+        # What was recorded has the former indices, and what comes later the new ones.
+        later = ck.segment_sum(x, ids, 4)
+    assert_close(tape.gradient(total, x)[:, 0], [3, 0, 0, 2, 1, 1])
+    assert_close(later, wanted("sum", x.numpy(), np.asarray([0, 0, 0, 0, 0, 3]), 4))
+    assert_close(ck.segment_sum(x, ids[:6], 4), later.numpy())
+    parts = [ck.segment_sum(x[:2], ids[i : i + 2], 4) for i in range(5)]
+    for i, part in enumerate(parts):
+        assert_close(part, wanted("sum", x.numpy()[:2], ids.numpy()[i : i + 2], 4))
+    assert len(ids._storage.kept or ()) == 4
+    # Another library may write where it was given the memory.
+    ids.__dlpack__()
+    of_gpu.clear()
+    for _ in range(2):
+        ck.segment_sum(x, ids, 4)
+    assert of_gpu == [6, 6]
+
+
+def test_rising_indices_of_many_uses(device: ck.Device, of_gpu: list[int]) -> None:
+    x = ck.asarray(np.arange(12.0).reshape(6, 2))
+    rising, mixed = ck.asarray([0, 0, 1, 1, 1, 3]), ck.asarray([0, 0, 1, 3, 1, 1])
+    for ids, known in ((rising, True), (mixed, False)):
+        for _ in range(gather_scatter._MANY_USES):
+            result = ck.segment_sum(x, ids, 4)
+        assert (
+            gather_scatter.ordered(device, take.kernel_indices(ids._data, 4, x, "", ids), 4).order is None
+        ) == known
+        assert_close(ck.segment_sum(x, ids, 4), result.numpy())
+        assert_close(result, wanted("sum", x.numpy(), ids.numpy(), 4))
+    assert of_gpu == [6, 6]

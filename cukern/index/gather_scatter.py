@@ -24,7 +24,7 @@ from ..kernel.plan import allocate, launch, on, serial, shares, threads
 from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from ..reduction.rows import all
 from ..text import Dim3
-from .kept import kept_of
+from .kept import kept, kept_of
 from .sort import sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)
@@ -53,6 +53,8 @@ _SPARSE = 8
 
 #: Uses of an order after which it is asked whether the indices were in order: more than a batch has, which is new.
 _MANY_USES = 24
+#: Indices whose sort takes longer than to begin another graph.
+_LONG = 1 << 18
 
 
 class Moving(NamedTuple):
@@ -180,26 +182,32 @@ class Order:
 
     Attributes:
         keys: the sorted indices.
-        order: the former position of each; None if they were in ascending order.
+        positions: the former position of each; None if they were said to be in ascending order.
+        rising: whether they were in ascending order, as far as that is known.
     """
 
-    def __init__(self, keys: Array, order: Array | None) -> None:
-        self.keys, self.order = keys, order
+    def __init__(self, keys: Array, positions: Array | None) -> None:
+        self.keys, self.positions, self.rising = keys, positions, positions is None
         self._starts: dict[int, Array] = {}
         self._uses = 0
 
     def used(self) -> Order:
-        """Note another use: after many, for which the host waits once, the order of rising indices is None."""
+        """Note another use: after many, it is known whether the indices were rising, for which the host waits once."""
         self._uses += 1
-        if self._uses == _MANY_USES and self.order is not None and capture_hooks.recorder() is None:
+        if self._uses == _MANY_USES and self.positions is not None and capture_hooks.recorder() is None:
             with tape.stop_recording():
-                same = all(equal(self.order, arange(self.order.size, device=self.order.device)))
-            self.order = None if bool(same) else self.order
+                numbers = arange(self.positions.size, device=self.positions.device)
+                self.rising = bool(all(equal(self.positions, numbers)))
         return self
 
     @property
+    def order(self) -> Array | None:
+        """The former positions, unless they are 0, 1, ..."""
+        return None if self.rising else self.positions
+
+    @property
     def indices(self) -> Any:
-        """The former positions as an argument of a kernel."""
+        """:attr:`order` as an argument of a kernel."""
         return None if self.order is None else self.order._data
 
     def starts(self, size: int) -> Array:
@@ -219,13 +227,31 @@ def ordered(device: Device, indices: Any, size: int, rising: bool = False) -> Or
     found = kept_of(indices)
     order: Order | None = None if found is None else found.orders.get((size, rising))
     if order is None:
-        dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
-        with on(device), tape.stop_recording():
-            keys = segments("keys", device, indices, indices.size, size, dtype)
-            order = Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
+        before = None if found is None or rising or indices.size < _LONG else found.before()
+        if before is not None:
+            order = _between_graphs(before, size)
+        else:
+            dtype = np.dtype(np.int32) if size <= LARGEST_INDEX else dtypes.int64
+            with on(device), tape.stop_recording():
+                keys = segments("keys", device, indices, indices.size, size, dtype)
+                order = Order(keys, None) if rising else Order(*sorted_rows(keys, True, False))
         if found is not None:
             found.orders[size, rising] = order
     return order.used()
+
+
+def _between_graphs(array: Array, size: int) -> Order:
+    """The order of indices that were sorted before a capture: replays sort them again only when they were written."""
+
+    def sort() -> list[Any]:
+        order = ordered(array.device, kept(array, array._data), size)
+        assert order.positions is not None
+        return [one._data for one in (order.keys, order.positions, order.starts(size))]
+
+    keys, positions, starts = (Array._wrap(one, array.device) for one in capture_hooks.between(sort))
+    result = Order(keys, positions)
+    result._starts[size] = starts
+    return result
 
 
 def segments(

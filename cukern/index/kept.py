@@ -26,30 +26,36 @@ class Kept:
         orders: what their order was found to be, by the size of the axis: see :func:`.gather_scatter.ordered`.
     """
 
-    __slots__ = ("__weakref__", "_own", "_recorder", "_state", "data", "orders")
+    __slots__ = ("__weakref__", "_array", "_own", "_recorder", "_state", "data", "orders")
 
-    def __init__(self, data: Any, state: tuple[int, int]) -> None:
+    def __init__(self, data: Any, state: tuple[int, int], array: Array) -> None:
         self.orders: dict[Any, Any] = {}
         self._own = False
         self._state = state
+        self._array = weakref.ref(array)
         recorder = capture_hooks.recorder()
         self._recorder = None if recorder is None else weakref.ref(recorder)
-        self._set(data)
-
-    def _set(self, data: Any) -> None:
         self.data = data
-        _known[id(data)] = self
 
     def holds(self, state: tuple[int, int]) -> bool:
         """Whether it is what a call in this state reads: a capture reads nothing from before it, which replays keep."""
         recorder = capture_hooks.recorder()
         return self._state == state and (None if self._recorder is None else self._recorder()) is recorder
 
+    def before(self) -> Array | None:
+        """In a capture the array, if what is kept of it from before the capture has an order and is of now."""
+        array = self._array()
+        known = None if self._recorder is None or array is None else array._storage.kept
+        if array is None or not known or array._data.dtype != self.data.dtype or not array.is_contiguous:
+            return None
+        found: Kept | None = known.get(_key(array, True))
+        return array if found is not None and found._state[0] == self._state[0] and found.orders else None
+
     def separate(self, array: Array) -> None:
         """Move the indices out of the memory of ``array``, which the caller may write before the backward."""
         if not self._own:
             self._own = True
-            self._set(apart(array.device, self.data, array._data))
+            self.data = apart(array.device, self.data, array._data)
 
 
 #: By the identity of the ndarray.
@@ -68,22 +74,28 @@ def kept(array: Array, data: Any) -> Any:
     An array's memory that another library may write is not kept.
     """
     storage = array._storage
-    layout = array._layout or array._planned()
     if storage.shared:
         return apart(array.device, data, array._data) if tape.active() else data
     state = storage.version, stream(array)
     if storage.kept is None:
         storage.kept = {}
-    key = array._operand, layout, capture_hooks.recorder() is None
+    key = _key(array, capture_hooks.recorder() is None)
     found: Kept | None = storage.kept.pop(key, None)
     if found is None or not found.holds(state):
-        found = Kept(data, state)
+        found = Kept(data, state, array)
         for oldest in list(storage.kept)[: 1 - _MOST]:
             del storage.kept[oldest]
     storage.kept[key] = found
     if tape.active():
         found.separate(array)
+    # Without a tape, what is kept in a capture and outside may have one ndarray, of which the last call decides.
+    _known[id(found.data)] = found
     return found.data
+
+
+def _key(array: Array, eager: bool) -> tuple[Any, ...]:
+    """Where a memory keeps what is found out about an array: apart in a capture."""
+    return array._layout or array._planned(), array._operand, eager
 
 
 def stream(array: Array) -> int:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.device import capture_hooks
 from cukern.index import combine, gather_scatter, segments, take
 from cukern.testing import assert_close, gradcheck
 
@@ -287,3 +288,52 @@ def test_rising_indices_of_many_uses(device: ck.Device, of_gpu: list[int]) -> No
         assert_close(ck.segment_sum(x, ids, 4), result.numpy())
         assert_close(result, wanted("sum", x.numpy(), ids.numpy(), 4))
     assert of_gpu == [6, 6]
+
+
+class _Recorder:
+    """A capture that runs what it cannot record between its graphs."""
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[Callable[[], Any], Any]] = []
+
+    def between(self, call: Callable[[], Any]) -> Any:
+        capture_hooks.begin(None)
+        made = [one.copy() for one in call()]
+        capture_hooks.begin(self)  # type: ignore[arg-type]
+        self.parts.append((call, made))
+        return made
+
+
+def test_captured_sums_by_indices_that_were_sorted_before(
+    device: ck.Device, of_gpu: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(gather_scatter, "_LONG", 10)
+    rng = np.random.default_rng(0)
+    x, numbers = ck.asarray(rng.normal(size=(30, 2))), rng.integers(0, 4, (3, 30))
+    ids, few, new = ck.asarray(numbers[0]), ck.asarray(numbers[0][:5]), ck.asarray(numbers[1])
+    for one in (ids, few):
+        ck.segment_sum(x[: one.size], one, 4)
+    recorder = _Recorder()
+    capture_hooks.begin(recorder)  # type: ignore[arg-type]
+    try:
+        for _ in range(2):
+            result = ck.segment_sum(x, ids, 4)
+        # The others are sorted in the graph: they were not sorted before, or take less time than another graph.
+        ck.segment_sum(x, new, 4)
+        ck.segment_sum(x[:5], few, 4)
+    finally:
+        capture_hooks.begin(None)
+    assert of_gpu == [30, 5, 30, 5]
+    assert_close(result, wanted("sum", x.numpy(), numbers[0], 4))
+    ((again, made),) = recorder.parts
+    for number, sorts in ((0, 0), (2, 1), (2, 0)):
+        if sorts:
+            ids[:] = ck.asarray(numbers[number])
+        of_gpu.clear()
+        for old, one in zip(made, again(), strict=True):
+            old[...] = one
+        keys, positions, starts = made
+        assert of_gpu == [30] * sorts
+        assert positions.tolist() == np.argsort(numbers[number], kind="stable").tolist()
+        assert keys.tolist() == np.sort(numbers[number]).tolist()
+        assert starts.tolist() == np.searchsorted(keys, np.arange(5)).tolist()

@@ -419,6 +419,10 @@ def _pull(
                 gradient = conform(gradient, like, operation.name, i)
             before = cotangents.get(key)
             cotangents[key] = gradient if before is None else registered().add(before, gradient)
+            if (
+                key in keep
+            ):  # what the caller gets is computed now, before what it is computed from may be written
+                getattr(cotangents[key], "_operand", None)
 
 
 def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:

@@ -104,6 +104,7 @@ def combined(
     rising: bool = False,
     mean: bool = False,
     starts: Any = None,
+    through: Any = None,
 ) -> Array:
     """Combine the rows of ``g`` (outer, count, inner) by their indices, and ``base``: (outer, size, inner).
 
@@ -116,6 +117,7 @@ def combined(
         rising: whether the indices are in ascending order, so that they need no sorting.
         mean: whether sums are divided by the number of their rows, not on the host.
         starts: an ndarray (size + 1,): the first row of each index, in ascending order, and the end; None to search.
+        through: an ndarray (count,) of the rows of ``g`` (1, number, inner) that are meant; not on the host.
     """
     device = g.device
     if serial(device) and shape is None:
@@ -129,6 +131,7 @@ def combined(
         if starts is None:
             order = ordered(device, indices, size, rising)
             starts = order.starts(size)._data
+            order = order if through is None else order.through(through, g.shape[1])
         else:
             order = Order(Array._wrap(indices, device), None)
         width = aligned(inner * g.itemsize, g.itemsize, 16, (*datas, result)) // g.itemsize

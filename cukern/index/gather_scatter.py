@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
 from ..reduction.rows import all
 from ..text import Dim3
 from .kept import kept, kept_of
-from .sort import sorted_rows
+from .sort import permuted, sorted_rows
 
 _GATHER = Kernel("index/gather.cu", block=256)
 _GATHER_ALONG = Kernel("index/gather_along.cu", block=256)
@@ -189,6 +190,7 @@ class Order:
     def __init__(self, keys: Array, positions: Array | None) -> None:
         self.keys, self.positions, self.rising = keys, positions, positions is None
         self._starts: dict[int, Array] = {}
+        self._through: WeakKeyDictionary[Any, Order] = WeakKeyDictionary()
         self._uses = 0
 
     def used(self) -> Order:
@@ -217,6 +219,19 @@ class Order:
             fits = np.dtype(np.int32) if keys.size <= LARGEST_INDEX else dtypes.int64
             self._starts[size] = segments("starts", keys.device, keys._data, size + 1, keys.size, fits)
         return self._starts[size]
+
+    def through(self, ids: Any, number: int) -> Order:
+        """The same indices, with the row of an array of ``number`` rows that ``ids`` name in place of each position."""
+        device, known = self.keys.device, kept_of(ids)
+        result = None if known is None else self._through.get(known)
+        if result is None:
+            with tape.stop_recording():
+                rows = segments("keys", device, ids, ids.size, number, dtypes.int64)
+                rows = rows if self.order is None else permuted(rows, self.order, "gather")
+            result = Order(self.keys, rows)
+            if known is not None:
+                self._through[known] = result
+        return result
 
 
 def ordered(device: Device, indices: Any, size: int, rising: bool = False) -> Order:

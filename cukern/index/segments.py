@@ -16,6 +16,8 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import asarray, ones
+from ..array.deferred import Deferred
+from ..array.layout import fresh_layout
 from ..autodiff import tape
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
@@ -30,7 +32,7 @@ from .gather_scatter import between, gathered, ordered, picked_along
 from .scan import recurrence, shifted
 from .search import searchsorted
 from .sort import permuted
-from .take import gather, integers, kernel_indices
+from .take import Gathered, gather, integers, kernel_indices
 
 __all__ = ["scatter", "segment_max", "segment_mean", "segment_min", "segment_prod", "segment_sum"]
 
@@ -73,7 +75,16 @@ class Segments(NamedTuple):
 
 def total(x: Array, segments: Segments) -> Array:
     """The sums of the segments of ``x`` (outer, count, inner): (outer, number, inner)."""
-    return recorded("segment_sum", x, segments.combined(x), lambda g: spread(g, segments))
+    return recorded("segment_sum", x, segments.combined(x), lambda g: _spread_later(g, segments))
+
+
+def _spread_later(g: Array, segments: Segments) -> Array:
+    """:func:`spread`; on a GPU not before it is read, as :func:`.take.scatter` reads ``g`` itself."""
+    outer, number, inner = g.shape
+    if outer > 1 or serial(g.device) or tape.active():
+        return spread(g, segments)
+    layout = fresh_layout(g.device, g.dtype, (1, segments.ids.size, inner))
+    return Deferred.of(layout, Gathered(g, segments.ids, number, inner))
 
 
 def spread(y: Array, segments: Segments) -> Array:

@@ -280,7 +280,9 @@ def _joint(x: Array, parts: Sequence[Any]) -> _Joint:
 def _gathered(x: Array, parts: Sequence[Any]) -> Array:
     joint = _joint(x, parts)
     start, count = joint.start, len(joint.axes)
-    moved = moveaxis(_basic(x, joint.basic), joint.axes, tuple(range(start, start + count)))
+    whole = all(isinstance(part, slice) and part == slice(None) for part in joint.basic)
+    part = x if whole else _basic(x, joint.basic)
+    moved = moveaxis(part, joint.axes, tuple(range(start, start + count)))
     rows = _rows(moved.shape, joint)
     result = gather(reshape(moved, rows.sizes), rows.indices, *rows.sizes)
     return reshape(result, rows.shape)

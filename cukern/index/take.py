@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import warn_of_constant
+from ..array.deferred import deferred
 from ..autodiff import tape
 from ..elementwise.function import astype
 from ..elementwise.operands import (
@@ -169,9 +171,27 @@ def gather(x: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     return recorded("take", x, result, lambda g: scatter(g, indices, outer, size, inner))
 
 
+@dataclass(frozen=True)
+class Gathered:
+    """Computes rows of ``y`` (1, number, inner) at ``ids``: of a :class:`~..array.deferred.Deferred`."""
+
+    y: Array
+    ids: Any
+    number: int
+    inner: int
+
+    def __call__(self) -> Array:
+        """Gather them: (1, count, inner)."""
+        return Array._wrap(gathered(self.y, self.ids, 1, self.number, self.inner), self.y.device)
+
+
 def scatter(g: Array, indices: Any, outer: int, size: int, inner: int) -> Array:
     """The sums of g (outer, count, inner) at ``indices`` (count): (outer, size, inner)."""
-    result = combined(g, indices, outer, size, inner)
+    rows = deferred(g)
+    if isinstance(rows, Gathered) and rows.inner == inner:
+        result = combined(rows.y, indices, 1, size, inner, through=rows.ids)
+    else:
+        result = combined(g, indices, outer, size, inner)
     return recorded("scatter_add", g, result, lambda gg: gather(gg, indices, outer, size, inner))
 
 

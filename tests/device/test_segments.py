@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.array.deferred import Deferred
+from cukern.array.layout import fresh_layout
 from cukern.device import capture_hooks
 from cukern.index import combine, gather_scatter, segments, take
 from cukern.testing import assert_close, gradcheck
@@ -337,3 +339,62 @@ def test_captured_sums_by_indices_that_were_sorted_before(
         assert positions.tolist() == np.argsort(numbers[number], kind="stable").tolist()
         assert keys.tolist() == np.sort(numbers[number]).tolist()
         assert starts.tolist() == np.searchsorted(keys, np.arange(5)).tolist()
+
+
+def test_cotangents_that_are_not_gathered(device: ck.Device, of_gpu: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    y, sources, targets = rng.normal(size=(4, 2)), rng.integers(0, 5, 300), rng.integers(-4, 4, 300)
+    made: list[str] = []
+
+    def gathered() -> ck.Array:
+        made.append("rows")
+        return ck.asarray(y[targets][None])
+
+    def rows() -> ck.Array:
+        layout = fresh_layout(device, np.dtype(np.float64), (1, 300, 2))
+        return Deferred.of(layout, gathered)
+
+    # It has a shape before it is computed, and is an ordinary array from when it is read.
+    one = rows()
+    assert one.shape == (1, 300, 2) and one.device is device and not made
+    assert_close(one + 0, y[targets][None])
+    assert made == ["rows"] and type(one) is ck.Array
+    assert_close(one, y[targets][None])
+    assert made == ["rows"]
+    # Rows that are summed are read where they come from: in order too, and without what is kept of an array.
+    plain = np.arange(300) % 4
+    for ids, at in ((targets, sources), (plain, np.sort(sources)), (plain, sources)):
+        ids = ids % 4
+        given = ck.asarray(ids), ck.asarray(at)
+        named = take.kernel_indices(given[0]._data, 4, one, "", given[0])
+        for summed in (given[1]._data, take.kernel_indices(given[1]._data, 5, one, "", given[1])):
+            own = take.Gathered(ck.asarray(y)[None], named, 4, 2)
+            later = Deferred.of(fresh_layout(device, np.dtype(np.float64), (1, 300, 2)), own)
+            found = take.scatter(later, summed, 1, 5, 2)
+            assert ck.array_equal(found, take.scatter(own(), summed, 1, 5, 2))
+            assert type(later) is Deferred
+            assert_close(found[0], wanted("sum", y[ids], at, 5), rtol=1e-12, atol=1e-12)
+
+
+def test_gradients_of_gathered_rows(device: ck.Device, of_gpu: list[int]) -> None:
+    rng = np.random.default_rng(0)
+    ends, start = rng.integers(0, 5, (2, 40)), rng.normal(size=(5, 2))
+    adjacency = np.zeros((5, 5))
+    np.add.at(adjacency, (ends[1], ends[0]), 1)
+    x, sources, targets = ck.asarray(start), *map(ck.asarray, ends)
+    with ck.Tape() as tape:
+        tape.watch(x)
+        rows = x[sources]
+        sums = ck.segment_sum(rows, targets, 5)
+        total = (sums * sums).sum()
+    of_x, of_rows, of_sums = tape.gradient(total, [x, rows, sums])
+    of_sums[:] = 0.0
+    assert type(of_rows) is ck.Array
+    assert_close(of_rows, (2 * adjacency @ start)[ends[1]], rtol=1e-12)
+    assert_close(of_x, adjacency.T @ (2 * adjacency @ start), rtol=1e-12)
+    # Others read the rows too.
+    total = ck.grad(
+        lambda x: ((rows := x[sources]) ** 2).sum() + (ck.segment_sum(rows, targets, 5) ** 2).sum()
+    )(x)
+    assert_close(total, of_x.numpy() + 2 * np.bincount(ends[0], minlength=5)[:, None] * start, rtol=1e-12)
+    assert gradcheck(lambda x: ck.segment_sum(ck.tanh(x)[sources], targets, 5) ** 2, [x], order=2)

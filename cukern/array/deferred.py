@@ -1,0 +1,63 @@
+"""Arrays that are computed when something first reads their memory: cotangents that often nobody reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from .array import Array, Storage
+from .layout import Layout
+
+_new = object.__new__
+#: Where an array keeps its memory; of one that is not computed yet, the function that computes it.
+_MEMORY = vars(Array)["_memory"]
+
+
+class Deferred(Array):
+    """An array on a GPU, in C order, that is an ordinary one from when its memory is read on.
+
+    What it is computed from must not be written until then.
+    """
+
+    __slots__ = ()
+
+    @classmethod
+    def of(cls, layout: Layout, compute: Callable[[], Array]) -> Array:
+        """An array of the layout of a new one, which ``compute`` returns, in any shape."""
+        result = _new(cls)
+        _MEMORY.__set__(result, compute)
+        result._layout, result.device, result._storage = layout, layout.device, Storage()
+        result._key = result._viewed = None
+        return result
+
+    def _seen(self, layout: Layout, offset: int = 0) -> Array:
+        """The view, not computed either if it has all elements."""
+        if layout.contiguous and layout.nbytes == self.nbytes:
+            return Deferred.of(layout, _MEMORY.__get__(self))
+        return super()._seen(layout, offset)
+
+
+def _computed(name: str) -> Any:
+    """A part of an array, which becomes an ordinary one."""
+
+    def part(self: Any) -> Any:
+        compute = _MEMORY.__get__(self)
+        self.__class__ = Array
+        made = compute()
+        made._planned()
+        self._ndarray = made._ndarray if made.shape == self.shape else None
+        self._memory = made._ndarray.data if made._memory is None else made._memory
+        self._operand = made._operand
+        return getattr(self, name)
+
+    return property(part)
+
+
+for _name in ("_memory", "_ndarray", "_operand"):
+    setattr(Deferred, _name, _computed(_name))
+
+
+def deferred(x: Array) -> Callable[[], Array] | None:
+    """What computes an array that is not computed yet; else None."""
+    compute: Callable[[], Array] | None = _MEMORY.__get__(x) if type(x) is Deferred else None
+    return compute

@@ -22,12 +22,14 @@ from ..dtypes import DType
 from ..elementwise.table import equal
 from ..kernel import Kernel
 from ..kernel.plan import allocate, launch, on, serial, shares, threads
-from ..kernel.sizes import LARGEST_INDEX, divide_up, index_type, power_of_two
+from ..kernel.sizes import ACCESS, LARGEST_INDEX, divide_up, index_type, power_of_two
 from ..reduction.rows import all
 from ..text import Dim3
 from .kept import kept, kept_of
 from .sort import permuted, sorted_rows
 
+#: Bytes of a result from which it is written past a GPU's cache, which keeps rows that are gathered again.
+_STREAMED = 1 << 25
 _GATHER = Kernel("index/gather.cu", block=256)
 _GATHER_ALONG = Kernel("index/gather_along.cu", block=256)
 _SCATTER_COLUMNS = Kernel("index/scatter_columns.cu", block=256)
@@ -149,6 +151,7 @@ def _gathering(
         single=outer == 1,
         scattered=words == 1 and s.block == 1,
         clip=clips(device),
+        streaming=unit == ACCESS and total * words * ACCESS >= _STREAMED,
         full=words % (s.lanes * s.items) == 0,
         index=index_type(total * s.lanes, size, words),
     )

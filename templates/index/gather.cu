@@ -1,8 +1,12 @@
 // Gather of rows: y[o, j, :] = x[o, indices[j], :], x (outer, size, words), y (outer, count, words), both in C order.
 // Launch: a group of `lanes` threads owns `piece` rows, `rows` of them at a time, and reads `items` words of each of
 // these before it writes one; blocks along y own `span` words of the rows. Rows are interleaved among the groups of a
-// block. No shared memory. With `scattered` a row is one word, and a block one thread.
+// block. With `streaming` the caches keep x, not y. No shared memory. With `scattered` a row is one word, and a block one thread.
 <% include "lib/wrap_index.cuh" %>
+<% if streaming %>
+<% include "prelude/streaming.cuh" %>
+<% endif %>
+<% set at = "(long long)(row + r * groups) * words + i + k * lanes" %>
 using index = << index >>;
 using Word = << word >>;
 using IndexT = << index_type >>;
@@ -48,7 +52,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
 #pragma unroll
                 for (int k = 0; k < items; ++k)
                     if ((r == 0 || row + r * groups < end) && (full || k == 0 || i + k * lanes < words))
-                        y[(long long)(row + r * groups) * words + i + k * lanes] = held[r][k];
+                        << "store_streaming(&y[%s], held[r][k])" % at if streaming else "y[%s] = held[r][k]" % at >>;
         }
     }
 }

@@ -318,6 +318,15 @@ def test_rows_are_added_in_the_shapes_of_a_gpu(device: ck.Device, shape: Any, dt
                 np.testing.assert_array_equal(got.numpy(), ck.asarray(want).astype(dtype).numpy())
 
 
+def test_many_rows_are_written_past_the_cache(device: ck.Device) -> None:
+    a = np.random.default_rng(0).standard_normal((7, 64), np.float32)
+    places = np.arange(2**18 // 2) * 5 % 7
+    shape = rows.moving("simt", 16)
+    made = rows.gathered(ck.asarray(a), ck.asarray(places)._data, 1, 7, 64, shape)
+    assert made.nbytes >= rows._STREAMED
+    np.testing.assert_array_equal(ck.Array._wrap(made, device).numpy()[0], a[places])
+
+
 @pytest.fixture
 def parallel(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernels of a GPU, in its launch shapes, on the host too."""

@@ -162,13 +162,10 @@ def _derive(forward: Program, needs: tuple[bool, ...], wide: tuple[bool, ...]) -
     return Backward(gradient, tuple(sources), scalars, results)
 
 
-def cotangents_of(
-    outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[Node]
-) -> list[Node | None]:
-    """The nodes of the inputs' cotangents, from those of the outputs; None of an input without a derivative."""
-    needs = [True] * (1 + max(int(one.value) for one in inputs))
-    found = _reverse(outputs, seeds, needs)
-    return [found.get(one) for one in inputs]
+def cotangents_of(outputs: Sequence[Node], seeds: Sequence[Node], inputs: Sequence[Node]) -> list[Node]:
+    """The nodes of the cotangents of some inputs, on which the outputs depend, from those of the outputs."""
+    found = _reverse(outputs, seeds, [True] * (1 + max(int(one.value) for one in inputs)))
+    return [found[one] for one in inputs]
 
 
 def roots_from(

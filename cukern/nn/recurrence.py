@@ -123,26 +123,23 @@ class _Launches:
         outputs = _traced(form, [Expr(node, shape) for node in nodes[: len(inputs)]])
         name = form.step.__name__.strip("_")
         self.forward = _Kernel(name, outputs, inputs, [state] * form.states)
-        of_state = nodes[form.parts : len(inputs)]
-        read = set(order(outputs))
+
+        of_state, read = nodes[form.parts : len(inputs)], set(order(outputs))
         self.direct = [i for i, node in enumerate(of_state) if node in read]
-        output, by_product, *carried = map(Expr, nodes[len(inputs) : len(inputs) + 2 + len(self.direct)])
+        states = [state] * len(self.direct)
+        output, by_product, *carried = map(Expr, nodes[len(inputs) : len(inputs) + 2 + len(states)])
         terms: list[list[Expr]] = [[output, by_product], *[[] for _ in of_state[1:]]]
         for i, one in zip(self.direct, carried, strict=True):
             terms[i].append(one)
         seeds = [functools.reduce(operator.add, one).node for one in terms]
-        found = cotangents_of(outputs, seeds, nodes[: len(inputs)])
-        of_x, of_h = found[:gates], found[gates : 2 * gates]
-        self.shared = of_x == of_h
-        roots = [*of_x, *([] if self.shared else of_h), *(found[form.parts + i] for i in self.direct)]
-        states = [state] * len(self.direct)
-        self.backward = _Kernel(
-            f"{name}_vjp",
-            [one for one in roots if one is not None],
-            [*inputs, state, state, *states],
-            [*[gate] * (len(roots) - len(states)), *states],
-        )
-        whole, weight = (fresh_layout(device, dtype, (n, form.width)) for n in (batch, form.size))
+        wanted = nodes[: 2 * gates] + [of_state[i] for i in self.direct]
+        found = cotangents_of(outputs, seeds, wanted)
+        self.shared = found[:gates] == found[gates : 2 * gates]
+        roots = found[gates:] if self.shared else found
+        results = [*[gate] * (len(roots) - len(states)), *states]
+        self.backward = _Kernel(f"{name}_vjp", roots, [*inputs, state, state, *states], results)
+
+        whole = fresh_layout(device, dtype, (batch, form.width))
         weight = fresh_layout(device, dtype, (form.width, form.size))
         self.product = Product(Part(state), Part(weight, operator.attrgetter("T")), Part(whole))
         self.back = Product(Part(whole), Part(weight), Part(state))
@@ -231,12 +228,8 @@ class _Sequence:
         of_x_d = self.empty(*shape)
         of_h_d = of_x_d if launches.shared else self.empty(*shape)
         own = [*zip(*map(self._items, states), strict=True)]
-        split, above, gates_d, written = (
-            self._split(of_h),
-            self._items(outputs_d),
-            items(of_h_d),
-            self._split(of_x_d),
-        )
+        split, above, gates_d = self._split(of_h), self._items(outputs_d), items(of_h_d)
+        written = self._split(of_x_d)
         if not launches.shared:
             written = [[*x, *h] for x, h in zip(written, self._split(of_h_d), strict=True)]
         # The cotangents of the state: the first array's by the product, and what kernels read and write by turns.
@@ -301,7 +294,7 @@ class _Recurrence(Function):
             with on(of_x.device), tape.stop_recording():
                 sequence = _Sequence(step, backwards, of_x, weight, bias, count)
                 ends = [one.contiguous() for one in ends_d]
-                found = sequence.backward(states, of_h, outputs_d.contiguous(), ends)
+                found = sequence.backward(states, of_h, _packed(outputs_d), ends)
                 of_x_d, of_h_d, starts_d = found
                 rows = ops.reshape(of_h_d, (-1, sequence.form.width))
                 before = states[0][sequence.before : sequence.count + sequence.before]
@@ -337,8 +330,13 @@ def recurrence(
     if not of_x.size:
         outputs, *ends = reference(step, backwards, of_x, weight, bias, *starts)
         return outputs, tuple(ends)
-    bias = None if bias is None else others.pop(0).contiguous()
-    outputs, *ends = _Recurrence.apply(
-        step, backwards, of_x.contiguous(), weight.contiguous(), bias, *(one.contiguous() for one in others)
-    )
+    bias = None if bias is None else _packed(others.pop(0))
+    of_x, weight, *starts = (_packed(one) for one in (of_x, weight, *others))
+    outputs, *ends = _Recurrence.apply(step, backwards, of_x, weight, bias, *starts)
     return outputs, tuple(ends)
+
+
+def _packed(x: Array) -> Array:
+    """``x`` in C order, at an address from which packs are read."""
+    x = x.contiguous()
+    return x if x._planned().aligned else x.copy()

@@ -14,19 +14,18 @@ import numpy as np
 
 from . import dtypes, pytree
 from .array import Array, Storage
+from .array.layout import Layout
 from .autodiff import tape, writes
 from .autodiff.cotangents import (
-    FLOATING,
-    Likeness,
     Meta,
     conform,
-    form_of,
     is_array,
     is_float,
     meta,
     registered,
     zeros_like,
 )
+from .autodiff.state import opened, refuse_in_fused, resume, state
 from .autodiff.tape import Tape
 from .cache import Cache
 from .device import capture_hooks
@@ -52,13 +51,14 @@ class Context:
         needs_input_grad: for each argument of ``apply``, whether the gradient of it, or of an array in it, is needed.
     """
 
+    _saved: tuple[Array | None, ...] = ()
+    _non_differentiable: tuple[int, ...] = ()
+    _materialize = True
+    _inputs: tuple[tape.Keys, Sequence[Any]] = ((), ())
+
     def __init__(self, name: str, needs_input_grad: tuple[bool, ...]) -> None:
         self.needs_input_grad = needs_input_grad
         self._name = name
-        self._saved: tuple[Array | None, ...] = ()
-        self._non_differentiable: tuple[int, ...] = ()
-        self._materialize = True
-        self._inputs: tuple[tape.Keys, Sequence[Any]] = ((), ())
 
     def save_for_backward(self, *arrays: Array | None) -> None:
         """Keep ``arrays`` for ``backward``: inputs, outputs, or what ``forward`` computed on the way.
@@ -67,7 +67,7 @@ class Context:
         asking for one through it raises :class:`GradientError`.
         """
         for i, array in enumerate(arrays):
-            if array is not None and not is_array(array):
+            if array is not None and not isinstance(array, Array):
                 raise TypeError(
                     f"{self._name}: save_for_backward: expected arrays and None, argument {i} is "
                     f"{type(array).__name__}"
@@ -146,50 +146,74 @@ class Function:
             GradientError: ``forward`` wrote to an argument, or saved a tracked array that is not an argument; or a
                 tracked array is an attribute of an argument.
         """
-        if not tape.active() and tape.state.fusing is None:
+        active = state.active if opened else ()
+        if not active and state.fusing is None:
             for arg in args:
                 if isinstance(arg, Expr):
                     raise _symbol(cls)
-            return _returned(cls, cls.forward(Context(cls.__name__, (False,) * len(args)), *args))
+            result = cls.forward(Context(cls.__name__, (False,) * len(args)), *args)
+            if isinstance(result, list):
+                raise _listed(cls)
+            return result
+        key: list[Any] | None = [cls]
         held: list[_Held] = []
         arrays: list[Array] = []
         for i, arg in enumerate(args):
             if isinstance(arg, Array):
-                held.append(_SINGLE)
                 arrays.append(arg)
-            elif isinstance(arg, _PLAIN):
+                held.append(_SINGLE)
+                if key is not None:
+                    key.append(arg._layout or arg._planned())
+            elif type(arg) in _PLAIN:
                 held.append(_NOTHING)
+                if key is not None:
+                    key.append(None)
             elif isinstance(arg, Expr):
                 raise _symbol(cls)
             else:
-                held.append(_held(cls, i, arg, arrays))
+                own = _held(cls, i, arg, arrays)
+                held.append(own)
+                if own is not _NOTHING:
+                    key = None
+                elif key is not None:
+                    key.append(None)
         tracking = tape.tracked(arrays)
-        needs = (False,) * len(args) if tracking is None else _needs(held, tracking[0])
+        if tracking is None:
+            needs = (False,) * len(args)
+        else:
+            needs = tracking[0] if len(arrays) == len(args) and key is not None else _needs(held, tracking[0])
         ctx = Context(cls.__name__, needs)
-        versions = [array._storage.version for array in arrays]
-        with tape.stop_recording():
-            result = _returned(cls, cls.forward(ctx, *args))
+        versions = []
+        for array in arrays:
+            versions.append(array._storage.version)
+        if state.fusing is not None:
+            refuse_in_fused()
+        state.active = ()
+        try:
+            result = cls.forward(ctx, *args)
+        finally:
+            resume(active)
+        if isinstance(result, list):
+            raise _listed(cls)
         if tracking is None:
             return result
-        for i, (array, version) in enumerate(zip(arrays, versions, strict=True)):
-            if array._storage.version != version:
+        for i, array in enumerate(arrays):
+            if array._storage.version != versions[i]:
                 where = next(k for k in range(len(held)) if sum(one.arrays for one in held[: k + 1]) > i)
                 raise GradientError(
                     f"{cls.__name__}: forward wrote to its argument {_argument(cls, where)}; write to a copy"
                 )
-        if isinstance(result, tuple):
-            return _record(cls, ctx, held, arrays, tracking, result)
-        return _record(cls, ctx, held, arrays, tracking, (result,))[0]
+        several = isinstance(result, tuple)
+        outputs = _record(cls, ctx, key, held, arrays, tracking, result if several else (result,))
+        return tuple(outputs) if several else outputs[0]
 
 
 def _symbol(cls: type[Function]) -> TypeError:
     return NotFused(f"{cls.__name__}, a Function (cukern.elementwise(..., vjp=...) makes a part of a kernel)")
 
 
-def _returned(cls: type[Function], result: Any) -> Any:
-    if isinstance(result, list):
-        raise TypeError(f"{cls.__name__}: forward returned a list; return an array or a tuple")
-    return result
+def _listed(cls: type[Function]) -> TypeError:
+    return TypeError(f"{cls.__name__}: forward returned a list; return an array or a tuple")
 
 
 def _tracked(value: object) -> bool:
@@ -212,7 +236,8 @@ class _Held(NamedTuple):
 
 _NOTHING, _SINGLE = _Held(0), _Held(1)
 #: Types whose instances hold no array, and tuples of such values that were met before.
-_PLAIN = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype)
+_PLAIN_BASES = (type(None), bool, int, float, complex, str, bytes, np.generic, np.dtype)
+_PLAIN: set[type] = {type(None), bool, int, float, complex, str, bytes}
 _plain_tuples: Cache[tuple[Any, ...], None] = Cache()
 
 
@@ -224,12 +249,15 @@ def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> 
     """
     if isinstance(arg, tuple) and _is_known(arg):
         return _NOTHING
+    if isinstance(arg, _PLAIN_BASES) or pytree.is_declared_leaf(type(arg)):
+        _PLAIN.add(type(arg))
+        return _NOTHING
     if pytree.is_leaf_type(type(arg)):
         _refuse_hidden(cls, position, "", arg)
         return _NOTHING
     leaves = list(pytree.leaves_with_path(arg))
     which = [is_array(value) for _, value in leaves]
-    if isinstance(arg, tuple) and all(isinstance(value, _PLAIN) for _, value in leaves):
+    if isinstance(arg, tuple) and all(isinstance(value, _PLAIN_BASES) for _, value in leaves):
         with contextlib.suppress(TypeError):  # of a list within
             _plain_tuples.keep(arg, None)
         return _NOTHING
@@ -287,94 +315,132 @@ def _parameters(forward: Callable[..., Any]) -> list[str]:
 def _record(
     cls: type[Function],
     ctx: Context,
+    key: list[Any] | None,
     held: Sequence[_Held],
     arrays: Sequence[Array],
     tracking: tape.Tracking,
     result: tuple[Any, ...],
-) -> tuple[Any, ...]:
+) -> list[Any]:
     """Record the call, and return its outputs as arrays of their own.
 
     An output may be an argument itself, or an array that outlives the call; what is returned and
     saved are new arrays on the same memory, so that only they are known as results of this call.
+
+    Args:
+        key: the class, the layouts of arguments, and None of those that hold no array; None if one is a container of
+            arrays.
     """
-    own = {id(array): array for array in arrays}
+    own = dict(zip(map(id, arrays), arrays, strict=True))
     outputs: list[Any] = []
+    forms: list[Any] = []
     live: list[int] = []
     recorded: list[Array] = []
     for i, old in enumerate(result):
         if not isinstance(old, Array):
             outputs.append(old)
+            forms.append(None)
             continue
         new = old._alias()
+        form = new._layout or new._planned()
         outputs.append(new)
+        forms.append(form)
         own.setdefault(id(old), new)
-        if is_float(new.dtype) and id(old) not in ctx._non_differentiable:
+        if form.floating and id(old) not in ctx._non_differentiable:
             live.append(i)
             recorded.append(new)
+    saved: list[Array | None] = []
     for array in ctx._saved:
-        if array is None or id(array) in own:
-            continue
-        if tape.recording((array,)):
-            raise GradientError(
-                f"{cls.__name__}: forward saved a tracked array that is not among its arguments, which would "
-                "get no gradient; pass it to apply, or save stop_gradient of it"
-            )
-        own[id(array)] = array._alias()
-        recorded.append(own[id(array)])
-    saved = tuple([None if one is None else own[id(one)] for one in ctx._saved])
+        kept = None if array is None else own.get(id(array))
+        if array is not None and kept is None:
+            if tape.recording((array,)):
+                raise GradientError(
+                    f"{cls.__name__}: forward saved a tracked array that is not among its arguments, which would "
+                    "get no gradient; pass it to apply, or save stop_gradient of it"
+                )
+            kept = own[id(array)] = array._alias()
+            recorded.append(kept)
+        saved.append(kept)
+    if not recorded:
+        return outputs
     _, keys, tapes = tracking
-    forms = tuple([array._layout or form_of(array) for array in arrays])
-    made = tuple([form_of(one) if isinstance(one, Array) else None for one in outputs])
-    backward = _Backward(cls, ctx, held, forms, made, tuple(live))
-    tape.record_made(cls.__name__, keys, forms, recorded, backward, saved, tapes)
-    ctx._inputs = keys, forms
+    usual = key is not None and len(recorded) == len(live) and not ctx._non_differentiable
+    if usual:
+        known = (*key, *forms)  # type: ignore[misc]
+        rule = _rules.get(known)
+    if not usual or rule is None:
+        inputs = tuple([array._layout or array._planned() for array in arrays])
+        rule = _Rule(cls, held, inputs, forms, live, [one._planned() for one in recorded])
+        if usual:
+            _rules.keep(known, rule)
+    tape.record_tracked(rule.operation, keys, recorded, tuple(saved), tapes, (ctx,))
+    ctx._inputs = keys, rule.inputs
     ctx._saved = ()  # the tape holds them
-    return tuple(outputs)
+    return outputs
 
 
-class _Backward:
-    """The rule that a call of a Function puts on the tape."""
+class _Rule:
+    """The derivative of the calls of a Function with arguments and results of the same forms."""
 
-    __slots__ = ("cls", "ctx", "held", "inputs", "live", "outputs")
+    __slots__ = ("cls", "held", "inputs", "operation", "outputs", "positions", "single")
 
     def __init__(
         self,
         cls: type[Function],
-        ctx: Context,
         held: Sequence[_Held],
-        inputs: Sequence[Likeness],
-        outputs: Sequence[Likeness | None],
+        inputs: Sequence[Layout],
+        outputs: Sequence[Layout | None],
         live: Sequence[int],
+        recorded: Sequence[Layout],
     ) -> None:
-        self.cls, self.ctx, self.held = cls, ctx, held
-        self.inputs, self.outputs, self.live = inputs, outputs, live
+        self.cls, self.held, self.inputs, self.outputs = cls, tuple(held), tuple(inputs), tuple(outputs)
+        self.single = all(one is _SINGLE for one in held)
+        #: Those of the outputs that have cotangents; None if these are all, and nothing else is recorded.
+        self.positions = None if len(live) == len(outputs) == len(recorded) else tuple(live)
+        self.operation = tape.Operation(cls.__name__, self.inputs, tuple(recorded), self.pull, False)
 
-    def __call__(
-        self, cotangents: tuple[Any, ...], saved: tuple[Any, ...], needs: tuple[bool, ...]
+    def pull(
+        self,
+        cotangents: tuple[Any, ...],
+        saved: tuple[Any, ...],
+        needs: tuple[bool, ...],
+        ctx: Context,
     ) -> Sequence[Array | None]:
-        cls, ctx = self.cls, self.ctx
-        for cotangent in cotangents[len(self.live) :]:
-            if cotangent is not None:
-                raise GradientError(
-                    f"{cls.__name__}: backward reads a saved array that is neither an argument nor an output, so it "
-                    "cannot be differentiated again; save those, or return that array as an output too"
-                )
-        given: list[Any] = [None] * len(self.outputs)
-        for i, cotangent in zip(self.live, cotangents, strict=False):
-            given[i] = cotangent
-        for i, form in enumerate(self.outputs):
-            if given[i] is None and ctx._materialize and form is not None:
-                given[i] = zeros_like(form)
-            if given[i] is not None and not cls._only_reads:
-                given[i] = registered().own(given[i], None)
-        ctx.needs_input_grad = _needs(self.held, needs)
+        """What ``backward`` returns for a call, checked."""
+        cls = self.cls
+        given = list(cotangents) if self.positions is None else self._given(cotangents)
+        for i, one in enumerate(given):
+            if one is None:
+                form = self.outputs[i]
+                if ctx._materialize and form is not None:
+                    one = zeros_like(form)
+                else:
+                    continue
+            if one._storage.constant and not cls._only_reads:
+                one = registered().own(one, None)
+            given[i] = one
+        ctx.needs_input_grad = needs if self.single else _needs(self.held, needs)
         ctx._saved = saved
         gradients = self._checked(cls.backward(ctx, *given))
-        kept = {id(one._storage) for one in saved if one is not None}
-        for i, one in enumerate(gradients):
-            if one is not None and id(one._storage) in kept:
-                gradients[i] = one.astype(one.dtype)
+        for i, gradient in enumerate(gradients):
+            for kept in saved:
+                if kept is not None and gradient is not None and gradient._storage is kept._storage:
+                    gradients[i] = gradient.astype(gradient.dtype)
+                    break
         return gradients
+
+    def _given(self, cotangents: Sequence[Any]) -> list[Any]:
+        """The cotangent of each output, from those of the recorded arrays."""
+        assert self.positions is not None
+        for cotangent in cotangents[len(self.positions) :]:
+            if cotangent is not None:
+                raise GradientError(
+                    f"{self.cls.__name__}: backward reads a saved array that is neither an argument nor an output, so "
+                    "it cannot be differentiated again; save those, or return that array as an output too"
+                )
+        given: list[Any] = [None] * len(self.outputs)
+        for i, cotangent in zip(self.positions, cotangents, strict=False):
+            given[i] = cotangent
+        return given
 
     def _checked(self, returned: Any) -> list[Array | None]:
         """The gradients of the arguments that are arrays, checked."""
@@ -385,8 +451,17 @@ class _Backward:
                 f"{cls.__name__}: backward must return a gradient or None for each of the {expected} "
                 f"arguments, returned {len(gradients)}"
             )
-        inputs = iter(self.inputs)
         checked: list[Array | None] = []
+        if self.single:
+            for like, gradient in zip(self.inputs, gradients, strict=True):
+                if isinstance(gradient, Array) and like.floating:
+                    own = gradient._layout or gradient._planned()
+                    if own is like or (own.shape == like.shape and own.dtype is like.dtype):
+                        checked.append(gradient)
+                        continue
+                checked.append(self._one(gradient, like, len(checked)))
+            return checked
+        inputs = iter(self.inputs)
         for i, (gradient, (count, structure, which)) in enumerate(zip(gradients, self.held, strict=True)):
             if structure is not None:
                 each = self._apart(gradient, i, structure, which)
@@ -400,13 +475,11 @@ class _Backward:
                 )
         return checked
 
-    def _one(self, gradient: Any, like: Likeness, position: int) -> Array | None:
+    def _one(self, gradient: Any, like: Layout, position: int) -> Array | None:
         """The gradient of one array, checked."""
-        if gradient is None or like.dtype not in FLOATING:
+        if gradient is None or not like.floating:
             return None
-        if isinstance(gradient, Array) and (
-            gradient._layout is like or (gradient.shape == like.shape and gradient.dtype == like.dtype)
-        ):
+        if isinstance(gradient, Array) and (gradient.shape, gradient.dtype) == (like.shape, like.dtype):
             return gradient
         return conform(gradient, like, self.cls.__name__, f"argument {_argument(self.cls, position)}")
 
@@ -422,6 +495,10 @@ class _Backward:
         if any(one is not None and not array for one, array in zip(found, which, strict=True)):
             raise GradientError(f"{where}: expected None for what is not an array")
         return list(itertools.compress(found, which))
+
+
+#: By the class of a Function and the forms of a call.
+_rules: Cache[tuple[Any, ...], _Rule] = Cache()
 
 
 def once_differentiable(backward: B) -> B:

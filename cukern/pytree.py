@@ -75,6 +75,11 @@ def is_leaf_type(cls: type) -> bool:
     return cls in _leaf_types
 
 
+def is_declared_leaf(cls: type) -> bool:
+    """Whether :func:`declare_leaf` has said that instances hold no arrays."""
+    return cls in _declared_leaves
+
+
 def _registration(cls: type) -> tuple[_Flatten, _Unflatten] | None:
     if not _registered:
         return None

@@ -124,9 +124,9 @@ class Handed:
 
     def own(self, gradient: Array) -> Array:
         """``gradient``, or a copy if it shares memory with an earlier one."""
-        beside = self._beside(gradient)
+        beside = self._by_storage.get(id(gradient._storage), ())
         result = registered().own(gradient, beside)
-        (beside if result is gradient else self._beside(result)).append(result)
+        self._beside(result).append(result)
         return result
 
 
@@ -280,8 +280,9 @@ def read(name: str, saved: Sequence[Array | Forgotten | None], versions: Sequenc
     return arrays
 
 
-#: ``vjp(cotangents, saved, needs)``: one gradient per input, None where there is none or none is needed.
-Vjp: TypeAlias = "Callable[[tuple[Any, ...], tuple[Any, ...], tuple[bool, ...]], Sequence[Array | None]]"
+#: ``vjp(cotangents, saved, needs, *values)``: one gradient per input, None where there is none or none is needed;
+#: ``values`` are what a call keeps besides arrays.
+Vjp: TypeAlias = "Callable[..., Sequence[Array | None]]"
 
 
 @dataclass(slots=True, eq=False)
@@ -298,25 +299,6 @@ class Operation:
     output_forms: Sequence[Likeness]
     vjp: Vjp
     materialize: bool = True
-
-    def pull(
-        self,
-        cotangents: Sequence[Array | None],
-        saved: Sequence[Array | Forgotten | None],
-        versions: Sequence[int],
-        needs: tuple[bool, ...],
-    ) -> Sequence[Array | None]:
-        """The gradients of a call's inputs, as the rule gives them; ``saved`` had ``versions`` when it was recorded."""
-        arrays = tuple(read(self.name, saved, versions)) if saved else ()
-        try:
-            gradients = self.vjp(tuple(cotangents), arrays, needs)
-        except Exception as error:
-            error.add_note(f"while computing the gradient of {self.name}")
-            raise
-        expected = len(self.input_forms)
-        if len(gradients) != expected:
-            raise GradientError(f"{self.name}: expected {expected} gradients, got {len(gradients)}")
-        return gradients
 
 
 @dataclass(slots=True, eq=False)
@@ -354,9 +336,11 @@ class Opaque:
 
 #: None for an array that no tape has met, or that has no gradient.
 Keys: TypeAlias = Sequence[int | None]
-#: A recorded call: the operation, the keys of inputs and outputs, the saved arrays and their versions.
-#: A plain tuple, because every operation on tracked arrays makes one.
-Record: TypeAlias = "tuple[Operation, Keys, Keys, Sequence[Array | Forgotten | None], Sequence[int]]"
+#: A recorded call: the operation, the keys of inputs and outputs, the saved arrays and their versions, and what else
+#: the rule takes. A plain tuple, because every operation on tracked arrays makes one.
+Record: TypeAlias = (
+    "tuple[Operation, Keys, Keys, Sequence[Array | Forgotten | None], Sequence[int], tuple[Any, ...]]"
+)
 
 
 def walk(
@@ -395,26 +379,40 @@ def _pull(
     cotangents: MutableMapping[int | None, Array],
 ) -> None:
     """Pull the cotangents of one record's outputs back to its inputs."""
-    operation, inputs, outputs, saved, versions = recorded
-    of_outputs: list[Array | None] = []
-    missing = 0
-    for key in outputs:
+    operation, inputs, outputs, saved, versions, values = recorded
+    if len(outputs) == 1:
+        (key,) = outputs
         cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
-        of_outputs.append(cotangent)
         if cotangent is None:
-            missing += 1
-    if missing == len(of_outputs):
-        return
-    if missing and operation.materialize:
-        of_outputs = [
-            zeros_like(form) if one is None else one
-            for one, form in zip(of_outputs, operation.output_forms, strict=True)
-        ]
-    needs = tuple([key in reached for key in inputs])
-    gradients = operation.pull(of_outputs, saved, versions, needs)
+            return
+        of_outputs: tuple[Array | None, ...] = (cotangent,)
+    else:
+        of_outputs = tuple(
+            [cotangents.get(key) if key in keep else cotangents.pop(key, None) for key in outputs]
+        )
+        missing = sum([one is None for one in of_outputs])
+        if missing == len(of_outputs):
+            return
+        if missing and operation.materialize:
+            each = zip(of_outputs, operation.output_forms, strict=True)
+            of_outputs = tuple([zeros_like(form) if one is None else one for one, form in each])
+    needs = tuple(map(reached.__contains__, inputs))
+    arrays: Sequence[Any] = saved
+    for array, version in zip(saved, versions, strict=False):
+        if array is not None and (array._storage.version != version or isinstance(array, Forgotten)):
+            arrays = read(operation.name, saved, versions)
+            break
+    try:
+        gradients = operation.vjp(of_outputs, arrays, needs, *values)
+    except Exception as error:
+        error.add_note(f"while computing the gradient of {operation.name}")
+        raise
+    forms = operation.input_forms
+    if len(gradients) != len(forms):
+        raise GradientError(f"{operation.name}: expected {len(forms)} gradients, got {len(gradients)}")
     for i, gradient in enumerate(gradients):
         if gradient is not None and needs[i]:
-            like, key = operation.input_forms[i], inputs[i]
+            like, key = forms[i], inputs[i]
             if getattr(gradient, "_layout", None) is not like:
                 gradient = conform(gradient, like, operation.name, i)
             before = cotangents.get(key)
@@ -426,5 +424,4 @@ def _pull(
 
 
 def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
-    before = cotangents.get(key)
-    cotangents[key] = cotangent if before is None else registered().add(before, cotangent)
+    cotangents[key] = registered().add(cotangents[key], cotangent) if key in cotangents else cotangent

@@ -65,23 +65,36 @@ class Pause:
         self._tape = tape
 
     def __enter__(self) -> None:
-        if state.fusing is not None:
-            raise TypeError(
-                f"{state.fusing}: expected no stop_recording in a fused function, which is differentiated as a "
-                "whole: cukern.stop_gradient(x) makes a part of it constant"
-            )
+        refuse_in_fused()
         self._before = state.active
         tape = self._tape
         state.active = () if tape is None else tuple(one for one in self._before if one is not tape)
 
     def __exit__(self, *exc_info: object) -> None:
-        with _changing:
-            mine, before = state.__dict__, self._before
-            for tape in before:
-                if tape._thread is not mine:  # it ended within the block
-                    before = tuple([tape for tape in before if tape._thread is mine])
-                    break
-            state.active = before
+        resume(self._before)
+
+
+def refuse_in_fused() -> None:
+    """Raise TypeError in a fused function."""
+    if state.fusing is not None:
+        raise TypeError(
+            f"{state.fusing}: expected no stop_recording in a fused function, which is differentiated as a "
+            "whole: cukern.stop_gradient(x) makes a part of it constant"
+        )
+
+
+def resume(before: tuple[Tape, ...]) -> None:
+    """Let tapes record again that have been paused in this thread, but for those that ended meanwhile."""
+    _changing.acquire()
+    try:
+        mine = state.__dict__
+        for tape in before:
+            if tape._thread is not mine:
+                before = tuple([tape for tape in before if tape._thread is mine])
+                break
+        mine["active"] = before
+    finally:
+        _changing.release()
 
 
 def stop_recording() -> Pause:

@@ -166,36 +166,19 @@ def record(
         _append(tapes, name, keys, tuple(map(form_of, inputs)), outputs, vjp, saved, materialize)
 
 
-def record_made(
-    name: str,
-    keys: Keys,
-    forms: Sequence[Likeness],
-    outputs: Sequence[Array],
-    vjp: Vjp,
-    saved: Sequence[Array | None],
-    tapes: Sequence[Tape],
-) -> None:
-    """:func:`record` of what :func:`tracked` has just said; the cotangent of an unused output is None.
-
-    Args:
-        keys: of the inputs.
-        forms: likewise.
-        tapes: those that track an input.
-    """
-    _append(tapes, name, keys, forms, outputs, vjp, saved, False)
-
-
 def record_tracked(
     operation: Operation,
     keys: Keys,
     outputs: Sequence[Array],
     saved: Sequence[Array | None],
     tapes: Sequence[Tape],
+    values: tuple[Any, ...] = (),
 ) -> None:
     """:func:`record` in fewer steps, with the keys of inputs and the tapes that :func:`tracked` has just given.
 
     Args:
         outputs: new arrays of known layouts, one of them of a floating dtype.
+        values: what the rule of ``operation`` takes besides, of this call alone.
     """
     output_keys = []
     for array in outputs:
@@ -204,20 +187,28 @@ def record_tracked(
             for tape in tapes:
                 tape._tracked[key] = array._storage.version
         output_keys.append(array._key)
-    append(operation, keys, tuple(output_keys), saved, tapes)
+    append(operation, keys, output_keys, saved, tapes, values)
 
 
 def append(
-    operation: Operation, inputs: Keys, outputs: Keys, saved: Sequence[Array | None], tapes: Sequence[Tape]
+    operation: Operation,
+    inputs: Keys,
+    outputs: Keys,
+    saved: Sequence[Array | None],
+    tapes: Sequence[Tape],
+    values: tuple[Any, ...] = (),
 ) -> None:
     """Put a call on ``tapes``, which track its outputs already.
 
     Records hold tuples: the garbage collector visits each list that lives, but no tuple of integers.
     """
-    versions = tuple([0 if array is None else array._storage.version for array in saved])
+    versions: list[int] = []
+    for array in saved:
+        versions.append(0 if array is None else array._storage.version)
     kept = forgotten(saved, tapes[0]) if saved and tapes[0].recompute else saved
+    recorded = operation, inputs, tuple(outputs), kept, tuple(versions), values
     for tape in tapes:
-        tape._records.append((operation, inputs, outputs, kept, versions))
+        tape._records.append(recorded)
 
 
 def poison(name: str, inputs: Sequence[Meta], outputs: Sequence[Array], message: str) -> None:
@@ -316,8 +307,8 @@ class Tape:
     def _needs(self, inputs: Sequence[Array]) -> tuple[tuple[bool, ...], Keys]:
         """Which of ``inputs`` are tracked, and the keys of all; begins to track parameters."""
         tracked = self._tracked
-        keys = []
-        all_tracked = True
+        keys: list[int | None] = []
+        needs: list[bool] = []
         for array in inputs:
             key = array._key
             version = tracked.get(key)
@@ -328,12 +319,14 @@ class Tape:
                 elif self._opaque and array._storage in self._opaque:
                     key = self._meet(array)
                 else:
-                    all_tracked = False
+                    needs.append(False)
+                    keys.append(key)
+                    continue
             elif version != array._storage.version:
                 self._meet(array)
+            needs.append(True)
             keys.append(key)
-        needs = (True,) * len(keys) if all_tracked else tuple([key in tracked for key in keys])
-        return needs, tuple(keys)
+        return tuple(needs), tuple(keys)
 
     def _meet(self, array: Array) -> int:
         """The key of an array that was written since the tape began to track it, or whose memory a kernel wrote.
@@ -348,7 +341,7 @@ class Tape:
             raise written(array)
         key = _key_of(array)
         self._tracked[key] = array._storage.version
-        self._records.append((known.operation(array), tuple(known.inputs), (key,), (), ()))
+        self._records.append((known.operation(array), tuple(known.inputs), (key,), (), (), ()))
         return key
 
     def _known(self, array: Array) -> int | None:
@@ -494,9 +487,8 @@ class Tape:
         reached = set(keys)
         relevant = []
         for recorded in self._records:
-            _, inputs, outputs, _, _ = recorded
-            if not reached.isdisjoint(inputs):
-                reached.update(outputs)
+            if not reached.isdisjoint(recorded[1]):
+                reached.update(recorded[2])
                 reached.discard(None)
                 relevant.append(recorded)
         return relevant, reached

@@ -57,12 +57,14 @@ class Case:
         autotuned: whether the compiler tries several kernels, which takes it half a minute for a large product.
         graphed: whether PyTorch's call is measured as a CUDA graph too.
         grad: names of the inputs whose gradient is timed instead of the value.
-        goal: the lowest acceptable share of the large copy's bandwidth, or of the speed of ``bare``.
+        goal: the lowest acceptable share of the large copy's bandwidth, of the speed of ``bare``, or, of a call, of the
+            time of an addition of small arrays over the call's.
         flops: operations of a product, or of attention, from the sizes.
         bare: what the first other library computes at the speed to compare with, such as the product alone.
         same: the expression to compare instead of the result, of ``out`` and the inputs, if results may differ.
         dtypes: the dtypes in which it is run; tf32 are float32 arrays whose products may be rounded.
-        kind: the measured quantity: seconds on the device, the host's seconds per call, or bytes of device memory.
+        kind: the measured quantity: seconds on the device, the host's seconds per call, those of the derivative of a
+            call, or bytes of device memory.
     """
 
     family: str
@@ -82,7 +84,7 @@ class Case:
     bare: str = ""
     same: str = "out"
     dtypes: str = "float32 bfloat16"
-    kind: Literal["device", "call", "memory"] = "device"
+    kind: Literal["device", "call", "backward", "memory"] = "device"
 
     def sizes_on(self, device: str) -> dict[str, int]:
         """The sizes on a kind of device."""

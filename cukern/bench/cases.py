@@ -29,6 +29,8 @@ _few_rows = partial(
     torch="torch.relu(x @ y + b)", traffic="x + y + b + r * n * element", bare="y[: n // 2].clone()", goal=0.85,
     compiled="",
 )  # fmt: skip
+#: A call takes at most 10/7 of the time that an addition of small arrays takes.
+_CALL_GOAL = 0.7
 _call = partial(Case, "call", traffic="", sizes="n=64", dtypes="float32", kind="call")
 
 ELEMENTWISE = [
@@ -238,9 +240,68 @@ _step = partial(
     graphed=True,
 )  # fmt: skip
 
+
+def _function(name: str, inputs: str, run: str, torch: str | None = None, grad: str = "") -> list[Case]:
+    """The cases of one function: a call, one that a tape records, and its derivative."""
+    of = partial(_call, inputs=inputs, run=run, torch=torch, numpy=None, goal=_CALL_GOAL)
+    if not grad:
+        return [of(name)]
+    return [of(name), of(f"{name}, recorded", grad=grad), of(f"{name}, backward", grad=grad, kind="backward")]
+
+
+FUNCTIONS = [
+    _function("gelu", "x:n", "ck.gelu(x)", "F.gelu(x)", "x"),
+    _function("softmax", "x:8,64", "ck.softmax(x, axis=1)", "torch.softmax(x, 1)", "x"),
+    _function("sum, axis 0", "x:8,64", "ck.sum(x, axis=0)", "torch.sum(x, 0)", "x"),
+    _function("linear", "x:8,16 w:16,16 b:16", "ck.nn.linear(x, w, b)", "F.linear(x, w, b)", "x w b"),
+    _function("x @ y", "x:8,16 y:16,16", "x @ y", "x @ y", "x y"),
+    _function("layer_norm", "x:8,64 w:64 b:64", "ck.nn.layer_norm(x, 64, w, b)", "F.layer_norm(x, (64,), w, b)", "x w b"),
+    _function("rms_norm", "x:8,64 w:64", "ck.nn.rms_norm(x, 64, w)", "F.rms_norm(x, (64,), w)", "x w"),
+    _function("group_norm", "x:2,8,4,4 w:8 b:8", "ck.nn.group_norm(x, 4, w, b)", "F.group_norm(x, 4, w, b)", "x w b"),
+    _function("conv2d", "x:2,8,8,8 w:8,8,3,3 b:8", "ck.nn.conv2d(x, w, b, padding=1)", "F.conv2d(x, w, b, padding=1)",
+              "x w b"),
+    _function("max_pool2d", "x:2,8,8,8", "ck.nn.max_pool2d(x, 2)", "F.max_pool2d(x, 2)", "x"),
+    _function("interpolate", "x:2,8,4,4", "ck.nn.interpolate(x, scale_factor=2)", "F.interpolate(x, scale_factor=2)",
+              "x"),
+    _function("attention", "q:1,2,16,16 k:1,2,16,16 v:1,2,16,16", "ck.nn.attention(q, k, v)",
+              "F.scaled_dot_product_attention(q, k, v)", "q k v"),
+    _function("rotary_embedding", "x:1,2,16,16", "ck.nn.rotary_embedding(x)", None, "x"),
+    _function("cross_entropy", "x:8,64 t:8<64", "ck.nn.cross_entropy(x, t)", "F.cross_entropy(x, t)", "x"),
+    _function("dropout", "x:n", "ck.nn.dropout(x, 0.5)", None, "x"),
+    _function("embedding", "w:64,16 i:8<64", "ck.nn.embedding(i, w)", "F.embedding(i, w)", "w"),
+    _function("LSTM's gates", "a:4,16 c:4,16 d:4,16 e:4,16 f:4,16", "lstm_gates(a, c, d, e, f)", None, "a c d e f"),
+    _function("lltm_cell", "x:4,16 w:48,32 b:48 h:4,16 c:4,16", "ck.nn.lltm_cell(x, w, b, h, c)", None, "x w b h c"),
+    _function("a user's Function", "x:n", "Squared.apply(x)", "Squared.apply(x)", "x"),
+    _function("segment_sum", "x:64,8 i:64<8", "ck.segment_sum(x, i, 8)", None, "x"),
+    _function("take", "x:64,8 i:8<64", "ck.take(x, i, axis=0)", "torch.index_select(x, 0, i)", "x"),
+    _function("take_along_axis", "x:8,64 i:8,4<64", "ck.take_along_axis(x, i, axis=1)", "torch.gather(x, 1, i)", "x"),
+    _function("x[i]", "x:64,8 i:8<64", "x[i]", "x[i]", "x"),
+    _function("concat", "x:8,16 y:8,16", "ck.concat([x, y], axis=1)", "torch.cat([x, y], 1)", "x y"),
+    _function("stack", "x:8,16 y:8,16", "ck.stack([x, y])", "torch.stack([x, y])", "x y"),
+    _function("permute_dims", "x:4,4,4", "ck.permute_dims(x, (2, 0, 1))", "x.permute(2, 0, 1)", "x"),
+    _function("reshape", "x:8,16", "x.reshape(4, 32)", "x.reshape(4, 32)", "x"),
+    _function("x[:, :, 1]", "x:4,4,4", "x[:, :, 1]", "x[:, :, 1]", "x"),
+    _function("where", "c:n? x:n y:n", "ck.where(c, x, y)", "torch.where(c, x, y)", "x y"),
+    _function("cumsum", "x:n", "ck.cumsum(x, axis=0)", "torch.cumsum(x, 0)", "x"),
+    _function("fft.rfft", "x:n", "ck.fft.rfft(x)", "torch.fft.rfft(x)"),
+    _function("fft.irfft(fft.rfft)", "x:n", "ck.fft.irfft(ck.fft.rfft(x))", "torch.fft.irfft(torch.fft.rfft(x))", "x"),
+    _function("linalg.solve", "x:8,8 y:8,8", "ck.linalg.solve(x, y)", "torch.linalg.solve(x, y)", "x y"),
+    *(
+        _function(f"random.{name}", "x:1", f"ck.random.{name}({arguments})")
+        for name, arguments in (
+            ("normal", "size=(8, 8)"), ("uniform", "size=(8, 8)"), ("integers", "10, size=(8, 8)"),
+            ("random", "(8, 8)"), ("exponential", "size=(8, 8)"), ("gamma", "2.0, size=(8, 8)"),
+            ("beta", "2.0, 3.0, (8, 8)"), ("poisson", "3.0, (8, 8)"), ("binomial", "10, 0.5, (8, 8)"),
+            ("bernoulli", "0.5, (8, 8)"), ("permutation", "64"), ("choice", "64, 8"), ("gumbel", "size=(8, 8)"),
+            ("standard_t", "3.0, (8, 8)"), ("laplace", "size=(8, 8)"), ("multinomial", "10, [0.5, 0.5], 8"),
+        )
+    ),
+]  # fmt: skip
+
 CALLS = [
     _call("add", "x:n y:n", "np.add(x, y)"),
     _call("add, tracked", "x:n y:n", "np.add(x, y)", numpy=None, grad="x y"),
+    *(case for one in FUNCTIONS for case in one),
     _call("exp", "x:n", "np.exp(x)"),
     _call("sum", "x:n", "np.sum(x)"),
     _call("product", "x:8,8 y:8,8", "np.matmul(x, y)"),

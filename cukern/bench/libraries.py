@@ -93,18 +93,34 @@ class Cukern:
 
     def prepare(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
         """See :class:`Library`."""
-        value = evaluated(text, _scope(case, self.device.kind, arrays, ck=ck, np=ck, **work.OURS))
+        value = self._value(text, case, arrays)
         sources = [arrays[name] for name in case.grad.split()]
         if not sources:
             return value
         if case.kind == "call":
             return _recorded(value, sources)
+        if case.kind == "backward":
+            return self._pulled(text, case, arrays, seed)
         tape = ck.Tape(persistent=True)
         with tape:
             tape.watch(sources)
             result = value()
         cotangent = self.take(seed(result.shape), "float32").astype(result.dtype)
         return lambda: tape.gradient(result, sources, output_gradients=cotangent)
+
+    def _pulled(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """The derivative of :data:`TRACKED` calls, each on arrays of its own, so that none is added to another's."""
+        copies = [{name: one.copy() for name, one in arrays.items()} for _ in range(TRACKED)]
+        sources = [one[name] for one in copies for name in case.grad.split()]
+        tape = ck.Tape(persistent=True)
+        with tape:
+            tape.watch(sources)
+            results = [one for given in copies for one in _listed(self._value(text, case, given)())]
+        cotangents = [self.take(seed(one.shape), "float32").astype(one.dtype) for one in results]
+        return lambda: tape.gradient(results, sources, output_gradients=cotangents)
+
+    def _value(self, text: str, case: Case, arrays: Arrays) -> Call:
+        return evaluated(text, _scope(case, self.device.kind, arrays, ck=ck, np=ck, **work.OURS))
 
     def peak(self, call: Call) -> int:
         """See :class:`Library`."""
@@ -132,6 +148,11 @@ class _Held:
                 self.now -= mem_size
 
         self.hook = Hook()
+
+
+def _listed(result: Any) -> list[Any]:
+    """The arrays that a call returns."""
+    return list(result) if isinstance(result, (list, tuple)) else [result]
 
 
 def _recorded(value: Call, sources: Sequence[Any]) -> Call:
@@ -173,9 +194,20 @@ class PyTorch:
             return value
         if case.kind == "call":
             return lambda: [value() for _ in range(TRACKED)]
+        if case.kind == "backward":
+            return self._pulled(text, case, arrays, seed)
         result = value()
         cotangent = self.take(seed(tuple(result.shape)), "float32").to(result.dtype)
         return lambda: torch.autograd.grad(result, sources, cotangent, retain_graph=True)
+
+    def _pulled(self, text: str, case: Case, arrays: Arrays, seed: Any) -> Call:
+        """See :class:`Cukern`."""
+        names = case.grad.split()
+        copies = [{name: one.detach().clone() for name, one in arrays.items()} for _ in range(TRACKED)]
+        sources = [one[name].requires_grad_() for one in copies for name in names]
+        results = [one for given in copies for one in _listed(self.value(text, case, given)())]
+        cotangents = [self.take(seed(tuple(one.shape)), "float32").to(one.dtype) for one in results]
+        return lambda: self.torch.autograd.grad(results, sources, cotangents, retain_graph=True)
 
     def value(self, text: str, case: Case, arrays: Arrays) -> Call:
         """A function that evaluates the expression on the arrays."""

@@ -19,6 +19,10 @@ from .timing import DeviceClock, HostClock, host_seconds, median_seconds
 TOLERANCE = {"float32": 2e-5, "tf32": 1e-3, "bfloat16": 1e-2}
 #: The least bytes of memory through which calls rotate, several times the size of any cache.
 _ROTATED = 256 * 2**20
+#: The kinds of cases that take the host's time.
+_CALLS = ("call", "backward")
+#: Elements of the small arrays whose addition calls are compared with.
+_SMALL = 64
 
 
 @dataclass(frozen=True)
@@ -27,11 +31,13 @@ class Result:
 
     Attributes:
         measured: for each library with the case, the median of the seconds, or the bytes of memory.
-        rate: in ``unit``; 0 for calls.
-        share: the rate divided by the large copy's, or by that of what ``against`` says; None for calls.
+        rate: in ``unit``.
+        share: the rate divided by the large copy's, or by that of what ``against`` says; of a call, the time of an
+            addition of small arrays, measured by turns with it, divided by the call's.
         error: the distance of cukern's result from that in float64; None if nothing was compared.
-        unit: GB/s of the traffic, or TFLOP/s of products and of attention.
-        against: what the first other library computed for the share; empty for a large copy.
+        unit: GB/s of the traffic, TFLOP/s of products and of attention, or, of calls, additions of small arrays in the
+            time of one.
+        against: what was computed for the share, for most by the first other library; empty for a large copy.
     """
 
     family: str
@@ -65,6 +71,10 @@ class Bench:
         self.references = [one for one in self.libraries if isinstance(one, (PyTorch, NumPyLike))]
         self.clock = HostClock() if device.addressable else DeviceClock(device)
         self.copy = self._copy_rate()
+        small = ck.ones(_SMALL, dtype="float32", device=device)
+        self._add = partial(ck.add, small, small)
+        #: The seconds of an addition, measured by turns with the last call.
+        self._added = 0.0
 
     def _copy_rate(self) -> float:
         """GB/s of a large copy within the device, counting read and written bytes."""
@@ -114,18 +124,22 @@ class Bench:
         error = self._error(case, dtype, datas[0], sides["cukern"][0])
         measured = dict(zip(sides, self._taken(case, sides), strict=True))
         rate, share = self._rate(case, dtype, nbytes, measured["cukern"], datas)
-        unit, goal = "TFLOP/s" if case.flops else "GB/s", self.goal(case)
+        unit, against = "TFLOP/s" if case.flops else "GB/s", case.bare
+        if case.kind in _CALLS:
+            unit, against = "adds", "ck.add of small arrays"
+        goal = self.goal(case)
         return Result(
-            case.family, case.name, dtype, measured, rate, share, goal, error, unit=unit, against=case.bare
+            case.family, case.name, dtype, measured, rate, share, goal, error, unit=unit, against=against
         )
 
     def _taken(self, case: Case, sides: Mapping[str, Sequence[Call]]) -> list[float]:
         """The seconds, or the bytes, of each library."""
         if case.kind == "memory":
             return [float(one.peak(sides[one.name][0])) for one in self.libraries if one.name in sides]
-        if case.kind == "call":
+        if case.kind in _CALLS:
             synchronize = self.device.synchronize
-            times = host_seconds(synchronize, [calls[0] for calls in sides.values()])
+            every: list[Call] = [*(calls[0] for calls in sides.values()), self._add]
+            *times, self._added = host_seconds(synchronize, every)
             return [seconds / (TRACKED if case.grad else 1) for seconds in times]
         return median_seconds(self.clock, list(sides.values()))
 
@@ -144,7 +158,9 @@ class Bench:
     def _rate(
         self, case: Case, dtype: str, nbytes: float, seconds: float, datas: Sequence[Arrays]
     ) -> tuple[float, float | None]:
-        if case.kind != "device":
+        if case.kind in _CALLS:
+            return seconds / self._added, self._added / seconds
+        if case.kind == "memory":
             return 0.0, None
         operations = case.operations(self.device.kind)
         rate = operations / seconds / 1e12 if operations else nbytes / seconds / 1e9
@@ -165,7 +181,7 @@ class Bench:
                 continue
             arrays = library.widen(self._arrays(library, case, dtype, data))
             exact = library.prepare(text, case, arrays, self._cotangent)()
-            for _ in range(2 if case.kind == "call" else 0):
+            for _ in range(2 if case.kind in _CALLS else 0):
                 ours()  # a captured step is replayed from its third call on
             return max(library.distance(*pair, case, arrays) for pair in _pairs(ours(), exact))
         return None

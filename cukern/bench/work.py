@@ -12,6 +12,7 @@ from ..autodiff.tape import Tape
 from ..capture import capture
 from ..device.precision import matmul_precision
 from ..elementwise.fuse import fuse
+from ..function import Function
 from ..kernel import Kernel
 from ..nn.layer_norm.function import layer_norm
 from ..nn.lltm.function import lltm_cell
@@ -82,6 +83,27 @@ def _launch(kernel: Kernel, cell: Array, arrays: Sequence[Array], **variables: b
     launch(*[one._operand for one in arrays if one._planned()])
 
 
+class Squared(Function):
+    """x * x, as a user writes an operation with a derivative."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Array) -> Array:
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx: Any, grad: Array) -> Array:
+        x: Array = ctx.saved_arrays[0]
+        return 2 * x * grad
+
+
+@fuse
+def lstm_gates(input: Any, forget: Any, candidate: Any, output: Any, cell: Any) -> Any:
+    """The new h and cell of an LSTM's step after its products."""
+    new_cell = ops.sigmoid(forget) * cell + ops.sigmoid(input) * ops.tanh(candidate)
+    return ops.sigmoid(output) * ops.tanh(new_cell), new_cell
+
+
 def lltm_gradients(x: Array, weights: Array, bias: Array, h: Array, cell: Array) -> Any:
     """A forward step of the LLTM, and the backward step from the sum of its results."""
     with Tape() as tape:
@@ -102,9 +124,11 @@ def mlp_gradients(x: Array, first: Array, scale: Array, shift: Array, second: Ar
 
 #: Names that cukern's expressions may use besides its namespace.
 OURS = {
+    "Squared": Squared,
     "affine": affine,
     "chain": chain,
     "grad_of_squares": grad_of_squares,
+    "lstm_gates": lstm_gates,
     "lltm_gradients": lltm_gradients,
     "mlp_gradients": mlp_gradients,
     "lltm_captured": capture(lltm_gradients),

@@ -102,5 +102,5 @@ def owned(x: Array, beside: Sequence[Array] | None = None) -> Array:
             return x.astype(x.dtype)
         make = full if spread else _fresh
         return make(x.shape, storage.value, x.dtype, x.device)
-    overlaps = beside is not None and any(_overlaps(x, one) for one in beside)
+    overlaps = beside and any(_overlaps(x, one) for one in beside)
     return x.astype(x.dtype) if spread or overlaps else x

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias
 
@@ -88,7 +87,7 @@ def _record(
         operation = None
         if any(backward.results):
             forms = plan.operands[: len(arrays)]
-            pull = partial(pulled, backward, (), totals=totals_of(backward, forms, shape))
+            pull = partial(pulled, backward, totals_of(backward, forms, shape))
             operation = tape.Operation(plan.program.name, forms, plan.layouts, pull)
             if backward.program is not None:
                 _expect(plan, backward, backward.program)
@@ -103,11 +102,7 @@ def _record(
         saved.append(arrays[k])
     for k in outputs:
         saved.append(outs[k])
-    if scalars:
-        known: Any = operation.vjp
-        pull = partial(pulled, known.args[0], scalars, **known.keywords)
-        operation = replace(operation, vjp=pull)
-    tape.record_tracked(operation, keys, outs, saved, tapes)
+    tape.record_tracked(operation, keys, outs, saved, tapes, (scalars,) if scalars else ())
     if repeats and tapes[0].recompute:
         recompute.note(operation.name, partial(_again, plan, scalars), arrays, outs[0], tapes)
 
@@ -134,11 +129,11 @@ def _of_one(both: Program) -> Program:
 
 def pulled(
     backward: Backward,
-    scalars: Sequence[Scalar],
+    totals: Totals | None,
     cotangents: Sequence[Array],
     saved: Sequence[Array],
     needs: Sequence[bool] | None,
-    totals: Totals | None = None,
+    scalars: Sequence[Scalar] = (),
 ) -> list[Array | None]:
     """The inputs' cotangents, computed by at most one kernel.
 

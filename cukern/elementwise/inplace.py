@@ -126,7 +126,7 @@ def _recorded(
     if differentiable:
         after = [kept(x) for _ in backward.saved("output")]
         forms = [form_of(array) for array in arrays]
-        rule = partial(pulled, backward, scalars)
+        rule = partial(pulled, backward, None, scalars=scalars)
         operation = tape.Operation(f"in-place {forward.name}", forms, forms[:1], rule)
         tape.append(operation, keys, (x._key,), [*before, *after], tapes)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -190,7 +189,7 @@ def _derived(
     own = forms[2:]
     own.insert(at, plan.layouts[0])
     totals = totals_of(back, own, plan.layouts[0].shape)
-    then = partial(_pull, back, at, forms[1], transposed, (), totals)
+    then = partial(_pull, back, at, forms[1], transposed, totals)
     operation = tape.Operation("product", forms, plan.layouts, then)
     return _Derivative(operation, tuple(kept), bool(back.saved("output")))
 
@@ -211,11 +210,7 @@ def _recorded(
     saved += [arrays[k] for k in of.kept]
     if of.keeps_result:
         saved.append(result)
-    if scalars:
-        back, at, right, transposed, _, totals = operation.vjp.args  # type: ignore[attr-defined]
-        vjp = partial(_pull, back, at, right, transposed, tuple(scalars), totals)
-        operation = replace(operation, vjp=vjp)
-    tape.record_tracked(operation, keys, (result,), saved, tapes)
+    tape.record_tracked(operation, keys, (result,), saved, tapes, (tuple(scalars),) if scalars else ())
     return result
 
 
@@ -224,16 +219,16 @@ def _pull(
     at: int,
     right: Layout,
     transposed: bool,
-    scalars: Sequence[Any],
     totals: Totals | None,
     cotangents: Sequence[Array],
     saved: Sequence[Any],
     needs: Sequence[bool],
+    scalars: Sequence[Any] = (),
 ) -> list[Array | None]:
     """The cotangents of the factors and operands: an elementwise kernel and two products."""
     others = list(needs[2:])
     others.insert(at, needs[0] or needs[1])
-    parts = pulled(back, scalars, cotangents, saved[2:], others, totals)
+    parts = pulled(back, totals, cotangents, saved[2:], others, scalars)
     g = parts.pop(at)
     return [*([None, None] if g is None else pull(right, transposed, (g,), saved[:2], needs)), *parts]
 

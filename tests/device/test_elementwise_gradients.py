@@ -110,7 +110,7 @@ def test_only_what_the_derivative_reads_is_saved(device: ck.Device, name: str, s
     with ck.Tape() as recorder:
         recorder.watch(*(a for a in arrays if a.dtype == ck.float64))
         row.apply(tuple(arrays))
-    ((_, _, _, saved, _),) = recorder._records
+    ((_, _, _, saved, *_),) = recorder._records
     assert len(saved) == saves
 
 
@@ -119,7 +119,7 @@ def test_an_operand_that_is_not_tracked_saves_less(device: ck.Device) -> None:
     with ck.Tape() as recorder:
         recorder.watch(x)
         x * y
-    ((_, _, _, saved, _),) = recorder._records
+    ((_, _, _, saved, *_),) = recorder._records
     assert [one is y for one in saved] == [True]
 
 

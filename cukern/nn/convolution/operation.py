@@ -58,7 +58,7 @@ class _Convolution(Function):
     def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
         x, weight, *then = ctx.saved_arrays
         windows, transposed = ctx.windows, ctx.transposed
-        parts = [dy, None] if ctx.back is None else [*pulled(ctx.back, (), (dy,), then, None), None]
+        parts = [dy, None] if ctx.back is None else [*pulled(ctx.back, None, (dy,), then, None), None]
         g = parts[0]
         dx = dweight = None
         if g is not None and weight is not None:

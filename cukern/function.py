@@ -164,7 +164,7 @@ class Function:
                 held.append(_SINGLE)
                 if key is not None:
                     key.append(arg._layout or arg._planned())
-            elif type(arg) in _PLAIN:
+            elif type(arg) in _PLAIN or (type(arg) is tuple and _PLAIN.issuperset(map(type, arg))):
                 held.append(_NOTHING)
                 if key is not None:
                     key.append(None)
@@ -249,13 +249,14 @@ def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> 
     """
     if isinstance(arg, tuple) and _is_known(arg):
         return _NOTHING
-    if isinstance(arg, _PLAIN_BASES) or pytree.is_declared_leaf(type(arg)):
+    if isinstance(arg, _PLAIN_BASES):
         _PLAIN.add(type(arg))
         return _NOTHING
-    if pytree.is_leaf_type(type(arg)):
+    if pytree.is_leaf_type(type(arg)) and not pytree.is_declared_leaf(type(arg)):
         _refuse_hidden(cls, position, "", arg)
         return _NOTHING
     leaves = list(pytree.leaves_with_path(arg))
+    _PLAIN.update(filter(pytree.is_declared_leaf, [type(value) for _, value in leaves]))
     which = [is_array(value) for _, value in leaves]
     if isinstance(arg, tuple) and all(isinstance(value, _PLAIN_BASES) for _, value in leaves):
         with contextlib.suppress(TypeError):  # of a list within

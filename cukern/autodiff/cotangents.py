@@ -237,7 +237,11 @@ def require_floats(leaves: Sequence[Any], tree: Any, what: str) -> None:
     Raises:
         TypeError: the message has the path to the leaf that is none.
     """
-    if all(is_array(value) and value.dtype in FLOATING for value in leaves):
+    for value in leaves:
+        layout = getattr(value, "_layout", None)
+        if not (layout.floating if layout is not None else is_array(value) and value.dtype in FLOATING):
+            break
+    else:
         return
     for path, value in pytree.leaves_with_path(tree, what):
         if not is_array(value):

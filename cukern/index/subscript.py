@@ -6,6 +6,7 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,24 +192,30 @@ def _picked(parts: Sequence[Any]) -> list[Any]:
 def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = None) -> Array:
     """The view at ``key``, which may have been ``written`` in another way."""
     shape, name = x.shape, _named(key if written is None else written)
-    return viewed(x, operator.itemgetter((*key, ...)), lambda g: _embedded(g, shape, key), name)
+    pull = partial(_embedded, shape=shape, key=key, apart=_spread(shape, key))
+    return viewed(x, operator.itemgetter((*key, ...)), pull, name)
 
 
-@on_device
-def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> Array:
+#: An index as :func:`.remap.remap` takes it, and where the elements begin along each axis.
+_Apart = tuple[tuple[int | str | None, ...], tuple[int, ...]]
+
+
+def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...], apart: _Apart | None) -> Array:
     """Zeros of a shape with ``g`` at an index: the derivative of a view."""
-    apart = None if g.device.addressable and math.prod(shape) < LARGE else _spread(g, shape, key)
-    if apart is None:
-        data = zeros(g.device, shape, g.dtype)
-        write(g.device, data[(*key, ...)], g._data)
+    if apart is None or (g.device.addressable and math.prod(shape) < LARGE):
+        with g.device.activate():
+            data = zeros(g.device, shape, g.dtype)
+            write(g.device, data[(*key, ...)], g._data)
+            result = Array._wrap(data, g.device)
     else:
-        data = remap(g.device, apart[0], shape, apart[1], "constant")
-    return recorded("embed", g, Array._wrap(data, g.device), lambda gg: gg[key])
+        index, before = apart
+        result = remap(g, shape, before, "constant", index=index)
+    return recorded("embed", g, result, lambda gg: gg[key])
 
 
-def _spread(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[Any, list[int]] | None:
-    """The ndarray of ``g`` with the axes of ``shape``, and where it starts along each; None if ``key`` has steps."""
-    axes: list[Any] = []
+def _spread(shape: tuple[int, ...], key: tuple[Any, ...]) -> _Apart | None:
+    """The index by which the view at ``key`` has the axes of ``shape``, and where it starts; None if it has steps."""
+    axes: list[int | str | None] = []
     before: list[int] = []
     sizes = iter(shape)
     for part in key:
@@ -218,13 +225,14 @@ def _spread(g: Array, shape: tuple[int, ...], key: tuple[Any, ...]) -> tuple[Any
             start, _, step = part.indices(next(sizes))
             if step != 1:
                 return None
-            axes.append(slice(None))
+            axes.append(":")
             before.append(start)
         else:
             n = next(sizes)
             axes.append(None)
             before.append(part + n if part < 0 else part)
-    return g._data[(*axes, ...)], before + [0 for _ in sizes]
+    rest = [0 for _ in sizes]
+    return (*axes, *[":" for _ in rest]), (*before, *rest)
 
 
 class _Joint(NamedTuple):

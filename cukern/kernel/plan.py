@@ -70,7 +70,7 @@ def raw(data: Any) -> Any:
 
 def apart(device: Device, data: Any, written: Any) -> Any:
     """An ndarray that is read; a copy if it may share memory with ``written``, an ndarray that is written meanwhile."""
-    if not device.xp.may_share_memory(data, written):
+    if data is not written and not device.xp.may_share_memory(data, written):
         return data
     with on(device):
         return data.copy()

@@ -215,7 +215,7 @@ class Run:
         self.launch(*given)
 
     def _map(self, number: int, array: Any) -> bytes:
-        at = address(array._data)
+        at = address(array._data) if array._layout.on_host else array._operand
         found = self._known.get((number, at))
         if found is None:
             make = self._device.backend.tensor_map

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from numbers import Real
 from typing import Any, NamedTuple
 
 from .. import namespace as ops
 from .. import random
 from ..array import Array
-from ..array.creation import empty, ones, zeros
-from ..array.layout import address
-from ..device import device
+from ..array.creation import ones, zeros
+from ..array.layout import fresh_layout, is_aligned
+from ..device import Device
+from ..device.interface import CompiledFunction
+from ..dtypes import DType
 from ..elementwise.operands import normalize_axis
 from ..function import Function
 from ..kernel import Kernel
+from ..kernel.plan import launch, new, on
 from ..kernel.sizes import ACCESS, divide_up, index_type
+from ..pytree import declare_leaf
 from ..random import Generator, default_rng
 from . import init
 from .fused import common_dtype
@@ -50,6 +55,7 @@ def require_generator(name: str, argument: str, x: Array, rng: Generator | None)
         raise ValueError(f"{name}: rng draws on {rng.device}, {argument} is on {x.device}")
 
 
+@declare_leaf
 class Draw(NamedTuple):
     """Where dropout draws: the key of the stream, the counter, or the memory that holds it in a captured step."""
 
@@ -66,30 +72,32 @@ def drawn(name: str, argument: str, x: Array, rng: Generator | None, words: int)
         ValueError: ``rng`` draws on another device.
     """
     require_generator(name, argument, x, rng)
-    with device(x.device):
-        generator = rng or random._generator()
-        live, at = generator._claim(words)
+    generator = rng or random._generator(x.device)
+    live, at = generator._claim(words)
     return Draw(generator._key, at, live)
+
+
+@cache
+def _bound(
+    device: Device, dtype: DType, index: str, width: int, aligned: bool, live: bool
+) -> CompiledFunction:
+    """The kernel for arrays of a dtype."""
+    options: Any = {"elem": dtype, "index": index, "width": width, "aligned": aligned, "live": live}
+    return _KERNEL.bind(device, **options).function
 
 
 def _launch(x: Array, p: float, draw: Draw) -> Array:
     if not x.size or p == 1:
         return zeros(x.shape, x.dtype, x.device)
     x = x.contiguous()
-    y = empty(x.shape, x.dtype, x.device)
     width = max(4, ACCESS // x.itemsize)
-    bound = _KERNEL.bind(
-        x.device,
-        elem=x.dtype,
-        index=index_type(x.size),
-        width=width,
-        aligned=address(x._data) % ACCESS == 0,
-        live=draw.live is not None,
-    )
+    function = _bound(x.device, x.dtype, index_type(x.size), width, is_aligned(x), draw.live is not None)
+    with on(x.device):
+        (y,) = new((fresh_layout(x.device, x.dtype, x.shape),))
     threshold = min(round(p * _WORDS), _WORDS - 1)
     offset = draw.at if draw.live is None else draw.live
-    grid = divide_up(x.size, width * _BLOCK)
-    bound((x, y, x.size, threshold, 1 / (1 - p), offset, *draw.key), grid)
+    values = x, y, x.size, threshold, 1 / (1 - p), offset, *draw.key
+    launch(x.device, function, divide_up(x.size, width * _BLOCK), _BLOCK, values)
     return y
 
 

@@ -14,6 +14,7 @@ from .. import dtypes
 from ..array import Array
 from ..array.layout import Layout
 from ..autodiff import recompute, tape
+from ..cache import Cache
 from ..elementwise.graph import Expr, input_node, tracing
 from ..elementwise.print_cxx import compute_type, statements
 from ..elementwise.program import Program, program, roots_from
@@ -65,6 +66,8 @@ def require_eps(name: str, eps: float) -> float:
     Raises:
         ValueError: it is not a number of at least 0.
     """
+    if type(eps) is float and eps >= 0:
+        return eps
     if not isinstance(eps, Real) or isinstance(eps, bool) or not eps >= 0:
         raise ValueError(f"{name}: eps: expected a number of at least 0, got {eps!r}")
     return float(eps)
@@ -266,30 +269,58 @@ def record_fused(
     reference: Callable[..., Any],
     tracking: tape.Tracking,
     again: Callable[..., Array] | None = None,
+    known: tuple[Any, ...] | None = None,
 ) -> None:
     """Put a fused operation on the tapes that track one of its primals, with the derivative of :func:`fused_vjp`.
 
     Args:
+        name, primals: the operation, and its arguments or None.
         outputs: its results.
         saved: what ``kernels`` read besides the primals.
         tracking: what :func:`tracked` has said of the primals.
         again: makes the only result from the primals, for tapes that compute it again; None if that takes long.
+        known: options by which, with the layouts of primals, calls have the same ``kernels`` and ``reference``.
     """
+    _, keys, tapes = tracking
+    key = (name, layouts_of(*primals), known)
+    operation = None if known is None else _operations.get(key)
+    if operation is None:
+        operation = _operation(name, primals, outputs, kernels, reference)
+        if known is not None:
+            _operations.keep(key, operation)
+    tape.record_tracked(operation, keys, outputs, (*primals, *saved), tapes)
+    if again is not None and tapes[0].recompute:
+        recompute.note(name, again, primals, outputs[0], tapes)
+
+
+#: By the name of a fused operation, the layouts of its primals, and its options.
+_operations: Cache[tuple[Any, ...], tape.Operation] = Cache()
+
+
+def _operation(
+    name: str,
+    primals: Sequence[Array | None],
+    outputs: Sequence[Array],
+    kernels: Kernels,
+    reference: Callable[..., Any],
+) -> tape.Operation:
+    """What calls of a fused operation have in common."""
     given = [one is not None for one in primals]
+    whole = all(given)
 
     def pull(
         cotangents: Sequence[Array], kept: Sequence[Any], needs: Sequence[bool]
     ) -> Sequence[Array | None]:
+        own = kept[: len(given)]
+        if whole:
+            return fused_vjp(lambda: kernels(kept, cotangents, needs), reference, own, cotangents, needs)
         still = iter(needs)
         wanted = [is_given and next(still) for is_given in given]
-        own = kept[: len(given)]
         gradients = fused_vjp(lambda: kernels(kept, cotangents, wanted), reference, own, cotangents, wanted)
         return list(itertools.compress(gradients, given))
 
-    present = [one for one in primals if one is not None]
-    tape.record(name, present, outputs, pull, (*primals, *saved), tracking=tracking)
-    if again is not None:
-        recompute.note(name, again, primals, outputs[0], tracking[2])
+    forms = [one._planned() for one in primals if one is not None]
+    return tape.Operation(name, forms, [one._planned() for one in outputs], pull)
 
 
 def fused_vjp(
@@ -311,7 +342,7 @@ def fused_vjp(
     if not any(wanted):
         return (None,) * len(primals)
     if not tape.active():
-        return tuple(one if is_wanted else None for one, is_wanted in zip(kernels(), wanted, strict=True))
+        return tuple([one if is_wanted else None for one, is_wanted in zip(kernels(), wanted, strict=True)])
     given = [primal is not None for primal in primals]
 
     def of_given(*arrays: Array) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -12,14 +13,17 @@ import numpy as np
 from .. import dtypes
 from .. import namespace as ops
 from ..array import Array
-from ..array.creation import asarray, empty
-from ..array.layout import address
+from ..array.creation import asarray
+from ..array.layout import Layout, fresh_layout, is_aligned
 from ..autodiff import tape
+from ..device.interface import Prepared
 from ..elementwise.operands import require_array
 from ..function import Function
 from ..kernel import Kernel
+from ..kernel.plan import new, on, operands
 from ..kernel.sizes import ACCESS, divide_up, index_type
 from ..kernel.strides import broadcast_shapes
+from ..pytree import declare_leaf
 from .fused import common_dtype, is_int
 
 _BLOCK = 256
@@ -36,6 +40,7 @@ class _Rows(NamedTuple):
     inner: int
 
 
+@declare_leaf
 class _Options(NamedTuple):
     """What a launch needs to know besides its arrays; ``first`` is the first position where there are none."""
 
@@ -59,33 +64,52 @@ def _rows(shape: Sequence[int], shape_: Sequence[int]) -> _Rows | None:
     return _Rows(math.prod(shape[:first]), math.prod(shape_), math.prod(shape[last:]))
 
 
-def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
-    x = x.contiguous()
-    y = empty(x.shape, x.dtype, x.device)
-    features, half = x.shape[-1], options.size // 2
-    if not y.size:
-        return y
-    kind = ("first", "positions", "tables")[len(tables)]
-    width = math.gcd(ACCESS // x.itemsize, half, features - 2 * half) if address(x._data) % ACCESS == 0 else 1
-    rows = options.rows
+@lru_cache(maxsize=4096)
+def _prepared(
+    own: Layout,
+    aligned: bool,
+    kind: str,
+    place: str,
+    rows: _Rows,
+    size: int,
+    interleaved: bool,
+    base: float,
+    inverse: bool,
+) -> Prepared:
+    """The launch for arrays of a layout, which takes them, the result, and the tables or the first position."""
+    features, half = own.shape[-1], size // 2
+    width = math.gcd(ACCESS // own.dtype.itemsize, half, features - 2 * half) if aligned else 1
     turn = min(_TURN, rows.outer * rows.inner)
     bound = _KERNEL.bind(
-        x.device,
-        elem=x.dtype,
-        index=index_type(x.size),
+        own.device,
+        elem=own.dtype,
+        index=index_type(own.size),
         kind=kind,
-        place=dtypes.info(tables[0].dtype).cxx if kind == "positions" else "",
+        place=place,
         width=width,
         turn=turn,
         count=half,
         features=features,
-        interleaved=options.interleaved,
-        inverse=options.inverse,
-        slope=-math.log2(options.base) / half,
+        interleaved=interleaved,
+        inverse=inverse,
+        slope=-math.log2(base) / half,
     )
     slots = half // width + divide_up(features - 2 * half, 2 * width)
     threads = slots * rows.places * divide_up(rows.outer * rows.inner, turn)
-    bound((x, y, *(tables or (options.first,)), *rows), divide_up(threads, _BLOCK))
+    return bound.function.prepare((divide_up(threads, _BLOCK), 1, 1), (_BLOCK, 1, 1), 0, tuple(rows))
+
+
+def _launch(x: Array, options: _Options, tables: Sequence[Array]) -> Array:
+    x = x.contiguous()
+    own = x._layout or x._planned()
+    kind = ("first", "positions", "tables")[len(tables)]
+    place = dtypes.info(tables[0].dtype).cxx if kind == "positions" else ""
+    with on(x.device):
+        (y,) = new((fresh_layout(x.device, own.dtype, own.shape),))
+        if own.size:
+            rows, size, interleaved, base, first, inverse = options
+            run = _prepared(own, is_aligned(x), kind, place, rows, size, interleaved, base, inverse)
+            run(*operands(x.device, (x, y, *tables)), *(() if tables else (first,)))
     return y
 
 
@@ -204,7 +228,7 @@ def rotary_embedding(
     size = x.shape[-1] if size is None else size
     if not is_int(size) or size % 2 or not 0 < size <= x.shape[-1]:
         raise ValueError(f"{name}: size: expected an even number up to {x.shape[-1]}, got {size!r}")
-    if not isinstance(base, Real) or not 0 < base < math.inf:
+    if not isinstance(base, (float, Real)) or not 0 < base < math.inf:
         raise ValueError(f"{name}: base: expected a positive, finite number, got {base!r}")
     shape, tables, first = x.shape[:-1], [], 0.0
     given: tuple[int, ...] = (x.shape[-2],)
@@ -215,7 +239,7 @@ def rotary_embedding(
         if tape.recording(tables):
             return rotary_reference(x, *tables, bool(interleaved))
         given = broadcast_shapes(name, [one.shape[:-1] for one in tables])
-    elif isinstance(positions, Real) and not isinstance(positions, bool):
+    elif isinstance(positions, (int, float, Real)) and not isinstance(positions, bool):
         first = float(positions)
     else:
         places = require_array(positions, name, "positions", x)

@@ -47,9 +47,12 @@ def seed(seed: int | Sequence[int] | np.random.SeedSequence | None = None) -> No
         _shared.clear()
 
 
-def _generator() -> RandomState:
-    """The generator of this module's functions on the current device."""
-    device = current()
+def _generator(device: Device | None = None) -> RandomState:
+    """The generator of this module's functions on a device, by default the current one."""
+    device = device or current()
+    known = _shared.get(device)
+    if known is not None:
+        return known
     with _sharing:
         if _shared_seed is None:
             seed()

@@ -13,10 +13,10 @@ import numpy as np
 from .. import dtypes, namespace
 from ..array.array import Array
 from ..array.creation import asarray
-from ..array.layout import shape_of
+from ..array.layout import fresh_layout, shape_of
 from ..device import Device, capture_hooks, current
 from ..elementwise.operands import normalize_axis
-from ..kernel.plan import allocate
+from ..kernel.plan import new, on
 from .distributions import on_host
 from .order import random_order
 from .philox import WORD, draw, numbers, philox
@@ -110,13 +110,14 @@ class Generator(Transformed):
         self, kind: str, size: Size, dtype: dtypes.DType, *extra: float, located: Location = ()
     ) -> Array:
         shape = () if size is None else shape_of(size)  # type: ignore[arg-type]
-        result = allocate(self.device, shape, dtype)
+        with on(self.device):
+            (result,) = new((fresh_layout(self.device, dtype, shape),))
         if n := math.prod(shape):
             groups = -(-n // numbers(dtype, kind))
             offset = capture_hooks.numbers(dtypes.uint64, partial(self._advance, groups))
             (counter,) = self._advance(groups) if offset is None else (offset._data,)
             draw(self.device, kind, dtype, result, groups, counter, (*self._key, *extra), located)
-        return Array._wrap(result, self.device)
+        return result
 
     def _advance(self, groups: int) -> tuple[int]:
         """Return the counter and advance it by ``groups`` groups of four words."""

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from .. import dtypes
+from ..array import Array
 from ..device import Device
 from ..device.interface import CompiledFunction
 from ..kernel import Kernel
@@ -69,13 +70,13 @@ def draw(
     device: Device,
     kind: str,
     dtype: dtypes.DType,
-    result: Any,
+    result: Array,
     groups: int,
     counter: Any,
     rest: Sequence[float],
     located: tuple[float, float] | tuple[()] = (),
 ) -> None:
-    """Fill an ndarray with numbers of a kind.
+    """Fill an array with numbers of a kind.
 
     Args:
         groups: of four random words.

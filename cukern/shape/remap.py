@@ -9,12 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import dtypes
+from ..array import Array
+from ..array.layout import Layout, fresh_layout
 from ..cache import Cache
-from ..device import Device
 from ..dtypes import DType
 from ..elementwise.geometry import geometry
 from ..kernel import Kernel
-from ..kernel.plan import Plan, allocate, on
+from ..kernel.plan import Plan, new, on
 from ..kernel.sizes import LARGEST_INDEX
 from ..kernel.strides import Axes, needs_64_bits
 from ..launch.params import layout_params
@@ -51,7 +52,8 @@ def _collapsed(data: Any, shape: Sequence[int], before: Sequence[int], beyond: s
     return axes or [_Axis(1, 1, 0, 1)]
 
 
-def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) -> Plan:
+def _make_plan(result: Layout, data: Any, axes: Sequence[_Axis], beyond: str) -> Plan:
+    device = result.device
     shape = [axis.shape for axis in axes]
     rows, columns, outer = math.prod(shape[:-1]), shape[-1], len(axes) - 1
     # With outer axes, columns lie along blockIdx.y, so one row needs the geometry of several.
@@ -76,44 +78,48 @@ def _make_plan(device: Device, data: Any, axes: Sequence[_Axis], beyond: str) ->
     groups, pieces = spread.block // spread.lanes, -(-columns // spread.piece)
     grid = (-(-rows // (groups * spread.rows_piece)), pieces, 1) if outer else (-(-pieces // groups), 1, 1)
     tail = (walked.packed(index), rows, spread.rows_piece, spread.piece)
-    return Plan(device, (), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
+    return Plan(device, (result,), bound.function.prepare(grid, (spread.block, 1, 1), 0, tail))
 
 
 _plans: Cache[Any, Plan] = Cache()
 
 
 def remap(
-    device: Device,
-    data: Any,
+    x: Array,
     shape: Sequence[int],
     before: Sequence[int],
     beyond: str,
     ends: tuple[Any, Any] = (0, 0),
-) -> Any:
-    """A new ndarray of ``shape`` with the elements of ``data`` at the offset ``before``, in one launch.
+    index: tuple[int | str | None, ...] = (),
+) -> Array:
+    """A new array of ``shape`` with the elements of ``x`` at the offset ``before``, in one launch.
+
+    Tapes do not record it.
 
     Args:
-        device: the device of ``data``.
-        data: an ndarray of any strides.
+        x: an array of any strides.
         shape: the sizes of the result's axes.
-        before: for each axis, the number of elements before the first of ``data``; at least 0.
-        beyond: the padding outside ``data``: ``"constant"``, ``"edge"``, ``"wrap"``, ``"reflect"`` or
+        before: for each axis, the number of elements before the first of ``x``; at least 0.
+        beyond: the padding outside ``x``: ``"constant"``, ``"edge"``, ``"wrap"``, ``"reflect"`` or
             ``"symmetric"``; an axis of size 0 allows only constants.
-        ends: the constants before and after ``data``; they must be equal if several axes are padded.
+        ends: the constants before and after ``x``; they must be equal if several axes are padded.
+        index: of the view whose elements these are, if it is another than ``x``: 0 for an axis of size 1 that it lacks,
+            None for a new one, ":" for any other.
     """
-    result = allocate(device, tuple(shape), data.dtype)
-    if not result.size:
-        return result
-    key = (device, data.itemsize, data.shape, data.strides, tuple(shape), tuple(before), beyond)
+    own = x._layout or x._planned()
+    key = (own, tuple(shape), tuple(before), beyond, index)
     plan = _plans.get(key)
-    with on(device):
+    with on(x.device):
         if plan is None:
+            data = x._data[tuple([slice(None) if one == ":" else one for one in index])] if index else x._data
+            layout = fresh_layout(x.device, own.dtype, tuple(shape))
             axes = _collapsed(data, shape, before, beyond)
-            plan = _plans.keep(key, _make_plan(device, data, axes, beyond))
-        values = [_as_bits(value, data.dtype) for value in (ends if beyond == "constant" else (0, 0))]
-        operand = device.backend.operand
-        assert plan.launch is not None
-        plan.launch(operand(data), operand(result), *values)
+            plan = Plan(x.device, (layout,)) if not layout.size else _make_plan(layout, data, axes, beyond)
+            _plans.keep(key, plan)
+        (result,) = new(plan.layouts)
+        if plan.launch is not None:
+            values = ends if beyond == "constant" else (0, 0)
+            plan.launch(x._operand, result._operand, *[_as_bits(one, own.dtype) for one in values])
     return result
 
 

@@ -353,7 +353,7 @@ def roll(x: Array, /, shift: int | Sequence[int] | Array, axis: int | Sequence[i
 def _rolled(x: Array, shifts: tuple[int, ...]) -> Array:
     """``x`` shifted cyclically by a number of positions along each axis."""
     before = [shift % max(1, n) for shift, n in zip(shifts, x.shape, strict=True)]
-    result = Array._wrap(remap(x.device, x._data, x.shape, before, "wrap"), x.device)
+    result = remap(x, x.shape, before, "wrap")
     return recorded("roll", x, result, lambda g: _rolled(g, tuple(-shift for shift in shifts)))
 
 

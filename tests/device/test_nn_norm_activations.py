@@ -202,7 +202,9 @@ def test_no_launch_is_added(device: ck.Device, launches: list[str], monkeypatch:
     monkeypatch.setattr(Run, "__call__", counted)
     kept: list[int] = []
     record = fused.record_fused
-    monkeypatch.setattr(fused, "record_fused", lambda *own: (kept.append(len(own[3])), record(*own)))
+    monkeypatch.setattr(
+        fused, "record_fused", lambda *own, **more: (kept.append(len(own[3])), record(*own, **more))
+    )
     arrays = given(False)
     for kind in (GROUP, BATCH, CONSTANT):
         counts = []

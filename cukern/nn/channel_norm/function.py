@@ -74,7 +74,8 @@ def normalized(
         def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
             return composed(problem, x, weight, bias, stop_gradient(moments), eps)
 
-        fused.record_fused(name, primals, (y,), (statistics,), kernels, again, tracking)
+        known = None if moments[0] is not None else (problem, eps)
+        fused.record_fused(name, primals, (y,), (statistics,), kernels, again, tracking, known=known)
     return y
 
 

@@ -19,10 +19,12 @@ from ...launch import cost
 from ...launch.params import DIVISOR, Given, Params
 from ...linear.epilogue import of_sum
 from ...linear.problem import epilogue_steps, epilogue_variables
+from ...pytree import declare_leaf
 
 Three = tuple[int, int, int]
 
 
+@declare_leaf
 class Windows(NamedTuple):
     """The windows of a convolution over one to three axes.
 

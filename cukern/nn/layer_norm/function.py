@@ -36,7 +36,7 @@ def normalized(
     """
     layouts = layouts_of(x, weight, bias, residual)
     sizes = normalized_shape if isinstance(normalized_shape, tuple) else (normalized_shape,)
-    key = (sizes, layouts) if all(type(n) is int for n in sizes) else None
+    key = (sizes, layouts) if _INT.issuperset(map(type, sizes)) else None
     if key in _checked:
         return _recorded(name, x, weight, bias, sizes, _eps_of(name, eps, x), centered, residual)
     x = require_array(x, name, "x", first_array((weight, bias, residual)))
@@ -70,6 +70,7 @@ def _eps_of(name: str, eps: float | None, x: Array) -> float:
     return float(finfo(x.dtype).eps) if eps is None else require_eps(name, eps)
 
 
+_INT = frozenset((int,))
 #: ``normalized_shape`` and the layouts of checked arguments of one dtype.
 _checked: Cache[Any, bool] = Cache()
 
@@ -111,7 +112,8 @@ def _recorded(
         def again(x: Array, weight: Array | None, bias: Array | None) -> Array:
             return launch_forward(x, weight, bias, eps, columns, centered)[0]
 
-        record_fused(name, primals, (y,), (statistics,), kernels, composed, tracking, again)
+        known = sizes, eps
+        record_fused(name, primals, (y,), (statistics,), kernels, composed, tracking, again, known)
     return y
 
 

@@ -227,6 +227,8 @@ class Gradient(ByRows):
             iterator = iter(items(sums))
             return [next(iterator) if one else None for one in summed]
 
+        read = load(acc, acc)
+
         def compute(
             x: Array, dy: Array, weight: Array | None, statistics: Array, *plus: Array
         ) -> list[Array | None]:
@@ -235,8 +237,8 @@ class Gradient(ByRows):
                 run((x, dy, weight, statistics, *plus, dx, *(each(sums[0]) if sums else ())))
             if not any(wanted):
                 return [dx, None, None]
-            iterator = each(ops.sum.evaluate(load(acc, acc), sums, (), (1,), False, x.dtype))
-            return [dx, *(one if want else None for one, want in zip(iterator, wanted, strict=True))]
+            found = each(ops.sum.evaluate(read, sums, (), (1,), False, x.dtype))
+            return [dx, *[one if want else None for one, want in zip(found, wanted, strict=True)]]
 
         return compute
 

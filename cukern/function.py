@@ -274,9 +274,8 @@ def _held(cls: type[Function], position: int, arg: Any, arrays: list[Array]) -> 
 def _needs(held: Sequence[_Held], tracked: Sequence[bool]) -> tuple[bool, ...]:
     """Of each argument, whether an array in it is tracked, from whether each array is."""
     needs, at = [], 0
-    for one in held:
-        count = one.arrays
-        needs.append(tracked[at] if count == 1 else True in tracked[at : at + count])
+    for count, _, _ in held:
+        needs.append(count > 0 and (tracked[at] if count == 1 else True in tracked[at : at + count]))
         at += count
     return tuple(needs)
 
@@ -359,19 +358,20 @@ def _record(
                     "get no gradient; pass it to apply, or save stop_gradient of it"
                 )
             kept = own[id(array)] = array._alias()
+            kept._planned()
             recorded.append(kept)
         saved.append(kept)
     if not recorded:
         return outputs
     _, keys, tapes = tracking
-    usual = key is not None and len(recorded) == len(live) and not ctx._non_differentiable
-    if usual:
-        known = (*key, *forms)  # type: ignore[misc]
-        rule = _rules.get(known)
-    if not usual or rule is None:
+    known = None
+    if key is not None and not ctx._non_differentiable:
+        known = len(key), len(forms), *key, *forms, *[one._layout for one in recorded[len(live) :]]
+    rule = None if known is None else _rules.get(known)
+    if rule is None:
         inputs = tuple([array._layout or array._planned() for array in arrays])
         rule = _Rule(cls, held, inputs, forms, live, [one._planned() for one in recorded])
-        if usual:
+        if known is not None:
             _rules.keep(known, rule)
     tape.record_tracked(rule.operation, keys, recorded, tuple(saved), tapes, (ctx,))
     ctx._inputs = keys, rule.inputs

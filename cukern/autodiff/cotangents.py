@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeGuard
 
 from .. import dtypes, pytree
+from ..cache import Cache
 from ..errors import GradientError
 
 if TYPE_CHECKING:
@@ -190,18 +191,25 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
             does not broadcast to. The message names ``name`` and ``argument``, or the input of that number.
     """
     layout = getattr(gradient, "_layout", None)
-    if layout is not None and (
-        layout is like
-        or (layout.shape == like.shape and layout.dtype == like.dtype and layout.device == like.device)
-    ):
-        return gradient  # type: ignore[return-value]
-    problem = _mismatch(gradient, like)
-    if problem or not is_array(gradient):
-        what = f"input {argument}" if isinstance(argument, int) else argument
-        raise GradientError(f"{name}: the gradient of {what} {problem}")
-    if gradient.shape != like.shape:
-        gradient = registered().sum_to_shape(gradient, like.shape)
-    return gradient if gradient.dtype == like.dtype else registered().cast(gradient, like.dtype)
+    form = getattr(like, "_layout", like)
+    steps = None if layout is None or form is None else _steps.get((layout, form))
+    if steps is None:
+        problem = _mismatch(gradient, like)
+        if problem or not is_array(gradient):
+            what = f"input {argument}" if isinstance(argument, int) else argument
+            raise GradientError(f"{name}: the gradient of {what} {problem}")
+        steps = gradient.shape != like.shape, gradient.dtype != like.dtype
+        if layout is not None and form is not None:
+            _steps.keep((layout, form), steps)
+    summed, converted = steps
+    found: Any = gradient
+    if summed:
+        found = registered().sum_to_shape(found, like.shape)
+    return registered().cast(found, like.dtype) if converted else found  # type: ignore[no-any-return]
+
+
+#: Whether gradients of a layout are summed to the shape of what they are gradients of, and whether they are cast.
+_steps: Cache[tuple[Layout, Likeness], tuple[bool, bool]] = Cache()
 
 
 def _mismatch(gradient: object, like: Likeness) -> str:

@@ -81,7 +81,7 @@ class Backward(NamedTuple):
 
     def saved(self, what: str) -> tuple[int, ...]:
         """The indices of the forward inputs or outputs that ``program`` reads."""
-        return tuple(k for kind, k in self.sources if kind == what)
+        return tuple([k for kind, k in self.sources if kind == what])
 
 
 def _is_float(node: Node) -> bool:

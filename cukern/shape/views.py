@@ -52,6 +52,7 @@ __all__ = [
     "triu",
 ]
 
+_INT = frozenset((int,))
 _ROLL = by_numpy("roll")(np.roll)
 
 
@@ -61,12 +62,8 @@ def _sizes(shape: Shape | np.ndarray[Any, Any], name: str, argument: str = "shap
     Raises:
         TypeError: they are not integers.
     """
-    if type(shape) is tuple:
-        for n in shape:
-            if type(n) is not int:
-                break
-        else:
-            return shape
+    if type(shape) is tuple and _INT.issuperset(map(type, shape)):
+        return shape
     try:
         several = isinstance(shape, (tuple, list)) or getattr(shape, "ndim", False)
         return tuple(map(operator.index, shape if several else (shape,)))  # type: ignore[arg-type]
@@ -88,8 +85,10 @@ def reshape(x: Array, /, shape: Shape, order: str = "C", *, copy: bool | None = 
     Raises:
         ValueError: the shape has another number of elements, or a copy is needed and ``copy`` is False.
     """
-    x = require_array(x, "reshape")
-    given = _sizes(shape, "reshape")
+    if not isinstance(x, Array):
+        x = require_array(x, "reshape")
+    plain = type(shape) is tuple and _INT.issuperset(map(type, shape))
+    given: Any = shape if plain else _sizes(shape, "reshape")
     key = ("reshape", *given)
     if order == "C" and not copy and (result := known(x, key)) is not None:
         return result

@@ -10,6 +10,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...autodiff import tape
+from ...autodiff.cotangents import registered
 from ...elementwise.function import pulled
 from ...elementwise.graph import Expr, input_node
 from ...elementwise.program import Program, program
@@ -43,8 +44,7 @@ class _Convolution(Function):
         y = convolve(x, weight, operands, windows, size, transposed, last, made)
         needs = ctx.needs_input_grad
         ctx.windows, ctx.transposed, ctx.back = windows, transposed, None
-        ctx.lasts = _last(x), _last(weight)
-        ctx.sizes = x.shape[2:], weight.shape[2:]
+        ctx.layouts = x._planned(), weight._planned()
         then: tuple[Array, ...] = ()
         if made is not None and any(needs):
             wide = (False,) if bias is None else (False, True)
@@ -57,17 +57,22 @@ class _Convolution(Function):
     @staticmethod
     def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
         x, weight, *then = ctx.saved_arrays
-        windows, transposed = ctx.windows, ctx.transposed
-        parts = [dy, None] if ctx.back is None else [*pulled(ctx.back, None, (dy,), then, None), None]
-        g = parts[0]
+        windows, transposed, (image, filters) = ctx.windows, ctx.transposed, ctx.layouts
+        g, dbias = dy, None
+        if ctx.back is not None:
+            column = (dy.shape[1], *(1,) * (dy.ndim - 2))
+            read = [ops.reshape(one, column) if one.ndim == 1 else one for one in then]
+            g, *of_bias = pulled(ctx.back, None, (dy,), read, None)
+            if of_bias and of_bias[0] is not None:
+                dbias = ops.reshape(registered().sum_to_shape(of_bias[0], column), column[:1])
         dx = dweight = None
         if g is not None and weight is not None:
-            dx = _Convolution.apply(
-                g, weight, None, windows, ctx.sizes[0], not transposed, ctx.lasts[0], None
-            )
+            own = image.shape[2:], not transposed, is_channels_last(image)
+            dx = _Convolution.apply(g, weight, None, windows, *own, None)
         if g is not None and x is not None:
-            dweight = _Weights.apply(*((x, g) if transposed else (g, x)), windows, ctx.sizes[1], ctx.lasts[1])
-        return dx, dweight, parts[1], None, None, None, None, None
+            pair = (x, g) if transposed else (g, x)
+            dweight = _Weights.apply(*pair, windows, filters.shape[2:], is_channels_last(filters))
+        return dx, dweight, dbias, None, None, None, None, None
 
 
 class _Weights(Function):
@@ -80,7 +85,6 @@ class _Weights(Function):
         ctx: Any, output: Array, image: Array, windows: Windows, kernel: tuple[int, ...], last: bool
     ) -> Array:
         ctx.windows = windows
-        ctx.lasts, ctx.sizes = (_last(output), _last(image)), (output.shape[2:], image.shape[2:])
         ctx.save_for_backward(output, image)
         return weights_gradient(output, image, windows, kernel, last)
 
@@ -90,13 +94,11 @@ class _Weights(Function):
         windows, needs = ctx.windows, ctx.needs_input_grad
         d_output = d_image = None
         if needs[0]:
-            d_output = _Convolution.apply(
-                image, second, None, windows, ctx.sizes[0], False, ctx.lasts[0], None
-            )
+            own = output.shape[2:], False, _last(output)
+            d_output = _Convolution.apply(image, second, None, windows, *own, None)
         if needs[1]:
-            d_image = _Convolution.apply(
-                output, second, None, windows, ctx.sizes[1], True, ctx.lasts[1], None
-            )
+            own = image.shape[2:], True, _last(image)
+            d_image = _Convolution.apply(output, second, None, windows, *own, None)
         return d_output, d_image, None, None, None
 
 
@@ -141,8 +143,6 @@ def applied(
 
     It is one launch, unless a tape needs what the activation was applied to.
     """
-    if bias is not None:
-        bias = ops.reshape(bias, (bias.shape[0], *(1,) * len(size)))
     args: Sequence[Any] = (windows, size, transposed, _last(x) or _is_made_last(x, windows))
     if bias is None and activation is None:
         return _Convolution.apply(x, weight, None, *args, None)  # type: ignore[no-any-return]

@@ -67,7 +67,10 @@ def convolution(problem: Convolution) -> Any:
     def compute(x: Array, w: Array, *operands: Array) -> Array:
         result = (transposed if problem.transposed else forward)(ops.astype(x, acc), ops.astype(w, acc))
         y = ops.astype(ops.reshape(result, problem.shape), problem.elem)
-        return y if problem.epilogue is None else evaluate(problem.epilogue, (y, *operands))[0]
+        if problem.epilogue is None:
+            return y
+        columns = [ops.reshape(one, (-1, *(1,) * (y.ndim - 2))) for one in operands]
+        return evaluate(problem.epilogue, (y, *columns))[0]
 
     return compute
 

@@ -330,7 +330,9 @@ def _record(
         key: the class, the layouts of arguments, and None of those that hold no array; None if one is a container of
             arrays.
     """
-    own = dict(zip(map(id, arrays), arrays, strict=True))
+    own = {}
+    for array in arrays:
+        own[id(array)] = array
     outputs: list[Any] = []
     forms: list[Any] = []
     live: list[int] = []
@@ -423,10 +425,12 @@ class _Rule:
         ctx._saved = saved
         gradients = self._checked(cls.backward(ctx, *given))
         for i, gradient in enumerate(gradients):
-            for kept in saved:
-                if kept is not None and gradient is not None and gradient._storage is kept._storage:
-                    gradients[i] = gradient.astype(gradient.dtype)
-                    break
+            if gradient is not None:
+                storage = gradient._storage
+                for kept in saved:
+                    if kept is not None and kept._storage is storage:
+                        gradients[i] = gradient.astype(gradient.dtype)
+                        break
         return gradients
 
     def _given(self, cotangents: Sequence[Any]) -> list[Any]:
@@ -454,13 +458,14 @@ class _Rule:
             )
         checked: list[Array | None] = []
         if self.single:
-            for like, gradient in zip(self.inputs, gradients, strict=True):
+            for i, like in enumerate(self.inputs):
+                gradient = gradients[i]
                 if isinstance(gradient, Array) and like.floating:
                     own = gradient._layout or gradient._planned()
                     if own is like or (own.shape == like.shape and own.dtype is like.dtype):
                         checked.append(gradient)
                         continue
-                checked.append(self._one(gradient, like, len(checked)))
+                checked.append(self._one(gradient, like, i))
             return checked
         inputs = iter(self.inputs)
         for i, (gradient, (count, structure, which)) in enumerate(zip(gradients, self.held, strict=True)):

@@ -153,12 +153,19 @@ def leaves(tree: Any) -> list[Any]:
     >>> leaves({"w": (1, 2), "b": None})
     [1, 2]
     """
-    node = None if type(tree) in _leaf_types else _open(tree)
-    if node is None:
+    cls = type(tree)
+    if cls in _leaf_types:
         return [tree]
-    if _leaf_types.issuperset([type(child) for child in node.children]):
-        return list(node.children)
-    return [leaf for child in node.children for leaf in leaves(child)]
+    if cls is tuple or cls is list:
+        children = tree
+    else:
+        node = _open(tree)
+        if node is None:
+            return [tree]
+        children = node.children
+    if _leaf_types.issuperset([type(child) for child in children]):
+        return list(children)
+    return [leaf for child in children for leaf in leaves(child)]
 
 
 def containers(tree: Any) -> Any:
@@ -273,6 +280,8 @@ def taken_apart(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
     >>> found, replaced([10, 20])
     ([1, 2], {'w': (10, 20), 'b': None})
     """
+    if type(tree) in _leaf_types:
+        return [tree], _of_leaf
     found, rebuild = _apart(tree)
 
     def replaced(new: Iterable[Any]) -> Any:
@@ -283,6 +292,13 @@ def taken_apart(tree: Any) -> tuple[list[Any], Callable[[Iterable[Any]], Any]]:
         return rebuild(iter(given))
 
     return found, replaced
+
+
+def _of_leaf(new: Iterable[Any]) -> Any:
+    given = list(new)
+    if len(given) != 1:
+        raise ValueError(f"replace: there are {'more' if given else 'fewer'} new leaves than the tree has")
+    return given[0]
 
 
 def _apart(tree: Any) -> tuple[list[Any], Callable[[Iterator[Any]], Any]]:

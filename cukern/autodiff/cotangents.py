@@ -125,9 +125,12 @@ class Handed:
 
     def own(self, gradient: Array) -> Array:
         """``gradient``, or a copy if it shares memory with an earlier one."""
-        beside = self._by_storage.get(id(gradient._storage), ())
-        result = registered().own(gradient, beside)
-        self._beside(result).append(result)
+        beside = self._by_storage.get(id(gradient._storage))
+        result = registered().own(gradient, beside or ())
+        if beside is None:
+            self._by_storage[id(result._storage)] = [result]
+        else:
+            self._beside(result).append(result)
         return result
 
 
@@ -162,12 +165,13 @@ def ones_for(target: Array) -> Array:
     Raises:
         TypeError: ``target`` is complex: what descends is a real number.
     """
-    if target.dtype in dtypes.COMPLEX:
+    dtype = target.dtype
+    if dtype in dtypes.COMPLEX:
         raise TypeError(
             f"target: the gradient of {describe(target)} needs output_gradients: only a real number descends, such "
             "as the real part or the absolute value"
         )
-    return registered().ones(target.shape, target.dtype, target.device)
+    return registered().ones(target.shape, dtype, target.device)
 
 
 def describe(array: Array | Forgotten) -> str:
@@ -410,8 +414,8 @@ def _pull(
             of_outputs = tuple([zeros_like(form) if one is None else one for one, form in each])
     needs = tuple(map(reached.__contains__, inputs))
     arrays: Sequence[Any] = saved
-    for array, version in zip(saved, versions, strict=False):
-        if array is not None and (array._storage.version != version or isinstance(array, Forgotten)):
+    for i, array in enumerate(saved):
+        if array is not None and (array._storage.version != versions[i] or isinstance(array, Forgotten)):
             arrays = read(operation.name, saved, versions)
             break
     try:

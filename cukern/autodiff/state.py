@@ -47,7 +47,9 @@ def end(tape: Tape) -> None:
     with _changing:
         thread, tape._thread = tape._thread, None
         if thread is not None:
-            thread["active"] = tuple(one for one in thread["active"] if one is not tape)
+            active = thread["active"]
+            last = active and active[-1] is tape
+            thread["active"] = active[:-1] if last else tuple([one for one in active if one is not tape])
             opened.discard(id(tape))
 
 

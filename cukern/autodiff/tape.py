@@ -272,15 +272,16 @@ class Tape:
     [2.0, 4.0, 6.0]
     """
 
+    _opaque: MutableMapping[Storage, Opaque] = _NOTHING
+    _thread: dict[str, Any] | None = None  # the state of the thread in which it records
+    _consumed = False
+
     def __init__(self, persistent: bool = False, recompute: bool = False) -> None:
         self.persistent, self.recompute = persistent, recompute
         self._tracked: MutableMapping[int | None, int] = {}
         self._records: list[Record] = []
         self._recipes: dict[int | None, Recipe] = {}
         self._watched: set[int | None] = set()
-        self._opaque: MutableMapping[Storage, Opaque] = _NOTHING
-        self._thread: dict[str, Any] | None = None  # the state of the thread in which it records
-        self._consumed = False
         _tapes.add(ref(self, _tapes.discard))
 
     def __enter__(self) -> Self:
@@ -375,10 +376,12 @@ class Tape:
         """
         self._check_usable()
         for array in float_leaves(trees, "watch"):
-            if array._storage in self._opaque and not (array._trainable or self._watches(array._key)):
+            unknown = self._opaque and array._storage in self._opaque and not array._trainable
+            if unknown and not self._watches(array._key):
                 self._meet(array)
-            self._tracked[_key_of(array)] = array._storage.version
-            self._watched.add(array._key)
+            key = array._key or _key_of(array)
+            self._tracked[key] = array._storage.version
+            self._watched.add(key)
 
     def _watches(self, key: int | None) -> bool:
         return key in self._watched
@@ -427,30 +430,39 @@ class Tape:
         wanted, replaced = pytree.taken_apart(sources)
         require_floats(wanted, sources, "sources")
         cotangents = self._seeds(target, output_gradients)
-        keys = {array._key for array in wanted if array._key in self._tracked}
+        keys: set[int | None] = set()
         for array in wanted:
-            if self._tracked.get(array._key) == LOST:
+            version = self._tracked.get(array._key)
+            if version == LOST:
                 raise written(array)
+            if version is not None:
+                keys.add(array._key)
         relevant, reached = self._relevant(keys)
         recipes = self._recipes
         if not self.persistent:
             self._consumed = True
-            end(self)
+            if self._thread is not None:
+                end(self)
             self._records, self._tracked, self._watched, self._recipes = [], {}, set(), {}
             self._opaque = _NOTHING
-        gradients: dict[int, Array | None] = {}
         handed = Handed([] if output_gradients is None else pytree.leaves(output_gradients))
 
-        def give(i: int) -> None:
-            gradient = cotangents.get(wanted[i]._key)
+        def given(array: Array) -> Array | None:
+            gradient = cotangents.get(array._key)
             if gradient is None and unconnected == "zero":
-                gradient = zeros_like(wanted[i])
-            gradients[i] = None if gradient is None else handed.own(gradient)
-            if finished is not None:
-                finished(i, gradients[i])
+                gradient = zeros_like(array)
+            return None if gradient is None else handed.own(gradient)
 
-        due = None if finished is None else _due(relevant, wanted)
-        walk(relevant, reached, keys, cotangents, due, give, recipes)
+        if finished is None:
+            walk(relevant, reached, keys, cotangents, recipes=recipes)
+            return replaced([given(array) for array in wanted])
+        gradients: dict[int, Array | None] = {}
+
+        def give(i: int) -> None:
+            gradients[i] = given(wanted[i])
+            finished(i, gradients[i])
+
+        walk(relevant, reached, keys, cotangents, _due(relevant, wanted), give, recipes)
         for i in range(len(wanted)):
             if i not in gradients:
                 give(i)
@@ -461,7 +473,7 @@ class Tape:
         targets = float_leaves(target, "target")
         for array in targets:
             version = array._storage.version
-            unmet = array._storage in self._opaque and array._key not in self._tracked
+            unmet = self._opaque and array._storage in self._opaque and array._key not in self._tracked
             if unmet or self._tracked.get(array._key, version) != version:
                 self._meet(array)
         seeds: dict[int | None, Array] = {}

@@ -123,7 +123,7 @@ class Driver:
         self.used: list[int] = []
         self.cupy = SimpleNamespace(
             cuda=SimpleNamespace(
-                get_current_stream=lambda: SimpleNamespace(ptr=0x5EED),
+                get_current_stream=lambda index=-1: SimpleNamespace(ptr=0x5EED),
                 Device=lambda index: SimpleNamespace(use=lambda: self.used.append(index)),
             )
         )

@@ -41,7 +41,7 @@ class _Cupy(Library):
     cuda = types.SimpleNamespace(
         runtime=types.SimpleNamespace(getDevice=lambda: INDEX),
         Device=nullcontext,
-        get_current_stream=lambda: types.SimpleNamespace(ptr=0, synchronize=lambda: None),
+        get_current_stream=lambda index=-1: types.SimpleNamespace(ptr=0, synchronize=lambda: None),
     )
 
 

@@ -110,18 +110,26 @@ def launcher(
     arguments = tuple(map(ctypes.c_void_p, (address(config), kernel, address(memory), 0)))
     failure: Any = importlib.import_module("cupy_backends.cuda.api.driver").CUDADriverError
     start, stream, lock = library().cuLaunchKernelEx, cupy.cuda.get_current_stream, threading.Lock()
+    acquire, release, before = lock.acquire, lock.release, 0
 
     def launch(*values: Any) -> None:
-        with lock:  # the driver copies the parameters before it returns
+        nonlocal before
+        acquire()  # the driver copies the parameters before it returns
+        try:
             try:
                 pack(*values)
             except OverflowError:
                 pack(*map(Param.rounded, params, values))
-            _set_stream(config, _STREAM, stream().ptr)
+            current = stream(index).ptr
+            if current != before:
+                _set_stream(config, _STREAM, current)
+                before = current
             status = start(*arguments)
             if status in _NO_CONTEXT:
                 cupy.cuda.Device(index).use()  # the first launch of a new thread
                 status = start(*arguments)
+        finally:
+            release()
         if status:
             raise failure(status)
 

@@ -325,7 +325,7 @@ class Passes(ByRows):
         """On the host a row a thread, or a tile where neighbouring elements are of different rows."""
         n = problem.n
         if cost.is_host(limits):
-            yield cls(1, 32 if n >= 64 else 8 if n >= 8 else 1, 64 if problem.columns >= 8 else 1)
+            yield cls(1, 64 if n >= 64 else 8 if n >= 8 else 1, 64 if problem.columns >= 8 else 1)
         else:
             yield cls(problem.threads, 4)
 

@@ -107,17 +107,21 @@ __device__ __forceinline__ Moments<A> extended(Moments<A> a, A x) {
     const A count = a.count + A(1), delta = x - a.mean, mean = a.mean + delta / count;
     return Moments<A>{count, mean, a.squares + delta * (x - mean)};
 }
-// The sum of a power of two of numbers, by halves: a template for each half, which compilers of the host make into vectors.
-template <typename A, int N>
-__device__ __forceinline__ A total(const A (&part)[N]) {
+// A power of two of numbers joined, by halves: a template for each half, which compilers of the host make into vectors.
+template <typename A, int N, typename Join>
+__device__ __forceinline__ A total(const A (&part)[N], Join join) {
     if constexpr (N == 1) {
         return part[0];
     } else {
         A folded[N / 2];
 #pragma unroll
-        for (int k = 0; k < N / 2; ++k) folded[k] = part[k] + part[k + N / 2];
-        return total(folded);
+        for (int k = 0; k < N / 2; ++k) folded[k] = join(part[k], part[k + N / 2]);
+        return total(folded, join);
     }
+}
+template <typename A, int N>
+__device__ __forceinline__ A total(const A (&part)[N]) {
+    return total(part, [](A a, A b) { return a + b; });
 }
 template <typename A, typename T, int N>
 __device__ __forceinline__ Moments<A> extended(Moments<A> a, const T (&v)[N]) {

@@ -3,6 +3,7 @@
 // Launch: a thread owns `rows_piece` rows. blockIdx.y numbers the pieces that the reduced axes are cut into; the stage
 // "partial" leaves a state for each in `parts` (rows, pieces). Shared: none.
 <% from "reduction/reduce.cuh" import parameters, results, memory, numbers, output with context %>
+<% include "prelude/over_pack.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/reduce.cuh" %>
 <% include "reduction/line.cuh" %>
@@ -33,8 +34,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
                     for (int u = 0; u < unroll; ++u) v[u] = line.value(scalars, r + u);
                     a[0] = push_all(a[0], v, Place(q * inner + r), Place(1));
                 } else {
-#pragma unroll
-                    for (int u = 0; u < unroll; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
+                    over_pack<unroll>([&](int u) { a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u)); });
                 }
             }
             if constexpr (batch && unroll > batch_size) {
@@ -46,8 +46,7 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             }
             if constexpr (states > batch_size) {
                 for (; r + batch_size - 1 < piece.r_end; r += batch_size) {
-#pragma unroll
-                    for (int u = 0; u < batch_size; ++u) a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u));
+                    over_pack<batch_size>([&](int u) { a[u] = push(a[u], line.value(scalars, r + u), Place(q * inner + r + u)); });
                 }
             }
             for (; r < piece.r_end; ++r) a[0] = push(a[0], line.value(scalars, r), Place(q * inner + r));

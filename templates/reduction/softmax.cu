@@ -2,6 +2,7 @@
 // its result, and x1, the result. Arrays of any strides; rows are numbered in C order.
 // Launch: row_threads threads share a row (a power of two up to 32, or the block), and compute `rows_piece` rows in
 // sequence. A row is read again for each of its passes. Shared: a number a warp where the block shares a row.
+<% include "prelude/over_pack.cuh" %>
 <% include "prelude/reduce.cuh" %>
 <% include "reduction/softmax.cuh" %>
 using Total = << total >>;
@@ -35,22 +36,18 @@ extern "C" __global__ void __launch_bounds__(<< block >>) << name >>(
             fill(part, limits<A>::lowest());
             index r = lane;
             for (; r + (unroll - 1) * step < n; r += round)
-#pragma unroll
-                for (int u = 0; u < unroll; ++u) part[u] = update_peak(part[u], row.load(r + u * step));
+                over_pack<unroll>([&](int u) { part[u] = update_peak(part[u], row.load(r + u * step)); });
             for (; r < n; r += step) part[0] = update_peak(part[0], row.load(r));
-            peak = part[0];
-            for (int u = 1; u < unroll; ++u) peak = maximum(peak, part[u]);
-            peak = row_reduce(peak, phase, Larger());
+            peak = row_reduce(total(part, Larger()), phase, Larger());
         }
         Total sum = Total(0);
         for (index r = lane; r < n;) {
             const index end = minimum(n, r + 4096 * step);
             fill(part, A(0));
             for (; r + (unroll - 1) * step < end; r += round)
-#pragma unroll
-                for (int u = 0; u < unroll; ++u) part[u] += term_at(row, r + u * step, peak);
+                over_pack<unroll>([&](int u) { part[u] += term_at(row, r + u * step, peak); });
             for (; r < end; r += step) part[0] += term_at(row, r, peak);
-            for (int u = 0; u < unroll; ++u) sum += Total(part[u]);
+            sum += Total(total(part));
         }
         const A total = finished(row_reduce(A(sum), phase));
         for (index r = lane; live && r < n; r += step)

@@ -286,7 +286,7 @@ def test_logarithms_of_sums(device: ck.Device) -> None:
     close(packed[:, :2], call(*(one[0, :, :2] for one in arrays))[1].numpy(), 16)
     dropped = call(*arrays, dropout=1.0)
     assert not dropped[0].numpy().any()
-    assert dropped[1].tolist() == lse.tolist()
+    close(dropped[1], lse.numpy())
     nothing = call(arrays[0], arrays[1][:, :, :0], arrays[2][:, :, :0])
     assert nothing[1].shape == (2, 4, 3)
     assert (nothing[1] == -np.inf).all()
@@ -460,13 +460,14 @@ def test_without_the_matrix_of_scores(device: ck.Device) -> None:
     def gradient(x: ck.Array) -> ck.Array:
         return ck.grad(lambda x: nn.attention(x, x, x, causal=True).sum())(x)
 
-    gradient(x[:, :8])
-    tracemalloc.start()
-    try:
-        gradient(x)
-        assert tracemalloc.get_traced_memory()[1] < 2**21
-    finally:
-        tracemalloc.stop()
+    with ck.kernels_only():
+        gradient(x[:, :8])
+        tracemalloc.start()
+        try:
+            gradient(x)
+            assert tracemalloc.get_traced_memory()[1] < 2**21
+        finally:
+            tracemalloc.stop()
     assert not ck.grad(lambda q: nn.attention(q, x[:, :0], x[:, :0]).sum())(x).numpy().any()
 
 
@@ -509,7 +510,7 @@ def test_tiles_fit_a_block(features: int, queries: int) -> None:
         ("bfloat16", 1, (9, 0), ["tensor cores", "apart", "tensor cores", "tensor cores"]),
         ("bfloat16", 1, (7, 5), ["few rows", "apart", "portable", "portable"]),
         ("float32", 1, (9, 0), ["few rows", "apart", "portable", "portable"]),
-        ("float32", 1, (0, 0), ["portable", "apart", "portable", "portable"]),
+        ("float32", 1, (0, 0), ["composed", "composed", "portable", "portable"]),
     ],
 )
 def test_which_variant_computes_a_problem(

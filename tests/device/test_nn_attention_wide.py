@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -194,5 +195,46 @@ def test_narrow_heads_have_kernels(device: ck.Device) -> None:
     x = ck.zeros((1, 2, 5, 256))
     problem = Call(x, x, x, Options(1.0)).problem
     for family, own in ((ATTENTION, problem), (GRADIENT, problem._replace(d=problem.q, wanted=(True,) * 3))):
-        (choice,) = [one for one in family.choices(own) if one.variant == "composed"]
+        with ck.kernels_only():
+            (choice,) = [one for one in family.choices(own) if one.variant == "composed"]
         assert choice.why == "kernels hold these heads"
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"causal": True}, {"window": (2, 3), "offset": 1}], ids=["all", "causal", "window"]
+)
+def test_narrow_heads_on_the_host(
+    device: ck.Device, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By products of a library, in blocks of queries, with the results of the kernels."""
+    if device.kind != "host":
+        pytest.skip("kernels are faster")
+    monkeypatch.setattr(reference, "_SCORES_OF_HOST", 300)
+    q, k, v = (ck.random.default_rng(i).normal(size=(2, 4 // n, 37, 8)) for i, n in ((0, 1), (1, 2), (2, 2)))
+
+    def both() -> list[ck.Array]:
+        made, pull = ck.vjp(lambda *own: nn.attention(*own, return_lse=True, **options), q, k, v)
+        return [*made, *pull((ck.cos(made[0]), ck.sin(made[1])))]
+
+    with ATTENTION.only("composed") as used, GRADIENT.only("composed") as of_gradient:
+        found = both()
+    assert len(used) == len(of_gradient) == 1
+    with ck.kernels_only():
+        wanted = both()
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=2e-5, atol=2e-5)
+
+
+def test_memory_on_the_host(device: ck.Device) -> None:
+    """Not of the matrix of scores, which would have 64 MB."""
+    if device.kind != "host":
+        pytest.skip("memory is counted by Python's own allocations")
+    x = ck.random.default_rng(0).normal(size=(1, 1, 4096, 4))
+    gradient = ck.grad(lambda x: nn.attention(x, x, x, causal=True).sum())
+    gradient(x[:, :, :8])
+    tracemalloc.start()
+    try:
+        gradient(x)
+        assert tracemalloc.get_traced_memory()[1] < 2**25
+    finally:
+        tracemalloc.stop()

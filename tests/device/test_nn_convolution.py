@@ -17,8 +17,9 @@ from nn_support import close, epsilon, random, sized
 
 import cukern as ck
 from cukern import nn
+from cukern.kernel.by_numpy import watchers
 from cukern.launch.family import Used
-from cukern.nn.convolution import problem
+from cukern.nn.convolution import patches, problem
 from cukern.nn.convolution.families import (
     CONVOLUTION,
     DEPTHWISE,
@@ -52,7 +53,62 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
 def test_is_the_definition(
     device: ck.Device, x: tuple[int, ...], w: tuple[int, ...], options: dict[str, Any], last: bool
 ) -> None:
-    check(x, w, last=last, **options)
+    with using("portable"):
+        check(x, w, last=last, **options)
+
+
+def mixed(
+    x: tuple[int, ...], w: tuple[int, ...], dtype: str = "float32", transposed: bool = False, **options: Any
+) -> None:
+    """Values and gradients where memory orders of image, weights and the output's gradient differ."""
+    axes = len(w) - 2
+    name = f"conv_transpose{axes}d" if transposed else f"conv{axes}d"
+    arrays = random(0, x, dtype), random(1, w, dtype)
+    y, pull = ck.vjp(lambda x, w: getattr(nn, name)(x, w, **options), *arrays)
+    dy = random(3, y.shape, dtype)
+    wanted = [one.numpy() for one in (y, *pull(dy))]
+    for image, weights, above in itertools.product((arrays[0], innermost(arrays[0])), *((False, True),) * 2):
+        given = image, innermost(arrays[1]) if weights else arrays[1]
+        y, pull = ck.vjp(lambda x, w: getattr(nn, name)(x, w, **options), *given)
+        found = (y, *pull(innermost(dy) if above else dy))
+        for one, other in zip(found, wanted, strict=True):
+            np.testing.assert_allclose(one.numpy(), other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("kept", [None, 100])
+@pytest.mark.parametrize("number", range(len(CASES)))
+def test_patches(device: ck.Device, number: int, kept: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the host, of several images, or of rows of one where a cache has no more."""
+    if device.kind != "host":
+        pytest.skip("a library of the host")
+    x, w, options = CASES[number]
+    if kept is not None:
+        monkeypatch.setattr(patches, "_BYTES", kept)
+    with using("patches by library", weights=("patches by library",)) as used:
+        for last, dtype in itertools.product((False, True), ("float32", "float64")):
+            check(x, w, dtype, last=last, **options)
+        mixed(x, w, **options)
+    assert used and {one.name for one in used} == {"patches by library"}
+
+
+def test_patches_are_for_what_the_library_computes(device: ck.Device) -> None:
+    """Not for half types, and not where kernels alone compute."""
+    x, w = random(0, (2, 8, 9, 8), "float32"), random(1, (8, 8, 3, 3), "float32")
+    seen: list[str] = []
+
+    def chosen(family: Any, problem: Any) -> None:
+        if family is CONVOLUTION:
+            seen.extend(one.variant for one in family.choices(problem) if one.chosen)
+
+    watchers.append(chosen)
+    try:
+        nn.conv2d(x, w)
+        nn.conv2d(x.astype("float16"), w.astype("float16"))
+        with ck.kernels_only():
+            nn.conv2d(x, w)
+    finally:
+        watchers.remove(chosen)
+    assert [one == "patches by library" for one in seen] == [device.kind == "host", False, False]
 
 
 @pytest.mark.parametrize("last", [False, True])

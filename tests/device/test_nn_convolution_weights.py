@@ -457,6 +457,9 @@ def test_what_is_chosen_on_the_host() -> None:
         own = problem_of(host, batch=2, channels=channels, size=size, kernel=kernel, last=last)
         return next(one.variant for one in FAMILY.choices(own) if one.chosen)
 
-    assert chosen() == chosen(last=True) == chosen(channels=8, size=64) == "winograd"
-    assert chosen(channels=7) == chosen(kernel=5) == chosen(kernel=1) == "portable"
-    assert chosen(kernel=1, last=True) == "matrix product"
+    assert chosen() == chosen(last=True) == chosen(channels=7) == chosen(kernel=5) == "patches by library"
+    assert chosen(channels=512) == "winograd"
+    with ck.kernels_only():
+        assert chosen() == chosen(last=True) == chosen(channels=16, size=64) == "winograd"
+        assert chosen(channels=7) == chosen(kernel=5) == chosen(kernel=1) == "portable"
+        assert chosen(kernel=1, last=True) == "matrix product"

@@ -72,6 +72,21 @@ def _limit_blas() -> None:
         threadpool_limits(settings.thread_count(), user_api="blas")
 
 
+#: Bytes of an array at most, and of all together, of which the C library keeps what they leave: glibc's largest first.
+_KEPT, _ALL_KEPT = 2**25, 2**28
+#: glibc's numbers of both, and the variables by which a user sets them.
+_MALLOPT = {-3: _KEPT, -1: _ALL_KEPT}
+_MALLOC_SET = ("MALLOC_MMAP_THRESHOLD_", "MALLOC_TRIM_THRESHOLD_", "GLIBC_TUNABLES")
+
+
+def _keep_memory() -> None:
+    """Have the C library keep the memory that arrays leave: the system gives new memory page by page, each in 1 us."""
+    if not any(one in os.environ for one in _MALLOC_SET):
+        with suppress(AttributeError):  # glibc alone has it
+            for number, value in _MALLOPT.items():
+                ctypes.CDLL(None).mallopt(number, value)
+
+
 @cache
 def _runtime_builder() -> threading.Thread:
     """Start the thread that compiles the runtime, in parallel with the shared header and the first kernel."""
@@ -360,6 +375,7 @@ class Host:
 
     def __init__(self) -> None:
         _limit_blas()
+        _keep_memory()
 
     @property
     def xp(self) -> ModuleType:
@@ -449,7 +465,9 @@ class Host:
         """Return at once: a launch on the host has finished when it returns."""
 
     def free_unused(self) -> None:
-        """Nothing: arrays of the host have memory of their own."""
+        """See :class:`..interface.Backend`."""
+        with suppress(AttributeError):  # glibc alone has it
+            ctypes.CDLL(None).malloc_trim(0)
 
 
 def _cpu_name() -> str:

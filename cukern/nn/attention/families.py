@@ -12,6 +12,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.layout import Layout, fresh_layout
+from ...device import kernels_only
 from ...device.interface import Properties
 from ...device.precision import matmul_precision
 from ...elementwise.fuse import fuse
@@ -43,18 +44,26 @@ class Composed(Variant[Attention]):
 
     #: How often scores are read and written, forward and backward.
     passes: ClassVar[tuple[int, int]] = (8, 24)
+    #: Launches of the host, forward and backward.
+    launches: ClassVar[tuple[int, int]] = (6, 12)
 
     @classmethod
     def fits(cls, problem: Attention, limits: Properties) -> str:
-        """Where there is no kernel."""
+        """Where there is no kernel, and on the host, whose library multiplies faster, where nothing changes scores."""
+        options = problem.options
+        changed = options.program or options.dropout or options.packed or options.counted
+        if cost.is_host(limits) and not (changed or kernels_only.active()):
+            return ""
         backward = problem._replace(d=problem.matrices[3])
         held = max(problem.head) <= MOST and any(KeysPortable.configs(backward, limits))
         return "kernels hold these heads" if held else ""
 
     def cost(self, problem: Attention, limits: Properties) -> float:
         """The time of the products, and in which scores are read and written."""
-        moved = math.prod(problem.scores) * problem.acc.itemsize * self.passes[problem.d is not None]
-        return problem.least_seconds(limits) + moved / cost.bandwidth(limits)
+        backward = problem.d is not None
+        moved = math.prod(problem.scores) * problem.acc.itemsize * self.passes[backward]
+        launches = self.launches[backward] * cost.launch(limits) if cost.is_host(limits) else 0.0
+        return problem.least_seconds(limits) + moved / cost.bandwidth(limits) + launches
 
     def plan(self, problem: Attention, limits: Properties) -> Plan:
         """The composition; half types are multiplied as tf32, whose significand has the bits of float16's."""

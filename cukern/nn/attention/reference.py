@@ -14,6 +14,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import arange, zeros_like
+from ...autodiff import tape
 from ...elementwise.fuse import fuse
 from ...launch.variant import Plan
 from ...reduction.rows import sum_to_shape
@@ -74,15 +75,31 @@ def composed(call: Call, *arrays: Array, first: int = 0) -> tuple[Array, Array]:
         first: the number of the first of these queries.
     """
     s, alive, _, _, v = _scored(call, arrays, first)
-    lse = ops.logsumexp(s, axis=-1)
+    total: Array | None = None
+    if call.draw is None and call.q.device.addressable:
+        # Sums of exponentials are in fewer passes by loops of their own; results have fewer elements than weights.
+        with tape.stop_recording():
+            peak = ops.max(s, axis=-1, keepdims=True)
+        weights = _below(s, peak)
+        total = ops.sum(weights, axis=-1, keepdims=True)
+        lse = (peak + ops.log(total))[..., 0]
+    else:
+        lse = ops.logsumexp(s, axis=-1)
+        weights = ops.softmax(s, axis=-1)
     if alive is not None:
         lse = ops.where(alive[..., 0], lse, -math.inf)
-    weights = ops.softmax(s, axis=-1)
     if call.draw is not None:
         weights = dropped(weights, call.options.dropout, call.draw)
     found = ops.matmul(_by_keys(call, weights), v[:, :, None])
     found = ops.reshape(found, (*weights.shape[:3], v.shape[-1]))
+    if total is not None:
+        found = found / total
     return (found if alive is None else ops.where(alive, found, 0.0)).astype(call.q.dtype), lse
+
+
+@fuse
+def _below(s: Any, peak: Any) -> Any:
+    return ops.exp(s - peak)
 
 
 def _by_keys(call: Call, x: Array) -> Array:
@@ -101,7 +118,10 @@ def _scored(
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc, copy=False) for one in arrays[:3])
     (batch, heads, length, _), keys = q.shape, k.shape[2]
-    places, allowed = _places(call, first, length)
+    options, places, allowed = call.options, [], None
+    ranged = options.packed or options.counted or not options.left is options.right is None
+    if ranged or call.score is not None:
+        places, allowed = _places(call, first, length)
     if call.options.counted:
         # What is beyond the numbers of keys may be NaN, which a weight of 0 does not hide.
         assert call.starts[1] is not None
@@ -142,12 +162,19 @@ def _taken(x: Array, which: Array) -> Array:
 
 #: Scores of a block of queries at most: 128 MiB of float32, of which some such arrays are in memory at a time.
 _SCORES = 2**25
+#: The same on the host, whose caches hold them, unless these are too few queries for products to be quick.
+_SCORES_OF_HOST, _FEWEST = 2**20, 16
 
 
 def _blocks(call: Call) -> Iterator[slice]:
     """The queries of each block; all in one with dropout, which counts the elements of the whole matrix of scores."""
     (batch, heads, length, _), keys = call.q.shape, call.k.shape[2]
-    count = length if call.draw is not None else max(1, _SCORES // max(1, batch * heads * keys))
+    of_query = max(1, batch * heads * keys)
+    count = max(1, _SCORES // of_query)
+    if call.q.device.addressable:
+        count = min(count, max(_FEWEST, _SCORES_OF_HOST // of_query))
+    if call.draw is not None:
+        count = length
     return (slice(i, min(i + count, length)) for i in range(0, length, count))
 
 

@@ -29,6 +29,8 @@ class Simt(Tiled):
 
     name = "portable"
     efficiency = 0.02
+    #: The same on the host, measured on an AMD EPYC.
+    efficiency_of_host: ClassVar[float] = 0.17
 
     #: Rows, keys and lanes, from the tile that reads shared memory least; and of few rows, which leave little else to
     #: do than reading keys. Each thread of the host is a block of its own.
@@ -53,6 +55,12 @@ class Simt(Tiled):
         tiles = cls.table_of_few if few else cls.table if max(problem.head) <= cls.large else cls.table[1:]
         most = limits.max_shared_memory_per_block
         yield from islice((one for one in (cls(*tile) for tile in tiles) if one.shared(problem) <= most), 1)
+
+    def cost(self, problem: Attention, limits: Properties) -> float:
+        """See :class:`Variant`."""
+        if cost.is_host(limits):
+            return problem.least_seconds(limits) / self.efficiency_of_host + cost.launch(limits)
+        return super().cost(problem, limits)
 
     @property
     def block(self) -> int:

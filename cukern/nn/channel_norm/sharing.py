@@ -20,7 +20,7 @@ _WIDTH = 4
 #: Packs of each array that a thread has on their way.
 _UNROLL = 4
 #: Elements of a part on the host, and parts at most; the most elements of a pack there.
-_HOST_PART, _HOST_PARTS, _HOST_WIDTH = 4096, 8, 16
+_HOST_PART, _HOST_PARTS, _HOST_WIDTH = 4096, 8, 64
 
 
 class Share(NamedTuple):
@@ -33,6 +33,7 @@ class Share(NamedTuple):
         unroll: packs of each array that a thread has on their way.
         last: whether channels lie innermost.
         resident: blocks that a multiprocessor has at a time.
+        lanes: sums of each channel of a thread, side by side, of which the host's compiler makes vectors.
     """
 
     block: int
@@ -41,6 +42,7 @@ class Share(NamedTuple):
     unroll: int
     last: bool
     resident: int = 1
+    lanes: int = 1
 
     @property
     def step(self) -> int:
@@ -77,7 +79,7 @@ def share_of(problem: ChannelNorm, item: int, limits: Properties) -> Share:
         most = _HOST_WIDTH
     width = width_of(neighbours, most if problem.aligned else 1)
     if cost.is_host(limits):
-        return Share(1, 1, width, 1, last)
+        return Share(1, 1, width, 1, last, lanes=1 if last else width)
     across = min(_ACROSS, power_of_two(neighbours // width)) if last else 1
     if of_constants:
         return _OF_CONSTANTS[last]._replace(across=across, width=width)
@@ -120,7 +122,7 @@ def cut(places: Places, share: Share, limits: Properties, busy: int, least: int,
     """
     blocks = share.blocks(places)
     if cost.is_host(limits):
-        parts = min(_HOST_PARTS, places.sequence * places.channels // _HOST_PART)
+        parts = min(_HOST_PARTS, places.sequence // _HOST_PART)
     else:
         wanted = busy * limits.multiprocessors // (blocks * places.instances)
         parts = min(wanted, divide_up(places.sequence, share.step * least), limits.max_grid[1])

@@ -16,6 +16,7 @@ from ...kernel.plan import one_device
 from ...launch.family import Family
 from . import depthwise, depthwise_gradients, reference, samples, splitting
 from .gradients import PortableWeights, SimtWeights, TensorCoresWeights, TmaWeights
+from .patches import Patches, PatchesWeights
 from .pointwise import Pointwise, PointwiseWeights
 from .problem import Convolution, WeightsGradient, Windows
 from .tensor_cores import TensorCores
@@ -35,6 +36,7 @@ CONVOLUTION: Family[Convolution] = Family(
     Strided,
     Pointwise,
     Winograd,
+    Patches,
     reference=reference.convolution,
     samples=samples.convolutions(depthwise=False),
 )
@@ -68,6 +70,7 @@ WEIGHTS_GRADIENT: Family[WeightsGradient] = Family(
     TensorCoresWeights,
     SimtWeights,
     PortableWeights,
+    PatchesWeights,
     reference=reference.weights_gradient,
     samples=samples.gradients(depthwise=False),
 )

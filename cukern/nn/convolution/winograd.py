@@ -53,6 +53,10 @@ _FEW_TILES = 4
 _Matrix = tuple[tuple[float, ...], ...]
 #: Seconds of a small product by NumPy.
 _BLAS_CALL = 2.5e-6
+#: Floats from one to the next in the same set of a host's cache, which holds fewer of them than there are points.
+_SAME_SET = 1024
+#: Seconds in which one thread of the host transforms a number of tiles, and of filters, measured on an AMD EPYC.
+_TRANSFORM, _TRANSFORM_OF_FILTERS = 3e-9, 6e-9
 
 
 class _Transform(NamedTuple):
@@ -223,10 +227,12 @@ class _Tiles(NamedTuple):
         return prepared(_FromTiles(), launch, out.device)
 
 
-def _tiles(gemm: Gemm, of_image: bool, batch: int, parts: int = 1) -> _Tiles:
+def _tiles(gemm: Gemm, of_image: bool, batch: int, limits: Properties, parts: int = 1) -> _Tiles:
     """Those of so many images or outputs, in whole packs."""
     view, grid, (_, y, x) = gemm.image if of_image else gemm.output, _grid(gemm), gemm.axes
     each = divide_up(divide_up(batch * math.prod(grid), parts), _PACK) * _PACK
+    if cost.is_host(limits) and each * view.channels % _SAME_SET == 0:
+        each += _PACK
     corner = (y.lowest, x.lowest) if of_image else (0, 0)
     return _Tiles(view._replace(batch=batch), grid, corner, view.channels_last, each, parts)
 
@@ -305,15 +311,16 @@ class _Filtering(Variant[Any]):
         """A quarter of the products, by a library, and the transforms, half of which caches hold until read."""
         (gemm,) = _gemms(problem)
         tiles, weights = gemm.image.batch * math.prod(_grid(gemm)), gemm.filters * gemm.channels
-        transforms = _POINTS**2 * (tiles * (gemm.filters + gemm.channels) + weights)
-        moved = (gemm.elements + 1.5 * transforms) * problem.elem.itemsize
+        of_tiles, of_filters = (_POINTS**2 * n for n in (tiles * (gemm.filters + gemm.channels), weights))
         products = 2.0 * _POINTS**2 * tiles * weights
-        efficiency = 8 if cost.is_host(limits) else 0.9
-        seconds = products / (efficiency * cost.flops(limits)) + moved / cost.bandwidth(limits)
-        calls = (
-            _POINTS**2 * _BLAS_CALL if cost.is_host(limits) else 0.0
-        )  # NumPy multiplies one matrix after the other
-        return seconds + calls + 3 * cost.launch(limits)
+        if cost.is_host(limits):
+            transforms = _TRANSFORM * of_tiles + _TRANSFORM_OF_FILTERS * of_filters
+            # NumPy multiplies one matrix after the other.
+            calls = _POINTS**2 * _BLAS_CALL + 3 * cost.launch(limits)
+            return (products / cost.HOST_PEAK + transforms) / limits.multiprocessors + calls
+        moved = (gemm.elements + 1.5 * (of_tiles + of_filters)) * problem.elem.itemsize
+        seconds = products / (0.9 * cost.flops(limits)) + moved / cost.bandwidth(limits)
+        return seconds + 3 * cost.launch(limits)
 
 
 @dataclass(frozen=True)
@@ -329,10 +336,10 @@ class Winograd(_Filtering):
         of_filters = filters.transforms(_FILTERS, problem.weights, limits)
         passes = {}
         for n in {n for _, n in batches}:
-            of_image = _tiles(gemm, True, n).transforms(_IMAGE, problem.x, limits)
+            of_image = _tiles(gemm, True, n, limits).transforms(_IMAGE, problem.x, limits)
             passes[n] = (
                 of_image,
-                _tiles(gemm, False, n).result(_OUTPUT, gemm, epilogue, out, limits),
+                _tiles(gemm, False, n, limits).result(_OUTPUT, gemm, epilogue, out, limits),
             )
 
         def run(arrays: Sequence[Any]) -> None:
@@ -374,7 +381,9 @@ class WinogradWeights(_Filtering):
         batches, epilogue, passes = _batches(gemm.image.batch, self.images), rounding(None, problem.elem), {}
         weights = _tiles_of_weights(gemm, True, self.parts).result(_WEIGHTS, gemm, epilogue, out, limits)
         for n in {n for _, n in batches}:
-            of_output, of_image = (_tiles(gemm, of_image, n, self.parts) for of_image in (False, True))
+            of_output, of_image = (
+                _tiles(gemm, of_image, n, limits, self.parts) for of_image in (False, True)
+            )
             if math.prod(_grid(gemm)) <= _FEW_TILES:
                 of_output = of_output._replace(last=True)
             passes[n] = (

@@ -78,7 +78,7 @@ __device__ __forceinline__ void note_all(Joint& joint, int lane, const Sums& sum
 #pragma unroll
     for (int c = 0; c < own_channels; ++c) {
         const acc by = sums.count ? sums.offset[c] - joint.references[lane + c] : acc(0), more = acc(sums.count) * by;
-        note(joint, lane + c, {sums.first[c] + more, sums.second[c] + by * (acc(2) * sums.first[c] + more)});
+        note(joint, lane + c, {total(sums.first[c]) + more, total(sums.second[c]) + by * (acc(2) * total(sums.first[c]) + more)});
     }
 }
 <% endif %>

@@ -38,7 +38,7 @@ extern "C" __global__ void<< " __cluster_dims__(1, %d, 1)" % dims if dims > 1 >>
 <% endif %>
             << "packs.add_to(sums, walk, m)" if kept else "sums.take(walk, x, dy)" >>;
 #pragma unroll
-            for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {sums.first[c], sums.second[c]});
+            for (int c = 0; c < own_channels; ++c) note(joint, lane + m + c, {total(sums.first[c]), total(sums.second[c])});
         }
         join_all(joint, g, [&] { << "if (unit + int(gridDim.x) < units) packs.ask(g, unit + gridDim.x);" if kept and asked >> }<< ", (Left*)partials + (index)unit * gridDim.y * slots" if wide >>);
         if (is) {

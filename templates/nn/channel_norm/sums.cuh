@@ -24,7 +24,7 @@ __device__ __forceinline__ void move_to_mean(acc& offset, acc& first, acc& secon
 }
 
 struct Sums {
-    acc offset[own_channels], first[own_channels], second[own_channels];
+    acc offset[own_channels], first[own_channels][lanes], second[own_channels][lanes];
     index count = 0, moved = 0;
 <% if derivative and activation %>
     acc factor[own_channels], shift[own_channels];
@@ -44,7 +44,11 @@ struct Sums {
     }
 <% endif %>
 
-    __device__ __forceinline__ Sums() { clear(offset), clear(first), clear(second); }
+    __device__ __forceinline__ Sums() {
+        clear(offset);
+#pragma unroll
+        for (int c = 0; c < own_channels; ++c) clear(first[c]), clear(second[c]);
+    }
     // Adds a pack of elements, and of dy.
     __device__ __forceinline__ void add(const Pack<T, width>& pack, [[maybe_unused]] const Pack<U, width>& above) {
         acc own[width];
@@ -59,12 +63,12 @@ struct Sums {
         count += last ? 1 : width;
 #pragma unroll
         for (int v = 0; v < width; ++v) {
-            const int c = last ? v : 0;
+            const int c = last ? v : 0, lane = last ? 0 : v % lanes;
             const acc apart = own[v] - offset[c];
 <% if derivative %>
-            first[c] += given[v], second[c] += given[v] * apart;
+            first[c][lane] += given[v], second[c][lane] += given[v] * apart;
 <% else %>
-            first[c] += apart, second[c] += apart * apart;
+            first[c][lane] += apart, second[c][lane] += apart * apart;
 <% endif %>
         }
     }
@@ -73,7 +77,12 @@ struct Sums {
         moved = count;
         const acc share = acc(1) / acc(count);
 #pragma unroll
-        for (int c = 0; c < own_channels; ++c) move_to_mean(offset[c], first[c], second[c], acc(count), share);
+        for (int c = 0; c < own_channels; ++c) {
+            acc whole = total(first[c]), squares = total(second[c]);
+            clear(first[c]), clear(second[c]);
+            move_to_mean(offset[c], whole, squares, acc(count), share);
+            first[c][0] = whole, second[c][0] = squares;
+        }
     }
     // `seen` is called with the place of each pack, and that of dy; if an activation needs it, with the pack between them.
     template <bool back, typename Seen>
@@ -104,9 +113,10 @@ struct Sums {
     }
     __device__ __forceinline__ State of(int c) const {
 <% if derivative %>
-        return {first[c], second[c]};
+        return {total(first[c]), total(second[c])};
 <% else %>
-        const acc mean = first[c] * (acc(1) / acc(maximum(count, index(1)))), squares = second[c] - first[c] * mean;
+        const acc whole = total(first[c]), mean = whole * (acc(1) / acc(maximum(count, index(1))));
+        const acc squares = total(second[c]) - whole * mean;
         return {acc(count), offset[c], mean, squares < acc(0) ? acc(0) : squares};
 <% endif %>
     }

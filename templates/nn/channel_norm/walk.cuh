@@ -21,6 +21,7 @@ constexpr int block = << block >>, width = << width >>, across = << across >>, u
 constexpr bool last = << last | lower >>, backwards = << backwards | lower >>;
 constexpr int down = block / across;            // threads that share a channel
 constexpr int own_channels = last ? width : 1;  // of a thread
+constexpr int lanes = << lanes >>;              // sums of each of them, side by side
 constexpr int step = last ? down : down * width;
 
 << Sizes >>

@@ -23,13 +23,14 @@ CUKERN_INLINE auto polynomial(float x, float first, Rest... rest) {
 
 constexpr float ln2_high = 0.693359375f, ln2_low = -2.1219444170e-4f;  // few bits: a small integer times it is exact
 
-CUKERN_INLINE float power_of_two(int n) { return bits_as<float>((n + 127) * (1 << 23)); }
+CUKERN_INLINE float power_of_two(int n) { return bits_as<float>(((unsigned)n << 23) + 0x3f800000u); }
 
 // exp(x) - 1 = scale * rest + (scale - 1), with x = n ln 2 + s and rest = exp(s) - 1.
 CUKERN_INLINE float reduced_exponential(float x, int* n) {
-    const float whole = __builtin_rintf(x * 1.44269504f);
+    // The sum with 1.5 * 2^23 is rounded to a whole number, which its lowest bits are; of NaN they are of no number.
+    const float shifted = multiply_add(x, 1.44269504f, 12582912.0f), whole = shifted - 12582912.0f;
     const float s = multiply_add(whole, -ln2_low, multiply_add(whole, -ln2_high, x));
-    *n = (int)whole;
+    *n = (int)(bits_as<unsigned>(shifted) - 0x4b400000u);
     const float p = polynomial(s, 0.5f, 0.166666672f, 0.0416664667f, 0.00833331048f, 0.00139336498f, 0.000198909911f);
     return multiply_add(s * s, p, s);
 }
@@ -37,16 +38,15 @@ CUKERN_INLINE float reduced_exponential(float x, int* n) {
 CUKERN_INLINE float exponential(float x) {
     const float low = x < -104.0f ? -104.0f : x, clamped = low > 89.0f ? 89.0f : low;
     int n;
-    const float rest = reduced_exponential(clamped == clamped ? clamped : 0.0f, &n);
-    const int half = n / 2;  // two steps, as 2^n alone may be too large or too small for a float
-    const float value = (rest + 1.0f) * power_of_two(half) * power_of_two(n - half);
-    return x == x ? value : x;
+    const float rest = reduced_exponential(clamped, &n);
+    const int half = n >> 1;  // two steps, as 2^n alone may be too large or too small for a float
+    return (rest + 1.0f) * power_of_two(half) * power_of_two(n - half);
 }
 
 CUKERN_INLINE float exponential_minus_1(float x) {
     const float low = x < -20.0f ? -20.0f : x, clamped = low > 89.0f ? 89.0f : low;
     int n;
-    const float rest = reduced_exponential(clamped == clamped ? clamped : 0.0f, &n);
+    const float rest = reduced_exponential(clamped, &n);
     const float scale = power_of_two(n - 1);
     const float value = 2.0f * multiply_add(scale, rest, scale - 0.5f);
     return x == x && x != 0.0f ? value : x;

@@ -98,11 +98,13 @@ def _attention(q: Any, k: Any, v: Any) -> Any:
     return weights @ v
 
 
-def _lstm_cell(lib: Any, sigmoid: Any) -> Callable[..., Any]:
+def _lstm_cell(lib: Any, sigmoid: Any, fused: Any) -> Callable[..., Any]:
+    @fused
+    def gates(i: Any, f: Any, g: Any, o: Any, c: Any) -> Any:
+        return sigmoid(o) * lib.tanh(sigmoid(f) * c + sigmoid(i) * lib.tanh(g))
+
     def cell(x: Any, h: Any, c: Any, weight: Any, bias: Any) -> Any:
-        i, f, g, o = lib.split(lib.concat([x, h], axis=1) @ weight + bias, 4, axis=1)
-        c = sigmoid(f) * c + sigmoid(i) * lib.tanh(g)
-        return sigmoid(o) * lib.tanh(c), c
+        return gates(*lib.split(lib.concat([x, h], axis=1) @ weight + bias, 4, axis=1), c)
 
     return cell
 
@@ -184,11 +186,8 @@ def models(rng: np.random.Generator) -> Iterator[Case]:
         0.1 * normal(inputs + state, 4 * state),
         normal(4 * state),
     )
-    own_cell, peer_cell = _lstm_cell(ck, nn.sigmoid if hasattr(nn, "sigmoid") else ck.sigmoid), None
-    if jax is not None:
-        peer_cell = _lstm_cell(jnp, jax.nn.sigmoid)
-    firsts = [lambda *given, one=one: one(*given)[0] for one in (own_cell, peer_cell)]
-    yield from pair("LSTM step 32x64 to 128", *firsts, *cell)
+    cells = _lstm_cell(ck, ck.sigmoid, ck.fuse), jax and _lstm_cell(jnp, jax.nn.sigmoid, lambda one: one)
+    yield from pair("LSTM step 32x64 to 128", *cells, *cell)
     width = 16
     arrays = normal(4, 3, 32, 32), normal(4, 3, 32, 32), _unet_weights(normal, width)
     yield _beside_jax(

@@ -224,7 +224,7 @@ class Operators:
         return result
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._call("setitem", key, value)
+        FUNCTIONS["setitem"](self, key, value)
 
     @property
     def T(self) -> Self:

@@ -33,7 +33,7 @@ __all__ = ["argpartition", "argsort", "lexsort", "msort", "partition", "sort"]
 _PERMUTE = Kernel("shape/permute.cu", block=256)
 #: Elements that a host thread permutes.
 _HOST_PIECE = 16384
-#: Floats from which NumPy sorts them on the host.
+#: Elements from which NumPy partitions them on the host.
 _MANY = 1 << 16
 #: Floats from which several threads are faster than NumPy's one.
 _FOR_THREADS = 1 << 21
@@ -199,13 +199,13 @@ def sort(
 
 @by_numpy("sort", least=0, most=None, why=_VECTORS)
 def _sorted(data: Any, axis: int, descending: bool, device: Device) -> Any:
-    """Sorted integers, and many floats, if the order of equal ones does not show."""
+    """Sorted integers, and floats, if the order of equal ones does not show."""
     whole = (slice(None),) * axis
     if data.dtype.kind in "biu":
         ordered = np.sort(data, axis)
         return ordered[(*whole, slice(None, None, -1))] if descending else ordered
-    if data.size < _MANY or (data.size >= _FOR_THREADS and device.properties.multiprocessors > 1):
-        return f"floats that are fewer than {_MANY}, or enough for several cores"
+    if data.size >= _FOR_THREADS and device.properties.multiprocessors > 1:
+        return "floats that are enough for several cores"
     if descending or data.dtype.char not in "fd":
         return "floats in descending order, or no float32 or float64"
     ordered = np.sort(data, axis)

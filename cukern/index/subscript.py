@@ -138,6 +138,9 @@ def getitem(x: Array, key: Any, /) -> Array:
             return view(x, x._data[key])
         except IndexError:
             pass  # the general path below raises the error
+    if kind is Array and not tape.opened and key.device is x.device and 0 < x.size < LARGE and x.ndim and _picks(key):
+        picked = _GETITEM(x.device, x._data, key._data)
+        return _getitem(x, key) if picked is None else picked
     parts = key if isinstance(key, tuple) else (key,)
     if _PLAIN.issuperset(map(type, parts)):
         if not x.device.addressable or (tape.opened and tape.tracked((x,)) is not None):
@@ -150,7 +153,7 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
             except IndexError:
                 pass  # the general path below raises the error
-    picked: Array | None = _GETITEM(x, key) if x.ndim and _picks(key) else None
+    picked = _GETITEM(x, key) if x.ndim and _picks(key) else None
     return _getitem(x, key) if picked is None else picked
 
 

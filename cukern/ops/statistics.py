@@ -138,8 +138,8 @@ class _Sample:
 
     def at(self, index: int) -> Array:
         """The element of each row at a sorted position, (..., 1)."""
-        indices = full((1,) * len(self.sizes) + (1,), index, dtypes.int64, self.rows.device)
-        return self.pick(indices)
+        values = self.order[..., index : index + 1]
+        return take_along_axis(self.rows, values, axis=-1) if self.tracked else values
 
     def middle(self) -> tuple[Array, Array]:
         """The two middle elements of each row, (..., 1), of which one is NaN if the row contains NaN."""

@@ -25,6 +25,7 @@ from ..elementwise.operands import (
     require_arrays,
 )
 from ..elementwise.ufunc import Casting, can_cast, one_out, written
+from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import on, one_device
 from .copy import copier, write
 from .known_views import items
@@ -110,6 +111,11 @@ def _given(name: str, result: Array, out: Array, dtype: Any, casting: Casting) -
     return written(name, result, target, casting)
 
 
+@by_numpy("concat", refusals=(), why="it starts once")
+def _concatenated(datas: Any, axis: int, out: Any) -> None:
+    np.concatenate(datas, axis, out)
+
+
 class _Join:
     """A join of arrays of given layouts, each copied, and cast, to its part of a new array.
 
@@ -121,7 +127,7 @@ class _Join:
         adds_axis: whether it is a new axis.
     """
 
-    __slots__ = ("_device", "_keys", "_name", "_parts", "_whole")
+    __slots__ = ("_axis", "_device", "_keys", "_name", "_parts", "_whole")
 
     def __init__(
         self, name: str, layouts: Sequence[Layout], axis: int, dtype: DType, adds_axis: bool
@@ -136,6 +142,9 @@ class _Join:
             (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
             for start, end in pairwise(ends)
         ]
+        few = self._whole.on_host and self._whole.size < LARGE and all(one.dtype == dtype for one in layouts)
+        #: Where NumPy joins them at once, the axis.
+        self._axis = axis if few and not adds_axis else None
         strides = self._whole.strides
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
         #: Of a GPU, the bytes before each part, and its copy.
@@ -153,7 +162,10 @@ class _Join:
             for x, (offset, copy) in zip(arrays, self._parts, strict=False):
                 if copy is not None:
                     copy(x._operand, result._operand + offset)
-        if self._whole.on_host:
+        datas = None if self._axis is None else [x._data for x in arrays]
+        if datas is not None and _concatenated(self._device, datas, self._axis, result._data):
+            pass
+        elif self._whole.on_host:
             for x, key in zip(arrays, self._keys, strict=True):
                 write(self._device, result._data[key], x._data)
         return recorded_many(self._name, arrays, result, self._vjp) if tape.opened else result

@@ -174,6 +174,10 @@ def permute_dims(x: Array, /, axes: Sequence[int]) -> Array:
     return viewed(x, methodcaller("transpose", order), inverse, key)
 
 
+#: What names the view with the axes reversed.
+_REVERSED = ("transpose",)
+
+
 @public
 def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
     """A view with the axes reversed, or in the order ``axes``.
@@ -182,6 +186,9 @@ def transpose(x: Array, /, axes: Sequence[int] | None = None) -> Array:
         ValueError: ``axes`` is not a permutation of the axes.
     """
     x = x if isinstance(x, Expr) else require_array(x, "transpose")
+    if axes is None and isinstance(x, Array):
+        result = known(x, _REVERSED)
+        return viewed(x, methodcaller("transpose"), transpose, _REVERSED) if result is None else result
     if axes is None:
         return permute_dims(x, tuple(range(x.ndim))[::-1])
     return permute_dims(x, (int(axes),) if isinstance(axes, (int, np.integer)) else axes)

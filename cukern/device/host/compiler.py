@@ -52,6 +52,8 @@ _RUNTIME_FLAGS = ["-O1", "-foptimize-sibling-calls", "-pthread", f"-I{RUNTIME}"]
 _GCC_KERNEL = [
     *shlex.split("-fwhole-program -Werror=frame-larger-than=524288 -nostartfiles -nodefaultlibs"),
     "-fno-isolate-erroneous-paths-dereference",  # a division by what is always zero keeps its line
+    # By default a loop is made into vectors only if 10 pairs of pointers are to be compared: derivatives have more.
+    "--param=vect-max-version-for-alias-checks=100",
     *shlex.split("-Wl,-z,noseparate-code,-z,norelro -lm -lc -lgcc"),
 ]
 # The process has the C library, and what these kernels call of it: reading its symbols is a twentieth of a quick build.

@@ -303,6 +303,8 @@ def attention(
     launch combines their results. Results are the same in each run; of gradients see ``deterministic``. Derivatives of
     second and higher order compute the whole matrix of scores. Heads of more than 256 features, which no kernel holds,
     are products and a softmax of blocks of queries, of as many as have 2^25 scores, at least one, or all with dropout.
+    So are others on the host where nothing changes scores, as its library multiplies faster: of as many queries as have
+    2^20 scores, at least 16.
 
     ``score`` changes the scaled scores: ``score(s, batch, head, i, j, *arrays, *tables)`` is traced as
     :func:`cukern.fuse` traces, where ``s`` is the score of query i and key j, whose places are integers. It may index

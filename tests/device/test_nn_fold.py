@@ -46,6 +46,8 @@ def test_windows_are_columns(device: ck.Device, dtype: str, options: dict[str, A
     y = nn.unfold(x, **options)
     assert np.array_equal(y.numpy(), columns(x.numpy(), options))
     assert np.array_equal(nn.unfold(x[0], **options).numpy(), y[0].numpy())
+    with ck.kernels_only():
+        assert np.array_equal(nn.unfold(x, **options).numpy(), y.numpy())
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)

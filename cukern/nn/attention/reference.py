@@ -118,8 +118,9 @@ def _scored(
     acc = dtypes.info(call.q.dtype).acc
     q, k, v = (one.astype(acc, copy=False) for one in arrays[:3])
     (batch, heads, length, _), keys = q.shape, k.shape[2]
-    options, places, allowed = call.options, [], None
-    ranged = options.packed or options.counted or not options.left is options.right is None
+    options, places = call.options, list[Array]()
+    allowed: Array | None = None
+    ranged = options.packed or options.counted or options.left is not None or options.right is not None
     if ranged or call.score is not None:
         places, allowed = _places(call, first, length)
     if call.options.counted:

@@ -41,7 +41,7 @@ def _arrays(arrays: Sequence[Array], last: bool) -> tuple[Any, Any, Any]:
     return _five(a), _five(b), _five(to, last)
 
 
-def _patches(image: Any, axes: Sequence[Axis], last: bool) -> Any:
+def patches_of(image: Any, axes: Sequence[Axis], last: bool = False) -> Any:
     """A view, shape (batch, channels, three axes of taps, three of pixels), of an image with zeros around it."""
     ends = [(axis.pixels - 1) * axis.step + axis.base for axis in axes]
     turns = [(axis.taps - 1) * axis.tap_step for axis in axes]
@@ -52,7 +52,7 @@ def _patches(image: Any, axes: Sequence[Axis], last: bool) -> Any:
         batch, channels = image.shape[:2]
         whole = [a + n + b for a, n, b in zip(before, sizes, after, strict=True)]
         if last:
-            around = np.moveaxis(np.zeros((batch, *whole, channels), image.dtype), -1, 1)
+            around: Any = np.moveaxis(np.zeros((batch, *whole, channels), image.dtype), -1, 1)
         else:
             around = np.zeros((batch, channels, *whole), image.dtype)
         around[(..., *(slice(a, a + n) for a, n in zip(before, sizes, strict=True)))] = image
@@ -95,7 +95,7 @@ def _matrices(gemm: Gemm, image: Any, last: bool) -> Iterator[tuple[slice, slice
 
     Its shape is (images, channels and taps, pixels), or with channels ``last`` (images and pixels, taps and channels).
     """
-    patches = _patches(image, gemm.axes, last)
+    patches = patches_of(image, gemm.axes, last)
     if last:
         patches = patches.transpose(0, 5, 6, 7, 2, 3, 4, 1)
     memory = np.empty(0, image.dtype)  # the same for all parts, as the system gives new memory page by page

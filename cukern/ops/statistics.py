@@ -257,6 +257,8 @@ def _fractions(name: str, q: Any, x: Array, whole: float) -> Array:
     Raises:
         ValueError: there are more than two axes, or a number in host memory is out of range.
     """
+    if type(q) in (int, float) and 0 <= q <= whole:
+        return asarray(q / whole, dtypes.float64, x.device)
     listed = isinstance(q, (list, tuple)) and holds_array(q)
     given = asarray(q) if listed else q if isinstance(q, Array) else np.asarray(q, np.float64)
     if given.ndim > 2:

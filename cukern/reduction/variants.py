@@ -180,7 +180,8 @@ class Loops(Kernels):
             tile = _HOST_WIDE_TILE if columns >= _HOST_WIDE_TILE * limits.multiprocessors else _HOST_TILE
         outer, inner = problem.outer, problem.inner
         pieces = max(1, min(outer * inner // HOST_PIECE, 256)) if problem.rows < 64 * tile else 1
-        unroll = 64 if inner >= 256 else 32 if inner >= 64 else 8 if inner >= 8 else 1
+        many = 256 if problem.reduction.batch else 128
+        unroll = 64 if inner >= many else 32 if inner >= 64 else 8 if inner >= 8 else 1
         outer_pieces = min(outer, pieces)
         inner_pieces = max(1, min(inner, divide_up(pieces, outer_pieces)))
         yield cls(tile, unroll, divide_up(outer, outer_pieces), max(1, divide_up(inner, inner_pieces)))

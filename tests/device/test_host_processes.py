@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -135,3 +136,43 @@ threads = [threading.Thread(target=work) for _ in range(3)]
 print(good)
 """
     assert run_script(script, CUKERN_NUM_THREADS="40") == "[True, True, True, True]\n"
+
+
+MEMORY = """
+import resource
+import cukern as ck
+x = ck.ones((256, 1024), device="host")
+
+def step():
+    results = [x + i for i in range(4)]
+    return results[0]
+
+def pages():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+for _ in range(3):
+    step()
+before = pages()
+for _ in range(10):
+    step()
+print(pages() - before)
+x.device.backend.free_unused()
+before = pages()
+step()
+print(pages() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="how glibc keeps memory")
+def test_memory_that_arrays_leave_is_kept() -> None:
+    """Until it is asked for, or unless a variable of glibc's says otherwise; ten steps write 10,240 pages."""
+
+    def run(**variables: str) -> tuple[int, int]:
+        command, environment = [sys.executable, "-c", MEMORY], {**os.environ, **variables}
+        done = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+        steps, after = map(int, done.stdout.split())
+        return steps, after
+
+    steps, after = run()
+    assert steps < 1000 <= after + 100
+    assert run(MALLOC_TRIM_THRESHOLD_="65536", MALLOC_MMAP_THRESHOLD_="65536")[0] > 9000

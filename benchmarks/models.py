@@ -3,8 +3,8 @@
 Usage: python benchmarks/models.py [--scale N] [--only WORD] [--quick] [--out FILE]
 
 The programs are those of the folder `programs`, each written once for either library. The sides begin with the same
-weights and see the same numbers, with AdamW; their first losses are compared. Where a program has a side in JAX, and JAX
-is there, it takes part. The time is the host's between two points at which the device has nothing to do, divided by the
+weights and see the same numbers, with AdamW; their first losses are compared. A program's side in JAX takes part if JAX
+is installed. The time is the host's between two points at which the device has nothing to do, divided by the
 steps between them: the median of rounds in which the sides take turns. A side that fails is a row that says why.
 `--scale` divides sizes, for a try without a GPU; `--quick` leaves out what PyTorch compiles.
 """

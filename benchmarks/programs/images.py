@@ -6,6 +6,7 @@ Bayes", 2014; Liu and others, "A ConvNet for the 2020s", 2022; Sandler and other
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -64,13 +65,11 @@ def vae(lib: Any, scale: int) -> Any:
         def __init__(self) -> None:
             super().__init__()
             down, up = [3, *widths], [*reversed(widths), 3]
-            self.down = lib.modules([lib.Conv2d(a, b, 4, 2, 1) for a, b in zip(down, down[1:], strict=False)])
+            self.down = lib.modules([lib.Conv2d(a, b, 4, 2, 1) for a, b in pairwise(down)])
             self.down_norms = lib.modules([lib.BatchNorm(one) for one in widths])
             self.statistics = lib.Linear(widths[-1] * small * small, 2 * latent)
             self.wide = lib.Linear(latent, widths[-1] * small * small)
-            self.up = lib.modules(
-                [lib.ConvTranspose2d(a, b, 4, 2, 1) for a, b in zip(up, up[1:], strict=False)]
-            )
+            self.up = lib.modules([lib.ConvTranspose2d(a, b, 4, 2, 1) for a, b in pairwise(up)])
             self.up_norms = lib.modules([lib.BatchNorm(one) for one in up[1:-1]])
 
         def loss(self, images: Any, noise: Any) -> Any:

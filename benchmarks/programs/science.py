@@ -7,6 +7,7 @@ aliasing in finite-difference schemes by filtering high-wavenumber components", 
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def pinn(lib: Any, scale: int) -> Any:
     class Network(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.layers = lib.modules([lib.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)])
+            self.layers = lib.modules([lib.Linear(a, b) for a, b in pairwise(sizes)])
 
         def at(self, t: Any, x: Any) -> Any:
             y = lib.stack([t, x], 1)

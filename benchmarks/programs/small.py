@@ -6,6 +6,7 @@ attention networks", 2018.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ def mlp(lib: Any, scale: int) -> Any:
     class MLP(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
-            self.layers = lib.modules([lib.Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False)])
+            self.layers = lib.modules([lib.Linear(a, b) for a, b in pairwise(sizes)])
 
         def loss(self, x: Any, labels: Any) -> Any:
             for layer in self.layers[:-1]:

@@ -138,7 +138,14 @@ def getitem(x: Array, key: Any, /) -> Array:
             return view(x, x._data[key, ...])  # not a scalar
         except IndexError:
             pass  # the general path below raises the error
-    if kind is Array and not tape.opened and key.device is x.device and x.size < LARGE and x.ndim and _picks(key):
+    if (
+        kind is Array
+        and not tape.opened
+        and key.device is x.device
+        and x.size < LARGE
+        and x.ndim
+        and _picks(key)
+    ):
         picked = _GETITEM(x.device, x._data, key._data)
         return _getitem(x, key) if picked is None else picked
     parts = key if isinstance(key, tuple) else (key,)

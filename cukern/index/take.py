@@ -50,6 +50,7 @@ _FEW = 1 << 12
 def _take_few_along(data: Any, indices: Any, axis: int | None) -> Any:
     return "many indices" if indices.size > _FEW else np.take_along_axis(data, indices, axis)
 
+
 _checked: ContextVar[bool] = ContextVar(
     "check_indices", default=os.environ.get("CUKERN_CHECK_INDICES") == "1"
 )

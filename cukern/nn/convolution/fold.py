@@ -99,7 +99,9 @@ def _packed(windows: _Windows) -> bytes:
 
 @by_numpy("unfold", least=0, most=None, refusals=(), why="it copies rows of windows, not elements")
 def _columns(image: Any, windows: _Windows, shape: tuple[int, ...]) -> Any:
-    places = zip(windows.counts, windows.kernel, windows.padding, windows.stride, windows.dilation, strict=True)
+    places = zip(
+        windows.counts, windows.kernel, windows.padding, windows.stride, windows.dilation, strict=True
+    )
     axes = [Axis(n, taps, -pad, step, apart) for n, taps, pad, step, apart in places]
     return patches_of(image[:, :, None], (Axis(1, 1, 0, 1, 1), *axes)).reshape(shape)
 

@@ -351,15 +351,15 @@ def _record(
             live.append(i)
             recorded.append(new)
     saved: list[Array | None] = []
-    for array in ctx._saved:
-        kept = None if array is None else own.get(id(array))
-        if array is not None and kept is None:
-            if tape.recording((array,)):
+    for given in ctx._saved:
+        kept = None if given is None else own.get(id(given))
+        if given is not None and kept is None:
+            if tape.recording((given,)):
                 raise GradientError(
                     f"{cls.__name__}: forward saved a tracked array that is not among its arguments, which would "
                     "get no gradient; pass it to apply, or save stop_gradient of it"
                 )
-            kept = own[id(array)] = array._alias()
+            kept = own[id(given)] = given._alias()
             kept._planned()
             recorded.append(kept)
         saved.append(kept)

@@ -209,7 +209,7 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
     found: Any = gradient
     if summed:
         found = registered().sum_to_shape(found, like.shape)
-    return registered().cast(found, like.dtype) if converted else found  # type: ignore[no-any-return]
+    return registered().cast(found, like.dtype) if converted else found
 
 
 #: Whether gradients of a layout are summed to the shape of what they are gradients of, and whether they are cast.

@@ -130,12 +130,14 @@ class _Traced(NamedTuple):
         kernels: what runs, in order: products first that others read, then a kernel for each shape of outputs.
         places: indices of the results among the values: the call's arrays and what each kernel computes.
         outputs: the returned pytree of symbols.
+        rebuilt: makes the same pytree of results.
         why: what the function has that no kernel can, so that it is called as it is; "" if it has none.
     """
 
     kernels: tuple[_Kernel, ...]
     places: tuple[int, ...]
     outputs: Any
+    rebuilt: Callable[[list[Any]], Any]
     why: str = ""
 
 
@@ -309,7 +311,7 @@ class Fused(Generic[P, R]):
             values += kernel.run(values, scalars)
         if isinstance(traced.outputs, (Expr, Reduced)):
             return values[traced.places[0]]  # type: ignore[no-any-return]
-        result: R = pytree.replace(traced.outputs, [values[k] for k in traced.places])
+        result: R = traced.rebuilt([values[k] for k in traced.places])
         return result
 
     def source(self, *args: P.args, **kwargs: P.kwargs) -> str:
@@ -388,7 +390,7 @@ class Fused(Generic[P, R]):
                 traced = self._kernels(self._function(*args, **kwargs), arrays)
             except Exception as error:  # a symbol is not all that an array is
                 refused.append(f"{type(error).__name__}: {error}")
-        return _Traced((), (), None, refused[0]) if refused else traced
+        return _Traced((), (), None, list, refused[0]) if refused else traced
 
     def _say(self, why: str) -> None:
         """Warn, once, that the function is called as it is."""
@@ -426,7 +428,8 @@ class Fused(Generic[P, R]):
         positions: dict[int, int] = {}
         for nodes, shape, at, end in wanted:
             positions.update(zip(at, kernels.add(nodes, shape, end), strict=True))
-        return _Traced(tuple(kernels.kernels), tuple(positions[i] for i in range(len(positions))), outputs)
+        places = tuple(positions[i] for i in range(len(positions)))
+        return _Traced(tuple(kernels.kernels), places, outputs, pytree.taken_apart(outputs)[1])
 
 
 #: The types of the arguments of most calls, besides arrays.

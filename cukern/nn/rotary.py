@@ -237,7 +237,7 @@ def rotary_embedding(
         for argument, one in zip(("cos", "sin"), tables, strict=True):
             _require_broadcast(name, argument, one.shape[:-1], shape)
         if tape.recording(tables):
-            return rotary_reference(x, *tables, bool(interleaved))
+            return rotary_reference(x, tables[0], tables[1], bool(interleaved))
         given = broadcast_shapes(name, [one.shape[:-1] for one in tables])
     elif isinstance(positions, (int, float, Real)) and not isinstance(positions, bool):
         first = float(positions)

@@ -186,7 +186,7 @@ def backward(
     delta: Array = _dot(made, d, statistics.dtype)
     # A score moves its row's logarithm as it moves the row's mean of dot products, by its weight.
     given = (d, statistics, delta if of_lse is None else ops.subtract(delta, of_lse))
-    problem = call.problem._replace(d=d._layout or d._planned())
+    problem, of_d = call.problem, d._layout or d._planned()
 
     def gradients(family: Family[Attention], own: Attention) -> list[Array]:
         found: list[Array] = family(own)(call, *given)
@@ -195,12 +195,19 @@ def backward(
     found: dict[int, Array] = {}
     q, k, v = wanted[:3]
     if q or k or v:
-        whole = problem._replace(wanted=(q, k, v), step=_step(call) if q and k and v else 0)
-        found = dict(zip((i for i in range(3) if wanted[i]), gradients(GRADIENT, whole), strict=True))
+        step = _step(call) if q and k and v else 0
+        made_of = gradients(GRADIENT, _of_gradient(problem, of_d, (q, k, v), step))
+        found = dict(zip([i for i in range(3) if wanted[i]], made_of, strict=True))
     for i, want in enumerate(wanted[3:]):
         if want:
-            (found[3 + i],) = gradients(ARRAYS, problem._replace(of_array=i))
+            (found[3 + i],) = gradients(ARRAYS, problem._replace(d=of_d, of_array=i))
     return [found.get(i) for i in range(len(wanted))]
+
+
+@lru_cache(maxsize=1024)
+def _of_gradient(problem: Attention, d: Layout, wanted: tuple[bool, bool, bool], step: int) -> Attention:
+    """The problem of the gradients of q, k and v that are wanted."""
+    return problem._replace(d=d, wanted=wanted, step=step)
 
 
 def _step(call: Call) -> int:

@@ -13,6 +13,7 @@ from ... import dtypes
 from ... import namespace as ops
 from ...array import Array
 from ...array.creation import full, zeros, zeros_like
+from ...array.layout import Layout
 from ...autodiff import tape
 from ...cache import Cache
 from ...elementwise.operands import recorded_many
@@ -57,9 +58,9 @@ class _Form(NamedTuple):
         blocks: masks.Blocks | None = None,
     ) -> Call:
         """The call for arrays: q, k, v, those of the score, and tables."""
-        q, k, v = (dense(one) for one in arrays[:3])
+        q, k, v = [dense(one) for one in arrays[:3]]
         split = len(arrays) - self.tables
-        tables = tuple(one.contiguous() for one in arrays[split:])
+        tables = tuple([one.contiguous() for one in arrays[split:]])
         operands = tuple(arrays[3:split])
         return Call(
             q, k, v, self.options, operands, tables, starts, self.draw, self.score, self.given, blocks
@@ -99,9 +100,24 @@ def _computed(
         made, statistics = forward(call)
         lse = statistics[..., 0]
     if tracking is not None:
+        _, keys, tapes = tracking
         saved = (*arrays, *starts, *(blocks or (None, None)), made, statistics)
-        tape.record("attention", arrays, (made, lse), pull, saved, materialize=False, tracking=tracking)
+        forms, outputs = (
+            tuple([one._layout or one._planned() for one in arrays]),
+            (made._planned(), lse._planned()),
+        )
+        known = None if form.draw is not None else (form, forms)
+        operation = None if known is None else _operations.get(known)
+        if operation is None:
+            operation = tape.Operation("attention", forms, outputs, pull, False)
+            if known is not None:
+                _operations.keep(known, operation)
+        tape.record_tracked(operation, keys, (made, lse), saved, tapes)
     return made, lse
+
+
+#: What tapes record of calls without dropout, by what is asked for and by the layouts of arrays.
+_operations: Cache[tuple[_Form, tuple[Layout, ...]], tape.Operation] = Cache()
 
 
 def _gradients(
@@ -117,7 +133,7 @@ def _gradients(
     of_made = zeros_like(made) if cotangent is None else cotangent
     cotangents = [of_made] if of_lse is None else [of_made, of_lse]
     # Integers have no gradient, and are no primals.
-    primals = [one if dtypes.info(one.dtype).kind == "f" else None for one in arrays]
+    primals = [one if (one._layout or one._planned()).floating else None for one in arrays]
 
     def of_arrays(*given: Array | None) -> tuple[Array, ...]:
         own = [known if one is None else one for one, known in zip(given, arrays, strict=True)]

@@ -242,7 +242,8 @@ def are_packs(layouts: Sequence[Layout]) -> bool:
 
 def dense(x: Array) -> Array:
     """``x`` with contiguous features."""
-    return x if x.shape[-1] == 1 or x._planned().strides[-1] == x.itemsize else x.contiguous()
+    own = x._layout or x._planned()
+    return x if own.strides[-1] == own.dtype.itemsize or own.shape[-1] == 1 else x.contiguous()
 
 
 @lru_cache(maxsize=1024)

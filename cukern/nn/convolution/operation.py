@@ -58,7 +58,8 @@ class _Convolution(Function):
     def backward(ctx: Any, dy: Array) -> tuple[Any, ...]:
         x, weight, *then = ctx.saved_arrays
         windows, transposed, (image, filters) = ctx.windows, ctx.transposed, ctx.layouts
-        g, dbias = dy, None
+        g: Array | None = dy
+        dbias = None
         if ctx.back is not None:
             column = (dy.shape[1], *(1,) * (dy.ndim - 2))
             read = [ops.reshape(one, column) if one.ndim == 1 else one for one in then]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from ... import namespace as ops
@@ -12,6 +13,7 @@ from ...array.creation import ones, zeros
 from ...autodiff import recompute, tape
 from ...cache import Cache
 from ...device import Device
+from ...dtypes import DType
 from ...elementwise.operands import first_array, require_array
 from ...ops.info import finfo
 from ..fused import common_dtype, fused_vjp, is_int, layouts_of, record_fused, require_eps, tracked
@@ -67,7 +69,12 @@ def normalized(
 
 
 def _eps_of(name: str, eps: float | None, x: Array) -> float:
-    return float(finfo(x.dtype).eps) if eps is None else require_eps(name, eps)
+    return _epsilon(x.dtype) if eps is None else require_eps(name, eps)
+
+
+@cache
+def _epsilon(dtype: DType) -> float:
+    return float(finfo(dtype).eps)
 
 
 _INT = frozenset((int,))

@@ -104,15 +104,18 @@ def library(x: Array, name: str, *args: Any, **options: Any) -> list[Array]:
 
 
 def factored(x: Array) -> Array:
-    """A copy of a Hermitian matrix on a GPU, whose lower triangle is its Cholesky factor; what is above it stays."""
+    """A copy of a Hermitian matrix on a GPU, whose lower triangle is its Cholesky factor; what is above it stays.
+
+    It lies in column-major order, as cuSOLVER takes it.
+    """
 
     def computed() -> list[Any]:
-        result = in_order(x.device, x._data)
+        result = in_order(x.device, x._data.T)
         factor(x.device.xp, result)
         return [result]
 
     with on(x.device):
-        return Array._wrap(between(computed)[0], x.device)
+        return Array._wrap(between(computed)[0].T, x.device)
 
 
 def differentiable(name: str, x: Array, outputs: Sequence[Array], saved: Sequence[Array], vjp: Vjp) -> None:

@@ -115,9 +115,11 @@ _FEW = 32
 def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool, spare: bool) -> Array:
     """The library solves with a matrix or its transpose; the adjoint of a complex one is the conjugate of that.
 
-    It takes right-hand sides as they lie, in rows or in columns, and the result lies so too.
+    It takes triangles and right-hand sides as they lie, in rows or in columns, and the result lies as these do.
     """
     n = a.shape[-1]
+    by_columns = matrix_transpose(a).is_contiguous
+    left = (matrix_transpose(a) if by_columns else a.contiguous())._data.reshape(-1, n, n)
     b = conjugated(b) if adjoined else b
     rows = matrix_transpose(b)
     of_rows = rows.is_contiguous or b.shape[-1] <= _FEW
@@ -129,10 +131,10 @@ def _by_library(a: Array, b: Array, lower: bool, adjoined: bool, unit: bool, spa
         if given.is_contiguous
         else given.contiguous()
     )
-    left = a.contiguous()._data.reshape(-1, n, n)
     with on(a.device):
         right = y._data.reshape(-1, *y.shape[-2:])
-        solve_triangles(a.device.xp, left, right, lower, adjoined, unit, of_rows)
+        lower, transposed = lower != by_columns, adjoined != by_columns
+        solve_triangles(a.device.xp, left, right, lower, transposed, unit, of_rows)
     result = matrix_transpose(y) if of_rows else y
     return conj(result) if adjoined and result.dtype in dtypes.COMPLEX else result
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -203,10 +204,9 @@ class Product:
         if not a.whole.on_host and all(one.size for one, _ in matrices):
             self._offsets = tuple(offset for _, offset in matrices)
             left, right, result = (one for one, _ in matrices)
-            xp = self._device.xp
-            self._call = (
-                cublas.prepare(xp, left, right, result, add=True) if add else _call(xp, left, right, result)
-            )
+            prepare = partial(cublas.prepare, add=True) if add else _call
+            with on(self._device):
+                self._call = prepare(self._device.xp, left, right, result)
 
     def __call__(self, a: Array, b: Array, out: Array) -> None:
         """Write the product; the current device must be that of the arrays."""

@@ -37,6 +37,8 @@ from cukern.nn.matmul_add_relu import HOST_TILE, launch
 from cukern.nn.pooling.families import GRADIENT as POOLING_GRADIENT
 from cukern.nn.pooling.families import POOLING
 from cukern.nn.pooling.variants import Tiles, TilesGradient
+from cukern.nn.recurrence import recurrence
+from cukern.nn.recurrent import _gru_step, _lstm_step
 from cukern.optim.multi import Copies
 from cukern.quant import planes
 from cukern.quant.families import QUANTISED
@@ -474,6 +476,18 @@ def launch_quantised(dtype: Any) -> None:
             ck.quant.linear(x, w, bias)
 
 
+def launch_recurrent(dtype: Any) -> None:
+    """Steps whose rows begin at multiples of 16 bytes, and others."""
+    for size in (6, 32):
+        for step, gates, states in ((_lstm_step, 4, 2), (_gru_step, 3, 1)):
+            shapes = (2, 3, gates * size), (gates * size, size), (gates * size,), *[(3, size)] * states
+
+            def along(x: Any, weight: Any, bias: Any, *state: Any, step: Any = step) -> Any:
+                return recurrence(step, False, x, weight, bias, state)[0]
+
+            with_derivatives(along, *arrays(dtype, *shapes))
+
+
 def launch_many(dtype: Any) -> None:
     """Kernels for many arrays."""
     given = arrays(dtype, (3,), (4,))
@@ -494,6 +508,7 @@ FLOATING: tuple[Callable[[Any], None], ...] = (
     launch_attention_of_warpgroups,
     launch_linear,
     launch_lltm,
+    launch_recurrent,
     launch_pool2d,
     launch_convolution,
     launch_optimizers,

@@ -169,6 +169,13 @@ MORE: list[Callable[[Any, Any], Any]] = [
     lambda xp, a: _written(xp, a, lambda x: _set(x, a(M > 0), 2.5)),
     lambda xp, a: [a(M)[a(M > 0)], a(M)[a(ROWS)], xp.bincount(a(abs(ROWS)))],
     lambda xp, a: _written(xp, a, lambda x: _set(x, slice(3, 5), a(M[:2]))),
+    lambda xp, a: xp.take_along_axis(a(M[:4]), a(ROWS)[:, None], 1),
+    lambda xp, a: xp.concat([a(M), a(M[:2]).astype("float64")]),
+    lambda xp, a: (
+        ck.nn.unfold(a(M[None]), 2)
+        if xp is ck
+        else np.lib.stride_tricks.sliding_window_view(M, (2, 2)).transpose(2, 3, 0, 1).reshape(4, -1)
+    ),
 ]
 
 
@@ -355,19 +362,20 @@ def test_each_variant_is_used_and_none_beside_kernels_only() -> None:
 def test_explanations_name_what_computes() -> None:
     with ck.device("host"):
         x, several = ck.asarray(X), ck.asarray(np.tile(X, 5))
-    assert _reasons(ck.sort, x) == {"sort": "floats that are fewer than 65536, or enough for several cores"}
     assert _reasons(ck.sort, several) == {"sort": ""}
+    zeros = _reasons(ck.sort, ck.asarray([0.0, -0.0], device="host"))
+    assert zeros == {"sort": "the order of zeros of two signs shows"}
     assert _reasons(lambda: ck.sort(several, descending=True))["sort"].startswith(
         "floats in descending order"
     )
-    assert _reasons(ck.concat, [x, x]) == {"copy to a part": ""}
+    assert _reasons(ck.concat, [x, x]) == {"concat": ""}
     assert _reasons(ck.concat, [x, x.astype("float64")])["copy to a part"] == ""
     assert _reasons(ck.searchsorted, several, x) == {}
     assert _reasons(ck.tile, x[:9], 2)["tile"] == f"fewer than {MANY} elements"
     assert _reasons(ck.tile, x.astype("bfloat16"), 2)["tile"] == "NumPy has no bfloat16"
     assert _reasons(ck.hstack, [x, x.astype("float64")])["hstack"] == "of several dtypes"
     with ck.kernels_only():
-        assert _reasons(ck.concat, [x, x]) == {"copy to a part": "kernels only"}
+        assert _reasons(ck.concat, [x, x]) == {"concat": "kernels only", "copy to a part": "kernels only"}
     with ck.Tape() as tape:
         tape.watch(x)
         assert _reasons(ck.tile, x, 2)["tile"] == "a tape records it"

@@ -52,7 +52,7 @@ class Composed(Variant[Attention]):
         """Where there is no kernel, and on the host, whose library multiplies faster, where nothing changes scores."""
         options = problem.options
         changed = options.program or options.dropout or options.packed or options.counted
-        if cost.is_host(limits) and not (changed or kernels_only.active()):
+        if cost.is_host(limits) and 0 not in problem.scores and not (changed or kernels_only.active()):
             return ""
         backward = problem._replace(d=problem.matrices[3])
         held = max(problem.head) <= MOST and any(KeysPortable.configs(backward, limits))

@@ -24,6 +24,7 @@ from ..elementwise.plan import make_plan
 from ..elementwise.program import compact, cotangents_of
 from ..function import Function
 from ..kernel.plan import new, on, zeroed
+from ..launch.replayed import replayed
 from ..linear.blas import Part, Product
 from ..shape.copy import write
 from ..shape.known_views import items
@@ -174,19 +175,16 @@ class _Sequence:
             step, of_x.device, of_x.dtype, batch, width, weight.shape[1], states, bias is not None
         )
         self.launches = _launches.get(self.form) or _launches.keep(self.form, _Launches(self.form))
-        self.count, self.weight = count, weight
-        weight._planned()
+        self.count, self.of_x, self.weight, self.bias = count, of_x, weight, bias
         self.order = range(count)[:: -1 if backwards else 1]
         #: Where the state before and after step t is, among those of all steps and the start.
         self.before, self.after = (1, 0) if backwards else (0, 1)
-        self.of_x = self._split(of_x)
-        self.bias = [] if bias is None else self._split(ops.expand_dims(bias, 0))[0]
 
     def empty(self, *shape: int) -> Array:
         """New memory of these sizes."""
         return new([fresh_layout(self.form.device, self.form.dtype, shape)])[0]
 
-    def _split(self, x: Array) -> Sequence[list[Any]]:
+    def _split(self, x: Array) -> list[list[Any]]:
         """The gates in each item of an array, along its last axis, as launches take them."""
         size, width = self.form.size, self.form.width
         if x.device.addressable:
@@ -202,6 +200,22 @@ class _Sequence:
         own = x._planned()
         return range(x._operand, x._operand + own.nbytes, own.nbytes // len(x))
 
+    def _run(self, what: str, launches: Callable[[], None], *arrays: Array) -> None:
+        """Make the launches of all steps, which read and write these arrays and those of the call alone."""
+        given = [one for one in (self.of_x, self.weight, self.bias, *arrays) if one is not None]
+        addresses = [one._planned() and one._operand for one in given]
+        replayed(self.form.device, (what, self.form, self.count, self.before, *addresses), launches)
+
+    def _read(
+        self, states: Sequence[Array], of_h: Array
+    ) -> tuple[list[tuple[Any, ...]], list[tuple[Any, ...]]]:
+        """All that each step reads, and the state at each of the steps and at the start."""
+        own = [*zip(*map(self._items, states), strict=True)]
+        bias = [] if self.bias is None else self._split(ops.expand_dims(self.bias, 0))[0]
+        of_x, gates = self._split(self.of_x), self._split(of_h)
+        gates = gates if len(gates) == self.count else gates * self.count
+        return [(*of_x[t], *gates[t], *bias, *own[t + self.before]) for t in range(self.count)], own
+
     def forward(self, starts: Sequence[Array], keep: bool) -> tuple[list[Array], Array]:
         """The state before the first step and after all steps, and the gates by the state, of all steps to keep."""
         form, launches = self.form, self.launches
@@ -209,14 +223,15 @@ class _Sequence:
         of_h = self.empty(self.count if keep else 1, form.batch, form.width)
         for one, start in zip(states, starts, strict=True):
             write(form.device, one._data[self.before * self.count], start._data)
-        rows, gates, split = items(states[0]), items(of_h), self._split(of_h)
-        own = [*zip(*map(self._items, states), strict=True)]
-        for t in self.order:
-            k = t if keep else 0
-            launches.product(rows[t + self.before], self.weight, gates[k])
-            launches.forward(
-                *self.of_x[t], *split[k], *self.bias, *own[t + self.before], *own[t + self.after]
-            )
+
+        def steps() -> None:
+            rows, gates = items(states[0]), items(of_h)
+            read, own = self._read(states, of_h)
+            for t in self.order:
+                launches.product(rows[t + self.before], self.weight, gates[t % len(gates)])
+                launches.forward(*read[t], *own[t + self.after])
+
+        self._run(f"forward {keep}", steps, *states, of_h)
         return states, of_h
 
     def backward(
@@ -227,23 +242,26 @@ class _Sequence:
         shape = self.count, form.batch, form.width
         of_x_d = self.empty(*shape)
         of_h_d = of_x_d if launches.shared else self.empty(*shape)
-        own = [*zip(*map(self._items, states), strict=True)]
-        split, above, gates_d = self._split(of_h), self._items(outputs_d), items(of_h_d)
-        written = self._split(of_x_d)
-        if not launches.shared:
-            written = [[*x, *h] for x, h in zip(written, self._split(of_h_d), strict=True)]
         # The cotangents of the state: the first array's by the product, and what kernels read and write by turns.
         by_product = ops.expand_dims(ends_d[0], 0).copy()
         turns = [self.empty(2, form.batch, form.size) for _ in launches.direct]
         for i, one in zip(launches.direct, turns, strict=True):
             write(form.device, one._data[1], ends_d[i]._data if i else zeroed(ends_d[0]._planned())._data)
-        (product,), (total,) = self._items(by_product), items(by_product)
-        written_to, read_from = zip(*map(self._items, turns), strict=True) if turns else ((), ())
-        for t in reversed(self.order):
-            read = (*self.of_x[t], *split[t], *self.bias, *own[t + self.before])
-            launches.backward(*read, above[t], product, *read_from, *written[t], *written_to)
-            launches.back(gates_d[t], self.weight, total)
-            read_from, written_to = written_to, read_from
+        (total,) = items(by_product)
+
+        def steps() -> None:
+            (read, _), above, gates_d = self._read(states, of_h), self._items(outputs_d), items(of_h_d)
+            written = self._split(of_x_d)
+            if not launches.shared:
+                written = [[*x, *h] for x, h in zip(written, self._split(of_h_d), strict=True)]
+            (product,) = self._items(by_product)
+            written_to, read_from = zip(*map(self._items, turns), strict=True) if turns else ((), ())
+            for t in reversed(self.order):
+                launches.backward(*read[t], above[t], product, *read_from, *written[t], *written_to)
+                launches.back(gates_d[t], self.weight, total)
+                read_from, written_to = written_to, read_from
+
+        self._run("backward", steps, *states, of_h, outputs_d, of_x_d, of_h_d, by_product, *turns)
         last = {i: one[(self.count - 1) % 2] for i, one in zip(launches.direct, turns, strict=True)}
         starts_d = [ops.add(total, last[0]) if 0 in last else total]
         return of_x_d, of_h_d, starts_d + [last[i] for i in range(1, form.states)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import types
 from types import FrameType
 from typing import Any
 
@@ -10,6 +11,10 @@ import numpy as np
 import pytest
 
 import cukern as ck
+from cukern.cache import Cache
+from cukern.device import capture_hooks
+from cukern.device.recording import library
+from cukern.launch import replayed
 
 SCALE = """
 extern "C" __global__ void << name >>(const << elem >>* x, << elem >>* y, << elem >> a, int n) {
@@ -149,3 +154,62 @@ def test_a_repeated_launch_is_few_calls_of_python(device: ck.Device, scale: ck.K
         sys.setprofile(before)
     np.testing.assert_array_equal(y.numpy(), [3, 3, 3, 3])
     assert len(calls) <= 20, calls
+
+
+class _Recorder:
+    """A capture in progress."""
+
+
+class _Gpu:
+    """A device with streams and graphs."""
+
+    addressable, index = False, 0
+    xp = types.SimpleNamespace(
+        products=None,
+        cuda=types.SimpleNamespace(Stream=library._Stream, get_current_stream=library._Stream),
+    )
+
+
+def test_launches_at_addresses_that_came_before_are_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(replayed, "_graphs", Cache(8))
+    gpu: Any = _Gpu()
+    made: list[str] = []
+    ran: list[str] = []
+
+    def run(key: str) -> tuple[list[str], list[str]]:
+        made.clear()
+        ran.clear()
+
+        def launches() -> None:
+            made.append(key)
+            library.do(lambda: ran.append(key))
+
+        replayed.replayed(gpu, key, launches)
+        return list(made), list(ran)
+
+    # Made, then recorded and replayed, then replayed.
+    for key in ("a", "b"):
+        assert [run(key) for _ in range(4)] == [([key], [key]), ([key], [key]), ([], [key]), ([], [key])]
+    # The host, kernels only and a capture are told of every launch.
+    for _ in range(3):
+        gpu.addressable = True
+        assert run("a") == (["a"], ["a"])
+        gpu.addressable = False
+        with ck.kernels_only():
+            assert run("a") == (["a"], ["a"])
+        capture_hooks.begin(_Recorder())  # type: ignore[arg-type]
+        try:
+            assert run("a") == (["a"], ["a"])
+        finally:
+            capture_hooks.begin(None)
+    with ck.matmul_precision("tf32"):
+        assert run("a") == (["a"], ["a"])
+    assert run("a") == ([], ["a"])
+    # What a graph cannot record is launched each time.
+
+    def refuse(self: object) -> None:
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    monkeypatch.setattr(library._Stream, "begin_capture", refuse)
+    assert [run("d") for _ in range(3)] == [(["d"], ["d"])] * 3
+    assert capture_hooks.recorder() is None

@@ -202,6 +202,18 @@ def norms() -> list[Case]:
             lambda x, w: F.rms_norm(x, (30,), w, 1e-5),
             ((7, 30), (30,)),
         ),
+        Case(
+            "add_rms_norm",
+            lambda x, r, w: ck.multiply(*nn.add_rms_norm(x, r, 30, w, 1e-5)),
+            lambda x, r, w: F.rms_norm(x + r, (30,), w, 1e-5) * (x + r),
+            ((7, 30), (7, 30), (30,)),
+        ),
+        Case(
+            "add_layer_norm",
+            lambda x, r, w, b: ck.multiply(*nn.add_layer_norm(x, r, 30, w, b)),
+            lambda x, r, w, b: F.layer_norm(x + r, (30,), w, b) * (x + r),
+            ((7, 30), (7, 30), (30,), (30,)),
+        ),
         Case("rms_norm two axes", lambda x: nn.rms_norm(x, (4, 5)), lambda x: F.rms_norm(x, (4, 5)), (x,)),
         Case(
             "layer_norm",

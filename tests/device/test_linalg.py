@@ -66,7 +66,7 @@ def test_only_what_the_derivative_reads_is_saved(device: ck.Device) -> None:
     with ck.Tape() as recorder:
         recorder.watch(x)
         x @ y
-    ((_, _, _, saved, _),) = recorder._records
+    ((_, _, _, saved, *_),) = recorder._records
     assert [one is y for one in saved if one is not None] == [True]
 
 

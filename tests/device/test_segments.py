@@ -309,6 +309,8 @@ class _Recorder:
 def test_captured_sums_by_indices_that_were_sorted_before(
     device: ck.Device, of_gpu: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    if device.kind == "cuda":
+        pytest.skip("a stand-in for a capture, which a GPU has: see the next test")
     monkeypatch.setattr(gather_scatter, "_LONG", 10)
     rng = np.random.default_rng(0)
     x, numbers = ck.asarray(rng.normal(size=(30, 2))), rng.integers(0, 4, (3, 30))
@@ -339,6 +341,18 @@ def test_captured_sums_by_indices_that_were_sorted_before(
         assert positions.tolist() == np.argsort(numbers[number], kind="stable").tolist()
         assert keys.tolist() == np.sort(numbers[number]).tolist()
         assert starts.tolist() == np.searchsorted(keys, np.arange(5)).tolist()
+
+
+def test_a_captured_sum_follows_its_indices(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gather_scatter, "_LONG", 10)
+    rng = np.random.default_rng(0)
+    x, ids = ck.asarray(rng.normal(size=(30, 2))), ck.asarray(rng.integers(0, 4, 30))
+    summed = ck.capture(lambda: ck.segment_sum(x, ids, 4))
+    for call in range(6):
+        if call % 2:
+            ids[...] = ck.asarray(rng.integers(0, 4, 30))
+        for _ in range(2):
+            assert_close(summed(), wanted("sum", x.numpy(), ids.numpy(), 4))
 
 
 def test_cotangents_that_are_not_gathered(device: ck.Device, of_gpu: list[int]) -> None:

@@ -24,7 +24,7 @@ from programs.libraries import OURS, peer
 
 import cukern as ck
 
-OPTIONS = {"lr": 1e-4, "weight_decay": 0.01}
+OPTIONS: dict[str, Any] = {"lr": 1e-4, "weight_decay": 0.01}
 Step = Callable[[], Any]
 
 
@@ -85,6 +85,7 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
         return own_step(model, inputs, captured)
 
     def theirs(compiled: bool) -> Step:
+        torch.backends.cudnn.allow_tf32 = False  # float32 is float32 on all sides
         target, dtype = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, program.dtype)
         model = program.build(peer(), scale)
         wide = {
@@ -137,7 +138,13 @@ def measured(bench: Benchmark, program: Program) -> None:
         seconds[side] = time.perf_counter() - start
         for one in {first_line(one.message) for one in said if "cukern" in side}:
             bench.row(program, side, None, None, f"warns: {one}")
-    times = milliseconds(list(steps.values()), bench.device.synchronize)
+    waits = [bench.device.synchronize, *(one.wait for one in steps.values() if hasattr(one, "wait"))]
+
+    def synchronize() -> None:
+        for wait in waits:
+            wait()
+
+    times = milliseconds(list(steps.values()), synchronize)
     wanted = next(iter(losses.values()), [np.nan])[0]
     for side, taken in zip(steps, times, strict=True):
         found = losses[side]

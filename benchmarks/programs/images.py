@@ -176,7 +176,8 @@ def mobilenet(lib: Any, scale: int) -> Any:
         def __init__(self) -> None:
             super().__init__()
             self.start, self.start_norm = lib.Conv2d(3, start, 3, 2, 1, bias=False), lib.BatchNorm(start)
-            blocks, inputs = [], start
+            blocks: list[Any] = []
+            inputs = start
             for (count, _, stride), width in zip(stages, widths, strict=True):
                 for i in range(count):
                     blocks.append(Block(inputs, width, 1 if i else stride, 6 if blocks else 1))

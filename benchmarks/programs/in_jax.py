@@ -5,6 +5,7 @@ JAX is imported at a side's making. Products have float32's precision, as the ot
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +17,8 @@ Weights = dict[str, Any]
 
 
 def _jax() -> tuple[Any, Any]:
-    import jax
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")  # the other sides need memory too
+    import jax  # type: ignore[import-not-found,unused-ignore]
 
     jax.config.update("jax_default_matmul_precision", "highest")
     return jax, jax.numpy
@@ -44,20 +46,25 @@ def trained(loss: Loss, weights: Weights, inputs: list[Any], lr: float = 1e-4, d
 
     start = {key: jnp.asarray(one) for key, one in weights.items()}
     zeros = jax.tree.map(jnp.zeros_like, start)
-    return _kept(
+    return _Kept(
         jax.jit(step, donate_argnums=0), (start, zeros, jax.tree.map(jnp.copy, zeros), jnp.zeros(()))
     )
 
 
-def _kept(step: Callable[[Any], Any], state: Any) -> Step:
+class _Kept:
     """A step that keeps its state between calls."""
-    held = [state]
 
-    def call() -> Any:
-        held[0], value = step(held[0])
+    def __init__(self, step: Callable[[Any], Any], state: Any) -> None:
+        self._step, self._state = step, state
+
+    def __call__(self) -> Any:
+        self._state, value = self._step(self._state)
         return value
 
-    return call
+    def wait(self) -> None:
+        """Return when all steps are done: they are launched by another thread."""
+        for one in self._state if isinstance(self._state, tuple) else (self._state,):
+            _jax()[0].block_until_ready(one)
 
 
 def _layers(weights: Weights, x: Any, activation: Callable[[Any], Any]) -> Any:
@@ -139,4 +146,4 @@ def flow(weights: Weights, inputs: list[Any], scale: int) -> Step:
         new = back(jax.lax.fori_loop(0, FLOW_STEPS, advance, fft(vorticity)))
         return new, jnp.mean(new * new) / new.size
 
-    return _kept(jax.jit(step, donate_argnums=0), vorticity)
+    return _Kept(jax.jit(step, donate_argnums=0), vorticity)

@@ -88,10 +88,7 @@ def peer() -> SimpleNamespace:
         a, b = x[..., :half], x[..., half:]
         return torch.cat([a * cos - b * sin, b * cos + a * sin], -1)
 
-    class BatchNorm(own.BatchNorm2d):  # type: ignore[misc]
-        pass
-
-    class GroupNormSiLU(own.GroupNorm):  # type: ignore[misc]
+    class GroupNormSiLU(own.GroupNorm):  # type: ignore[misc,unused-ignore]
         def forward(self, x: Any) -> Any:
             return functions.silu(super().forward(x))
 
@@ -116,7 +113,7 @@ def peer() -> SimpleNamespace:
 
     return SimpleNamespace(
         **shared(own, functions, torch),
-        BatchNorm=BatchNorm,
+        BatchNorm=own.BatchNorm2d,
         GroupNormSiLU=GroupNormSiLU,
         modules=own.ModuleList,
         parameter=own.Parameter,

@@ -88,7 +88,8 @@ def register_algebra(
 
     Args:
         add: takes two arrays of one shape and dtype.
-        sum_to_shape: takes an array and the shape from which it was broadcast.
+        sum_to_shape: takes an array, the shape from which it was broadcast, and the dtype to which sums of real numbers
+            are rounded.
         zeros: takes a shape, a dtype and a device; the result is only read.
         ones: likewise.
         cast: takes an array and a dtype.
@@ -208,7 +209,8 @@ def conform(gradient: object, like: Likeness, name: str, argument: str | int) ->
     summed, converted = steps
     found: Any = gradient
     if summed:
-        found = registered().sum_to_shape(found, like.shape)
+        found = registered().sum_to_shape(found, like.shape, like.dtype)
+        converted = found.dtype != like.dtype
     return registered().cast(found, like.dtype) if converted else found
 
 
@@ -296,9 +298,66 @@ def read(name: str, saved: Sequence[Array | Forgotten | None], versions: Sequenc
     return arrays
 
 
-#: ``vjp(cotangents, saved, needs, *values)``: one gradient per input, None where there is none or none is needed;
-#: ``values`` are what a call keeps besides arrays.
-Vjp: TypeAlias = "Callable[..., Sequence[Array | None]]"
+class Parts:
+    """A cotangent that is put together when it is read: as of an array of which views have cotangents.
+
+    Args:
+        together: makes the array of all parts and their keys; the same for all parts of an array.
+        key: what the function needs to know of the part.
+        part: an array.
+    """
+
+    __slots__ = ("_keys", "_parts", "_rest", "_together")
+
+    def __init__(
+        self, together: Callable[[Sequence[Array], Sequence[Any]], Array], key: Any, part: Array
+    ) -> None:
+        self._together, self._keys, self._parts = together, [key], [part]
+        self._rest: Array | None = None
+
+    def add(self, cotangent: Array | Parts) -> Parts:
+        """Add another cotangent of the same array to this one, and return it."""
+        rest: Array | None
+        if not isinstance(cotangent, Parts):
+            rest = cotangent
+        elif cotangent._together == self._together:
+            self._keys += cotangent._keys
+            self._parts += cotangent._parts
+            rest = cotangent._rest
+        else:
+            rest = cotangent.whole()
+        if rest is not None:
+            self._rest = rest if self._rest is None else registered().add(self._rest, rest)
+        return self
+
+    def newest(self) -> Array:
+        """The part that was added last."""
+        return self._parts[-1]
+
+    def whole(self) -> Array:
+        """The cotangent as one array."""
+        result = self._together(self._parts, self._keys)
+        return result if self._rest is None else registered().add(self._rest, result)
+
+
+class Term:
+    """A cotangent that is computed when it is known whether another one is added to it, in the same kernel then."""
+
+    __slots__ = ()
+
+    def alone(self) -> Array:
+        """The cotangent."""
+        raise NotImplementedError
+
+    def plus(self, before: Array | Parts) -> Array | Parts | None:
+        """The sum with ``before``, a cotangent of the same array; None if they are to be added apart."""
+        raise NotImplementedError
+
+
+#: What the rule of an operation gives for an input: None where there is nothing, or nothing is needed.
+Gradient: TypeAlias = "Array | Parts | Term | None"
+#: ``vjp(cotangents, saved, needs, *values)``: one gradient per input; ``values`` are what a call keeps besides arrays.
+Vjp: TypeAlias = "Callable[..., Sequence[Gradient]]"
 
 
 @dataclass(slots=True, eq=False)
@@ -363,7 +422,7 @@ def walk(
     records: list[Record],
     reached: set[int | None],
     keep: set[int | None],
-    cotangents: MutableMapping[int | None, Array],
+    cotangents: MutableMapping[int | None, Array | Parts],
     due: Mapping[int, Sequence[int]] | None = None,
     give: Callable[[int], None] | None = None,
     recipes: Mapping[int | None, Any] = MappingProxyType({}),
@@ -392,19 +451,19 @@ def _pull(
     recorded: Record,
     reached: set[int | None],
     keep: set[int | None],
-    cotangents: MutableMapping[int | None, Array],
+    cotangents: MutableMapping[int | None, Array | Parts],
 ) -> None:
     """Pull the cotangents of one record's outputs back to its inputs."""
     operation, inputs, outputs, saved, versions, values = recorded
     if len(outputs) == 1:
         (key,) = outputs
-        cotangent = cotangents.get(key) if key in keep else cotangents.pop(key, None)
+        cotangent = whole(cotangents, key) if key in keep else taken(cotangents, key)
         if cotangent is None:
             return
         of_outputs: tuple[Array | None, ...] = (cotangent,)
     else:
         of_outputs = tuple(
-            [cotangents.get(key) if key in keep else cotangents.pop(key, None) for key in outputs]
+            [whole(cotangents, key) if key in keep else taken(cotangents, key) for key in outputs]
         )
         missing = sum([one is None for one in of_outputs])
         if missing == len(of_outputs):
@@ -429,15 +488,48 @@ def _pull(
     for i, gradient in enumerate(gradients):
         if gradient is not None and needs[i]:
             like, key = forms[i], inputs[i]
-            if getattr(gradient, "_layout", None) is not like:
+            if isinstance(gradient, Term):
+                before = cotangents.get(key)
+                both = None if before is None else gradient.plus(before)
+                if both is None:
+                    gradient = gradient.alone()
+                else:
+                    cotangents[key] = both
+                    continue
+            if getattr(gradient, "_layout", None) is not like and type(gradient) is not Parts:
                 gradient = conform(gradient, like, operation.name, i)
-            before = cotangents.get(key)
-            cotangents[key] = gradient if before is None else registered().add(before, gradient)
+            accumulate(cotangents, key, gradient)
             if (
                 key in keep
             ):  # what the caller gets is computed now, before what it is computed from may be written
-                getattr(cotangents[key], "_operand", None)
+                held: Any = cotangents[key]
+                getattr(held.newest() if type(held) is Parts else held, "_operand", None)
 
 
-def accumulate(cotangents: MutableMapping[int | None, Array], key: int | None, cotangent: Array) -> None:
-    cotangents[key] = registered().add(cotangents[key], cotangent) if key in cotangents else cotangent
+def accumulate(
+    cotangents: MutableMapping[int | None, Array | Parts], key: int | None, cotangent: Array | Parts
+) -> None:
+    """Add a cotangent to that of ``key``."""
+    before = cotangents.get(key)
+    if before is None:
+        cotangents[key] = cotangent
+    elif type(before) is Parts:
+        before.add(cotangent)
+    elif type(cotangent) is Parts:
+        cotangents[key] = cotangent.add(before)
+    else:
+        cotangents[key] = registered().add(before, cotangent)
+
+
+def whole(cotangents: MutableMapping[int | None, Array | Parts], key: int | None) -> Array | None:
+    """The cotangent of ``key`` as one array, which stays in its place."""
+    found = cotangents.get(key)
+    if isinstance(found, Parts):
+        cotangents[key] = found = found.whole()
+    return found
+
+
+def taken(cotangents: MutableMapping[int | None, Array | Parts], key: int | None) -> Array | None:
+    """The cotangent of ``key`` as one array, which is no longer kept."""
+    found = cotangents.pop(key, None)
+    return found.whole() if isinstance(found, Parts) else found

@@ -29,6 +29,7 @@ from .cotangents import (
     Meta,
     Opaque,
     Operation,
+    Parts,
     Record,
     Vjp,
     accumulate,
@@ -40,6 +41,7 @@ from .cotangents import (
     register_algebra,
     require_floats,
     walk,
+    whole,
     written,
     zeros_like,
 )
@@ -448,7 +450,7 @@ class Tape:
         handed = Handed([] if output_gradients is None else pytree.leaves(output_gradients))
 
         def given(array: Array) -> Array | None:
-            gradient = cotangents.get(array._key)
+            gradient = whole(cotangents, array._key)
             if gradient is None and unconnected == "zero":
                 gradient = zeros_like(array)
             return None if gradient is None else handed.own(gradient)
@@ -468,7 +470,7 @@ class Tape:
                 give(i)
         return replaced([gradients[i] for i in range(len(wanted))])
 
-    def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array]:
+    def _seeds(self, target: Any, output_gradients: Any) -> dict[int | None, Array | Parts]:
         """The cotangents that the walk begins with."""
         targets = float_leaves(target, "target")
         for array in targets:
@@ -476,7 +478,7 @@ class Tape:
             unmet = self._opaque and array._storage in self._opaque and array._key not in self._tracked
             if unmet or self._tracked.get(array._key, version) != version:
                 self._meet(array)
-        seeds: dict[int | None, Array] = {}
+        seeds: dict[int | None, Array | Parts] = {}
         if output_gradients is None:
             for array in targets:
                 if array._key in self._tracked:

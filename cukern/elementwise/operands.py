@@ -15,6 +15,7 @@ from ..array.creation import asarray
 from ..array.creation import beside as joined
 from ..array.operators import FUNCTIONS, is_foreign
 from ..autodiff import tape
+from ..autodiff.cotangents import Parts
 from ..errors import GradientError
 from .graph import SYMBOLS, NotFused
 from .row import is_scalar
@@ -183,7 +184,7 @@ def view(x: Array, data: Any) -> Array:
     return result
 
 
-def recorded(name: str, x: Array, result: Array, vjp: Callable[[Array], Array | None]) -> Array:
+def recorded(name: str, x: Array, result: Array, vjp: Callable[[Array], Array | Parts | None]) -> Array:
     """``result``, recorded as a linear function of ``x`` if a tape tracks ``x``."""
     if tape.active():
         tape.record(name, (x,), (result,), lambda cotangents, saved, needs: (vjp(cotangents[0]),))

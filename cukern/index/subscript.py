@@ -6,7 +6,6 @@ import math
 import operator
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +14,7 @@ from ..array import Array
 from ..array.creation import asarray, warn_of_constant
 from ..array.host_data import holds_array
 from ..autodiff import tape, writes
+from ..autodiff.cotangents import Parts
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
 from ..elementwise.function import astype
@@ -22,7 +22,6 @@ from ..elementwise.operands import (
     normalize_axis,
     on_device,
     public,
-    recorded,
     recorded_many,
     require_written,
     view,
@@ -34,8 +33,8 @@ from ..kernel.plan import apart, on, raw, serial, zeros
 from ..kernel.strides import repeated
 from ..shape.copy import write
 from ..shape.known_views import known, viewed
-from ..shape.remap import remap
 from ..shape.views import moveaxis, reshape
+from .embed import assembled, covers, place_of
 from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import NUMBERS, takes_number
 from .search import indices_of_true
@@ -202,47 +201,11 @@ def _picked(parts: Sequence[Any]) -> list[Any]:
 def _basic(x: Array, key: tuple[Any, ...], written: tuple[Any, ...] | None = None) -> Array:
     """The view at ``key``, which may have been ``written`` in another way."""
     shape, name = x.shape, _named(key if written is None else written)
-    pull = partial(_embedded, shape=shape, key=key, apart=_spread(shape, key))
-    return viewed(x, operator.itemgetter((*key, ...)), pull, name)
-
-
-#: An index as :func:`.remap.remap` takes it, and where the elements begin along each axis.
-_Apart = tuple[tuple[int | str | None, ...], tuple[int, ...]]
-
-
-def _embedded(g: Array, shape: tuple[int, ...], key: tuple[Any, ...], apart: _Apart | None) -> Array:
-    """Zeros of a shape with ``g`` at an index: the derivative of a view."""
-    if apart is None or (g.device.addressable and math.prod(shape) < LARGE):
-        with g.device.activate():
-            data = zeros(g.device, shape, g.dtype)
-            write(g.device, data[(*key, ...)], g._data)
-            result = Array._wrap(data, g.device)
-    else:
-        index, before = apart
-        result = remap(g, shape, before, "constant", index=index)
-    return recorded("embed", g, result, lambda gg: gg[key])
-
-
-def _spread(shape: tuple[int, ...], key: tuple[Any, ...]) -> _Apart | None:
-    """The index by which the view at ``key`` has the axes of ``shape``, and where it starts; None if it has steps."""
-    axes: list[int | str | None] = []
-    before: list[int] = []
-    sizes = iter(shape)
-    for part in key:
-        if part is None:
-            axes.append(0)
-        elif isinstance(part, slice):
-            start, _, step = part.indices(next(sizes))
-            if step != 1:
-                return None
-            axes.append(":")
-            before.append(start)
-        else:
-            n = next(sizes)
-            axes.append(None)
-            before.append(part + n if part < 0 else part)
-    rest = [0 for _ in sizes]
-    return (*axes, *[":" for _ in rest]), (*before, *rest)
+    take = operator.itemgetter((*key, ...))
+    if covers(key, shape):
+        return viewed(x, take, lambda g: reshape(g, shape), name)
+    place = place_of(key, x._layout or x._planned())
+    return viewed(x, take, lambda g: Parts(assembled, place, g), name)
 
 
 class _Joint(NamedTuple):

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -13,15 +14,16 @@ from .. import dtypes
 from ..array import Array
 from ..array.creation import full
 from ..array.layout import Layout
+from ..array.operators import FUNCTIONS
 from ..autodiff import tape, writes
-from ..autodiff.cotangents import form_of
+from ..autodiff.cotangents import Gradient, Parts, Term, form_of
 from ..cache import Cache
 from ..device import kernels_only
 from ..device.kernels_only import allows_numpy
 from ..elementwise.complex_rows import conjugated
 from ..elementwise.function import astype
 from ..elementwise.fuse import fuse
-from ..elementwise.graph import SYMBOLS, product
+from ..elementwise.graph import SYMBOLS, Expr, input_node, product
 from ..elementwise.inplace import check_writable, kept
 from ..elementwise.operands import (
     normalize_axes,
@@ -31,6 +33,8 @@ from ..elementwise.operands import (
     require_arrays,
     require_written,
 )
+from ..elementwise.program import Program, program
+from ..elementwise.table import add
 from ..elementwise.ufunc import can_cast, one_out, written
 from ..errors import DeviceError, LaunchError
 from ..kernel.by_numpy import MANY, by_numpy
@@ -38,6 +42,7 @@ from ..kernel.plan import Plan, on
 from ..kernel.strides import broadcast_shapes
 from ..reduction.rows import sum
 from ..shape.copy import write
+from ..shape.joins import concat
 from ..shape.views import (
     expand_dims,
     matrix_transpose,
@@ -271,7 +276,7 @@ def matmul_transposed(a: Array, b: Array) -> Array:
     return result
 
 
-def pull(right: Layout, transposed: bool, cotangents: Any, saved: Any, needs: object) -> list[Array | None]:
+def pull(right: Layout, transposed: bool, cotangents: Any, saved: Any, needs: object) -> list[Gradient]:
     """The cotangents of a product's factors; of one that is not needed, the other is not saved.
 
     Args:
@@ -282,10 +287,78 @@ def pull(right: Layout, transposed: bool, cotangents: Any, saved: Any, needs: ob
         needs: not read.
     """
     (g,), (a, b) = cotangents, saved
-    left = None if b is None else _pulled(_of_left_untransposed if transposed else _of_left, g, b, right)
+    of_left = _of_left_untransposed if transposed else _of_left
     of_right = _of_transpose if transposed or _is_transposed(right) else _of_right
-    of_b = None if a is None else _pulled(of_right, g, a, right)
-    return [left, of_b if of_b is None or transposed or of_right is _of_right else adjoint(of_b)]
+    adjoined = of_right is _of_transpose and not transposed
+    return [
+        None if b is None else _Factor(of_left, g, b, right, False),
+        None if a is None else _Factor(of_right, g, a, right, adjoined),
+    ]
+
+
+@lru_cache(maxsize=64)
+def _sum_with(dtype: dtypes.DType) -> Program:
+    made, before = Expr(input_node(0, dtype)), Expr(input_node(1, dtype))
+    return program("product_sum", (add(made, before).node,), (dtype, dtype))
+
+
+class _Factor(Term):
+    """The cotangent of a product's factor: a product of two factors that are views.
+
+    Args:
+        factors: makes the views of the next two.
+        g: the cotangent of the product.
+        other: the other factor.
+        right: the layout of the right factor.
+        adjoined: whether the factors make the adjoint of the cotangent.
+    """
+
+    __slots__ = ("_adjoined", "_factors", "_g", "_other", "_right")
+
+    def __init__(
+        self,
+        factors: Callable[..., tuple[Array, Array]],
+        g: Array,
+        other: Array,
+        right: Layout,
+        adjoined: bool,
+    ) -> None:
+        self._factors, self._g, self._other, self._right = factors, g, other, right
+        self._adjoined = adjoined
+
+    def alone(self) -> Array:
+        """See :class:`.Term`."""
+        made = _pulled(self._factors, self._g, self._other, self._right)
+        return adjoint(made) if self._adjoined else made
+
+    def plus(self, before: Array | Parts) -> Array | Parts | None:
+        """See :class:`.Term`."""
+        if self._is_small():
+            return Parts(_of_all_rows, self, self._g).add(before)
+        if isinstance(before, Parts) or before.dtype not in dtypes.FLOATS:
+            return None
+        then = adjoint(before) if self._adjoined else before
+        x, y = self._factors(self._g, self._other, self._right)
+        if (*x.shape[:-1], y.shape[-1]) != then.shape:
+            return None
+        made: Array = FUNCTIONS["product_then"](_sum_with(before.dtype), 0, x, y, (then,), ())
+        return adjoint(made) if self._adjoined else made
+
+    def _is_small(self) -> bool:
+        """Whether it is that of a matrix that is larger than both factors: all rows are then multiplied at once."""
+        of_left = self._factors in (_of_left, _of_left_untransposed)
+        if of_left or self._right.ndim != 2 or self._other.ndim != 2:
+            return False
+        return self._g._planned().nbytes + self._other._planned().nbytes < self._right.nbytes
+
+
+def _of_all_rows(parts: Sequence[Array], terms: Sequence[_Factor]) -> Array:
+    """The sum of the cotangents of a right factor, by one product of the rows of all left factors."""
+    first = terms[0]
+    if any(one._factors is not first._factors for one in terms):
+        return functools.reduce(add, [one.alone() for one in terms])
+    g, other = (concat(rows) for rows in (parts, [one._other for one in terms]))
+    return _Factor(first._factors, g, other, first._right, first._adjoined).alone()
 
 
 def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:

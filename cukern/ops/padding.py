@@ -192,14 +192,14 @@ def _constant(x: Array, widths: Pairs, values: Pairs) -> Array:
         return x
     ends = values[padded[0]] if padded else (0, 0)
     before = [width[0] for width in widths]
-    data = remap(x, _shape(x, widths), before, "constant", ends)
+    data = remap(x, _shape(x, widths), before, "constant", ends, order=x._planned().order)
     key = tuple(slice(start, start + n) for start, n in zip(before, x.shape, strict=True))
     return recorded("pad", x, data, lambda g: g[key])
 
 
 def _extended(x: Array, widths: Pairs, mode: str) -> Array:
     before = [width[0] for width in widths]
-    data = remap(x, _shape(x, widths), before, mode)
+    data = remap(x, _shape(x, widths), before, mode, order=x._planned().order)
     sizes = x.shape
     return recorded("pad", x, data, lambda g: folded(g, sizes, before, mode))
 

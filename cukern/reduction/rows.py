@@ -551,7 +551,15 @@ def _share(g: Any, x: Any, peak: Any, rest: Any) -> Any:
     return (g * exp(x.astype(peak.dtype) - peak - rest)).astype(x.dtype)
 
 
-def sum_to_shape(x: Array, shape: tuple[int, ...]) -> Array:
-    """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``."""
-    result = sum(x, broadcast_axes(shape, x.shape))
+def sum_to_shape(x: Array, shape: tuple[int, ...], dtype: dtypes.DType | None = None) -> Array:
+    """``x`` summed over the axes along which an array of ``shape`` was broadcast to the shape of ``x``.
+
+    Args:
+        dtype: to which sums of real numbers are rounded; that of ``x`` when None.
+    """
+    axes = broadcast_axes(shape, x.shape)
+    if dtype is None or dtype == x.dtype or not {dtype, x.dtype} <= set(dtypes.FLOATS):
+        result = sum(x, axes)
+    else:
+        result = sum.evaluate(load(x.dtype, x.dtype), (x,), (), axes, False, dtype)
     return result if result.shape == shape else reshape(result, shape)

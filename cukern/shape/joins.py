@@ -28,6 +28,7 @@ from ..elementwise.ufunc import Casting, can_cast, one_out, written
 from ..kernel.by_numpy import LARGE, by_numpy
 from ..kernel.plan import on, one_device
 from .copy import copier, write
+from .join_rows import TOGETHER, Rows, Together, rows_of
 from .known_views import items
 from .views import ravel
 
@@ -125,17 +126,25 @@ class _Join:
         axis: along which they are joined.
         dtype: of the result.
         adds_axis: whether it is a new axis.
+        order: the axes of the result in memory; that of all arrays, or C order, when None.
     """
 
-    __slots__ = ("_axis", "_device", "_keys", "_name", "_parts", "_whole")
+    __slots__ = ("_axis", "_device", "_keys", "_name", "_parts", "_together", "_whole")
 
     def __init__(
-        self, name: str, layouts: Sequence[Layout], axis: int, dtype: DType, adds_axis: bool
+        self,
+        name: str,
+        layouts: Sequence[Layout],
+        axis: int,
+        dtype: DType,
+        adds_axis: bool,
+        order: tuple[int, ...] | None = None,
     ) -> None:
         first, whole = layouts[0], (slice(None),) * axis
         ends = list(accumulate((1 if adds_axis else one.shape[axis] for one in layouts), initial=0))
         shape = (*first.shape[:axis], ends[-1], *first.shape[axis + (not adds_axis) :])
-        order = None if adds_axis else _common_order(layouts)
+        if order is None and not adds_axis:
+            order = _common_order(layouts)
         self._name, self._device = name, first.device
         self._whole = fresh_layout(first.device, dtype, shape, order)
         self._keys: list[tuple[Any, ...]] = [
@@ -147,27 +156,46 @@ class _Join:
         self._axis = axis if few and not adds_axis else None
         strides = self._whole.strides
         kept = (*strides[:axis], *strides[axis + 1 :]) if adds_axis else strides
-        #: Of a GPU, the bytes before each part, and its copy.
-        self._parts: list[tuple[int, Prepared | None]] = []
-        for one, start in zip(layouts, ends, strict=False):
+        #: Numbers of arrays, the bytes before their parts, and their copies, on a GPU.
+        self._parts: list[tuple[int, int, Prepared | None]] = []
+        together: dict[int, Rows] = {}
+        for i, (one, start) in enumerate(zip(layouts, ends, strict=False)):
             at = start * strides[axis]
-            if not one.on_host:
-                part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
-                self._parts.append((at, copier(one, part)))
+            part = layout(one.device, dtype, one.shape, kept, at % ALIGNMENT == 0)
+            rows = rows_of(one, part, at) if one.size and len(layouts) > 1 else None
+            if rows is not None:
+                together[i] = rows
+            elif not one.on_host:
+                self._parts.append((i, at, copier(one, part)))
+        numbers = list(together) if self._whole.size >= LARGE or not self._whole.on_host else []
+        self._together = [
+            Together(
+                first.device,
+                some := numbers[start : start + TOGETHER],
+                [together[i] for i in some],
+                all(layouts[i].aligned and not layouts[i].on_host for i in some),
+                dtype.itemsize,
+            )
+            for start in range(0, len(numbers), TOGETHER)
+        ]
+        if self._whole.on_host:
+            self._parts = [(i, 0, None) for i in range(len(layouts)) if i not in numbers]
 
     def __call__(self, arrays: Sequence[Array]) -> Array:
         """The joined array, on tapes that track one of ``arrays``."""
         with on(self._device):
             result = Array._made(self._whole)
-            for x, (offset, copy) in zip(arrays, self._parts, strict=False):
+            for launch in self._together:
+                launch(arrays, result)
+            for i, offset, copy in self._parts:
                 if copy is not None:
-                    copy(x._operand, result._operand + offset)
+                    copy(arrays[i]._operand, result._operand + offset)
         datas = None if self._axis is None else [x._data for x in arrays]
         if datas is not None and _concatenated(self._device, datas, self._axis, result._data):
             pass
         elif self._whole.on_host:
-            for x, key in zip(arrays, self._keys, strict=True):
-                write(self._device, result._data[key], x._data)
+            for i, *_ in self._parts:
+                write(self._device, result._data[self._keys[i]], arrays[i]._data)
         return recorded_many(self._name, arrays, result, self._vjp) if tape.opened else result
 
     def _vjp(self, g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
@@ -197,13 +225,15 @@ def _known(name: str, arrays: Any, axis: Any) -> _Join | None:
     return _joins.get(_key(name, arrays, axis))
 
 
-def _join(name: str, arrays: Sequence[Array], axis: int, dtype: DType) -> _Join:
+def _join(
+    name: str, arrays: Sequence[Array], axis: int, dtype: DType, order: tuple[int, ...] | None = None
+) -> _Join:
     """The join of checked arrays."""
-    key = (dtype, *_key(name, arrays, axis))
+    key = (dtype, order, *_key(name, arrays, axis))
     plan = _joins.get(key)
     if plan is None:
         layouts = [x._layout or x._planned() for x in arrays]
-        plan = _joins.keep(key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack")))
+        plan = _joins.keep(key, _Join(name, layouts, axis, dtype, name in ("stack", "unstack"), order))
     return plan
 
 
@@ -294,16 +324,29 @@ def _taken_apart(
         axis: the axis along which they lie.
     """
     if views and tape.recording((x,)):
-        shape = x.shape
+        like = x._layout or x._planned()
 
         def vjp(cotangents: Any, saved: object, needs: object) -> tuple[Array]:
-            result = _lying_so(cotangents, shape, axis)
-            if result is None:
-                return (_join(name, cotangents, axis, cotangents[0].dtype)(cotangents),)
-            return (recorded_many(name, cotangents, result, lambda g, needs: [g[key] for key in keys]),)
+            return (put_together(name, cotangents, keys, like, axis),)
 
         tape.record(name, (x,), views, vjp)
     return views
+
+
+def put_together(
+    name: str, parts: Sequence[Array], keys: Sequence[tuple[Any, ...]], like: Layout, axis: int
+) -> Array:
+    """The array whose views at ``keys``, which lie along ``axis`` and cover it, are ``parts``.
+
+    Args:
+        name: of the function, for tapes.
+        like: its shape, and where it is new, its order in memory.
+    """
+    result = _lying_so(parts, like.shape, axis)
+    if result is None:
+        kind = "unstack" if parts[0].ndim < like.ndim else name
+        return _join(kind, parts, axis, parts[0].dtype, like.order)(parts)
+    return recorded_many(name, parts, result, lambda g, needs: [g[key] for key in keys])
 
 
 def _lying_so(parts: Sequence[Array], shape: tuple[int, ...], axis: int) -> Array | None:

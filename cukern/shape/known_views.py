@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from ..array import Array
 from ..array.layout import ALIGNMENT, Layout, layout
 from ..autodiff import tape
+from ..autodiff.cotangents import Parts
 from ..cache import Cache
 from ..elementwise.operands import recorded, view
 
@@ -86,7 +87,7 @@ def items(x: Array, axis: int = 0) -> list[Array]:
 
 
 def viewed(
-    x: Array, take: Callable[[Any], Any], vjp: Callable[[Array], Array | None], key: tuple[Any, ...]
+    x: Array, take: Callable[[Any], Any], vjp: Callable[[Array], Array | Parts | None], key: tuple[Any, ...]
 ) -> Array:
     """A view of ``x``, recorded as a linear function of it.
 
@@ -106,7 +107,7 @@ def viewed(
     aligned = own.aligned and offset % ALIGNMENT == 0
     result = layout(x.device, data.dtype, data.shape, data.strides, aligned)
 
-    def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | None]:
+    def pull(cotangents: Any, saved: object, needs: object) -> tuple[Array | Parts | None]:
         return (vjp(cotangents[0]),)
 
     cached = _View(result, offset, take, tape.Operation(key[0], (own,), (result,), pull))

@@ -151,7 +151,7 @@ def test_refusals(device: ck.Device, case: Any) -> None:
 def test_all_parts_have_one_derivative(device: ck.Device, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each part's own would fill an array of the whole with zeros."""
     x = ck.asarray(np.arange(12.0).reshape(2, 6))
-    monkeypatch.setattr(import_module("cukern.index.subscript"), "_embedded", None)
+    monkeypatch.setattr(import_module("cukern.index.embed"), "_embedded", None)
 
     def of_some(x: ck.Array) -> ck.Array:
         a, _, c = ck.split(x, 3, axis=1)

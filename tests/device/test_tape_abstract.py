@@ -46,7 +46,7 @@ def multiply(a, b):
     return out
 
 
-def sum_to_shape(a, shape):
+def sum_to_shape(a, shape, dtype):
     lead = a.data.ndim - len(shape)
     axes = tuple(range(lead)) + tuple(i + lead for i, n in enumerate(shape) if n == 1 != a.shape[i + lead])
     out = Plain(a.data.sum(axis=axes).reshape(shape))

@@ -13,6 +13,7 @@ from ...device import Device
 from ...kernel.plan import on
 from ...kernel.sizes import ACCESS, divide_up
 from ...launch.params import Given, Params
+from ...reduction.plan import load
 from ...shape.copy import contiguous, permuted
 from ...shape.known_views import relaid
 from .problem import Gemm, View, channels_last_layout, view_of
@@ -128,7 +129,7 @@ def filters_last(given: Layout, transposed: bool) -> Arranged:
 
 def added(partials: Array, dtype: dtypes.DType) -> Array:
     """The sum along the first axis, rounded to ``dtype`` once."""
-    return ops.astype(ops.sum(partials, 0), dtype)
+    return ops.sum.evaluate(load(partials.dtype, partials.dtype), (partials,), (), (0,), False, dtype)
 
 
 class Pipeline:

@@ -17,6 +17,7 @@ import cukern as ck
 from cukern.bench import run as bench_run
 from cukern.bench.case import Case
 from cukern.bench.cases import CASES
+from cukern.bench.libraries import TRACKED
 from cukern.cli import main
 
 
@@ -100,6 +101,30 @@ def test_compares_with_what_another_library_does(
     assert (found.share, found.rate, found.unit, found.against) == (0.25, 2e-6, "GB/s", "np.sin(x)")
     found = bench.measure(replace(case, bare="", flops="8 * 10**12"), "float32")
     assert (found.share, found.rate, found.unit, found.against) == (2 / bench.copy, 2.0, "TFLOP/s", "")
+
+
+def test_calls_are_compared_with_an_addition(bench: bench_run.Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_run, "host_seconds", lambda synchronize, calls: [3e-4, 1e-6][: len(calls)])
+    cases = {case.name: case for case in CASES if case.family == "call"}
+    assert cases["gelu"].goal == cases["gelu, recorded"].goal == cases["gelu, backward"].goal
+    for name, multiple in (("gelu", 300.0), ("gelu, recorded", 3.0), ("gelu, backward", 3.0)):
+        found = bench.measure(cases[name], "float32")
+        assert (found.unit, found.rate, found.share) == (
+            "adds",
+            pytest.approx(multiple),
+            pytest.approx(1 / multiple),
+        )
+        assert found.goal is None and found.against == "ck.add of small arrays"
+
+
+def test_the_derivative_of_calls_is_that_of_each(bench: bench_run.Bench) -> None:
+    case = next(case for case in CASES if case.name == "a user's Function, backward")
+    data = {one.name: bench.random(one, k) for k, one in enumerate(case.arguments("host"))}
+    found = bench._prepare(bench.libraries[0], case.run, case, "float32", data)()
+    cotangent = bench._cotangent((64,))
+    assert len(found) == TRACKED
+    for one in found:
+        assert np.allclose(one.numpy(), 2 * data["x"] * cotangent, rtol=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -466,3 +466,60 @@ def test_a_function_without_forward_or_backward():
         ck.Function.apply(f64([1.0]))
     with pytest.raises(NotImplementedError, match="defines backward"):
         gradient(type("F", (ck.Function,), {"forward": staticmethod(lambda ctx, x: x)}).apply, f64([1.0]))
+
+
+class Chosen(ck.Function):
+    """x times a number, and a mask or a second product."""
+
+    @staticmethod
+    def forward(ctx, x, by, masked):
+        ctx.by = by
+        other = x * (by + 1.0)
+        if masked:
+            ctx.mark_non_differentiable(other)
+        return x * by, other
+
+    @staticmethod
+    def backward(ctx, grad, of_other):
+        return grad * ctx.by + of_other * (ctx.by + 1.0), None, None
+
+
+def test_calls_of_the_same_forms_keep_their_own_numbers():
+    x = f64([1.0, 2.0])
+    for masked, expected in ((False, 2.0 + 3.0 + 5.0 + 6.0), (True, 2.0 + 5.0), (False, 16.0)):
+        with ck.Tape() as active:
+            active.watch(x)
+            outputs = [one for by in (2.0, 5.0) for one in Chosen.apply(x, by, masked)]
+        assert_close(active.gradient(outputs, x), np.full(2, expected))
+
+
+def test_calls_of_the_same_forms_in_which_another_argument_is_tracked():
+    product = function(
+        lambda ctx, x, y: (ctx.save_for_backward(x, y), x * y)[1],
+        lambda ctx, g: tuple(g * one for one in reversed(ctx.saved_arrays)),
+    )
+    x, y = f64([2.0]), f64([3.0])
+    for watched, expected in (((x,), [3.0]), ((y,), [2.0]), ((x, y), [3.0, 2.0]), ((x,), [3.0])):
+        with ck.Tape() as active:
+            active.watch(*watched)
+            z = product.apply(x, y)
+        found = active.gradient(z, list(watched))
+        assert [one.item() for one in found] == expected
+
+
+def test_tuples_of_plain_values_hold_no_arrays_and_tuples_of_arrays_do():
+    class Total(ck.Function):
+        @staticmethod
+        def forward(ctx, pair):
+            ctx.arrays = [isinstance(one, ck.Array) for one in pair]
+            return sum(one if isinstance(one, ck.Array) else f64(one) for one in pair)
+
+        @staticmethod
+        def backward(ctx, grad):
+            return (tuple(grad if array else None for array in ctx.arrays),)
+
+    x = f64(2.0)
+    with ck.Tape() as active:
+        active.watch(x)
+        constant, mixed = Total.apply((1.0, 2.0)), Total.apply((1.0, x))
+    assert active.gradient([constant, mixed], x).item() == 1.0

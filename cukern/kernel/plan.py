@@ -126,7 +126,9 @@ def launch(
     operand, ndarray = device.backend.operand, device.xp.ndarray
     operands: list[Any] = []
     for one in values:
-        if isinstance(one, Array):
+        if type(one) is int or type(one) is float:
+            operands.append(one)
+        elif isinstance(one, Array):
             if one._layout is None:
                 one._planned()
             operands.append(one._operand)
@@ -136,7 +138,10 @@ def launch(
             raise TypeError(f"a launch takes arrays and Python's numbers, got {type(one).__name__} {one!r}")
         else:
             operands.append(one)
-    with on(device):
+    if device.which is None or device.index == device.which():
+        run(*operands)
+        return
+    with device.activate():
         run(*operands)
 
 

@@ -13,7 +13,7 @@ from .. import dtypes
 from ..array.array import Array
 from ..array.creation import asarray
 from ..array.host_data import holds_array
-from ..array.layout import shape_of
+from ..array.layout import fresh_layout, shape_of
 from ..autodiff import tape
 from ..device import Device, capture_hooks
 from ..device.interface import CompiledFunction
@@ -23,7 +23,7 @@ from ..elementwise.fuse import fuse
 from ..elementwise.operands import require_constant
 from ..elementwise.table import clip, divide, exp, expm1, sigmoid, sqrt, where
 from ..kernel import Kernel
-from ..kernel.plan import allocate, launch, threads
+from ..kernel.plan import launch, new, on, threads
 from ..linear.decompositions import cholesky, eigh
 from ..linear.products import matmul
 from ..ops.gamma_functions import log_gamma_slope
@@ -115,14 +115,15 @@ class Distributions:
         shape = np.broadcast_shapes(*shapes) if size is None else shape_of(size)  # type: ignore[arg-type]
         if shapes and np.broadcast_shapes(shape, *shapes) != shape:
             raise ValueError(f"{kind}: parameters of shapes {shapes} do not broadcast to size {shape}")
-        result = allocate(self.device, shape, wanted)
+        with on(self.device):
+            (result,) = new((fresh_layout(self.device, wanted, shape),))
         n = math.prod(shape)
         if n:
-            with tape.stop_recording():
-                datas = [
-                    None if p is None else broadcast_to(astype(p, dtypes.float64), shape).contiguous()._data
-                    for p in arrays
-                ]
+            datas: list[Array | None] = [None] * len(arrays)
+            if shapes:
+                with tape.stop_recording():
+                    wide = [None if p is None else astype(p, dtypes.float64) for p in arrays]
+                    datas = [None if p is None else broadcast_to(p, shape).contiguous() for p in wide]
             numbers = [0.0 if isinstance(p, Array) else float(p) for p in parameters]
             datas, numbers = [*datas, None, None, None][:3], [*numbers, 0.0, 0.0, 0.0][:3]
             offset = self._claim_variates(n) if offset is None else offset
@@ -131,7 +132,7 @@ class Distributions:
             piece = _HOST_PIECE if block == 1 else max(1, min(_PIECE, n // (block * _BLOCKS)))
             values = (result, *datas, *numbers, n, piece, part * _PART, offset, *self._key)
             launch(self.device, function, -(-n // (piece * block)), block, values)
-        return Array._wrap(result, self.device)
+        return result
 
     def _law(
         self,

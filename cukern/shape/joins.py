@@ -129,7 +129,7 @@ class _Join:
         order: the axes of the result in memory; that of all arrays, or C order, when None.
     """
 
-    __slots__ = ("_axis", "_device", "_keys", "_name", "_parts", "_together", "_whole")
+    __slots__ = ("_axis", "_device", "_keys", "_operation", "_parts", "_together", "_whole")
 
     def __init__(
         self,
@@ -145,8 +145,9 @@ class _Join:
         shape = (*first.shape[:axis], ends[-1], *first.shape[axis + (not adds_axis) :])
         if order is None and not adds_axis:
             order = _common_order(layouts)
-        self._name, self._device = name, first.device
+        self._device = first.device
         self._whole = fresh_layout(first.device, dtype, shape, order)
+        self._operation = tape.Operation(name, tuple(layouts), (self._whole,), self._pull)
         self._keys: list[tuple[Any, ...]] = [
             (*whole, start, ...) if adds_axis else (*whole, slice(start, end))
             for start, end in pairwise(ends)
@@ -196,9 +197,14 @@ class _Join:
         elif self._whole.on_host:
             for i, *_ in self._parts:
                 write(self._device, result._data[self._keys[i]], arrays[i]._data)
-        return recorded_many(self._name, arrays, result, self._vjp) if tape.opened else result
+        if tape.opened and self._whole.floating and (tracking := tape.tracked(arrays)) is not None:
+            _, keys, tapes = tracking
+            tape.record_tracked(self._operation, keys, (result,), (), tapes)
+        return result
 
-    def _vjp(self, g: Array, needs: tuple[bool, ...]) -> list[Array | None]:
+
+    def _pull(self, cotangents: tape.Arrays, saved: object, needs: tuple[bool, ...]) -> list[Array | None]:
+        (g,) = cotangents
         return [g[key] if need else None for key, need in zip(self._keys, needs, strict=True)]
 
 

@@ -286,7 +286,8 @@ FUNCTIONS = [
     _function("cumsum", "x:n", "ck.cumsum(x, axis=0)", "torch.cumsum(x, 0)", "x"),
     _function("fft.rfft", "x:n", "ck.fft.rfft(x)", "torch.fft.rfft(x)"),
     _function("fft.irfft(fft.rfft)", "x:n", "ck.fft.irfft(ck.fft.rfft(x))", "torch.fft.irfft(torch.fft.rfft(x))", "x"),
-    _function("linalg.solve", "x:8,8 y:8,8", "ck.linalg.solve(x, y)", "torch.linalg.solve(x, y)", "x y"),
+    # Random matrices may be so ill-conditioned that no solution in float32 is close to that in float64.
+    _function("linalg.solve", "x:8,8 y:8,8", "ck.linalg.solve(x, y)", None, "x y"),
     *(
         _function(f"random.{name}", "x:1", f"ck.random.{name}({arguments})")
         for name, arguments in (

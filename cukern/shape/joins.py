@@ -202,7 +202,6 @@ class _Join:
             tape.record_tracked(self._operation, keys, (result,), (), tapes)
         return result
 
-
     def _pull(self, cotangents: tape.Arrays, saved: object, needs: tuple[bool, ...]) -> list[Array | None]:
         (g,) = cotangents
         return [g[key] if need else None for key, need in zip(self._keys, needs, strict=True)]

@@ -3,7 +3,8 @@
 Usage: python benchmarks/host.py [--core N] [--only WORD] [--quick] [--out FILE]
 
 JAX compiles each of its functions whole (`jax.jit`) for the same core; without JAX those rows have no peer's time. All
-results are compared with the peer's. Calls take turns, and the time of each is the median of rounds. `--quick` leaves
+results are compared with the peer's. Calls take turns, and the time of each is the median of rounds, of this process's
+own time, also that of other threads. `--quick` leaves
 out the first call of a kernel from an empty cache, which is a process of its own.
 """
 
@@ -343,13 +344,16 @@ def first_call() -> float:
 
 
 def microseconds(sides: Sequence[Call]) -> list[float]:
-    """The median microseconds of a call of each side, by turns."""
+    """The median microseconds of a call of each side, by turns.
+
+    Other programs may have the core between: it is the process's own time that counts.
+    """
 
     def taken(call: Call, count: int) -> float:
-        start = time.perf_counter()
+        start = time.process_time_ns()
         for _ in range(count):
             call()
-        return (time.perf_counter() - start) / count
+        return 1e-9 * (time.process_time_ns() - start) / count
 
     counts = [max(1, int(ROUND / min(taken(call, 1) for _ in range(5)))) for call in sides]
     times: list[list[float]] = [[] for _ in sides]

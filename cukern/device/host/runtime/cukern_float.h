@@ -71,8 +71,8 @@ CUKERN_INLINE float logarithm(float x) {
 // log(1 + x), with what 1 + x has rounded away put back.
 CUKERN_INLINE float logarithm_of_1_plus(float x) {
     const float sum = 1.0f + x, lost = x - (sum - 1.0f);
-    const float value = logarithm(sum) + lost / sum;
-    return sum > 0.0f && sum < __builtin_inff() ? (x == 0.0f ? x : value) : logarithm(sum);
+    const float rough = logarithm(sum), value = sum > 0.0f && sum < __builtin_inff() ? rough + lost / sum : rough;
+    return x == 0.0f ? x : value;
 }
 
 // (exp(2x) - 1) / (exp(2x) + 1), with the numerator as exact near 0 as elsewhere; beyond 9.1 it rounds to 1.

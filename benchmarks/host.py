@@ -3,9 +3,9 @@
 Usage: python benchmarks/host.py [--core N] [--only WORD] [--quick] [--out FILE]
 
 JAX compiles each of its functions whole (`jax.jit`) for the same core; without JAX those rows have no peer's time. All
-results are compared with the peer's. Calls take turns, and the time of each is the median of rounds, of this process's
-own time, also that of other threads. `--quick` leaves
-out the first call of a kernel from an empty cache, which is a process of its own.
+results are compared with the peer's. Calls take turns, and the time of each is the median of rounds: of this process's
+own time, that of all its threads, as other programs may have the core between. `--quick` leaves out the first call of a
+kernel from an empty cache, which is a process of its own, by the clock.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ except ImportError:
 
 Call = Callable[[], Any]
 #: Seconds of a round of calls, and the rounds.
-ROUND, ROUNDS = 2e-3, 25
+ROUND, ROUNDS = 1e-2, 25
 #: The largest relative distance from the peer's result, in the norm of all elements.
 LIMIT = 1e-4
 
@@ -344,10 +344,7 @@ def first_call() -> float:
 
 
 def microseconds(sides: Sequence[Call]) -> list[float]:
-    """The median microseconds of a call of each side, by turns.
-
-    Other programs may have the core between: it is the process's own time that counts.
-    """
+    """The median microseconds of a call of each side, by turns."""
 
     def taken(call: Call, count: int) -> float:
         start = time.process_time_ns()

@@ -146,6 +146,8 @@ CALLS = [
     Call("nn.nll_loss", (M, BINS, f(1, 2, 3, 4))),
     Call("nn.swiglu", (M, M[::-1])),
     Call("nn.rms_norm", (M, 4), {"weight": f(1, 2, 3, 4), "eps": 0.1}),
+    Call("nn.add_rms_norm", (M, M * M, 4), {"weight": f(1, 2, 3, 4), "eps": 0.1}),
+    Call("nn.add_layer_norm", (M, M * M, 4, f(1, 2, 3, 4), f(4, 3, 2, 1), 0.1)),
     Call("nn.attention", (M[None], M[None, :2] + 1.0, M[None, 1:]), {"scale": 0.3, "causal": True}),
     Call("nn.attention", (M[None], M[None, :2], M[None, 1:]), {"bias": M[:, :2]}, "biased"),
     Call(

@@ -83,6 +83,7 @@ def test_layer_norm_of_short_rows_reads_weight_and_bias_with_the_row(dtype, item
         centered=True,
         grouped=False,
         activation=None,
+        residual=False,
     )
     assert packs_read(ptx) == [3 * one.chunks, 0]
 

@@ -15,9 +15,10 @@ import numpy as np
 from .. import dtypes
 from ..array import Array
 from ..array.creation import arange, asarray
+from ..array.layout import Layout
 from ..autodiff import tape
 from ..device import Device, capture_hooks
-from ..device.interface import CompiledFunction, Style
+from ..device.interface import CompiledFunction, Prepared, Style
 from ..dtypes import DType
 from ..elementwise.table import equal
 from ..kernel import Kernel
@@ -179,6 +180,16 @@ def gathered(x: Array, indices: Any, outer: int, size: int, inner: int, shape: M
         plan = _gathering(device, unit, indices.dtype, outer, size, words, count, shape)
         launch(device, plan.function, plan.grid, plan.block, (data, indices, result, *plan.tail))
     return result
+
+
+def gathering(x: Layout, indices: Layout, outer: int, size: int, inner: int) -> Prepared:
+    """The launch of :func:`gathered` for dense arrays of a GPU, which takes them and the result."""
+    unit, row = x.dtype.itemsize, inner * x.dtype.itemsize
+    unit = max(unit, min(16, row & -row))
+    words = row // unit
+    how = _gathering(x.device, unit, indices.dtype, outer, size, words, indices.size, moving("simt", words))
+    with on(x.device):
+        return how.function.prepare(how.grid, (how.block, 1, 1), 0, how.tail)
 
 
 class Order:

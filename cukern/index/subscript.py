@@ -38,7 +38,7 @@ from .embed import assembled, covers, place_of
 from .gather_scatter import picked_along, put_number, put_rows
 from .plain_numbers import NUMBERS, takes_number
 from .search import indices_of_true
-from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of
+from .take import along_axis, checked_indices, gather, integers, kernel_indices, on_device_of, taken
 
 __all__ = ["put_along_axis"]
 
@@ -140,6 +140,7 @@ def getitem(x: Array, key: Any, /) -> Array:
     if (
         kind is Array
         and not tape.opened
+        and x.device.addressable
         and key.device is x.device
         and x.size < LARGE
         and x.ndim
@@ -159,7 +160,10 @@ def getitem(x: Array, key: Any, /) -> Array:
                 return view(x, data if type(data) is np.ndarray else x._data[(*parts, ...)])  # not a scalar
             except IndexError:
                 pass  # the general path below raises the error
-    picked = _GETITEM(x, key) if x.ndim and _picks(key) else None
+    picked = None
+    if x.ndim and _picks(key):
+        launches = not x.device.addressable and key.dtype.kind != "b"
+        picked = taken(x, key, 0) if launches else _GETITEM(x, key)
     return _getitem(x, key) if picked is None else picked
 
 

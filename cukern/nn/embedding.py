@@ -65,13 +65,12 @@ def embedding(ids: Array, weight: Array, padding_idx: int | None = None) -> Arra
     if weight.ndim != 2:
         raise ValueError(f"embedding: weight: expected shape (rows, features), got {weight.shape}")
     require_ids("embedding", "ids", ids, weight.shape[0])
-    indices = ops.reshape(ids, (-1,))
-    rows = ops.take(weight, indices, axis=0)
+    rows = ops.take(weight, ids, axis=0)
     if padding_idx is not None:
         padding_idx = _require_row("embedding", padding_idx, weight.shape[0])
-        indices = ops.expand_dims(indices.to_device(rows.device), axis=-1)
+        indices = ops.expand_dims(ids.to_device(rows.device), axis=-1)
         rows = _held(rows, stop_gradient(rows), indices, padding_idx)
-    return ops.reshape(rows, (*ids.shape, weight.shape[1]))
+    return rows
 
 
 def one_hot(ids: Array, classes: int, dtype: Any = None) -> Array:

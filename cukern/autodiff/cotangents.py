@@ -349,7 +349,7 @@ class Term:
         """The cotangent."""
         raise NotImplementedError
 
-    def plus(self, before: Array | Parts) -> Array | Parts | None:
+    def plus(self, before: Array | Parts) -> Array | None:
         """The sum with ``before``, a cotangent of the same array; None if they are to be added apart."""
         raise NotImplementedError
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +41,6 @@ from ..kernel.plan import Plan, on
 from ..kernel.strides import broadcast_shapes
 from ..reduction.rows import sum
 from ..shape.copy import write
-from ..shape.joins import concat
 from ..shape.views import (
     expand_dims,
     matrix_transpose,
@@ -331,10 +329,8 @@ class _Factor(Term):
         made = _pulled(self._factors, self._g, self._other, self._right)
         return adjoint(made) if self._adjoined else made
 
-    def plus(self, before: Array | Parts) -> Array | Parts | None:
+    def plus(self, before: Array | Parts) -> Array | None:
         """See :class:`.Term`."""
-        if self._is_small():
-            return Parts(_of_all_rows, self, self._g).add(before)
         if isinstance(before, Parts) or before.dtype not in dtypes.FLOATS:
             return None
         then = adjoint(before) if self._adjoined else before
@@ -343,22 +339,6 @@ class _Factor(Term):
             return None
         made: Array = FUNCTIONS["product_then"](_sum_with(before.dtype), 0, x, y, (then,), ())
         return adjoint(made) if self._adjoined else made
-
-    def _is_small(self) -> bool:
-        """Whether it is that of a matrix that is larger than both factors: all rows are then multiplied at once."""
-        of_left = self._factors in (_of_left, _of_left_untransposed)
-        if of_left or self._right.ndim != 2 or self._other.ndim != 2:
-            return False
-        return self._g._planned().nbytes + self._other._planned().nbytes < self._right.nbytes
-
-
-def _of_all_rows(parts: Sequence[Array], terms: Sequence[_Factor]) -> Array:
-    """The sum of the cotangents of a right factor, by one product of the rows of all left factors."""
-    first = terms[0]
-    if any(one._factors is not first._factors for one in terms):
-        return functools.reduce(add, [one.alone() for one in terms])
-    g, other = (concat(rows) for rows in (parts, [one._other for one in terms]))
-    return _Factor(first._factors, g, other, first._right, first._adjoined).alone()
 
 
 def _of_left(g: Array, b: Array, right: Layout) -> tuple[Array, Array]:

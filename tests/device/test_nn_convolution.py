@@ -487,3 +487,15 @@ def test_half_types_lie_channels_last_on_a_gpu(device: ck.Device) -> None:
     innermost = [one.strides.index(min(one.strides)) for one in (y, z)]
     assert innermost == ([1, 1] if device.kind == "cuda" else [3, 3])
     assert nn.conv2d(x.astype("float32"), w.astype("float32")).is_contiguous
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_one_pixel_that_no_window_reaches(device: ck.Device, dtype: str) -> None:
+    """Where the result has one pixel, its channels are innermost in either order of memory."""
+    weights = ck.ones((4, 8, 1), dtype=dtype)
+    for x in (ck.ones((3, 4, 2), dtype=dtype), ck.moveaxis(ck.ones((3, 2, 4), dtype=dtype), -1, 1)):
+        used = [ck.full((3, 8, 1), 7.0, dtype=dtype) for _ in range(5)]
+        del used
+        made = nn.conv_transpose1d(x, weights, stride=2, padding=1)
+        assert made.shape == (3, 8, 1) and not made.numpy().any()
+        assert nn.conv1d(x, ck.ones((8, 4, 2), dtype=dtype)).tolist() == [[[8.0]] * 8] * 3

@@ -37,10 +37,10 @@ def _five(x: Array, last: bool = False) -> Any:
     return data[(slice(None), slice(None), *(None,) * (5 - data.ndim))]
 
 
-def _arrays(arrays: Sequence[Array], last: bool) -> tuple[Any, Any, Any]:
-    """What a plan is given: two arrays, and the memory of the result, in which channels may be last."""
+def _arrays(arrays: Sequence[Array], moved: bool) -> tuple[Any, Any, Any]:
+    """What a plan is given: two arrays, and the memory of the result, whose channels may have been ``moved`` last."""
     a, b, to = arrays
-    return _five(a), _five(b), _five(to, last)
+    return _five(a), _five(b), _five(to, moved)
 
 
 def patches_of(image: Any, axes: Sequence[Axis], last: bool = False) -> Any:
@@ -162,18 +162,18 @@ class Patches(Variant[Convolution]):
         gemms = problem.gemms(problem.x, problem.weights, problem.layout())
         for one in gemms:
             one.check()
-        last = view_of(problem.x).channels_last
+        last, out = view_of(problem.x).channels_last, problem.layout()
 
         def run(arrays: Sequence[Array]) -> None:
-            image, weights, to = _arrays(arrays, problem.channels_last)
+            image, weights, to = _arrays(arrays, not out.contiguous)
             for gemm in gemms:
                 _convolve(gemm, image, weights, to, problem.transposed, last)
 
-        convolve = Pipeline(problem.device, problem.layout(), (), [run])
+        convolve = Pipeline(problem.device, out, (), [run])
         epilogue = problem.epilogue
         if epilogue is None:
             return convolve
-        channels = (-1, *(1,) * (problem.layout().ndim - 2))
+        channels = (-1, *(1,) * (out.ndim - 2))
 
         def ended(x: Array, w: Array, *operands: Array) -> Array:
             columns = [ops.reshape(one, channels) if one.ndim == 1 else one for one in operands]
@@ -234,10 +234,11 @@ class PatchesWeights(Variant[WeightsGradient]):
     def plan(self, problem: WeightsGradient, limits: Properties) -> Plan:
         """The sum of the products of all parts."""
         gemm, last = self._gemm(problem), view_of(problem.image).channels_last
+        out = problem.layout()
         gemm.check()
 
         def run(arrays: Sequence[Array]) -> None:
-            output, image, to = _arrays(arrays, problem.channels_last)
+            output, image, to = _arrays(arrays, not out.contiguous)
             taps = to.shape[2:]
             sums = np.zeros((len(to), gemm.channels * gemm.taps), to.dtype)
             if gemm.pixels:
@@ -253,4 +254,4 @@ class PatchesWeights(Variant[WeightsGradient]):
             else:
                 to[...] = sums.reshape(to.shape)
 
-        return Pipeline(problem.device, problem.layout(), (), [run])
+        return Pipeline(problem.device, out, (), [run])

@@ -19,7 +19,7 @@ from ..autodiff import tape
 from ..cache import Cache
 from ..device import Device
 from ..elementwise.fuse import fuse
-from ..elementwise.graph import Expr, Node, input_node, order
+from ..elementwise.graph import Expr, Node, input_node, order, tracing
 from ..elementwise.plan import make_plan
 from ..elementwise.program import compact, cotangents_of
 from ..function import Function
@@ -148,11 +148,8 @@ class _Launches:
 
 def _traced(form: _Form, symbols: Sequence[Expr]) -> list[Node]:
     """What a step computes of symbols."""
-    outer, tape.state.fusing = tape.state.fusing, form.step.__name__
-    try:
+    with tracing(form.step.__name__):
         return [one.node for one in form.after(symbols)]
-    finally:
-        tape.state.fusing = outer
 
 
 _launches: Cache[_Form, _Launches] = Cache()

@@ -124,10 +124,11 @@ class Handed:
     def _beside(self, array: Array) -> list[Array]:
         return self._by_storage.setdefault(id(array._storage), [])
 
-    def own(self, gradient: Array) -> Array:
-        """``gradient``, or a copy if it shares memory with an earlier one."""
+    def own(self, gradient: Array, pending: Iterable[Array] = ()) -> Array:
+        """``gradient``, or a copy if it shares memory with an earlier one, or with a ``pending`` cotangent."""
         beside = self._by_storage.get(id(gradient._storage))
-        result = registered().own(gradient, beside or ())
+        read = [one for one in pending if one._storage is gradient._storage]
+        result = registered().own(gradient, [*(beside or ()), *read])
         if beside is None:
             self._by_storage[id(result._storage)] = [result]
         else:
@@ -333,6 +334,10 @@ class Parts:
     def newest(self) -> Array:
         """The part that was added last."""
         return self._parts[-1]
+
+    def arrays(self) -> list[Array]:
+        """What it will be put together from."""
+        return self._parts if self._rest is None else [*self._parts, self._rest]
 
     def whole(self) -> Array:
         """The cotangent as one array."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from operator import or_
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
@@ -449,11 +449,11 @@ class Tape:
             self._opaque = _NOTHING
         handed = Handed([] if output_gradients is None else pytree.leaves(output_gradients))
 
-        def given(array: Array) -> Array | None:
+        def given(array: Array, pending: Iterable[Array] = ()) -> Array | None:
             gradient = whole(cotangents, array._key)
             if gradient is None and unconnected == "zero":
                 gradient = zeros_like(array)
-            return None if gradient is None else handed.own(gradient)
+            return None if gradient is None else handed.own(gradient, pending)
 
         if finished is None:
             walk(relevant, reached, keys, cotangents, recipes=recipes)
@@ -461,7 +461,12 @@ class Tape:
         gradients: dict[int, Array | None] = {}
 
         def give(i: int) -> None:
-            gradients[i] = given(wanted[i])
+            # What the user writes to a gradient changes no cotangent that is still read.
+            others = [one for key, one in cotangents.items() if key != wanted[i]._key]
+            gradients[i] = given(
+                wanted[i],
+                [array for one in others for array in (one.arrays() if isinstance(one, Parts) else (one,))],
+            )
             finished(i, gradients[i])
 
         walk(relevant, reached, keys, cotangents, _due(relevant, wanted), give, recipes)

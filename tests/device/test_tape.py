@@ -312,6 +312,28 @@ def test_gradients_are_handed_over_as_they_are_finished():
     np.testing.assert_array_equal(np.asarray(found[4]), [2.0, 9.0])
 
 
+@pytest.mark.parametrize("view", [True, False])
+def test_a_gradient_that_is_finished_may_be_written(view):
+    rows, bias, weights = (
+        ck.asarray(np.arange(20.0).reshape(5, 4)),
+        ck.ones((3, 4)),
+        ck.asarray(np.ones((3, 4))),
+    )
+
+    def gradient(write):
+        with ck.Tape() as tape:
+            tape.watch(rows, bias)
+            total = ((bias + (rows[:3] if view else ck.exp(rows[:3]))) * weights).sum()
+
+        def finished(i, one):
+            if write and i == 0:
+                one[...] = 7.0
+
+        return tape.gradient(total, [bias, rows], finished=finished)[1].tolist()
+
+    assert gradient(True) == gradient(False)
+
+
 def test_gradients_share_no_memory_with_one_another_or_with_the_cotangents_given():
     x, y, g = f64([2.0, 3.0]), f64([5.0, 7.0]), f64([1.0, 10.0])
     with ck.Tape() as active:

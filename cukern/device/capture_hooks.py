@@ -157,6 +157,11 @@ class Draws:
             self._before[id(stream)] = stream, before
             repeated(lambda: before.update(stream.state))
 
+    def undo(self) -> None:
+        """Reset the generators to the noted positions."""
+        for stream, before in self._before.values():
+            repeated(partial(setattr, stream, "state", before))
+
     @contextmanager
     def again(self) -> Iterator[None]:
         """Reset the generators to the noted positions for the block, and restore them afterwards."""

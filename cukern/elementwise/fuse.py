@@ -385,12 +385,16 @@ class Fused(Generic[P, R]):
             bound = self._signature.bind_partial()
             bound.arguments.update({**tree, **call.static})
             args, kwargs = bound.args, bound.kwargs
-        with tracing(self._name) as refused:
+        draws = capture_hooks.Draws()
+        with tracing(self._name) as refused, draws.noted():
             try:
                 traced = self._kernels(self._function(*args, **kwargs), arrays)
             except Exception as error:  # a symbol is not all that an array is
                 refused.append(f"{type(error).__name__}: {error}")
-        return _Traced((), (), None, list, refused[0]) if refused else traced
+        if not refused:
+            return traced
+        draws.undo()  # the function is called now, and draws the same numbers
+        return _Traced((), (), None, list, refused[0])
 
     def _say(self, why: str) -> None:
         """Warn, once, that the function is called as it is."""

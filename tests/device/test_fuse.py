@@ -220,6 +220,20 @@ def test_what_is_not_fused_is_called(device: ck.Device, case: Any) -> None:
     assert "is not fused" in fused.source(x)
 
 
+def test_numbers_are_drawn_once(device: ck.Device) -> None:
+    def noisy(x: Any) -> Any:
+        return x + ck.random.normal(size=3)
+
+    x = ck.zeros(3)
+    ck.random.seed(1)
+    wanted = [noisy(x).tolist() for _ in range(2)]
+    ck.random.seed(1)
+    fused = ck.fuse(noisy)
+    with pytest.warns(UserWarning, match="Array from elsewhere"):
+        made = [fused(x).tolist() for _ in range(2)]
+    assert made == wanted
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "message"),
     [

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import dtypes, pytree
 from .array import Array, Storage
+from .array.deferred import computed
 from .array.layout import Layout
 from .autodiff import tape, writes
 from .autodiff.cotangents import (
@@ -418,8 +419,10 @@ class _Rule:
                     one = zeros_like(form)
                 else:
                     continue
-            if one._storage.constant and not cls._only_reads:
-                one = registered().own(one, None)
+            if not cls._only_reads:
+                if one._storage.constant:
+                    one = registered().own(one, None)
+                computed(one)  # views of what is not computed yet would have memory of their own
             given[i] = one
         ctx.needs_input_grad = needs if self.single else _needs(self.held, needs)
         ctx._saved = saved

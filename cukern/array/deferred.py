@@ -57,6 +57,12 @@ for _name in ("_memory", "_ndarray", "_operand"):
     setattr(Deferred, _name, _computed(_name))
 
 
+def computed(x: Array) -> None:
+    """Compute an array that is not computed yet."""
+    if type(x) is Deferred:
+        _ = x._operand
+
+
 def deferred(x: Array) -> Callable[[], Array] | None:
     """What computes an array that is not computed yet; else None."""
     compute: Callable[[], Array] | None = _MEMORY.__get__(x) if type(x) is Deferred else None

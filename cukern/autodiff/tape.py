@@ -461,8 +461,11 @@ class Tape:
         gradients: dict[int, Array | None] = {}
 
         def give(i: int) -> None:
-            # What the user writes to a gradient changes no cotangent that is still read.
-            others = [one for key, one in cotangents.items() if key != wanted[i]._key]
+            # What the user writes to a gradient changes no cotangent that is still read: those of other arrays, and its
+            # own if the operation that made the array is still to be gone through.
+            own = wanted[i]._key
+            read = any(own in record[2] for record in relevant)
+            others = [one for key, one in cotangents.items() if key != own or read]
             gradients[i] = given(
                 wanted[i],
                 [array for one in others for array in (one.arrays() if isinstance(one, Parts) else (one,))],

@@ -314,6 +314,7 @@ def test_gradients_are_handed_over_as_they_are_finished():
 
 @pytest.mark.parametrize("view", [True, False])
 def test_a_gradient_that_is_finished_may_be_written(view):
+    """It changes no other, not that of what its own array was computed from either."""
     rows, bias, weights = (
         ck.asarray(np.arange(20.0).reshape(5, 4)),
         ck.ones((3, 4)),
@@ -332,6 +333,18 @@ def test_a_gradient_that_is_finished_may_be_written(view):
         return tape.gradient(total, [bias, rows], finished=finished)[1].tolist()
 
     assert gradient(True) == gradient(False)
+
+    x = ck.asarray([1.0, 2.0])
+    with ck.Tape() as tape:
+        tape.watch(x)
+        tripled = x * 3
+        total = (tripled * tripled).sum()
+
+    def clear(i, one):
+        if i == 0:
+            one[...] = 0.0
+
+    assert tape.gradient(total, [tripled, x], finished=clear)[1].tolist() == [18.0, 36.0]
 
 
 def test_gradients_share_no_memory_with_one_another_or_with_the_cotangents_given():

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from ..device.interface import Style
 from ..kernel import Kernel
 from ..kernel.strides import Strides, contiguous_steps
-from ..kernel.structs import struct
-from ..launch.params import Given, layout_params
+from ..launch.params import Declared, Given, layout_params
 from ..text import Dim3
 
 LINES = Kernel("elementwise/lines.cu", block=256)
@@ -19,7 +18,7 @@ ROWS = Kernel("elementwise/rows.cu", block=256)
 TILES = Kernel("elementwise/tiles.cu", block=256)
 
 #: By which indices of 32 bits are divided.
-_DIVISOR = struct("Divisor", n="uint32", factor="uint32", shift="uint32")
+_DIVISOR = Declared("Divisor", n="uint32", factor="uint32", shift="uint32")
 
 #: Bytes of a thread's widest access.
 WIDEST = 16

@@ -3,15 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, lru_cache
-from typing import Any
+from functools import cache, cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..kernel.structs import Struct, struct
+if TYPE_CHECKING:
+    from ..kernel.structs import Struct
+
+
+class Declared:
+    """A struct that a template declares by its own text or by :attr:`source`, in fields of :class:`Params`.
+
+    It is made at its first use: the module that makes it is not imported with cukern.
+    """
+
+    def __init__(self, name: str, **fields: Any) -> None:
+        self._name, self._fields = name, fields
+
+    @cached_property
+    def struct(self) -> Struct:
+        """What :func:`cukern.struct` makes of the fields."""
+        return _struct(self._name, self._fields)
+
+    @property
+    def source(self) -> str:
+        """The declaration in C++."""
+        return self.struct.source
+
+
+def _struct(name: str, fields: Mapping[str, Any]) -> Struct:
+    from ..kernel.structs import struct
+
+    return struct(name, **fields)
+
 
 #: The struct Divisor of lib/divisor.cuh: what :func:`.sizes.divisor_of` returns.
-DIVISOR = struct("Divisor", multiplier="unsigned int", shift="int", by="int")
+DIVISOR = Declared("Divisor", multiplier="unsigned int", shift="int", by="int")
 
 
 class Params:
@@ -74,9 +102,11 @@ class Params:
                 return (of(kind[0]), *kind[1:])
             if isinstance(kind, Params):
                 return kind.struct(known)
+            if isinstance(kind, Declared):
+                return kind.struct
             return known.get(kind, kind) if isinstance(kind, str) else kind
 
-        return struct(self.name, **{key: of(kind) for key, kind in self._fields.items()})
+        return _struct(self.name, {key: of(kind) for key, kind in self._fields.items()})
 
 
 def _base(kind: Any) -> Any:
@@ -93,7 +123,7 @@ def _layout(**kinds: Any) -> Params:
     return Params("Layout", **kinds)
 
 
-def layout_params(structs: Mapping[str, Struct] | None = None, /, **values: Any) -> Given:
+def layout_params(structs: Mapping[str, Declared] | None = None, /, **values: Any) -> Given:
     """The struct Layout by which kernels walk arrays of any strides: each field an array as long as what is given.
 
     Args:

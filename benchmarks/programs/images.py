@@ -29,8 +29,9 @@ def vit(lib: Any, scale: int) -> Any:
             batch, length, _ = x.shape
             all_ = self.qkv(self.norms[0](x)).reshape(batch, length, 3, heads, width // heads)
             q, k, v = (lib.transposed(all_[:, :, i], 0, 2, 1, 3) for i in range(3))
-            x = x + self.out(lib.transposed(lib.attention(q, k, v), 0, 2, 1, 3).reshape(batch, length, width))
-            return x + self.back(lib.gelu(self.wide(self.norms[1](x))))
+            y = self.out(lib.transposed(lib.attention(q, k, v), 0, 2, 1, 3).reshape(batch, length, width))
+            y, x = lib.added_norm(self.norms[1], x, y)
+            return x + self.back(lib.gelu(self.wide(y)))
 
     class ViT(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:

@@ -36,8 +36,8 @@ def llama(lib: Any, scale: int) -> Any:
             y = self.norms[0](x)
             q, k = lib.rotated(of_heads(self.q(y), heads)), lib.rotated(of_heads(self.k(y), own))
             y = lib.attention(q, k, of_heads(self.v(y), own), causal=True)
-            x = x + self.out(lib.transposed(y, 0, 2, 1, 3).reshape(batch, length, width))
-            y = self.norms[1](x)
+            y = self.out(lib.transposed(y, 0, 2, 1, 3).reshape(batch, length, width))
+            y, x = lib.added_norm(self.norms[1], x, y)
             return x + self.back(lib.swiglu(self.gate(y), self.wide(y)))
 
     class Llama(lib.Module):  # type: ignore[misc]
@@ -95,11 +95,11 @@ def transformer(lib: Any, scale: int) -> Any:
 
         def forward(self, x: Any, mask: Any, source: Any = None) -> Any:
             if self.other is None:
-                x = self.norms[0](x + self.own(x, x, mask=mask))
+                x, _ = lib.added_norm(self.norms[0], x, self.own(x, x, mask=mask))
             else:
-                x = self.norms[0](x + self.own(x, x, causal=True))
-                x = self.norms[1](x + self.other(x, source, mask=mask))
-            return self.norms[-1](x + self.back(lib.relu(self.wide(x))))
+                x, _ = lib.added_norm(self.norms[0], x, self.own(x, x, causal=True))
+                x, _ = lib.added_norm(self.norms[1], x, self.other(x, source, mask=mask))
+            return lib.added_norm(self.norms[-1], x, self.back(lib.relu(self.wide(x))))[0]
 
     class Transformer(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -145,8 +145,9 @@ def bert(lib: Any, scale: int) -> Any:
             self.norms = lib.modules([lib.LayerNorm(width), lib.LayerNorm(width)])
 
         def forward(self, x: Any, mask: Any) -> Any:
-            x = self.norms[0](x + self.out(attend(lib, heads, self.q(x), self.k(x), self.v(x), mask=mask)))
-            return self.norms[1](x + self.back(lib.gelu(self.wide(x))))
+            y = self.out(attend(lib, heads, self.q(x), self.k(x), self.v(x), mask=mask))
+            x, _ = lib.added_norm(self.norms[0], x, y)
+            return lib.added_norm(self.norms[1], x, self.back(lib.gelu(self.wide(x))))[0]
 
     class BERT(lib.Module):  # type: ignore[misc]
         def __init__(self) -> None:

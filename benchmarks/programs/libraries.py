@@ -49,6 +49,7 @@ OURS = SimpleNamespace(
     constant=ck.stop_gradient,
     float32=ck.float32,
     swiglu=nn.swiglu,
+    added_norm=lambda norm, x, y: norm(x, y),
     concat=ck.concat,
     cross_entropy=nn.cross_entropy,
     attention=nn.attention,
@@ -92,6 +93,10 @@ def peer() -> SimpleNamespace:
         def forward(self, x: Any) -> Any:
             return functions.silu(super().forward(x))
 
+    def added_norm(norm: Any, x: Any, y: Any) -> Any:
+        total = x + y
+        return norm(total), total
+
     def attention(q: Any, k: Any, v: Any, causal: bool = False, mask: Any = None) -> Any:
         grouped = q.shape[1] != k.shape[1]
         return functions.scaled_dot_product_attention(
@@ -124,6 +129,7 @@ def peer() -> SimpleNamespace:
         constant=lambda x: x.detach(),
         float32=torch.float32,
         swiglu=lambda gate, up: functions.silu(gate) * up,
+        added_norm=added_norm,
         concat=torch.cat,
         cross_entropy=cross_entropy,
         attention=attention,

@@ -57,8 +57,9 @@ def mixture(lib: Any, scale: int) -> Any:
 
         def forward(self, x: Any) -> Any:
             y = self.norms[0](x)
-            x = x + self.out(attend(lib, heads, self.q(y), self.k(y), self.v(y), causal=True))
-            y, balance = self.experts(self.norms[1](x))
+            y = self.out(attend(lib, heads, self.q(y), self.k(y), self.v(y), causal=True))
+            y, x = lib.added_norm(self.norms[1], x, y)
+            y, balance = self.experts(y)
             return x + y, balance
 
     class Mixture(lib.Module):  # type: ignore[misc]

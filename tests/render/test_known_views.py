@@ -23,7 +23,7 @@ CALLS = {
 @pytest.fixture
 def handed_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:
     """No kernel of this GPU runs that would copy a gradient which shares the memory of the user's cotangent."""
-    monkeypatch.setattr(Handed, "own", lambda self, found: found)
+    monkeypatch.setattr(Handed, "own", lambda self, found, pending=(): found)
 
 
 @pytest.mark.usefixtures("handed_as_they_are")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -342,3 +343,47 @@ def test_constants_of_a_fused_function(device: ck.Device) -> None:
     total = ck.grad(lambda x: ck.fuse(f)(x).sum())
     assert_close(total(x), np.sin(x.numpy()), rtol=1e-14)
     assert_close(ck.grad(lambda x: total(x).sum())(x), np.zeros(2))
+
+
+def test_a_function_with_a_backward_of_its_own_is_not_fused(device: ck.Device) -> None:
+    class Scaled(ck.Function):
+        @staticmethod
+        def forward(ctx: Any, x: Any) -> Any:
+            return 2 * x
+
+    fused = ck.fuse(lambda x: Scaled.apply(x))
+    with pytest.warns(UserWarning, match=r"Scaled, a Function \(cukern.elementwise") as seen:
+        assert fused(ck.ones(2)).tolist() == [2, 2]
+    assert {Path(one.filename).name for one in seen} == {Path(__file__).name}
+
+
+NOT_ELEMENTWISE: dict[str, tuple[Any, str]] = {
+    "index": (lambda x: x[1:] + x[:-1], "an index"),
+    "stencil": (lambda x: ck.pad(x, 1) * 2, "pad"),
+    "reduction": (lambda x: x - ck.sum(x), "subtract of sum"),
+    "method": (lambda x: x - x.mean(), "subtract of mean"),
+    "axes": (lambda x: ck.exp(ck.moveaxis(x, 0, 1)), "moveaxis"),
+    "result": (lambda x: (x + 1).T, "a transpose as a result"),
+    "number": (lambda x: ck.roll(x, 1) + 0.5, "roll"),
+}
+
+
+@pytest.mark.parametrize("case", NOT_ELEMENTWISE.values(), ids=NOT_ELEMENTWISE)
+def test_what_is_not_elementwise_is_called(device: ck.Device, case: Any) -> None:
+    """With a warning for each form, and never again; the source says it too."""
+    function, said = case
+    fused, x = ck.fuse(function), ck.asarray(np.random.default_rng(0).normal(size=(4, 4)))
+    with pytest.warns(UserWarning, match=f"called one by one: {said}.*, which is not elementwise"):
+        made = fused(x)
+    np.testing.assert_array_equal(made.numpy(), function(x).numpy())
+    np.testing.assert_array_equal(fused(2 * x).numpy(), function(2 * x).numpy())
+    assert "is not fused: " + said.split("(")[0] in fused.source(x)
+
+
+def test_more_results_than_arguments(device: ck.Device) -> None:
+    made = ck.fuse(lambda x: (x + 1, 2 * x, -x, x * x))(ck.asarray([3.0]))
+    assert [one.item() for one in made] == [4.0, 6.0, -3.0, 9.0]
+    a, b = (np.random.default_rng(seed).normal(size=(90, 90)) for seed in (0, 1))
+    turned = ck.fuse(lambda x, y: (x + y, x - y, x * y, y))(ck.asarray(a), ck.asarray(b).T)
+    for one, want in zip(turned, (a + b.T, a - b.T, a * b.T, b.T), strict=True):
+        np.testing.assert_array_equal(one.numpy(), want)

@@ -459,17 +459,20 @@ class Tape:
             walk(relevant, reached, keys, cotangents, recipes=recipes)
             return replaced([given(array) for array in wanted])
         gradients: dict[int, Array | None] = {}
+        made = {key for record in relevant for key in record[2]}
+        once = len({array._key for array in wanted}) == len(wanted)
 
         def give(i: int) -> None:
             # What the user writes to a gradient changes no cotangent that is still read: those of other arrays, and its
-            # own if the operation that made the array is still to be gone through.
+            # own if an operation made the array.
             own = wanted[i]._key
-            read = any(own in record[2] for record in relevant)
-            others = [one for key, one in cotangents.items() if key != own or read]
-            gradients[i] = given(
-                wanted[i],
-                [array for one in others for array in (one.arrays() if isinstance(one, Parts) else (one,))],
-            )
+            read = [one for key, one in cotangents.items() if key != own or own in made]
+            pending = [
+                array for one in read for array in (one.arrays() if isinstance(one, Parts) else (one,))
+            ]
+            gradients[i] = given(wanted[i], pending)
+            if once and own not in made:
+                cotangents.pop(own, None)  # so that the next gradient is compared with few
             finished(i, gradients[i])
 
         walk(relevant, reached, keys, cotangents, _due(relevant, wanted), give, recipes)

@@ -139,7 +139,7 @@ class Family(Generic[P]):
 
     def choices(self, problem: P) -> list[Choice]:
         """What is known of each variant for a problem, whether or not some alone are used."""
-        limits = problem.device.properties
+        limits = self._given(problem)
         own = kernels_only.active()
         found = [
             Choice(one.name, None, "kernels only")
@@ -277,12 +277,14 @@ class Family(Generic[P]):
 
     def _limits(self, name: str, problem: P) -> Properties:
         """Those for which a variant is laid out: a GPU's on the host, if it needs one and alone is used."""
-        limits = problem.device.properties
-        if self._only is not None:
-            limits = self._only.limits or limits
-            if limits.compute_capability < self.variants[name].needs and problem.device.style == "serial":
-                return STAND_IN
-        return limits
+        limits = self._given(problem)
+        lacks = limits.compute_capability < self.variants[name].needs
+        return STAND_IN if self._only is not None and lacks and problem.device.style == "serial" else limits
+
+    def _given(self, problem: P) -> Properties:
+        """The device's limits, or those that :meth:`only` gives in their place."""
+        given = None if self._only is None else self._only.limits
+        return given or problem.device.properties
 
     def _laid_out(self, name: str, problem: P) -> Choice:
         """What is known of a variant, for the limits for which it is laid out."""

@@ -19,16 +19,17 @@ from . import dtypes
 from . import namespace as ops
 from .array import Array
 from .array.creation import asarray, empty, zeros
-from .array.layout import address
+from .array.layout import address, fresh_layout
 from .autodiff import tape
 from .device import Device
+from .device.cuda import cufft
 from .device.cuda.libraries import needed
 from .elementwise.complex_rows import _conj_times
 from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
 from .elementwise.table import multiply
 from .elementwise.ufunc import one_out, written
 from .kernel.by_numpy import quiet
-from .kernel.plan import allocate
+from .kernel.plan import allocate, new
 from .namespace.hints import missing
 
 __all__ = [
@@ -135,19 +136,19 @@ def _by_cufft(
     xp, sizes = x.device.xp, shape if name == "irfftn" else x.shape
     n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
-    options |= {"axes": axes, "norm": _UNSCALED[name]}
     if turned and name == "irfftn":
         x, n = _conj_times(x, factor), 1
     if max(sizes[axis] for axis in axes) > _LONGEST:
-        result = _of_long_axis(x, name, sizes, axes, dtype)
-    elif name == "irfftn" and (turned or n > 1) and getattr(xp, "__name__", "") == "cupy":
-        # cuFFT writes to the input of this transform, so that CuPy would copy it: the launch before it does.
-        inverse = importlib.import_module("cupyx.scipy.fft").irfftn
-        data = x._data if turned else _scaled(x.contiguous(), factor)
-        result, n = inverse(data, **options, overwrite_x=True), 1
+        result = Array._wrap(_of_long_axis(x, name, sizes, axes, dtype), x.device)
+    elif getattr(xp, "__name__", "") == "cupy" and cufft.has_plan(x.shape, shape, axes, "rfft" in name):
+        x = x.contiguous()
+        if name == "irfftn" and not turned:  # cuFFT writes to the input of this transform
+            x, n = Array._wrap(_scaled(x, factor), x.device), 1
+        (result,) = new([fresh_layout(x.device, dtype, tuple(shape))])
+        cufft.transform(xp, x._data, result._data, len(axes), name in ("ifftn", "irfftn"))
     else:
-        result = getattr(xp.fft, name)(x._data, **options)
-    result = Array._wrap(xp.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
+        made = getattr(xp.fft, name)(x._data, axes=axes, norm=_UNSCALED[name], **options)
+        result = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
     if turned and name == "rfftn":
         return _conj_times(result, factor)
     return result if n == 1 else Array._wrap(_scaled(result, factor), x.device)
@@ -171,7 +172,7 @@ def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int]
         dtypes.complex_of(dtype), order="C", last_axis=-1, last_size=n,
     )  # fmt: skip
     plan.fft(rows, result, 1 if name in ("ifftn", "irfftn") else -1)
-    return xp.moveaxis(result, -1, axis)
+    return xp.ascontiguousarray(xp.moveaxis(result, -1, axis))
 
 
 def _scaled(x: Array, factor: float) -> Any:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+import math
+import sys
+from types import SimpleNamespace
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 import cukern as ck
 from cukern import fft
 from cukern.array.layout import address
+from cukern.device.cuda import cufft
 from cukern.testing import assert_close, gradcheck
 
 
@@ -221,3 +225,51 @@ def test_cufft_is_given_addresses_of_complex_numbers(name: str, monkeypatch: pyt
     dtype = ck.float64 if name == "irfftn" else ck.complex128
     made = fft._by_cufft(x, name, shape, dtype, False, axes=(0,), norm="backward")
     assert_close(made, function(x.numpy()), rtol=1e-12, atol=1e-12)
+
+
+class _Plan:
+    """CuPy's ``PlanNd``, computed by NumPy from what the sizes say of memory."""
+
+    made: ClassVar[list[_Plan]] = []
+
+    def __init__(self, sizes: Any, inner: Any, *rest: Any) -> None:
+        self.sizes, self.inner = sizes, inner
+        step, self.apart, self.outer, to_step, self.to_apart, self.kind, self.batch, *_ = rest
+        assert step == to_step == 1
+        _Plan.made.append(self)
+
+    def fft(self, x: Any, out: Any, direction: int) -> None:
+        axes, n = tuple(range(-len(self.sizes), 0)), math.prod(self.sizes)
+        rows = x.ravel()[: self.batch * self.apart].reshape(self.batch, *self.inner)
+        if x.dtype.kind == "f":
+            made = np.fft.rfftn(rows, axes=axes)
+        elif out.dtype.kind == "f":
+            made = n * np.fft.irfftn(rows, s=self.sizes, axes=axes)
+        else:
+            made = np.fft.fftn(rows, axes=axes) if direction < 0 else n * np.fft.ifftn(rows, axes=axes)
+        assert made.shape == (self.batch, *self.outer) and self.to_apart * self.batch == out.size
+        out[...] = made.reshape(out.shape)
+        if out.dtype.kind == "f":
+            x[...] = np.nan  # as cuFFT may
+
+
+@pytest.mark.parametrize("name", ["rfftn", "fftn", "ifftn", "irfftn"])
+@pytest.mark.parametrize("axes", [(1,), (2,), (1, 2), (2, 1), (0, 1, 2)], ids=str)
+def test_plans_of_cufft(name: str, axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With NumPy in the place of cuFFT."""
+    current = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0))
+    current.runtime = SimpleNamespace(getDevice=lambda: 0)
+    module = SimpleNamespace(PlanNd=_Plan)
+    monkeypatch.setitem(sys.modules, "cupy.cuda.cufft", module)
+    monkeypatch.setattr(cufft, "_thread", cufft._Thread())
+    monkeypatch.setattr(_Plan, "made", [])
+    x, options = _values((3, 4, 6), real=name == "rfftn"), {"axes": axes}
+    wanted = getattr(np.fft, name)(x, **options, norm="backward" if name in ("rfftn", "fftn") else "forward")
+    halved = "rfft" in name
+    planned = cufft.has_plan(x.shape, wanted.shape, axes, halved)
+    assert planned == (axes[-1] == 2 or (not halved and axes == (2, 1)))
+    for _ in range(2 * planned):
+        out = np.empty_like(wanted)
+        cufft.transform(SimpleNamespace(cuda=current), x.copy(), out, len(axes), name[0] == "i")
+        np.testing.assert_allclose(out, wanted, rtol=1e-12, atol=1e-12)
+    assert len(_Plan.made) == planned

@@ -144,7 +144,7 @@ def prepare(
     row_at, matrix_at = (added.index(one) if one in added else None for one in ("row", "matrix"))
     product = _product(library, a, b, row_at is not None, relu, tf32)
     (rows, inner), columns = a.shape[-2:], b.shape[-1]
-    most = 0 if needs_no_workspace(rows, columns, inner, batch) else WORKSPACE
+    most = 0 if needs_no_workspace(a.dtype, rows, columns, inner, batch) else WORKSPACE
     wanted = _preferences(library, most, [_alignment(*one) for one in operands])
     heuristic = _algorithm(library, handle, product, matrices, wanted)
     if heuristic is None:

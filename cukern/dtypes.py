@@ -98,8 +98,15 @@ class Info:
 
     def as_bytes(self, value: complex) -> bytes:
         """The bytes of a scalar of a complex dtype, infinite where it is too large."""
+        if abs(value) < self._surely_finite:
+            return np.array(value, self.dtype).tobytes()
         with np.errstate(over="ignore"):
             return np.array(value).astype(self.dtype).tobytes()
+
+    @cached_property
+    def _surely_finite(self) -> float:
+        """A number below which the absolute value of a scalar of a complex dtype does not overflow."""
+        return float(np.finfo(self.real).max)
 
     @cached_property
     def infinity(self) -> int:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import math
 import operator
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, SupportsIndex
 
 import numpy as np
 import numpy.typing as npt
@@ -21,12 +23,12 @@ from .array import Array
 from .array.creation import asarray, empty, zeros
 from .array.layout import address, fresh_layout
 from .autodiff import tape
+from .cache import Cache
 from .device import Device
 from .device.cuda import cufft
 from .device.cuda.libraries import needed
-from .elementwise.complex_rows import _conj_times
-from .elementwise.operands import normalize_axes, normalize_axis, on_device, recorded, require_array
-from .elementwise.table import multiply
+from .elementwise.complex_rows import _conj_times, _times_real
+from .elementwise.operands import normalize_axes, normalize_axis, recorded, require_array
 from .elementwise.ufunc import one_out, written
 from .kernel.by_numpy import quiet
 from .kernel.plan import allocate, new
@@ -60,6 +62,7 @@ _ADJOINT = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
 #: The most elements along an axis in CuPy's functions.
 _LONGEST = 2**31 - 1
 Axes = Sequence[int] | None
+_HERE = nullcontext()
 
 
 def _norm(norm: str | None, name: str) -> str:
@@ -85,73 +88,136 @@ def _real(x: Any, name: str) -> Array:
     return ops.astype(x, dtypes.info(dtype).acc, copy=False)
 
 
-@on_device
 def _transformed(
-    x: Array, name: str, shape: Sequence[int], dtype: dtypes.DType, turned: bool = False, **options: Any
+    x: Array,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: dtypes.DType,
+    axes: tuple[int, ...],
+    norm: str,
+    turned: bool = False,
 ) -> Array:
-    """The result of a function of numpy.fft or cupy.fft, of this shape and dtype.
+    """The result of a function of numpy.fft or cupy.fft, of this shape and dtype; not recorded.
 
     Args:
         x: the operand.
-        name: the function.
+        name: the function: of several axes.
         shape: the shape of the result.
         dtype: the dtype of the result.
+        axes: the axes.
+        norm: by what it divides.
         turned: whether to conjugate the complex ones of operand and result, one of which is real.
-        options: keywords of the function.
     """
     if not x.size:
-        return empty(tuple(shape), dtype, x.device)
-    xp = x.device.xp
-    if not x.device.addressable:
-        with needed(xp, "cufft"):
-            return _by_cufft(x, name, shape, dtype, turned, **options)
+        return empty(shape, dtype, x.device)
+    with tape.stop_recording() if tape.active() else _HERE, x.device.activate():
+        if x.device.addressable:
+            return _by_numpy(x, name, shape, dtype, axes, norm, turned)
+        planned = _planned.get((x._layout or x._planned(), name, shape, axes, norm, turned))
+        if planned is not None:
+            return planned(x)
+        with needed(x.device.xp, "cufft"):
+            return _by_cufft(x, name, shape, dtype, axes, norm, turned)
+
+
+def _by_numpy(
+    x: Array,
+    name: str,
+    shape: tuple[int, ...],
+    dtype: dtypes.DType,
+    axes: tuple[int, ...],
+    norm: str,
+    turned: bool,
+) -> Array:
+    """:func:`_transformed` on the host."""
     data = np.conjugate(x._data) if turned and name == "irfftn" else x._data
-    if len(options["axes"]) == 1:  # in fewer steps of NumPy's
-        ((axis,), norm) = options["axes"], options["norm"]
-        (size,) = options.get("s", (x.shape[axis],))
-        result = quiet().run(getattr(xp.fft, name.removesuffix("n")), data, size, axis, norm)
+    of_real = {"s": [shape[axis] for axis in axes]} if name == "irfftn" else {}
+    if len(axes) == 1:  # in fewer steps of NumPy's
+        (size,) = of_real.get("s", (x.shape[axes[0]],))
+        result = quiet().run(getattr(np.fft, name.removesuffix("n")), data, size, axes[0], norm)
     else:
-        result = quiet().run(getattr(xp.fft, name), data, **options)
+        result = quiet().run(getattr(np.fft, name), data, axes=axes, norm=norm, **of_real)
     if turned and name == "rfftn":
         np.conjugate(result, out=result)
-    return Array._wrap(xp.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
+    return Array._wrap(np.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
+
+
+class _Planned:
+    """A transform by a plan of cuFFT's, of arrays of a layout, and a factor before or after it.
+
+    Args:
+        x: the operand.
+        name, shape, dtype, axes, turned: those of :func:`_transformed`.
+        factor: what the result is multiplied by.
+    """
+
+    __slots__ = ("_after", "_axes", "_before", "_factor", "_inverse", "_out", "_xp")
+
+    def __init__(
+        self,
+        x: Array,
+        name: str,
+        shape: tuple[int, ...],
+        dtype: dtypes.DType,
+        axes: tuple[int, ...],
+        turned: bool,
+        factor: float,
+    ) -> None:
+        self._xp, self._axes, self._inverse = x.device.xp, len(axes), name in ("ifftn", "irfftn")
+        self._out, self._factor = fresh_layout(x.device, dtype, shape), factor
+        scale: Any = _conj_times if turned else _times_real
+        # cuFFT overwrites the input of a transform to real numbers, which is therefore copied in any case.
+        self._before = scale if name == "irfftn" else None
+        self._after = scale if name != "irfftn" and (turned or factor != 1) else None
+
+    def __call__(self, x: Array) -> Array:
+        """The result; the current device is that of ``x``."""
+        x = x.contiguous() if self._before is None else self._before(x.contiguous(), self._factor)
+        (result,) = new([self._out])
+        cufft.transform(self._xp, x._data, result._data, self._axes, self._inverse)
+        return result if self._after is None else self._after(result, self._factor)
+
+
+#: By the layout of the operand, and what else :func:`_transformed` is given.
+_planned: Cache[tuple[Any, ...], _Planned] = Cache()
 
 
 def _by_cufft(
     x: Array,
     name: str,
-    shape: Sequence[int],
+    shape: tuple[int, ...],
     dtype: dtypes.DType,
-    turned: bool,
-    axes: Sequence[int],
+    axes: tuple[int, ...],
     norm: str,
-    **options: Any,
+    turned: bool,
 ) -> Array:
     """:func:`_transformed` on a GPU: the transform that divides by nothing, and a factor before or after it.
 
     cuFFT reads real numbers, too, as pairs: the address of the first has to be a multiple of a complex number's size.
     """
-    if address(x._data) % dtypes.complex_of(x.dtype).itemsize:
-        x = Array._wrap(x._data.copy(), x.device)
+    aligned = address(x._data) % dtypes.complex_of(x.dtype).itemsize == 0
+    x = x if aligned else Array._wrap(x._data.copy(), x.device)
     xp, sizes = x.device.xp, shape if name == "irfftn" else x.shape
     n = 1 if norm == _UNSCALED[name] else math.prod(sizes[axis] for axis in axes)
     factor = 1 / (math.sqrt(n) if norm == "ortho" else n)
+    long = max(sizes[axis] for axis in axes) > _LONGEST
+    if not long and cufft.plans(xp) and cufft.has_plan(x.shape, shape, axes, "rfft" in name):
+        planned = _Planned(x, name, shape, dtype, axes, turned, factor)
+        layout = x._layout or x._planned()
+        if layout.aligned:
+            _planned.keep((layout, name, shape, axes, norm, turned), planned)
+        return planned(x)
     if turned and name == "irfftn":
         x, n = _conj_times(x, factor), 1
-    if max(sizes[axis] for axis in axes) > _LONGEST:
-        result = Array._wrap(_of_long_axis(x, name, sizes, axes, dtype), x.device)
-    elif getattr(xp, "__name__", "") == "cupy" and cufft.has_plan(x.shape, shape, axes, "rfft" in name):
-        x = x.contiguous()
-        if name == "irfftn" and not turned:  # cuFFT writes to the input of this transform
-            x, n = Array._wrap(_scaled(x, factor), x.device), 1
-        (result,) = new([fresh_layout(x.device, dtype, tuple(shape))])
-        cufft.transform(xp, x._data, result._data, len(axes), name in ("ifftn", "irfftn"))
+    if long:
+        result = _of_long_axis(x, name, sizes, axes, dtype)
     else:
-        made = getattr(xp.fft, name)(x._data, axes=axes, norm=_UNSCALED[name], **options)
-        result = Array._wrap(xp.ascontiguousarray(made.astype(dtype, copy=False)), x.device)
+        of_real = {"s": [shape[axis] for axis in axes]} if name == "irfftn" else {}
+        result = getattr(xp.fft, name)(x._data, axes=axes, norm=_UNSCALED[name], **of_real)
+    made = Array._wrap(xp.ascontiguousarray(result.astype(dtype, copy=False)), x.device)
     if turned and name == "rfftn":
-        return _conj_times(result, factor)
-    return result if n == 1 else Array._wrap(_scaled(result, factor), x.device)
+        return _conj_times(made, factor)
+    return made if n == 1 else _times_real(made, factor)
 
 
 def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int], dtype: dtypes.DType) -> Any:
@@ -172,21 +238,14 @@ def _of_long_axis(x: Array, name: str, sizes: Sequence[int], axes: Sequence[int]
         dtypes.complex_of(dtype), order="C", last_axis=-1, last_size=n,
     )  # fmt: skip
     plan.fft(rows, result, 1 if name in ("ifftn", "irfftn") else -1)
-    return xp.ascontiguousarray(xp.moveaxis(result, -1, axis))
-
-
-def _scaled(x: Array, factor: float) -> Any:
-    """An ndarray of ``x`` times a number, both parts of complex numbers by themselves; no view, which CuPy copies."""
-    result = multiply(Array._wrap(x._data.view(dtypes.info(x.dtype).real), x.device), factor)._data
-    return type(result)(x.shape, x.dtype, result.data)
+    return xp.moveaxis(result, -1, axis)
 
 
 def _whole(x: Array, axes: tuple[int, ...], norm: str, back: bool) -> Array:
     """The transform of complex numbers along all of ``axes``, or its inverse."""
     if not axes:
         return x
-    with tape.stop_recording():
-        result = _transformed(x, "ifftn" if back else "fftn", x.shape, x.dtype, axes=axes, norm=norm)
+    result = _transformed(x, "ifftn" if back else "fftn", x.shape, x.dtype, axes, norm)
     return recorded("ifft" if back else "fft", x, result, lambda g: _whole(g, axes, _ADJOINT[norm], not back))
 
 
@@ -205,8 +264,7 @@ def _half(x: Array, axes: tuple[int, ...], norm: str, turned: bool = False) -> A
     axis = axes[-1]
     n = x.shape[axis]
     shape = (*x.shape[:axis], n // 2 + 1, *x.shape[axis + 1 :])
-    with tape.stop_recording():
-        result = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), turned, axes=axes, norm=norm)
+    result = _transformed(x, "rfftn", shape, dtypes.complex_of(x.dtype), axes, norm, turned)
     return recorded(
         "rfft", x, result, lambda g: _from_half(_weighted(g, n, axis, 0.5), n, axes, _ADJOINT[norm], turned)
     )
@@ -216,9 +274,7 @@ def _from_half(x: Array, n: int, axes: tuple[int, ...], norm: str, turned: bool 
     """The real numbers of frequencies along axes, of the last one the non-negative ones of ``n``; or of conjugates."""
     axis = axes[-1]
     shape = (*x.shape[:axis], n, *x.shape[axis + 1 :])
-    sizes, dtype = [shape[place] for place in axes], dtypes.info(x.dtype).real
-    with tape.stop_recording():
-        result = _transformed(x, "irfftn", shape, dtype, turned, s=sizes, axes=axes, norm=norm)
+    result = _transformed(x, "irfftn", shape, dtypes.info(x.dtype).real, axes, norm, turned)
     return recorded(
         "irfft", x, result, lambda g: _weighted(_half(g, axes, _ADJOINT[norm], turned), n, axis, 2.0)
     )
@@ -235,35 +291,40 @@ def _sized(x: Array, n: int, axis: int) -> Array:
     return ops.concat([x, more], axis=axis)
 
 
-def _count(n: Any, default: int, name: str, argument: str = "n") -> int:
-    """A number of samples."""
-    count = default if n is None else operator.index(n)
-    if count < 1:
-        raise ValueError(f"{name}: {argument}: expected at least 1 sample, got {count}")
-    return count
+def _all_sized(x: Array, sizes: Sequence[int], axes: Sequence[int]) -> Array:
+    """``x`` cut, or filled up with zeros, to the sizes of axes."""
+    for n, axis in zip(sizes, axes, strict=True):
+        x = _sized(x, n, axis)
+    return x
 
 
-def _sizes(x: Array, s: Any, axes: Any, name: str, half: bool = False) -> tuple[tuple[int, ...], list[int]]:
-    """The axes of a transform of several, and its number of samples along each; ``half``: the last is that of irfft."""
-    given = None if s is None else [-1 if n is None else operator.index(n) for n in s]
-    if axes is None and given is not None:
-        axes = tuple(range(-len(given), 0))
-    given_axes = range(x.ndim) if axes is None else axes
-    dims = tuple(normalize_axis(operator.index(axis), x.ndim, name) for axis in given_axes)
+def _sizes(
+    x: Array, s: Any, axes: Any, name: str, half: bool = False
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The axes of a transform, and its number of samples along each; ``half``: the last is that of irfft.
+
+    ``axes`` is one axis for a transform of one, and ``s`` its number of samples.
+    """
+    one = isinstance(axes, SupportsIndex)
+    if one:
+        axes, given = (axes,), None if s is None else [operator.index(s)]
+    else:
+        given = None if s is None else [-1 if n is None else operator.index(n) for n in s]
+    if axes is None:
+        axes = range(x.ndim) if given is None else range(-len(given), 0)
+    dims = tuple(normalize_axis(operator.index(axis), x.ndim, name) for axis in axes)
     if given is not None and len(given) != len(dims):
         raise ValueError(f"{name}: s: expected a number for each of {len(dims)} axes, got {len(given)}")
     have = [x.shape[place] for place in dims]
     if half and have:
         have[-1] = 2 * (have[-1] - 1)
-    wanted = have if given is None else [h if n == -1 else n for n, h in zip(given, have, strict=True)]
-    return dims, [_count(n, 0, name, "s") for n in wanted]
-
-
-def _several(x: Any, s: Any, axes: Any, norm: str | None, name: str, back: bool) -> Array:
-    x = _complex(x, name)
-    dims, sizes = _sizes(x, s, axes, name)
-    kind = _norm(norm, name)
-    return _along_all(x, dims, sizes, kind, back)
+    wanted = (
+        have if given is None else [h if n == -1 and not one else n for n, h in zip(given, have, strict=True)]
+    )
+    for n in wanted:
+        if n < 1:
+            raise ValueError(f"{name}: {'n' if one else 's'}: expected at least 1 sample, got {n}")
+    return dims, tuple(wanted)
 
 
 def _along_all(
@@ -275,13 +336,92 @@ def _along_all(
     the first, or from the first to the last if ``in_order``.
     """
     if len(set(dims)) == len(dims):
-        for place, n in zip(dims, sizes, strict=True):
-            x = _sized(x, n, place)
-        return _whole(x, tuple(dims), norm, back)
+        return _whole(_all_sized(x, sizes, dims), tuple(dims), norm, back)
     pairs = list(zip(dims, sizes, strict=True))
     for place, n in pairs if in_order else reversed(pairs):
         x = _whole(_sized(x, n, place), (place,), norm, back)
     return x
+
+
+#: A transform of an array, and the operand that it takes.
+_Found = tuple[Callable[[Array], Array], Array]
+
+
+def _complex_of(x: Any, s: Any, axes: Any, norm: str | None, name: str, back: bool) -> _Found:
+    """The transform of complex numbers."""
+    x = _complex(x, name)
+    dims, sizes = _sizes(x, s, axes, name)
+    kind = _norm(norm, name)
+    if len(set(dims)) < len(dims):
+        return partial(_along_all, dims=dims, sizes=sizes, norm=kind, back=back), x
+    return partial(_whole, axes=dims, norm=kind, back=back), _all_sized(x, sizes, dims)
+
+
+def _half_of(x: Any, s: Any, axes: Any, norm: str | None, name: str, turned: bool) -> _Found:
+    """The transform of real numbers to frequencies; ``turned``: to their conjugates, which divides as the inverse."""
+    x = _real(x, name)
+    dims, sizes = _sizes(x, s, axes, name)
+    kind = _norm(norm, name)
+    if not dims:
+        raise ValueError(f"{name}: axes: expected at least one")
+    if len(set(dims)) == len(dims):
+        kind = _ADJOINT[kind] if turned else kind
+        return partial(_half, axes=dims, norm=kind, turned=turned), _all_sized(x, sizes, dims)
+    (*others, last), (*samples, count) = dims, sizes
+
+    def one_by_one(x: Array) -> Array:
+        return _along_all(_half(_sized(x, count, last), (last,), kind), others, samples, kind, False)
+
+    return one_by_one, x
+
+
+def _real_of(x: Any, s: Any, axes: Any, norm: str | None, name: str, turned: bool) -> _Found:
+    """The transform of frequencies to real numbers; ``turned``: of their conjugates, which the inverse divides."""
+    x = _complex(x, name)
+    dims, sizes = _sizes(x, s, axes, name, half=True)
+    kind = _norm(norm, name)
+    if not dims:
+        raise ValueError(f"{name}: axes: expected at least one")
+    (*others, last), (*samples, count) = dims, sizes
+    if len(set(dims)) == len(dims):
+        kind = _ADJOINT[kind] if turned else kind
+        x = _all_sized(x, (*samples, count // 2 + 1), dims)
+        return partial(_from_half, n=count, axes=dims, norm=kind, turned=turned), x
+
+    def one_by_one(x: Array) -> Array:
+        whole = _along_all(x, others, samples, kind, True, in_order=True)
+        return _from_half(_sized(whole, count // 2 + 1, last), count, (last,), kind)
+
+    return one_by_one, x
+
+
+#: What :func:`_applied` found for a layout and options, if it neither casts nor cuts the operand.
+_found: Cache[tuple[Any, ...], Callable[[Array], Array]] = Cache()
+
+
+def _applied(
+    find: Callable[..., _Found],
+    x: Any,
+    s: Any,
+    axes: Any,
+    norm: str | None,
+    name: str,
+    option: bool,
+    out: Array | None,
+) -> Array:
+    """The transform that ``find`` gives for an operand and options, or ``out`` with its elements."""
+    key: tuple[Any, ...] = (getattr(x, "_layout", None), s, axes, norm, name)
+    try:
+        transform = _found.get(key)
+    except TypeError:  # lists
+        key, transform = (None, name), None
+    if transform is None:
+        transform, operand = find(x, s, axes, norm, name, option)
+        if operand is x and key[0] is not None:
+            _found.keep(key, transform)
+        x = operand
+    result = transform(x)
+    return result if out is None else written(name, result, one_out(name, out))
 
 
 def fft(
@@ -307,21 +447,14 @@ def fft(
     >>> ck.fft.fft(ck.asarray([1.0, 0.0, -1.0, 0.0])).tolist()
     [0j, (2+0j), 0j, (2+0j)]
     """
-    return written("fft", _single(x, n, axis, norm, "fft", False), one_out("fft", out))
-
-
-def _single(x: Any, n: int | None, axis: int, norm: str | None, name: str, back: bool) -> Array:
-    x = _complex(x, name)
-    place = normalize_axis(axis, x.ndim, name)
-    kind = _norm(norm, name)
-    return _whole(_sized(x, _count(n, x.shape[place], name), place), (place,), kind, back)
+    return _applied(_complex_of, x, n, axis, norm, "fft", False, out)
 
 
 def ifft(
     x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
 ) -> Array:
     """The inverse of :func:`fft`; arguments as there."""
-    return written("ifft", _single(x, n, axis, norm, "ifft", True), one_out("ifft", out))
+    return _applied(_complex_of, x, n, axis, norm, "ifft", True, out)
 
 
 def fftn(
@@ -341,14 +474,14 @@ def fftn(
         AxisError: there is no such axis.
         ValueError: ``s`` and ``axes`` differ in length, or a number of samples is less than 1.
     """
-    return written("fftn", _several(x, s, axes, norm, "fftn", False), one_out("fftn", out))
+    return _applied(_complex_of, x, s, axes, norm, "fftn", False, out)
 
 
 def ifftn(
     x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
 ) -> Array:
     """The inverse of :func:`fftn`; arguments as there."""
-    return written("ifftn", _several(x, s, axes, norm, "ifftn", True), one_out("ifftn", out))
+    return _applied(_complex_of, x, s, axes, norm, "ifftn", True, out)
 
 
 def fft2(
@@ -360,7 +493,7 @@ def fft2(
     out: Array | None = None,
 ) -> Array:
     """:func:`fftn` along two axes, by default the last."""
-    return written("fft2", _several(x, s, axes, norm, "fft2", False), one_out("fft2", out))
+    return _applied(_complex_of, x, s, axes, norm, "fft2", False, out)
 
 
 def ifft2(
@@ -372,7 +505,7 @@ def ifft2(
     out: Array | None = None,
 ) -> Array:
     """The inverse of :func:`fft2`."""
-    return written("ifft2", _several(x, s, axes, norm, "ifft2", True), one_out("ifft2", out))
+    return _applied(_complex_of, x, s, axes, norm, "ifft2", True, out)
 
 
 def rfft(
@@ -383,13 +516,7 @@ def rfft(
     Raises:
         TypeError: ``x`` is complex; other errors as in :func:`fft`.
     """
-    x = _real(x, "rfft")
-    place = normalize_axis(axis, x.ndim, "rfft")
-    return written(
-        "rfft",
-        _half(_sized(x, _count(n, x.shape[place], "rfft"), place), (place,), _norm(norm, "rfft")),
-        one_out("rfft", out),
-    )
+    return _applied(_half_of, x, n, axis, norm, "rfft", False, out)
 
 
 def irfft(
@@ -399,60 +526,21 @@ def irfft(
 
     The imaginary part of frequency 0, and of the last one where ``n`` is even, is not read.
     """
-    return written(
-        "irfft",
-        _real_inverse(_complex(x, "irfft"), n, axis, _norm(norm, "irfft"), "irfft"),
-        one_out("irfft", out),
-    )
-
-
-def _real_inverse(x: Array, n: int | None, axis: int, norm: str, name: str, turned: bool = False) -> Array:
-    place = normalize_axis(axis, x.ndim, name)
-    count = _count(n, 2 * (x.shape[place] - 1), name)
-    return _from_half(_sized(x, count // 2 + 1, place), count, (place,), norm, turned)
+    return _applied(_real_of, x, n, axis, norm, "irfft", False, out)
 
 
 def rfftn(
     x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
 ) -> Array:
     """:func:`rfft` along the last of several axes, then :func:`fftn` along the others; arguments as there."""
-    return written("rfftn", _half_several(x, s, axes, norm, "rfftn"), one_out("rfftn", out))
-
-
-def _half_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
-    x = _real(x, name)
-    dims, sizes = _sizes(x, s, axes, name)
-    kind = _norm(norm, name)
-    if not dims:
-        raise ValueError(f"{name}: axes: expected at least one")
-    if len(set(dims)) < len(dims):
-        half = _half(_sized(x, sizes[-1], dims[-1]), dims[-1:], kind)
-        return _along_all(half, dims[:-1], sizes[:-1], kind, False)
-    for dim, n in zip(dims, sizes, strict=True):
-        x = _sized(x, n, dim)
-    return _half(x, dims, kind)
+    return _applied(_half_of, x, s, axes, norm, "rfftn", False, out)
 
 
 def irfftn(
     x: Array, /, s: Axes = None, axes: Axes = None, norm: str | None = "backward", out: Array | None = None
 ) -> Array:
     """The inverse of :func:`rfftn`; ``s`` is the shape of the result along the axes."""
-    return written("irfftn", _real_several(x, s, axes, norm, "irfftn"), one_out("irfftn", out))
-
-
-def _real_several(x: Any, s: Any, axes: Any, norm: str | None, name: str) -> Array:
-    x = _complex(x, name)
-    dims, sizes = _sizes(x, s, axes, name, half=True)
-    kind = _norm(norm, name)
-    if not dims:
-        raise ValueError(f"{name}: axes: expected at least one")
-    if len(set(dims)) < len(dims):
-        whole = _along_all(x, dims[:-1], sizes[:-1], kind, True, in_order=True)
-        return _from_half(_sized(whole, sizes[-1] // 2 + 1, dims[-1]), sizes[-1], dims[-1:], kind)
-    for dim, n in zip(dims[:-1], sizes[:-1], strict=True):
-        x = _sized(x, n, dim)
-    x = _sized(x, sizes[-1] // 2 + 1, dims[-1])
-    return _from_half(x, sizes[-1], dims, kind)
+    return _applied(_real_of, x, s, axes, norm, "irfftn", False, out)
 
 
 def rfft2(
@@ -464,7 +552,7 @@ def rfft2(
     out: Array | None = None,
 ) -> Array:
     """:func:`rfftn` along two axes, by default the last."""
-    return written("rfft2", _half_several(x, s, axes, norm, "rfft2"), one_out("rfft2", out))
+    return _applied(_half_of, x, s, axes, norm, "rfft2", False, out)
 
 
 def irfft2(
@@ -476,18 +564,14 @@ def irfft2(
     out: Array | None = None,
 ) -> Array:
     """The inverse of :func:`rfft2`."""
-    return written("irfft2", _real_several(x, s, axes, norm, "irfft2"), one_out("irfft2", out))
+    return _applied(_real_of, x, s, axes, norm, "irfft2", False, out)
 
 
 def hfft(
     x: Array, /, n: int | None = None, axis: int = -1, norm: str | None = "backward", out: Array | None = None
 ) -> Array:
     """:func:`fft` of samples of which ``x`` has the first half and the others are the conjugates: real numbers."""
-    return written(
-        "hfft",
-        _real_inverse(_complex(x, "hfft"), n, axis, _ADJOINT[_norm(norm, "hfft")], "hfft", turned=True),
-        one_out("hfft", out),
-    )
+    return _applied(_real_of, x, n, axis, norm, "hfft", True, out)
 
 
 def ihfft(
@@ -498,14 +582,7 @@ def ihfft(
     Raises:
         TypeError: ``x`` is complex; other errors as in :func:`fft`.
     """
-    x = _real(x, "ihfft")
-    place = normalize_axis(axis, x.ndim, "ihfft")
-    kind = _ADJOINT[_norm(norm, "ihfft")]
-    return written(
-        "ihfft",
-        _half(_sized(x, _count(n, x.shape[place], "ihfft"), place), (place,), kind, turned=True),
-        one_out("ihfft", out),
-    )
+    return _applied(_half_of, x, n, axis, norm, "ihfft", True, out)
 
 
 def _frequencies(

@@ -124,7 +124,15 @@ _times_i: Unary = unary(
     oracle=lambda x: np.stack([np.zeros_like(x), x], axis=-1).astype(np.float64).view(np.complex128)[..., 0],
     doc="The imaginary number whose part is x.",
 )
-#: Without a derivative: for what is not recorded.
+# Without derivatives: for what is not recorded.
+_times_real: Binary = binary(
+    "times_real",
+    "x * y",
+    INEXACT,
+    codes={"c": "x * real(y)"},
+    oracle=lambda x, y: x * np.real(y),
+    doc="x times the real part of y.",
+)
 _conj_times: Binary = binary(
     "conj_times",
     "x * y",

@@ -79,7 +79,16 @@ INTERNAL = frozenset(
         *("array_function", "array_ufunc", "assembled", "contiguous_copy", "filled", "require_array"),
         *("ufunc_reduce", "ufunc_accumulate", "ufunc_reduceat", "ufunc_at"),
         *("bits", "exponent", "mantissa", "scaled"),
-        *("product_then", "product_source", "times_i", "conj_times", "phase", "binary_entropy", "weighted"),
+        *(
+            "product_then",
+            "product_source",
+            "times_i",
+            "times_real",
+            "conj_times",
+            "phase",
+            "binary_entropy",
+            "weighted",
+        ),
     }
 )
 

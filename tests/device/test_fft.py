@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
+from functools import partial
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 import cukern as ck
 from cukern import fft
 from cukern.array.layout import address
+from cukern.cache import Cache
 from cukern.device.cuda import cufft
 from cukern.testing import assert_close, gradcheck
 
@@ -223,7 +226,7 @@ def test_cufft_is_given_addresses_of_complex_numbers(name: str, monkeypatch: pyt
     assert address(x._data) % 16
     shape = {"rfftn": (5,), "fftn": (4,), "irfftn": (6,)}[name]
     dtype = ck.float64 if name == "irfftn" else ck.complex128
-    made = fft._by_cufft(x, name, shape, dtype, False, axes=(0,), norm="backward")
+    made = fft._by_cufft(x, name, shape, dtype, (0,), "backward", False)
     assert_close(made, function(x.numpy()), rtol=1e-12, atol=1e-12)
 
 
@@ -256,20 +259,29 @@ class _Plan:
 @pytest.mark.parametrize("name", ["rfftn", "fftn", "ifftn", "irfftn"])
 @pytest.mark.parametrize("axes", [(1,), (2,), (1, 2), (2, 1), (0, 1, 2)], ids=str)
 def test_plans_of_cufft(name: str, axes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
-    """With NumPy in the place of cuFFT."""
+    """With NumPy in the place of cuFFT, on the host."""
     current = SimpleNamespace(get_current_stream=lambda: SimpleNamespace(ptr=0))
     current.runtime = SimpleNamespace(getDevice=lambda: 0)
-    module = SimpleNamespace(PlanNd=_Plan)
-    monkeypatch.setitem(sys.modules, "cupy.cuda.cufft", module)
-    monkeypatch.setattr(cufft, "_thread", cufft._Thread())
-    monkeypatch.setattr(_Plan, "made", [])
-    x, options = _values((3, 4, 6), real=name == "rfftn"), {"axes": axes}
-    wanted = getattr(np.fft, name)(x, **options, norm="backward" if name in ("rfftn", "fftn") else "forward")
+    transform = partial(cufft.transform, SimpleNamespace(cuda=current))
+    monkeypatch.setitem(sys.modules, "cupy.cuda.cufft", SimpleNamespace(PlanNd=_Plan))
+    for module, key, value in (
+        (cufft, "_thread", cufft._Thread()),
+        (cufft, "plans", lambda xp: True),
+        (cufft, "transform", lambda xp, *given: transform(*given)),
+        (fft, "_planned", Cache()),
+        (_Plan, "made", []),
+    ):
+        monkeypatch.setattr(module, key, value)
     halved = "rfft" in name
-    planned = cufft.has_plan(x.shape, wanted.shape, axes, halved)
-    assert planned == (axes[-1] == 2 or (not halved and axes == (2, 1)))
-    for _ in range(2 * planned):
-        out = np.empty_like(wanted)
-        cufft.transform(SimpleNamespace(cuda=current), x.copy(), out, len(axes), name[0] == "i")
-        np.testing.assert_allclose(out, wanted, rtol=1e-12, atol=1e-12)
+    for turned, norm in itertools.product((False, True)[: 1 + halved], ("backward", "ortho", "forward")):
+        x = _values((3, 4, 6), real=name == "rfftn")
+        given = x.conj() if turned and name == "irfftn" else x
+        wanted = getattr(np.fft, name)(given, axes=axes, norm=norm)
+        wanted = wanted.conj() if turned and name == "rfftn" else wanted
+        operand = ck.asarray(x, device="host")
+        dtype = ck.dtypes.as_dtype(wanted.dtype)
+        made = fft._by_cufft(operand, name, wanted.shape, dtype, axes, norm, turned)
+        assert_close(made, wanted, rtol=1e-12, atol=1e-12)
+        np.testing.assert_array_equal(operand.numpy(), x)
+    planned = axes[-1] == 2 or (not halved and axes == (2, 1))
     assert len(_Plan.made) == planned

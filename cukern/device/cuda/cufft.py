@@ -40,6 +40,11 @@ class _Thread(threading.local):
 _thread = _Thread()
 
 
+def plans(xp: Any) -> bool:
+    """Whether this is CuPy, and not what stands in for it."""
+    return getattr(xp, "__name__", "") == "cupy"
+
+
 def has_plan(shape: Sequence[int], to: Sequence[int], axes: Sequence[int], halved: bool) -> bool:
     """Whether a plan transforms an array of ``shape`` to one of the shape ``to``.
 

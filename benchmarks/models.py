@@ -14,6 +14,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.util import find_spec
 from typing import Any
 
@@ -25,6 +26,8 @@ from programs.libraries import OURS, peer
 import cukern as ck
 
 OPTIONS: dict[str, Any] = {"lr": 1e-4, "weight_decay": 0.01}
+#: Axes of a batch of images.
+IMAGES = 4
 Step = Callable[[], Any]
 
 
@@ -84,7 +87,7 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
         model.load_state_dict(state)
         return own_step(model, inputs, captured)
 
-    def theirs(compiled: bool) -> Step:
+    def theirs(compiled: bool, last: bool = False) -> Step:
         torch.backends.cudnn.allow_tf32 = False  # float32 is float32 on all sides
         target, dtype = "cuda" if torch.cuda.is_available() else "cpu", getattr(torch, program.dtype)
         model = program.build(peer(), scale)
@@ -96,7 +99,13 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
             torch.tensor(one).to(target, dtype if casts else None)
             for one, casts in zip(given, floating, strict=True)
         ]
-        return torch_step(model.to(target, dtype), inputs, compiled)
+        model = model.to(target, dtype)
+        if last:
+            model = model.to(memory_format=torch.channels_last)
+            inputs = [
+                one.to(memory_format=torch.channels_last) if one.ndim == IMAGES else one for one in inputs
+            ]
+        return torch_step(model, inputs, compiled)
 
     def in_jax() -> Step:
         inputs = [one.astype(program.dtype) if i else one for one, i in zip(given, floating, strict=True)]
@@ -114,6 +123,11 @@ def sides(program: Program, scale: int, quick: bool) -> dict[str, Callable[[], S
         if torch.cuda.is_available() and not quick:
             made["PyTorch, compiled"] = lambda: theirs(True)
             made["PyTorch, compiled, as a CUDA graph"] = lambda: graphed(theirs(True))
+            if any(one.ndim == IMAGES for one in given):
+                for compiled, words in ((False, ""), (True, ", compiled")):
+                    made[f"PyTorch{words}, channels last, as a CUDA graph"] = partial(
+                        lambda compiled: graphed(theirs(compiled, last=True)), compiled
+                    )
     if program.jax is not None and find_spec("jax") is not None:
         made["JAX, jit"] = in_jax
     return made
